@@ -1,0 +1,333 @@
+"""Trains the LoRA adapter on unlabelled deployment texts (paper Section 3.3)."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .config import AdapterConfig, SaliencyConfig
+from .encoder import Batch, EncodedTexts, Progress, TextClassifier, share_weights
+from .errors import ConfigError, DataError, RunError
+from .losses import flat_contrastive_loss, masked_contrastive_loss
+from .masking import mask_variants
+from .saliency import find_important_tokens
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class AdapterTraining:
+    """What happened while an adapter was trained.
+
+    Attributes:
+        n_texts: Texts given.
+        n_trained: Distinct texts with at least one ordinary token, which training ran on.
+        n_steps: Optimiser steps taken.
+        n_epochs: Passes over the texts, the last one possibly cut short.
+        losses: Loss of every step; each is 0 or more, and log(B) is the value of uninformative embeddings.
+        target_modules: Names of the adapted layers.
+        n_trainable: Number of trained parameters.
+        predicted_change: Upper estimate, made before training, of the relative size of the weight change
+            |scale * BA| / |W|, averaged over adapted layers; NaN for optimisers without a bounded step.
+        relative_change: The same as measured after training.
+        seconds: Wall-clock time of the training loop.
+    """
+
+    n_texts: int
+    n_trained: int
+    n_steps: int
+    n_epochs: int
+    losses: tuple[float, ...]
+    target_modules: tuple[str, ...]
+    n_trainable: int
+    predicted_change: float
+    relative_change: float
+    seconds: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready dictionary; an undefined number is `None`."""
+        values = asdict(self)
+        values["losses"] = [round(loss, 6) for loss in self.losses]
+        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()}
+
+
+def attach_adapter(classifier: TextClassifier, config: AdapterConfig) -> Any:
+    """A PEFT model: the classifier's weights, shared and frozen, with fresh LoRA layers on query and value.
+
+    No PEFT task type is set: the one for sequence classification would make the head trainable. LoRA starts at zero
+    change, and draws its other factor from PyTorch's global generator.
+
+    Raises:
+        ConfigError: `target_modules` names no layer of this model.
+    """
+    from peft import LoraConfig, get_peft_model
+
+    lora = LoraConfig(
+        r=config.rank,
+        lora_alpha=cast(int, config.lora_alpha),
+        target_modules=list(config.target_modules or classifier.lora_targets()),
+        lora_dropout=0.0,
+        bias="none",
+    )
+    try:
+        model = get_peft_model(share_weights(classifier.plain_model), lora)
+    except ValueError as error:
+        raise ConfigError(f"target_modules {list(lora.target_modules)} cannot be adapted: {error}") from error
+    outside = [name for name, p in model.named_parameters() if p.requires_grad and ".lora_" not in name]
+    assert not outside, f"only LoRA weights may be trained, but these ask for gradients: {outside}"
+    return model.eval()
+
+
+def train_adapter(
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    positions: Array,
+    config: AdapterConfig,
+    *,
+    seed: int,
+    saliency: SaliencyConfig | None = None,
+    progress: Progress | None = None,
+) -> tuple[Any, AdapterTraining]:
+    """Train an adapter with masked contrastive learning.
+
+    The random state of the process is left as it was.
+
+    Args:
+        classifier: The base model.
+        encoded: N deployment texts.
+        positions: Their important tokens on the base model, shape (N, K), -1 for an empty slot.
+        config: How to train.
+        seed: Decides LoRA's start and the order of the texts; the same seed gives the same adapter.
+        saliency: How important tokens are found again, for `refresh="epoch"`.
+        progress: Told how many steps are done.
+
+    Returns:
+        The PEFT model and the record of its training.
+
+    Raises:
+        DataError: Fewer than two distinct texts have a token to mask.
+        RunError: The loss became NaN, or frozen weights changed.
+    """
+    kept = _distinct(encoded, positions, config.deduplicate)
+    if len(kept) < 2:
+        raise DataError(
+            "Adaptation needs at least 2 distinct texts with a token that can be masked, "
+            f"but {len(kept)} of {len(encoded)} {'is' if len(kept) == 1 else 'are'}. Give more deployment texts."
+        )
+    before = classifier.fingerprint()
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = attach_adapter(classifier, config)
+        trainer = _Trainer(classifier.with_model(model), encoded.select(kept), positions[kept], config, seed, saliency)
+        result = trainer.run(progress, n_texts=len(encoded))
+    if classifier.with_model(model).fingerprint() != before:
+        raise RunError(
+            "Frozen weights changed during training; the adapter is not usable. Please report this as a bug."
+        )
+    return model, result
+
+
+def _distinct(encoded: EncodedTexts, positions: Array, deduplicate: bool) -> Array:
+    """Indices of the texts to train on: those with a token to mask, the first of each set of equal texts."""
+    usable = np.flatnonzero((positions >= 0).any(axis=1))
+    if not deduplicate:
+        return usable
+    first = {encoded.input_ids[i].tobytes(): i for i in reversed(usable)}
+    return np.array(sorted(first.values()), dtype=np.int64)
+
+
+def steps_to_take(n: int, config: AdapterConfig) -> int:
+    """Optimiser steps for n items: `epochs` passes, at least `min_steps`, at most `max_steps`."""
+    steps = max(config.epochs * len(_batch_bounds(n, config.batch_size)), config.min_steps)
+    return min(steps, config.max_steps) if config.max_steps else steps
+
+
+def _batch_bounds(n: int, size: int) -> list[tuple[int, int]]:
+    """Batches of `size`; a last one of a single item joins the one before, since alone it has no negative."""
+    starts = list(range(0, n, size))
+    if len(starts) > 1 and n - starts[-1] == 1:
+        starts.pop()
+    return list(zip(starts, [*starts[1:], n], strict=True))
+
+
+def adapted_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Every layer that carries LoRA factors, with its name."""
+    for name, module in model.named_modules():
+        if hasattr(module, "lora_A") and hasattr(module, "base_layer"):
+            yield name, module
+
+
+def predicted_change(model: nn.Module, learning_rate: float, effective_steps: float) -> float:
+    """Upper estimate of |scale * BA| / |W| after some steps of Adam, averaged over adapted layers.
+
+    Adam moves an entry by about the learning rate a step, at most. B starts at zero, so after T steps its entries are
+    within lr * T; with independent signs, |BA| is at most lr * T * sqrt(d_out) * |A|.
+    """
+    ratios = []
+    for _, layer in adapted_layers(model):
+        (name,) = layer.active_adapters
+        factor_a, factor_b = layer.lora_A[name].weight.detach(), layer.lora_B[name].weight
+        moved = learning_rate * effective_steps * math.sqrt(factor_b.shape[0])
+        ratios.append(layer.scaling[name] * moved * float(factor_a.norm()) / float(layer.base_layer.weight.norm()))
+    return float(np.mean(ratios))
+
+
+def relative_change(model: nn.Module) -> float:
+    """|scale * BA| / |W| averaged over adapted layers, at full strength."""
+    with torch.no_grad():
+        ratios = [
+            float(layer.get_delta_weight(name).norm() / layer.base_layer.weight.norm())
+            for _, layer in adapted_layers(model)
+            for name in layer.active_adapters
+        ]
+    return float(np.mean(ratios))
+
+
+class _Trainer:
+    """The training loop, with what it needs to remember from step to step."""
+
+    def __init__(
+        self,
+        classifier: TextClassifier,
+        encoded: EncodedTexts,
+        positions: Array,
+        config: AdapterConfig,
+        seed: int,
+        saliency: SaliencyConfig | None,
+    ) -> None:
+        self.classifier = classifier
+        self.encoded = encoded
+        self.positions = positions
+        self.config = config
+        self.saliency = saliency or SaliencyConfig(top_k=positions.shape[1])
+        self.rng = np.random.default_rng(seed)
+        self.parameters = [p for p in classifier.model.parameters() if p.requires_grad]
+
+    def run(self, progress: Progress | None, *, n_texts: int) -> AdapterTraining:
+        started = time.perf_counter()
+        config, model = self.config, self.classifier.model
+        total = steps_to_take(self._n_items(), config)
+        optimizer, scheduler, effective_steps = _optimizer(self.parameters, config, total)
+        expected = (
+            predicted_change(model, config.learning_rate, effective_steps) if config.optimizer == "adamw" else math.nan
+        )
+        losses: list[float] = []
+        epochs = 0
+        model.train(config.dropout)
+        while len(losses) < total:
+            if epochs and config.refresh == "epoch":
+                self._refresh()
+            for chosen in self._epoch():
+                losses.append(self._step(chosen, optimizer, scheduler))
+                if progress is not None:
+                    progress("Adapting", len(losses), total)
+                if len(losses) == total:
+                    break
+            epochs += 1
+        model.eval()
+        return AdapterTraining(
+            n_texts=n_texts,
+            n_trained=len(self.encoded),
+            n_steps=total,
+            n_epochs=epochs,
+            losses=tuple(losses),
+            target_modules=tuple(sorted({name.rpartition(".")[2] for name, _ in adapted_layers(model)})),
+            n_trainable=sum(p.numel() for p in self.parameters),
+            predicted_change=expected,
+            relative_change=relative_change(model),
+            seconds=time.perf_counter() - started,
+        )
+
+    def _n_items(self) -> int:
+        """What an epoch passes over: inputs, or single pairs."""
+        return len(self.encoded) if self.config.pairing == "grouped" else int((self.positions >= 0).sum())
+
+    def _epoch(self) -> Iterator[Array]:
+        """One shuffled pass over inputs, or over pairs, in batches of indices."""
+        order = self.rng.permutation(self._n_items())
+        for start, end in _batch_bounds(len(order), self.config.batch_size):
+            yield order[start:end]
+
+    def _step(self, chosen: Array, optimizer: Any, scheduler: Any) -> float:
+        loss = self._grouped_loss(chosen) if self.config.pairing == "grouped" else self._flat_loss(chosen)
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise RunError(
+                f"The contrastive loss became {value}. Lower learning_rate (now {self.config.learning_rate}) "
+                "or use precision float32."
+            )
+        torch.autograd.backward(loss)
+        if self.config.max_grad_norm:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm)
+        optimizer.step()
+        scheduler.step()
+        optimizer.zero_grad()
+        return value
+
+    def _grouped_loss(self, rows: Array) -> Tensor:
+        """Paper Section 3.3: B anchors and all their variants in one pass."""
+        batch = self.classifier.collate(self.encoded, rows)
+        positions = self._positions(rows)
+        anchors, variants = self._embed_with_variants(batch, positions)
+        filled = positions >= 0
+        positives = anchors.new_zeros((*positions.shape, anchors.shape[-1]))
+        positives[filled] = variants
+        return masked_contrastive_loss(anchors, positives, filled, temperature=self.config.temperature)
+
+    def _flat_loss(self, chosen: Array) -> Tensor:
+        """A batch of (input, slot) pairs; the anchor is encoded once for each."""
+        pairs = np.argwhere(self.positions >= 0)[chosen]
+        batch = self.classifier.collate(self.encoded, pairs[:, 0])
+        positions = self._positions(pairs[:, 0]).gather(1, torch.from_numpy(pairs[:, 1:]).to(batch.input_ids.device))
+        anchors, variants = self._embed_with_variants(batch, positions)
+        return flat_contrastive_loss(anchors, variants, temperature=self.config.temperature)
+
+    def _embed_with_variants(self, batch: Batch, positions: Tensor) -> tuple[Tensor, Tensor]:
+        variants = mask_variants(batch.input_ids, positions, self.classifier.tokenizer.mask_token_id)
+        own_rows = torch.arange(len(batch.indices), device=batch.input_ids.device)
+        everything = batch.copies(
+            torch.cat([batch.input_ids, variants.input_ids]), torch.cat([own_rows, variants.rows])
+        )
+        embeddings = self.classifier.embed(everything, self.config.embedding).float()
+        return embeddings[: len(own_rows)], embeddings[len(own_rows) :]
+
+    def _positions(self, rows: Array) -> Tensor:
+        return torch.from_numpy(self.positions[rows].astype(np.int64)).to(self.classifier.device)
+
+    def _refresh(self) -> None:
+        training = self.classifier.model.training
+        self.classifier.model.eval()
+        self.positions = find_important_tokens(self.classifier, self.encoded, self.saliency).positions
+        self.classifier.model.train(training)
+
+
+def _optimizer(parameters: list[nn.Parameter], config: AdapterConfig, total: int) -> tuple[Any, Any, float]:
+    """Optimiser, schedule, and the sum of the schedule's multipliers over the run."""
+    from transformers import get_scheduler
+
+    def build() -> tuple[Any, Any]:
+        options = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+        kind: Any = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.SGD
+        optimizer = kind(parameters, **options)
+        try:
+            warmup = math.ceil(config.warmup_ratio * total)
+            return optimizer, get_scheduler(
+                config.scheduler, optimizer, num_warmup_steps=warmup, num_training_steps=total
+            )
+        except ValueError as error:
+            raise ConfigError(f"scheduler {config.scheduler!r} is not usable: {error}") from error
+
+    dry_optimizer, dry_scheduler = build()
+    effective = 0.0
+    for _ in range(total):
+        effective += dry_optimizer.param_groups[0]["lr"] / config.learning_rate
+        dry_optimizer.step()  # no gradients, so nothing moves; PyTorch wants it before the schedule's step
+        dry_scheduler.step()
+    return *build(), effective

@@ -1,0 +1,157 @@
+"""The debiasing strength: a context that applies it, and its search on a support set (paper Section 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from .config import CalibrationConfig, check_strength
+from .encoder import EncodedTexts, Progress, TextClassifier
+from .errors import ConfigError, DataError
+from .metrics import balanced_accuracy, exact_interval, paired_p_value, worst_group_accuracy
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One strength on the support set.
+
+    Attributes:
+        strength: In [0, 1].
+        score: The metric the strength is chosen by, higher is better.
+        accuracy: Share of the support set answered correctly.
+        interval: Exact 95 % interval of the accuracy.
+        gained: Rows that are right here and wrong at strength 0.
+        lost: Rows that are wrong here and right at strength 0.
+        p_value: Exact McNemar test of the two counts; it does not account for having looked at several strengths.
+    """
+
+    strength: float
+    score: float
+    accuracy: float
+    interval: tuple[float, float]
+    gained: int
+    lost: int
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The chosen strength and the whole curve behind it.
+
+    Attributes:
+        strength: The smallest strength with the best score.
+        n: Size of the support set.
+        metric: What the score is.
+        curve: One point per strength of the grid, ascending.
+    """
+
+    strength: float
+    n: int
+    metric: str
+    curve: tuple[CurvePoint, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return asdict(self)
+
+
+@contextmanager
+def debias_strength(model: Any, strength: float) -> Iterator[None]:
+    """Within the block the model's weights are `W_T + strength * W_LoRA` (paper Section 3.4).
+
+    At 0 the adapter is switched off, so the logits are the base model's bit for bit. The former strength comes back
+    after the block, also after an exception.
+
+    Args:
+        model: A PEFT model with LoRA layers, at its trained scale.
+        strength: In [0, 1].
+
+    Raises:
+        ConfigError: The strength is out of range.
+    """
+    from peft.helpers import rescale_adapter_scale
+
+    check_strength(strength)
+    with model.disable_adapter() if strength == 0 else rescale_adapter_scale(model, float(strength)):
+        yield
+
+
+def check_support(labels: Sequence[int] | Array) -> None:
+    """Refuse a support set that cannot tell one strength from another.
+
+    Raises:
+        DataError: It has fewer than two rows, or one class.
+    """
+    if len(labels) < 2:
+        raise DataError(
+            f"The support set needs at least 2 labelled rows, but has {len(labels)}; 40 are a good number. "
+            "Add rows, or leave the support set out."
+        )
+    if len(set(map(int, labels))) < 2:
+        raise DataError(
+            f"All {len(labels)} rows of the support set have the same label, so accuracy on it would reward a constant "
+            "answer. Add rows of at least one other label."
+        )
+
+
+def calibrate_strength(
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    labels: Array,
+    config: CalibrationConfig,
+    *,
+    groups: Array | None = None,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Score every strength of the grid on the support set; ties go to the smallest.
+
+    Args:
+        classifier: Around a PEFT model.
+        encoded: The support set's texts, n of them.
+        labels: Their class ids, shape (n,).
+        config: The grid and the metric.
+        groups: Group ids, shape (n,), for the metric `worst_group_accuracy`.
+        progress: Told how many strengths are done.
+
+    Raises:
+        DataError: See `check_support`.
+        ConfigError: The metric needs groups and there are none.
+    """
+    check_support(labels)
+    if config.metric == "worst_group_accuracy" and groups is None:
+        raise ConfigError("metric 'worst_group_accuracy' needs the groups of the support set; pass groups.")
+    with debias_strength(classifier.model, 0.0):
+        base_right = classifier.predict_logits(encoded).argmax(axis=1) == labels
+    curve = []
+    for done, strength in enumerate(config.strengths):
+        with debias_strength(classifier.model, strength):
+            predictions = classifier.predict_logits(encoded).argmax(axis=1)
+        curve.append(_curve_point(strength, predictions, labels, groups, base_right, config.metric))
+        if progress is not None:
+            progress("Calibrating", done + 1, len(config.strengths))
+    # max() keeps the first of equal scores, and the grid ascends.
+    best = max(curve, key=lambda point: point.score)
+    return Calibration(best.strength, len(labels), config.metric, tuple(curve))
+
+
+def _curve_point(
+    strength: float, predictions: Array, labels: Array, groups: Array | None, base_right: Array, metric: str
+) -> CurvePoint:
+    right = predictions == labels
+    accuracy = float(right.mean())
+    if metric == "balanced_accuracy":
+        score = balanced_accuracy(predictions, labels)
+    elif metric == "worst_group_accuracy":
+        assert groups is not None
+        score = worst_group_accuracy(predictions, labels, groups)
+    else:
+        score = accuracy
+    gained, lost = int((right & ~base_right).sum()), int((~right & base_right).sum())
+    interval = exact_interval(int(right.sum()), len(labels))
+    return CurvePoint(strength, score, accuracy, interval, gained, lost, paired_p_value(gained, lost))

@@ -1,0 +1,234 @@
+"""The options of audit, adapter and calibration, their defaults and where each default comes from.
+
+The paper leaves several choices open. Each is a named field here, with the choice we record as its default; the three
+presets at the end are complete configurations. Everything survives a round trip through JSON.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args, get_origin
+
+from .errors import ConfigError
+
+Embedding = Literal["auto", "cls", "mean", "pooler"]
+Metric = Literal["accuracy", "balanced_accuracy", "worst_group_accuracy"]
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise ConfigError(message)
+
+
+@dataclass(frozen=True)
+class SaliencyConfig:
+    """Which tokens of an input are called important (paper Section 3.2).
+
+    Attributes:
+        top_k: Important tokens per input (the paper's k, 10). An input with fewer ordinary tokens has fewer.
+        gradient: `margin` differentiates the logit margin, which ranks exactly like the paper's cross-entropy and does
+            not vanish for confident predictions; `cross_entropy` is the formula as printed, for comparison only.
+    """
+
+    top_k: int = 10
+    gradient: Literal["margin", "cross_entropy"] = "margin"
+
+    def __post_init__(self) -> None:
+        _require(1 <= self.top_k <= 512, f"top_k must lie between 1 and 512, but is {self.top_k}.")
+        _check_choices(self)
+
+
+@dataclass(frozen=True)
+class AdapterConfig:
+    """How the LoRA adapter is built and trained (paper Section 3.3 and its implementation appendix).
+
+    Attributes:
+        rank: LoRA rank r. The paper uses 4, and 8 for the Yelp sets.
+        lora_alpha: LoRA scaling numerator; the paper names none, PEFT's default of 8 is taken for its runs.
+        target_modules: Names of the adapted linear layers; `None` means query and value of the model's family.
+        learning_rate: Peak rate of the optimiser (paper: 1e-4).
+        epochs: Passes over the deployment texts (paper: 1).
+        min_steps: Least number of optimiser steps; epochs are added until it is reached. 0 leaves `epochs` alone.
+        max_steps: Most optimiser steps; training stops there even within an epoch. 0 sets no bound.
+        batch_size: Inputs B per batch; each brings its k masked variants. The paper does not say; 16 here.
+        temperature: tau of the contrastive loss (paper: 0.1).
+        optimizer: `adamw` (the paper does not say; the Trainer's default) or `sgd`.
+        scheduler: Any schedule name of Transformers, e.g. `constant` or `linear`. The paper does not say.
+        warmup_ratio: Share of the steps spent warming up, for schedules that do.
+        weight_decay: Decay of the LoRA weights. The paper does not say; 0 here.
+        max_grad_norm: Gradient clipping norm; 0 turns clipping off.
+        dropout: Train with the model's own dropout switched on. The paper does not say; off here, so that anchor and
+            positive differ in the mask alone.
+        embedding: `cls` (position 0 of the last hidden state, before any pooler), `mean` over tokens, `pooler` output;
+            `auto` takes `mean` for models whose head pools by mean and `cls` for all others.
+        pairing: `grouped` is the paper's equations: B anchors, k slots, same-slot negatives. `flat` draws batches of
+            B anchor-positive pairs instead, so that pairs of one anchor become negatives of each other: the reading
+            that the paper's counts of pairs and its timing suggest.
+        refresh: `fixed` finds the important tokens once, on the base model; `epoch` finds them again before every
+            epoch on the model as adapted so far. The paper does not say.
+        deduplicate: Train on each distinct text once. Equal texts in one batch are false negatives of each other.
+    """
+
+    rank: int = 4
+    lora_alpha: float = 8.0
+    target_modules: tuple[str, ...] | None = None
+    learning_rate: float = 1e-4
+    epochs: int = 1
+    min_steps: int = 0
+    max_steps: int = 0
+    batch_size: int = 16
+    temperature: float = 0.1
+    optimizer: Literal["adamw", "sgd"] = "adamw"
+    scheduler: str = "constant"
+    warmup_ratio: float = 0.0
+    weight_decay: float = 0.0
+    max_grad_norm: float = 0.0
+    dropout: bool = False
+    embedding: Embedding = "auto"
+    pairing: Literal["grouped", "flat"] = "grouped"
+    refresh: Literal["fixed", "epoch"] = "fixed"
+    deduplicate: bool = True
+
+    def __post_init__(self) -> None:
+        _check_choices(self)
+        _require(1 <= self.rank <= 256, f"rank must lie between 1 and 256, but is {self.rank}.")
+        _require(self.lora_alpha > 0, f"lora_alpha must be greater than 0, but is {self.lora_alpha}.")
+        _require(self.learning_rate > 0, f"learning_rate must be greater than 0, but is {self.learning_rate}.")
+        _require(self.epochs >= 1, f"epochs must be at least 1, but is {self.epochs}.")
+        for name in ("min_steps", "max_steps"):
+            _require(getattr(self, name) >= 0, f"{name} must be 0 (no bound) or more, but is {getattr(self, name)}.")
+        _require(
+            not self.max_steps or self.min_steps <= self.max_steps,
+            f"min_steps ({self.min_steps}) must not exceed max_steps ({self.max_steps}).",
+        )
+        _require(
+            self.batch_size >= 2,
+            f"batch_size must be at least 2, but is {self.batch_size}: the contrastive loss of a single input is 0.",
+        )
+        _require(self.temperature > 0, f"temperature must be greater than 0, but is {self.temperature}.")
+        _require(0 <= self.warmup_ratio <= 1, f"warmup_ratio must lie between 0 and 1, but is {self.warmup_ratio}.")
+        _require(self.weight_decay >= 0, f"weight_decay must not be negative, but is {self.weight_decay}.")
+        _require(self.max_grad_norm >= 0, f"max_grad_norm must not be negative, but is {self.max_grad_norm}.")
+
+
+@dataclass(frozen=True)
+class CalibrationConfig:
+    """How the debiasing strength is chosen (paper Section 3.4).
+
+    Attributes:
+        strengths: The grid of strengths (the paper's alpha), each in [0, 1], ascending.
+        metric: What the support set is scored by. The paper does not say; plain accuracy here.
+        fixed_strength: The strength used when there is no support set: 1, the paper's uncalibrated baseline.
+    """
+
+    strengths: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+    metric: Metric = "accuracy"
+    fixed_strength: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_choices(self)
+        _require(len(self.strengths) > 0, "strengths must name at least one strength, but is empty.")
+        _require(
+            list(self.strengths) == sorted(set(self.strengths)),
+            f"strengths must ascend without repetition, but is {list(self.strengths)}.",
+        )
+        for strength in (*self.strengths, self.fixed_strength):
+            check_strength(strength)
+
+
+def check_strength(strength: float) -> float:
+    """The strength itself, if it lies in [0, 1].
+
+    Raises:
+        ConfigError: It does not.
+    """
+    _require(0.0 <= strength <= 1.0, f"debias_strength must lie between 0 and 1, but is {strength}.")
+    return strength
+
+
+@dataclass(frozen=True)
+class GuardrailConfig:
+    """Everything that decides what `fit` does, apart from the model, the texts and the seed.
+
+    Attributes:
+        preset: The name of the preset this started from.
+        strategy: How shortcuts are neutralised; `maskcl` is the paper's masked contrastive learning.
+        saliency: Which tokens are important.
+        adapter: How the adapter is trained.
+        calibration: How its strength is chosen.
+    """
+
+    preset: str = "default"
+    strategy: Literal["maskcl"] = "maskcl"
+    saliency: SaliencyConfig = field(default_factory=SaliencyConfig)
+    adapter: AdapterConfig = field(default_factory=AdapterConfig)
+    calibration: CalibrationConfig = field(default_factory=CalibrationConfig)
+
+    def __post_init__(self) -> None:
+        _check_choices(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready dictionary that `from_dict` turns back into an equal configuration."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> GuardrailConfig:
+        """The configuration that `to_dict` wrote.
+
+        Raises:
+            ConfigError: A field is unknown or out of range.
+        """
+        return typing.cast(GuardrailConfig, _from_dict(cls, values))
+
+    def with_adapter(self, **changes: Any) -> GuardrailConfig:
+        """A copy with some fields of the adapter configuration replaced."""
+        return replace(self, adapter=replace(self.adapter, **changes))
+
+    def with_saliency(self, **changes: Any) -> GuardrailConfig:
+        """A copy with some fields of the saliency configuration replaced."""
+        return replace(self, saliency=replace(self.saliency, **changes))
+
+
+def _check_choices(config: Any) -> None:
+    """Literal fields hold one of their values: dataclasses do not check that themselves."""
+    for name, hint in typing.get_type_hints(type(config)).items():
+        if get_origin(hint) is Literal and getattr(config, name) not in get_args(hint):
+            choices = ", ".join(map(str, get_args(hint)))
+            raise ConfigError(f"{name} must be one of {choices}, but is {getattr(config, name)!r}.")
+
+
+def _from_dict(cls: type, values: dict[str, Any]) -> Any:
+    hints = typing.get_type_hints(cls)
+    unknown = sorted(set(values) - set(hints))
+    _require(not unknown, f"{cls.__name__} has no field {', '.join(map(repr, unknown))} (it has: {', '.join(hints)}).")
+    return cls(**{name: _restore(hints[name], value) for name, value in values.items()})
+
+
+def _restore(hint: Any, value: Any) -> Any:
+    """JSON knows lists and objects only; fields are tuples and configurations."""
+    if dataclasses.is_dataclass(hint):
+        return _from_dict(typing.cast(type, hint), value)
+    is_tuple = get_origin(hint) is tuple or (
+        isinstance(hint, types.UnionType) and any(get_origin(arg) is tuple for arg in get_args(hint))
+    )
+    return tuple(value) if is_tuple and value is not None else value
+
+
+PRESETS: dict[str, GuardrailConfig] = {
+    "paper": GuardrailConfig(preset="paper"),
+    "paper-flat": GuardrailConfig(preset="paper-flat", adapter=AdapterConfig(pairing="flat")),
+    "default": GuardrailConfig(preset="default"),
+}
+
+
+def preset(name: str) -> GuardrailConfig:
+    """The configuration called `paper`, `paper-flat` or `default`.
+
+    Raises:
+        ConfigError: There is no such preset.
+    """
+    _require(name in PRESETS, f"preset must be one of {', '.join(PRESETS)}, but is {name!r}.")
+    return PRESETS[name]

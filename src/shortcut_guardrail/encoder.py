@@ -1,0 +1,608 @@
+"""The one place that knows Transformers: tokenisation, batches, the embedding layer, the [CLS] vector, the head.
+
+`TextClassifier` wraps any sequence classifier built on an encoder with a mask token. It works on a private copy of the
+module tree that shares its weights with the caller's model, frozen and in evaluation mode, so nothing done here shows
+in the model that was handed in.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from .config import Embedding
+from .data import Texts
+from .errors import ConfigError, GuardrailWarning, ModelError, RunError
+
+Head = Literal["softmax", "sigmoid"]
+Precision = Literal["float32", "bfloat16"]
+Progress = Callable[[str, int, int], None]
+"""Called with the name of a stage, the work done and the whole work; see `cli.progress` for one that draws a bar."""
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Module = TypeVar("Module", bound=nn.Module)
+
+# Tokenizers without a limit report 1e30.
+_NO_LIMIT = 1_000_000
+_TOKENIZER_CHUNK = 1024
+
+# Where PEFT has no default for a family, or the family goes by a name of its own. A fused projection (q, k and v in one
+# matrix) can only be adapted whole; the adapter's record names it.
+_LORA_TARGETS: dict[str, list[str]] = {
+    "distilbert": ["q_lin", "v_lin"],
+    "albert": ["query", "value"],
+    "mpnet": ["q", "v"],
+    "modernbert": ["Wqkv"],
+}
+# Tried in turn, by the names of the linear layers, for families in neither table.
+_LORA_PATTERNS = [
+    ["query", "value"],
+    ["q_lin", "v_lin"],
+    ["q_proj", "v_proj"],
+    ["query_proj", "value_proj"],
+    ["Wqkv"],
+    ["in_proj"],
+]
+
+
+@dataclass(frozen=True)
+class EncodedTexts:
+    """The tokens of N texts, truncated to what the model takes, not padded.
+
+    Attributes:
+        texts: The texts as given.
+        input_ids: Token ids of each text, N arrays of shape (L,), int32.
+        token_type_ids: Segment ids of each text, for models that take them.
+        ordinary: Which tokens come from the text itself, N bool arrays of shape (L,). An unknown word ([UNK]) is
+            ordinary; [CLS], [SEP], [MASK] and padding are not, wherever they come from.
+        offsets: Character span of each token in its text or pair, N arrays of shape (L, 2).
+        segments: 0 for tokens of the text, 1 for its pair, -1 for tokens that the template added, N arrays of (L,).
+        truncated: Which texts were longer than the limit, shape (N,), bool.
+    """
+
+    texts: Texts
+    input_ids: list[Array]
+    token_type_ids: list[Array] | None
+    ordinary: list[Array]
+    offsets: list[Array]
+    segments: list[Array]
+    truncated: Array
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+    @property
+    def lengths(self) -> Array:
+        """Number of tokens of each text, shape (N,)."""
+        return np.fromiter((len(ids) for ids in self.input_ids), dtype=np.int64, count=len(self))
+
+    def select(self, indices: Sequence[int] | Array) -> EncodedTexts:
+        """The same for some of the texts, in the order of `indices`."""
+
+        def pick(arrays: list[Array]) -> list[Array]:
+            return [arrays[i] for i in indices]
+
+        return EncodedTexts(
+            texts=cast(Texts, [self.texts[i] for i in indices]),
+            input_ids=pick(self.input_ids),
+            token_type_ids=None if self.token_type_ids is None else pick(self.token_type_ids),
+            ordinary=pick(self.ordinary),
+            offsets=pick(self.offsets),
+            segments=pick(self.segments),
+            truncated=self.truncated[np.asarray(indices, dtype=np.int64)],
+        )
+
+    def text_of(self, index: int, segment: int) -> str:
+        """The text (segment 0) or its pair (segment 1)."""
+        text = self.texts[index]
+        return text if isinstance(text, str) else text[segment]
+
+    def visible_text(self, index: int, segment: int = 0) -> str:
+        """The part of a text that the model sees after truncation."""
+        spans = self.offsets[index][(self.segments[index] == segment)]
+        return self.text_of(index, segment)[: int(spans[:, 1].max())] if len(spans) else ""
+
+    def token_text(self, index: int, position: int) -> str:
+        """The characters behind one token, lower case; a piece from inside a word starts with `##`."""
+        start, end = (int(x) for x in self.offsets[index][position])
+        text = self.text_of(index, max(int(self.segments[index][position]), 0))
+        piece = text[start:end]
+        inside = start > 0 and piece[:1].isalnum() and text[start - 1].isalnum()
+        return ("##" if inside else "") + piece.strip().casefold()
+
+
+class Batch(NamedTuple):
+    """One padded batch on the device.
+
+    Attributes:
+        indices: Which of the encoded texts these are, shape (B,).
+        input_ids: Shape (B, L).
+        attention_mask: Shape (B, L).
+        token_type_ids: Shape (B, L), or `None` for models without segments.
+        ordinary: Shape (B, L), bool; False on padding.
+    """
+
+    indices: Array
+    input_ids: Tensor
+    attention_mask: Tensor
+    token_type_ids: Tensor | None
+    ordinary: Tensor
+
+    def model_inputs(self) -> dict[str, Tensor]:
+        """Keyword arguments for the model's forward pass."""
+        inputs = {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
+        return inputs if self.token_type_ids is None else {**inputs, "token_type_ids": self.token_type_ids}
+
+    def copies(self, input_ids: Tensor, rows: Tensor) -> Batch:
+        """A batch of edited copies: copy m has `input_ids[m]` and everything else from row `rows[m]`."""
+        return Batch(
+            indices=self.indices[rows.cpu().numpy()],
+            input_ids=input_ids,
+            attention_mask=self.attention_mask[rows],
+            token_type_ids=None if self.token_type_ids is None else self.token_type_ids[rows],
+            ordinary=self.ordinary[rows],
+        )
+
+
+def share_weights(model: Module) -> Module:
+    """A copy of the module tree whose parameters are frozen views of the same memory.
+
+    Adding adapters to the copy, freezing it or changing its mode leaves the original as it is, and costs no memory.
+    """
+    memo: dict[int, Any] = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()}
+    memo.update({id(b): b.detach() for b in model.buffers()})
+    return copy.deepcopy(model, memo).eval()
+
+
+class TextClassifier:
+    """A sequence classifier and its tokenizer, ready for attribution and adaptation.
+
+    Args:
+        model: A Transformers sequence classifier on an encoder. It is not changed.
+        tokenizer: Its fast tokenizer, with a mask token.
+        head: `softmax`, or `sigmoid` for a single-logit binary head; `None` reads it from the model's configuration.
+        max_length: Tokens per input, special tokens included; `None` takes the most the model can.
+        batch_size: Sequences per forward pass.
+        device: `None` takes a GPU where there is one.
+        precision: Number format of the matrix products. `bfloat16` uses autocast; scores, losses and probabilities
+            are 32 bit in either case.
+
+    Raises:
+        ModelError: The model or tokenizer lacks something; the sentence names all that is missing.
+        ConfigError: An option is out of range.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        head: Head | None = None,
+        max_length: int | None = None,
+        batch_size: int = 32,
+        device: str | torch.device | None = None,
+        precision: Precision = "float32",
+    ) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1, but is {batch_size}.")
+        if precision not in ("float32", "bfloat16"):
+            raise ConfigError(f"precision must be float32 or bfloat16, but is {precision!r}.")
+        self.name = str(getattr(model, "name_or_path", "") or "")
+        self.head = _classification_head(model, head)
+        _require_mask_token(model, tokenizer, self.name)
+        self.tokenizer = tokenizer
+        self.max_length = _usable_length(model, tokenizer, max_length)
+        self.batch_size = batch_size
+        self.precision: Precision = precision
+        self.device = torch.device(device) if device is not None else _default_device()
+        self.model = share_weights(model).to(self.device)
+        self.label_names = _label_names(model.config, self.head)
+        self._takes_segments = "token_type_ids" in tokenizer.model_input_names and _accepts(model, "token_type_ids")
+
+    def with_model(self, model: nn.Module) -> TextClassifier:
+        """The same settings around another module, such as the model with an adapter; no copy is made."""
+        twin = copy.copy(self)
+        twin.model = cast(Any, model)
+        return twin
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes C; 2 for a sigmoid head."""
+        return len(self.label_names)
+
+    @property
+    def plain_model(self) -> Any:
+        """The Transformers model, without PEFT's wrapper around it."""
+        return self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+
+    @property
+    def encoder(self) -> Any:
+        """The encoder below the head."""
+        return self.plain_model.base_model
+
+    @property
+    def pools_by_mean(self) -> bool:
+        """Whether the head reads the mean over tokens rather than position 0."""
+        return getattr(self.plain_model.config, "classifier_pooling", None) == "mean"
+
+    # Tokens and batches
+
+    def encode(self, texts: Texts, *, progress: Progress | None = None) -> EncodedTexts:
+        """Tokenise once; everything after this works on ids.
+
+        Args:
+            texts: N texts, or N (text, pair) tuples.
+            progress: Told how many texts are done.
+        """
+        parts: dict[str, list[Array]] = {name: [] for name in ("ids", "types", "ordinary", "offsets", "segments")}
+        truncated: list[bool] = []
+        for start in range(0, len(texts), _TOKENIZER_CHUNK):
+            chunk = texts[start : start + _TOKENIZER_CHUNK]
+            self._encode_chunk(chunk, parts, truncated)
+            if progress is not None:
+                progress("Tokenising", min(start + _TOKENIZER_CHUNK, len(texts)), len(texts))
+        return EncodedTexts(
+            texts=texts,
+            input_ids=parts["ids"],
+            token_type_ids=parts["types"] if self._takes_segments else None,
+            ordinary=parts["ordinary"],
+            offsets=parts["offsets"],
+            segments=parts["segments"],
+            truncated=np.array(truncated, dtype=bool),
+        )
+
+    def _encode_chunk(self, texts: Texts, parts: dict[str, list[Array]], truncated: list[bool]) -> None:
+        columns: tuple[list[str], ...]
+        columns = (list(texts),) if isinstance(texts[0], str) else tuple(map(list, zip(*texts, strict=True)))
+        encodings = self.tokenizer(*columns, truncation=True, max_length=self.max_length, padding=False).encodings
+        not_ordinary = np.array(sorted(set(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}))
+        for encoding in encodings:
+            ids = np.array(encoding.ids, dtype=np.int32)
+            segments = np.array([-1 if s is None else s for s in encoding.sequence_ids], dtype=np.int8)
+            parts["ids"].append(ids)
+            parts["types"].append(np.array(encoding.type_ids, dtype=np.int32))
+            parts["ordinary"].append((segments >= 0) & ~np.isin(ids, not_ordinary))
+            parts["offsets"].append(np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2))
+            parts["segments"].append(segments)
+            truncated.append(bool(encoding.overflowing))
+
+    def collate(self, encoded: EncodedTexts, indices: Sequence[int] | Array) -> Batch:
+        """Pad some texts to the longest of them, on the right, so that position 0 stays the first token."""
+        rows = [int(i) for i in indices]
+        length = max(len(encoded.input_ids[i]) for i in rows)
+
+        def pad(arrays: list[Array], value: int) -> Tensor:
+            out = np.full((len(rows), length), value, dtype=np.int64)
+            for row, i in enumerate(rows):
+                out[row, : len(arrays[i])] = arrays[i]
+            return torch.from_numpy(out).to(self.device)
+
+        lengths = torch.tensor([len(encoded.input_ids[i]) for i in rows])
+        types = encoded.token_type_ids
+        return Batch(
+            indices=np.array(rows, dtype=np.int64),
+            input_ids=pad(encoded.input_ids, self.tokenizer.pad_token_id),
+            attention_mask=(torch.arange(length)[None, :] < lengths[:, None]).long().to(self.device),
+            token_type_ids=None if types is None else pad(types, self.tokenizer.pad_token_type_id),
+            ordinary=pad(encoded.ordinary, 0).bool(),
+        )
+
+    def batches(self, encoded: EncodedTexts, *, sequences_per_text: int = 1) -> Iterator[Batch]:
+        """All texts in batches of similar length, longest first, so that little is spent on padding.
+
+        Args:
+            encoded: The texts.
+            sequences_per_text: How many sequences the caller makes of each text; a batch holds that many fewer texts.
+        """
+        size = max(1, self.batch_size // sequences_per_text)
+        order = np.argsort(-encoded.lengths, kind="stable")
+        for start in range(0, len(order), size):
+            yield self.collate(encoded, order[start : start + size])
+
+    # Forward passes
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The number format of the matrix products, as a context."""
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+    def logits(self, batch: Batch) -> Tensor:
+        """Class logits, shape (B, C), 32 bit. A sigmoid head gives (0, z), whose softmax is (1 - sigmoid, sigmoid).
+
+        Raises:
+            RunError: A logit is not a number.
+        """
+        with self.autocast():
+            output = self.model(**batch.model_inputs())
+        logits: Tensor = output.logits.float()
+        if self.head == "sigmoid":
+            logits = torch.cat([torch.zeros_like(logits), logits], dim=-1)
+        finite = torch.isfinite(logits).all(dim=-1)
+        if not bool(finite.all()):
+            first = int(batch.indices[int((~finite).nonzero()[0, 0])])
+            raise RunError(
+                f"The model's logits for text {first + 1} are not finite numbers. "
+                "Check the model's weights, or use precision float32 if a smaller number format is in use."
+            )
+        return logits
+
+    def embed(self, batch: Batch, how: Embedding = "auto") -> Tensor:
+        """The text embedding, shape (B, H): position 0 of the last hidden state, or the mean over tokens.
+
+        Gradients flow to whatever parameters of the encoder ask for them.
+
+        Raises:
+            ModelError: `pooler` is asked of an encoder without one.
+        """
+        with self.autocast():
+            output = self.encoder(**batch.model_inputs())
+        if how == "pooler":
+            pooled = getattr(output, "pooler_output", None)
+            if pooled is None:
+                raise ModelError(f"'{self.name}' has no pooler; choose embedding cls or mean.")
+            return cast(Tensor, pooled)
+        hidden = output.last_hidden_state  # (B, L, H)
+        if how == "mean" or (how == "auto" and self.pools_by_mean):
+            mask = batch.attention_mask[..., None].to(hidden.dtype)
+            return cast(Tensor, (hidden * mask).sum(dim=1) / mask.sum(dim=1))
+        return cast(Tensor, hidden[:, 0])
+
+    @torch.inference_mode()
+    def predict_logits(self, encoded: EncodedTexts, *, progress: Progress | None = None) -> Array:
+        """Class logits of all texts in their order, shape (N, C), float32."""
+        out = np.empty((len(encoded), self.n_classes), dtype=np.float32)
+        done = 0
+        for batch in self.batches(encoded):
+            out[batch.indices] = self.logits(batch).cpu().numpy()
+            done += len(batch.indices)
+            if progress is not None:
+                progress("Predicting", done, len(encoded))
+        return out
+
+    @contextmanager
+    def word_embedding_leaf(self) -> Iterator[list[Tensor]]:
+        """Within the block, the word-embedding output is a leaf that asks for a gradient.
+
+        Positions and token types are added after it, inside the model, so they stay as they are.
+
+        Yields:
+            A list that receives the leaf, shape (B, L, E), at each forward pass.
+        """
+        leaves: list[Tensor] = []
+
+        def detach(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+            leaves.append(output.detach().requires_grad_())
+            return leaves[-1]
+
+        handle = self.plain_model.get_input_embeddings().register_forward_hook(detach)
+        try:
+            yield leaves
+        finally:
+            handle.remove()
+
+    # Facts about the model
+
+    def lora_targets(self) -> list[str]:
+        """Names of the linear layers that LoRA adapts by default: query and value, or the fused projection.
+
+        Raises:
+            ModelError: None are known for this family; the sentence says how to name them.
+        """
+        from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as peft_defaults
+
+        names = {
+            name.rpartition(".")[2] for name, module in self.encoder.named_modules() if isinstance(module, nn.Linear)
+        }
+        family = self.plain_model.config.model_type
+        candidates = [_LORA_TARGETS.get(family), peft_defaults.get(family), *_LORA_PATTERNS]
+        for targets in candidates:
+            if targets and names.issuperset(targets):
+                return list(targets)
+        raise ModelError(
+            f"The query and value layers of a '{family}' model are not known. Name them with target_modules; "
+            f"its linear layers are {', '.join(sorted(names))}."
+        )
+
+    def fingerprint(self) -> str:
+        """SHA-256 over names, shapes and 32-bit values of the base model's parameters, as hexadecimal.
+
+        The same for the same weights however they were saved: file format, number of shards, and 16-bit files that are
+        loaded as 32-bit numbers make no difference. Adapter weights are left out.
+        """
+        digest = hashlib.sha256()
+        for name, parameter in sorted(_base_parameters(self.plain_model).items()):
+            values = parameter.detach().to("cpu", torch.float32).contiguous().numpy()
+            digest.update(f"{name}:{tuple(values.shape)};".encode())
+            digest.update(values.tobytes())
+        return digest.hexdigest()
+
+
+def _base_parameters(model: nn.Module) -> dict[str, Tensor]:
+    return {name.replace(".base_layer.", "."): p for name, p in model.named_parameters() if ".lora_" not in name}
+
+
+def _default_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _accepts(model: Any, argument: str) -> bool:
+    import inspect
+
+    return argument in inspect.signature(model.forward).parameters
+
+
+def _classification_head(model: Any, head: Head | None) -> Head:
+    """How the logits are read; refuses what is no single-label classifier."""
+    config = model.config
+    name = str(getattr(model, "name_or_path", "") or type(model).__name__)
+    if head not in (None, "softmax", "sigmoid"):
+        raise ConfigError(f"head must be softmax or sigmoid, but is {head!r}.")
+    if "SequenceClassification" not in type(model).__name__:
+        raise ModelError(
+            f"'{name}' is a {type(model).__name__}, which has no text-classification head. "
+            "Give a model fine-tuned for sequence classification."
+        )
+    problem = config.problem_type
+    if problem == "regression":
+        raise ModelError(
+            f"'{name}' has a regression head (problem_type is 'regression'); a classification head is needed."
+        )
+    if config.num_labels > 1:
+        if problem == "multi_label_classification":
+            raise ModelError(
+                f"'{name}' has a multi-label head ({config.num_labels} labels, problem_type is "
+                "'multi_label_classification'); a head that gives each text exactly one label is needed."
+            )
+        if head == "sigmoid":
+            raise ConfigError(f"head 'sigmoid' needs a model with one logit, but '{name}' has {config.num_labels}.")
+        return "softmax"
+    if head == "softmax":
+        raise ConfigError(f"head 'softmax' needs a model with at least two logits, but '{name}' has one.")
+    if problem is None and head is None:
+        raise ModelError(
+            f"'{name}' has a single logit and its configuration does not say whether that is a binary classifier or a "
+            "regression (problem_type is not set). If it is a binary classifier, say so with head='sigmoid' "
+            "(--head sigmoid on the command line)."
+        )
+    return "sigmoid"
+
+
+def _require_mask_token(model: Any, tokenizer: Any, name: str) -> None:
+    if not getattr(tokenizer, "is_fast", False):
+        raise ModelError(
+            f"The tokenizer of '{name}' is not a fast tokenizer, which is needed to trace tokens back to the text. "
+            "Load it with AutoTokenizer and the 'tokenizers' library."
+        )
+    if tokenizer.mask_token_id is None:
+        raise ModelError(
+            f"'{name}' has no mask token, which probing a candidate needs. "
+            "Choose an encoder trained with masked language modeling, such as bert-base-uncased."
+        )
+    if tokenizer.pad_token_id is None:
+        raise ModelError(f"The tokenizer of '{name}' has no padding token. Set tokenizer.pad_token and try again.")
+    if model.config.model_type == "electra":
+        warnings.warn(
+            f"'{name}' is an ELECTRA discriminator, which never saw the mask token in pretraining: "
+            "masking effects and the adapter rest on an untrained embedding; read them with care.",
+            GuardrailWarning,
+            stacklevel=4,
+        )
+
+
+def _usable_length(model: Any, tokenizer: Any, asked: int | None) -> int:
+    """The longest input both tokenizer and model can take, or what was asked for if that is shorter."""
+    limits = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", _NO_LIMIT)]
+    for module_name, module in model.named_modules():
+        if module_name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            # RoBERTa and its kin count positions from padding_idx + 1: two rows of the table are never reached.
+            reserved = 0 if module.padding_idx is None else module.padding_idx + 1
+            limits.append(module.num_embeddings - reserved)
+    limit = min(x for x in limits if x is not None and x > 0)
+    if limit >= _NO_LIMIT:
+        limit = 512
+    if asked is None:
+        return int(limit)
+    fewest = tokenizer.num_special_tokens_to_add(pair=True) + 2
+    if not fewest <= asked <= limit:
+        raise ConfigError(f"max_length must lie between {fewest} and {limit} for this model, but is {asked}.")
+    return asked
+
+
+def _label_names(config: Any, head: Head) -> tuple[str, ...]:
+    names = tuple(str(config.id2label[i]) for i in range(len(config.id2label)))
+    if head == "softmax" or len(names) == 2:
+        return names
+    # One logit, one name: the other class is its negation.
+    return ("0", "1") if names == ("LABEL_0",) else (f"not {names[0]}", names[0])
+
+
+def load_model(
+    source: str | Path, *, revision: str | None = None, allow_pickle: bool = False, trust_remote_code: bool = False
+) -> tuple[Any, Any]:
+    """A sequence classifier and its tokenizer from a folder or the Hub, in 32-bit.
+
+    Args:
+        source: Folder or Hub id.
+        revision: Branch, tag or commit on the Hub.
+        allow_pickle: Also read `pytorch_model.bin`, which can run code when it is opened.
+        trust_remote_code: Run modelling code that comes with the model.
+
+    Raises:
+        ModelError: Nothing usable is there; the sentence says what was looked for.
+    """
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    name = str(source)
+    options = {"revision": revision or "main", "trust_remote_code": trust_remote_code}
+    _check_model_folder(Path(name), allow_pickle)
+    try:
+        with quiet_transformers():
+            tokenizer = AutoTokenizer.from_pretrained(name, **options)
+            model, report = AutoModelForSequenceClassification.from_pretrained(
+                name,
+                dtype=torch.float32,
+                use_safetensors=None if allow_pickle else True,
+                output_loading_info=True,
+                **options,
+            )
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        raise ModelError(
+            f"'{name}' could not be loaded as a text classifier: {_first_line(error)} Give a folder written by "
+            "save_pretrained, or the id of a model on the Hub that this machine can reach."
+        ) from error
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ModelError(
+            f"'{name}' has no weights for {', '.join(missing[:3])}{' and others' if len(missing) > 3 else ''}: "
+            "it is a bare encoder or another kind of model. Fine-tune it for classification first."
+        )
+    return model, tokenizer
+
+
+def _check_model_folder(folder: Path, allow_pickle: bool) -> None:
+    """A local folder is checked by its files, for a plainer message than Transformers can give."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ModelError(f"'{folder}' is a file; give the folder that holds the model.")
+    if not (folder / "config.json").exists():
+        raise ModelError(
+            f"'{folder}' holds no config.json, so it is no model folder. Give a folder written by save_pretrained."
+        )
+    if not any(folder.glob("*.safetensors")) and not allow_pickle:
+        raise ModelError(
+            f"'{folder}' holds no .safetensors file. Weights in other formats can run code when they are opened; "
+            "convert them, or ask for them by name with allow_pickle=True (--allow-pickle on the command line)."
+        )
+
+
+def _first_line(error: Exception) -> str:
+    line = str(error).strip().partition("\n")[0].rstrip(".")
+    return f"{line or type(error).__name__}."
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Transformers' loading bars and reports off within the block, and as they were after it."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

@@ -1,0 +1,639 @@
+"""The facade: audit, fit, calibrate, predict, evaluate, save, load."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from .adapter import AdapterTraining, train_adapter
+from .audit import AuditReport, audit_texts, check_ordinary
+from .calibration import Calibration, calibrate_strength, check_support, debias_strength
+from .config import GuardrailConfig, SaliencyConfig, check_strength, preset
+from .data import Texts, check_texts, label_ids
+from .encoder import (
+    EncodedTexts,
+    Head,
+    Precision,
+    Progress,
+    TextClassifier,
+    load_model,
+    quiet_transformers,
+    share_weights,
+)
+from .errors import ConfigError, DataError, GuardrailWarning, ModelError
+from .evaluation import Evaluation, ShortcutIn, evaluate_classifier
+from .groups import ShortcutMatcher
+from .saliency import find_important_tokens
+from .storage import (
+    GUARDRAIL_FILE,
+    GuardrailRecord,
+    is_guarded_folder,
+    library_versions,
+    model_card,
+    read_record,
+    text_hash,
+    to_json,
+    write_folder,
+)
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+# Below this predicted relative weight change a run of the adapter has had no visible effect on any model measured;
+# see docs/defaults.md.
+NEGLIGIBLE_CHANGE = 0.02
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What `fit` did.
+
+    Attributes:
+        training: The adapter's training.
+        config: The configuration used.
+        seed: The seed used.
+        n_truncated: Texts longer than the model takes.
+        seconds: Wall-clock time by stage: `tokenise`, `attribute`, `adapt`.
+    """
+
+    training: AdapterTraining
+    config: GuardrailConfig
+    seed: int
+    n_truncated: int
+    seconds: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return {
+            "training": self.training.to_dict(),
+            "config": self.config.to_dict(),
+            "seed": self.seed,
+            "n_truncated": self.n_truncated,
+            "seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """The adapter and where it came from; replaced as a whole by the next `fit`."""
+
+    classifier: TextClassifier  # around the PEFT model
+    config: GuardrailConfig
+    seed: int
+    training: dict[str, Any]
+    seconds: dict[str, float]
+
+
+class ShortcutGuardrail:
+    """Finds out which tokens a text classifier leans on, and repairs it without its training data.
+
+    Args:
+        model: A Transformers sequence classifier on an encoder with a mask token. It is left as it was; its weights
+            are shared, not copied.
+        tokenizer: Its fast tokenizer.
+        head: `softmax` or `sigmoid`; `None` reads it from the model's configuration.
+        max_length: Tokens per input; `None` takes the most the model can. Longer texts are truncated and counted.
+        batch_size: Sequences per forward pass outside training.
+        device: E.g. `cpu` or `cuda:1`; `None` takes a GPU where there is one.
+        precision: `float32`, or `bfloat16` for matrix products in 16 bit on hardware that has them.
+
+    Raises:
+        ModelError: The model or tokenizer cannot be guarded; the sentence says what is missing.
+
+    Example:
+        >>> guard = ShortcutGuardrail.from_pretrained("path-or-hub-id")  # doctest: +SKIP
+        >>> report = guard.audit(texts)  # doctest: +SKIP
+        >>> fitted = guard.fit(texts)  # doctest: +SKIP
+        >>> calibration = guard.calibrate(support_texts, support_labels)  # doctest: +SKIP
+        >>> guard.save_pretrained("guarded/")  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        head: Head | None = None,
+        max_length: int | None = None,
+        batch_size: int = 32,
+        device: str | torch.device | None = None,
+        precision: Precision = "float32",
+    ) -> None:
+        self._base = TextClassifier(
+            model,
+            tokenizer,
+            head=head,
+            max_length=max_length,
+            batch_size=batch_size,
+            device=device,
+            precision=precision,
+        )
+        self._base_name: str | None = self._base.name or None
+        self._revision: str | None = None
+        self._fitted: _Fitted | None = None
+        self._strength = 0.0
+        self._strength_source = "none"
+        self._calibration: dict[str, Any] | None = None
+        self._support_hashes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        source: str | Path,
+        *,
+        base: str | Path | Any | None = None,
+        revision: str | None = None,
+        head: Head | None = None,
+        max_length: int | None = None,
+        batch_size: int = 32,
+        device: str | torch.device | None = None,
+        precision: Precision = "float32",
+        allow_pickle: bool = False,
+        trust_remote_code: bool = False,
+    ) -> ShortcutGuardrail:
+        """Load a plain classifier, or a folder that `save_pretrained` wrote.
+
+        Args:
+            source: Folder or Hub id of a classifier, or a guarded folder.
+            base: For a guarded folder: the base model, if it is not where the folder says. A folder, a Hub id or a
+                model in memory.
+            revision: Branch, tag or commit of the classifier on the Hub.
+            head: See the class.
+            max_length: See the class; a guarded folder remembers its own.
+            batch_size: See the class.
+            device: See the class.
+            precision: See the class.
+            allow_pickle: Also read weights in formats that can run code when opened.
+            trust_remote_code: Run modelling code that comes with the model.
+
+        Raises:
+            ModelError: Nothing usable is there, or the base model's weights are not those the adapter was trained on.
+        """
+        options: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision}
+        loading = {"allow_pickle": allow_pickle, "trust_remote_code": trust_remote_code}
+        if is_guarded_folder(source):
+            return cls._load_guarded(Path(source), base, revision, head, max_length, options, loading)
+        if base is not None:
+            raise ConfigError(f"base is for guarded folders, but '{source}' holds no {GUARDRAIL_FILE}. Leave base out.")
+        model, tokenizer = load_model(source, revision=revision, **loading)
+        guard = cls(model, tokenizer, head=head, max_length=max_length, **options)
+        guard._base_name, guard._revision = str(source), revision
+        return guard
+
+    @classmethod
+    def _load_guarded(
+        cls,
+        folder: Path,
+        base: str | Path | Any | None,
+        revision: str | None,
+        head: Head | None,
+        max_length: int | None,
+        options: dict[str, Any],
+        loading: dict[str, bool],
+    ) -> ShortcutGuardrail:
+        record = read_record(folder)
+        name = record.base_model["name"]
+        model, base_name = _find_base(folder, record, base, revision, loading)
+        guard = cls(
+            model,
+            _load_tokenizer(folder),
+            head=head or cast(Head, record.head),
+            max_length=max_length or record.max_length,
+            **options,
+        )
+        found = guard._base.fingerprint()
+        if found != record.base_model["fingerprint"]:
+            raise ModelError(
+                f"The adapter in '{folder}' was trained on '{name}' with weights {record.base_model['fingerprint']}, "
+                f"but the weights of '{base_name}' are {found}. "
+                "Name the model it was trained on with base=... (--base on the command line)."
+            )
+        guard._base_name, guard._revision = base_name, revision or record.base_model["revision"]
+        config = GuardrailConfig.from_dict(record.config)
+        guard._fitted = _Fitted(
+            classifier=guard._base.with_model(_load_adapter(guard._base, folder, config)),
+            config=config,
+            seed=record.seed,
+            training=record.training,
+            seconds=record.seconds,
+        )
+        guard._strength, guard._strength_source = record.debias_strength, record.strength_source
+        guard._calibration, guard._support_hashes = record.calibration, record.support_hashes
+        return guard
+
+    # Facts
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of the probabilities."""
+        return self._base.label_names
+
+    @property
+    def max_length(self) -> int:
+        """Tokens per input, special tokens included."""
+        return self._base.max_length
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether there is an adapter."""
+        return self._fitted is not None
+
+    @property
+    def debias_strength(self) -> float:
+        """The strength predictions are made at, in [0, 1]; 0 before `fit`."""
+        return self._strength
+
+    @debias_strength.setter
+    def debias_strength(self, strength: float) -> None:
+        self._require_fitted()
+        self._strength = check_strength(float(strength))
+        self._strength_source = "set"
+
+    @property
+    def peft_model(self) -> Any:
+        """The PEFT model, at full strength.
+
+        Raises:
+            ConfigError: `fit` has not been called.
+        """
+        return self._require_fitted().classifier.model
+
+    def _require_fitted(self) -> _Fitted:
+        if self._fitted is None:
+            raise ConfigError("There is no adapter yet. Call fit(texts) first, or load a guarded folder.")
+        return self._fitted
+
+    # Audit
+
+    def audit(
+        self, texts: Texts, *, top_k: int = 10, strength: float | None = None, progress: Progress | None = None
+    ) -> AuditReport:
+        """Find the tokens the model leans on: important tokens per text, corpus ranking, MSTPS.
+
+        Args:
+            texts: N texts, or (text, pair) tuples.
+            top_k: Important tokens per text.
+            strength: Audit at this strength; `None` takes the guard's own.
+            progress: Told how much of each stage is done.
+
+        Raises:
+            DataError: A text is empty or holds no ordinary token.
+        """
+        config = SaliencyConfig(top_k=top_k)
+        with self._at_strength(strength) as classifier:
+            encoded = self._encode(texts, progress)
+            return audit_texts(classifier, encoded, config, progress=progress)
+
+    # Adapt
+
+    def fit(
+        self,
+        texts: Texts,
+        *,
+        config: str | GuardrailConfig = "default",
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> FitReport:
+        """Train the adapter on unlabelled deployment texts. The strength is the fixed one until `calibrate` is called.
+
+        Args:
+            texts: N texts, or (text, pair) tuples, at least two of them distinct.
+            config: A preset's name (`default`, `paper`, `paper-flat`) or a configuration.
+            seed: The same seed, texts and configuration give the same adapter.
+            progress: Told how much of each stage is done.
+
+        Raises:
+            DataError: A text is empty or holds no ordinary token, or fewer than two are distinct.
+        """
+        config = preset(config) if isinstance(config, str) else config
+        clock = _Clock()
+        encoded = self._encode(texts, progress)
+        check_ordinary(encoded)
+        clock.lap("tokenise")
+        saliency = find_important_tokens(self._base, encoded, config.saliency, progress=progress)
+        clock.lap("attribute")
+        model, training = train_adapter(
+            self._base,
+            encoded,
+            saliency.positions,
+            config.adapter,
+            seed=seed,
+            saliency=config.saliency,
+            progress=progress,
+        )
+        clock.lap("adapt")
+        report = FitReport(training, config, seed, int(encoded.truncated.sum()), clock.laps)
+        self._fitted = _Fitted(self._base.with_model(model), config, seed, training.to_dict(), clock.laps)
+        self._strength, self._strength_source = config.calibration.fixed_strength, "fixed"
+        self._calibration, self._support_hashes = None, ()
+        return report
+
+    def calibrate(
+        self,
+        support_texts: Texts,
+        support_labels: Sequence[str | int],
+        *,
+        groups: Sequence[int] | None = None,
+        progress: Progress | None = None,
+    ) -> Calibration:
+        """Choose the strength on a few labelled rows; ties go to the smallest.
+
+        Args:
+            support_texts: n texts, or (text, pair) tuples; 40 in the paper.
+            support_labels: Their labels, all names or all class ids.
+            groups: Group ids, for the metric `worst_group_accuracy`.
+            progress: Told how many strengths are done.
+
+        Raises:
+            DataError: The set has fewer than two rows, one class only, or unknown labels.
+            ConfigError: `fit` has not been called.
+        """
+        fitted = self._require_fitted()
+        labels = self.label_ids(support_labels)
+        check_support(labels)
+        encoded = self._encode(support_texts, None)
+        _check_same_length(encoded, labels)
+        started = time.perf_counter()
+        calibration = calibrate_strength(
+            fitted.classifier,
+            encoded,
+            labels,
+            fitted.config.calibration,
+            groups=None if groups is None else np.asarray(groups),
+            progress=progress,
+        )
+        fitted.seconds["calibrate"] = time.perf_counter() - started
+        self._strength, self._strength_source = calibration.strength, "calibrated"
+        self._calibration = calibration.to_dict()
+        self._support_hashes = tuple(sorted({text_hash(text) for text in encoded.texts}))
+        return calibration
+
+    def label_ids(self, labels: Sequence[str | int]) -> Array:
+        """Class ids of labels given as names or as ids, shape (n,).
+
+        Raises:
+            DataError: Some are neither; the sentence lists them and suggests names.
+        """
+        return np.array(label_ids(labels, self.label_names), dtype=np.int64)
+
+    # Predict
+
+    def predict_proba(self, texts: Texts, *, strength: float | None = None, progress: Progress | None = None) -> Array:
+        """Class probabilities, shape (N, C), float32, in the order of `label_names`.
+
+        Args:
+            texts: N texts, or (text, pair) tuples.
+            strength: At this strength; `None` takes the guard's own, 0 is the base model.
+            progress: Told how many texts are done.
+        """
+        with self._at_strength(strength) as classifier:
+            logits = classifier.predict_logits(self._encode(texts, None), progress=progress)
+        return cast(Array, torch.from_numpy(logits).softmax(dim=-1).numpy())
+
+    def predict(self, texts: Texts, *, strength: float | None = None, progress: Progress | None = None) -> list[str]:
+        """The name of the most probable class of each text; see `predict_proba`."""
+        probs = self.predict_proba(texts, strength=strength, progress=progress)
+        return [self.label_names[i] for i in probs.argmax(axis=1)]
+
+    def evaluate(
+        self,
+        texts: Texts,
+        labels: Sequence[str | int],
+        *,
+        shortcuts: Sequence[str] = (),
+        shortcut_in: ShortcutIn = "text",
+        top_k: int = 10,
+        strength: float | None = None,
+        progress: Progress | None = None,
+    ) -> Evaluation:
+        """Score the guarded model on labelled texts, by group where shortcuts are named.
+
+        Args:
+            texts: n texts, or (text, pair) tuples.
+            labels: Their labels, all names or all class ids.
+            shortcuts: Words and phrases; a text belongs to the group of its label and whether it holds any of them.
+            shortcut_in: Which side of a pair they are looked for in: `text`, `pair` or `both`.
+            top_k: Important tokens per text.
+            strength: At this strength; `None` takes the guard's own, 0 is the base model.
+            progress: Told how much of each stage is done.
+
+        Raises:
+            DataError: Labels are unknown, or a text is empty or holds no ordinary token.
+        """
+        ids = self.label_ids(labels)
+        matcher = ShortcutMatcher.from_words(shortcuts) if shortcuts else None
+        config = SaliencyConfig(top_k=top_k)
+        encoded = self._encode(texts, progress)
+        _check_same_length(encoded, ids)
+        check_ordinary(encoded)
+        self._warn_about_support_rows(encoded.texts)
+        strength = self._strength if strength is None else check_strength(strength)
+        # Without an adapter, or at 0, the evaluated model is the base.
+        guarded = self.is_fitted and strength > 0
+        base = find_important_tokens(self._base, encoded, config, progress=progress) if guarded else None
+        with self._at_strength(strength) as classifier:
+            return evaluate_classifier(
+                classifier,
+                base,
+                encoded,
+                ids,
+                matcher=matcher,
+                shortcut_in=shortcut_in,
+                config=config,
+                progress=progress,
+            )
+
+    def _warn_about_support_rows(self, texts: Texts) -> None:
+        seen = set(self._support_hashes)
+        shared = sum(text_hash(text) in seen for text in texts) if seen else 0
+        if shared:
+            warnings.warn(
+                f"{shared} of the {len(texts)} evaluated texts were in the support set that chose the strength; "
+                "leave them out for an unbiased score.",
+                GuardrailWarning,
+                stacklevel=3,
+            )
+
+    @contextmanager
+    def _at_strength(self, strength: float | None) -> Iterator[TextClassifier]:
+        """The classifier to use, at a strength; the base itself where there is no adapter."""
+        if self._fitted is None:
+            if strength not in (None, 0, 0.0):
+                self._require_fitted()
+            yield self._base
+            return
+        chosen = self._strength if strength is None else check_strength(strength)
+        with debias_strength(self._fitted.classifier.model, chosen):
+            yield self._fitted.classifier
+
+    def _encode(self, texts: Texts, progress: Progress | None) -> EncodedTexts:
+        return self._base.encode(check_texts(texts), progress=progress)
+
+    # Save
+
+    def record(self) -> GuardrailRecord:
+        """What `guardrail.json` says.
+
+        Raises:
+            ConfigError: `fit` has not been called.
+        """
+        fitted = self._require_fitted()
+        return GuardrailRecord(
+            strategy=fitted.config.strategy,
+            plain_peft_equivalent=True,
+            base_model={
+                "name": self._base_name,
+                "revision": self._revision,
+                "fingerprint": self._base.fingerprint(),
+            },
+            label_names=self.label_names,
+            head=self._base.head,
+            max_length=self.max_length,
+            precision=self._base.precision,
+            config=fitted.config.to_dict(),
+            debias_strength=self._strength,
+            strength_source=self._strength_source,
+            calibration=self._calibration,
+            support_hashes=self._support_hashes,
+            seed=fitted.seed,
+            training=fitted.training,
+            seconds={stage: round(seconds, 3) for stage, seconds in fitted.seconds.items()},
+            versions=library_versions(),
+        )
+
+    def save_pretrained(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write a PEFT adapter folder with the strength folded into `lora_alpha`, the record and a model card.
+
+        Args:
+            folder: Appears whole or not at all.
+            overwrite: Whether files that are there may be replaced.
+
+        Raises:
+            ConfigError: `fit` has not been called, or the folder exists.
+            RunError: The disk is full, or the like.
+        """
+        fitted = self._require_fitted()
+        record = self.record()
+
+        def fill(target: Path) -> None:
+            _save_adapter(fitted, record, target)
+            self._base.tokenizer.save_pretrained(target)
+            (target / GUARDRAIL_FILE).write_text(to_json(record.to_dict()), encoding="utf-8")
+            (target / "README.md").write_text(model_card(record), encoding="utf-8")
+
+        write_folder(Path(folder), fill, overwrite=overwrite)
+
+
+class _Clock:
+    """Seconds by stage."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.laps[stage], self._last = now - self._last, now
+
+
+def _check_same_length(encoded: EncodedTexts, labels: Array) -> None:
+    if len(encoded) != len(labels):
+        raise DataError(
+            f"There must be one label for each text, but there are {len(encoded)} texts and {len(labels)} labels."
+        )
+
+
+def _find_base(
+    folder: Path, record: GuardrailRecord, base: str | Path | Any | None, revision: str | None, loading: dict[str, bool]
+) -> tuple[Any, str]:
+    """The base model of a guarded folder, and its name."""
+    if base is not None and not isinstance(base, str | Path):
+        return base, str(getattr(base, "name_or_path", "") or "the model given as base")
+    name = str(base) if base is not None else record.base_model["name"]
+    if name is None:
+        raise ModelError(
+            f"The adapter in '{folder}' was trained on a model in memory that had no name. "
+            "Name its base with base=... (--base on the command line)."
+        )
+    try:
+        model, _ = load_model(
+            name, revision=revision or (record.base_model["revision"] if base is None else None), **loading
+        )
+    except ModelError as error:
+        raise ModelError(
+            f"The base model of '{folder}' was not found. {error} "
+            "If it is elsewhere, name it with base=... (--base on the command line)."
+        ) from error
+    return model, name
+
+
+def _load_tokenizer(folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    try:
+        with quiet_transformers():
+            return AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"'{folder}' holds no usable tokenizer: {error}. Fit and save the guard again.") from error
+
+
+def _load_adapter(classifier: TextClassifier, folder: Path, config: GuardrailConfig) -> Any:
+    """The PEFT model of a guarded folder at its trained scale: the folded strength is undone."""
+    from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    file = folder / "adapter_model.safetensors"
+    try:
+        weights = load_file(file)
+        lora = LoraConfig.from_pretrained(str(folder))
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ModelError(
+            f"'{file}' or its configuration is missing or damaged: {error}. Fit and save the guard again."
+        ) from error
+    lora.lora_alpha = cast(int, config.adapter.lora_alpha)
+    lora.inference_mode = False
+    model = get_peft_model(share_weights(classifier.plain_model), lora)
+    result = set_peft_model_state_dict(model, weights)
+    absent = [name for name in result.missing_keys if ".lora_" in name]
+    if absent or result.unexpected_keys:
+        raise ModelError(
+            f"'{file}' does not fit this model: {len(absent)} adapter weights are missing and "
+            f"{len(result.unexpected_keys)} are unknown. Fit and save the guard again."
+        )
+    model.requires_grad_(False)
+    return model.eval()
+
+
+def _save_adapter(fitted: _Fitted, record: GuardrailRecord, target: Path) -> None:
+    """PEFT's two files. The strength goes into the configuration, never into the tensors, so 0 can be undone."""
+    from peft import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    model = fitted.classifier.model
+    weights = get_peft_model_state_dict(model, save_embedding_layers=False)
+    save_file(
+        {k: v.detach().cpu().contiguous() for k, v in weights.items()},
+        target / "adapter_model.safetensors",
+        metadata={"format": "pt"},
+    )
+    lora = model.peft_config["default"].to_dict()
+    lora.update(
+        lora_alpha=fitted.config.adapter.lora_alpha * record.debias_strength,
+        base_model_name_or_path=record.base_model["name"],
+        revision=record.base_model["revision"],
+        inference_mode=True,
+        peft_type="LORA",
+        target_modules=sorted(lora["target_modules"]),
+    )
+    (target / "adapter_config.json").write_text(
+        json.dumps(lora, indent=2, sort_keys=True, default=str), encoding="utf-8"
+    )

@@ -1,0 +1,162 @@
+"""Accuracy, group accuracy, MSTPS and shortcut token recall, from plain arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .errors import DataError
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+SMALL_GROUP = 30
+"""Groups with fewer examples than this are warned about: at 30, a 95 % interval is still some 35 points wide."""
+
+
+@dataclass(frozen=True)
+class GroupAccuracy:
+    """Accuracy within one group.
+
+    Attributes:
+        name: Readable name.
+        n: Number of examples.
+        accuracy: In [0, 1]; NaN for an empty group.
+        interval: Exact (Clopper-Pearson) 95 % interval; NaNs for an empty group.
+    """
+
+    name: str
+    n: int
+    accuracy: float
+    interval: tuple[float, float]
+
+
+def exact_interval(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Clopper-Pearson interval of a share; (NaN, NaN) when n is 0."""
+    if n == 0:
+        return (float("nan"), float("nan"))
+    from scipy.stats import binomtest
+
+    interval = binomtest(successes, n).proportion_ci(confidence_level=confidence, method="exact")
+    return (float(interval.low), float(interval.high))
+
+
+def paired_p_value(gained: int, lost: int) -> float:
+    """Two-sided exact McNemar test of two systems on the same rows, from the counts of rows only one got right."""
+    from scipy.stats import binomtest
+
+    return float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+
+
+def accuracy(predictions: Array, labels: Array) -> float:
+    """Share of correct predictions, in [0, 1]; NaN without examples."""
+    return float((predictions == labels).mean()) if len(labels) else float("nan")
+
+
+def balanced_accuracy(predictions: Array, labels: Array) -> float:
+    """Mean over the classes that occur of the share answered correctly; a constant answer scores 1 / classes."""
+    right = predictions == labels
+    return float(np.mean([right[labels == c].mean() for c in np.unique(labels)])) if len(labels) else float("nan")
+
+
+def majority_accuracy(labels: Array) -> float:
+    """What always answering the most frequent class would score, in [0, 1]."""
+    return float(np.unique(labels, return_counts=True)[1].max() / len(labels)) if len(labels) else float("nan")
+
+
+def group_accuracy(
+    predictions: Array, labels: Array, groups: Array, names: tuple[str, ...]
+) -> tuple[GroupAccuracy, ...]:
+    """Accuracy within every group, in the order of `names`.
+
+    Args:
+        predictions: Class ids, shape (N,).
+        labels: Class ids, shape (N,).
+        groups: Group ids, shape (N,), in [0, G).
+        names: G readable names. A group without examples has accuracy NaN and n = 0.
+
+    Raises:
+        DataError: The three arrays differ in length.
+    """
+    if not len(predictions) == len(labels) == len(groups):
+        raise DataError(
+            "predictions, labels and groups must have one entry for each example, "
+            f"but have {len(predictions)}, {len(labels)} and {len(groups)}."
+        )
+    right = predictions == labels
+    results = []
+    for group, name in enumerate(names):
+        inside = right[groups == group]
+        share = float(inside.mean()) if len(inside) else float("nan")
+        results.append(GroupAccuracy(name, len(inside), share, exact_interval(int(inside.sum()), len(inside))))
+    return tuple(results)
+
+
+def worst_group(groups: tuple[GroupAccuracy, ...]) -> GroupAccuracy | None:
+    """The group with the lowest accuracy, the first of equals; an empty group is never it."""
+    filled = [group for group in groups if group.n]
+    return min(filled, key=lambda group: group.accuracy) if filled else None
+
+
+def worst_group_accuracy(predictions: Array, labels: Array, groups: Array) -> float:
+    """The lowest accuracy within any group that has examples, in [0, 1]."""
+    right = predictions == labels
+    return float(min(right[groups == g].mean() for g in np.unique(groups)))
+
+
+def mstps(original: Array, masked: Array) -> float:
+    """Maximum single-token prediction sensitivity (paper Section 5.2), in [0, 1], lower is less reliance.
+
+    The mean over texts of the largest absolute change of P(y_hat) when one important token is masked. A text without
+    any masked variant counts as unchanged.
+
+    Args:
+        original: P(y_hat | x), shape (N,).
+        masked: P(y_hat | x with one token masked), shape (N, K), NaN for empty slots.
+    """
+    return float(sensitivity(original, masked).mean()) if len(original) else float("nan")
+
+
+def sensitivity(original: Array, masked: Array) -> Array:
+    """The term of each text in MSTPS, shape (N,)."""
+    change = np.nan_to_num(np.abs(original[:, None] - masked), nan=0.0)
+    largest: Array = change.max(axis=1, initial=0.0)
+    return largest
+
+
+@dataclass(frozen=True)
+class TokenRecall:
+    """Shortcut Token Recall at one k (paper Section 4.2).
+
+    Attributes:
+        recall: Share of shortcut-containing texts with a shortcut token among the k most important; NaN without any.
+        chance: What k ordinary tokens drawn at random would reach on the same texts.
+        n: Number of shortcut-containing texts.
+    """
+
+    recall: float
+    chance: float
+    n: int
+
+
+def token_recall(important: Array, shortcut_tokens: list[set[int]], n_ordinary: Array, k: int) -> TokenRecall:
+    """Shortcut Token Recall over the texts that contain a shortcut.
+
+    Args:
+        important: Important token positions, highest score first, shape (N, K), -1 where empty.
+        shortcut_tokens: For each text the positions of its shortcut tokens; an empty set means it has none.
+        n_ordinary: Number of ordinary tokens of each text, shape (N,).
+        k: How many of the important tokens count.
+    """
+    from scipy.stats import hypergeom
+
+    rows = [i for i, tokens in enumerate(shortcut_tokens) if tokens]
+    if not rows:
+        return TokenRecall(float("nan"), float("nan"), 0)
+    hits = [bool(shortcut_tokens[i] & set(map(int, important[i, :k]))) for i in rows]
+    sizes = n_ordinary[rows]
+    marked = np.array([len(shortcut_tokens[i]) for i in rows])
+    # The chance that none of min(k, L) tokens drawn without replacement from L is one of the m marked ones.
+    chance = 1.0 - hypergeom.pmf(0, sizes, marked, np.minimum(k, sizes))
+    return TokenRecall(float(np.mean(hits)), float(chance.mean()), len(rows))
