@@ -251,7 +251,7 @@ def check_texts(
         [('It rains.', 'It is wet.')]
     """
     if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
-        found = "a single string" if isinstance(texts, str) else f"a {type(texts).__name__}"
+        found = "a single string" if isinstance(texts, str) else f"of type {type(texts).__name__}"
         raise DataError(f"{source} must be a list of texts or of (text, text) pairs, but is {found}.")
     entries: list[Any] = list(texts)
     if not entries:

@@ -1,0 +1,610 @@
+"""Reading data files: what is read, where each record is said to stand, and the sentence for what is wrong."""
+
+import csv
+import doctest
+import io
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import shortcut_guardrail.data as data_module
+from shortcut_guardrail.data import check_texts, label_ids, read_data
+from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
+
+SHARED = Path(__file__).parents[2] / "shared" / "data"
+needs_shared_data = pytest.mark.skipif(
+    not SHARED.is_dir(), reason="the folder shared/data beside the checkout is absent"
+)
+
+Write = Callable[[str, str | bytes], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes a file into the working folder, so that messages name it as a user there would."""
+    monkeypatch.chdir(tmp_path)
+
+    def write_file(name: str, content: str | bytes) -> Path:
+        Path(name).write_bytes(content.encode() if isinstance(content, str) else content)
+        return Path(name)
+
+    return write_file
+
+
+def refusal(source: str | Path, **options: Any) -> str:
+    with pytest.raises(DataError) as caught:
+        read_data(source, **options)
+    return str(caught.value)
+
+
+class TestFormats:
+    def test_csv_with_quotes_and_delimiters(self, write: Write) -> None:
+        data = read_data(write("a.csv", 'text,label\n"Fine, ""really"" fine",yes\nBad,no\n'))
+        assert data.texts == ['Fine, "really" fine', "Bad"]
+        assert data.labels == ["yes", "no"]
+        assert (data.source, data.text_column, data.text_pair_column, data.label_column) == (
+            "a.csv",
+            "text",
+            None,
+            "label",
+        )
+        assert (data.rows, data.row_word, len(data)) == ([2, 3], "line", 2)
+
+    def test_tsv(self, write: Write) -> None:
+        data = read_data(write("a.TSV", "label\ttext\n1\tA comma, here\n"))
+        assert (data.texts, data.labels) == (["A comma, here"], ["1"])
+
+    @pytest.mark.parametrize("suffix", ["jsonl", "ndjson", "json"])
+    def test_json_lines(self, write: Write, suffix: str) -> None:
+        lines = [{"text": "Eins\u2028zwei", "label": 1}, {"label": "x", "text": "1e5"}]
+        content = "\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+        data = read_data(write(f"a.{suffix}", content))
+        # A line separator inside a text is not the end of a line; a blank line is counted and skipped.
+        assert (data.texts, data.labels, data.rows) == (["Eins\u2028zwei", "1e5"], ["1", "x"], [1, 3])
+
+    def test_parquet(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.parquet"
+        table = pa.table({"text": pa.array(["b", "a"]).dictionary_encode(), "class": [1.0, 0.0], "n": [1, 2]})
+        pq.write_table(table, path)
+        data = read_data(path)
+        assert (data.texts, data.labels, data.rows, data.row_word) == (["b", "a"], ["1", "0"], [1, 2], "row")
+        assert data.label_column == "class"
+
+    def test_a_parquet_column_with_a_dot_in_its_name(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.parquet"
+        pq.write_table(pa.table({"a": ["other"], "a.b": ["text"]}), path)
+        assert read_data(path, text_column="a.b").texts == ["text"]
+
+    @pytest.mark.parametrize("value", ["12", "007", "NA", "null", "1e5", "true", "nan", "None", "1.0"])
+    def test_text_and_labels_stay_as_written(self, write: Write, value: str) -> None:
+        data = read_data(write("a.csv", f"text,label\n{value},{value}\n"))
+        assert (data.texts, data.labels) == ([value], [value])
+
+    @pytest.mark.parametrize(
+        ("value", "label"),
+        [(1, "1"), (1.0, "1"), (1.5, "1.5"), (-1, "-1"), (True, "true"), (False, "false"), ("1.0", "1.0")],
+    )
+    def test_json_labels_that_are_numbers(self, write: Write, value: Any, label: str) -> None:
+        data = read_data(write("a.jsonl", json.dumps({"text": "a", "label": value})))
+        assert data.labels == [label]
+
+    def test_byte_order_mark(self, write: Write) -> None:
+        assert read_data(write("a.csv", b"\xef\xbb\xbftext\nh\xc3\xa9\n")).texts == ["hé"]
+
+    def test_line_numbers_with_line_breaks_in_quotes(self, write: Write) -> None:
+        data = read_data(write("a.csv", '\ntext,label\r\n"one\r\ntwo\nthree",a\r\n\r\nfour,b\rfive,c\n'))
+        assert data.texts == ["one\r\ntwo\nthree", "four", "five"]
+        assert data.rows == [3, 7, 8]
+
+    def test_large_fields_leave_the_limit_of_csv_as_it_was(self, write: Write) -> None:
+        before = csv.field_size_limit()
+        long = "x" * (before + 1)
+        assert read_data(write("a.csv", f"text\n{long}\n")).texts == [long]
+        assert csv.field_size_limit() == before
+        refusal(write("b.csv", f'text\n"{long}\n'))
+        assert csv.field_size_limit() == before
+
+    @settings(deadline=None, max_examples=60)
+    @given(
+        records=st.lists(
+            st.tuples(st.text().filter(str.strip), st.text().filter(str.strip)).filter(
+                lambda pair: "\0" not in pair[0] + pair[1]
+            ),
+            min_size=1,
+            max_size=8,
+        ),
+        suffix=st.sampled_from(["csv", "tsv"]),
+    )
+    def test_any_text_survives_being_written_and_read(self, records: list[tuple[str, str]], suffix: str) -> None:
+        buffer = io.StringIO(newline="")
+        writer = csv.writer(buffer, delimiter="," if suffix == "csv" else "\t")
+        writer.writerow(["label", "text"])
+        starts = []
+        for record in records:
+            starts.append(len(re.findall("\r\n|\r|\n", buffer.getvalue())) + 1)
+            writer.writerow(record)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, f"a.{suffix}")
+            path.write_bytes(buffer.getvalue().encode())
+            data = read_data(path)
+        assert data.labels is not None
+        assert list(zip(data.labels, data.texts, strict=True)) == records
+        assert data.rows == starts
+
+
+class TestFilesThatCannotBeRead:
+    def test_missing_file_suggests_near_names(self, write: Write) -> None:
+        write("reviews.csv", "text\na\n")
+        assert refusal("revews.csv") == "There is no file revews.csv. Did you mean 'reviews.csv'?"
+        assert refusal("zzz.csv") == "There is no file zzz.csv."
+
+    def test_missing_folder(self, write: Write) -> None:
+        assert refusal("nowhere/a.csv") == "There is no file nowhere/a.csv: its folder, nowhere, does not exist."
+
+    def test_folder_instead_of_a_file(self, tmp_path: Path) -> None:
+        assert refusal(tmp_path) == f"{tmp_path} is a folder; name a file in it."
+
+    def test_unknown_suffix(self, write: Write) -> None:
+        message = "Use one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet."
+        assert refusal(write("a.txt", "x")) == f"a.txt: the suffix '.txt' names no format that can be read. {message}"
+        assert refusal(write("plain", "x")) == f"plain: a suffix is missing. {message}"
+
+    def test_empty_name(self) -> None:
+        assert refusal(" ") == "The name of the data file is empty."
+
+    @pytest.mark.parametrize("content", ["", "\n \n", b"\xef\xbb\xbf"])
+    def test_empty_file(self, write: Write, content: str | bytes) -> None:
+        assert refusal(write("a.csv", content)) == "a.csv is empty; a CSV file with at least one text is needed."
+
+    def test_header_only(self, write: Write) -> None:
+        message = "a.csv has columns ('text' and 'label') but no rows; at least one text is needed."
+        assert refusal(write("a.csv", "text,label\n\n")) == message
+
+    def test_parquet_without_rows(self, write: Write) -> None:
+        pq.write_table(pa.table({"text": pa.array([], pa.string())}), "a.parquet")
+        assert refusal("a.parquet") == "a.parquet has columns ('text') but no rows; at least one text is needed."
+
+    def test_bytes_that_are_not_utf8(self, write: Write) -> None:
+        assert refusal(write("a.csv", b"\xef\xbb\xbftext\nfine\ncaf\xe9\n")) == (
+            "a.csv, line 3: byte 0xe9 is not UTF-8. "
+            "Convert the file to UTF-8 (for example with: iconv -f WINDOWS-1252 -t UTF-8)."
+        )
+
+    def test_utf16(self, write: Write) -> None:
+        message = "a.csv is UTF-16, but UTF-8 is needed. Save it again as UTF-8 (in Excel: 'CSV UTF-8')."
+        assert refusal(write("a.csv", "text\na\n".encode("utf-16"))) == message
+
+    def test_nul_byte(self, write: Write) -> None:
+        message = "a.csv, line 2: a NUL byte; this is no text file, or a damaged one."
+        assert refusal(write("a.csv", b"text\na\0b\n")) == message
+
+    def test_unreadable_file(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = write("a.csv", "text\na\n")
+
+        def refuse(self: Path) -> bytes:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(Path, "read_bytes", refuse)
+        assert refusal(path) == "a.csv cannot be read (Permission denied)."
+
+    def test_damaged_parquet(self, write: Write) -> None:
+        assert refusal(write("a.parquet", "text\na\n")).startswith("a.parquet cannot be read as Parquet (")
+
+    def test_a_split_of_a_file(self, write: Write) -> None:
+        with pytest.raises(
+            ConfigError, match=r"^split is 'test', but a.csv is a file; only Hub data sets have splits\.$"
+        ):
+            read_data(write("a.csv", "text\na\n"), split="test")
+
+
+class TestMalformedRecords:
+    def test_rows_with_other_numbers_of_fields(self, write: Write) -> None:
+        rows = ["text,label", "a,1", "b,1,2", "c", "d, e,1", "f,1"]
+        assert refusal(write("a.csv", "\n".join(rows))).splitlines() == [
+            "a.csv, lines 3 and 5: 3 fields where the header names 2 fields. "
+            "Put fields that hold a delimiter, a quote or a line break in quotes.",
+            "a.csv, line 4: 1 field where the header names 2 fields. "
+            "Put fields that hold a delimiter, a quote or a line break in quotes.",
+        ]
+
+    def test_many_lines_are_counted(self, write: Write) -> None:
+        message = refusal(write("a.csv", "text,label\n" + "x\n" * 9))
+        assert message.startswith("a.csv, lines 2, 3, 4, 5, 6 and 4 more (9 in all): 1 field where")
+
+    def test_quotes_that_do_not_close(self, write: Write) -> None:
+        message = refusal(write("a.csv", 'text,label\na,1\n"b,1\nc,1\n'))
+        assert message.startswith("a.csv, line 3: the quotes of the record that starts here do not match (")
+
+    def test_a_stray_quote_does_not_swallow_lines(self, write: Write) -> None:
+        message = refusal(write("a.tsv", 'text\tlabel\n"So" he said\t1\nb\t0\n'))
+        assert message.startswith("a.tsv, line 2: the quotes of the record that starts here do not match (")
+
+    def test_duplicate_column_names(self, write: Write) -> None:
+        assert refusal(write("a.csv", "text,label,text\na,1,b\n")) == (
+            "a.csv: several columns are called 'text'. Give each column its own name."
+        )
+
+    def test_unnamed_columns_may_repeat(self, write: Write) -> None:
+        assert read_data(write("a.csv", "text, label,,\na,1,,\n")).labels == ["1"]
+
+    def test_another_delimiter(self, write: Write) -> None:
+        assert refusal(write("a.csv", "text;label\na;1\n")) == (
+            "a.csv, line 1: one column, 'text;label', which holds semicolons; the columns of this format are separated "
+            "by commas. Save it with commas."
+        )
+        assert refusal(write("b.csv", "text\tlabel\na\t1\n")).endswith(
+            "Save it with commas, or give the file the suffix .tsv."
+        )
+
+    def test_lines_that_are_no_json(self, write: Write) -> None:
+        lines = ['{"text": "a"}', '{"text": ', "[1]", '{"text": "b", "text": "c"}', '"d"', "1", "{}}", "null"]
+        assert refusal(write("a.jsonl", "\n".join(lines))).splitlines() == [
+            "a.jsonl, line 2: not a JSON object on one line (Expecting value).",
+            "a.jsonl, line 3: a list, but each line must be a JSON object.",
+            "a.jsonl, line 4: not a JSON object on one line (the key 'text' occurs twice).",
+            "a.jsonl, line 5: a string, but each line must be a JSON object.",
+            "a.jsonl, line 6: a number, but each line must be a JSON object.",
+            "... and 2 more of this kind (7 in all).",
+        ]
+
+    def test_only_broken_lines(self, write: Write) -> None:
+        assert refusal(write("a.jsonl", "{")).startswith("a.jsonl, line 1: not a JSON object on one line (")
+
+    def test_a_json_array(self, write: Write) -> None:
+        message = "a.json is one JSON array, but JSON Lines is needed: one object on each line."
+        assert refusal(write("a.json", '[{"text": "a"}]')) == message
+
+
+class TestTexts:
+    def test_empty_texts(self, write: Write) -> None:
+        message = refusal(write("a.csv", "text,label\na,1\n,1\n \t,1\n"))
+        assert message == "a.csv, lines 3 and 4: the text in column 'text' is empty. Remove these rows or fill them in."
+        message = refusal(write("b.csv", "text,label\n,1\n"))
+        assert message == "b.csv, line 2: the text in column 'text' is empty. Remove this row or fill it in."
+
+    def test_many_empty_texts_are_counted(self, write: Write) -> None:
+        message = refusal(write("a.csv", "text,label\n" + ",1\n" * 7))
+        assert message.startswith(
+            "a.csv, lines 2, 3, 4, 5, 6 and 2 more (7 in all): the text in column 'text' is empty."
+        )
+
+    def test_a_blank_line_in_the_only_column_is_an_empty_text(self, write: Write) -> None:
+        assert refusal(write("a.csv", "text\na\n\nb\n\n")).startswith("a.csv, line 3: the text")
+        assert read_data(write("b.csv", "text\na\n\n\n")).texts == ["a"]
+
+    def test_all_problems_are_reported_together(self, write: Write) -> None:
+        content = "premise,hypothesis,label\n,b,1\na,,1\na,b\na,b,\n"
+        assert refusal(write("a.csv", content), require_labels=True).splitlines() == [
+            "a.csv, line 4: 2 fields where the header names 3 fields. "
+            "Put fields that hold a delimiter, a quote or a line break in quotes.",
+            "a.csv, line 2: the text in column 'premise' is empty. Remove this row or fill it in.",
+            "a.csv, line 3: the text in column 'hypothesis' is empty. Remove this row or fill it in.",
+            "a.csv, line 5: the label in column 'label' is empty. Remove this row or fill it in.",
+        ]
+
+    def test_json_texts_that_are_no_strings(self, write: Write) -> None:
+        lines = ['{"text": "a"}', '{"text": 5}', '{"label": 1}', '{"text": ["a"]}', '{"text": null}', '{"text": 1.5}']
+        assert refusal(write("a.jsonl", "\n".join(lines))).splitlines() == [
+            "a.jsonl, lines 2 and 6: the text in column 'text' is a number, not a string.",
+            "a.jsonl, lines 3 and 5: the text in column 'text' is missing. Remove these rows or fill them in.",
+            "a.jsonl, line 4: the text in column 'text' is a list, not a string.",
+        ]
+
+    def test_half_a_surrogate_pair(self, write: Write) -> None:
+        message = refusal(write("a.jsonl", r'{"text": "a \ud83d b"}'))
+        assert message == (
+            "a.jsonl, line 1: the text in column 'text' holds half of a surrogate pair, which is no character."
+        )
+        assert read_data(write("b.jsonl", r'{"text": "a \ud83d\ude00 b"}')).texts == ["a 😀 b"]
+
+    def test_parquet_texts_that_are_no_strings(self, write: Write) -> None:
+        pq.write_table(pa.table({"text": [1, 2]}), "a.parquet")
+        assert refusal("a.parquet") == "a.parquet, rows 1 and 2: the text in column 'text' is a number, not a string."
+
+
+class TestColumns:
+    @pytest.mark.parametrize("name", ["text", "Sentence", "REVIEW", "comment", "content"])
+    @pytest.mark.parametrize("label", ["label", "Labels", "class", "target", "category"])
+    def test_well_known_names(self, write: Write, name: str, label: str) -> None:
+        data = read_data(write("a.csv", f"id,{label},{name}\n7,x,a\n"))
+        assert (data.texts, data.labels) == (["a"], ["x"])
+
+    @pytest.mark.parametrize(
+        "names",
+        [("premise", "hypothesis"), ("Sentence1", "Sentence2"), ("question", "sentence"), ("text", "text_pair")],
+    )
+    def test_pairs(self, write: Write, names: tuple[str, str]) -> None:
+        data = read_data(write("a.csv", f"{names[1]},idx,{names[0]}\nb,1,a\n"))
+        assert data.texts == [("a", "b")]
+        assert (data.text_column, data.text_pair_column, data.label_column) == (*names, None)
+
+    def test_one_column_is_the_text(self, write: Write) -> None:
+        path = write("a.csv", "It rained all day.\nThen it stopped.\n")
+        with pytest.warns(GuardrailWarning) as caught:
+            data = read_data(path)
+        assert data.texts == ["Then it stopped."]
+        assert str(caught[0].message) == (
+            "a.csv has one column, which its first line calls 'It rained all day.'. If that is already a text, put the "
+            "line 'text' above it, or it will not be read."
+        )
+        assert caught[0].filename == __file__
+
+    def test_one_column_that_is_named_is_not_warned_about(self, write: Write) -> None:
+        assert read_data(write("a.csv", "remark\na\n"), text_column="remark").texts == ["a"]
+
+    def test_no_candidate(self, write: Write) -> None:
+        path = write("a.csv", "id,remark\n1,a\n")
+        assert refusal(path, require_labels=True).splitlines() == [
+            "a.csv: no column is clearly the text; the columns are 'id' and 'remark'. "
+            "Name it with text_column (--text-column on the command line).",
+            "a.csv: no column is clearly the label; the columns are 'id' and 'remark'. "
+            "Name it with label_column (--label-column on the command line).",
+        ]
+        data = read_data(path, text_column="remark", label_column="id")
+        assert (data.texts, data.labels) == (["a"], ["1"])
+
+    def test_more_than_one_candidate(self, write: Write) -> None:
+        path = write("a.csv", "text,comment,label,target\na,b,1,0\n")
+        assert refusal(path) == (
+            "a.csv: more than one column could be the text ('text' and 'comment'); the columns are 'text', 'comment', "
+            "'label' and 'target'. Name it with text_column (--text-column on the command line)."
+        )
+        assert "could be the label ('label' and 'target')" in refusal(path, text_column="text", require_labels=True)
+        # Where labels are not asked for, doubt about them stops nothing.
+        assert read_data(path, text_column="comment").labels is None
+
+    def test_a_pair_and_another_text_are_ambiguous(self, write: Write) -> None:
+        assert "('premise', 'hypothesis' and 'text')" in refusal(write("a.csv", "premise,hypothesis,text\na,b,c\n"))
+
+    def test_a_named_text_column_means_single_texts(self, write: Write) -> None:
+        path = write("a.csv", "premise,hypothesis\na,b\n")
+        assert read_data(path, text_column="premise").texts == ["a"]
+        assert read_data(path, text_column="hypothesis", text_pair_column="premise").texts == [("b", "a")]
+        assert read_data(path, text_pair_column="hypothesis").texts == [("a", "b")]
+
+    def test_a_named_pair_column_beside_a_text(self, write: Write) -> None:
+        assert read_data(write("a.csv", "text,reply\na,b\n"), text_pair_column="reply").texts == [("a", "b")]
+
+    def test_columns_that_do_not_exist(self, write: Write) -> None:
+        message = refusal(write("a.csv", "Text,label\na,1\n"), text_column="text", label_column="zzz")
+        assert message.splitlines() == [
+            "a.csv: text_column is 'text', but the columns are 'Text' and 'label'. Did you mean 'Text'?",
+            "a.csv: label_column is 'zzz', but the columns are 'Text' and 'label'.",
+        ]
+
+    def test_one_column_in_two_roles(self, write: Write) -> None:
+        with pytest.raises(
+            ConfigError, match=r"^text_column and label_column are both 'text'; each needs a column of its own"
+        ):
+            read_data(write("a.csv", "text\na\n"), text_column="text", label_column="text")
+
+    def test_gaps_in_a_label_column(self, write: Write) -> None:
+        path = write("a.csv", "text,label\na,1\nb,\n")
+        data = read_data(path)
+        assert (data.labels, data.label_column) == (None, None)
+        message = "a.csv, line 3: the label in column 'label' is empty. Remove this row or fill it in."
+        assert refusal(path, require_labels=True) == refusal(path, label_column="label") == message
+
+    def test_json_labels_that_are_no_labels(self, write: Write) -> None:
+        lines = ['{"text": "a", "label": [1, 0]}', '{"text": "b"}', '{"text": "c", "label": NaN}']
+        assert refusal(write("a.jsonl", "\n".join(lines)), require_labels=True).splitlines() == [
+            "a.jsonl, line 1: the label in column 'label' is a list, not a string or a number.",
+            "a.jsonl, lines 2 and 3: the label in column 'label' is missing. Remove these rows or fill them in.",
+        ]
+
+
+class TestHub:
+    @staticmethod
+    def serve(monkeypatch: pytest.MonkeyPatch, **splits: dict[str, list[Any]]) -> list[tuple[str, str | None]]:
+        calls = []
+
+        def load_dataset(name: str, split: str | None = None) -> Any:
+            calls.append((name, split))
+            tables = {key: datasets.Dataset.from_dict(columns) for key, columns in splits.items()}
+            return tables[split] if split else datasets.DatasetDict(tables)
+
+        monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+        return calls
+
+    def test_the_test_split_is_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls = self.serve(monkeypatch, train={"text": ["a"]}, test={"text": ["b", "c"], "label": [0, 1]})
+        data = read_data("owner/some-set")
+        assert (data.texts, data.labels, data.rows, data.row_word) == (["b", "c"], ["0", "1"], [1, 2], "row")
+        assert read_data("owner/some-set", split="train").texts == ["a"]
+        assert calls == [("owner/some-set", None), ("owner/some-set", "train")]
+
+    def test_the_only_split_is_taken(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.serve(monkeypatch, train={"text": ["a"]})
+        assert read_data("some-set").texts == ["a"]
+
+    def test_no_clear_split(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.serve(monkeypatch, train={"text": ["a"]}, validation={"text": ["a"]})
+        assert refusal("some-set") == (
+            "The data set 'some-set' has several splits and no 'test': 'train' and 'validation'. Name one with split."
+        )
+
+    def test_neither_a_file_nor_a_data_set(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+        def load_dataset(name: str, split: str | None = None) -> Any:
+            raise ConnectionError(f"Couldn't reach '{name}' on the Hub")
+
+        monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+        write("reviews.csv", "text\na\n")
+        assert refusal("reviews") == (
+            "'reviews' is neither a file nor a Hub data set that can be reached and read (Couldn't reach 'reviews' on "
+            "the Hub). Did you mean 'reviews.csv'?"
+        )
+
+    @pytest.mark.parametrize("name", ["a.csv", "owner/a.parquet", "./owner/set", "/owner/set", "owner/set/more", "a b"])
+    def test_names_that_are_no_data_set(self, name: str, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls = self.serve(monkeypatch, test={"text": ["a"]})
+        assert refusal(name).startswith(f"There is no file {name}")
+        assert calls == []
+
+
+class TestLabelIds:
+    def test_names_then_ids(self) -> None:
+        names = ["negative", "positive"]
+        assert label_ids(["positive", "negative"], names) == [1, 0]
+        assert label_ids(["1", "0", "1"], names) == [1, 0, 1]
+        assert label_ids([np.int64(1), 0], names) == [1, 0]
+        assert label_ids([" POSITIVE ", "negative"], names) == [1, 0]
+
+    def test_case_decides_only_where_it_has_to(self) -> None:
+        assert label_ids(["us", "US"], ["US", "us"]) == [1, 0]
+        with pytest.raises(DataError, match="has no label 'Us'"):
+            label_ids(["Us"], ["US", "us"])
+
+    def test_names_win_over_ids(self) -> None:
+        stars = ["1", "2", "3", "4", "5"]
+        assert label_ids(["1", "5"], stars) == [0, 4]
+        assert label_ids([1, 4], stars) == [0, 3]
+        # 0 is no name, so that all must be ids.
+        assert label_ids(["0", "4"], stars) == [0, 4]
+
+    def test_an_unknown_name(self) -> None:
+        labels = ["positive", "postive"]
+        with pytest.raises(DataError) as caught:
+            label_ids(labels, ["negative", "positive"], source="support.csv", rows=[16, 17], row_word="line")
+        assert str(caught.value) == (
+            "support.csv, line 17: the model has no label 'postive' (it has: negative, positive). "
+            "Did you mean 'positive'?"
+        )
+
+    def test_several_unknown_names(self) -> None:
+        with pytest.raises(DataError) as caught:
+            label_ids(["x", "bad", "good", "x"], ["bad", "good"])
+        assert str(caught.value) == "labels, positions 0 and 3: the model has no label 'x' (it has: bad, good)."
+
+    def test_an_unknown_id(self) -> None:
+        with pytest.raises(DataError) as caught:
+            label_ids(["1", "2", "3"], ["bad", "so so", "good"], source="a.csv", rows=[2, 3, 4])
+        assert str(caught.value) == (
+            "a.csv, row 4: the model has no class id '3' (it has: 0 bad, 1 so so, 2 good). Class ids start at 0."
+        )
+
+    def test_a_mixture(self) -> None:
+        with pytest.raises(DataError) as caught:
+            label_ids(["bad", "good", "1"], ["bad", "good"])
+        assert str(caught.value).splitlines() == [
+            "labels, position 2: the model has no label '1' (it has: bad, good).",
+            "Write all labels as names or all as class ids, not a mixture.",
+        ]
+
+    def test_many_unknown_labels_are_counted(self) -> None:
+        with pytest.raises(DataError) as caught:
+            label_ids([f"topic {number}" for number in range(9)], ["bad", "good"])
+        lines = str(caught.value).splitlines()
+        assert len(lines) == 6
+        assert lines[-1] == "... and 4 more of this kind (9 in all)."
+
+    @pytest.mark.parametrize("label", [True, 1.0, None])
+    def test_values_that_are_no_labels(self, label: Any) -> None:
+        with pytest.raises(DataError, match=r"^labels, position 1: a label must be a string or an integer, but is "):
+            label_ids([0, label], ["bad", "good"])
+
+    @given(st.lists(st.text(min_size=1), min_size=1, unique_by=lambda name: name.strip().casefold()), st.data())
+    def test_names_and_ids_lead_to_the_same_place(self, names: list[str], data: st.DataObject) -> None:
+        ids = data.draw(st.lists(st.integers(0, len(names) - 1)))
+        assert label_ids([names[index] for index in ids], names) == ids
+        unlike_numbers = [f"class {name}" for name in names]
+        assert label_ids(ids, unlike_numbers) == label_ids([str(index) for index in ids], unlike_numbers) == ids
+
+
+class TestCheckTexts:
+    def test_texts_and_pairs(self) -> None:
+        assert check_texts(("a", "b")) == ["a", "b"]
+        assert check_texts(np.array(["a", "b"])) == ["a", "b"]
+        assert [type(text) for text in check_texts(np.array(["a"]))] == [str]
+        assert check_texts([["a", "b"], ("c", "d")]) == [("a", "b"), ("c", "d")]  # type: ignore[list-item]
+
+    @pytest.mark.parametrize(
+        ("texts", "message"),
+        [
+            ("a text", "texts must be a list of texts or of (text, text) pairs, but is a single string."),
+            (5, "texts must be a list of texts or of (text, text) pairs, but is of type int."),
+            ({"text": ["a"]}, "texts must be a list of texts or of (text, text) pairs, but is of type dict."),
+            ([], "texts is empty; at least one text is needed."),
+            (["a", ""], "texts, position 1: the text is empty. Remove this row or fill it in."),
+            (["a", None], "texts, position 1: the text is missing. Remove this row or fill it in."),
+            ([b"a", "a"], "texts, position 0: the text is a value of type bytes, not a string."),
+            (
+                ["a", ("b", "c")],
+                "texts, position 0: a single text among pairs. Give single texts or pairs, not a mixture.",
+            ),
+            ([("a", "b", "c")], "texts, position 0: a pair must be exactly two texts."),
+            (["\ud800"], "texts, position 0: the text holds half of a surrogate pair, which is no character."),
+        ],
+    )
+    def test_what_is_wrong_with_them(self, texts: Any, message: str) -> None:
+        with pytest.raises(DataError) as caught:
+            check_texts(texts)
+        assert str(caught.value) == message
+
+    def test_all_problems_are_reported_together(self) -> None:
+        with pytest.raises(DataError) as caught:
+            check_texts([("a", " "), ("", "b"), (5, "")])  # type: ignore[list-item]
+        assert str(caught.value).splitlines() == [
+            "texts, position 1: the first text of the pair is empty. Remove this row or fill it in.",
+            "texts, position 2: the first text of the pair is a number, not a string.",
+            "texts, positions 0 and 2: the second text of the pair is empty. Remove these rows or fill them in.",
+        ]
+
+    def test_rows_are_named_where_they_are_known(self) -> None:
+        with pytest.raises(DataError, match=r"^deployment texts, row 12: the text is empty"):
+            check_texts(["a", " "], source="deployment texts", rows=[11, 12])
+
+
+def test_heavy_packages_are_left_alone() -> None:
+    # The package's own __init__ may import what it likes, so it is replaced by an empty one.
+    code = """
+import sys, types
+package = types.ModuleType("shortcut_guardrail")
+package.__path__ = [sys.argv[1]]
+sys.modules["shortcut_guardrail"] = package
+import shortcut_guardrail.data, shortcut_guardrail.groups
+print([name for name in ("torch", "transformers", "datasets", "pyarrow", "sklearn") if name in sys.modules])
+"""
+    folder = str(Path(data_module.__file__).parent)
+    ran = subprocess.run([sys.executable, "-c", code, folder], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+def test_examples_in_docstrings() -> None:
+    result = doctest.testmod(data_module)
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+@needs_shared_data
+@pytest.mark.parametrize(
+    ("name", "count", "classes", "columns"),
+    [
+        ("goemotions_shortcuts/synonym1/test.csv", 685, "0 1 2 3", ("text", None)),
+        ("mnli/mnli_test.csv", 1801, "0 1 2", ("premise", "hypothesis")),
+        ("yelp/test.csv", 5000, "1 2 3 4 5", ("text", None)),
+        ("amazon/amazon_blitzer_test.csv", 1963, "0 1", ("text", None)),
+        ("civilcomments/civil_pool_test.csv", 3516, "0 1", ("text", None)),
+    ],
+)
+def test_real_files_are_read_without_options(
+    name: str, count: int, classes: str, columns: tuple[str, str | None]
+) -> None:
+    data = read_data(SHARED / name, require_labels=True)
+    assert data.labels is not None
+    assert (len(data), sorted(set(data.labels))) == (count, classes.split())
+    assert (data.text_column, data.text_pair_column) == columns
+    # The README of these files says one record a line.
+    assert data.rows == list(range(2, count + 2))
