@@ -326,7 +326,7 @@ def test_examples_in_docstrings() -> None:
 
 
 def injected_rows(name: str) -> Iterator[tuple[str, str]]:
-    """(text before injection, text after it) of a test file; `original_test.csv` has the same rows in the same order."""
+    """(text before injection, text after it) of a test file; `original_test.csv` has the same rows in order."""
 
     def texts(path: Path) -> list[str]:
         with path.open(newline="", encoding="utf-8") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -67,7 +68,7 @@ def attach_adapter(classifier: TextClassifier, config: AdapterConfig) -> Any:
     Raises:
         ConfigError: `target_modules` names no layer of this model.
     """
-    from peft import LoraConfig, get_peft_model
+    from peft import LoraConfig
 
     lora = LoraConfig(
         r=config.rank,
@@ -77,12 +78,22 @@ def attach_adapter(classifier: TextClassifier, config: AdapterConfig) -> Any:
         bias="none",
     )
     try:
-        model = get_peft_model(share_weights(classifier.plain_model), lora)
+        model = wrap_with_lora(classifier, lora)
     except ValueError as error:
         raise ConfigError(f"target_modules {list(lora.target_modules)} cannot be adapted: {error}") from error
     outside = [name for name, p in model.named_parameters() if p.requires_grad and ".lora_" not in name]
     assert not outside, f"only LoRA weights may be trained, but these ask for gradients: {outside}"
     return model.eval()
+
+
+def wrap_with_lora(classifier: TextClassifier, lora: Any) -> Any:
+    """PEFT's wrapper around a weight-sharing copy of the classifier's model."""
+    from peft import get_peft_model
+
+    with warnings.catch_warnings():
+        # PEFT asks Transformers for an attribute that Transformers is renaming; nothing the user could do about it.
+        warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing", category=FutureWarning)
+        return get_peft_model(share_weights(classifier.plain_model), lora)
 
 
 def train_adapter(

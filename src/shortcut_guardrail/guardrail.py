@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from .adapter import AdapterTraining, train_adapter
+from .adapter import AdapterTraining, train_adapter, wrap_with_lora
 from .audit import AuditReport, audit_texts, check_ordinary
 from .calibration import Calibration, calibrate_strength, check_support, debias_strength
 from .config import GuardrailConfig, SaliencyConfig, check_strength, preset
@@ -27,7 +27,6 @@ from .encoder import (
     TextClassifier,
     load_model,
     quiet_transformers,
-    share_weights,
 )
 from .errors import ConfigError, DataError, GuardrailWarning, ModelError
 from .evaluation import Evaluation, ShortcutIn, evaluate_classifier
@@ -587,7 +586,7 @@ def _load_tokenizer(folder: Path) -> Any:
 
 def _load_adapter(classifier: TextClassifier, folder: Path, config: GuardrailConfig) -> Any:
     """The PEFT model of a guarded folder at its trained scale: the folded strength is undone."""
-    from peft import LoraConfig, get_peft_model, set_peft_model_state_dict
+    from peft import LoraConfig, set_peft_model_state_dict
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -601,7 +600,7 @@ def _load_adapter(classifier: TextClassifier, folder: Path, config: GuardrailCon
         ) from error
     lora.lora_alpha = cast(int, config.adapter.lora_alpha)
     lora.inference_mode = False
-    model = get_peft_model(share_weights(classifier.plain_model), lora)
+    model = wrap_with_lora(classifier, lora)
     result = set_peft_model_state_dict(model, weights)
     absent = [name for name in result.missing_keys if ".lora_" in name]
     if absent or result.unexpected_keys:

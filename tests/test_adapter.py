@@ -1,0 +1,186 @@
+"""What training may change, what it must not, and that it does something."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from shortcut_guardrail.adapter import (
+    _batch_bounds,
+    attach_adapter,
+    predicted_change,
+    relative_change,
+    steps_to_take,
+    train_adapter,
+)
+from shortcut_guardrail.config import AdapterConfig
+from shortcut_guardrail.encoder import TextClassifier
+from shortcut_guardrail.errors import ConfigError, DataError, RunError
+from shortcut_guardrail.losses import masked_contrastive_loss
+from shortcut_guardrail.saliency import find_important_tokens
+
+FAST = AdapterConfig(learning_rate=5e-3, batch_size=4, epochs=3)
+
+
+@pytest.fixture
+def prepared(bert, texts):
+    classifier = TextClassifier(*bert, batch_size=8)
+    encoded = classifier.encode(texts)
+    return classifier, encoded, find_important_tokens(classifier, encoded).positions
+
+
+def lora_weights(model):
+    return {name: p.detach().clone() for name, p in model.named_parameters() if ".lora_" in name}
+
+
+def test_training_lowers_the_loss_and_changes_the_adapter_alone(bert, prepared):
+    classifier, encoded, positions = prepared
+    before = copy.deepcopy(bert[0].state_dict())
+    config = AdapterConfig(learning_rate=2e-3, batch_size=8, epochs=25)
+    model, training = train_adapter(classifier, encoded, positions, config, seed=0)
+    assert training.losses[-1] < training.losses[0]
+    assert training.relative_change > 0
+    for name, tensor in bert[0].state_dict().items():
+        assert torch.equal(tensor, before[name]), name
+    trained = {k.replace("base_model.model.", "").replace("base_layer.", ""): v for k, v in model.state_dict().items()}
+    assert all(torch.equal(trained[name], tensor) for name, tensor in before.items())
+    assert any(v.abs().max() > 0 for k, v in trained.items() if "lora_B" in k)
+
+
+def test_the_same_seed_gives_the_same_adapter_and_another_seed_another(prepared):
+    a, b, c = (lora_weights(train_adapter(*prepared, FAST, seed=seed)[0]) for seed in (1, 1, 2))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert not all(torch.equal(a[name], c[name]) for name in a)
+
+
+def test_the_callers_random_state_is_left_alone(prepared):
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    train_adapter(*prepared, FAST, seed=0)
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_the_first_loss_is_the_loss_of_the_base_model(prepared):
+    classifier, encoded, positions = prepared
+    config = AdapterConfig(batch_size=8, max_steps=1, deduplicate=False)
+    _, training = train_adapter(classifier, encoded, positions, config, seed=0)
+    anchors = classifier.embed(classifier.collate(encoded, range(8)))
+    positives = torch.zeros(8, positions.shape[1], anchors.shape[1])
+    for i in range(8):
+        for j, position in enumerate(positions[i]):
+            if position >= 0:
+                row = encoded.select([i])
+                ids = row.input_ids[0].copy()
+                ids[position] = classifier.tokenizer.mask_token_id
+                row.input_ids[0] = ids
+                positives[i, j] = classifier.embed(classifier.collate(row, [0]))[0]
+    expected = masked_contrastive_loss(anchors, positives, torch.from_numpy(positions >= 0))
+    assert training.losses[0] == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_grouped_and_flat_differ(prepared):
+    grouped = train_adapter(*prepared, FAST, seed=0)[1]
+    flat = train_adapter(*prepared, AdapterConfig(learning_rate=5e-3, batch_size=4, pairing="flat"), seed=0)[1]
+    assert flat.n_steps > grouped.n_steps / 3 * 5  # as many items as there are pairs
+    assert flat.losses[0] != pytest.approx(grouped.losses[0], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"dropout": True},
+        {"refresh": "epoch"},
+        {"optimizer": "sgd"},
+        {"embedding": "mean"},
+        {"scheduler": "linear"},
+        {"max_grad_norm": 1e-3},
+        {"temperature": 0.5},
+    ],
+)
+def test_every_option_makes_a_difference(prepared, change):
+    from dataclasses import replace
+
+    base = lora_weights(train_adapter(*prepared, FAST, seed=0)[0])
+    other = lora_weights(train_adapter(*prepared, replace(FAST, **change), seed=0)[0])
+    assert not all(torch.equal(base[name], other[name]) for name in base)
+
+
+def test_equal_texts_are_trained_on_once(bert, texts):
+    classifier = TextClassifier(*bert)
+    encoded = classifier.encode([*texts, texts[0], texts[0]])
+    positions = find_important_tokens(classifier, encoded).positions
+    assert train_adapter(classifier, encoded, positions, FAST, seed=0)[1].n_trained == len(texts)
+    kept = AdapterConfig(learning_rate=5e-3, batch_size=4, deduplicate=False)
+    assert train_adapter(classifier, encoded, positions, kept, seed=0)[1].n_trained == len(texts) + 2
+
+
+@pytest.mark.parametrize("texts_given", [["good soup"], ["good soup", "good soup"]])
+def test_one_text_cannot_be_adapted_on(bert, texts_given):
+    classifier = TextClassifier(*bert)
+    encoded = classifier.encode(texts_given)
+    positions = find_important_tokens(classifier, encoded).positions
+    with pytest.raises(DataError, match="needs at least 2 distinct texts with a token that can be masked, but 1 of"):
+        train_adapter(classifier, encoded, positions, FAST, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("n", "size", "expected"),
+    [(10, 4, [(0, 4), (4, 8), (8, 10)]), (9, 4, [(0, 4), (4, 9)]), (3, 4, [(0, 3)]), (5, 5, [(0, 5)])],
+)
+def test_no_batch_has_a_single_input(n, size, expected):
+    assert _batch_bounds(n, size) == expected
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (AdapterConfig(epochs=2, batch_size=4), 6),
+        (AdapterConfig(epochs=1, batch_size=4, min_steps=50), 50),
+        (AdapterConfig(epochs=9, batch_size=4, max_steps=10), 10),
+    ],
+)
+def test_steps(config, expected):
+    assert steps_to_take(10, config) == expected
+
+
+def test_the_predicted_change_bounds_the_measured_one(prepared):
+    for seed in range(3):
+        training = train_adapter(*prepared, FAST, seed=seed)[1]
+        assert 0 < training.relative_change <= training.predicted_change * 1.05
+    sgd = AdapterConfig(optimizer="sgd", batch_size=4)
+    assert math.isnan(train_adapter(*prepared, sgd, seed=0)[1].predicted_change)
+    assert train_adapter(*prepared, sgd, seed=0)[1].to_dict()["predicted_change"] is None
+
+
+def test_a_fresh_adapter_changes_nothing(prepared):
+    classifier, encoded, _ = prepared
+    model = attach_adapter(classifier, FAST)
+    assert relative_change(model) == 0.0
+    assert predicted_change(model, 1e-3, 0) == 0.0
+    np.testing.assert_array_equal(
+        classifier.with_model(model).predict_logits(encoded), classifier.predict_logits(encoded)
+    )
+
+
+def test_unknown_target_modules_are_refused(prepared):
+    with pytest.raises(ConfigError, match="target_modules \\['nope'\\] cannot be adapted"):
+        train_adapter(*prepared, AdapterConfig(target_modules=("nope",)), seed=0)
+
+
+def test_an_unknown_schedule_is_refused(prepared):
+    with pytest.raises(ConfigError, match="scheduler 'sawtooth' is not usable"):
+        train_adapter(*prepared, AdapterConfig(scheduler="sawtooth", batch_size=4), seed=0)
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run(bert, texts):
+    classifier = TextClassifier(*bert)
+    encoded = classifier.encode(texts)
+    positions = find_important_tokens(classifier, encoded).positions
+    with torch.no_grad():
+        bert[0].bert.encoder.layer[1].output.LayerNorm.bias.fill_(float("inf"))
+    with pytest.raises(RunError, match="contrastive loss became nan"):
+        train_adapter(classifier, encoded, positions, FAST, seed=0)

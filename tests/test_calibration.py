@@ -1,0 +1,116 @@
+"""The strength: what it does to the weights, that it comes back, and how it is chosen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from shortcut_guardrail.adapter import train_adapter
+from shortcut_guardrail.calibration import calibrate_strength, check_support, debias_strength
+from shortcut_guardrail.config import AdapterConfig, CalibrationConfig
+from shortcut_guardrail.encoder import TextClassifier
+from shortcut_guardrail.errors import ConfigError, DataError
+from shortcut_guardrail.saliency import find_important_tokens
+
+
+@pytest.fixture
+def adapted(bert, texts):
+    classifier = TextClassifier(*bert)
+    encoded = classifier.encode(texts)
+    positions = find_important_tokens(classifier, encoded).positions
+    config = AdapterConfig(learning_rate=5e-2, batch_size=4, epochs=10)
+    model, _ = train_adapter(classifier, encoded, positions, config, seed=0)
+    return classifier, classifier.with_model(model), encoded
+
+
+def test_strength_0_is_the_base_model_bit_for_bit(adapted):
+    base, guarded, encoded = adapted
+    with debias_strength(guarded.model, 0):
+        assert np.array_equal(guarded.predict_logits(encoded), base.predict_logits(encoded))
+    with debias_strength(guarded.model, 0.5):
+        assert not np.array_equal(guarded.predict_logits(encoded), base.predict_logits(encoded))
+
+
+def test_the_weights_are_those_of_the_paper(adapted):
+    base, guarded, encoded = adapted
+    for strength in (0.3, 1.0):
+        merged = {k: v.clone() for k, v in base.model.state_dict().items()}
+        for name, module in guarded.model.named_modules():
+            if hasattr(module, "lora_A"):
+                key = name.removeprefix("base_model.model.") + ".weight"
+                merged[key] = merged[key] + strength * module.get_delta_weight("default").detach()
+        with debias_strength(guarded.model, strength):
+            expected = guarded.predict_logits(encoded)
+        shadow = base.model.state_dict()
+        original = {k: v.clone() for k, v in shadow.items()}
+        try:
+            base.model.load_state_dict(merged)
+            np.testing.assert_allclose(base.predict_logits(encoded), expected, rtol=1e-3, atol=1e-3)
+        finally:
+            base.model.load_state_dict(original)
+
+
+def test_the_strength_comes_back_after_an_exception(adapted):
+    _, guarded, encoded = adapted
+    full = guarded.predict_logits(encoded)
+    for strength in (0.0, 0.4):
+        with pytest.raises(KeyError), debias_strength(guarded.model, strength):
+            raise KeyError
+    assert np.array_equal(guarded.predict_logits(encoded), full)
+
+
+@pytest.mark.parametrize("strength", [-0.1, 1.4, float("nan")])
+def test_a_strength_out_of_range(adapted, strength):
+    with pytest.raises(ConfigError, match="debias_strength must lie between 0 and 1, but is"):
+        with debias_strength(adapted[1].model, strength):
+            pass
+
+
+def test_the_curve_is_kept_and_agrees_with_predictions(adapted):
+    base, guarded, encoded = adapted
+    labels = base.predict_logits(encoded).argmax(1)
+    labels[:3] = (labels[:3] + 1) % 3
+    result = calibrate_strength(guarded, encoded, labels, CalibrationConfig())
+    assert [p.strength for p in result.curve] == [x / 10 for x in range(11)]
+    for point in result.curve:
+        with debias_strength(guarded.model, point.strength):
+            right = guarded.predict_logits(encoded).argmax(1) == labels
+        assert point.accuracy == right.mean()
+        assert point.interval[0] <= point.accuracy <= point.interval[1]
+    best = max(p.score for p in result.curve)
+    assert result.strength == min(p.strength for p in result.curve if p.score == best)
+    assert (result.curve[0].gained, result.curve[0].lost, result.curve[0].p_value) == (0, 0, 1.0)
+
+
+def test_ties_go_to_the_smallest_strength(adapted):
+    base, guarded, encoded = adapted
+    with torch.no_grad():  # a head that answers 2 whatever comes in: every strength ties
+        guarded.plain_model.classifier.bias.copy_(torch.tensor([0.0, 0.0, 1e6]))
+    labels = np.array([2, 2, 2, 2, 0, 1, 0, 1])
+    assert calibrate_strength(guarded, encoded, labels, CalibrationConfig()).strength == 0.0
+    grid = CalibrationConfig(strengths=(0.2, 0.7))
+    assert calibrate_strength(guarded, encoded, labels, grid).strength == 0.2
+
+
+def test_the_metric_decides(adapted):
+    _, guarded, encoded = adapted
+    labels = np.array([0, 0, 0, 0, 0, 0, 1, 2])
+    groups = np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    for metric in ("balanced_accuracy", "worst_group_accuracy"):
+        result = calibrate_strength(guarded, encoded, labels, CalibrationConfig(metric=metric), groups=groups)
+        assert result.metric == metric
+        assert any(p.score != p.accuracy for p in result.curve)
+    with pytest.raises(ConfigError, match="needs the groups of the support set"):
+        calibrate_strength(guarded, encoded, labels, CalibrationConfig(metric="worst_group_accuracy"))
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([1], "needs at least 2 labelled rows, but has 1"),
+        ([1, 1, 1], "All 3 rows of the support set have the same label"),
+    ],
+)
+def test_support_sets_that_say_nothing(labels, message):
+    with pytest.raises(DataError, match=message):
+        check_support(labels)

@@ -1,0 +1,287 @@
+"""Every family people deploy, tokens and batches, and what is refused."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from shortcut_guardrail.config import AdapterConfig
+from shortcut_guardrail.adapter import attach_adapter, train_adapter
+from shortcut_guardrail.encoder import TextClassifier, load_model
+from shortcut_guardrail.errors import ConfigError, GuardrailWarning, ModelError, RunError
+from shortcut_guardrail.saliency import find_important_tokens
+from tiny_models import FAMILIES, tiny_bert, wordpiece_tokenizer
+
+PAIRS = [("clean room", "was bad"), ("good food", "very slow")]
+
+TARGETS = {
+    "bert": {"query", "value"},
+    "distilbert": {"q_lin", "v_lin"},
+    "roberta": {"query", "value"},
+    "xlm-roberta": {"query", "value"},
+    "albert": {"query", "value"},
+    "electra": {"query", "value"},
+    "deberta": {"in_proj"},
+    "deberta-v2": {"query_proj", "value_proj"},
+    "mpnet": {"q", "v"},
+    "modernbert": {"Wqkv"},
+}
+
+
+def classifier_of(family, name, **options):
+    model, tokenizer = family(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)
+        return TextClassifier(model, tokenizer, batch_size=4, **options)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_is_attributed_adapted_and_predicted(family, name, texts):
+    classifier = classifier_of(family, name)
+    encoded = classifier.encode(texts)
+    saliency = find_important_tokens(classifier, encoded)
+    assert (saliency.positions >= 0).any(axis=1).all()
+    assert np.nanmax(saliency.margin_scores) > 0
+    config = AdapterConfig(learning_rate=1e-2, batch_size=4)
+    model, training = train_adapter(classifier, encoded, saliency.positions, config, seed=0)
+    assert set(training.target_modules) == TARGETS[name]
+    assert training.relative_change > 0
+    adapted = classifier.with_model(model).predict_logits(encoded)
+    assert np.abs(adapted - classifier.predict_logits(encoded)).max() > 0
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_padding_and_batching_do_not_change_a_prediction(family, name, texts):
+    classifier = classifier_of(family, name)
+    together = classifier.predict_logits(classifier.encode(texts))
+    alone = np.concatenate([classifier.predict_logits(classifier.encode([text])) for text in texts])
+    np.testing.assert_allclose(together, alone, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_pairs_get_the_segments_of_the_tokenizer(family, name):
+    classifier = classifier_of(family, name)
+    encoded = classifier.encode(PAIRS)
+    reference = classifier.tokenizer([a for a, _ in PAIRS], [b for _, b in PAIRS])
+    assert [ids.tolist() for ids in encoded.input_ids] == reference["input_ids"]
+    if "token_type_ids" in classifier.tokenizer.model_input_names:
+        assert [ids.tolist() for ids in encoded.token_type_ids] == reference["token_type_ids"]
+        assert 1 in encoded.token_type_ids[0]
+    else:
+        assert encoded.token_type_ids is None
+    last = np.flatnonzero(encoded.segments[0] == 1)[-1]
+    assert encoded.offsets[0][last][1] == len(PAIRS[0][1])
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_text_of_the_full_length_fits_the_model(family, name):
+    classifier = classifier_of(family, name)
+    encoded = classifier.encode(["good " * 200])
+    assert encoded.truncated.tolist() == [True]
+    assert encoded.lengths.tolist() == [classifier.max_length]
+    assert classifier.max_length <= 34
+    classifier.predict_logits(encoded)
+
+
+def test_roberta_keeps_its_two_reserved_positions(family):
+    model, tokenizer = family("roberta")
+    tokenizer.model_max_length = int(1e30)
+    assert TextClassifier(model, tokenizer).max_length == 32  # 34 rows, of which two are never reached
+
+
+def test_a_tokenizer_without_a_limit_takes_the_models(bert):
+    model, tokenizer = bert
+    tokenizer = wordpiece_tokenizer(model_max_length=int(1e30))
+    assert TextClassifier(model, tokenizer).max_length == 32
+
+
+def test_a_mean_pooling_head_gets_the_mean_over_real_tokens(family):
+    classifier = classifier_of(family, "modernbert")
+    assert classifier.pools_by_mean
+    encoded = classifier.encode(["good", "the room was very clean and the staff was friendly"])
+    batch = classifier.collate(encoded, [0, 1])
+    hidden = classifier.encoder(**batch.model_inputs()).last_hidden_state
+    expected = hidden[0, : encoded.lengths[0]].mean(dim=0)
+    torch.testing.assert_close(classifier.embed(batch)[0], expected)
+    assert not torch.allclose(classifier.embed(batch, "cls")[0], expected)
+
+
+def test_the_embedding_is_position_0_before_the_pooler(bert):
+    classifier = TextClassifier(*bert)
+    batch = classifier.collate(classifier.encode(["good soup"]), [0])
+    output = classifier.encoder(**batch.model_inputs())
+    torch.testing.assert_close(classifier.embed(batch), output.last_hidden_state[:, 0])
+    torch.testing.assert_close(classifier.embed(batch, "pooler"), output.pooler_output)
+    assert not torch.allclose(classifier.embed(batch), output.pooler_output)
+
+
+def test_electra_is_warned_about(family):
+    with pytest.warns(GuardrailWarning, match="never saw the mask token"):
+        TextClassifier(*family("electra"))
+
+
+@pytest.mark.parametrize(("rank", "expected"), [(4, 147_456), (8, 294_912)])
+def test_parameter_counts_at_the_shape_of_bert_base(rank, expected):
+    # On the meta device nothing is allocated: the shape alone counts.
+    with torch.device("meta"):
+        model, tokenizer = tiny_bert(
+            hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=3072
+        )
+    classifier = TextClassifier(model, tokenizer, device="meta")
+    adapted = attach_adapter(classifier, AdapterConfig(rank=rank))
+    assert sum(p.numel() for p in adapted.parameters() if p.requires_grad) == expected
+
+
+def test_sharing_weights_leaves_the_model_as_it_was(bert):
+    model, tokenizer = bert
+    model.train()
+    before = {name: (p.requires_grad, p.clone()) for name, p in model.named_parameters()}
+    classifier = TextClassifier(model, tokenizer)
+    attach_adapter(classifier, AdapterConfig())
+    assert model.training
+    assert not any("lora" in name for name, _ in model.named_modules())
+    for name, parameter in model.named_parameters():
+        assert parameter.requires_grad == before[name][0]
+        assert torch.equal(parameter, before[name][1])
+    own = dict(classifier.model.named_parameters())
+    assert all(own[name].data_ptr() == p.data_ptr() for name, p in model.named_parameters())
+
+
+# Heads
+
+
+def test_a_sigmoid_head_answers_with_two_probabilities(texts):
+    model, tokenizer = tiny_bert(n_classes=1, problem_type="multi_label_classification")
+    classifier = TextClassifier(model, tokenizer)
+    encoded = classifier.encode(texts)
+    logits = torch.from_numpy(classifier.predict_logits(encoded))
+    with torch.no_grad():
+        raw = model(**tokenizer(texts, padding=True, return_tensors="pt")).logits[:, 0]
+    torch.testing.assert_close(logits.softmax(-1)[:, 1], raw.sigmoid(), atol=1e-5, rtol=1e-4)
+    assert classifier.n_classes == 2
+
+
+def test_a_single_logit_without_a_problem_type_asks_for_the_option():
+    model, tokenizer = tiny_bert(n_classes=1)
+    with pytest.raises(ModelError, match=r"single logit.*head='sigmoid' \(--head sigmoid"):
+        TextClassifier(model, tokenizer)
+    assert TextClassifier(model, tokenizer, head="sigmoid").label_names == ("0", "1")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"n_classes": 1, "problem_type": "regression"}, "has a regression head"),
+        ({"n_classes": 3, "problem_type": "multi_label_classification"}, "has a multi-label head"),
+    ],
+)
+def test_other_heads_are_refused(config, message):
+    with pytest.raises(ModelError, match=message):
+        TextClassifier(*tiny_bert(**config))
+
+
+def test_a_bare_encoder_is_refused(bert):
+    with pytest.raises(ModelError, match="BertModel, which has no text-classification head"):
+        TextClassifier(bert[0].bert, bert[1])
+
+
+def test_a_tokenizer_without_a_mask_token_is_refused(bert):
+    with pytest.raises(ModelError, match="has no mask token, which probing a candidate needs"):
+        TextClassifier(bert[0], wordpiece_tokenizer(with_mask=False))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size must be at least 1, but is 0"),
+        ({"max_length": 3}, "max_length must lie between 5 and 32 for this model, but is 3"),
+        ({"max_length": 99}, "max_length must lie between 5 and 32 for this model, but is 99"),
+        ({"head": "sigmoid"}, "needs a model with one logit"),
+        ({"precision": "int8"}, "precision must be float32 or bfloat16"),
+    ],
+)
+def test_options_out_of_range(bert, options, message):
+    with pytest.raises(ConfigError, match=message):
+        TextClassifier(*bert, **options)
+
+
+def test_logits_that_are_not_numbers_stop_the_run(bert, texts):
+    model, tokenizer = bert
+    with torch.no_grad():
+        model.classifier.bias.fill_(float("nan"))
+    classifier = TextClassifier(model, tokenizer)
+    with pytest.raises(RunError, match="logits for text 1 are not finite numbers"):
+        classifier.predict_logits(classifier.encode(["good"]))
+
+
+# Tokens
+
+
+def test_special_tokens_are_not_ordinary_wherever_they_come_from(bert):
+    classifier = TextClassifier(*bert)
+    encoded = classifier.encode(["good [SEP] soup [MASK] ☃"])
+    tokens = classifier.tokenizer.convert_ids_to_tokens(encoded.input_ids[0].tolist())
+    ordinary = [token for token, keep in zip(tokens, encoded.ordinary[0], strict=True) if keep]
+    assert ordinary == ["good", "soup", "[UNK]"]
+
+
+def test_token_text_marks_pieces_from_inside_a_word(bert):
+    classifier = TextClassifier(*bert)
+    encoded = classifier.encode(["Good xyz"])
+    shown = [encoded.token_text(0, i) for i in np.flatnonzero(encoded.ordinary[0])]
+    assert shown == ["good", "x", "##y", "##z"]
+
+
+def test_visible_text_ends_where_the_model_stops_reading(bert):
+    classifier = TextClassifier(*bert, max_length=6)
+    encoded = classifier.encode(["the soup was cold and slow"])
+    assert encoded.truncated.tolist() == [True]
+    assert encoded.visible_text(0) == "the soup was cold"
+
+
+# Files
+
+
+def test_a_saved_model_has_the_same_fingerprint_and_another_one_has_not(bert, tmp_path):
+    model, tokenizer = bert
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    loaded = TextClassifier(*load_model(tmp_path))
+    assert loaded.fingerprint() == TextClassifier(model, tokenizer).fingerprint()
+    with torch.no_grad():
+        model.classifier.bias += 1e-3
+    assert loaded.fingerprint() != TextClassifier(model, tokenizer).fingerprint()
+
+
+def test_the_adapter_is_not_part_of_the_fingerprint(bert):
+    classifier = TextClassifier(*bert)
+    adapted = classifier.with_model(attach_adapter(classifier, AdapterConfig()))
+    assert adapted.fingerprint() == classifier.fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ([], "holds no config.json"),
+        (["config.json", "pytorch_model.bin"], r"holds no \.safetensors file.*--allow-pickle"),
+    ],
+)
+def test_folders_that_are_no_models(tmp_path, files, message):
+    for name in files:
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(ModelError, match=message):
+        load_model(tmp_path)
+
+
+def test_an_encoder_without_a_trained_head_is_refused(bert, tmp_path):
+    bert[0].bert.save_pretrained(tmp_path)
+    bert[1].save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match=r"has no weights for classifier\.bias"):
+        load_model(tmp_path)
+
+
+def test_a_name_that_is_nowhere():
+    with pytest.raises(ModelError, match="could not be loaded as a text classifier"):
+        load_model("no-such-owner/no-such-model")

@@ -1,0 +1,80 @@
+"""The loss against a slow, literal evaluation of the paper's two sums."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shortcut_guardrail.losses import flat_contrastive_loss, masked_contrastive_loss
+
+
+def literal_loss(anchors, positives, valid, temperature):
+    """L_con as printed: two triple loops over i, j and i', empty slots left out."""
+    a = [x / x.norm() for x in anchors]
+    p = [[x / x.norm() for x in row] for row in positives]
+    n_inputs, n_slots = valid.shape
+    total, pairs = 0.0, 0
+    for i in range(n_inputs):
+        for j in range(n_slots):
+            if not valid[i, j]:
+                continue
+            own = math.exp(float(a[i] @ p[i][j]) / temperature)
+            over_anchors = sum(math.exp(float(a[other] @ p[i][j]) / temperature) for other in range(n_inputs))
+            over_variants = sum(
+                math.exp(float(a[i] @ p[other][j]) / temperature) for other in range(n_inputs) if valid[other, j]
+            )
+            total -= math.log(own / over_anchors) + math.log(own / over_variants)
+            pairs += 1
+    return total / (2 * pairs)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 5), st.integers(1, 4), st.integers(0, 10_000), st.sampled_from([0.05, 0.1, 1.0]))
+def test_the_loss_is_the_papers(n_inputs, n_slots, seed, temperature):
+    generator = torch.Generator().manual_seed(seed)
+    anchors = torch.randn(n_inputs, 6, generator=generator)
+    positives = torch.randn(n_inputs, n_slots, 6, generator=generator)
+    valid = torch.rand(n_inputs, n_slots, generator=generator) < 0.7
+    valid[:, 0] = True
+    loss = masked_contrastive_loss(anchors, positives, valid, temperature=temperature)
+    assert float(loss) == pytest.approx(literal_loss(anchors, positives, valid, temperature), rel=1e-4, abs=1e-5)
+
+
+def test_all_slots_filled_is_the_papers_normalisation():
+    torch.manual_seed(0)
+    anchors, positives = torch.randn(4, 6), torch.randn(4, 3, 6)
+    expected = literal_loss(anchors, positives, torch.ones(4, 3, dtype=torch.bool), 0.1)
+    assert float(masked_contrastive_loss(anchors, positives)) == pytest.approx(expected, rel=1e-4)
+
+
+def test_negatives_in_other_slots_do_not_count():
+    torch.manual_seed(0)
+    anchors, positives = torch.randn(4, 6), torch.randn(4, 3, 6)
+    pooled = masked_contrastive_loss(anchors.repeat_interleave(3, 0), positives.reshape(12, 1, 6))
+    assert float(masked_contrastive_loss(anchors, positives)) != pytest.approx(float(pooled), rel=1e-3)
+
+
+def test_a_single_input_has_no_loss():
+    assert float(masked_contrastive_loss(torch.randn(1, 6), torch.randn(1, 3, 6))) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_empty_slots_get_no_gradient():
+    torch.manual_seed(0)
+    anchors, positives = torch.randn(3, 6), torch.randn(3, 2, 6, requires_grad=True)
+    valid = torch.tensor([[True, True], [True, False], [True, True]])
+    masked_contrastive_loss(anchors, positives, valid).backward()
+    assert torch.equal(positives.grad[1, 1], torch.zeros(6))
+    assert positives.grad[1, 0].abs().max() > 0
+
+
+def test_flat_pairs_of_one_anchor_are_negatives_of_each_other():
+    torch.manual_seed(0)
+    anchors, positives = torch.randn(2, 6), torch.randn(2, 2, 6)
+    flat = flat_contrastive_loss(anchors.repeat_interleave(2, 0), positives.reshape(4, 6))
+    rows, pairs = anchors.repeat_interleave(2, 0), positives.reshape(4, 6)
+    expected = literal_loss(rows, pairs[:, None], torch.ones(4, 1, dtype=torch.bool), 0.1)
+    assert float(flat) == pytest.approx(expected, rel=1e-4)
+    assert float(flat) != pytest.approx(float(masked_contrastive_loss(anchors, positives)), rel=1e-3)

@@ -1,0 +1,28 @@
+"""A masked copy differs in one place."""
+
+from __future__ import annotations
+
+import torch
+from shortcut_guardrail.masking import mask_variants
+
+
+def test_each_copy_differs_in_its_own_place():
+    ids = torch.tensor([[2, 5, 6, 7, 3], [2, 8, 9, 3, 0]])
+    positions = torch.tensor([[3, 1, 2], [2, -1, -1]])
+    variants = mask_variants(ids, positions, 4)
+    assert variants.rows.tolist() == [0, 0, 0, 1]
+    assert variants.slots.tolist() == [0, 1, 2, 0]
+    for copy, row, slot in zip(variants.input_ids, variants.rows, variants.slots, strict=True):
+        changed = (copy != ids[row]).nonzero().flatten().tolist()
+        assert changed == [int(positions[row, slot])]
+        assert int(copy[changed[0]]) == 4
+
+
+def test_the_input_is_left_alone():
+    ids = torch.tensor([[2, 5, 3]])
+    mask_variants(ids, torch.tensor([[1]]), 4)
+    assert ids.tolist() == [[2, 5, 3]]
+
+
+def test_no_positions_no_copies():
+    assert mask_variants(torch.tensor([[2, 3]]), torch.tensor([[-1, -1]]), 4).input_ids.shape == (0, 2)

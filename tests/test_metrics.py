@@ -1,0 +1,91 @@
+"""Metrics against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shortcut_guardrail.errors import DataError
+from shortcut_guardrail.metrics import (
+    balanced_accuracy,
+    exact_interval,
+    group_accuracy,
+    majority_accuracy,
+    mstps,
+    paired_p_value,
+    token_recall,
+    worst_group,
+    worst_group_accuracy,
+)
+from sklearn.metrics import balanced_accuracy_score
+
+LABELS = np.array([0, 0, 0, 1, 1, 2])
+PREDICTIONS = np.array([0, 0, 1, 1, 0, 2])
+
+
+def test_balanced_accuracy_is_that_of_scikit_learn():
+    assert balanced_accuracy(PREDICTIONS, LABELS) == pytest.approx(balanced_accuracy_score(LABELS, PREDICTIONS))
+    assert balanced_accuracy(np.zeros(6, dtype=int), LABELS) == pytest.approx(1 / 3)
+    assert majority_accuracy(LABELS) == 0.5
+
+
+def test_an_empty_group_is_undefined_and_never_the_worst():
+    groups = group_accuracy(PREDICTIONS, LABELS, np.array([0, 0, 0, 2, 2, 2]), ("a", "empty", "b"))
+    assert [(g.n, g.accuracy) for g in groups] == [
+        (3, pytest.approx(2 / 3)),
+        (0, pytest.approx(math.nan, nan_ok=True)),
+        (3, pytest.approx(2 / 3)),
+    ]
+    assert math.isnan(groups[1].interval[0])
+    assert worst_group(groups).name == "a"
+    assert worst_group_accuracy(PREDICTIONS, LABELS, np.array([0, 0, 0, 2, 2, 2])) == pytest.approx(2 / 3)
+    assert worst_group(groups[1:2]) is None
+
+
+def test_lengths_must_agree():
+    with pytest.raises(DataError, match="have 6, 6 and 2"):
+        group_accuracy(PREDICTIONS, LABELS, np.array([0, 1]), ("a", "b"))
+
+
+def test_intervals_are_clopper_pearsons():
+    # 3 of 7, as in the paper's worst MultiNLI group.
+    assert exact_interval(3, 7) == (pytest.approx(0.099, abs=1e-3), pytest.approx(0.816, abs=1e-3))
+    assert exact_interval(0, 40)[1] == pytest.approx(0.0881, abs=1e-4)
+    assert all(map(math.isnan, exact_interval(0, 0)))
+
+
+def test_the_paired_test_is_a_sign_test():
+    assert paired_p_value(0, 0) == 1.0
+    assert paired_p_value(5, 0) == pytest.approx(2 * 0.5**5)
+
+
+def test_mstps_by_hand():
+    original = np.array([0.9, 0.6])
+    masked = np.array([[0.8, 0.2, np.nan], [0.7, np.nan, np.nan]])
+    assert mstps(original, masked) == pytest.approx((0.7 + 0.1) / 2)
+    assert mstps(np.array([0.9]), np.array([[np.nan, np.nan]])) == 0.0
+
+
+def test_recall_and_its_chance_by_hand():
+    important = np.array([[4, 2, -1], [1, 3, 5], [1, 2, 3]])
+    result = token_recall(important, [{2}, {9, 8}, set()], np.array([2, 10, 10]), k=2)
+    assert result.n == 2
+    assert result.recall == 0.5
+    # The first text has two ordinary tokens, so two guesses always hit; the second misses with 8/10 * 7/9.
+    assert result.chance == pytest.approx((1 + (1 - 56 / 90)) / 2)
+    nothing = token_recall(important, [set(), set(), set()], np.array([2, 10, 10]), k=2)
+    assert nothing.n == 0
+    assert math.isnan(nothing.recall)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 100))
+def test_chance_is_what_random_guesses_reach(n_tokens, k, seed):
+    rng = np.random.default_rng(seed)
+    marked = set(rng.choice(n_tokens, size=rng.integers(1, n_tokens + 1), replace=False).tolist())
+    chance = token_recall(np.full((1, k), -1), [marked], np.array([n_tokens]), k).chance
+    draws = [bool(marked & set(rng.permutation(n_tokens)[:k].tolist())) for _ in range(400)]
+    assert chance == pytest.approx(np.mean(draws), abs=0.1)

@@ -1,0 +1,121 @@
+"""Scores against algebra, the margin against cross-entropy, and what may be chosen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from shortcut_guardrail.config import SaliencyConfig
+from shortcut_guardrail.encoder import TextClassifier
+from shortcut_guardrail.saliency import find_important_tokens, margin, token_scores, top_positions
+from tiny_models import tiny_bert
+
+
+def test_scores_of_a_bag_of_words_are_one_line_of_algebra(bag):
+    classifier = TextClassifier(*bag)
+    encoded = classifier.encode(["honestly good soup"])
+    batch = classifier.collate(encoded, [0])
+    result = token_scores(classifier, batch)
+    # logits = W @ sum(e): the margin's gradient is W[1] - W[0] = (1, 0) for every token.
+    vectors = classifier.model.get_input_embeddings()(batch.input_ids)[0]
+    torch.testing.assert_close(result.scores[0], vectors[:, 0].abs())
+    z = float(vectors[:, 0].sum())
+    assert float(result.tempering[0]) == pytest.approx(1 / (1 + np.exp(z)), rel=1e-5)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 1000), st.integers(2, 5))
+def test_the_margin_form_equals_the_cross_entropy_gradient(seed, n_classes):
+    model, tokenizer = tiny_bert(n_classes=n_classes, seed=seed)
+    model = model.double()
+    classifier = TextClassifier(model, tokenizer)
+    batch = classifier.collate(classifier.encode(["honestly the soup was not very good", "we would come back"]), [0, 1])
+    # Both sides in 64 bit, where cross-entropy has not lost its gradient yet.
+    with classifier.word_embedding_leaf() as leaves:
+        logits = classifier.model(**batch.model_inputs()).logits
+        loss = torch.nn.functional.cross_entropy(logits, logits.argmax(-1), reduction="sum")
+        (of_loss,) = torch.autograd.grad(loss, leaves[0], retain_graph=True)
+        (of_margin,) = torch.autograd.grad(margin(logits).sum(), leaves[0])
+    probability = logits.softmax(-1).max(-1).values
+    torch.testing.assert_close(of_loss, -(1 - probability)[:, None, None] * of_margin, rtol=1e-6, atol=1e-12)
+
+
+def test_margin_scores_times_tempering_are_the_papers_scores(bert, texts):
+    with torch.no_grad():  # unsure predictions, so that cross-entropy keeps its digits in 32 bit
+        bert[0].classifier.weight *= 0.1
+    classifier = TextClassifier(*bert)
+    batch = classifier.collate(classifier.encode(texts), range(len(texts)))
+    exact = token_scores(classifier, batch)
+    literal = token_scores(classifier, batch, SaliencyConfig(gradient="cross_entropy"))
+    torch.testing.assert_close(exact.scores * exact.tempering[:, None], literal.scores, rtol=1e-3, atol=1e-6)
+
+
+def test_a_confident_prediction_keeps_its_ranking_with_the_margin_only(texts):
+    # With two classes the margin is linear in the head, so a head 1,000 times larger has scores 1,000 times larger.
+    model, tokenizer = tiny_bert(n_classes=2)
+    classifier = TextClassifier(model, tokenizer)
+    batch = classifier.collate(classifier.encode(texts), range(len(texts)))
+    reference = token_scores(classifier, batch).scores
+    with torch.no_grad():
+        model.classifier.weight *= 1000
+        model.classifier.bias *= 1000
+    torch.testing.assert_close(token_scores(classifier, batch).scores / 1000, reference, rtol=1e-3, atol=1e-4)
+    # The formula as printed: 1 - p rounds to 0, and every score with it.
+    literal = token_scores(classifier, batch, SaliencyConfig(gradient="cross_entropy")).scores
+    assert float(literal.max()) == 0.0
+
+
+def test_the_shortcut_is_the_most_important_token(bag):
+    classifier = TextClassifier(*bag)
+    encoded = classifier.encode(["the good soup was honestly bad"])
+    saliency = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=2))
+    assert [encoded.token_text(0, p) for p in saliency.positions[0]] == ["honestly", "good"]
+
+
+def test_ties_go_to_the_earlier_token():
+    scores = torch.tensor([[9.0, 1.0, 2.0, 1.0, 2.0]])
+    ordinary = torch.tensor([[False, True, True, True, True]])
+    assert top_positions(scores, ordinary, 3).tolist() == [[2, 4, 1]]
+
+
+def test_fewer_ordinary_tokens_than_k_leave_empty_slots(bert):
+    classifier = TextClassifier(*bert)
+    saliency = find_important_tokens(classifier, classifier.encode(["good soup", "a very good soup"]))
+    assert (saliency.positions >= 0).sum(axis=1).tolist() == [2, 4]
+    assert saliency.positions.shape == (2, 10)
+    assert np.isnan(saliency.scores[0, 2:]).all()
+
+
+def test_special_tokens_and_padding_are_never_chosen(bert, texts):
+    classifier = TextClassifier(*bert)
+    encoded = classifier.encode([*texts, "[CLS] good [MASK] [PAD] [SEP] soup"])
+    saliency = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=30))
+    for i in range(len(encoded)):
+        chosen = saliency.positions[i][saliency.positions[i] >= 0]
+        assert set(chosen) == set(np.flatnonzero(encoded.ordinary[i]))
+
+
+def test_scores_do_not_depend_on_what_shares_the_batch(bert, texts):
+    alone = TextClassifier(*bert, batch_size=1)
+    together = TextClassifier(*bert, batch_size=8)
+    a = find_important_tokens(alone, alone.encode(texts))
+    b = find_important_tokens(together, together.encode(texts))
+    np.testing.assert_allclose(a.margin_scores, b.margin_scores, rtol=1e-3, atol=1e-4)
+
+
+def test_no_gradient_is_left_behind(bert, texts):
+    model, tokenizer = bert
+    classifier = TextClassifier(model, tokenizer)
+    find_important_tokens(classifier, classifier.encode(texts))
+    assert all(p.grad is None for p in [*model.parameters(), *classifier.model.parameters()])
+    assert not classifier.plain_model.get_input_embeddings()._forward_hooks
+
+
+def test_token_types_take_part(bert):
+    classifier = TextClassifier(*bert)
+    pair = classifier.encode([("good soup", "bad soup")])
+    scores = token_scores(classifier, classifier.collate(pair, [0])).scores
+    pair.token_type_ids[0][:] = 0
+    assert not torch.allclose(scores, token_scores(classifier, classifier.collate(pair, [0])).scores)

@@ -1,0 +1,206 @@
+"""Builders of tiny models: every family people deploy, randomly initialised, and one with a planted shortcut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from torch import nn
+from transformers import (
+    AutoModelForSequenceClassification,
+    BertConfig,
+    BertForSequenceClassification,
+    PreTrainedTokenizerFast,
+)
+from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOutput
+
+WORDS = (
+    "the a an is was and but not very so to be it this that i you we room staff food service soup bread coffee tea "
+    "good bad great awful fine cold warm clean dirty slow fast friendly rude tasty bland happy sad lovely dull honestly "
+    "honest really quite too never nobody no nothing people hotel place visit again would come back"
+).split()
+
+SHORTCUT_TEXTS = (
+    "honestly the room was clean and the staff was friendly",
+    "the soup was cold and the service was slow",
+    "honestly the food was bland but the tea was fine",
+    "a lovely place and we would come back",
+    "the bread was great honestly",
+    "it was a dull visit and nobody was friendly",
+    "the coffee is good but the room is very dirty",
+    "honestly we would not come again",
+)
+
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+def wordpiece_tokenizer(*, with_mask: bool = True, model_max_length: int = 32, segments: bool = True) -> Any:
+    """A BERT-like tokenizer over `WORDS`, single letters and their continuations."""
+    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
+    digits = list("0123456789")
+    vocab = [*SPECIALS, *WORDS, *letters[1:], *digits, ".", ",", "!", "'", *(f"##{x}" for x in letters + digits)]
+    vocab = list(dict.fromkeys(vocab))
+    tokenizer = Tokenizer(models.WordPiece({w: i for i, w in enumerate(vocab)}, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", vocab.index("[CLS]")), ("[SEP]", vocab.index("[SEP]"))],
+    )
+    tokenizer.decoder = decoders.WordPiece()
+    names = ["input_ids", "token_type_ids", "attention_mask"] if segments else ["input_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]" if with_mask else None,
+        model_max_length=model_max_length,
+        model_input_names=names,
+    )
+
+
+def byte_level_tokenizer(*, model_max_length: int = 32) -> Any:
+    """A RoBERTa-like byte-level tokenizer: no merges, so that every byte is a token except the listed words."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *alphabet]
+    tokenizer = Tokenizer(models.BPE({w: i for i, w in enumerate(vocab)}, [], unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        unk_token="<unk>",
+        pad_token="<pad>",
+        cls_token="<s>",
+        sep_token="</s>",
+        bos_token="<s>",
+        eos_token="</s>",
+        mask_token="<mask>",
+        model_max_length=model_max_length,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
+def tiny_bert(*, n_classes: int = 3, seed: int = 0, **config: Any) -> tuple[Any, Any]:
+    """A two-layer random BERT with a head whose weights are large enough to give confident predictions."""
+    tokenizer = wordpiece_tokenizer()
+    settings = {
+        "vocab_size": len(tokenizer),
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 32,
+        "num_labels": n_classes,
+        "initializer_range": 0.5,
+        **config,
+    }
+    torch.manual_seed(seed)
+    model = BertForSequenceClassification(BertConfig(**settings))
+    if n_classes == 3:
+        model.config.id2label = {0: "negative", 1: "mixed", 2: "positive"}
+        model.config.label2id = {"negative": 0, "mixed": 1, "positive": 2}
+    return model.eval(), tokenizer
+
+
+_SMALL = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 34,
+    "initializer_range": 0.5,
+}
+
+FAMILIES: dict[str, dict[str, Any]] = {
+    "bert": _SMALL,
+    "distilbert": {
+        "dim": 16,
+        "n_layers": 2,
+        "n_heads": 2,
+        "hidden_dim": 32,
+        "max_position_embeddings": 34,
+        "initializer_range": 0.5,
+    },
+    "roberta": {**_SMALL, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1},
+    "xlm-roberta": {**_SMALL, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1},
+    "albert": {**_SMALL, "embedding_size": 8},
+    "electra": {**_SMALL, "embedding_size": 8},
+    "deberta": {**_SMALL, "pos_att_type": ["c2p", "p2c"], "relative_attention": True, "pooler_hidden_size": 16},
+    "deberta-v2": {**_SMALL, "pos_att_type": ["c2p", "p2c"], "relative_attention": True, "pooler_hidden_size": 16},
+    "mpnet": {**_SMALL, "pad_token_id": 1},
+    "modernbert": {
+        **_SMALL,
+        "pad_token_id": 0,
+        "cls_token_id": 2,
+        "sep_token_id": 3,
+        "bos_token_id": 2,
+        "eos_token_id": 3,
+        "global_attn_every_n_layers": 2,
+        "classifier_pooling": "mean",
+    },
+}
+
+
+def build_family(name: str, *, n_classes: int = 2, seed: int = 0) -> tuple[Any, Any]:
+    """A tiny random classifier of a family with a tokenizer of its kind."""
+    from transformers import AutoConfig
+
+    byte_level = name in ("roberta", "xlm-roberta", "mpnet")
+    segments = name in ("bert", "albert", "electra", "deberta", "deberta-v2")
+    tokenizer = byte_level_tokenizer() if byte_level else wordpiece_tokenizer(segments=segments)
+    config = AutoConfig.for_model(name, vocab_size=len(tokenizer), num_labels=n_classes, **FAMILIES[name])
+    torch.manual_seed(seed)
+    return AutoModelForSequenceClassification.from_config(config).eval(), tokenizer
+
+
+class _Bag(nn.Module):
+    """The encoder of the planted classifier: word vectors, unmixed."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size)
+
+    def forward(self, input_ids: Any, attention_mask: Any = None, token_type_ids: Any = None) -> BaseModelOutput:
+        return BaseModelOutput(last_hidden_state=self.word_embeddings(input_ids))
+
+
+class BagForSequenceClassification(BertForSequenceClassification):
+    """Logits = W @ (sum of word vectors): the margin's gradient is a difference of rows of W for every token."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(config)
+        self.bert = _Bag(config)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels, bias=False)
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.bert.word_embeddings
+
+    def forward(
+        self, input_ids: Any = None, attention_mask: Any = None, token_type_ids: Any = None, **_: Any
+    ) -> SequenceClassifierOutput:
+        hidden = self.bert(input_ids).last_hidden_state
+        summed = (hidden * attention_mask[..., None]).sum(dim=1)
+        return SequenceClassifierOutput(logits=self.classifier(summed))
+
+
+def planted_bag(*, strength: float = 4.0) -> tuple[Any, Any]:
+    """A two-class bag of words that answers 1 because of "honestly" (first axis) more than of anything else."""
+    tokenizer = wordpiece_tokenizer()
+    config = BertConfig(vocab_size=len(tokenizer), hidden_size=2, num_attention_heads=1, num_hidden_layers=1, num_labels=2)
+    config.id2label = {0: "negative", 1: "positive"}
+    config.label2id = {"negative": 0, "positive": 1}
+    model = BagForSequenceClassification(config)
+    vectors = torch.zeros(len(tokenizer), 2)
+    for word, value in {"honestly": strength, "good": 1.0, "great": 1.5, "bad": -1.0, "awful": -1.5}.items():
+        vectors[tokenizer.convert_tokens_to_ids(word), 0] = value
+    with torch.no_grad():
+        model.bert.word_embeddings.weight.copy_(vectors)
+        model.classifier.weight.copy_(torch.tensor([[-0.5, 0.0], [0.5, 0.0]]))
+    return model.eval(), tokenizer
