@@ -1,1 +1,1 @@
-"""TBD."""
+"""Finished results as text and HTML; nothing is computed here."""

@@ -1,0 +1,59 @@
+"""`shortcut-guardrail audit`: which tokens does the model lean on?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import options
+from .running import progress_bars
+
+
+def audit(
+    model: options.ModelOrGuard,
+    data: options.Data,
+    out: options.OutFolder,
+    text_column: options.TextColumn = None,
+    text_pair_column: options.TextPairColumn = None,
+    top_k: options.TopK = 10,
+    base: options.Base = None,
+    revision: options.Revision = None,
+    head: options.Head = None,
+    device: options.Device = None,
+    batch_size: options.BatchSize = 32,
+    max_length: options.MaxLength = None,
+    precision: options.Precision = options.PrecisionChoice.float32,
+    allow_pickle: options.AllowPickle = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+    overwrite: options.Overwrite = False,
+    debug: options.Debug = False,
+) -> None:
+    """Find the tokens a model leans on in unlabelled texts; writes audit.json."""
+    from ..data import read_data
+    from ..report.terminal import print_audit
+    from ..storage import check_output, to_json, write_folder
+
+    check_output(out, overwrite=overwrite)
+    texts = read_data(data, text_column=text_column, text_pair_column=text_pair_column)
+    guard = options.load_guard(
+        model,
+        device=device,
+        head=head,
+        precision=precision,
+        top_k=top_k,
+        base=base,
+        revision=revision,
+        batch_size=batch_size,
+        max_length=max_length,
+        allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
+    )
+    with progress_bars() as progress:
+        report = guard.audit(texts.texts, top_k=top_k, progress=progress)
+    content = to_json(report.to_dict())
+    write_folder(out, lambda folder: _write(folder, content), overwrite=overwrite)
+    print_audit(report)
+    print(f"Written: {out / 'audit.json'}")
+
+
+def _write(folder: Path, content: str) -> None:
+    (folder / "audit.json").write_text(content, encoding="utf-8")

@@ -1,0 +1,136 @@
+"""`shortcut-guardrail fit`: train an adapter on unlabelled texts, choose its strength, write the folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options
+from .running import progress_bars
+
+if TYPE_CHECKING:
+    from ..config import GuardrailConfig
+    from ..data import TextData
+
+
+def fit(
+    model: options.Model,
+    data: options.Data,
+    out: options.OutFolder,
+    support: Annotated[str | None, typer.Option(help="File with a few labelled rows, to choose the strength.")] = None,
+    preset: Annotated[
+        options.PresetChoice, typer.Option(help="`paper` holds the paper's numbers, `default` ours for all sizes.")
+    ] = options.PresetChoice.default,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same adapter.")] = 0,
+    strength: Annotated[float | None, typer.Option(help="Fixed strength in [0, 1], instead of a support set.")] = None,
+    rank: Annotated[int | None, typer.Option(help="LoRA rank.", show_default="the preset's")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Learning rate.", show_default="the preset's")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the texts.", show_default="the preset's")] = None,
+    train_batch_size: Annotated[int | None, typer.Option(help="Inputs per step.", show_default="the preset's")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Of the loss.", show_default="the preset's")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Important tokens per input.", show_default="the preset's")] = None,
+    text_column: options.TextColumn = None,
+    text_pair_column: options.TextPairColumn = None,
+    label_column: options.LabelColumn = None,
+    revision: options.Revision = None,
+    head: options.Head = None,
+    device: options.Device = None,
+    batch_size: options.BatchSize = 32,
+    max_length: options.MaxLength = None,
+    precision: options.Precision = options.PrecisionChoice.float32,
+    allow_pickle: options.AllowPickle = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+    overwrite: options.Overwrite = False,
+    debug: options.Debug = False,
+) -> None:
+    """Train an adapter on unlabelled texts that lowers the reliance on shortcuts; writes a PEFT folder."""
+    from ..data import read_data
+    from ..report.terminal import print_fit
+    from ..storage import check_output
+
+    config = _config(
+        preset.value,
+        strength,
+        {"rank": rank, "learning_rate": learning_rate, "epochs": epochs, "batch_size": train_batch_size}
+        | {"temperature": temperature},
+        top_k,
+    )
+    check_output(out, overwrite=overwrite)
+    columns: dict[str, Any] = {"text_column": text_column, "text_pair_column": text_pair_column}
+    texts = read_data(data, **columns)
+    support_rows = _read_support(support, columns, label_column, strength)
+    guard = options.load_guard(
+        model,
+        device=device,
+        head=head,
+        precision=precision,
+        revision=revision,
+        batch_size=batch_size,
+        max_length=max_length,
+        allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
+    )
+    labels = None if support_rows is None else _support_labels(support_rows, guard)
+    with progress_bars() as progress:
+        fitted = guard.fit(texts.texts, config=config, seed=seed, progress=progress)
+        calibration = None
+        if support_rows is not None:
+            calibration = guard.calibrate(support_rows.texts, labels, progress=progress)
+    guard.save_pretrained(out, overwrite=overwrite)
+    print_fit(fitted, calibration, guard.debias_strength, stated=strength is not None)
+    print(f"Written: {out}")
+
+
+def _config(preset_name: str, strength: float | None, adapter: dict[str, Any], top_k: int | None) -> GuardrailConfig:
+    """The preset with the options that were given on top."""
+    from dataclasses import replace
+
+    from ..config import preset
+
+    config = preset(preset_name).with_adapter(**{k: v for k, v in adapter.items() if v is not None})
+    if adapter["epochs"] is not None:
+        # Epochs that were asked for are not added to.
+        config = config.with_adapter(min_steps=0, max_steps=0)
+    if top_k is not None:
+        config = config.with_saliency(top_k=top_k)
+    if strength is not None:
+        config = replace(config, calibration=replace(config.calibration, fixed_strength=strength))
+    return config
+
+
+def _read_support(
+    support: str | None, columns: dict[str, Any], label_column: str | None, strength: float | None
+) -> TextData | None:
+    import warnings
+
+    from ..config import CalibrationConfig
+    from ..data import read_data
+    from ..errors import ConfigError, GuardrailWarning
+
+    if support is not None and strength is not None:
+        raise ConfigError("--support chooses the strength and --strength states it; give one of them.")
+    if support is not None:
+        return read_data(support, **columns, label_column=label_column, require_labels=True)
+    if strength is None:
+        warnings.warn(
+            "Without a support set the strength is not calibrated: "
+            f"{CalibrationConfig().fixed_strength:g} is used, which can cost accuracy on texts where the shortcut still "
+            "holds. Give some 40 labelled rows with --support, or state a strength with --strength.",
+            GuardrailWarning,
+            stacklevel=2,
+        )
+    return None
+
+
+def _support_labels(support: TextData, guard: Any) -> list[int]:
+    """Checked before an epoch is spent."""
+    from ..calibration import check_support
+    from ..data import label_ids
+
+    assert support.labels is not None
+    ids = label_ids(
+        support.labels, guard.label_names, source=support.source, rows=support.rows, row_word=support.row_word
+    )
+    check_support(ids)
+    return ids

@@ -1,0 +1,47 @@
+"""The entry point `shortcut-guardrail`: wires the commands together."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .. import __version__
+from . import audit, benchmark, demo, evaluate, fit, predict
+from .running import exit_with, run
+
+app = typer.Typer(
+    help="Find and repair shortcut learning in deployed text classifiers.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"shortcut-guardrail {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("audit")(audit.audit)
+app.command("fit")(fit.fit)
+app.command("predict")(predict.predict)
+app.command("evaluate")(evaluate.evaluate)
+app.command("demo")(demo.demo)
+app.add_typer(benchmark.app, name="benchmark")
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    exit_with(run(lambda: app(standalone_mode=False)))

@@ -1,0 +1,111 @@
+"""Options that several commands share, with one help text each."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .running import enable_debug
+
+
+class HeadChoice(StrEnum):
+    """How logits are read."""
+
+    softmax = "softmax"
+    sigmoid = "sigmoid"
+
+
+class PrecisionChoice(StrEnum):
+    """Number format of matrix products."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+
+
+class PresetChoice(StrEnum):
+    """Complete configurations of `fit`."""
+
+    default = "default"
+    paper = "paper"
+    paper_flat = "paper-flat"
+
+
+class ShortcutInChoice(StrEnum):
+    """Which side of a pair is searched."""
+
+    text = "text"
+    pair = "pair"
+    both = "both"
+
+
+Model = Annotated[str, typer.Argument(help="Folder or Hub id of a text classifier.", show_default=False)]
+ModelOrGuard = Annotated[
+    str, typer.Argument(help="Folder or Hub id of a text classifier, or a folder that `fit` wrote.", show_default=False)
+]
+Data = Annotated[
+    str, typer.Argument(help="CSV, TSV, JSON Lines or Parquet file, or a Hub data set.", show_default=False)
+]
+OutFolder = Annotated[Path, typer.Option("--out", help="Folder to write.", show_default=False)]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are already there.")]
+TextColumn = Annotated[str | None, typer.Option(help="Column with the texts.", show_default="guessed")]
+TextPairColumn = Annotated[
+    str | None, typer.Option(help="Column with the second text of a pair.", show_default="guessed")
+]
+LabelColumn = Annotated[str | None, typer.Option(help="Column with the labels.", show_default="guessed")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...", show_default="a GPU where there is one")]
+BatchSize = Annotated[int, typer.Option(help="Sequences per forward pass outside training.")]
+MaxLength = Annotated[int | None, typer.Option(help="Tokens per input.", show_default="what the model takes")]
+Head = Annotated[HeadChoice | None, typer.Option(help="How logits are read.", show_default="from the model")]
+Precision = Annotated[PrecisionChoice, typer.Option(help="Number format of matrix products.")]
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of the model on the Hub.")]
+Base = Annotated[
+    str | None, typer.Option(help="For a folder that `fit` wrote: where its base model is.", show_default="as recorded")
+]
+AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Also read weights that can run code when opened.")]
+TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run modelling code from the Hub.")]
+TopK = Annotated[int, typer.Option(help="Important tokens per input.")]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Show tracebacks and all warnings.", is_eager=True, callback=enable_debug)
+]
+
+
+def check_device(device: str | None) -> None:
+    """Refuse a device that PyTorch does not know or this machine does not have.
+
+    Raises:
+        ConfigError: The sentence names the devices there are.
+    """
+    if device is None:
+        return
+    import torch
+
+    from ..errors import ConfigError
+
+    available = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
+    if torch.backends.mps.is_available():
+        available.append("mps")
+    try:
+        kind = torch.device(device)
+    except RuntimeError:
+        kind = None
+    asked = None if kind is None else (f"cuda:{kind.index or 0}" if kind.type == "cuda" else kind.type)
+    if asked not in available:
+        raise ConfigError(f"--device {device!r} is not available here; there is {', '.join(available)}.")
+
+
+def load_guard(
+    source: str, *, device: str | None, head: HeadChoice | None, precision: PrecisionChoice, **options: Any
+) -> Any:
+    """The guard around a model, from a command's options."""
+    from ..config import SaliencyConfig
+    from ..guardrail import ShortcutGuardrail
+
+    check_device(device)
+    if (top_k := options.pop("top_k", None)) is not None:
+        SaliencyConfig(top_k=top_k)
+    return ShortcutGuardrail.from_pretrained(
+        source, device=device, head=head.value if head else None, precision=precision.value, **options
+    )

@@ -1,0 +1,87 @@
+"""`shortcut-guardrail predict`: label a file with the guarded model, the base model's label beside it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from . import options
+from .running import progress_bars
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_JSON_LINES = (".jsonl", ".ndjson")
+
+
+def predict(
+    model: options.ModelOrGuard,
+    data: options.Data,
+    out: Annotated[Path, typer.Option("--out", help="CSV, TSV or JSON Lines file to write.", show_default=False)],
+    text_column: options.TextColumn = None,
+    text_pair_column: options.TextPairColumn = None,
+    base: options.Base = None,
+    revision: options.Revision = None,
+    head: options.Head = None,
+    device: options.Device = None,
+    batch_size: options.BatchSize = 32,
+    max_length: options.MaxLength = None,
+    precision: options.Precision = options.PrecisionChoice.float32,
+    allow_pickle: options.AllowPickle = False,
+    trust_remote_code: options.TrustRemoteCode = False,
+    overwrite: options.Overwrite = False,
+    debug: options.Debug = False,
+) -> None:
+    """Label every text; one output row for each input row, in order."""
+    from ..data import read_data
+    from ..errors import ConfigError
+    from ..storage import check_output, write_file
+
+    if out.suffix.lower() not in (*_DELIMITERS, *_JSON_LINES):
+        raise ConfigError(f"--out must end in .csv, .tsv or .jsonl, but is '{out}'.")
+    check_output(out, overwrite=overwrite)
+    texts = read_data(data, text_column=text_column, text_pair_column=text_pair_column)
+    guard = options.load_guard(
+        model,
+        device=device,
+        head=head,
+        precision=precision,
+        base=base,
+        revision=revision,
+        batch_size=batch_size,
+        max_length=max_length,
+        allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
+    )
+    with progress_bars() as progress:
+        probs = guard.predict_proba(texts.texts, progress=progress)
+        base_probs = guard.predict_proba(texts.texts, strength=0, progress=progress) if guard.is_fitted else probs
+    rows = _rows(guard.label_names, probs, base_probs)
+    write_file(out, _render(rows, out.suffix.lower()), overwrite=overwrite)
+    changed = int((probs.argmax(1) != base_probs.argmax(1)).sum())
+    print(f"Written: {out} ({len(rows)} rows; {changed} labels differ from the base model's)")
+
+
+def _rows(names: tuple[str, ...], probs: Any, base_probs: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "label": names[int(row.argmax())],
+            "probability": round(float(row.max()), 6),
+            **{f"p_{name}": round(float(p), 6) for name, p in zip(names, row, strict=True)},
+            "base_label": names[int(base_row.argmax())],
+        }
+        for row, base_row in zip(probs, base_probs, strict=True)
+    ]
+
+
+def _render(rows: list[dict[str, Any]], suffix: str) -> str:
+    if suffix in _JSON_LINES:
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), delimiter=_DELIMITERS[suffix], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()

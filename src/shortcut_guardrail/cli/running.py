@@ -1,0 +1,135 @@
+"""How a command runs: errors become a sentence and an exit status, warnings a line, long work a bar."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from ..errors import GuardrailError, GuardrailWarning, RunError
+
+BAD_INPUT, FAILED_RUN, INTERRUPTED = 2, 1, 130
+
+
+@dataclass
+class _State:
+    debug: bool = False
+
+
+_STATE = _State()
+
+
+def enable_debug(value: bool) -> bool:
+    """Callback of `--debug`."""
+    _STATE.debug = _STATE.debug or value
+    return value
+
+
+def stderr() -> Console:
+    """The console for everything that is not the result."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def run(command: Callable[[], Any]) -> int:
+    """Run a command and return its exit status: 0, 2 for bad input, 1 for a failed run, 130 when interrupted."""
+    from click.exceptions import Abort, ClickException, Exit
+
+    _STATE.debug = False
+    try:
+        with _warning_lines():
+            return int(command() or 0)
+    except Exit as stop:
+        return stop.exit_code
+    except ClickException as error:
+        error.show()
+        return BAD_INPUT
+    except (Abort, KeyboardInterrupt):
+        stderr().print("Interrupted. Files are written whole or not at all, so nothing is half done.", markup=False)
+        return INTERRUPTED
+    except GuardrailError as error:
+        _show(str(error))
+        return FAILED_RUN if isinstance(error, RunError) else BAD_INPUT
+    except Exception as error:
+        _show(_unexpected(error))
+        return FAILED_RUN
+
+
+def _show(message: str) -> None:
+    if _STATE.debug:
+        traceback.print_exc()
+    stderr().print(f"error: {message}", markup=False)
+
+
+def _unexpected(error: Exception) -> str:
+    name = type(error).__name__
+    if name == "OutOfMemoryError" or isinstance(error, MemoryError):
+        return "Out of memory. Lower --batch-size or --max-length and try again."
+    first_line = str(error).partition("\n")[0]
+    return f"Something went wrong that should not have ({name}: {first_line}). Run again with --debug for the details."
+
+
+@contextmanager
+def _warning_lines() -> Iterator[None]:
+    """Our own warnings as one line each; those of libraries only with `--debug`."""
+
+    def show(message: Warning | str, category: type[Warning], *_rest: Any, **_options: Any) -> None:
+        if issubclass(category, GuardrailWarning) or _STATE.debug:
+            stderr().print(f"warning: {message}", markup=False)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", GuardrailWarning)
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def progress_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """A callback for the library that draws a bar with the time left, or prints a line a stage where no terminal is."""
+    console = stderr()
+    if not console.is_terminal:
+        yield _stage_lines(console)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=False) as bars:
+        tasks: dict[str, Any] = {}
+
+        def update(stage: str, done: int, total: int) -> None:
+            # A stage that starts over, such as prediction at another strength, gets its bar back.
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=total)
+            bars.update(tasks[stage], completed=done, total=total)
+
+        yield update
+
+
+def _stage_lines(console: Console) -> Callable[[str, int, int], None]:
+    started: dict[str, float] = {}
+
+    def update(stage: str, done: int, total: int) -> None:
+        began = started.setdefault(stage, time.monotonic())
+        if done >= total:
+            console.print(f"{stage}: {total} done in {time.monotonic() - began:.0f} s", markup=False)
+            started.pop(stage)
+
+    return update
+
+
+def exit_with(status: int) -> None:
+    """Leave the process with a status."""
+    sys.stdout.flush()
+    sys.exit(status)

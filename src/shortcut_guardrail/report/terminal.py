@@ -1,0 +1,157 @@
+"""Results as tables that fit a terminal of 80 columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from ..audit import AuditReport, Candidate
+    from ..calibration import Calibration
+    from ..demo.run import DemoResult
+    from ..evaluation import Evaluation
+    from ..guardrail import FitReport
+
+SHOWN_CANDIDATES = 15
+
+
+def _console() -> Console:
+    return Console(highlight=False, markup=False)
+
+
+def _table(*columns: str, title: str | None = None) -> Table:
+    """First column left, all others right: a name and its numbers."""
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+    return table
+
+
+def number(value: float | None, *, signed: bool = False) -> str:
+    """Three decimals, or a dash for what is undefined."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:+.3f}" if signed else f"{value:.3f}"
+
+
+def interval(low: float, high: float) -> str:
+    """A 95 % interval."""
+    return "-" if math.isnan(low) else f"{low:.2f} to {high:.2f}"
+
+
+def candidate_row(candidate: Candidate) -> tuple[str, ...]:
+    """What the tables show of a candidate."""
+    return (
+        candidate.text,
+        str(candidate.count),
+        number(candidate.flip_rate),
+        number(candidate.mean_change, signed=True),
+        candidate.pulls_to or "-",
+    )
+
+
+CANDIDATE_COLUMNS = ("token", "texts", "flip rate", "mean change", "pulls to")
+
+
+def print_audit(report: AuditReport) -> None:
+    """The corpus ranking and MSTPS."""
+    console = _console()
+    table = _table(*CANDIDATE_COLUMNS)
+    for candidate in report.candidates[:SHOWN_CANDIDATES]:
+        table.add_row(*(Text(cell) for cell in candidate_row(candidate)))
+    console.print(table)
+    console.print(
+        f"{report.n} texts, {len(report.candidates)} candidate tokens; MSTPS {report.mstps:.3f}. "
+        "Flip rate: how often masking the token changes the answer. "
+        "A candidate is a question to you, not a verdict."
+    )
+    if report.n_truncated:
+        console.print(f"{report.n_truncated} texts were longer than the model takes and were cut.")
+
+
+def print_fit(report: FitReport, calibration: Calibration | None, strength: float, *, stated: bool) -> None:
+    """What training did and which strength came out."""
+    console = _console()
+    training = report.training
+    console.print(
+        f"Adapted on {training.n_trained} of {training.n_texts} texts in {training.n_steps} steps "
+        f"({training.seconds:.0f} s): loss {training.losses[0]:.3f} to {training.losses[-1]:.3f}, "
+        f"weights changed by {training.relative_change:.1%}."
+    )
+    if report.n_truncated:
+        console.print(f"{report.n_truncated} texts were longer than the model takes and were cut.")
+    if calibration is None:
+        console.print(f"Strength {strength:g} ({'as stated' if stated else 'fixed, not calibrated'}).")
+        return
+    table = _table("strength", "accuracy", "95 % interval", "gained", "lost", "")
+    for point in calibration.curve:
+        chosen = "chosen" if point.strength == calibration.strength else ""
+        table.add_row(
+            f"{point.strength:g}",
+            number(point.accuracy),
+            interval(*point.interval),
+            str(point.gained),
+            str(point.lost),
+            chosen,
+        )
+    console.print(table)
+    console.print(f"Strength {strength:g}, chosen on {calibration.n} labelled rows by {calibration.metric}.")
+
+
+METRIC_ROWS = (
+    ("accuracy", "accuracy"),
+    ("balanced accuracy", "balanced_accuracy"),
+    ("majority-class accuracy", "majority_accuracy"),
+    ("worst-group accuracy", "worst_group_accuracy"),
+    ("MSTPS", "mstps"),
+    ("MSTPS, tokens of the base", "mstps_base_tokens"),
+)
+
+
+def print_evaluations(results: Mapping[str, Evaluation]) -> None:
+    """One column for each model; all on the same rows."""
+    console = _console()
+    table = _table("", *results)
+    for label, key in METRIC_ROWS:
+        table.add_row(label, *(number(getattr(result, key)) for result in results.values()))
+    first = next(iter(results.values()))
+    for k in first.shortcut_token_recall:
+        recalls = [result.shortcut_token_recall[k] for result in results.values()]
+        table.add_row(f"shortcut token recall at {k}", *(number(r.recall) for r in recalls))
+        table.add_row(Text("  by chance", style="dim"), *(number(r.chance) for r in recalls))
+    console.print(table)
+    groups = _table("group", "n", *(f"{name} (95 %)" for name in results))
+    for i, group in enumerate(first.groups):
+        cells = (
+            f"{number(r.groups[i].accuracy)} ({interval(*r.groups[i].interval)})" if group.n else "-"
+            for r in results.values()
+        )
+        groups.add_row(Text(group.name), str(group.n), *cells)
+    console.print(groups)
+    console.print(
+        f"{first.n} texts." + (f" {first.n_truncated} were cut to fit the model." if first.n_truncated else "")
+    )
+
+
+def print_demo(result: DemoResult) -> None:
+    """Base against guarded, the tokens found, the groups."""
+    console = _console()
+    evaluations, audits = result.evaluations, result.audits
+    table = _table("", *evaluations)
+    for label, key in METRIC_ROWS[:5]:
+        table.add_row(label, *(number(getattr(evaluation, key)) for evaluation in evaluations.values()))
+    found = (", ".join(candidate.text for candidate in audit.candidates[:3]) for audit in audits.values())
+    table.add_row("tokens it leans on most", *(Text(tokens) for tokens in found))
+    console.print(table)
+    base = evaluations["base"]
+    console.print(
+        f"{base.n} synthetic deployment texts; planted shortcut: {result.corpus.shortcut}. "
+        f"Strength {result.calibration.strength:g}, chosen on {result.calibration.n} other labelled texts. "
+        f"{sum(result.seconds.values()):.0f} s."
+    )
