@@ -46,11 +46,6 @@ from .storage import (
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-# Below this predicted relative weight change a run of the adapter has had no visible effect on any model measured;
-# see docs/defaults.md.
-NEGLIGIBLE_CHANGE = 0.02
-
-
 @dataclass(frozen=True)
 class FitReport:
     """What `fit` did.
@@ -401,6 +396,10 @@ class ShortcutGuardrail:
         """The name of the most probable class of each text; see `predict_proba`."""
         probs = self.predict_proba(texts, strength=strength, progress=progress)
         return [self.label_names[i] for i in probs.argmax(axis=1)]
+
+    def count_truncated(self, texts: Texts) -> int:
+        """How many of the texts are longer than the model takes, and are cut."""
+        return int(self._encode(texts, None).truncated.sum())
 
     def evaluate(
         self,

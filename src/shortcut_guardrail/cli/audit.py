@@ -27,12 +27,16 @@ def audit(
     overwrite: options.Overwrite = False,
     debug: options.Debug = False,
 ) -> None:
-    """Find the tokens a model leans on in unlabelled texts; writes audit.json."""
+    """Find the tokens a model leans on; writes audit.json.
+
+    The texts need no labels. Every candidate token is listed with the number of texts in which it is important, how
+    often masking it changes the answer, and the label it pulls to.
+    """
     from ..data import read_data
     from ..report.terminal import print_audit
     from ..storage import check_output, to_json, write_folder
 
-    check_output(out, overwrite=overwrite)
+    check_output(out, overwrite=overwrite, folder=True)
     texts = read_data(data, text_column=text_column, text_pair_column=text_pair_column)
     guard = options.load_guard(
         model,

@@ -13,17 +13,21 @@ from .running import progress_bars
 
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for report.html and metrics.json.")] = Path("demo-output"),
-    seed: Annotated[int, typer.Option(help="Decides corpus, classifier and adapter.")] = 0,
+    seed: Annotated[int, typer.Option(help="Decides corpus, classifier and adapter.", min=0)] = 0,
     device: options.Device = None,
     overwrite: options.Overwrite = False,
     debug: options.Debug = False,
 ) -> None:
-    """Fine-tune a classifier on made-up reviews with a planted shortcut, audit it, repair it, compare."""
+    """Plant a shortcut in a classifier, find it, repair it.
+
+    Fine-tunes a small encoder on made-up reviews with a planted shortcut word, audits it, trains an adapter on
+    unlabelled texts, chooses its strength and compares base and guarded model. No network is needed.
+    """
     from ..demo.run import run_demo, write_demo
     from ..report.terminal import print_demo
     from ..storage import check_output
 
-    check_output(out, overwrite=overwrite)
+    check_output(out, overwrite=overwrite, folder=True)
     options.check_device(device)
     with progress_bars() as progress:
         result = run_demo(seed=seed, device=device, progress=progress)

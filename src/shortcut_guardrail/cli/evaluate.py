@@ -14,7 +14,9 @@ from .running import progress_bars
 def evaluate(
     model: options.ModelOrGuard,
     data: options.Data,
-    shortcut: Annotated[list[str] | None, typer.Option(help="A shortcut word or phrase; repeat for more.")] = None,
+    shortcut: Annotated[
+        list[str] | None, typer.Option(metavar="<str>", help="A shortcut word or phrase; repeat for more.")
+    ] = None,
     shortcuts_file: Annotated[Path | None, typer.Option(help="Shortcuts, one a line.")] = None,
     shortcut_in: Annotated[
         options.ShortcutInChoice, typer.Option(help="Which side of a pair is searched.")
@@ -36,7 +38,11 @@ def evaluate(
     overwrite: options.Overwrite = False,
     debug: options.Debug = False,
 ) -> None:
-    """Accuracies by label and shortcut, MSTPS, and how often the shortcut is found."""
+    """Score a model on labelled texts, by label and shortcut.
+
+    Prints accuracies with their 95 % intervals, the sensitivity to single tokens (MSTPS) and, where shortcuts are
+    named, how often one is among the most important tokens.
+    """
     from ..data import label_ids, read_data
     from ..errors import ConfigError
     from ..groups import ShortcutMatcher, read_shortcuts_file
@@ -48,6 +54,7 @@ def evaluate(
         ShortcutMatcher.from_words(shortcuts)
     if json_file is not None:
         check_output(json_file, overwrite=overwrite)
+        options.check_spared(json_file, data, shortcuts_file)
     rows = read_data(
         data,
         text_column=text_column,

@@ -22,7 +22,7 @@ def fit(
     preset: Annotated[
         options.PresetChoice, typer.Option(help="`paper` holds the paper's numbers, `default` ours for all sizes.")
     ] = options.PresetChoice.default,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same adapter.")] = 0,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same adapter.", min=0)] = 0,
     strength: Annotated[float | None, typer.Option(help="Fixed strength in [0, 1], instead of a support set.")] = None,
     rank: Annotated[int | None, typer.Option(help="LoRA rank.", show_default="the preset's")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="Learning rate.", show_default="the preset's")] = None,
@@ -44,7 +44,11 @@ def fit(
     overwrite: options.Overwrite = False,
     debug: options.Debug = False,
 ) -> None:
-    """Train an adapter on unlabelled texts that lowers the reliance on shortcuts; writes a PEFT folder."""
+    """Train an adapter that lowers the reliance on shortcuts.
+
+    DATA needs no labels. Writes a PEFT adapter folder with the strength folded in, a record of the run
+    (guardrail.json) and a model card. Column options hold for DATA and for the support file.
+    """
     from ..data import read_data
     from ..report.terminal import print_fit
     from ..storage import check_output
@@ -56,10 +60,13 @@ def fit(
         | {"temperature": temperature},
         top_k,
     )
-    check_output(out, overwrite=overwrite)
+    check_output(out, overwrite=overwrite, folder=True)
+    options.check_spared(out, model)
     columns: dict[str, Any] = {"text_column": text_column, "text_pair_column": text_pair_column}
     texts = read_data(data, **columns)
+    _check_distinct(texts)
     support_rows = _read_support(support, columns, label_column, strength)
+    _check_same_kind(texts, support_rows)
     guard = options.load_guard(
         model,
         device=device,
@@ -111,16 +118,51 @@ def _read_support(
     if support is not None and strength is not None:
         raise ConfigError("--support chooses the strength and --strength states it; give one of them.")
     if support is not None:
-        return read_data(support, **columns, label_column=label_column, require_labels=True)
+        rows = read_data(support, **columns, label_column=label_column, require_labels=True)
+        _check_support_labels(rows)
+        return rows
     if strength is None:
         warnings.warn(
-            "Without a support set the strength is not calibrated: "
-            f"{CalibrationConfig().fixed_strength:g} is used, which can cost accuracy on texts where the shortcut still "
-            "holds. Give some 40 labelled rows with --support, or state a strength with --strength.",
+            f"Without a support set the strength is not calibrated: {CalibrationConfig().fixed_strength:g} is used, "
+            "which can cost accuracy on texts where the shortcut still holds. "
+            "Give some 40 labelled rows with --support, or state a strength with --strength.",
             GuardrailWarning,
             stacklevel=2,
         )
     return None
+
+
+def _check_distinct(data: TextData) -> None:
+    """The contrastive loss sets texts against each other; one alone teaches nothing."""
+    from ..errors import DataError
+
+    distinct = len(set(data.texts))
+    if distinct < 2:
+        raise DataError(
+            f"{data.source}: adaptation needs at least 2 distinct texts, but there is {distinct} in {len(data)} "
+            f"{data.row_word}{'' if len(data) == 1 else 's'}. Give more deployment texts."
+        )
+
+
+def _check_same_kind(data: TextData, support: TextData | None) -> None:
+    from ..errors import DataError
+
+    if support is None or (data.text_pair_column is None) == (support.text_pair_column is None):
+        return
+    pairs, singles = (data, support) if data.text_pair_column else (support, data)
+    raise DataError(
+        f"{pairs.source} has text pairs ('{pairs.text_column}' and '{pairs.text_pair_column}'), but {singles.source} "
+        f"has single texts ('{singles.text_column}'). Name the columns with --text-column and --text-pair-column."
+    )
+
+
+def _check_support_labels(support: TextData) -> None:
+    """What can be said before the model, which knows the label names, is loaded."""
+    from ..calibration import check_support
+
+    assert support.labels is not None
+    distinct = list(dict.fromkeys(support.labels))
+    check_support([distinct.index(label) for label in support.labels])
 
 
 def _support_labels(support: TextData, guard: Any) -> list[int]:

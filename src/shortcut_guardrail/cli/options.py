@@ -41,22 +41,30 @@ class ShortcutInChoice(StrEnum):
     both = "both"
 
 
-Model = Annotated[str, typer.Argument(help="Folder or Hub id of a text classifier.", show_default=False)]
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Folder or Hub id of a text classifier.", show_default=False)
+]
 ModelOrGuard = Annotated[
-    str, typer.Argument(help="Folder or Hub id of a text classifier, or a folder that `fit` wrote.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="Folder or Hub id of a text classifier, or a folder that `fit` wrote.",
+        show_default=False,
+    ),
 ]
 Data = Annotated[
-    str, typer.Argument(help="CSV, TSV, JSON Lines or Parquet file, or a Hub data set.", show_default=False)
+    str,
+    typer.Argument(metavar="DATA", help="CSV, TSV, JSON Lines or Parquet file, or a Hub data set.", show_default=False),
 ]
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder to write.", show_default=False)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are already there.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are already there; keeps others.")]
 TextColumn = Annotated[str | None, typer.Option(help="Column with the texts.", show_default="guessed")]
 TextPairColumn = Annotated[
     str | None, typer.Option(help="Column with the second text of a pair.", show_default="guessed")
 ]
 LabelColumn = Annotated[str | None, typer.Option(help="Column with the labels.", show_default="guessed")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...", show_default="a GPU where there is one")]
-BatchSize = Annotated[int, typer.Option(help="Sequences per forward pass outside training.")]
+BatchSize = Annotated[int, typer.Option(help="Sequences per forward pass outside training.", min=1)]
 MaxLength = Annotated[int | None, typer.Option(help="Tokens per input.", show_default="what the model takes")]
 Head = Annotated[HeadChoice | None, typer.Option(help="How logits are read.", show_default="from the model")]
 Precision = Annotated[PrecisionChoice, typer.Option(help="Number format of matrix products.")]
@@ -94,6 +102,19 @@ def check_device(device: str | None) -> None:
     asked = None if kind is None else (f"cuda:{kind.index or 0}" if kind.type == "cuda" else kind.type)
     if asked not in available:
         raise ConfigError(f"--device {device!r} is not available here; there is {', '.join(available)}.")
+
+
+def check_spared(out: Path, *inputs: str | Path | None) -> None:
+    """Refuse to write over what the command reads, which --overwrite can hardly mean.
+
+    Raises:
+        ConfigError: `out` is one of the inputs.
+    """
+    from ..errors import ConfigError
+
+    for path in inputs:
+        if path is not None and out.exists() and Path(path).exists() and out.samefile(path):
+            raise ConfigError(f"'{out}' is also what the command reads. Choose another place for the output.")
 
 
 def load_guard(

@@ -35,7 +35,11 @@ def predict(
     overwrite: options.Overwrite = False,
     debug: options.Debug = False,
 ) -> None:
-    """Label every text; one output row for each input row, in order."""
+    """Label every text; one output row for each input row.
+
+    Rows keep their order. Columns: label, probability, p_<name> for every label, and base_label, which is the label
+    without the adapter.
+    """
     from ..data import read_data
     from ..errors import ConfigError
     from ..storage import check_output, write_file
@@ -43,6 +47,7 @@ def predict(
     if out.suffix.lower() not in (*_DELIMITERS, *_JSON_LINES):
         raise ConfigError(f"--out must end in .csv, .tsv or .jsonl, but is '{out}'.")
     check_output(out, overwrite=overwrite)
+    options.check_spared(out, data)
     texts = read_data(data, text_column=text_column, text_pair_column=text_pair_column)
     guard = options.load_guard(
         model,
@@ -58,11 +63,17 @@ def predict(
     )
     with progress_bars() as progress:
         probs = guard.predict_proba(texts.texts, progress=progress)
-        base_probs = guard.predict_proba(texts.texts, strength=0, progress=progress) if guard.is_fitted else probs
+        base_probs = probs
+        if guard.is_fitted:
+            base_probs = guard.predict_proba(
+                texts.texts, strength=0, progress=lambda _stage, done, n: progress("Predicting, base model", done, n)
+            )
     rows = _rows(guard.label_names, probs, base_probs)
     write_file(out, _render(rows, out.suffix.lower()), overwrite=overwrite)
     changed = int((probs.argmax(1) != base_probs.argmax(1)).sum())
-    print(f"Written: {out} ({len(rows)} rows; {changed} labels differ from the base model's)")
+    n_truncated = guard.count_truncated(texts.texts)
+    cut = f"; {n_truncated} texts were longer than the model takes and cut" if n_truncated else ""
+    print(f"Written: {out} ({len(rows)} rows; {changed} labels differ from the base model's{cut})")
 
 
 def _rows(names: tuple[str, ...], probs: Any, base_probs: Any) -> list[dict[str, Any]]:

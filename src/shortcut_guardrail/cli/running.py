@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 import time
 import traceback
@@ -35,25 +37,28 @@ def enable_debug(value: bool) -> bool:
 
 def stderr() -> Console:
     """The console for everything that is not the result."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def run(command: Callable[[], Any]) -> int:
     """Run a command and return its exit status: 0, 2 for bad input, 1 for a failed run, 130 when interrupted."""
-    from click.exceptions import Abort, ClickException, Exit
+    import typer
 
     _STATE.debug = False
     try:
         with _warning_lines():
             return int(command() or 0)
-    except Exit as stop:
+    except typer.Exit as stop:
         return stop.exit_code
-    except ClickException as error:
+    except _usage_error() as error:
         error.show()
         return BAD_INPUT
-    except (Abort, KeyboardInterrupt):
-        stderr().print("Interrupted. Files are written whole or not at all, so nothing is half done.", markup=False)
+    except (typer.Abort, KeyboardInterrupt):
+        stderr().print("Interrupted. Files are written whole or not at all, so nothing is half done.")
         return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read the output has left, so there is no one to tell.
+        return FAILED_RUN
     except GuardrailError as error:
         _show(str(error))
         return FAILED_RUN if isinstance(error, RunError) else BAD_INPUT
@@ -62,16 +67,25 @@ def run(command: Callable[[], Any]) -> int:
         return FAILED_RUN
 
 
+def _usage_error() -> Any:
+    """The base of Typer's complaints about the command line: Click's, of the package or of a copy within Typer."""
+    import typer
+
+    return next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+
 def _show(message: str) -> None:
     if _STATE.debug:
         traceback.print_exc()
-    stderr().print(f"error: {message}", markup=False)
+    stderr().print(f"error: {message}")
 
 
 def _unexpected(error: Exception) -> str:
     name = type(error).__name__
     if name == "OutOfMemoryError" or isinstance(error, MemoryError):
         return "Out of memory. Lower --batch-size or --max-length and try again."
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return "The disk is full, so the output could not be written."
     first_line = str(error).partition("\n")[0]
     return f"Something went wrong that should not have ({name}: {first_line}). Run again with --debug for the details."
 
@@ -82,7 +96,7 @@ def _warning_lines() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *_rest: Any, **_options: Any) -> None:
         if issubclass(category, GuardrailWarning) or _STATE.debug:
-            stderr().print(f"warning: {message}", markup=False)
+            stderr().print(f"warning: {message}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", GuardrailWarning)
@@ -123,13 +137,20 @@ def _stage_lines(console: Console) -> Callable[[str, int, int], None]:
     def update(stage: str, done: int, total: int) -> None:
         began = started.setdefault(stage, time.monotonic())
         if done >= total:
-            console.print(f"{stage}: {total} done in {time.monotonic() - began:.0f} s", markup=False)
+            console.print(f"{stage}: {total} done in {time.monotonic() - began:.0f} s")
             started.pop(stage)
 
     return update
 
 
 def exit_with(status: int) -> None:
-    """Leave the process with a status."""
-    sys.stdout.flush()
+    """Leave the process with a status; output that cannot be delivered makes it a failed run."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Python flushes once more at exit and would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            _show(_unexpected(error))
+        status = status or FAILED_RUN
     sys.exit(status)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .terminal import CANDIDATE_COLUMNS, METRIC_ROWS, SHOWN_CANDIDATES, candidate_row, interval, number
+from .terminal import (
+    CANDIDATE_COLUMNS,
+    METRIC_ROWS,
+    SHOWN_CANDIDATES,
+    accuracy_and_interval,
+    candidate_row,
+    interval,
+    number,
+)
 
 if TYPE_CHECKING:
     from ..audit import AuditReport
@@ -77,7 +85,7 @@ def _group_rows(evaluations: Mapping[str, Evaluation]) -> list[tuple[str, int, l
     rows = []
     for i, group in enumerate(first.groups):
         of_models = [evaluation.groups[i] for evaluation in evaluations.values()]
-        rows.append((group.name, group.n, [f"{number(g.accuracy)} ({interval(*g.interval)})" for g in of_models]))
+        rows.append((group.name, group.n, [accuracy_and_interval(g) for g in of_models]))
     return rows
 
 

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from ..demo.run import DemoResult
     from ..evaluation import Evaluation
     from ..guardrail import FitReport
+    from ..metrics import GroupAccuracy
 
 SHOWN_CANDIDATES = 15
 
 
 def _console() -> Console:
-    return Console(highlight=False, markup=False)
+    return Console(highlight=False, markup=False, emoji=False)
 
 
 def _table(*columns: str, title: str | None = None) -> Table:
@@ -45,6 +46,11 @@ def interval(low: float, high: float) -> str:
     return "-" if math.isnan(low) else f"{low:.2f} to {high:.2f}"
 
 
+def accuracy_and_interval(group: GroupAccuracy, *, separator: str = " ") -> str:
+    """A group's accuracy with its 95 % interval, or a dash for a group without examples."""
+    return f"{number(group.accuracy)}{separator}({interval(*group.interval)})" if group.n else "-"
+
+
 def candidate_row(candidate: Candidate) -> tuple[str, ...]:
     """What the tables show of a candidate."""
     return (
@@ -59,6 +65,12 @@ def candidate_row(candidate: Candidate) -> tuple[str, ...]:
 CANDIDATE_COLUMNS = ("token", "texts", "flip rate", "mean change", "pulls to")
 
 
+def _cut(n: int) -> str:
+    if not n:
+        return ""
+    return f" {n} {'text was' if n == 1 else 'texts were'} longer than the model takes and cut."
+
+
 def print_audit(report: AuditReport) -> None:
     """The corpus ranking and MSTPS."""
     console = _console()
@@ -68,11 +80,9 @@ def print_audit(report: AuditReport) -> None:
     console.print(table)
     console.print(
         f"{report.n} texts, {len(report.candidates)} candidate tokens; MSTPS {report.mstps:.3f}. "
-        "Flip rate: how often masking the token changes the answer. "
-        "A candidate is a question to you, not a verdict."
+        "Flip rate: how often masking the token changes the answer; mean change: by how much it moves the "
+        "probability of that answer. A candidate is a question to you, not a verdict." + _cut(report.n_truncated)
     )
-    if report.n_truncated:
-        console.print(f"{report.n_truncated} texts were longer than the model takes and were cut.")
 
 
 def print_fit(report: FitReport, calibration: Calibration | None, strength: float, *, stated: bool) -> None:
@@ -82,10 +92,10 @@ def print_fit(report: FitReport, calibration: Calibration | None, strength: floa
     console.print(
         f"Adapted on {training.n_trained} of {training.n_texts} texts in {training.n_steps} steps "
         f"({training.seconds:.0f} s): loss {training.losses[0]:.3f} to {training.losses[-1]:.3f}, "
-        f"weights changed by {training.relative_change:.1%}."
+        f"weights changed by {training.relative_change:.2%}."
     )
     if report.n_truncated:
-        console.print(f"{report.n_truncated} texts were longer than the model takes and were cut.")
+        console.print(_cut(report.n_truncated).strip())
     if calibration is None:
         console.print(f"Strength {strength:g} ({'as stated' if stated else 'fixed, not calibrated'}).")
         return
@@ -102,6 +112,8 @@ def print_fit(report: FitReport, calibration: Calibration | None, strength: floa
         )
     console.print(table)
     console.print(f"Strength {strength:g}, chosen on {calibration.n} labelled rows by {calibration.metric}.")
+    if strength == 0:
+        console.print("No strength scored higher than 0, so the guarded model answers exactly as the base model does.")
 
 
 METRIC_ROWS = (
@@ -127,16 +139,13 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
         table.add_row(Text("  by chance", style="dim"), *(number(r.chance) for r in recalls))
     console.print(table)
     groups = _table("group", "n", *(f"{name} (95 %)" for name in results))
+    # Beside each other, the intervals of more than two models would leave no room for the names of the groups.
+    separator = " " if len(results) <= 2 else "\n"
     for i, group in enumerate(first.groups):
-        cells = (
-            f"{number(r.groups[i].accuracy)} ({interval(*r.groups[i].interval)})" if group.n else "-"
-            for r in results.values()
-        )
+        cells = (accuracy_and_interval(result.groups[i], separator=separator) for result in results.values())
         groups.add_row(Text(group.name), str(group.n), *cells)
     console.print(groups)
-    console.print(
-        f"{first.n} texts." + (f" {first.n_truncated} were cut to fit the model." if first.n_truncated else "")
-    )
+    console.print(f"{first.n} texts.{_cut(first.n_truncated)}")
 
 
 def print_demo(result: DemoResult) -> None:
