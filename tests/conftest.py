@@ -56,3 +56,43 @@ def family():
 @pytest.fixture
 def texts() -> list[str]:
     return list(SHORTCUT_TEXTS)
+
+
+@pytest.fixture(scope="session")
+def model_folder(_bert, tmp_path_factory) -> Path:
+    """The classifier of `bert` as `save_pretrained` writes it; not to be changed."""
+    folder = tmp_path_factory.mktemp("models") / "base"
+    _bert[0].save_pretrained(folder)
+    _bert[1].save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def cli(capsys):
+    """Runs a command line in this process and gives its exit status, what it printed, and what it said on stderr."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        from shortcut_guardrail.cli.main import app
+        from shortcut_guardrail.cli.running import run
+
+        capsys.readouterr()
+        status = run(lambda: app([str(argument) for argument in arguments], standalone_mode=False))
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return call
+
+
+@pytest.fixture
+def write_csv(tmp_path):
+    """Writes rows to a CSV file in the test's folder."""
+
+    def write(name: str, *rows: tuple[str, ...], header: tuple[str, ...] = ("text", "label")) -> Path:
+        import csv
+
+        path: Path = tmp_path / name
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([header, *rows])
+        return path
+
+    return write
