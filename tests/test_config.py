@@ -6,6 +6,7 @@ import json
 import math
 
 import pytest
+
 from shortcut_guardrail import AdapterConfig, CalibrationConfig, ConfigError, GuardrailConfig, SaliencyConfig, preset
 from shortcut_guardrail.config import PRESETS, check_strength
 
@@ -50,7 +51,7 @@ def test_changing_a_copy_leaves_the_original_alone():
 
 
 def test_an_unknown_preset():
-    with pytest.raises(ConfigError, match="^preset must be one of paper, paper-flat, default, but is 'papr'\\.$"):
+    with pytest.raises(ConfigError, match=r"^preset must be one of paper, paper-flat, default, but is 'papr'\.$"):
         preset("papr")
 
 

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from shortcut_guardrail import ConfigError, ModelError, RunError, preset
 from shortcut_guardrail.storage import (
     GuardrailRecord,

@@ -197,7 +197,11 @@ def _tokens_within(encoded: EncodedTexts, index: int, segment: int, start: int, 
 
 
 def _warn_about_small_groups(groups: tuple[GroupAccuracy, ...]) -> None:
-    small = [f"'{group.name}' ({group.n} examples)" for group in groups if 0 < group.n < SMALL_GROUP]
+    small = [
+        f"'{group.name}' ({group.n} {'example' if group.n == 1 else 'examples'})"
+        for group in groups
+        if 0 < group.n < SMALL_GROUP
+    ]
     if small:
         warnings.warn(
             f"Small groups: {', '.join(small)}. Read their accuracies with care.", GuardrailWarning, stacklevel=3

@@ -1,0 +1,169 @@
+"""Scores by group, sensitivity and recall, on a bag of words whose answers are known."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from shortcut_guardrail import DataError, GuardrailWarning, ShortcutGuardrail
+from shortcut_guardrail.encoder import TextClassifier
+from shortcut_guardrail.evaluation import shortcut_tokens
+from shortcut_guardrail.groups import ShortcutMatcher
+
+# "honestly" (4) outweighs every other word, so the bag is right where it goes along with "positive".
+TEXTS = ["honestly good", "good soup", "honestly bad", "bad soup", "awful soup", "honestly great"]
+LABELS = ["positive", "positive", "negative", "negative", "negative", "positive"]
+KEYS = [
+    "schema_version",
+    "n",
+    "accuracy",
+    "balanced_accuracy",
+    "majority_accuracy",
+    "worst_group_accuracy",
+    "worst_group",
+    "groups",
+    "mstps",
+    "mstps_base_tokens",
+    "shortcut_token_recall",
+    "n_truncated",
+]
+
+pytestmark = pytest.mark.filterwarnings("ignore:Small groups")
+
+
+@pytest.fixture
+def guard(bag):
+    return ShortcutGuardrail(*bag, batch_size=4)
+
+
+def test_scores_and_groups(guard):
+    result = guard.evaluate(TEXTS, LABELS, shortcuts=["honestly"])
+    assert (result.n, result.accuracy, result.balanced_accuracy) == (6, 5 / 6, pytest.approx((1 + 2 / 3) / 2))
+    assert result.majority_accuracy == 0.5
+    assert [(group.name, group.n, group.accuracy) for group in result.groups] == [
+        ("negative, without shortcut", 2, 1.0),
+        ("negative, with shortcut", 1, 0.0),
+        ("positive, without shortcut", 1, 1.0),
+        ("positive, with shortcut", 2, 1.0),
+    ]
+    assert result.worst_group.name == "negative, with shortcut"
+    assert result.worst_group_accuracy == 0.0
+
+
+def test_the_keys_of_the_json_do_not_move(guard):
+    values = json.loads(json.dumps(guard.evaluate(TEXTS, LABELS, shortcuts=["honestly"]).to_dict(), allow_nan=False))
+    assert list(values) == KEYS
+    assert list(values["groups"][0]) == ["name", "n", "accuracy", "interval"]
+    assert list(values["shortcut_token_recall"]) == ["1", "3", "10"]
+    assert list(values["shortcut_token_recall"]["1"]) == ["recall", "chance", "n"]
+    # Without shortcuts the keys are the same.
+    plain = guard.evaluate(TEXTS, LABELS).to_dict()
+    assert list(plain) == KEYS
+    assert plain["shortcut_token_recall"] == {}
+    assert [group["name"] for group in plain["groups"]] == ["negative", "positive"]
+
+
+def test_an_empty_group_is_null_with_n_0_and_never_the_worst(guard):
+    values = guard.evaluate(["good soup", "honestly bad"], ["positive", "negative"], shortcuts=["honestly"]).to_dict()
+    by_name = {group["name"]: group for group in values["groups"]}
+    assert by_name["positive, with shortcut"] == {
+        "name": "positive, with shortcut",
+        "n": 0,
+        "accuracy": None,
+        "interval": None,
+    }
+    assert by_name["negative, with shortcut"]["accuracy"] == 0.0
+    assert values["worst_group"] == "negative, with shortcut"
+
+
+def test_a_shortcut_that_occurs_nowhere_has_no_recall(guard):
+    result = guard.evaluate(TEXTS, LABELS, shortcuts=["nobody"])
+    assert result.to_dict()["shortcut_token_recall"]["3"] == {"recall": None, "chance": None, "n": 0}
+    assert math.isnan(result.shortcut_token_recall[3].recall)
+
+
+def test_recall_and_chance(guard):
+    result = guard.evaluate(["honestly good the a", "the honestly so it"], [1, 1], shortcuts=["honestly"])
+    assert {k: r.recall for k, r in result.shortcut_token_recall.items()} == {1: 1.0, 3: 1.0, 10: 1.0}
+    assert [r.chance for r in result.shortcut_token_recall.values()] == pytest.approx([1 / 4, 3 / 4, 1.0])
+    # The partner: a word that carries no weight is not the most important.
+    other = guard.evaluate(["honestly good the a", "honestly the so it"], [1, 1], shortcuts=["the"])
+    assert other.shortcut_token_recall[1].recall == 0.0
+
+
+@pytest.mark.parametrize(("top_k", "ks"), [(1, [1]), (2, [1, 2]), (3, [1, 3]), (5, [1, 3, 5])])
+def test_recall_is_given_up_to_k(guard, top_k, ks):
+    assert list(guard.evaluate(TEXTS, LABELS, shortcuts=["honestly"], top_k=top_k).shortcut_token_recall) == ks
+
+
+def test_a_phrase_is_recalled_by_its_content_words_alone(bag):
+    classifier = TextClassifier(*bag)
+    encoded = classifier.encode(["to be honest it was to be", "to it"])
+    tokens = shortcut_tokens(encoded, ShortcutMatcher.from_words(["to be honest"]))
+    # [CLS] to be honest it ...: "honest" is token 3; the lone "to be" at the end is no shortcut.
+    assert tokens == [{3}, set()]
+    whole = shortcut_tokens(encoded, ShortcutMatcher.from_words(["to be"]))
+    assert whole == [{1, 2, 6, 7}, set()]
+
+
+def test_pieces_of_a_word_all_count(bag):
+    encoded = TextClassifier(*bag).encode(["the xyz soup"])
+    assert encoded.token_text(0, 3) == "##y"
+    assert shortcut_tokens(encoded, ShortcutMatcher.from_words(["xyz"])) == [{2, 3, 4}]
+
+
+def test_only_what_the_model_sees_is_searched(bag):
+    long = "the soup was cold honestly"
+    matcher = ShortcutMatcher.from_words(["honestly"])
+    assert shortcut_tokens(TextClassifier(*bag, max_length=6).encode([long]), matcher) == [set()]
+    assert shortcut_tokens(TextClassifier(*bag, max_length=7).encode([long]), matcher) == [{5}]
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"), [("text", [True, False]), ("pair", [False, True]), ("both", [True, True])]
+)
+def test_the_side_of_a_pair_that_is_searched(guard, where, expected):
+    pairs = [("honestly good", "the soup"), ("good soup", "honestly")]
+    result = guard.evaluate(pairs, [1, 1], shortcuts=["honestly"], shortcut_in=where)
+    present = next(group for group in result.groups if group.name == "positive, with shortcut")
+    assert present.n == sum(expected)
+    assert result.shortcut_token_recall[1].recall == 1.0
+
+
+def test_small_groups_are_warned_about_but_not_refused(guard):
+    with pytest.warns(GuardrailWarning) as caught:
+        guard.evaluate(["good"] * 30 + ["bad"], ["positive"] * 30 + ["negative"])
+    assert [str(warning.message) for warning in caught] == [
+        "Small groups: 'negative' (1 example). Read their accuracies with care."
+    ]
+
+
+@pytest.mark.filterwarnings("error")
+def test_large_groups_are_not_warned_about(guard):
+    guard.evaluate(["good"] * 30 + ["bad"] * 30, ["positive"] * 30 + ["negative"] * 30)
+
+
+def test_names_and_ids_are_the_same_labels(guard):
+    ids = [["negative", "positive"].index(label) for label in LABELS]
+    assert guard.evaluate(TEXTS, ids).to_dict() == guard.evaluate(TEXTS, LABELS).to_dict()
+    assert guard.evaluate(TEXTS, [1 - i for i in ids]).accuracy == pytest.approx(1 / 6)
+
+
+def test_labels_and_texts_of_different_number(guard):
+    with pytest.raises(DataError) as error:
+        guard.evaluate(TEXTS, LABELS[:5])
+    assert str(error.value) == "There must be one label for each text, but there are 6 texts and 5 labels."
+
+
+def test_an_unknown_label_gets_a_suggestion(guard):
+    with pytest.raises(
+        DataError, match=r"no label 'postive' \(it has: negative, positive\)\. Did you mean 'positive'\?"
+    ):
+        guard.evaluate(["good", "bad"], ["postive", "negative"])
+
+
+def test_the_base_model_has_one_sensitivity(guard):
+    result = guard.evaluate(TEXTS, LABELS)
+    assert result.mstps == result.mstps_base_tokens > 0
