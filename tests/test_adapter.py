@@ -8,9 +8,11 @@ import math
 import numpy as np
 import pytest
 import torch
+
 from shortcut_guardrail.adapter import (
     _batch_bounds,
     attach_adapter,
+    length_chunks,
     predicted_change,
     relative_change,
     steps_to_take,
@@ -18,7 +20,7 @@ from shortcut_guardrail.adapter import (
 )
 from shortcut_guardrail.config import AdapterConfig
 from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.errors import ConfigError, DataError, RunError
+from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, RunError
 from shortcut_guardrail.losses import masked_contrastive_loss
 from shortcut_guardrail.saliency import find_important_tokens
 
@@ -66,7 +68,7 @@ def test_the_callers_random_state_is_left_alone(prepared):
 
 def test_the_first_loss_is_the_loss_of_the_base_model(prepared):
     classifier, encoded, positions = prepared
-    config = AdapterConfig(batch_size=8, max_steps=1, deduplicate=False)
+    config = AdapterConfig(batch_size=8, max_steps=1, learning_rate=0.1, deduplicate=False)
     _, training = train_adapter(classifier, encoded, positions, config, seed=0)
     anchors = classifier.embed(classifier.collate(encoded, range(8)))
     positives = torch.zeros(8, positions.shape[1], anchors.shape[1])
@@ -184,3 +186,23 @@ def test_a_loss_that_is_not_a_number_stops_the_run(bert, texts):
         bert[0].bert.encoder.layer[1].output.LayerNorm.bias.fill_(float("inf"))
     with pytest.raises(RunError, match="contrastive loss became nan"):
         train_adapter(classifier, encoded, positions, FAST, seed=0)
+
+
+def test_chunks_hold_similar_lengths_and_every_text_once():
+    lengths = np.array([10, 30, 29, 9, 12, 30])
+    chunks = length_chunks(lengths)
+    assert [chunk.tolist() for chunk in chunks] == [[1, 5, 2], [4], [0, 3]]
+    assert sorted(np.concatenate(chunks)) == list(range(6))
+
+
+def test_splitting_a_batch_by_length_does_not_change_the_loss(prepared, monkeypatch):
+    config = AdapterConfig(learning_rate=5e-3, batch_size=8, epochs=2)
+    split = train_adapter(*prepared, config, seed=0)[1].losses
+    whole = lambda lengths: [np.arange(len(lengths))]  # noqa: E731
+    monkeypatch.setattr("shortcut_guardrail.adapter.length_chunks", whole)
+    assert split == pytest.approx(train_adapter(*prepared, config, seed=0)[1].losses, rel=1e-4)
+
+
+def test_a_run_that_will_change_nothing_is_warned_about(prepared):
+    with pytest.warns(GuardrailWarning, match="predicted to change next to nothing: 2 steps at learning rate 1e-06"):
+        train_adapter(*prepared, AdapterConfig(learning_rate=1e-6, batch_size=4), seed=0)

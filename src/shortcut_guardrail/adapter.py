@@ -14,13 +14,16 @@ import torch
 from torch import Tensor, nn
 
 from .config import AdapterConfig, SaliencyConfig
-from .encoder import Batch, EncodedTexts, Progress, TextClassifier, share_weights
-from .errors import ConfigError, DataError, RunError
+from .encoder import EncodedTexts, Progress, TextClassifier, share_weights
+from .errors import ConfigError, DataError, GuardrailWarning, RunError
 from .losses import flat_contrastive_loss, masked_contrastive_loss
 from .masking import mask_variants
 from .saliency import find_important_tokens
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+NEGLIGIBLE_CHANGE = 0.01
+"""Predicted relative weight change below which no measured run had a visible effect; see docs/defaults.md."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +171,26 @@ def _batch_bounds(n: int, size: int) -> list[tuple[int, int]]:
     return list(zip(starts, [*starts[1:], n], strict=True))
 
 
+def length_chunks(lengths: Array, *, fill: float = 0.85) -> list[Array]:
+    """Split a batch into chunks of similar length, longest first, so that little is spent on padding.
+
+    The loss still sees the whole batch: only what shares a forward pass changes.
+
+    Args:
+        lengths: Tokens of each text of the batch, shape (B,).
+        fill: A text joins a chunk if it is at least this share of the chunk's longest.
+
+    Returns:
+        Positions within the batch, one array for each chunk.
+    """
+    chunks: list[list[int]] = []
+    for i in np.argsort(-lengths, kind="stable"):
+        if not chunks or lengths[i] < fill * lengths[chunks[-1][0]]:
+            chunks.append([])
+        chunks[-1].append(int(i))
+    return [np.array(chunk) for chunk in chunks]
+
+
 def adapted_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
     """Every layer that carries LoRA factors, with its name."""
     for name, module in model.named_modules():
@@ -229,6 +252,14 @@ class _Trainer:
         expected = (
             predicted_change(model, config.learning_rate, effective_steps) if config.optimizer == "adamw" else math.nan
         )
+        if expected < NEGLIGIBLE_CHANGE:
+            warnings.warn(
+                f"This run is predicted to change next to nothing: {total} steps at learning rate "
+                f"{config.learning_rate:g} move the adapted weights by at most {expected:.2%}. Take more steps "
+                "(epochs, min_steps or a smaller batch_size), a higher learning_rate, or the preset 'default'.",
+                GuardrailWarning,
+                stacklevel=4,
+            )
         losses: list[float] = []
         epochs = 0
         model.train(config.dropout)
@@ -283,24 +314,26 @@ class _Trainer:
         return value
 
     def _grouped_loss(self, rows: Array) -> Tensor:
-        """Paper Section 3.3: B anchors and all their variants in one pass."""
-        batch = self.classifier.collate(self.encoded, rows)
-        positions = self._positions(rows)
-        anchors, variants = self._embed_with_variants(batch, positions)
+        """Paper Section 3.3: B anchors and all their variants."""
+        chunks = length_chunks(self.encoded.lengths[rows])
+        embedded = [self._embed_with_variants(rows[chunk], self._positions(rows[chunk])) for chunk in chunks]
+        anchors = torch.cat([part for part, _ in embedded])
+        positions = self._positions(rows[np.concatenate(chunks)])
         filled = positions >= 0
         positives = anchors.new_zeros((*positions.shape, anchors.shape[-1]))
-        positives[filled] = variants
+        positives[filled] = torch.cat([part for _, part in embedded])
         return masked_contrastive_loss(anchors, positives, filled, temperature=self.config.temperature)
 
     def _flat_loss(self, chosen: Array) -> Tensor:
         """A batch of (input, slot) pairs; the anchor is encoded once for each."""
         pairs = np.argwhere(self.positions >= 0)[chosen]
-        batch = self.classifier.collate(self.encoded, pairs[:, 0])
-        positions = self._positions(pairs[:, 0]).gather(1, torch.from_numpy(pairs[:, 1:]).to(batch.input_ids.device))
-        anchors, variants = self._embed_with_variants(batch, positions)
+        slots = torch.from_numpy(pairs[:, 1:]).to(self.classifier.device)
+        anchors, variants = self._embed_with_variants(pairs[:, 0], self._positions(pairs[:, 0]).gather(1, slots))
         return flat_contrastive_loss(anchors, variants, temperature=self.config.temperature)
 
-    def _embed_with_variants(self, batch: Batch, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def _embed_with_variants(self, rows: Array, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Embeddings of some texts, shape (b, H), and of their variants, row by row and slot by slot, shape (m, H)."""
+        batch = self.classifier.collate(self.encoded, rows)
         variants = mask_variants(batch.input_ids, positions, self.classifier.tokenizer.mask_token_id)
         own_rows = torch.arange(len(batch.indices), device=batch.input_ids.device)
         everything = batch.copies(
