@@ -127,8 +127,9 @@ def finetune_classifier(
 ) -> FinetuneResult:
     """Fine-tune a pretrained encoder with a fresh classification head by cross-entropy.
 
-    The result depends on the arguments, the seed and the hardware only; the caller's random states (Python, NumPy, PyTorch on
-    CPU and CUDA), loggers, warning filters and progress bars are as before afterwards, also when training fails. Nothing stays on the disk.
+    The result depends on the arguments, the seed and the hardware only. The caller's random states (Python, NumPy,
+    PyTorch on CPU and CUDA), loggers, warning filters and progress bars are as before afterwards, also when training
+    fails, and nothing stays on the disk.
 
     Args:
         texts: N single texts, or N pairs (text, text) such as premise and hypothesis.

@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import json
+import logging
+import math
+import random
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from huggingface_hub.utils import are_progress_bars_disabled
+from safetensors.torch import load_file, save_file
+from transformers.utils import logging as transformers_logging
+
+from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
+from shortcut_guardrail.finetune import FinetuneConfig, FinetuneResult, finetune_classifier
+from tiny_models import tiny_bert
+
+NAMES = ("bad", "good")
+CONFIG = FinetuneConfig(learning_rate=1e-2, epochs=10, batch_size=8, max_length=16)
+
+THINGS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea")
+FRAMES = ("the {thing} was {word}", "we had a {word} {thing}", "{word} {thing} again", "it is a very {word} {thing}")
+TEXTS = [frame.format(thing=thing, word=word) for thing in THINGS for frame in FRAMES for word in NAMES]
+LABELS = [label for _ in THINGS for _ in FRAMES for label in (0, 1)]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory) -> Path:
+    """A pretrained encoder without a head, as a folder: two random layers."""
+    folder = tmp_path_factory.mktemp("encoder")
+    model, tokenizer = tiny_bert(initializer_range=0.1)
+    model.bert.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def finetune(encoder):
+    def run(texts: Any = TEXTS, labels: Any = LABELS, **options: Any) -> FinetuneResult:
+        settings: dict[str, Any] = {"encoder": encoder, "label_names": NAMES, "config": CONFIG, "seed": 0, **options}
+        return finetune_classifier(texts, labels, **settings)
+
+    return run
+
+
+def logits(result: FinetuneResult, texts: list[Any]) -> torch.Tensor:
+    columns = [texts] if isinstance(texts[0], str) else [list(side) for side in zip(*texts, strict=True)]
+    with torch.no_grad():
+        return result.model(**result.tokenizer(*columns, padding=True, return_tensors="pt")).logits
+
+
+def same_weights(first: FinetuneResult, second: FinetuneResult) -> bool:
+    a, b = first.model.state_dict(), second.model.state_dict()
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def caller_state() -> dict[str, Any]:
+    """What a process can notice of a library call, in a comparable form."""
+    return {
+        "python": random.getstate(),
+        "numpy": str(np.random.get_state()),
+        "torch": torch.get_rng_state().tolist(),
+        "log levels": {name: logging.getLogger(name).level for name in (None, "transformers", "accelerate")},
+        "handlers": list(logging.getLogger("transformers").handlers),
+        "filters": list(warnings.filters),
+        "bars": (transformers_logging.is_progress_bar_enabled(), are_progress_bars_disabled()),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+    }
+
+
+def test_learns_a_word_and_applies_it_to_new_texts(finetune):
+    result = finetune()
+    assert result.train_loss[0] > 0.3
+    assert result.train_loss[-1] < 0.15
+    assert logits(result, ["this bad hotel", "this good hotel"]).argmax(-1).tolist() == [0, 1]
+
+
+def test_result_says_how_it_came_about(finetune):
+    result = finetune(TEXTS[:20], LABELS[:20], seed=3)
+    assert result.n_steps == 10 * 3
+    assert len(result.train_loss) == 10
+    assert result.seconds > 0
+    record = json.loads(json.dumps(result.to_dict()))
+    assert record["seed"] == 3
+    assert record["train_loss"] == list(result.train_loss)
+    assert FinetuneConfig(**record["config"]) == CONFIG
+
+
+def test_classifier_carries_its_label_names_and_is_ready_for_prediction(finetune):
+    model = finetune(config=FinetuneConfig(epochs=1)).model
+    assert model.config.id2label == {0: "bad", 1: "good"}
+    assert model.config.label2id == {"bad": 0, "good": 1}
+    assert model.config.problem_type == "single_label_classification"
+    assert not model.training
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+
+
+def test_same_seed_same_weights_and_another_seed_others(finetune):
+    config = FinetuneConfig(epochs=1)
+    first, again, other = (finetune(config=config, seed=seed) for seed in (1, 1, 2))
+    assert same_weights(first, again)
+    assert not same_weights(first, other)
+
+
+def test_result_does_not_depend_on_the_callers_random_state(finetune):
+    config = FinetuneConfig(epochs=1)
+    first = finetune(config=config)
+    random.seed(99), np.random.seed(99), torch.manual_seed(99)
+    assert same_weights(first, finetune(config=config))
+
+
+def test_process_is_left_as_it_was(finetune):
+    torch.rand(3)
+    before = caller_state()
+    finetune(config=FinetuneConfig(epochs=1))
+    assert caller_state() == before
+    random.random()
+    assert caller_state() != before
+
+
+def test_process_is_left_as_it_was_when_training_is_interrupted(finetune):
+    def interrupt(stage: str, done: int, total: int) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    before = caller_state()
+    with pytest.raises(KeyboardInterrupt):
+        finetune(progress=interrupt)
+    assert caller_state() == before
+
+
+def test_nothing_is_printed_and_nothing_stays_on_the_disk(finetune, tmp_path, monkeypatch, capfd):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.chdir(scratch)
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    finetune(config=FinetuneConfig(epochs=1))
+    assert capfd.readouterr() == ("", "")
+    assert list(scratch.iterdir()) == []
+
+
+def test_progress_counts_every_step(finetune):
+    calls: list[tuple[str, int, int]] = []
+    result = finetune(config=FinetuneConfig(epochs=2), progress=lambda *call: calls.append(call))
+    assert calls == [("fine-tune", step, result.n_steps) for step in range(result.n_steps + 1)]
+
+
+def test_second_text_of_a_pair_is_read(finetune):
+    pairs = [("the room", text) for text in TEXTS]
+    result = finetune(pairs)
+    assert result.train_loss[-1] < 0.15
+    assert logits(result, [("the room", "this bad hotel"), ("the room", "this good hotel")]).argmax(-1).tolist() == [
+        0,
+        1,
+    ]
+
+
+def test_texts_are_cut_at_max_length(finetune):
+    texts = [f"we would visit this hotel again {word}" for word in NAMES * 20]
+    labels = [0, 1] * 20
+    whole = finetune(texts, labels)
+    cut = finetune(texts, labels, config=FinetuneConfig(**{**CONFIG.to_dict(), "max_length": 8}))
+    assert whole.train_loss[-1] < 0.15
+    # Without the last word both classes read the same, and a fair coin is the best answer.
+    assert cut.train_loss[-1] > 0.9 * math.log(2)
+
+
+def test_longest_input_of_the_encoder_holds_above_max_length(finetune):
+    result = finetune(
+        ["the room was very " * 20, *TEXTS], [1, *LABELS], config=FinetuneConfig(epochs=1, max_length=128)
+    )
+    assert result.model.config.max_position_embeddings == 32
+
+
+def test_bfloat16_trains_otherwise_but_predicts_in_float32(finetune, tmp_path):
+    config = FinetuneConfig(epochs=2, precision="bfloat16")
+    mixed = finetune(config=config)
+    assert not same_weights(mixed, finetune(config=FinetuneConfig(epochs=2)))
+    assert {parameter.dtype for parameter in mixed.model.parameters()} == {torch.float32}
+    mixed.model.save_pretrained(tmp_path)
+    fresh = type(mixed.model).from_pretrained(tmp_path).eval()
+    fresh_logits = fresh(**mixed.tokenizer(TEXTS, padding=True, return_tensors="pt")).logits
+    assert torch.equal(logits(mixed, TEXTS), fresh_logits)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not torch.equal(logits(mixed, TEXTS).float(), fresh_logits)
+    assert vars(mixed.model).keys() == vars(fresh).keys()  # no wrapper of Accelerate is left
+
+
+def test_precision_of_one_run_does_not_reach_the_next(finetune):
+    config = FinetuneConfig(epochs=1)
+    first = finetune(config=config)
+    finetune(config=FinetuneConfig(epochs=1, precision="bfloat16"))
+    assert same_weights(first, finetune(config=config))
+
+
+def test_grouping_by_length_is_an_option_that_changes_the_batches(finetune):
+    texts = [f"{text} {'again ' * (row % 7)}" for row, text in enumerate(TEXTS)]
+    plain, grouped = (
+        finetune(texts, config=FinetuneConfig(epochs=1, group_by_length=choice)) for choice in (False, True)
+    )
+    assert not same_weights(plain, grouped)
+    assert grouped.n_steps == plain.n_steps
+
+
+def test_fitting_head_of_the_encoder_is_trained_further(finetune, tmp_path):
+    first = finetune()
+    first.model.save_pretrained(tmp_path)
+    first.tokenizer.save_pretrained(tmp_path)
+    further = finetune(encoder=tmp_path, config=FinetuneConfig(learning_rate=1e-6, epochs=1))
+    assert further.train_loss[0] < 0.1
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "names", "message"),
+    [
+        ([], [], NAMES, "texts is empty; at least one text is needed."),
+        (["a"], [0, 1], NAMES, "Every text needs a label, but there are 1 texts and 2 labels."),
+        (
+            ["a", "b", "c"],
+            [0, 2, -1],
+            NAMES,
+            "labels must be class ids between 0 and 1, but 2 are not; the first is 2 at position 1.",
+        ),
+        (
+            ["a", "b"],
+            ["good", "bad"],
+            NAMES,
+            "labels must be class ids between 0 and 1, but 2 are not; the first is 'good' at position 0.",
+        ),
+        (["a", "b"], [1, 1], NAMES, "Fine-tuning needs examples of two classes or more, but all are 'good'."),
+        (["a"], [0], ("one",), "label_names must be two or more different names, but are ['one']."),
+        (["a", "b"], [0, 1], ("x", "x"), "label_names must be two or more different names, but are ['x', 'x']."),
+    ],
+)
+def test_data_that_does_not_fit_is_refused_before_a_model_is_loaded(finetune, texts, labels, names, message):
+    with pytest.raises(DataError) as error:
+        finetune(texts, labels, label_names=names, encoder="no-such-folder")
+    assert str(error.value) == message
+
+
+def test_texts_mixed_with_pairs_are_refused(finetune):
+    with pytest.raises(DataError, match="pair"):
+        finetune(["a", ("b", "c")], [0, 1], encoder="no-such-folder")
+
+
+def test_config_names_everything_that_is_out_of_range():
+    with pytest.raises(ConfigError) as error:
+        FinetuneConfig(learning_rate=0, epochs=0, warmup_ratio=1.5, precision="float16")  # type: ignore[arg-type]
+    assert str(error.value) == (
+        "learning_rate must be above 0, but is 0. epochs must be at least 1, but is 0. "
+        "warmup_ratio must be between 0 and 1, but is 1.5. precision must be float32 or bfloat16, but is 'float16'."
+    )
+
+
+@pytest.mark.skipif(torch.cuda.is_available() or torch.backends.mps.is_available(), reason="has an accelerator")
+def test_device_that_is_not_there_is_refused(finetune):
+    with pytest.raises(ConfigError) as error:
+        finetune(device="cuda")
+    assert str(error.value) == "device must be cpu on this machine, but is 'cuda'."
+
+
+def test_encoder_that_is_not_there_is_refused_with_advice(finetune, tmp_path):
+    with pytest.raises(ModelError) as error:
+        finetune(encoder=tmp_path / "nothing")
+    assert f"'{tmp_path / 'nothing'}' cannot be fine-tuned as a classifier of 2 labels: " in str(error.value)
+    assert "Give a pretrained encoder with safetensors weights" in str(error.value)
+
+
+def test_pickled_weights_are_not_loaded(finetune, encoder, tmp_path):
+    for file in encoder.iterdir():
+        if file.name != "model.safetensors":
+            (tmp_path / file.name).write_bytes(file.read_bytes())
+    torch.save(load_file(encoder / "model.safetensors"), tmp_path / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="safetensors"):
+        finetune(encoder=tmp_path)
+
+
+def test_loss_that_is_not_finite_ends_the_run_with_a_sentence(finetune, encoder, tmp_path):
+    for file in encoder.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    weights = load_file(encoder / "model.safetensors")
+    weights["encoder.layer.0.output.dense.bias"][0] = math.nan
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    before = caller_state()
+    with pytest.raises(
+        RunError, match=r"^The training loss must be finite, but is nan in epoch 1\. Lower the learning"
+    ):
+        finetune(encoder=tmp_path)
+    assert caller_state() == before
