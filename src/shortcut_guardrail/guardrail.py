@@ -46,6 +46,7 @@ from .storage import (
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+
 @dataclass(frozen=True)
 class FitReport:
     """What `fit` did.
@@ -599,8 +600,12 @@ def _load_adapter(classifier: TextClassifier, folder: Path, config: GuardrailCon
         ) from error
     lora.lora_alpha = cast(int, config.adapter.lora_alpha)
     lora.inference_mode = False
+    lora.base_model_name_or_path = None  # PEFT warns about a base in another place; its weights were compared above
     model = wrap_with_lora(classifier, lora)
-    result = set_peft_model_state_dict(model, weights)
+    try:
+        result = set_peft_model_state_dict(model, weights)
+    except RuntimeError as error:  # tensors of another shape
+        raise ModelError(f"'{file}' does not fit this model: {error}. Fit and save the guard again.") from error
     absent = [name for name in result.missing_keys if ".lora_" in name]
     if absent or result.unexpected_keys:
         raise ModelError(
