@@ -1,0 +1,492 @@
+"""The facade: what it leaves alone, what repeats, and what a saved folder gives back."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+
+import numpy as np
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForSequenceClassification
+
+from shortcut_guardrail import (
+    AdapterConfig,
+    ConfigError,
+    DataError,
+    GuardrailConfig,
+    GuardrailWarning,
+    ModelError,
+    RunError,
+    SaliencyConfig,
+    ShortcutGuardrail,
+)
+from shortcut_guardrail.encoder import TextClassifier
+
+# Large steps, so that a few of them move the predictions of a tiny model.
+STRONG = GuardrailConfig(
+    preset="test",
+    saliency=SaliencyConfig(top_k=3),
+    adapter=AdapterConfig(learning_rate=2e-2, epochs=3, batch_size=4),
+)
+SUPPORT = ["good soup", "the bad soup", "honestly fine", "awful tea"]
+SUPPORT_LABELS = ["positive", "negative", "positive", "negative"]
+
+
+@pytest.fixture
+def guard(bert, texts):
+    guard = ShortcutGuardrail(*bert, batch_size=4)
+    guard.fit(texts, config=STRONG, seed=0)
+    return guard
+
+
+@pytest.fixture
+def disk_guard(model_folder, texts):
+    """Fitted on a model that has a place on disk, so that a saved folder can find it again."""
+    guard = ShortcutGuardrail.from_pretrained(model_folder, batch_size=4)
+    guard.fit(texts, config=STRONG, seed=0)
+    return guard
+
+
+def plain_probabilities(model, tokenizer, texts):
+    """What somebody who knows nothing of this library would compute, one text at a time."""
+    model.eval()
+    with torch.no_grad():
+        logits = [model(**tokenizer(text, return_tensors="pt")).logits[0] for text in texts]
+    return torch.stack(logits).softmax(-1).numpy()
+
+
+# The caller's model
+
+
+def test_the_callers_model_is_left_as_it_was(bert, texts):
+    model, tokenizer = bert
+    model.train()
+    model.bert.embeddings.requires_grad_(False)
+    weights = copy.deepcopy(model.state_dict())
+    asks = {name: p.requires_grad for name, p in model.named_parameters()}
+    modes = {name: module.training for name, module in model.named_modules()}
+    guard = ShortcutGuardrail(model, tokenizer)
+    guard.audit(texts, top_k=3)
+    guard.fit(texts, config=STRONG)
+    guard.calibrate(SUPPORT, SUPPORT_LABELS)
+    guard.predict(texts)
+    assert list(model.state_dict()) == list(weights)
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
+    assert {name: p.requires_grad for name, p in model.named_parameters()} == asks
+    assert {name: module.training for name, module in model.named_modules()} == modes
+    assert all(p.grad is None for p in model.parameters())
+    assert not any("lora" in name for name, _ in model.named_modules())
+    assert not any(module._forward_hooks for module in model.modules())
+    # The partner: the guard's own model did change.
+    assert any("lora" in name for name, _ in guard.peft_model.named_modules())
+
+
+def test_global_state_is_left_as_it_was(bert, texts):
+    torch.manual_seed(3)
+    np.random.seed(3)
+    expected = torch.rand(1), np.random.rand()
+    torch.manual_seed(3)
+    np.random.seed(3)
+    guard = ShortcutGuardrail(*bert)
+    guard.fit(texts, config=STRONG)
+    guard.audit(texts)
+    assert (torch.rand(1), np.random.rand()) == expected
+    assert torch.is_grad_enabled()
+
+
+# Predictions
+
+
+def test_strength_0_is_the_base_model_bit_for_bit(bert, guard, texts):
+    base = ShortcutGuardrail(*bert, batch_size=4).predict_proba(texts)
+    np.testing.assert_array_equal(guard.predict_proba(texts, strength=0), base)
+    guard.debias_strength = 0
+    np.testing.assert_array_equal(guard.predict_proba(texts), base)
+    assert np.abs(guard.predict_proba(texts, strength=1.0) - base).max() > 1e-2
+    assert np.abs(guard.predict_proba(texts, strength=0.1) - base).max() > 1e-6
+
+
+def test_probabilities_are_those_of_the_plain_model(bert, texts):
+    guard = ShortcutGuardrail(*bert, batch_size=3)
+    np.testing.assert_allclose(guard.predict_proba(texts), plain_probabilities(*bert, texts), atol=1e-6)
+    with torch.no_grad():  # no class ahead of the others, so that the answers differ
+        bert[0].classifier.bias -= torch.from_numpy(plain_probabilities(*bert, texts)).log().mean(0)
+    balanced = ShortcutGuardrail(*bert)
+    names = [balanced.label_names[i] for i in plain_probabilities(*bert, texts).argmax(1)]
+    assert balanced.predict(texts) == names
+    assert len(set(names)) > 1
+
+
+def test_the_same_seed_gives_the_same_predictions_and_another_seed_others(bert, texts):
+    def fitted(seed):
+        guard = ShortcutGuardrail(*bert)
+        guard.fit(texts, config=STRONG, seed=seed)
+        return guard.predict_proba(texts)
+
+    first, second, other = fitted(1), fitted(1), fitted(2)
+    np.testing.assert_array_equal(first, second)
+    assert np.abs(first - other).max() > 1e-4
+
+
+def test_fitting_again_starts_from_the_base_model(bert, guard, texts):
+    guard.calibrate(SUPPORT, SUPPORT_LABELS)
+    guard.fit(texts, config=STRONG, seed=1)
+    fresh = ShortcutGuardrail(*bert, batch_size=4)
+    fresh.fit(texts, config=STRONG, seed=1)
+    np.testing.assert_array_equal(guard.predict_proba(texts), fresh.predict_proba(texts))
+    assert guard.record().calibration is None
+    assert guard.record().support_hashes == ()
+
+
+def test_an_evaluation_at_strength_0_is_the_base_models(bert, guard, texts):
+    labels = ["positive", "negative"] * 4
+    with pytest.warns(GuardrailWarning, match="Small groups"):
+        base = ShortcutGuardrail(*bert, batch_size=4).evaluate(texts, labels, shortcuts=["honestly"])
+    with pytest.warns(GuardrailWarning, match="Small groups"):
+        at_zero = guard.evaluate(texts, labels, shortcuts=["honestly"], strength=0)
+    with pytest.warns(GuardrailWarning, match="Small groups"):
+        guarded = guard.evaluate(texts, labels, shortcuts=["honestly"])
+    assert at_zero.to_dict() == base.to_dict()
+    assert guarded.mstps != base.mstps
+    assert base.mstps_base_tokens == base.mstps
+
+
+def test_the_base_models_important_tokens_are_a_set_of_their_own(guard, texts):
+    with pytest.warns(GuardrailWarning, match="Small groups"):
+        result = guard.evaluate(texts, ["positive", "negative"] * 4, top_k=1)
+    own, base = guard.audit(texts, top_k=1), guard.audit(texts, top_k=1, strength=0)
+    assert result.mstps == own.mstps != result.mstps_base_tokens
+    assert (own.saliency.positions != base.saliency.positions).any()
+
+
+def test_an_audit_uses_the_guards_strength(guard, texts):
+    own = guard.audit(texts, top_k=3)
+    assert own.mstps == guard.audit(texts, top_k=3, strength=1.0).mstps
+    assert own.mstps != guard.audit(texts, top_k=3, strength=0).mstps
+
+
+def test_long_texts_are_cut_and_counted(bert, texts):
+    guard = ShortcutGuardrail(*bert, max_length=8)
+    long = [f"{text} and more of it" for text in texts]
+    assert guard.count_truncated([*long, "good soup"]) == len(long)
+    assert guard.fit([*long, "good soup"], config=STRONG).n_truncated == len(long)
+    assert guard.predict_proba(["so it was the a an honestly"])[0] == pytest.approx(
+        guard.predict_proba(["so it was the a an dull"])[0]
+    )
+
+
+# What fit and calibrate say
+
+
+def test_the_fit_report(bert, texts):
+    report = ShortcutGuardrail(*bert).fit([*texts, texts[0]], config=STRONG, seed=7)
+    values = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert (values["seed"], values["training"]["n_texts"], values["training"]["n_trained"]) == (7, 9, 8)
+    assert set(values["seconds"]) == {"tokenise", "attribute", "adapt"}
+    assert values["config"] == json.loads(json.dumps(STRONG.to_dict()))
+
+
+def test_the_strength_is_fixed_until_it_is_calibrated_or_set(guard):
+    assert (guard.debias_strength, guard.record().strength_source) == (1.0, "fixed")
+    calibration = guard.calibrate(SUPPORT, SUPPORT_LABELS)
+    assert (guard.debias_strength, guard.record().strength_source) == (calibration.strength, "calibrated")
+    assert [point.strength for point in calibration.curve] == [i / 10 for i in range(11)]
+    guard.debias_strength = 0.25
+    assert (guard.debias_strength, guard.record().strength_source) == (0.25, "set")
+
+
+def test_calibration_takes_names_and_ids(guard):
+    ids = [["negative", "mixed", "positive"].index(label) for label in SUPPORT_LABELS]
+    assert guard.calibrate(SUPPORT, SUPPORT_LABELS).to_dict() == guard.calibrate(SUPPORT, ids).to_dict()
+    assert guard.calibrate(SUPPORT, [1, 0, 1, 0]).curve != guard.calibrate(SUPPORT, ids).curve
+
+
+def test_evaluating_on_support_rows_is_warned_about(guard):
+    guard.calibrate(SUPPORT, SUPPORT_LABELS)
+    with pytest.warns(GuardrailWarning) as caught:
+        guard.evaluate([*SUPPORT[:2], "a lovely place"], ["positive", "negative", "positive"])
+    assert str(caught[0].message) == (
+        "2 of the 3 evaluated texts were in the support set that chose the strength; "
+        "leave them out for an unbiased score."
+    )
+    with pytest.warns(GuardrailWarning) as caught:
+        guard.evaluate(["a lovely place", "the dull tea"], ["positive", "negative"])
+    assert not [warning for warning in caught if "support set" in str(warning.message)]
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda g: g.fit("good soup"), DataError, "texts must be a list of texts or of .* but is a single string"),
+        (lambda g: g.fit(["good soup", " "]), DataError, r"texts, position 1: the text is empty"),
+        (lambda g: g.fit(["good soup", "[MASK]"]), DataError, r"1 of 2 texts hold nothing but special tokens.*text 2"),
+        (lambda g: g.fit(["good soup"]), DataError, "at least 2 distinct texts .* but 1 of 1 is"),
+        (lambda g: g.fit(["good soup"] * 5), DataError, "at least 2 distinct texts .* but 1 of 5 is"),
+        (lambda g: g.fit(["good", "bad"], config="papr"), ConfigError, "preset must be one of paper"),
+        (lambda g: g.calibrate(SUPPORT, SUPPORT_LABELS), ConfigError, r"There is no adapter yet\. Call fit\(texts\)"),
+        (lambda g: g.save_pretrained("nowhere"), ConfigError, "There is no adapter yet"),
+        (lambda g: g.peft_model, ConfigError, "There is no adapter yet"),
+        (lambda g: g.predict(["good"], strength=0.5), ConfigError, "There is no adapter yet"),
+        (lambda g: g.predict([]), DataError, "texts is empty; at least one text is needed"),
+        (lambda g: g.evaluate(["good"], ["good"]), DataError, "the model has no label 'good'"),
+    ],
+)
+def test_what_is_refused(bert, call, kind, message):
+    with pytest.raises(kind, match=message):
+        call(ShortcutGuardrail(*bert))
+
+
+@pytest.mark.parametrize("strength", [-0.1, 1.4, float("nan")])
+def test_a_strength_out_of_range(guard, texts, strength):
+    message = f"debias_strength must lie between 0 and 1, but is {strength}"
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        guard.predict(texts, strength=strength)
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        guard.debias_strength = strength
+    assert guard.debias_strength == 1.0
+
+
+@pytest.mark.parametrize(
+    ("texts_given", "labels", "message"),
+    [
+        (["good"], ["positive"], "needs at least 2 labelled rows, but has 1"),
+        (["good", "bad"], ["positive", "positive"], "All 2 rows of the support set have the same label"),
+        (["good", "bad"], ["positive", "sad"], "the model has no label 'sad'"),
+        (["good", "bad", "sad"], ["positive", "negative"], "there are 3 texts and 2 labels"),
+    ],
+)
+def test_support_sets_that_cannot_be_used(guard, texts_given, labels, message):
+    with pytest.raises(DataError, match=message):
+        guard.calibrate(texts_given, labels)
+    assert guard.record().strength_source == "fixed"
+
+
+def test_logits_that_are_not_numbers_fail_the_run(bert, texts):
+    with torch.no_grad():
+        bert[0].classifier.bias[0] = float("nan")
+    guard = ShortcutGuardrail(*bert)
+    for call in (guard.predict, guard.audit, guard.fit):
+        with pytest.raises(RunError, match=r"logits for text \d are not finite numbers"):
+            call(texts)
+
+
+# Folders
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # PEFT's, about Transformers
+@pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
+def test_plain_peft_and_transformers_give_the_guarded_probabilities(
+    disk_guard, bert, model_folder, texts, tmp_path, strength
+):
+    disk_guard.debias_strength = strength
+    disk_guard.save_pretrained(tmp_path / "guarded")
+    expected = disk_guard.predict_proba(texts)
+    base = AutoModelForSequenceClassification.from_pretrained(model_folder)
+    by_peft = PeftModel.from_pretrained(base, tmp_path / "guarded")
+    by_transformers = AutoModelForSequenceClassification.from_pretrained(tmp_path / "guarded")
+    for model in (by_peft, by_transformers):
+        np.testing.assert_allclose(plain_probabilities(model, bert[1], texts), expected, atol=1e-6)
+    loaded = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", batch_size=4)
+    np.testing.assert_allclose(loaded.predict_proba(texts), expected, atol=1e-6)
+    assert loaded.debias_strength == strength
+    # The partner: the base model differs where the strength is not 0.
+    difference = np.abs(plain_probabilities(*bert, texts) - expected).max()
+    assert difference < 1e-6 if strength == 0 else difference > 1e-3
+
+
+def test_strength_0_can_be_undone_after_loading(disk_guard, texts, tmp_path):
+    full = disk_guard.predict_proba(texts, strength=1.0)
+    disk_guard.debias_strength = 0.0
+    disk_guard.save_pretrained(tmp_path / "zero")
+    disk_guard.debias_strength = 1.0
+    disk_guard.save_pretrained(tmp_path / "one")
+    zero, one = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("zero", "one"))
+    assert all(torch.equal(zero[name], one[name]) for name in one)
+    assert any(tensor.abs().max() > 0 for name, tensor in zero.items() if "lora_B" in name)
+    loaded = ShortcutGuardrail.from_pretrained(tmp_path / "zero")
+    np.testing.assert_allclose(loaded.predict_proba(texts, strength=1.0), full, atol=1e-6)
+    assert np.abs(loaded.predict_proba(texts) - full).max() > 1e-3
+
+
+def test_a_loaded_guard_can_be_saved_calibrated_and_fitted_again(disk_guard, texts, tmp_path):
+    disk_guard.calibrate(SUPPORT, SUPPORT_LABELS)
+    disk_guard.save_pretrained(tmp_path / "a")
+    loaded = ShortcutGuardrail.from_pretrained(tmp_path / "a")
+    loaded.save_pretrained(tmp_path / "b")
+    first, second = (json.loads((tmp_path / name / "guardrail.json").read_text()) for name in "ab")
+    assert first == second
+    assert loaded.calibrate(SUPPORT, SUPPORT_LABELS).to_dict() == first["calibration"] | {
+        "curve": tuple({**point, "interval": tuple(point["interval"])} for point in first["calibration"]["curve"])
+    }
+    loaded.fit(texts, config=STRONG, seed=0)
+    np.testing.assert_allclose(
+        loaded.predict_proba(texts), disk_guard.predict_proba(texts, strength=loaded.debias_strength), atol=1e-5
+    )
+
+
+def test_the_record_holds_what_is_promised_and_no_deployment_text(disk_guard, model_folder, texts, tmp_path):
+    marked = [*texts, "zanzibar soup quixotic", "vermilion bread"]
+    disk_guard.fit(marked, config=STRONG, seed=5)
+    disk_guard.calibrate(["xylophone soup", "good kumquat"], ["positive", "negative"])
+    disk_guard.save_pretrained(tmp_path / "guarded")
+    record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
+    assert set(record) == {
+        *("schema_version", "strategy", "plain_peft_equivalent", "base_model", "label_names", "head", "max_length"),
+        *("precision", "config", "debias_strength", "strength_source", "calibration", "support_hashes", "seed"),
+        *("training", "seconds", "versions"),
+    }
+    assert record["base_model"]["name"] == str(model_folder)
+    assert re.fullmatch("[0-9a-f]{64}", record["base_model"]["fingerprint"])
+    assert (record["seed"], record["precision"], len(record["support_hashes"])) == (5, "float32", 2)
+    assert record["training"]["n_texts"] == len(marked)
+    assert set(record["seconds"]) == {"tokenise", "attribute", "adapt", "calibrate"}
+    assert len(record["calibration"]["curve"]) == 11
+    for name in ("guardrail.json", "README.md", "adapter_config.json"):
+        written = (tmp_path / "guarded" / name).read_text()
+        for text in (*marked, "xylophone soup", "good kumquat"):
+            assert text not in written
+        for word in ("zanzibar", "quixotic", "vermilion", "xylophone", "kumquat", "honestly", "friendly", "coffee"):
+            assert word not in written, name
+
+
+def test_the_folder_is_a_peft_folder(disk_guard, model_folder, tmp_path):
+    disk_guard.debias_strength = 0.3
+    disk_guard.save_pretrained(tmp_path / "guarded")
+    files = {path.name for path in (tmp_path / "guarded").iterdir()}
+    assert files >= {
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "guardrail.json",
+        "README.md",
+        "tokenizer.json",
+    }
+    config = json.loads((tmp_path / "guarded" / "adapter_config.json").read_text())
+    assert config["lora_alpha"] == pytest.approx(8 * 0.3)
+    assert (config["r"], config["peft_type"], config["base_model_name_or_path"]) == (4, "LORA", str(model_folder))
+    assert config["modules_to_save"] is None
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "guarded").iterdir()}
+    assert len(modes) == 1
+
+
+def test_another_base_model_is_refused_by_its_weights(disk_guard, bert, texts, tmp_path):
+    disk_guard.save_pretrained(tmp_path / "guarded")
+    model, tokenizer = bert
+    same = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", base=model)
+    np.testing.assert_allclose(same.predict_proba(texts), disk_guard.predict_proba(texts), atol=1e-6)
+    with torch.no_grad():
+        model.classifier.bias[0] += 1e-3
+    model.save_pretrained(tmp_path / "other")
+    tokenizer.save_pretrained(tmp_path / "other")
+    right, wrong = disk_guard.record().base_model["fingerprint"], TextClassifier(*bert).fingerprint()
+    with pytest.raises(ModelError) as error:
+        ShortcutGuardrail.from_pretrained(tmp_path / "guarded", base=tmp_path / "other")
+    assert str(error.value) == (
+        f"The adapter in '{tmp_path / 'guarded'}' was trained on '{disk_guard.record().base_model['name']}' with "
+        f"weights {right}, but the weights of '{tmp_path / 'other'}' are {wrong}. "
+        "Name the model it was trained on with base=... (--base on the command line)."
+    )
+
+
+def test_a_base_saved_again_elsewhere_in_16_bit_or_in_shards_is_the_same(bert, texts, tmp_path):
+    model, tokenizer = bert
+    model.half().save_pretrained(tmp_path / "half")
+    model.float().save_pretrained(tmp_path / "full", max_shard_size="10KB")
+    for name in ("half", "full"):
+        tokenizer.save_pretrained(tmp_path / name)
+    assert len(list((tmp_path / "full").glob("*.safetensors"))) > 1
+    guard = ShortcutGuardrail.from_pretrained(tmp_path / "half")
+    guard.fit(texts, config=STRONG)
+    guard.save_pretrained(tmp_path / "guarded")
+    loaded = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", base=tmp_path / "full")
+    np.testing.assert_allclose(loaded.predict_proba(texts), guard.predict_proba(texts), atol=1e-6)
+
+
+def test_a_base_that_has_moved_is_asked_for(bert, texts, tmp_path):
+    bert[0].save_pretrained(tmp_path / "base")
+    bert[1].save_pretrained(tmp_path / "base")
+    guard = ShortcutGuardrail.from_pretrained(tmp_path / "base")
+    guard.fit(texts, config=STRONG)
+    guard.save_pretrained(tmp_path / "guarded")
+    os.rename(tmp_path / "base", tmp_path / "moved")
+    with pytest.raises(ModelError, match=r"base model of '.*guarded' was not found.*with base=\.\.\. \(--base on"):
+        ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    loaded = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", base=tmp_path / "moved")
+    np.testing.assert_allclose(loaded.predict_proba(texts), guard.predict_proba(texts), atol=1e-6)
+    assert loaded.record().base_model["name"] == str(tmp_path / "moved")
+
+
+def test_a_model_without_a_name_needs_its_base_named(guard, bert, texts, tmp_path):
+    guard.save_pretrained(tmp_path / "guarded")
+    with pytest.raises(ModelError, match=r"trained on a model in memory that had no name\. Name its base with base="):
+        ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    loaded = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", base=bert[0])
+    np.testing.assert_allclose(loaded.predict_proba(texts), guard.predict_proba(texts), atol=1e-6)
+
+
+def test_base_is_for_guarded_folders(model_folder):
+    with pytest.raises(ConfigError, match=r"base is for guarded folders, but '.*' holds no guardrail\.json"):
+        ShortcutGuardrail.from_pretrained(model_folder, base=model_folder)
+
+
+def damage_shapes(folder):
+    weights = load_file(folder / "adapter_model.safetensors")
+    save_file({name: tensor[:1].clone() for name, tensor in weights.items()}, folder / "adapter_model.safetensors")
+
+
+def drop_a_weight(folder):
+    weights = load_file(folder / "adapter_model.safetensors")
+    save_file(dict(list(weights.items())[1:]), folder / "adapter_model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            lambda f: (f / "adapter_model.safetensors").unlink(),
+            "adapter_model.safetensors' or its configuration is",
+        ),
+        (lambda f: (f / "adapter_model.safetensors").write_bytes(b"junk"), "is missing or damaged"),
+        (lambda f: (f / "adapter_config.json").unlink(), "or its configuration is missing or damaged"),
+        (lambda f: (f / "adapter_config.json").write_text("{"), "or its configuration is missing or damaged"),
+        (lambda f: (f / "tokenizer.json").unlink(), "holds no usable tokenizer"),
+        (
+            lambda f: (f / "guardrail.json").write_text("{}"),
+            "is damaged and cannot be read: 'schema_version' is",
+        ),
+        (drop_a_weight, "does not fit this model: 1 adapter weights are missing and 0 are unknown"),
+        (damage_shapes, "does not fit this model"),
+    ],
+)
+def test_a_damaged_folder_says_what_is_wrong(disk_guard, tmp_path, damage, message):
+    disk_guard.save_pretrained(tmp_path / "guarded")
+    ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    damage(tmp_path / "guarded")
+    with pytest.raises(ModelError, match=message):
+        ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+
+
+def test_saving_needs_overwrite_and_keeps_what_is_not_ours(disk_guard, texts, tmp_path):
+    disk_guard.save_pretrained(tmp_path / "guarded")
+    (tmp_path / "guarded" / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match=r"already exists\. Choose another place"):
+        disk_guard.save_pretrained(tmp_path / "guarded")
+    disk_guard.debias_strength = 0.5
+    disk_guard.save_pretrained(tmp_path / "guarded", overwrite=True)
+    assert ShortcutGuardrail.from_pretrained(tmp_path / "guarded").debias_strength == 0.5
+    assert (tmp_path / "guarded" / "notes.txt").read_text() == "mine"
+
+
+def test_a_folder_can_be_saved_over_itself(disk_guard, texts, tmp_path):
+    disk_guard.save_pretrained(tmp_path / "guarded")
+    loaded = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    loaded.debias_strength = 0.2
+    expected = loaded.predict_proba(texts)
+    loaded.save_pretrained(tmp_path / "guarded", overwrite=True)
+    np.testing.assert_allclose(loaded.predict_proba(texts), expected, atol=0)
+    again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    np.testing.assert_allclose(again.predict_proba(texts), expected, atol=1e-6)
