@@ -63,7 +63,8 @@ def test_a_finished_result_is_replaced_only_on_request(tmp_path: Path) -> None:
     path.write_text("{}", encoding="utf-8")
     refused = invoke("run", "theory", "--out", tmp_path)
     assert isinstance(refused.exception, ConfigError)
-    assert "is there already. Pass --overwrite to replace it" in str(refused.exception)
+    assert "already exists" in str(refused.exception)
+    assert "--overwrite" in str(refused.exception)
     assert path.read_text(encoding="utf-8") == "{}"
     assert invoke("run", "theory", "--out", tmp_path, "--overwrite").exit_code == 0
     assert read_result(tmp_path, "theory")["experiment"] == "theory"
@@ -164,7 +165,7 @@ def test_a_failed_run_leaves_nothing(tmp_path: Path) -> None:
         record_run(tmp_path, "theory", fail, command="x")
     assert not list(tmp_path.rglob("*"))
     (tmp_path / "file").write_text("", encoding="utf-8")
-    with pytest.raises(RunError, match="cannot be written"):
+    with pytest.raises(ConfigError, match="cannot be written"):
         record_run(tmp_path / "file", "theory", dict, command="x")
 
 

@@ -14,7 +14,8 @@ from typing import Annotated, Any
 
 import typer
 
-from shortcut_guardrail.errors import ConfigError
+from ..errors import ConfigError
+from .options import Debug, Overwrite
 
 app = typer.Typer(help="Run the experiments of the paper and draw their figures.", no_args_is_help=True)
 
@@ -78,10 +79,11 @@ def run(
     data_dir: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
     encoder: Annotated[str | None, typer.Option(help="Encoder to fine-tune: a folder or a Hub name.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas, such as 0,1,2.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a result that is already there.")] = False,
+    overwrite: Overwrite = False,
+    debug: Debug = False,
 ) -> None:
     """Runs an experiment and writes its result as JSON."""
-    from shortcut_guardrail.benchmark.theory.record import record_run
+    from ..benchmark.theory.record import record_run
 
     chosen = find_experiment(experiment)
     given = {"data_dir": data_dir, "encoder": encoder, "seeds": None if seeds is None else parse_seeds(seeds)}
@@ -106,11 +108,12 @@ def figure(
     results: Annotated[Path, typer.Option(help="Folder of all results, as given to `benchmark run --out`.")] = Path(
         "results"
     ),
+    debug: Debug = False,
 ) -> None:
     """Draws the figure of a finished experiment."""
     chosen = find_experiment(experiment)
-    from shortcut_guardrail.benchmark.theory.figures import check_figure_path, save_figure
-    from shortcut_guardrail.benchmark.theory.record import read_result
+    from ..benchmark.theory.figures import check_figure_path, save_figure
+    from ..benchmark.theory.record import read_result
 
     check_figure_path(out)
     save_figure(chosen.load().draw(read_result(results, chosen.name)), out)

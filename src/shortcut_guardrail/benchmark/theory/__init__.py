@@ -5,7 +5,7 @@ ceilings and their gap; `world` enumerates a world in which all of it can be com
 `theory` and `theory-bridge` are in `experiment` and `bridge`.
 """
 
-from shortcut_guardrail.benchmark.theory.bounds import (
+from .bounds import (
     CeilingGap,
     FanoBound,
     IdentificationBounds,
@@ -16,7 +16,7 @@ from shortcut_guardrail.benchmark.theory.bounds import (
     performance_ceiling,
     sharp_fano_bound,
 )
-from shortcut_guardrail.benchmark.theory.information import (
+from .information import (
     bayes_error,
     check_channel,
     check_distribution,
@@ -29,7 +29,7 @@ from shortcut_guardrail.benchmark.theory.information import (
     one_bit,
     push_forward,
 )
-from shortcut_guardrail.benchmark.theory.world import (
+from .world import (
     EnumeratedWorld,
     World,
     enumerate_world,

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq, minimize_scalar
 
-from shortcut_guardrail.benchmark.theory.information import (
+from ...errors import ConfigError, DataError
+from .information import (
     FloatArray,
     Unit,
     check_distribution,
@@ -23,7 +24,6 @@ from shortcut_guardrail.benchmark.theory.information import (
     mutual_information,
     one_bit,
 )
-from shortcut_guardrail.errors import ConfigError, DataError
 
 Performance = Callable[[float], float]
 """The paper's rho: from the probability of a right identification, in [0, 1], to expected performance."""

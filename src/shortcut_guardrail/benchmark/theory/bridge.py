@@ -19,14 +19,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from shortcut_guardrail.benchmark.theory.record import FinishedRows
-from shortcut_guardrail.errors import ConfigError, DataError
+from ...errors import ConfigError, DataError
+from .record import FinishedRows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from shortcut_guardrail import AuditReport, ShortcutGuardrail
-    from shortcut_guardrail.finetune import FinetuneConfig
+    from ... import AuditReport, ShortcutGuardrail
+    from ...finetune import FinetuneConfig
 
 NAME = "theory-bridge"
 SHORTCUT = "honestly"
@@ -81,7 +81,7 @@ def run(
     encoder_folder, encoder_name = _find_encoder(encoder)
     finished = FinishedRows(unfinished) if unfinished else None
     models = []
-    for seed, size, strength in itertools.product(seeds, sizes, STRENGTHS):
+    for size, seed, strength in itertools.product(sizes, seeds, STRENGTHS):
         setting = {"shortcut_strength": strength, "train_size": size, "seed": seed}
         compute = partial(_train_and_audit, training[strength], audited, setting, encoder_folder)
         key = setting | {"encoder": encoder_name, "audit_texts": AUDIT_TEXTS, "recipe": finetune_config(size).to_dict()}
@@ -164,7 +164,12 @@ def summarise_ranks(ranks: Sequence[int | None]) -> dict[str, Any]:
     """Shares of runs in which the word is first, and in the first `LIST_LENGTH`, with exact 95 % intervals.
 
     A word that is not ranked at all counts as not found; the median rank is None if that is so in half of the runs.
+
+    Raises:
+        ConfigError: There is no run.
     """
+    if not ranks:
+        raise ConfigError("A rate needs at least one run, but there is none. Give more seeds or draws.")
     first = sum(rank == 1 for rank in ranks)
     listed = sum(rank is not None and rank <= LIST_LENGTH for rank in ranks)
     middle = median(math.inf if rank is None else rank for rank in ranks)
@@ -225,7 +230,7 @@ def _share_higher(scores: Sequence[float | None], others: Sequence[float | None]
 
 def finetune_config(size: int) -> "FinetuneConfig":
     """The library's recipe with as many epochs as give `MODEL_STEPS` steps, so that small sets converge too."""
-    from shortcut_guardrail.finetune import FinetuneConfig
+    from ...finetune import FinetuneConfig
 
     steps_per_epoch = math.ceil(size / BATCH_SIZE)
     return FinetuneConfig(
@@ -243,7 +248,7 @@ def draw(result: dict[str, Any]) -> "Figure":
         ConfigError: matplotlib is not installed.
         DataError: `result` is no result of this experiment.
     """
-    from shortcut_guardrail.benchmark.theory.figures import bridge_page
+    from .figures import bridge_page
 
     return bridge_page(result)
 
@@ -260,8 +265,8 @@ def _statistics_of(rows: Rows) -> dict[str, Any]:
 
 def _train_and_audit(rows: Rows, audited: dict[str, Rows], setting: dict[str, Any], encoder: str) -> dict[str, Any]:
     """Fine-tunes on the subset of this setting and audits the model on every deployment set."""
-    from shortcut_guardrail import ShortcutGuardrail
-    from shortcut_guardrail.finetune import finetune_classifier
+    from ... import ShortcutGuardrail
+    from ...finetune import finetune_classifier
 
     subset = _subset(rows, setting)
     rng = random.Random(f"audit {setting}")
@@ -316,7 +321,7 @@ def _audited_rows(data_dir: Path) -> dict[str, Rows]:
 
 
 def _read(path: Path) -> Rows:
-    from shortcut_guardrail.data import read_data
+    from ...data import read_data
 
     data = read_data(path, text_column="text", label_column="label", require_labels=True)
     known = {str(label) for label in range(len(LABEL_NAMES))}
@@ -330,7 +335,7 @@ def _find_encoder(encoder: str | None) -> tuple[str, str]:
     """What to load, and the name to record, which is free of this machine's folders."""
     if encoder is not None:
         return encoder, Path(encoder).name if Path(encoder).is_dir() else encoder
-    from shortcut_guardrail.demo.pretrained import MINILM_ID, find_minilm
+    from ...demo.pretrained import MINILM_ID, find_minilm
 
     return str(find_minilm()), MINILM_ID
 
@@ -338,7 +343,5 @@ def _find_encoder(encoder: str | None) -> tuple[str, str]:
 def _interval(hits: int, trials: int) -> list[float]:
     from scipy.stats import binomtest
 
-    if trials < 1:
-        raise ConfigError("A rate needs at least one run, but there is none. Give more seeds or draws.")
     interval = binomtest(hits, trials).proportion_ci(method="exact")
     return [float(interval.low), float(interval.high)]

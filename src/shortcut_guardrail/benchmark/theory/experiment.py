@@ -8,15 +8,15 @@ give the same numbers.
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from shortcut_guardrail.benchmark.theory.bounds import ceiling_gap, identification_bounds, sharp_fano_bound
-from shortcut_guardrail.benchmark.theory.information import (
+from .bounds import ceiling_gap, identification_bounds, sharp_fano_bound
+from .information import (
     FloatArray,
     bayes_error,
     conditional_entropy,
     conditional_mutual_information,
     mutual_information,
 )
-from shortcut_guardrail.benchmark.theory.world import (
+from .world import (
     FLOAT_STEP,
     EnumeratedWorld,
     World,
@@ -168,6 +168,6 @@ def draw(result: dict[str, Any]) -> "Figure":
         ConfigError: matplotlib is not installed.
         DataError: `result` is no result of this experiment.
     """
-    from shortcut_guardrail.benchmark.theory.figures import theory_page
+    from .figures import theory_page
 
     return theory_page(result)

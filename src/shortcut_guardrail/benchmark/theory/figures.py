@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from shortcut_guardrail.benchmark.theory.world import FLOAT_STEP
-from shortcut_guardrail.errors import ConfigError, DataError, RunError
+from ...errors import ConfigError, DataError, RunError
+from .world import FLOAT_STEP
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -231,11 +231,12 @@ def bridge_page(result: dict[str, Any]) -> "Figure":
         figure = mpl.figure.Figure(figsize=(7.2, 5.8), layout="constrained")
         axes = figure.subplots(2, 2)
         _draw_statistics(axes[0, 0], result["statistics"], result["config"])
-        for panel, size, place in zip(
-            "bc", _extremes(row["train_size"] for row in models), axes.flat[1:3], strict=True
-        ):
+        sizes = _extremes(row["train_size"] for row in models)
+        for panel, size, place in zip("bc", sizes, axes.flat[1:3], strict=False):
             mine = [row for row in models if row["train_size"] == size]
             _draw_ranks(place, mine, f"({panel}) Rank of the word, N = {size}")
+        if len(sizes) == 1:
+            axes[1, 0].set_axis_off()
         _draw_mean_change(axes[1, 1], models)
     return cast("Figure", figure)
 
@@ -280,15 +281,19 @@ def _draw_ranks(axes: "Axes", models: Sequence[dict[str, Any]], title: str) -> N
 
 def _draw_mean_change(axes: "Axes", models: Sequence[dict[str, Any]]) -> None:
     strengths = sorted({row["shortcut_strength"] for row in models})
-    looks = zip(_extremes(row["train_size"] for row in models), ((SKY, "o", -0.1), (RED, "s", 0.1)), strict=True)
+    looks = zip(_extremes(row["train_size"] for row in models), ((SKY, "o", -0.1), (RED, "s", 0.1)), strict=False)
     for size, (colour, marker, shift) in looks:
         mine = [row for row in models if row["train_size"] == size]
-        points = [
-            (strengths.index(row["shortcut_strength"]) + shift + _spread(row["seed"]), -change)
-            for row in mine
-            if (change := row["audits"]["random"]["mean_change"]) is not None
-        ]
-        axes.plot(*zip(*points, strict=True), color=colour, marker=marker, linestyle="", alpha=0.8, label=f"N = {size}")
+        falls = [_or_nan(row["audits"]["random"]["mean_change"]) for row in mine]
+        axes.plot(
+            [strengths.index(row["shortcut_strength"]) + shift + _spread(row["seed"]) for row in mine],
+            [-change for change in falls],
+            color=colour,
+            marker=marker,
+            linestyle="",
+            alpha=0.8,
+            label=f"N = {size}",
+        )
     axes.axhline(0, color=GREY, linewidth=0.8)
     axes.set_xticks(range(len(strengths)), [_strength_label(strength) for strength in strengths])
     axes.set(
@@ -308,6 +313,7 @@ def _spread(seed: int) -> float:
     return 0.03 * (seed % 5 - 2)
 
 
-def _extremes(sizes: Iterable[int]) -> tuple[int, int]:
+def _extremes(sizes: Iterable[int]) -> list[int]:
+    """The smallest and the largest size; one entry if there is only one."""
     known = set(sizes)
-    return min(known), max(known)
+    return sorted({min(known), max(known)})

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlogy
 
-from shortcut_guardrail.errors import ConfigError, DataError
+from ...errors import ConfigError, DataError
 
 Unit = Literal["bits", "nats"]
 FloatArray = NDArray[np.float64]

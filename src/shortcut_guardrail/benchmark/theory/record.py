@@ -4,7 +4,6 @@ One folder per experiment, one `result.json` in it.
 """
 
 import json
-import os
 import platform
 import time
 from collections.abc import Callable
@@ -12,7 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from shortcut_guardrail.errors import ConfigError, DataError, RunError
+from ...errors import DataError, RunError
+from ...storage import check_output, to_json, write_file
 
 RESULT_FILE = "result.json"
 _RECORDED_PACKAGES = ("shortcut-guardrail", "numpy", "scipy", "torch", "transformers")
@@ -43,8 +43,7 @@ def record_run(
         RunError: The result cannot be written.
     """
     path = result_path(results, experiment)
-    if path.exists() and not overwrite:
-        raise ConfigError(f"{path} is there already. Pass --overwrite to replace it, or another --out folder.")
+    check_output(path, overwrite=overwrite)
     started = time.perf_counter()
     result = compute()
     record = {
@@ -53,7 +52,7 @@ def record_run(
         "versions": {"python": platform.python_version()} | _package_versions(),
         "seconds": round(time.perf_counter() - started, 1),
     } | result
-    _write_atomically(path, json.dumps(record, indent=1, allow_nan=False) + "\n")
+    write_file(path, to_json(record), overwrite=True)
     return path
 
 
@@ -107,7 +106,8 @@ class FinishedRows:
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
                 with self._path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"key": key, "row": row}, allow_nan=False) + "\n")
+                    # The line break comes first, so that a line that was cut off stays alone.
+                    file.write("\n" + json.dumps({"key": key, "row": row}, allow_nan=False))
             except OSError as error:
                 raise RunError(f"{self._path} cannot be written: {error.strerror}.") from error
             self._rows[identity] = row
@@ -128,16 +128,6 @@ def _complete_lines(path: Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError:
             continue  # the run was killed while it wrote this one
     return entries
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    partial = path.with_suffix(".partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
-    except OSError as error:
-        raise RunError(f"{path} cannot be written: {error.strerror}.") from error
 
 
 def _package_versions() -> dict[str, str]:

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, gammaln
 
-from shortcut_guardrail.benchmark.theory.information import FloatArray, check_channel, joint_distribution, push_forward
-from shortcut_guardrail.errors import ConfigError, RunError
+from ...errors import ConfigError, RunError
+from .information import FloatArray, check_channel, joint_distribution, push_forward
 
 IntArray = NDArray[np.int64]
 
