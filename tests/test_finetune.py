@@ -21,7 +21,7 @@ from shortcut_guardrail.finetune import FinetuneConfig, FinetuneResult, finetune
 from tiny_models import tiny_bert
 
 NAMES = ("bad", "good")
-CONFIG = FinetuneConfig(learning_rate=1e-2, epochs=10, batch_size=8, max_length=16)
+CONFIG = FinetuneConfig(learning_rate=1e-2, epochs=15, batch_size=8, max_length=16)
 
 THINGS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea")
 FRAMES = ("the {thing} was {word}", "we had a {word} {thing}", "{word} {thing} again", "it is a very {word} {thing}")
@@ -63,7 +63,7 @@ def caller_state() -> dict[str, Any]:
     """What a process can notice of a library call, in a comparable form."""
     return {
         "python": random.getstate(),
-        "numpy": str(np.random.get_state()),
+        "numpy": [np.asarray(part).tolist() for part in np.random.get_state()],
         "torch": torch.get_rng_state().tolist(),
         "log levels": {name: logging.getLogger(name).level for name in (None, "transformers", "accelerate")},
         "handlers": list(logging.getLogger("transformers").handlers),
@@ -83,8 +83,8 @@ def test_learns_a_word_and_applies_it_to_new_texts(finetune):
 
 def test_result_says_how_it_came_about(finetune):
     result = finetune(TEXTS[:20], LABELS[:20], seed=3)
-    assert result.n_steps == 10 * 3
-    assert len(result.train_loss) == 10
+    assert result.n_steps == 15 * 3
+    assert len(result.train_loss) == 15
     assert result.seconds > 0
     record = json.loads(json.dumps(result.to_dict()))
     assert record["seed"] == 3
@@ -116,7 +116,8 @@ def test_result_does_not_depend_on_the_callers_random_state(finetune):
 
 
 def test_process_is_left_as_it_was(finetune):
-    torch.rand(3)
+    # States that no fine-tuning with seed 0 could leave behind.
+    random.seed(11), np.random.seed(12), torch.manual_seed(13)
     before = caller_state()
     finetune(config=FinetuneConfig(epochs=1))
     assert caller_state() == before
@@ -129,6 +130,7 @@ def test_process_is_left_as_it_was_when_training_is_interrupted(finetune):
         if done == 3:
             raise KeyboardInterrupt
 
+    random.seed(11), np.random.seed(12), torch.manual_seed(13)
     before = caller_state()
     with pytest.raises(KeyboardInterrupt):
         finetune(progress=interrupt)
