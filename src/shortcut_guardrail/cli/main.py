@@ -45,3 +45,7 @@ app.add_typer(benchmark.app, name="benchmark")
 def main() -> None:
     """Run the command line and exit with its status."""
     exit_with(run(lambda: app(standalone_mode=False)))
+
+
+if __name__ == "__main__":
+    main()

@@ -47,15 +47,14 @@ def run(command: Callable[[], Any]) -> int:
     _STATE.debug = False
     try:
         with _warning_lines():
-            return int(command() or 0)
+            status = int(command() or 0)
     except typer.Exit as stop:
-        return stop.exit_code
+        status = stop.exit_code
     except _usage_error() as error:
         error.show()
         return BAD_INPUT
     except (typer.Abort, KeyboardInterrupt):
-        stderr().print("Interrupted. Files are written whole or not at all, so nothing is half done.")
-        return INTERRUPTED
+        status = INTERRUPTED
     except BrokenPipeError:
         # Whoever read the output has left, so there is no one to tell.
         return FAILED_RUN
@@ -65,6 +64,10 @@ def run(command: Callable[[], Any]) -> int:
     except Exception as error:
         _show(_unexpected(error))
         return FAILED_RUN
+    # Typer turns Ctrl-C into an exception in some versions and into this status in others.
+    if status == INTERRUPTED:
+        stderr().print("Interrupted. Files are written whole or not at all, so nothing is half done.")
+    return status
 
 
 def _usage_error() -> Any:

@@ -1,0 +1,739 @@
+"""The commands as a stranger meets them: what they refuse, with which sentence and status, and what they write."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from tiny_models import SHORTCUT_TEXTS
+
+FAST = ("--epochs", 3, "--learning-rate", 2e-2, "--train-batch-size", 4, "--top-k", 3)
+SMALL = pytest.mark.filterwarnings("ignore:Small groups")
+
+
+@pytest.fixture
+def data(write_csv) -> Path:
+    labels = ("negative", "positive") * 4
+    return write_csv("data.csv", *zip(SHORTCUT_TEXTS, labels, strict=True))
+
+
+@pytest.fixture
+def support(write_csv) -> Path:
+    return write_csv("support.csv", ("good soup", "positive"), ("bad soup", "negative"), ("honestly fine", "mixed"))
+
+
+@pytest.fixture
+def no_model(monkeypatch):
+    """Fails the test when a model is loaded."""
+
+    def refuse(*_, **__):
+        raise AssertionError("a model was loaded before its input was checked")
+
+    monkeypatch.setattr("shortcut_guardrail.guardrail.load_model", refuse)
+
+
+@pytest.fixture
+def guarded(cli, model_folder, data, tmp_path) -> Path:
+    status, _, err = cli("fit", model_folder, data, "--out", tmp_path / "guarded", "--strength", 0.5, *FAST)
+    assert status == 0, err
+    return tmp_path / "guarded"
+
+
+def one_error(err: str) -> str:
+    """The sentence after `error:`, which must be the last thing said, without a traceback."""
+    assert "Traceback" not in err
+    before, _, message = err.partition("error: ")
+    assert "error" not in before
+    return message.removesuffix("\n")
+
+
+def files_in(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in path.read_text().splitlines()]
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file, delimiter="," if path.suffix == ".csv" else "\t"))
+
+
+# Bad input, before a model is loaded
+
+
+def commands(model: object, data: object, out: Path) -> dict[str, tuple[object, ...]]:
+    return {
+        "audit": ("audit", model, data, "--out", out / "audited"),
+        "fit": ("fit", model, data, "--strength", 1, "--out", out / "fitted"),
+        "predict": ("predict", model, data, "--out", out / "predicted.csv"),
+        "evaluate": ("evaluate", model, data),
+    }
+
+
+BAD_FILES = {
+    "missing": (None, "There is no file bad.csv. Did you mean 'bed.csv'?"),
+    "empty": (b"", "bad.csv is empty; a CSV file with at least one text is needed."),
+    "blank": (b"\n \n", "bad.csv is empty; a CSV file with at least one text is needed."),
+    "header": (b"text,label\n", "bad.csv has columns ('text' and 'label') but no rows; at least one text is needed."),
+    "encoding": (
+        b"text,label\nfine,a\ncaf\xe9,b\n",
+        "bad.csv, line 3: byte 0xe9 is not UTF-8. "
+        "Convert the file to UTF-8 (for example with: iconv -f WINDOWS-1252 -t UTF-8).",
+    ),
+    "text": (
+        b'text,label\nfine,a\n"",b\n" ",c\n',
+        "bad.csv, lines 3 and 4: the text in column 'text' is empty. Remove these rows or fill them in.",
+    ),
+    "column": (
+        b"words,label\nfine,a\n",
+        "bad.csv: no column is clearly the text; the columns are 'words' and 'label'. "
+        "Name it with text_column (--text-column on the command line).",
+    ),
+    "fields": (
+        b"text,label\na,b,c\n",
+        "bad.csv, line 2: 3 fields where the header names 2 fields. "
+        "Put fields that hold a delimiter, a quote or a line break in quotes.",
+    ),
+}
+
+
+@pytest.mark.parametrize("command", ["audit", "fit", "predict", "evaluate"])
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_a_file_that_cannot_be_used(cli, no_model, tmp_path, monkeypatch, command, case):
+    monkeypatch.chdir(tmp_path)
+    content, sentence = BAD_FILES[case]
+    if content is None:
+        Path("bed.csv").write_text("text\nfine\n")
+    else:
+        Path("bad.csv").write_bytes(content)
+    before = files_in(tmp_path)
+    status, out, err = cli(*commands("model", "bad.csv", Path("."))[command])
+    assert (status, out, one_error(err)) == (2, "", sentence)
+    assert files_in(tmp_path) == before
+
+
+def test_a_column_that_is_not_there_gets_a_suggestion(cli, no_model, data, tmp_path):
+    status, _, err = cli("audit", "model", data, "--text-column", "txt", "--out", tmp_path / "out")
+    assert status == 2
+    assert (
+        one_error(err) == f"{data}: text_column is 'txt', but the columns are 'text' and 'label'. Did you mean 'text'?"
+    )
+
+
+def test_a_label_column_is_needed_to_evaluate(cli, no_model, write_csv):
+    path = write_csv("texts.csv", ("good",), header=("text",))
+    status, _, err = cli("evaluate", "model", path)
+    assert status == 2
+    assert one_error(err).startswith(f"{path}: no column is clearly the label; the columns are 'text'.")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--strength", 1.4), "debias_strength must lie between 0 and 1, but is 1.4."),
+        (("--strength", "nan"), "debias_strength must lie between 0 and 1, but is nan."),
+        (("--rank", 0), "rank must lie between 1 and 256, but is 0."),
+        (("--temperature", 0), "temperature must be greater than 0, but is 0.0."),
+        (("--temperature", -1), "temperature must be greater than 0, but is -1.0."),
+        (("--top-k", 0), "top_k must lie between 1 and 512, but is 0."),
+        (("--epochs", 0), "epochs must be at least 1, but is 0."),
+        (("--learning-rate", -1), "learning_rate must be greater than 0, but is -1.0."),
+        (
+            ("--train-batch-size", 1),
+            "batch_size must be at least 2, but is 1: the contrastive loss of a single input is 0.",
+        ),
+        (
+            ("--support", "s.csv", "--strength", 1),
+            "--support chooses the strength and --strength states it; give one of them.",
+        ),
+        (("--text-column", "text", "--label-column", "text"), "text_column and label_column are both 'text'"),
+    ],
+)
+def test_options_of_fit_out_of_range(cli, no_model, data, tmp_path, options, sentence):
+    support = ("--support", data) if "--label-column" in options else ()
+    status, out, err = cli("fit", "model", data, "--out", tmp_path / "out", *support, *options)
+    assert (status, out) == (2, "")
+    assert sentence in one_error(err)
+    assert not (tmp_path / "out").exists()
+
+
+def test_k_out_of_range_elsewhere(cli, no_model, data, tmp_path):
+    for command in (("audit", "model", data, "--out", tmp_path / "out"), ("evaluate", "model", data)):
+        status, _, err = cli(*command, "--top-k", 999)
+        assert (status, one_error(err)) == (2, "top_k must lie between 1 and 512, but is 999.")
+
+
+def test_a_device_that_is_not_there(cli, no_model, data, tmp_path):
+    for device in ("tpu", "cuda:99"):
+        status, _, err = cli("audit", "model", data, "--out", tmp_path / "out", "--device", device)
+        assert status == 2
+        assert one_error(err).startswith(f"--device '{device}' is not available here; there is cpu")
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (
+            [("good soup", "positive")],
+            "The support set needs at least 2 labelled rows, but has 1; 40 are a good number. "
+            "Add rows, or leave the support set out.",
+        ),
+        (
+            [("good soup", "positive"), ("fine tea", "positive")],
+            "All 2 rows of the support set have the same label, so accuracy on it would reward a constant answer. "
+            "Add rows of at least one other label.",
+        ),
+        ([("good soup", ""), ("fine tea", "a")], "the label in column 'label' is empty"),
+    ],
+)
+def test_support_sets_that_say_nothing(cli, no_model, data, write_csv, tmp_path, rows, sentence):
+    status, _, err = cli("fit", "model", data, "--support", write_csv("s.csv", *rows), "--out", tmp_path / "out")
+    assert status == 2
+    assert sentence in one_error(err)
+
+
+def test_a_support_set_of_single_texts_for_pairs(cli, no_model, write_csv, support, tmp_path):
+    pairs = write_csv("pairs.csv", ("good", "bad"), ("the tea", "the soup"), header=("premise", "hypothesis"))
+    status, _, err = cli("fit", "model", pairs, "--support", support, "--out", tmp_path / "out")
+    assert status == 2
+    assert one_error(err) == (
+        f"{pairs} has text pairs ('premise' and 'hypothesis'), but {support} has single texts ('text'). "
+        "Name the columns with --text-column and --text-pair-column."
+    )
+
+
+@pytest.mark.parametrize(("rows", "found"), [([("good",)], "1 in 1 line"), ([("good",)] * 3, "1 in 3 lines")])
+def test_one_text_cannot_be_adapted_on(cli, no_model, write_csv, tmp_path, rows, found):
+    path = write_csv("one.csv", *rows, header=("text",))
+    status, _, err = cli("fit", "model", path, "--strength", 1, "--out", tmp_path / "out")
+    assert (status, one_error(err)) == (
+        2,
+        f"{path}: adaptation needs at least 2 distinct texts, but there is {found}. Give more deployment texts.",
+    )
+
+
+@pytest.mark.parametrize("command", ["audit", "fit", "predict"])
+def test_an_output_that_is_there_is_not_replaced_unasked(cli, no_model, data, tmp_path, command):
+    arguments = commands("model", data, tmp_path)[command]
+    target = Path(arguments[-1])
+    if command == "predict":
+        target.write_text("mine")
+    else:
+        target.mkdir()
+        (target / "mine").write_text("mine")
+    before = files_in(tmp_path)
+    status, _, err = cli(*arguments)
+    assert (status, one_error(err)) == (
+        2,
+        f"'{target}' already exists. Choose another place, or allow it to be replaced with --overwrite.",
+    )
+    assert files_in(tmp_path) == before
+
+
+def test_an_output_folder_that_cannot_be_written(cli, no_model, data, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for name, arguments in commands("model", data, tmp_path / "file").items():
+        if name != "evaluate":
+            status, _, err = cli(*arguments)
+            assert status == 2
+            assert f"cannot be written: '{tmp_path / 'file'}' is no folder you may write to" in one_error(err)
+    status, _, err = cli("evaluate", "model", data, "--json", tmp_path / "file" / "scores.json")
+    assert (status, "is no folder you may write to" in one_error(err)) == (2, True)
+
+
+def test_a_file_where_a_folder_goes_and_the_other_way_round(cli, no_model, data, tmp_path):
+    status, _, err = cli("audit", "model", data, "--out", data, "--overwrite")
+    assert (status, one_error(err)) == (2, f"'{data}' is a file, but a folder is to be written. Name a folder.")
+    status, _, err = cli("evaluate", "model", data, "--json", tmp_path, "--overwrite")
+    assert (status, one_error(err)) == (2, f"'{tmp_path}' is a folder, but a file is to be written. Name a file.")
+
+
+def test_what_is_read_is_not_written_over(cli, no_model, data, model_folder):
+    before = data.read_bytes()
+    for arguments in (
+        ("predict", "model", data, "--out", data, "--overwrite"),
+        ("fit", model_folder, data, "--out", model_folder, "--overwrite", "--strength", 1),
+    ):
+        status, _, err = cli(*arguments)
+        target = arguments[arguments.index("--out") + 1]
+        assert (status, one_error(err)) == (
+            2,
+            f"'{target}' is also what the command reads. Choose another place for the output.",
+        )
+    assert data.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--shortcut", " "), "Each shortcut must be a word or phrase, but there is an empty one at position 0."),
+        (("--shortcuts-file", "nowhere.txt"), "There is no file nowhere.txt."),
+        (("--shortcut", "honestly", "--shortcut-in", "pair"), "--shortcut-in pair needs text pairs, but "),
+    ],
+)
+def test_shortcuts_that_cannot_be_looked_for(cli, no_model, data, tmp_path, monkeypatch, options, sentence):
+    monkeypatch.chdir(tmp_path)
+    status, _, err = cli("evaluate", "model", data, *options)
+    assert status == 2
+    assert sentence in one_error(err)
+
+
+def test_an_output_format_that_is_not_known(cli, no_model, data, tmp_path):
+    status, _, err = cli("predict", "model", data, "--out", tmp_path / "out.xlsx")
+    assert (status, one_error(err)) == (
+        2,
+        f"--out must end in .csv, .tsv or .jsonl, but is '{tmp_path / 'out.xlsx'}'.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("audti",), "No such command 'audti'"),
+        (("audit",), "Missing argument 'MODEL'"),
+        (("audit", "model", "data.csv"), "Missing option '--out'"),
+        (("fit", "model", "data.csv", "--out", "x", "--rank", "four"), "Invalid value for '--rank'"),
+        (("fit", "model", "data.csv", "--out", "x", "--seed", "-1"), "Invalid value for '--seed'"),
+        (("audit", "model", "data.csv", "--out", "x", "--batch-size", "0"), "Invalid value for '--batch-size'"),
+        (("fit", "model", "data.csv", "--out", "x", "--preset", "papr"), "Invalid value for '--preset'"),
+        (("audit", "--nope"), "No such option"),
+    ],
+)
+def test_a_command_line_that_cannot_be_read(cli, no_model, arguments, words):
+    status, out, err = cli(*arguments)
+    assert (status, out) == (2, "")
+    assert words in err
+    assert "Usage: " in err
+    assert "Traceback" not in err
+    assert "should not have" not in err
+
+
+def test_no_command_shows_the_help(cli):
+    status, out, err = cli()
+    assert status == 2
+    assert all(name in out + err for name in ("audit", "fit", "predict", "evaluate", "demo", "benchmark"))
+
+
+# Bad input that needs the model's word
+
+
+def test_texts_of_special_tokens_alone(cli, model_folder, write_csv, tmp_path):
+    path = write_csv("data.csv", ("good soup", "positive"), ("[MASK]", "negative"), ("bad tea", "negative"))
+    for name, arguments in commands(model_folder, path, tmp_path).items():
+        status, _, err = cli(*arguments)
+        if name == "predict":
+            assert status == 0
+            continue
+        assert (status, one_error(err)) == (
+            2,
+            "1 of 3 texts hold nothing but special tokens, so there is nothing to attribute (text 2). Remove them.",
+        )
+
+
+def test_an_unknown_label_gets_a_suggestion(cli, model_folder, data, write_csv, tmp_path, monkeypatch):
+    monkeypatch.setattr("shortcut_guardrail.guardrail.ShortcutGuardrail.fit", lambda *_, **__: pytest.fail("an epoch"))
+    path = write_csv("labels.csv", ("good soup", "postive"), ("bad soup", "negative"))
+    sentence = (
+        f"{path}, line 2: the model has no label 'postive' (it has: negative, mixed, positive). "
+        "Did you mean 'positive'?"
+    )
+    status, _, err = cli("evaluate", model_folder, path)
+    assert (status, one_error(err)) == (2, sentence)
+    status, _, err = cli("fit", model_folder, data, "--support", path, "--out", tmp_path / "out")
+    assert (status, one_error(err)) == (2, sentence)
+
+
+def test_a_length_the_model_cannot_take(cli, model_folder, data, tmp_path):
+    status, _, err = cli("audit", model_folder, data, "--max-length", 99, "--out", tmp_path / "out")
+    assert (status, one_error(err)) == (2, "max_length must lie between 5 and 32 for this model, but is 99.")
+
+
+def test_a_model_that_is_not_there(cli, data, tmp_path):
+    status, _, err = cli("audit", tmp_path / "nowhere", data, "--out", tmp_path / "out")
+    assert status == 2
+    assert one_error(err).startswith(f"'{tmp_path / 'nowhere'}' could not be loaded as a text classifier: ")
+
+
+def test_base_of_a_plain_model(cli, model_folder, data, tmp_path):
+    status, _, err = cli("audit", model_folder, data, "--base", model_folder, "--out", tmp_path / "out")
+    assert (status, one_error(err)) == (
+        2,
+        f"base is for guarded folders, but '{model_folder}' holds no guardrail.json. Leave base out.",
+    )
+
+
+# Failed runs
+
+
+def test_logits_that_are_not_numbers(cli, bert, data, tmp_path):
+    with torch.no_grad():
+        bert[0].classifier.bias[1] = float("nan")
+    bert[0].save_pretrained(tmp_path / "broken")
+    bert[1].save_pretrained(tmp_path / "broken")
+    before = files_in(tmp_path)
+    for arguments in commands(tmp_path / "broken", data, tmp_path).values():
+        status, out, err = cli(*arguments)
+        assert (status, out) == (1, "")
+        assert "are not finite numbers. Check the model's weights, or use precision float32" in one_error(err)
+    assert files_in(tmp_path) == before
+
+
+@pytest.mark.parametrize("command", ["audit", "fit", "predict", "evaluate"])
+@SMALL
+def test_a_full_disk(cli, model_folder, data, tmp_path, monkeypatch, command):
+    arguments = commands(model_folder, data, tmp_path)[command]
+    if command == "evaluate":
+        arguments = (*arguments, "--json", tmp_path / "scores.json")
+    target = arguments[-1]
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = files_in(tmp_path)
+    monkeypatch.setattr("os.replace", full)
+    status, _, err = cli(*arguments)
+    assert status == 1
+    assert one_error(err) == f"'{target}' could not be written: the disk is full. Nothing was left behind."
+    assert files_in(tmp_path) == before
+
+
+def test_a_traceback_is_shown_when_asked_for(cli, tmp_path):
+    arguments = ("audit", "model", tmp_path / "nowhere.csv", "--out", tmp_path / "out")
+    plain, debug = cli(*arguments), cli(*arguments, "--debug")
+    assert plain[0] == debug[0] == 2
+    assert "Traceback" not in plain[2]
+    assert "Traceback" in debug[2]
+    assert plain[2] in debug[2]
+    # It is asked for anew each time.
+    assert "Traceback" not in cli(*arguments)[2]
+
+
+def test_a_bug_is_one_sentence_and_a_failed_run(cli, data, tmp_path, monkeypatch):
+    def bug(*_, **__):
+        raise ZeroDivisionError("division by zero\nsecond line")
+
+    monkeypatch.setattr("shortcut_guardrail.data.read_data", bug)
+    status, _, err = cli("audit", "model", data, "--out", tmp_path / "out")
+    assert (status, one_error(err)) == (
+        1,
+        "Something went wrong that should not have (ZeroDivisionError: division by zero). "
+        "Run again with --debug for the details.",
+    )
+    assert "ZeroDivisionError" in cli("audit", "model", data, "--out", tmp_path / "out", "--debug")[2]
+
+
+def test_running_out_of_memory_says_what_to_lower(cli, data, tmp_path, monkeypatch):
+    def exhausted(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("shortcut_guardrail.guardrail.load_model", exhausted)
+    status, _, err = cli("audit", "model", data, "--out", tmp_path / "out")
+    assert (status, one_error(err)) == (1, "Out of memory. Lower --batch-size or --max-length and try again.")
+
+
+def test_an_interruption_ends_with_130_and_leaves_nothing(cli, model_folder, data, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", interrupt)
+    before = files_in(tmp_path)
+    status, _, err = cli("audit", model_folder, data, "--out", tmp_path / "out")
+    assert status == 130
+    assert err.endswith("Interrupted. Files are written whole or not at all, so nothing is half done.\n")
+    assert files_in(tmp_path) == before
+
+
+# What the commands write
+
+
+def test_an_audit_is_written_and_shown(cli, model_folder, data, tmp_path):
+    status, out, err = cli("audit", model_folder, data, "--top-k", 3, "--out", tmp_path / "out")
+    assert status == 0
+    report = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert (report["n"], report["top_k"], report["n_truncated"]) == (8, 3, 0)
+    assert report["candidates"][0]["text"] in out
+    assert f"Written: {tmp_path / 'out' / 'audit.json'}" in out
+    assert "Masking: 8 done in" in err
+    assert "warning" not in err
+
+
+def test_long_texts_are_cut_counted_and_reported(cli, model_folder, data, tmp_path):
+    for name, arguments in commands(model_folder, data, tmp_path).items():
+        status, out, _ = cli(*arguments, "--max-length", 6)
+        assert status == 0, name
+        assert "8 texts were longer than the model takes and cut" in " ".join(out.split()), name
+    assert json.loads((tmp_path / "audited" / "audit.json").read_text())["n_truncated"] == 8
+
+
+def test_duplicates_are_trained_on_once_and_predicted_each(cli, model_folder, write_csv, tmp_path):
+    path = write_csv("data.csv", *[(text,) for text in (*SHORTCUT_TEXTS, *SHORTCUT_TEXTS)], header=("text",))
+    status, out, _ = cli("fit", model_folder, path, "--strength", 1, *FAST, "--out", tmp_path / "out")
+    assert status == 0
+    assert "Adapted on 8 of 16 texts" in out
+    assert cli("predict", tmp_path / "out", path, "--out", tmp_path / "p.csv")[0] == 0
+    rows = read_rows(tmp_path / "p.csv")
+    assert len(rows) == 16
+    assert rows[:8] == rows[8:]
+
+
+def test_fitting_without_a_support_set_is_warned_about(cli, model_folder, data, tmp_path):
+    status, out, err = cli("fit", model_folder, data, *FAST, "--out", tmp_path / "out")
+    assert status == 0
+    assert "warning: Without a support set the strength is not calibrated: 1 is used, " in err
+    assert "Strength 1 (fixed, not calibrated)." in out
+    record = json.loads((tmp_path / "out" / "guardrail.json").read_text())
+    assert (record["debias_strength"], record["strength_source"], record["calibration"]) == (1.0, "fixed", None)
+
+
+def test_fitting_with_a_support_set(cli, model_folder, data, support, tmp_path):
+    status, out, err = cli("fit", model_folder, data, "--support", support, *FAST, "--out", tmp_path / "out")
+    assert status == 0
+    assert "not calibrated" not in err + out
+    record = json.loads((tmp_path / "out" / "guardrail.json").read_text())
+    assert record["strength_source"] == "calibrated"
+    assert len(record["calibration"]["curve"]) == 11
+    assert f"Strength {record['debias_strength']:g}, chosen on 3 labelled rows by accuracy." in out
+
+
+def test_the_same_seed_writes_the_same_adapter(cli, model_folder, data, tmp_path):
+    weights = []
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        assert cli("fit", model_folder, data, "--strength", 1, "--seed", seed, *FAST, "--out", tmp_path / name)[0] == 0
+        weights.append((tmp_path / name / "adapter_model.safetensors").read_bytes())
+    assert weights[0] == weights[1] != weights[2]
+
+
+def test_options_reach_the_record(cli, model_folder, data, tmp_path):
+    arguments = ("--preset", "paper", "--rank", 2, "--temperature", 0.2, "--strength", 0.4, "--train-batch-size", 3)
+    assert cli("fit", model_folder, data, *arguments, "--seed", 9, "--out", tmp_path / "out")[0] == 0
+    record = json.loads((tmp_path / "out" / "guardrail.json").read_text())
+    adapter = record["config"]["adapter"]
+    assert (adapter["rank"], adapter["temperature"], adapter["batch_size"]) == (2, 0.2, 3)
+    assert (record["config"]["preset"], record["seed"], record["debias_strength"]) == ("paper", 9, 0.4)
+    assert adapter["learning_rate"] == 1e-4
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
+def test_predictions_have_their_columns_in_the_order_of_the_rows(cli, guarded, model_folder, data, tmp_path, suffix):
+    from shortcut_guardrail import ShortcutGuardrail
+
+    path = tmp_path / f"p{suffix}"
+    assert cli("predict", guarded, data, "--out", path)[0] == 0
+    rows = read_rows(path)
+    names = ["negative", "mixed", "positive"]
+    columns = ["label", "probability", *(f"p_{name}" for name in names), "base_label"]
+    assert all(list(row) == columns for row in rows)
+    guard = ShortcutGuardrail.from_pretrained(guarded)
+    probs = guard.predict_proba(list(SHORTCUT_TEXTS))
+    for row, expected in zip(rows, probs, strict=True):
+        assert [float(row[f"p_{name}"]) for name in names] == pytest.approx(expected.tolist(), abs=1e-6)
+        assert float(row["probability"]) == pytest.approx(expected.max(), abs=1e-6)
+        assert row["label"] == names[expected.argmax()]
+    assert [row["base_label"] for row in rows] == ShortcutGuardrail.from_pretrained(model_folder).predict(
+        list(SHORTCUT_TEXTS)
+    )
+    # The guarded probabilities are not the base model's, so the test could tell.
+    assert abs(guard.predict_proba(list(SHORTCUT_TEXTS), strength=0) - probs).max() > 1e-3
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".jsonl"])
+def test_labels_with_commas_quotes_and_markup(cli, bert, data, tmp_path, suffix, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ['so, "so"', "[red]bad[/red]", "tab\there"]
+    bert[0].config.id2label = dict(enumerate(names))
+    bert[0].config.label2id = {name: i for i, name in enumerate(names)}
+    bert[0].save_pretrained(tmp_path / "model")
+    bert[1].save_pretrained(tmp_path / "model")
+    path = tmp_path / f"p{suffix}"
+    assert cli("predict", tmp_path / "model", data, "--out", path)[0] == 0
+    rows = read_rows(path)
+    assert [name for name in rows[0] if name.startswith("p_")] == [f"p_{name}" for name in names]
+    assert {row["label"] for row in rows} <= set(names)
+    with data.open("w", newline="") as file:
+        csv.writer(file).writerows([("text", "label"), ("good", names[0]), ("bad", names[1])])
+    status, out, err = cli("evaluate", tmp_path / "model", data)
+    assert status == 0
+    assert "[red]bad[/red]" in out
+    assert "'[red]bad[/red]' (1 example)" in err
+
+
+def test_scores_are_written_under_stable_keys(cli, guarded, data, tmp_path):
+    path = tmp_path / "scores.json"
+    status, out, err = cli("evaluate", guarded, data, "--shortcut", "honestly", "--json", path)
+    assert status == 0
+    scores = json.loads(path.read_text())
+    assert list(scores) == [
+        *("schema_version", "n", "accuracy", "balanced_accuracy", "majority_accuracy", "worst_group_accuracy"),
+        *("worst_group", "groups", "mstps", "mstps_base_tokens", "shortcut_token_recall", "n_truncated"),
+    ]
+    empty = [group for group in scores["groups"] if group["n"] == 0]
+    assert [group["name"] for group in empty] == ["mixed, without shortcut", "mixed, with shortcut"]
+    assert all(group["accuracy"] is None and group["interval"] is None for group in empty)
+    assert scores["mstps"] != scores["mstps_base_tokens"] or scores["mstps"] > 0
+    assert f"{scores['accuracy']:.3f}" in out
+    assert "warning: Small groups: " in err
+
+
+def test_ids_and_names_score_alike(cli, model_folder, data, write_csv, tmp_path):
+    ids = write_csv("ids.csv", *zip(SHORTCUT_TEXTS, "02020202", strict=True))
+    for name, path in (("names", data), ("ids", ids)):
+        assert cli("evaluate", model_folder, path, "--json", tmp_path / name)[0] == 0
+    assert (tmp_path / "names").read_text() == (tmp_path / "ids").read_text()
+    other = write_csv("other.csv", *zip(SHORTCUT_TEXTS, "01010101", strict=True))
+    assert cli("evaluate", model_folder, other, "--json", tmp_path / "other")[0] == 0
+    assert (tmp_path / "other").read_text() != (tmp_path / "ids").read_text()
+
+
+def test_shortcuts_come_from_options_and_a_file(cli, model_folder, data, tmp_path):
+    (tmp_path / "words.txt").write_text("# planted\nhonestly\n\nto be honest\n")
+    scores = {}
+    for name, options in {
+        "option": ("--shortcut", "honestly", "--shortcut", "to be honest"),
+        "file": ("--shortcuts-file", tmp_path / "words.txt"),
+        "other": ("--shortcut", "soup"),
+    }.items():
+        assert cli("evaluate", model_folder, data, *options, "--json", tmp_path / name)[0] == 0
+        scores[name] = json.loads((tmp_path / name).read_text())
+    assert scores["option"] == scores["file"] != scores["other"]
+
+
+def test_support_rows_among_the_evaluated_are_warned_about(cli, model_folder, data, support, tmp_path):
+    assert cli("fit", model_folder, data, "--support", support, *FAST, "--out", tmp_path / "out")[0] == 0
+    _, _, err = cli("evaluate", tmp_path / "out", support)
+    assert "warning: 3 of the 3 evaluated texts were in the support set that chose the strength; leave them out" in err
+    assert "support set" not in cli("evaluate", tmp_path / "out", data)[2]
+
+
+def test_overwriting_keeps_unrelated_files(cli, guarded, model_folder, data):
+    (guarded / "notes.txt").write_text("mine")
+    before = (guarded / "adapter_model.safetensors").read_bytes()
+    arguments = ("fit", model_folder, data, "--strength", 1, "--seed", 5, *FAST, "--out", guarded, "--overwrite")
+    assert cli(*arguments)[0] == 0
+    assert (guarded / "notes.txt").read_text() == "mine"
+    assert (guarded / "adapter_model.safetensors").read_bytes() != before
+
+
+def test_an_interrupted_overwrite_leaves_the_old_folder_whole(cli, guarded, model_folder, data, monkeypatch):
+    before = {path.name: path.read_bytes() for path in guarded.iterdir()}
+    real, calls = os.replace, []
+
+    def replace(*arguments):
+        calls.append(arguments)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr("os.replace", replace)
+    arguments = ("fit", model_folder, data, "--strength", 1, "--seed", 5, *FAST, "--out", guarded, "--overwrite")
+    assert cli(*arguments)[0] == 130
+    assert {path.name: path.read_bytes() for path in guarded.iterdir()} == before
+
+
+def test_another_base_is_refused_and_the_right_one_can_be_named(cli, guarded, bert, model_folder, data, tmp_path):
+    with torch.no_grad():
+        bert[0].classifier.bias[0] += 1
+    bert[0].save_pretrained(tmp_path / "other")
+    bert[1].save_pretrained(tmp_path / "other")
+    status, _, err = cli("predict", guarded, data, "--base", tmp_path / "other", "--out", tmp_path / "p.csv")
+    assert status == 2
+    assert "Name the model it was trained on with base=... (--base on the command line)." in one_error(err)
+    status, _, _ = cli("predict", guarded, data, "--base", model_folder, "--out", tmp_path / "p.csv")
+    assert status == 0
+
+
+# Fresh processes
+
+
+def shortcut_guardrail(*arguments: object, code: str = "", **options) -> subprocess.CompletedProcess[str]:
+    program = f"{code}\nfrom shortcut_guardrail.cli.main import main\nmain()"
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True, check=False, **options
+    )
+
+
+def test_help_comes_without_pytorch():
+    show = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print({'torch', 'transformers', 'peft'} & set(sys.modules), file=sys.stderr))"
+    )
+    for command in ((), ("audit",), ("fit",), ("predict",), ("evaluate",), ("demo",)):
+        done = shortcut_guardrail(*command, "--help", code=show, env={**os.environ, "COLUMNS": "80"})
+        assert (done.returncode, done.stderr) == (0, "set()\n")
+        assert max(map(len, done.stdout.splitlines())) <= 80
+        assert "..." not in done.stdout.replace("cuda:1, ...", "").replace("[ARGS]...", "")
+
+
+def test_a_mistake_in_a_fresh_process(tmp_path):
+    done = shortcut_guardrail("audit", "model", "nowhere.csv", "--out", "out", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "error: There is no file nowhere.csv.\n")
+    debug = shortcut_guardrail("audit", "model", "nowhere.csv", "--out", "out", "--debug", cwd=tmp_path)
+    assert debug.returncode == 2
+    assert "Traceback" in debug.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_output_to_a_full_device():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "shortcut_guardrail.cli.main", "--version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "error: The disk is full, so the output could not be written.\n")
+
+
+LIMIT = """
+import resource
+import shortcut_guardrail.guardrail as guardrail
+real = guardrail.load_model
+def load_model(*arguments, **options):
+    loaded = real(*arguments, **options)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+    return loaded
+guardrail.load_model = load_model
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on the size of files")
+@pytest.mark.parametrize("limit", [100, 4000])
+def test_a_system_that_refuses_to_write_more(model_folder, data, tmp_path, limit):
+    """A real failure in the middle of a file: of the adapter's at 100 bytes, of the tokenizer's at 4000."""
+    before = files_in(tmp_path)
+    arguments = ("fit", model_folder, data, "--strength", 1, "--rank", 1, *FAST, "--out", tmp_path / "out")
+    done = shortcut_guardrail(*arguments, code=LIMIT.format(limit=limit), env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last == f"error: '{tmp_path / 'out'}' could not be written: File too large. Nothing was left behind."
+    assert files_in(tmp_path) == before
+
+
+INTERRUPT = """
+import os, signal
+import shortcut_guardrail.guardrail as guardrail
+real = guardrail._save_adapter
+def save(*arguments):
+    real(*arguments)
+    os.kill(os.getpid(), signal.SIGINT)
+guardrail._save_adapter = save
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_ctrl_c_in_the_middle_of_writing(model_folder, data, tmp_path):
+    before = files_in(tmp_path)
+    arguments = ("fit", model_folder, data, "--strength", 1, *FAST, "--out", tmp_path / "out")
+    done = shortcut_guardrail(*arguments, code=INTERRUPT, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    assert done.returncode == 130
+    assert done.stderr.endswith("Interrupted. Files are written whole or not at all, so nothing is half done.\n")
+    assert "Traceback" not in done.stderr
+    assert files_in(tmp_path) == before
