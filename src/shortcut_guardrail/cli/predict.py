@@ -42,6 +42,7 @@ def predict(
     """
     from ..data import read_data
     from ..errors import ConfigError
+    from ..report.terminal import cut_note
     from ..storage import check_output, write_file
 
     if out.suffix.lower() not in (*_DELIMITERS, *_JSON_LINES):
@@ -71,9 +72,8 @@ def predict(
     rows = _rows(guard.label_names, probs, base_probs)
     write_file(out, _render(rows, out.suffix.lower()), overwrite=overwrite)
     changed = int((probs.argmax(1) != base_probs.argmax(1)).sum())
-    n_truncated = guard.count_truncated(texts.texts)
-    cut = f"; {n_truncated} texts were longer than the model takes and cut" if n_truncated else ""
-    print(f"Written: {out} ({len(rows)} rows; {changed} labels differ from the base model's{cut})")
+    cut = cut_note(guard.count_truncated(texts.texts))
+    print(f"Written: {out} ({len(rows)} rows; {changed} labels differ from the base model's).{cut}")
 
 
 def _rows(names: tuple[str, ...], probs: Any, base_probs: Any) -> list[dict[str, Any]]:

@@ -65,7 +65,8 @@ def candidate_row(candidate: Candidate) -> tuple[str, ...]:
 CANDIDATE_COLUMNS = ("token", "texts", "flip rate", "mean change", "pulls to")
 
 
-def _cut(n: int) -> str:
+def cut_note(n: int) -> str:
+    """A sentence, after a space, on how many texts the model did not see whole; nothing if it saw all."""
     if not n:
         return ""
     return f" {n} {'text was' if n == 1 else 'texts were'} longer than the model takes and cut."
@@ -81,7 +82,7 @@ def print_audit(report: AuditReport) -> None:
     console.print(
         f"{report.n} texts, {len(report.candidates)} candidate tokens; MSTPS {report.mstps:.3f}. "
         "Flip rate: how often masking the token changes the answer; mean change: by how much it moves the "
-        "probability of that answer. A candidate is a question to you, not a verdict." + _cut(report.n_truncated)
+        "probability of that answer. A candidate is a question to you, not a verdict." + cut_note(report.n_truncated)
     )
 
 
@@ -95,7 +96,7 @@ def print_fit(report: FitReport, calibration: Calibration | None, strength: floa
         f"weights changed by {training.relative_change:.2%}."
     )
     if report.n_truncated:
-        console.print(_cut(report.n_truncated).strip())
+        console.print(cut_note(report.n_truncated).strip())
     if calibration is None:
         console.print(f"Strength {strength:g} ({'as stated' if stated else 'fixed, not calibrated'}).")
         return
@@ -145,7 +146,7 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
         cells = (accuracy_and_interval(result.groups[i], separator=separator) for result in results.values())
         groups.add_row(Text(group.name), str(group.n), *cells)
     console.print(groups)
-    console.print(f"{first.n} texts.{_cut(first.n_truncated)}")
+    console.print(f"{first.n} texts.{cut_note(first.n_truncated)}")
 
 
 def print_demo(result: DemoResult) -> None:
