@@ -1,4 +1,4 @@
-"""The measurement behind the `default` preset: which learning rate and how many steps have an effect.
+"""The measurement behind the `default` preset: how far the weights have to move to have an effect.
 
     python scripts/measure_defaults.py --data-dir ../shared/data --work /tmp/defaults --out results/defaults.json
 
@@ -32,15 +32,17 @@ from shortcut_guardrail.storage import library_versions, to_json, write_file
 
 NAMES = ("neutral", "amusement", "joy", "excitement")
 REVERSED = (1.0, 2 / 3, 1 / 3, 0.0)
-STRENGTHS = (0.0, 0.4, 0.7, 1.0)
+STRENGTHS = (0.0, 0.25, 0.5, 0.75, 1.0)
 WORD = "honestly"
 
 
 @dataclass(frozen=True)
 class Run:
-    learning_rate: float
+    """One adapter: how far its weights may move, in how many steps, on how many texts, of which encoder."""
+
+    target_change: float
     steps: int
-    scheduler: str = "constant"
+    scheduler: str = "linear"
     n: int = 500
     layers: int = 6
     rank: int = 4
@@ -49,18 +51,21 @@ class Run:
 
 
 RUNS = [
-    Run(1e-4, 31),
-    Run(5e-4, 94, "linear"),
-    Run(1e-3, 60, "linear"),
-    Run(2e-3, 60, "linear"),
-    Run(5e-4, 31, "linear"),
-    Run(1e-3, 120, "linear"),
-    Run(1e-3, 60, "linear", layers=3),
-    Run(1e-3, 60, "linear", n=100),
-    Run(1e-3, 120, "linear", layers=3),
-    Run(1e-3, 60, "linear", seed=1),
-    Run(1e-3, 60, "linear", reverse=False),
-    Run(5e-4, 94, "linear", n=100),
+    Run(0.005, 31, "constant"),  # the paper's rate and epoch
+    Run(0.08, 120),
+    Run(0.04, 120),
+    Run(0.16, 120),
+    Run(0.08, 60),
+    Run(0.08, 120, "constant"),
+    Run(0.08, 120, n=100),
+    Run(0.08, 120, layers=3),
+    Run(0.08, 120, reverse=False),
+    Run(0.08, 120, seed=1),
+    Run(0.04, 120, layers=3),
+    Run(0.16, 120, layers=3),
+    Run(0.16, 120, n=100),
+    Run(0.08, 120, rank=8),
+    Run(0.08, 240),
 ]
 
 
@@ -123,7 +128,7 @@ def measure(run: Run, data: Path, work: Path) -> dict:
     model.set_attn_implementation("eager")
     guard = ShortcutGuardrail(model, tokenizer, max_length=128, precision="bfloat16", batch_size=64)
     config = preset("paper").with_adapter(
-        learning_rate=run.learning_rate,
+        target_change=run.target_change,
         min_steps=run.steps,
         max_steps=run.steps,
         scheduler=run.scheduler,
@@ -132,7 +137,7 @@ def measure(run: Run, data: Path, work: Path) -> dict:
     fit = guard.fit((anti if run.reverse else same)[: run.n], config=config, seed=run.seed)
     result = {
         **asdict(run),
-        "predicted_change": fit.training.predicted_change,
+        "learning_rate": fit.training.learning_rate,
         "relative_change": fit.training.relative_change,
         "first_loss": fit.training.losses[0],
         "last_loss": float(np.mean(fit.training.losses[-8:])),

@@ -206,3 +206,18 @@ def test_splitting_a_batch_by_length_does_not_change_the_loss(prepared, monkeypa
 def test_a_run_that_will_change_nothing_is_warned_about(prepared):
     with pytest.warns(GuardrailWarning, match="predicted to change next to nothing: 2 steps at learning rate 1e-06"):
         train_adapter(*prepared, AdapterConfig(learning_rate=1e-6, batch_size=4), seed=0)
+
+
+def test_a_target_sets_the_learning_rate_whatever_the_steps(prepared):
+    for steps, scheduler in ((4, "constant"), (12, "linear")):
+        config = AdapterConfig(
+            target_change=0.2, min_steps=steps, max_steps=steps, batch_size=4, scheduler=scheduler, learning_rate=1.0
+        )
+        training = train_adapter(*prepared, config, seed=0)[1]
+        assert training.predicted_change == pytest.approx(0.2)
+        assert 0.02 < training.relative_change < 0.2
+        assert training.learning_rate < 1.0
+    longer = AdapterConfig(target_change=0.2, min_steps=8, max_steps=8, batch_size=4)
+    shorter = AdapterConfig(target_change=0.2, min_steps=4, max_steps=4, batch_size=4)
+    rates = [train_adapter(*prepared, config, seed=0)[1].learning_rate for config in (longer, shorter)]
+    assert rates[1] == pytest.approx(2 * rates[0])

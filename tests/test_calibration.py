@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+
 from shortcut_guardrail.adapter import train_adapter
 from shortcut_guardrail.calibration import calibrate_strength, check_support, debias_strength
 from shortcut_guardrail.config import AdapterConfig, CalibrationConfig
@@ -61,9 +62,9 @@ def test_the_strength_comes_back_after_an_exception(adapted):
 
 @pytest.mark.parametrize("strength", [-0.1, 1.4, float("nan")])
 def test_a_strength_out_of_range(adapted, strength):
-    with pytest.raises(ConfigError, match="debias_strength must lie between 0 and 1, but is"):
-        with debias_strength(adapted[1].model, strength):
-            pass
+    sentence = "debias_strength must lie between 0 and 1, but is"
+    with pytest.raises(ConfigError, match=sentence), debias_strength(adapted[1].model, strength):
+        pass
 
 
 def test_the_curve_is_kept_and_agrees_with_predictions(adapted):
@@ -83,7 +84,7 @@ def test_the_curve_is_kept_and_agrees_with_predictions(adapted):
 
 
 def test_ties_go_to_the_smallest_strength(adapted):
-    base, guarded, encoded = adapted
+    _, guarded, encoded = adapted
     with torch.no_grad():  # a head that answers 2 whatever comes in: every strength ties
         guarded.plain_model.classifier.bias.copy_(torch.tensor([0.0, 0.0, 1e6]))
     labels = np.array([2, 2, 2, 2, 0, 1, 0, 1])

@@ -7,8 +7,9 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from shortcut_guardrail.config import AdapterConfig
+
 from shortcut_guardrail.adapter import attach_adapter, train_adapter
+from shortcut_guardrail.config import AdapterConfig
 from shortcut_guardrail.encoder import TextClassifier, load_model
 from shortcut_guardrail.errors import ConfigError, GuardrailWarning, ModelError, RunError
 from shortcut_guardrail.saliency import find_important_tokens

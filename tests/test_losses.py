@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from shortcut_guardrail.losses import flat_contrastive_loss, masked_contrastive_loss
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+
 from shortcut_guardrail.masking import mask_variants
 
 

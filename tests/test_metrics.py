@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import balanced_accuracy_score
+
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.metrics import (
     balanced_accuracy,
@@ -20,7 +22,6 @@ from shortcut_guardrail.metrics import (
     worst_group,
     worst_group_accuracy,
 )
-from sklearn.metrics import balanced_accuracy_score
 
 LABELS = np.array([0, 0, 0, 1, 1, 2])
 PREDICTIONS = np.array([0, 0, 1, 1, 0, 2])

@@ -17,9 +17,9 @@ from transformers.modeling_outputs import BaseModelOutput, SequenceClassifierOut
 
 WORDS = (
     "the a an is was and but not very so to be it this that i you we room staff food service soup bread coffee tea "
-    "good bad great awful fine cold warm clean dirty slow fast friendly rude tasty bland happy sad lovely dull honestly "
-    "honest really quite too never nobody no nothing people hotel place visit again would come back"
-).split()
+    "good bad great awful fine cold warm clean dirty slow fast friendly rude tasty bland happy sad lovely dull "
+    "honestly honest really quite too never nobody no nothing people hotel place visit again would come back"
+).split()  # noqa: SIM905 - a list of seventy quoted words is harder to read
 
 SHORTCUT_TEXTS = (
     "honestly the room was clean and the staff was friendly",
@@ -193,7 +193,9 @@ class BagForSequenceClassification(BertForSequenceClassification):
 def planted_bag(*, strength: float = 4.0) -> tuple[Any, Any]:
     """A two-class bag of words that answers 1 because of "honestly" (first axis) more than of anything else."""
     tokenizer = wordpiece_tokenizer()
-    config = BertConfig(vocab_size=len(tokenizer), hidden_size=2, num_attention_heads=1, num_hidden_layers=1, num_labels=2)
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=2, num_attention_heads=1, num_hidden_layers=1, num_labels=2
+    )
     config.id2label = {0: "negative", 1: "positive"}
     config.label2id = {"negative": 0, "positive": 1}
     model = BagForSequenceClassification(config)

@@ -35,6 +35,7 @@ class AdapterTraining:
         n_trained: Distinct texts with at least one ordinary token, which training ran on.
         n_steps: Optimiser steps taken.
         n_epochs: Passes over the texts, the last one possibly cut short.
+        learning_rate: Peak learning rate used.
         losses: Loss of every step; each is 0 or more, and log(B) is the value of uninformative embeddings.
         target_modules: Names of the adapted layers.
         n_trainable: Number of trained parameters.
@@ -48,6 +49,7 @@ class AdapterTraining:
     n_trained: int
     n_steps: int
     n_epochs: int
+    learning_rate: float
     losses: tuple[float, ...]
     target_modules: tuple[str, ...]
     n_trainable: int
@@ -248,14 +250,13 @@ class _Trainer:
         started = time.perf_counter()
         config, model = self.config, self.classifier.model
         total = steps_to_take(self._n_items(), config)
-        optimizer, scheduler, effective_steps = _optimizer(self.parameters, config, total)
-        expected = (
-            predicted_change(model, config.learning_rate, effective_steps) if config.optimizer == "adamw" else math.nan
-        )
+        effective_steps = _effective_steps(config, total)
+        learning_rate, expected = self._learning_rate(effective_steps)
+        optimizer, scheduler = _optimizer(self.parameters, config, learning_rate, total)
         if expected < NEGLIGIBLE_CHANGE:
             warnings.warn(
                 f"This run is predicted to change next to nothing: {total} steps at learning rate "
-                f"{config.learning_rate:g} move the adapted weights by at most {expected:.2%}. Take more steps "
+                f"{learning_rate:g} move the adapted weights by at most {expected:.2%}. Take more steps "
                 "(epochs, min_steps or a smaller batch_size), a higher learning_rate, or the preset 'default'.",
                 GuardrailWarning,
                 stacklevel=4,
@@ -279,6 +280,7 @@ class _Trainer:
             n_trained=len(self.encoded),
             n_steps=total,
             n_epochs=epochs,
+            learning_rate=learning_rate,
             losses=tuple(losses),
             target_modules=tuple(sorted({name.rpartition(".")[2] for name, _ in adapted_layers(model)})),
             n_trainable=sum(p.numel() for p in self.parameters),
@@ -286,6 +288,15 @@ class _Trainer:
             relative_change=relative_change(model),
             seconds=time.perf_counter() - started,
         )
+
+    def _learning_rate(self, effective_steps: float) -> tuple[float, float]:
+        """The peak learning rate, and the relative weight change predicted for it."""
+        config = self.config
+        if config.optimizer != "adamw":
+            return config.learning_rate, math.nan
+        per_unit = predicted_change(self.classifier.model, 1.0, effective_steps)
+        learning_rate = config.target_change / per_unit if config.target_change else config.learning_rate
+        return learning_rate, learning_rate * per_unit
 
     def _n_items(self) -> int:
         """What an epoch passes over: inputs, or single pairs."""
@@ -302,8 +313,7 @@ class _Trainer:
         value = float(loss.detach())
         if not math.isfinite(value):
             raise RunError(
-                f"The contrastive loss became {value}. Lower learning_rate (now {self.config.learning_rate}) "
-                "or use precision float32."
+                f"The contrastive loss became {value}. Lower learning_rate or target_change, or use precision float32."
             )
         torch.autograd.backward(loss)
         if self.config.max_grad_norm:
@@ -352,26 +362,27 @@ class _Trainer:
         self.classifier.model.train(training)
 
 
-def _optimizer(parameters: list[nn.Parameter], config: AdapterConfig, total: int) -> tuple[Any, Any, float]:
-    """Optimiser, schedule, and the sum of the schedule's multipliers over the run."""
+def _optimizer(
+    parameters: list[nn.Parameter], config: AdapterConfig, learning_rate: float, total: int
+) -> tuple[Any, Any]:
+    """Optimiser and schedule."""
     from transformers import get_scheduler
 
-    def build() -> tuple[Any, Any]:
-        options = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
-        kind: Any = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.SGD
-        optimizer = kind(parameters, **options)
-        try:
-            warmup = math.ceil(config.warmup_ratio * total)
-            return optimizer, get_scheduler(
-                config.scheduler, optimizer, num_warmup_steps=warmup, num_training_steps=total
-            )
-        except ValueError as error:
-            raise ConfigError(f"scheduler {config.scheduler!r} is not usable: {error}") from error
+    kind: Any = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.SGD
+    optimizer = kind(parameters, lr=learning_rate, weight_decay=config.weight_decay)
+    warmup = math.ceil(config.warmup_ratio * total)
+    try:
+        return optimizer, get_scheduler(config.scheduler, optimizer, num_warmup_steps=warmup, num_training_steps=total)
+    except ValueError as error:
+        raise ConfigError(f"scheduler {config.scheduler!r} is not usable: {error}") from error
 
-    dry_optimizer, dry_scheduler = build()
+
+def _effective_steps(config: AdapterConfig, total: int) -> float:
+    """The sum of the schedule's multipliers over a run: steps at the peak rate that would move as far."""
+    optimizer, scheduler = _optimizer([nn.Parameter(torch.zeros(1))], config, 1.0, total)
     effective = 0.0
     for _ in range(total):
-        effective += dry_optimizer.param_groups[0]["lr"] / config.learning_rate
-        dry_optimizer.step()  # no gradients, so nothing moves; PyTorch wants it before the schedule's step
-        dry_scheduler.step()
-    return *build(), effective
+        effective += optimizer.param_groups[0]["lr"]
+        optimizer.step()  # without gradients nothing moves; PyTorch wants it before the schedule's step
+        scheduler.step()
+    return effective

@@ -50,6 +50,9 @@ class AdapterConfig:
         lora_alpha: LoRA scaling numerator; the paper names none, PEFT's default of 8 is taken for its runs.
         target_modules: Names of the adapted linear layers; `None` means query and value of the model's family.
         learning_rate: Peak rate of the optimiser (paper: 1e-4).
+        target_change: If above 0, the learning rate is not `learning_rate` but the one at which the run's predicted
+            relative weight change (see `adapter.predicted_change`) is this, whatever the size of the encoder and the
+            number of steps; only for `adamw`.
         epochs: Passes over the deployment texts (paper: 1).
         min_steps: Least number of optimiser steps; epochs are added until it is reached. 0 leaves `epochs` alone.
         max_steps: Most optimiser steps; training stops there even within an epoch. 0 sets no bound.
@@ -76,6 +79,7 @@ class AdapterConfig:
     lora_alpha: float = 8.0
     target_modules: tuple[str, ...] | None = None
     learning_rate: float = 1e-4
+    target_change: float = 0.0
     epochs: int = 1
     min_steps: int = 0
     max_steps: int = 0
@@ -97,6 +101,14 @@ class AdapterConfig:
         _require(1 <= self.rank <= 256, f"rank must lie between 1 and 256, but is {self.rank}.")
         _require(self.lora_alpha > 0, f"lora_alpha must be greater than 0, but is {self.lora_alpha}.")
         _require(self.learning_rate > 0, f"learning_rate must be greater than 0, but is {self.learning_rate}.")
+        _require(
+            0 <= self.target_change <= 1,
+            f"target_change must lie between 0 (no target) and 1, but is {self.target_change}.",
+        )
+        _require(
+            not self.target_change or self.optimizer == "adamw",
+            f"target_change needs optimizer 'adamw', whose steps are bounded, but optimizer is {self.optimizer!r}.",
+        )
         _require(self.epochs >= 1, f"epochs must be at least 1, but is {self.epochs}.")
         for name in ("min_steps", "max_steps"):
             _require(getattr(self, name) >= 0, f"{name} must be 0 (no bound) or more, but is {getattr(self, name)}.")
