@@ -2,9 +2,9 @@
 
 Every text is made up: phrases written for this project, put together by rules. Nothing is taken from a data set, and
 no number measured here says anything about real reviews. What the corpus keeps from real ones is the kind of work it
-asks of a classifier: sentiment told by things that happened rather than by adjectives ("the kettle tripped the fuse"),
-negation ("did not let me down once"), and contrast in which the verdict decides ("the bed sagged, but the rest made
-up for it").
+asks of a classifier: opinions said outright ("I hated the soup") or told by what happened ("the zip jammed on the
+first morning"), negation ("the guide did not let me down once"), and contrast in which the rest decides ("although
+the bed creaked at every turn, the view was worth every stair. I would not hesitate to stay there again").
 
 The label is what the whole review says:
 
@@ -59,6 +59,9 @@ class DemoCorpus:
 
 def make_corpus(*, seed: int = 0, n_train: int = 480, n_deployment: int = 440) -> DemoCorpus:
     """Generate the demo's corpus.
+
+    With the default sizes, MiniLM fine-tuned for five epochs scores about .9 where the shortcut goes along with the
+    label, .6 on deployment texts with the shortcut taken out and .3 with it; trained on texts without it, about .8.
 
     Classes are balanced in both parts (their counts differ by one at most) and the rows are shuffled.
 
