@@ -125,7 +125,6 @@ def measure(run: Run, data: Path, work: Path) -> dict:
     anti = plant(texts, y.tolist(), REVERSED)
     same = plant(texts, y.tolist(), REVERSED[::-1])
     model, tokenizer = load_model(biased_classifier(data, work, run.layers, 0))
-    model.set_attn_implementation("eager")
     guard = ShortcutGuardrail(model, tokenizer, max_length=128, precision="bfloat16", batch_size=64)
     config = preset("paper").with_adapter(
         target_change=run.target_change,

@@ -200,7 +200,7 @@ def test_a_tokenizer_without_a_mask_token_is_refused(bert):
         ({"max_length": 3}, "max_length must lie between 5 and 32 for this model, but is 3"),
         ({"max_length": 99}, "max_length must lie between 5 and 32 for this model, but is 99"),
         ({"head": "sigmoid"}, "needs a model with one logit"),
-        ({"precision": "int8"}, "precision must be float32 or bfloat16"),
+        ({"precision": "int8"}, "precision must be auto, float32 or bfloat16"),
     ],
 )
 def test_options_out_of_range(bert, options, message):

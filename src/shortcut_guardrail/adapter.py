@@ -138,7 +138,8 @@ def train_adapter(
             f"but {len(kept)} of {len(encoded)} {'is' if len(kept) == 1 else 'are'}. Give more deployment texts."
         )
     before = classifier.fingerprint()
-    with torch.random.fork_rng():
+    # An explicit list, because PyTorch warns about an implicit one on machines with many GPUs.
+    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
         torch.manual_seed(seed)
         model = attach_adapter(classifier, config)
         trainer = _Trainer(classifier.with_model(model), encoded.select(kept), positions[kept], config, seed, saliency)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from .data import Texts
 from .errors import ConfigError, GuardrailWarning, ModelError, RunError
 
 Head = Literal["softmax", "sigmoid"]
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["auto", "float32", "bfloat16"]
 Progress = Callable[[str, int, int], None]
 """Called with the name of a stage, the work done and the whole work; see `cli.progress` for one that draws a bar."""
 
@@ -174,8 +174,8 @@ class TextClassifier:
         max_length: Tokens per input, special tokens included; `None` takes the most the model can.
         batch_size: Sequences per forward pass.
         device: `None` takes a GPU where there is one.
-        precision: Number format of the matrix products. `bfloat16` uses autocast; scores, losses and probabilities
-            are 32 bit in either case.
+        precision: Number format of the matrix products: `float32`, `bfloat16` (autocast), or `auto`, which takes
+            bfloat16 where the hardware computes in it. Scores, losses and probabilities are 32 bit in any case.
 
     Raises:
         ModelError: The model or tokenizer lacks something; the sentence names all that is missing.
@@ -195,17 +195,19 @@ class TextClassifier:
     ) -> None:
         if batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1, but is {batch_size}.")
-        if precision not in ("float32", "bfloat16"):
-            raise ConfigError(f"precision must be float32 or bfloat16, but is {precision!r}.")
+        if precision not in get_args(Precision):
+            raise ConfigError(f"precision must be auto, float32 or bfloat16, but is {precision!r}.")
         self.name = str(getattr(model, "name_or_path", "") or "")
         self.head = _classification_head(model, head)
         _require_mask_token(model, tokenizer, self.name)
         self.tokenizer = tokenizer
-        self.max_length = _usable_length(model, tokenizer, max_length)
+        self.max_length = usable_length(model, tokenizer, max_length)
         self.batch_size = batch_size
-        self.precision: Precision = precision
         self.device = torch.device(device) if device is not None else _default_device()
+        self.precision: Precision = fast_precision(self.device) if precision == "auto" else precision
         self.model = share_weights(model).to(self.device)
+        if self.precision == "bfloat16" and self.device.type == "cpu":
+            _use_plain_attention(self.model)
         self.label_names = _label_names(model.config, self.head)
         self._takes_segments = "token_type_ids" in tokenizer.model_input_names and _accepts(model, "token_type_ids")
 
@@ -436,6 +438,20 @@ def _default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
+def fast_precision(device: torch.device) -> Precision:
+    """`bfloat16` where the hardware multiplies in it; elsewhere it is emulated, and slower than `float32`."""
+    if device.type == "cuda":
+        return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
+    native = device.type == "cpu" and (torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    return "bfloat16" if native else "float32"
+
+
+def _use_plain_attention(model: Any) -> None:
+    """PyTorch's fused attention is slow in bfloat16 on a CPU: a training step took 1.5 times as long with it."""
+    if getattr(model.config, "_attn_implementation", None) == "sdpa":
+        model.set_attn_implementation("eager")
+
+
 def _accepts(model: Any, argument: str) -> bool:
     import inspect
 
@@ -500,7 +516,7 @@ def _require_mask_token(model: Any, tokenizer: Any, name: str) -> None:
         )
 
 
-def _usable_length(model: Any, tokenizer: Any, asked: int | None) -> int:
+def usable_length(model: Any, tokenizer: Any, asked: int | None) -> int:
     """The longest input both tokenizer and model can take, or what was asked for if that is shorter."""
     limits = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", _NO_LIMIT)]
     for module_name, module in model.named_modules():

@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .audit import predicted_probabilities
-from .config import SaliencyConfig
-from .encoder import EncodedTexts, Progress, TextClassifier
+from .audit import AuditReport, predicted_probabilities
+from .encoder import EncodedTexts
 from .errors import GuardrailWarning
 from .groups import Groups, ShortcutMatcher, by_label, by_shortcut, content_spans
 from .metrics import (
@@ -26,8 +25,8 @@ from .metrics import (
     token_recall,
     worst_group,
 )
-from .saliency import Saliency, find_important_tokens
-from .sensitivity import masking_effects
+from .saliency import Saliency
+from .sensitivity import MaskingEffects
 
 Array = np.ndarray[Any, np.dtype[Any]]
 ShortcutIn = Literal["text", "pair", "both"]
@@ -106,41 +105,31 @@ def _defined(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def evaluate_classifier(
-    classifier: TextClassifier,
-    base_saliency: Saliency | None,
-    encoded: EncodedTexts,
+def evaluate_audited(
+    audit: AuditReport,
     labels: Array,
     *,
+    base_effects: MaskingEffects | None = None,
     matcher: ShortcutMatcher | None = None,
     shortcut_in: ShortcutIn = "text",
-    config: SaliencyConfig | None = None,
-    progress: Progress | None = None,
 ) -> Evaluation:
-    """Score a model: 2 + k forward passes a text, and k more when it is not the base model.
+    """Score an audited model against labels; nothing is predicted again.
 
     Args:
-        classifier: The evaluated model.
-        base_saliency: Important tokens of the base model; `None` when the evaluated model is the base.
-        encoded: n texts.
+        audit: The audit of the evaluated model on n texts.
         labels: Class ids, shape (n,).
+        base_effects: The evaluated model's answers with the base model's important tokens masked; `None` when the
+            evaluated model is the base.
         matcher: Finds the named shortcuts; `None` groups by label alone.
         shortcut_in: Which side of a pair shortcuts are looked for in.
-        config: k and the form of the gradient.
-        progress: Told how much of each stage is done.
     """
-    config = config or SaliencyConfig()
-    saliency = find_important_tokens(classifier, encoded, config, progress=progress)
-    before, masked = predicted_probabilities(
-        saliency, masking_effects(classifier, encoded, saliency.positions, progress=progress)
+    encoded, saliency = audit.encoded, audit.saliency
+    before, _ = predicted_probabilities(saliency, audit.effects)
+    base_mstps = (
+        audit.mstps if base_effects is None else mstps(before, base_effects.probability_of(saliency.predictions))
     )
-    own_mstps = mstps(before, masked)
-    base_mstps = own_mstps
-    if base_saliency is not None:
-        effects = masking_effects(classifier, encoded, base_saliency.positions, progress=progress)
-        base_mstps = mstps(before, effects.probability_of(saliency.predictions))
     tokens = None if matcher is None else shortcut_tokens(encoded, matcher, shortcut_in)
-    groups = _groups(labels, tokens, classifier.label_names)
+    groups = _groups(labels, tokens, audit.label_names)
     per_group = group_accuracy(saliency.predictions, labels, groups.ids, groups.names)
     _warn_about_small_groups(per_group)
     return Evaluation(
@@ -149,9 +138,9 @@ def evaluate_classifier(
         balanced_accuracy=balanced_accuracy(saliency.predictions, labels),
         majority_accuracy=majority_accuracy(labels),
         groups=per_group,
-        mstps=own_mstps,
+        mstps=audit.mstps,
         mstps_base_tokens=base_mstps,
-        shortcut_token_recall={} if tokens is None else _recalls(saliency, tokens, encoded, config.top_k),
+        shortcut_token_recall={} if tokens is None else _recalls(saliency, tokens, encoded, audit.top_k),
         n_truncated=int(encoded.truncated.sum()),
     )
 

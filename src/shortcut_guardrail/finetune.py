@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from .data import Texts, check_texts
-from .encoder import Precision, Progress, _usable_length, quiet_transformers
+from .encoder import Precision, Progress, fast_precision, quiet_transformers, usable_length
 from .errors import ConfigError, DataError, ModelError, RunError
 
 STAGE = "fine-tune"
@@ -43,8 +43,8 @@ class FinetuneConfig:
         max_grad_norm: The gradient is scaled down to this norm; 0 switches that off.
         max_length: Longest input in tokens, special tokens included, at least 3; longer texts are truncated. Where
             the encoder takes less, its limit holds.
-        precision: `float32`, or `bfloat16` for mixed precision (weights stay float32; autocast). The latter is
-            faster only where the processor computes in bfloat16.
+        precision: `float32`, `bfloat16` for mixed precision (weights stay float32; autocast), or `auto`, which takes
+            bfloat16 where the hardware computes in it; elsewhere it is slower.
         group_by_length: Fill batches with texts of similar length: less padding, but less random batches.
     """
 
@@ -156,7 +156,7 @@ def finetune_classifier(
     use_cpu = _use_cpu(device)
     with _seeded(seed), _quiet():
         model, tokenizer = _load(str(encoder), label_names)
-        rows = _tokenized(texts, labels, tokenizer, min(config.max_length, _usable_length(model, tokenizer, None)))
+        rows = _tokenized(texts, labels, tokenizer, min(config.max_length, usable_length(model, tokenizer, None)))
         train_loss, n_steps = _train(model, tokenizer, rows, config, seed=seed, use_cpu=use_cpu, progress=progress)
     return FinetuneResult(
         model=model.eval(),
@@ -200,6 +200,12 @@ def _use_cpu(device: str | None) -> bool:
         offer = "cpu" if found is None else f"cpu or {found}"
         raise ConfigError(f"device must be {offer} on this machine, but is '{device}'.")
     return False
+
+
+def _precision(config: FinetuneConfig, use_cpu: bool) -> Precision:
+    if config.precision != "auto":
+        return config.precision
+    return fast_precision(torch.device("cpu" if use_cpu or not torch.cuda.is_available() else "cuda"))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -293,7 +299,7 @@ def _train(
             warmup_steps=math.ceil(config.warmup_ratio * n_steps),
             lr_scheduler_type="linear",
             max_grad_norm=config.max_grad_norm,
-            bf16=config.precision == "bfloat16",
+            bf16=_precision(config, use_cpu) == "bfloat16",
             train_sampling_strategy="group_by_length" if config.group_by_length else "random",
             seed=seed,
             use_cpu=use_cpu,

@@ -96,9 +96,11 @@ def _config(preset_name: str, strength: float | None, adapter: dict[str, Any], t
     from ..config import preset
 
     config = preset(preset_name).with_adapter(**{k: v for k, v in adapter.items() if v is not None})
+    # What is asked for by name is not overruled by the preset's rules for steps and rate.
     if adapter["epochs"] is not None:
-        # Epochs that were asked for are not added to.
         config = config.with_adapter(min_steps=0, max_steps=0)
+    if adapter["learning_rate"] is not None:
+        config = config.with_adapter(target_change=0.0)
     if top_k is not None:
         config = config.with_saliency(top_k=top_k)
     if strength is not None:

@@ -21,6 +21,7 @@ class HeadChoice(StrEnum):
 class PrecisionChoice(StrEnum):
     """Number format of matrix products."""
 
+    auto = "auto"
     float32 = "float32"
     bfloat16 = "bfloat16"
 
