@@ -51,7 +51,7 @@ def data_dir(tmp_path: Path) -> Path:
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bridge, "STATISTICS_SIZES", (10, 30))
     monkeypatch.setattr(bridge, "STATISTICS_DRAWS", 5)
-    monkeypatch.setattr(bridge.run, "__defaults__", (None, (0, 1, 2), (8, 16), 5, None))
+    monkeypatch.setattr(bridge.run, "__defaults__", (None, (), (8, 16), 5, None))
     monkeypatch.setattr(bridge, "MODEL_STEPS", 2)
     monkeypatch.setattr(bridge, "AUDIT_TEXTS", 6)
     monkeypatch.setattr(bridge, "MAX_LENGTH", 32)
@@ -166,6 +166,20 @@ def test_the_whole_experiment_with_a_tiny_model(data_dir: Path, encoder: Path, t
     assert not (tmp_path / "theory-bridge" / UNFINISHED_FILE).exists()
     assert str(tmp_path) not in json.dumps(record)
     drawn = invoke("figure", "theory-bridge", "--results", tmp_path, "--out", tmp_path / "bridge.png")
+    assert drawn.exit_code == 0, drawn.output
+
+
+@pytest.mark.usefixtures("_small")
+def test_without_seeds_only_the_training_side_is_computed(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bridge, "_find_encoder", lambda encoder: pytest.fail("no encoder is needed"))
+    ran = invoke("run", "theory-bridge", "--data-dir", data_dir, "--out", tmp_path)
+    assert ran.exit_code == 0, ran.output
+    record = read_result(tmp_path, "theory-bridge")
+    assert record["models"] == record["told_from_control"] == []
+    assert len(record["statistics"]) == len(bridge.STRENGTHS) * 2
+    drawn = invoke("figure", "theory-bridge", "--results", tmp_path, "--out", tmp_path / "bridge.svg")
     assert drawn.exit_code == 0, drawn.output
 
 

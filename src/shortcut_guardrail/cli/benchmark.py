@@ -78,7 +78,7 @@ def run(
     ),
     data_dir: Annotated[Path | None, typer.Option(help="Folder with the data sets.")] = None,
     encoder: Annotated[str | None, typer.Option(help="Encoder to fine-tune: a folder or a Hub name.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas, such as 0,1,2.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds of the models to train, such as 0,1,2.")] = None,
     overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:

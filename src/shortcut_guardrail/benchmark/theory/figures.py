@@ -217,7 +217,7 @@ def _settings(rows: Sequence[dict[str, Any]], name: str) -> list[float]:
 
 
 def bridge_page(result: dict[str, Any]) -> "Figure":
-    """Four panels on GoEmotions with a planted word; see `bridge.run` for the result.
+    """Four panels on GoEmotions with a planted word, the first alone if there are no models; see `bridge.run`.
 
     Raises:
         ConfigError: matplotlib is not installed.
@@ -228,6 +228,10 @@ def bridge_page(result: dict[str, Any]) -> "Figure":
     mpl = _matplotlib()
     models = result["models"]
     with mpl.rc_context(_STYLE):
+        if not models:
+            figure = mpl.figure.Figure(figsize=(4.4, 3.2), layout="constrained")
+            _draw_statistics(figure.subplots(), result["statistics"], result["config"])
+            return cast("Figure", figure)
         figure = mpl.figure.Figure(figsize=(7.2, 5.8), layout="constrained")
         axes = figure.subplots(2, 2)
         _draw_statistics(axes[0, 0], result["statistics"], result["config"])
@@ -257,7 +261,7 @@ def _draw_statistics(axes: "Axes", rows: Sequence[dict[str, Any]], config: dict[
         ylabel=f"share of draws with the word\nin the first {config['list_length']}",
         ylim=(-0.03, 1.03),
     )
-    axes.legend(loc="center right")
+    axes.legend(loc="center right", bbox_to_anchor=(1, 0.42))
 
 
 def _draw_ranks(axes: "Axes", models: Sequence[dict[str, Any]], title: str) -> None:
