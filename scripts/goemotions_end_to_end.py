@@ -119,7 +119,7 @@ def main() -> None:
     )
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--preset", default="default")
-    parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
+    parser.add_argument("--precision", default="float32", choices=("auto", "float32", "bfloat16"))
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", GuardrailWarning)
     arguments.work.mkdir(parents=True, exist_ok=True)

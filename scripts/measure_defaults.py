@@ -56,16 +56,9 @@ RUNS = [
     Run(0.04, 120),
     Run(0.16, 120),
     Run(0.08, 60),
-    Run(0.08, 120, "constant"),
-    Run(0.08, 120, n=100),
     Run(0.08, 120, layers=3),
+    Run(0.08, 120, n=100),
     Run(0.08, 120, reverse=False),
-    Run(0.08, 120, seed=1),
-    Run(0.04, 120, layers=3),
-    Run(0.16, 120, layers=3),
-    Run(0.16, 120, n=100),
-    Run(0.08, 120, rank=8),
-    Run(0.08, 240),
 ]
 
 

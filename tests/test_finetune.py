@@ -256,7 +256,8 @@ def test_config_names_everything_that_is_out_of_range():
         FinetuneConfig(learning_rate=0, epochs=0, warmup_ratio=1.5, precision="float16")  # type: ignore[arg-type]
     assert str(error.value) == (
         "learning_rate must be above 0, but is 0. epochs must be at least 1, but is 0. "
-        "warmup_ratio must be between 0 and 1, but is 1.5. precision must be auto or float32 or bfloat16, but is 'float16'."
+        "warmup_ratio must be between 0 and 1, but is 1.5. "
+        "precision must be auto or float32 or bfloat16, but is 'float16'."
     )
 
 

@@ -33,4 +33,4 @@ def demo(
         result = run_demo(seed=seed, device=device, progress=progress)
     write_demo(result, out, overwrite=overwrite)
     print_demo(result)
-    print(f"Written: {out / 'report.html'} and {out / 'metrics.json'}")
+    print(f"Written: {out / 'report.html'} and {out / 'metrics.json'}; beside them the biased model and its files.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,15 +13,16 @@ import numpy as np
 
 from ..audit import AuditReport
 from ..calibration import Calibration
-from ..encoder import Progress
+from ..encoder import Progress, quiet_transformers
 from ..evaluation import Evaluation
-from ..finetune import FinetuneConfig, finetune_classifier
+from ..finetune import FinetuneConfig, FinetuneResult, finetune_classifier
 from ..guardrail import FitReport, ShortcutGuardrail
 from ..report.html import render_comparison
 from ..storage import library_versions, to_json, write_folder
 from .corpus import DemoCorpus, make_corpus
 from .pretrained import MINILM_ID, find_minilm
 
+Array = np.ndarray[Any, np.dtype[Any]]
 Result = TypeVar("Result")
 
 METRICS_SCHEMA_VERSION = 1
@@ -37,6 +39,9 @@ class DemoResult:
 
     Attributes:
         corpus: The synthetic reviews.
+        biased: The fine-tuned classifier that fell for the shortcut.
+        support: Which deployment texts were labelled for the strength, shape (40,).
+        held_out: Which were evaluated on: all others.
         seed: Seed of corpus, classifier and adapter.
         fit: Training of the adapter.
         calibration: The chosen strength and its curve.
@@ -46,6 +51,9 @@ class DemoResult:
     """
 
     corpus: DemoCorpus
+    biased: FinetuneResult
+    support: Array
+    held_out: Array
     seed: int
     fit: FitReport
     calibration: Calibration
@@ -146,11 +154,14 @@ def run_demo(
             progress=progress,
         )
         seconds[f"audit and evaluate {name}"] = time.perf_counter() - started
-    return DemoResult(corpus, seed, fit, calibration, evaluations, audits, seconds)
+    return DemoResult(corpus, biased, support, rest, seed, fit, calibration, evaluations, audits, seconds)
 
 
 def write_demo(result: DemoResult, out: Path, *, overwrite: bool = False) -> None:
-    """Write `report.html` and `metrics.json`, whole or not at all."""
+    """Write `report.html` and `metrics.json`, and what it takes to go on by hand; whole or not at all.
+
+    Beside the two: `biased-model/`, and `deployment.csv` (texts), `support.csv` and `test.csv` (texts and labels).
+    """
     page = render_comparison(
         title="Shortcut Guardrail demo: base against guarded",
         introduction=_introduction(result),
@@ -164,8 +175,23 @@ def write_demo(result: DemoResult, out: Path, *, overwrite: bool = False) -> Non
     def fill(folder: Path) -> None:
         (folder / "report.html").write_text(page, encoding="utf-8")
         (folder / "metrics.json").write_text(metrics, encoding="utf-8")
+        with quiet_transformers():
+            result.biased.model.save_pretrained(folder / "biased-model")
+            result.biased.tokenizer.save_pretrained(folder / "biased-model")
+        _write_csv(folder / "deployment.csv", result.corpus, np.arange(len(result.corpus.deployment_texts)), False)
+        _write_csv(folder / "support.csv", result.corpus, result.support, True)
+        _write_csv(folder / "test.csv", result.corpus, result.held_out, True)
 
     write_folder(out, fill, overwrite=overwrite)
+
+
+def _write_csv(file: Path, corpus: DemoCorpus, rows: Array, labelled: bool) -> None:
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(["text", "label"] if labelled else ["text"])
+        for i in rows:
+            label = [corpus.label_names[corpus.deployment_labels[i]]] if labelled else []
+            writer.writerow([corpus.deployment_texts[i], *label])
 
 
 def _introduction(result: DemoResult) -> list[str]:
