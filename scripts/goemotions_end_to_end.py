@@ -26,8 +26,9 @@ from shortcut_guardrail import GuardrailWarning, ShortcutGuardrail
 from shortcut_guardrail.data import read_data
 from shortcut_guardrail.demo.pretrained import MINILM_ID, find_minilm
 from shortcut_guardrail.encoder import load_model
+from shortcut_guardrail.files import to_json, write_file
 from shortcut_guardrail.finetune import FinetuneConfig, finetune_classifier
-from shortcut_guardrail.storage import library_versions, to_json, write_file
+from shortcut_guardrail.record import library_versions
 
 NAMES = ("neutral", "amusement", "joy", "excitement")
 SHORTCUT = "honestly"

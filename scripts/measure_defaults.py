@@ -25,10 +25,11 @@ from shortcut_guardrail import ShortcutGuardrail, preset
 from shortcut_guardrail.data import read_data
 from shortcut_guardrail.demo.pretrained import find_minilm
 from shortcut_guardrail.encoder import load_model, quiet_transformers
+from shortcut_guardrail.files import to_json, write_file
 from shortcut_guardrail.finetune import FinetuneConfig, finetune_classifier
 from shortcut_guardrail.groups import ShortcutMatcher, by_shortcut
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
-from shortcut_guardrail.storage import library_versions, to_json, write_file
+from shortcut_guardrail.record import library_versions
 
 NAMES = ("neutral", "amusement", "joy", "excitement")
 REVERSED = (1.0, 2 / 3, 1 / 3, 0.0)

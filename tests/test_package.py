@@ -22,7 +22,7 @@ LEVELS = [
     {"errors", "config"},
     {"data", "encoder"},
     {"saliency", "masking", "losses", "groups", "metrics", "finetune", "sensitivity"},
-    {"storage"},
+    {"files", "record"},
     {"audit", "adapter", "calibration"},
     {"evaluation"},
     {"guardrail"},

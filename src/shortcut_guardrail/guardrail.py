@@ -30,10 +30,9 @@ from .encoder import (
 )
 from .errors import ConfigError, DataError, GuardrailWarning, ModelError
 from .evaluation import Evaluation, ShortcutIn, evaluate_audited
+from .files import to_json, write_folder
 from .groups import ShortcutMatcher
-from .saliency import find_important_tokens
-from .sensitivity import masking_effects
-from .storage import (
+from .record import (
     GUARDRAIL_FILE,
     GuardrailRecord,
     is_guarded_folder,
@@ -41,9 +40,9 @@ from .storage import (
     model_card,
     read_record,
     text_hash,
-    to_json,
-    write_folder,
 )
+from .saliency import find_important_tokens
+from .sensitivity import masking_effects
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

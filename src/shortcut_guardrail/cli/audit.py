@@ -33,8 +33,8 @@ def audit(
     often masking it changes the answer, and the label it pulls to.
     """
     from ..data import read_data
+    from ..files import check_output, to_json, write_folder
     from ..report.terminal import print_audit
-    from ..storage import check_output, to_json, write_folder
 
     check_output(out, overwrite=overwrite, folder=True)
     texts = read_data(data, text_column=text_column, text_pair_column=text_pair_column)

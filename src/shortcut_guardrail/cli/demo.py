@@ -24,8 +24,8 @@ def demo(
     unlabelled texts, chooses its strength and compares base and guarded model. No network is needed.
     """
     from ..demo.run import run_demo, write_demo
+    from ..files import check_output
     from ..report.terminal import print_demo
-    from ..storage import check_output
 
     check_output(out, overwrite=overwrite, folder=True)
     options.check_device(device)

@@ -45,9 +45,9 @@ def evaluate(
     """
     from ..data import label_ids, read_data
     from ..errors import ConfigError
+    from ..files import check_output, to_json, write_file
     from ..groups import ShortcutMatcher, read_shortcuts_file
     from ..report.terminal import print_evaluations
-    from ..storage import check_output, to_json, write_file
 
     shortcuts = [*(shortcut or []), *(read_shortcuts_file(shortcuts_file) if shortcuts_file else [])]
     if shortcuts:

@@ -50,8 +50,8 @@ def fit(
     (guardrail.json) and a model card. Column options hold for DATA and for the support file.
     """
     from ..data import read_data
+    from ..files import check_output
     from ..report.terminal import print_fit
-    from ..storage import check_output
 
     config = _config(
         preset.value,

@@ -42,8 +42,8 @@ def predict(
     """
     from ..data import read_data
     from ..errors import ConfigError
+    from ..files import check_output, write_file
     from ..report.terminal import cut_note
-    from ..storage import check_output, write_file
 
     if out.suffix.lower() not in (*_DELIMITERS, *_JSON_LINES):
         raise ConfigError(f"--out must end in .csv, .tsv or .jsonl, but is '{out}'.")

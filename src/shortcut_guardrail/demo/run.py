@@ -15,10 +15,11 @@ from ..audit import AuditReport
 from ..calibration import Calibration
 from ..encoder import Progress, quiet_transformers
 from ..evaluation import Evaluation
+from ..files import to_json, write_folder
 from ..finetune import FinetuneConfig, FinetuneResult, finetune_classifier
 from ..guardrail import FitReport, ShortcutGuardrail
+from ..record import library_versions
 from ..report.html import render_comparison
-from ..storage import library_versions, to_json, write_folder
 from .corpus import DemoCorpus, make_corpus
 from .pretrained import MINILM_ID, find_minilm
 

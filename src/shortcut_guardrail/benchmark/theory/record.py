@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import DataError, RunError
-from ...storage import check_output, to_json, write_file
+from ...files import check_output, to_json, write_file
 
 RESULT_FILE = "result.json"
 _RECORDED_PACKAGES = ("shortcut-guardrail", "numpy", "scipy", "torch", "transformers")

@@ -1,27 +1,15 @@
-"""Files appear whole or not at all, and a guarded folder's record is checked before it is believed."""
+"""Files appear whole or not at all."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 from pathlib import Path
 
 import pytest
 
-from shortcut_guardrail import ConfigError, ModelError, RunError, preset
-from shortcut_guardrail.storage import (
-    GuardrailRecord,
-    check_output,
-    is_guarded_folder,
-    library_versions,
-    model_card,
-    read_record,
-    text_hash,
-    to_json,
-    write_file,
-    write_folder,
-)
+from shortcut_guardrail import ConfigError, RunError
+from shortcut_guardrail.files import check_output, to_json, write_file, write_folder
 
 
 def fill(**files: str):
@@ -241,107 +229,3 @@ def test_json_has_no_number_that_is_not_finite():
     assert to_json({"a": [1, "é"]}) == '{\n  "a": [\n    1,\n    "é"\n  ]\n}\n'
     with pytest.raises(ValueError, match="Out of range float"):
         to_json({"a": float("nan")})
-
-
-def test_a_hash_recognises_a_text_and_tells_a_pair_from_its_halves():
-    assert text_hash("a b") == text_hash("a b")
-    assert len(text_hash("a b")) == 32
-    assert len({text_hash(text) for text in ("a b", "a  b", ("a", "b"), ("b", "a"), '["a", "b"]')}) == 5
-
-
-def test_versions_name_what_decides_the_numbers():
-    assert set(library_versions()) == {"shortcut-guardrail", "torch", "transformers", "peft", "tokenizers"}
-
-
-# The record
-
-RECORD = GuardrailRecord(
-    strategy="maskcl",
-    plain_peft_equivalent=True,
-    base_model={"name": "owner/model", "revision": None, "fingerprint": "f" * 64},
-    label_names=("bad", "good"),
-    head="softmax",
-    max_length=32,
-    precision="float32",
-    config=preset("paper").to_dict(),
-    debias_strength=0.3,
-    strength_source="calibrated",
-    calibration={
-        "n": 4,
-        "curve": [{"strength": 0.3, "accuracy": 0.75, "interval": [0.2, 0.99], "gained": 1, "lost": 0}],
-    },
-    support_hashes=("ab",),
-    seed=0,
-    training={"n_texts": 9, "n_trained": 8, "n_steps": 2, "n_trainable": 64, "target_modules": ["query", "value"]},
-    seconds={"adapt": 1.0},
-    versions={"shortcut-guardrail": "0.1.0"},
-)
-
-
-def written(folder: Path, **changes) -> Path:
-    values = RECORD.to_dict()
-    for name, value in changes.items():
-        values[name] = value
-        if value is None:
-            del values[name]
-    (folder / "guardrail.json").write_text(json.dumps(values))
-    return folder
-
-
-def test_a_record_survives_its_file(tmp_path):
-    assert not is_guarded_folder(tmp_path)
-    restored = read_record(written(tmp_path))
-    assert json.dumps(restored.to_dict()) == json.dumps(RECORD.to_dict())
-    assert restored.label_names == RECORD.label_names
-    assert restored.support_hashes == RECORD.support_hashes
-    assert restored.debias_strength == 0.3
-    assert is_guarded_folder(tmp_path)
-
-
-def test_a_newer_schema_is_refused(tmp_path):
-    with pytest.raises(ModelError) as error:
-        read_record(written(tmp_path, schema_version=2))
-    assert str(error.value) == (
-        f"'{tmp_path / 'guardrail.json'}' has schema version 2, but this version of Shortcut Guardrail reads 1. "
-        "Use the version that wrote it: {'shortcut-guardrail': '0.1.0'}."
-    )
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"schema_version": None}, "'schema_version' is missing"),
-        ({"label_names": None}, "'label_names' is missing"),
-        ({"seed": None}, "missing 1 required positional argument: 'seed'"),
-        ({"extra": 1}, "unexpected keyword argument 'extra'"),
-        ({"base_model": {"name": "a"}}, "base_model has no fingerprint, revision"),
-        ({"debias_strength": 3}, "debias_strength must lie between 0 and 1, but is 3"),
-        ({"config": {"adapter": {"rank": "four"}}}, "not supported between instances"),
-        ({"config": {"adapter": {"rnk": 4}}}, "AdapterConfig has no field 'rnk'"),
-    ],
-)
-def test_a_damaged_record_says_what_is_wrong(tmp_path, changes, reason):
-    with pytest.raises(ModelError) as error:
-        read_record(written(tmp_path, **changes))
-    assert f"'{tmp_path / 'guardrail.json'}' is damaged and cannot be read: " in str(error.value)
-    assert reason in str(error.value)
-    assert str(error.value).endswith(". Fit and save the guard again.")
-
-
-def test_half_a_record_is_damaged(tmp_path):
-    (tmp_path / "guardrail.json").write_text(json.dumps(RECORD.to_dict())[:100])
-    with pytest.raises(ModelError, match="is damaged and cannot be read"):
-        read_record(tmp_path)
-    (tmp_path / "guardrail.json").write_text("[1]")
-    with pytest.raises(ModelError, match="is damaged and cannot be read"):
-        read_record(tmp_path)
-
-
-def test_the_model_card_states_what_a_reader_needs():
-    from dataclasses import replace
-
-    card = model_card(RECORD)
-    for part in ("owner/model", "f" * 64, "bad, good", "9 given, 8 trained on", "0.3 (calibrated)", "| 0.3 | 0.750 |"):
-        assert part in card
-    assert "not calibrated" not in card
-    assert "the strength is not calibrated" in model_card(replace(RECORD, calibration=None, strength_source="fixed"))

@@ -1,9 +1,8 @@
-"""Files on disk: whole or not at all, the guarded-model folder, and its model card."""
+"""Files on disk appear whole or not at all, and what the file system says becomes a sentence."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import re
@@ -12,16 +11,10 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from .config import GuardrailConfig, check_strength
-from .errors import ConfigError, ModelError, RunError
-
-GUARDRAIL_FILE = "guardrail.json"
-GUARDRAIL_SCHEMA_VERSION = 1
+from .errors import ConfigError, RunError
 
 
 @contextmanager
@@ -187,162 +180,3 @@ def write_file(target: Path, content: str, *, overwrite: bool = False) -> None:
 def to_json(values: Any) -> str:
     """JSON with a stable layout; numbers that are not finite are refused, since JSON has none."""
     return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def text_hash(text: str | tuple[str, str]) -> str:
-    """A hash that recognises a text without holding it, 32 hexadecimal digits."""
-    return hashlib.sha256(json.dumps(text, ensure_ascii=False).encode()).hexdigest()[:32]
-
-
-def library_versions() -> dict[str, str]:
-    """Versions of what decides the numbers."""
-    return {name: version(name) for name in ("shortcut-guardrail", "torch", "transformers", "peft", "tokenizers")}
-
-
-@dataclass(frozen=True)
-class GuardrailRecord:
-    """What `guardrail.json` says; no deployment text is in it.
-
-    Attributes:
-        strategy: How shortcuts are neutralised.
-        plain_peft_equivalent: Whether loading the folder with PEFT alone gives the guarded predictions.
-        base_model: Name as the user gave it, revision, and fingerprint of the weights.
-        label_names: Names of the classes.
-        head: How logits are read.
-        max_length: Tokens per input.
-        precision: Number format the adapter was trained in.
-        config: The whole configuration.
-        debias_strength: The strength folded into the adapter.
-        strength_source: `calibrated`, `fixed` or `set`.
-        calibration: The support-set curve, or `None`.
-        support_hashes: Hashes of the support set's texts.
-        seed: Seed of the adapter.
-        training: Counts and losses of the adapter's training.
-        seconds: Wall-clock time by stage.
-        versions: Library versions.
-    """
-
-    strategy: str
-    plain_peft_equivalent: bool
-    base_model: dict[str, str | None]
-    label_names: tuple[str, ...]
-    head: str
-    max_length: int
-    precision: str
-    config: dict[str, Any]
-    debias_strength: float
-    strength_source: str
-    calibration: dict[str, Any] | None
-    support_hashes: tuple[str, ...]
-    seed: int
-    training: dict[str, Any]
-    seconds: dict[str, float]
-    versions: dict[str, str]
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready dictionary."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {"schema_version": GUARDRAIL_SCHEMA_VERSION, **values}
-
-
-def is_guarded_folder(path: str | Path) -> bool:
-    """Whether a folder was written by `save_pretrained` of a guard."""
-    return (Path(path) / GUARDRAIL_FILE).is_file()
-
-
-def read_record(folder: Path) -> GuardrailRecord:
-    """The record of a guarded folder.
-
-    Raises:
-        ModelError: It is damaged, or written by a newer version.
-    """
-    file = folder / GUARDRAIL_FILE
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-        found = values.pop("schema_version")
-        if found != GUARDRAIL_SCHEMA_VERSION:
-            raise ModelError(
-                f"'{file}' has schema version {found}, but this version of Shortcut Guardrail reads "
-                f"{GUARDRAIL_SCHEMA_VERSION}. Use the version that wrote it: {values.get('versions', {})}."
-            )
-        values["label_names"] = tuple(values["label_names"])
-        values["support_hashes"] = tuple(values["support_hashes"])
-        record = GuardrailRecord(**values)
-        _check_record(record)
-        return record
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, ModelError):
-            raise
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-        raise ModelError(f"'{file}' is damaged and cannot be read: {reason}. Fit and save the guard again.") from error
-
-
-def _check_record(record: GuardrailRecord) -> None:
-    """What loading a guard takes for granted."""
-    GuardrailConfig.from_dict(record.config)
-    check_strength(record.debias_strength)
-    absent = {"name", "revision", "fingerprint"} - set(record.base_model)
-    if absent:
-        raise ValueError(f"base_model has no {', '.join(sorted(absent))}")
-
-
-def model_card(record: GuardrailRecord) -> str:
-    """A README for the folder, with the numbers a reader needs before using it."""
-    name = record.base_model["name"] or "(an in-memory model)"
-    training = record.training
-    lines = [
-        "---",
-        "library_name: peft",
-        "pipeline_tag: text-classification",
-        "tags: [shortcut-guardrail, lora, text-classification]",
-        "---",
-        "",
-        f"# Shortcut guardrail for {name}",
-        "",
-        "A LoRA adapter that lowers a text classifier's reliance on shortcut tokens. It was trained on unlabelled "
-        f"texts with the strategy `{record.strategy}` (Shortcut Guardrail "
-        f"{record.versions.get('shortcut-guardrail', '')}).",
-        "",
-        "| | |",
-        "|---|---|",
-        f"| Base model | `{name}`, revision `{record.base_model['revision'] or 'not stated'}` |",
-        f"| Base fingerprint | `{record.base_model['fingerprint']}` |",
-        f"| Labels | {', '.join(record.label_names)} |",
-        f"| Deployment texts | {training['n_texts']} given, {training['n_trained']} trained on |",
-        f"| Steps | {training['n_steps']} of batches of {record.config['adapter']['batch_size']} |",
-        f"| Trained parameters | {training['n_trainable']} in {', '.join(training['target_modules'])} |",
-        f"| Debiasing strength | {record.debias_strength} ({record.strength_source}) |",
-        "",
-    ]
-    if record.calibration:
-        lines += [
-            f"## Calibration on {record.calibration['n']} labelled rows",
-            "",
-            "| strength | accuracy | 95 % interval | gained | lost |",
-            "|---|---|---|---|---|",
-            *(
-                f"| {p['strength']} | {p['accuracy']:.3f} | {p['interval'][0]:.3f} to {p['interval'][1]:.3f} "
-                f"| {p['gained']} | {p['lost']} |"
-                for p in record.calibration["curve"]
-            ),
-            "",
-        ]
-    else:
-        lines += [
-            "No labelled rows were used: the strength is not calibrated, and whether it helps was not measured.",
-            "",
-        ]
-    lines += [
-        "## Use",
-        "",
-        "```python",
-        "from shortcut_guardrail import ShortcutGuardrail",
-        "",
-        'guard = ShortcutGuardrail.from_pretrained("this-folder")',
-        'guard.predict(["..."])',
-        "```",
-        "",
-        "Plain PEFT gives the same predictions: the strength is folded into `lora_alpha`.",
-        "",
-    ]
-    return "\n".join(lines)
