@@ -461,6 +461,11 @@ def test_an_audit_is_written_and_shown(cli, model_folder, data, tmp_path):
     assert (report["n"], report["top_k"], report["n_truncated"]) == (8, 3, 0)
     assert report["candidates"][0]["text"] in out
     assert f"Written: {tmp_path / 'out' / 'audit.json'}" in out
+    lines = (tmp_path / "out" / "important_tokens.jsonl").read_text().splitlines()
+    inputs = [json.loads(line) for line in lines]
+    assert [one["index"] for one in inputs] == list(range(report["n"]))
+    assert sum(one["sensitivity"] for one in inputs) / report["n"] == pytest.approx(report["mstps"], abs=1e-5)
+    assert {one["label"] for one in inputs} <= set(report["predicted"])
     assert "Masking: 8 done in" in err
     assert "warning" not in err
 
@@ -737,3 +742,11 @@ def test_ctrl_c_in_the_middle_of_writing(model_folder, data, tmp_path):
     assert done.stderr.endswith("Interrupted. Files are written whole or not at all, so nothing is half done.\n")
     assert "Traceback" not in done.stderr
     assert files_in(tmp_path) == before
+
+
+def test_an_adapter_is_not_adapted_again(cli, data, tmp_path):
+    (tmp_path / "guarded").mkdir()
+    (tmp_path / "guarded" / "guardrail.json").write_text("{}")
+    status, _, err = cli("fit", tmp_path / "guarded", data, "--out", tmp_path / "out")
+    assert status == 2
+    assert "is a folder that fit wrote, and an adapter is not adapted again. Give its base model." in err

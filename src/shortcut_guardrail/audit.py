@@ -119,6 +119,18 @@ class AuditReport:
             )
         return tuple(tokens)
 
+    def input_to_dict(self, index: int) -> dict[str, Any]:
+        """One text's answer and its important tokens, JSON-ready; the only words of the text in it are those tokens."""
+        predicted = int(self.saliency.predictions[index])
+        tokens = self.important_tokens(index)
+        return {
+            "index": index,
+            "label": self.label_names[predicted],
+            "probability": round(float(self.saliency.probs[index, predicted]), 6),
+            "sensitivity": max(abs(token.change) for token in tokens),
+            "important_tokens": [asdict(token) for token in tokens],
+        }
+
     @property
     def sensitivity(self) -> Array:
         """Each text's term in MSTPS, shape (N,), in [0, 1]."""

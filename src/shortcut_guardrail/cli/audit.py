@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import options
 from .running import progress_bars
+
+if TYPE_CHECKING:
+    from ..audit import AuditReport
 
 
 def audit(
@@ -27,13 +32,13 @@ def audit(
     overwrite: options.Overwrite = False,
     debug: options.Debug = False,
 ) -> None:
-    """Find the tokens a model leans on; writes audit.json.
+    """Find the tokens a model leans on; writes audit.json and important_tokens.jsonl.
 
     The texts need no labels. Every candidate token is listed with the number of texts in which it is important, how
     often masking it changes the answer, and the label it pulls to.
     """
     from ..data import read_data
-    from ..files import check_output, to_json, write_folder
+    from ..files import check_output, write_folder
     from ..report.terminal import print_audit
 
     check_output(out, overwrite=overwrite, folder=True)
@@ -53,11 +58,15 @@ def audit(
     )
     with progress_bars() as progress:
         report = guard.audit(texts.texts, top_k=top_k, progress=progress)
-    content = to_json(report.to_dict())
-    write_folder(out, lambda folder: _write(folder, content), overwrite=overwrite)
+    write_folder(out, lambda folder: _write(folder, report), overwrite=overwrite)
     print_audit(report)
-    print(f"Written: {out / 'audit.json'}")
+    print(f"Written: {out / 'audit.json'} and, input by input, {out / 'important_tokens.jsonl'}")
 
 
-def _write(folder: Path, content: str) -> None:
-    (folder / "audit.json").write_text(content, encoding="utf-8")
+def _write(folder: Path, report: AuditReport) -> None:
+    from ..files import to_json
+
+    (folder / "audit.json").write_text(to_json(report.to_dict()), encoding="utf-8")
+    with (folder / "important_tokens.jsonl").open("w", encoding="utf-8") as lines:
+        for index in range(report.n):
+            lines.write(json.dumps(report.input_to_dict(index), ensure_ascii=False) + "\n")

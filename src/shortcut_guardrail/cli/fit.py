@@ -50,7 +50,9 @@ def fit(
     (guardrail.json) and a model card. Column options hold for DATA and for the support file.
     """
     from ..data import read_data
+    from ..errors import ConfigError
     from ..files import check_output
+    from ..record import is_guarded_folder
     from ..report.terminal import print_fit
 
     config = _config(
@@ -62,6 +64,10 @@ def fit(
     )
     check_output(out, overwrite=overwrite, folder=True)
     options.check_spared(out, model)
+    if is_guarded_folder(model):
+        raise ConfigError(
+            f"'{model}' is a folder that fit wrote, and an adapter is not adapted again. Give its base model."
+        )
     columns: dict[str, Any] = {"text_column": text_column, "text_pair_column": text_pair_column}
     texts = read_data(data, **columns)
     _check_distinct(texts)
