@@ -32,7 +32,7 @@ def audit(
     overwrite: options.Overwrite = False,
     debug: options.Debug = False,
 ) -> None:
-    """Find the tokens a model leans on; writes audit.json and important_tokens.jsonl.
+    """Find the tokens a model leans on, overall and input by input.
 
     The texts need no labels. Every candidate token is listed with the number of texts in which it is important, how
     often masking it changes the answer, and the label it pulls to.
