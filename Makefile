@@ -13,7 +13,7 @@ test: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 # PyTorch first and pinned: asked for by a range, it brings gigabytes of CUDA libraries along.
 $(VENV)/.torch: constraints.txt
