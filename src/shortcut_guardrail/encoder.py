@@ -207,7 +207,7 @@ class TextClassifier:
         self.precision: Precision = fast_precision(self.device) if precision == "auto" else precision
         self.model = share_weights(model).to(self.device)
         if self.precision == "bfloat16" and self.device.type == "cpu":
-            _use_plain_attention(self.model)
+            use_plain_attention(self.model)
         self.label_names = _label_names(model.config, self.head)
         self._takes_segments = "token_type_ids" in tokenizer.model_input_names and _accepts(model, "token_type_ids")
 
@@ -446,7 +446,7 @@ def fast_precision(device: torch.device) -> Precision:
     return "bfloat16" if native else "float32"
 
 
-def _use_plain_attention(model: Any) -> None:
+def use_plain_attention(model: Any) -> None:
     """PyTorch's fused attention is slow in bfloat16 on a CPU: a training step took 1.5 times as long with it."""
     if getattr(model.config, "_attn_implementation", None) == "sdpa":
         model.set_attn_implementation("eager")

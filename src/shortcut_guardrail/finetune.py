@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from .data import Texts, check_texts
-from .encoder import Precision, Progress, fast_precision, quiet_transformers, usable_length
+from .encoder import Precision, Progress, fast_precision, quiet_transformers, usable_length, use_plain_attention
 from .errors import ConfigError, DataError, ModelError, RunError
 
 STAGE = "fine-tune"
@@ -157,7 +157,11 @@ def finetune_classifier(
     with _seeded(seed), _quiet():
         model, tokenizer = _load(str(encoder), label_names)
         rows = _tokenized(texts, labels, tokenizer, min(config.max_length, usable_length(model, tokenizer, None)))
+        attention = model.config._attn_implementation
+        if use_cpu and _precision(config, use_cpu) == "bfloat16":
+            use_plain_attention(model)
         train_loss, n_steps = _train(model, tokenizer, rows, config, seed=seed, use_cpu=use_cpu, progress=progress)
+        model.set_attn_implementation(attention)
     return FinetuneResult(
         model=model.eval(),
         tokenizer=tokenizer,

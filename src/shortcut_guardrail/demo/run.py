@@ -88,8 +88,8 @@ def run_demo(
     seed: int = 0,
     device: str | None = None,
     progress: Progress | None = None,
-    n_train: int = 480,
-    n_deployment: int = 440,
+    n_train: int = 400,
+    n_deployment: int = 340,
     encoder: Path | None = None,
     finetune: FinetuneConfig = FINETUNE,
 ) -> DemoResult:
