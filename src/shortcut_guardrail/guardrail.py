@@ -99,7 +99,7 @@ class ShortcutGuardrail:
         batch_size: Sequences per forward pass outside training.
         device: E.g. `cpu` or `cuda:1`; `None` takes a GPU where there is one.
         precision: Number format of matrix products: `float32`, `bfloat16`, or `auto`, which takes bfloat16 where the
-            hardware computes in it: about twice as fast, with predictions that differ in the third digit.
+            hardware computes in it: faster, with slightly different predictions.
 
     Raises:
         ModelError: The model or tokenizer cannot be guarded; the sentence says what is missing.
