@@ -447,7 +447,7 @@ def fast_precision(device: torch.device) -> Precision:
 
 
 def use_plain_attention(model: Any) -> None:
-    """PyTorch's fused attention has a slow backward pass in bfloat16 on a CPU; plain products and a softmax have not."""
+    """Fused attention has a slow backward pass in bfloat16 on a CPU; plain products and a softmax do not."""
     if getattr(model.config, "_attn_implementation", None) == "sdpa":
         model.set_attn_implementation("eager")
 
