@@ -1,6 +1,6 @@
 """The measurement behind the `default` preset: how far the weights have to move to have an effect.
 
-    python scripts/measure_defaults.py --data-dir ../shared/data --work /tmp/defaults --out results/defaults.json
+    python scripts/measure_defaults.py --data-dir ../shared/data --work build/defaults --out results/defaults.json
 
 Everything runs on the 500 rows of GoEmotions' `original_train.csv` that the single-word classifier was neither trained
 nor validated on, with "honestly" inserted at the reversed rates; no row of a reported test set is touched. Each run is
