@@ -199,7 +199,10 @@ def is_planted(text: str, planted: list[str]) -> bool:
 
 def _row(candidate: Any) -> dict[str, Any]:
     names = ("text", "unit", "count", "flip_rate", "mean_change", "pulls_to", "contradiction_rate", "n_present")
-    row = {name: getattr(candidate, name) for name in (*names, "opposed_rate", "expected_rate", "q_value", "flagged")}
+    row = {
+        name: getattr(candidate, name)
+        for name in (*names, "opposed_rate", "expected_rate", "opposition", "q_value", "status")
+    }
     labelled = candidate.labelled
     accuracies = {"accuracy": labelled.accuracy, "accuracy_masked": labelled.accuracy_masked} if labelled else {}
     return {name: _defined(value) for name, value in (row | accuracies).items()}

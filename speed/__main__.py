@@ -12,7 +12,7 @@ from typing import Any
 from shortcut_guardrail.errors import GuardrailWarning
 from shortcut_guardrail.files import to_json, write_file
 
-from . import adaptation, attribution, compiled, effect, machine, memory, prediction, scaling
+from . import adaptation, attribution, compiled, effect, machine, memory, prediction, profiling, scaling
 from .table import table
 
 
@@ -23,6 +23,7 @@ def parts(data_dir: Path) -> dict[str, Callable[[], Any]]:
         "adaptation": lambda: adaptation.whole_epoch(data_dir),
         "adaptation_against_plain": lambda: adaptation.against_plain(data_dir),
         "adaptation_without_each": lambda: adaptation.without_each(data_dir),
+        "profile": lambda: profiling.step(data_dir),
         "attribution": lambda: attribution.attribution(data_dir),
         "audit": lambda: attribution.whole_audit(data_dir),
         "calibration": lambda: prediction.calibration(data_dir),

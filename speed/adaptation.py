@@ -131,7 +131,6 @@ def without_each(data_dir: Path, *, n: int = 24) -> dict[str, Any]:
         "all": {},
         "without packing": {"packing": False},
         "without first_token_only": {"first_token_only": False},
-        "without cast_once": {"cast_once": False},
     }
     runs = {
         name: lambda fast=fast: adapt(model, tokenizer, texts, precision=precision, **fast)  # type: ignore[misc]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from shortcut_guardrail.adapter import _Trainer, attach_adapter
+from shortcut_guardrail.adapter import MaskedContrastiveLearning, attach_adapter
 from shortcut_guardrail.config import AdapterConfig
 from shortcut_guardrail.encoder import FastPaths, TextClassifier
 from shortcut_guardrail.precision import fast_precision
@@ -24,7 +24,7 @@ def trial(data_dir: Path, *, n: int = 8, steps: int = 3) -> dict[str, Any]:
     texts = material.spread(material.sst2(data_dir), n)
     results: dict[str, Any] = {"texts": n, "precision": precision}
     for name in ("packed", "padded", "padded and compiled"):
-        fast = FastPaths(packing=name == "packed", cast_once=name == "packed")
+        fast = FastPaths(packing=name == "packed")
         model = material.random_bert(material.BERT_BASE, num_hidden_layers=4)
         classifier = TextClassifier(model, material.tokenizer(), precision=precision, fast=fast)
         encoded = classifier.encode(texts)
@@ -33,15 +33,15 @@ def trial(data_dir: Path, *, n: int = 8, steps: int = 3) -> dict[str, Any]:
         adapted = attach_adapter(classifier, config)
         if name == "padded and compiled":
             adapted.base_model.model.bert.encoder = torch.compile(adapted.base_model.model.bert.encoder, dynamic=True)
-        trainer = _Trainer(classifier.with_model(adapted), encoded, positions, config, 0, None)
+        trainer = MaskedContrastiveLearning(classifier.with_model(adapted), encoded, positions, config, 0, None)
         results[name] = _steps(trainer, n, steps)
     return results
 
 
-def _steps(trainer: _Trainer, n: int, steps: int) -> dict[str, float]:
+def _steps(trainer: MaskedContrastiveLearning, n: int, steps: int) -> dict[str, float]:
     seconds = []
     for _ in range(steps + 1):
         started = time.perf_counter()
-        trainer._grouped_loss(np.arange(n)).backward()
+        trainer.loss(np.arange(n)).backward()
         seconds.append(time.perf_counter() - started)
     return {"first_s": seconds[0], "then_s": min(seconds[1:])}

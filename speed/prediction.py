@@ -40,7 +40,7 @@ def calibration(data_dir: Path, *, n_support: int = 40) -> dict[str, Any]:
     }
 
 
-def prediction(data_dir: Path, *, n: int = 128) -> dict[str, Any]:
+def prediction(data_dir: Path, *, n: int = 64) -> dict[str, Any]:
     """The base model, the merged guard and the adapter beside the weights, in turns, at BERT-base shape."""
     texts, tokenizer = material.spread(material.sst2(data_dir), n), material.tokenizer()
     model = material.random_bert(material.BERT_BASE)
@@ -57,7 +57,7 @@ def prediction(data_dir: Path, *, n: int = 128) -> dict[str, Any]:
             "merged": lambda: guards["merged"].predict_proba(texts, strength=0.7),
             "beside": lambda: guards["beside"].predict_proba(texts, strength=0.7),
         },
-        rounds=5,
+        rounds=12,
     )
     return {
         "texts": n,

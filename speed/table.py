@@ -65,6 +65,11 @@ def _without_each(r: dict[str, Any]) -> Iterator[Row]:
         yield f"Adaptation {name}, over all fast paths", _times(value), "", ""
 
 
+def _profile(r: dict[str, Any]) -> Iterator[Row]:
+    shares = ", ".join(f"{kind} {share:.1%}" for kind, share in r["shares"].items())
+    yield f"Where a step of {r['texts']} sentences spends its time", shares, "", ""
+
+
 def _attribution(r: dict[str, Any]) -> Iterator[Row]:
     single, captum = r["one_at_a_time_over_ours"], r["captum_over_ours"]
     yield "One text at a time over ours, attribution", _times(single), "4", _met(single["median"] >= 4)
@@ -148,6 +153,7 @@ _ROWS = {
     "adaptation": _adaptation,
     "adaptation_against_plain": _against_plain,
     "adaptation_without_each": _without_each,
+    "profile": _profile,
     "attribution": _attribution,
     "audit": _audit,
     "calibration": _calibration,

@@ -83,6 +83,7 @@ def candidate(text: str, pulls_to: str | None = "positive", **numbers: Any) -> C
         "n_present": 14,
         "opposed_rate": 0.3,
         "expected_rate": 0.08,
+        "opposition": 0.62,
         "p_value": 0.2,
         "mean_rank": 1.5,
     }
@@ -93,7 +94,7 @@ def candidate(text: str, pulls_to: str | None = "positive", **numbers: Any) -> C
 
 UNDECIDED: dict[str, Any] = {
     "status": "undecided",
-    "reason": "hardly any text without it is answered 'positive' (2 of 157), so texts without it are no yardstick",
+    "reason": "too few texts: it stands in 13 distinct ones; at least 35 are needed",
 }
 """Of a candidate on which the test could not tell."""
 
@@ -101,6 +102,7 @@ UNTESTED: dict[str, Any] = {
     "p_value": NAN,
     "q_value": 1.0,
     "expected_rate": NAN,
+    "opposition": NAN,
     "interval": Intervals(*(((NAN, NAN),) * 3)),
 }
 """Numbers of a candidate that occurs too rarely."""
@@ -114,6 +116,7 @@ def audit(*candidates: Candidate, **values: Any) -> AuditReport:
         "unit": "token",
         "top_k": 10,
         "alpha": 0.05,
+        "min_opposition": 0.6,
         "label_names": ("negative", "positive"),
         "predicted": (10, 30),
         "mstps": 0.512,

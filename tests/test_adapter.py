@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from shortcut_guardrail.adapter import (
+    MaskedContrastiveLearning,
     _batch_bounds,
-    _Trainer,
     adapted_layers,
     attach_adapter,
     length_chunks,
@@ -222,12 +222,12 @@ def test_passes_of_a_few_sequences_give_the_gradient_of_a_whole_batch(prepared, 
         torch.manual_seed(0)
         config = AdapterConfig(batch_size=8, pairing=pairing, sequences_per_pass=most, dropout=dropout)
         model = attach_adapter(classifier, config)
-        trainer = _Trainer(classifier.with_model(model), encoded, positions, config, 0, None)
+        trainer = MaskedContrastiveLearning(classifier.with_model(model), encoded, positions, config, 0, None)
         with torch.no_grad():
             for _, layer in adapted_layers(model):
                 layer.lora_B["default"].weight.normal_(std=0.1)
         model.train(dropout)
-        (trainer._grouped_loss if pairing == "grouped" else trainer._flat_loss)(np.arange(8)).backward()
+        trainer.loss(np.arange(8)).backward()
         gradients.append(torch.cat([p.grad.flatten() for p in trainer.parameters]))
     torch.testing.assert_close(gradients[1], gradients[2])
     if not dropout:
@@ -241,7 +241,7 @@ def test_passes_of_a_few_sequences_hold_fewer_activations(prepared):
     def kept(most):
         classifier, encoded, positions = prepared
         config = AdapterConfig(batch_size=8, sequences_per_pass=most)
-        trainer = _Trainer(
+        trainer = MaskedContrastiveLearning(
             classifier.with_model(attach_adapter(classifier, config)), encoded, positions, config, 0, None
         )
         storages = {}
@@ -251,7 +251,7 @@ def test_passes_of_a_few_sequences_hold_fewer_activations(prepared):
             return tensor
 
         with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-            trainer._grouped_loss(np.arange(8))
+            trainer.loss(np.arange(8))
         return sum(storages.values())
 
     assert kept(5) < 0.5 * kept(0)

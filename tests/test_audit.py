@@ -77,13 +77,34 @@ def test_mstps_is_the_mean_of_the_largest_changes(report):
 
 
 REPORT_KEYS = {
-    *("schema_version", "n", "n_distinct", "unit", "top_k", "alpha", "label_names", "predicted", "mstps"),
+    *(
+        "schema_version",
+        "n",
+        "n_distinct",
+        "unit",
+        "top_k",
+        "alpha",
+        "min_opposition",
+        "label_names",
+        "predicted",
+        "mstps",
+    ),
     *("sensitivity_histogram", "candidates", "n_candidates", "n_tested", "n_undecided", "agreement"),
     *("n_truncated", "notes"),
 }
 CANDIDATE_KEYS = {
     *("text", "unit", "count", "flip_rate", "mean_change", "pulls_to", "contradiction_rate", "interval", "q_value"),
-    *("flagged", "status", "reason", "n_distinct", "n_present", "opposed_rate", "expected_rate", "p_value"),
+    *(
+        "flagged",
+        "status",
+        "reason",
+        "n_distinct",
+        "n_present",
+        "opposed_rate",
+        "expected_rate",
+        "opposition",
+        "p_value",
+    ),
     *("mean_rank", "examples", "labelled"),
 }
 
@@ -270,7 +291,7 @@ def sentences(opening, *endings):
 
 
 def test_a_shortcut_to_an_answer_nobody_else_gets_is_undecided(bag):
-    """Nothing but "honestly" makes this model answer "positive", so the other texts are no yardstick."""
+    """Nothing but "honestly" makes this model answer "positive", and it stands in texts like all others."""
     texts = [*sentences("honestly", "bad", "awful", "cold"), *sentences("", "bad", "awful", "cold"), "good tea"]
     labels = ["negative"] * 48 + ["positive"]
     guard = ShortcutGuardrail(*bag)
@@ -278,8 +299,10 @@ def test_a_shortcut_to_an_answer_nobody_else_gets_is_undecided(bag):
     first = report.candidates[0]
     assert (first.text, first.status, first.flagged, first.flip_rate) == ("honestly", "undecided", False, 1.0)
     assert (first.opposed_rate, first.expected_rate) == (1.0, 24 / 25)
+    assert first.opposition == pytest.approx(0.5, abs=0.1)
     assert first.reason == (
-        "hardly any text without it is answered 'positive' (1 of 25), so texts without it are no yardstick"
+        "it decides most of its texts, and their rest speaks for 'positive' neither less nor more than other texts do: "
+        "it may be the only evidence, or a shortcut that stands anywhere"
     )
     assert (report.flagged, report.undecided, report.n_undecided) == ((), (first,), 1)
     # Labels tell.
@@ -303,7 +326,7 @@ def test_a_rare_word_that_flips_is_undecided_and_it_is_said_how_many_texts_would
     assert report.n_undecided == 1
     assert (first.text, first.n_present, first.status) == ("honestly", 6, "undecided")
     assert math.isnan(first.p_value)
-    said = re.fullmatch(r"too few texts: it stands in 6 distinct ones; about (\d+) would do", first.reason)
+    said = re.fullmatch(r"too few texts: it stands in 6 distinct ones; at least (\d+) are needed", first.reason)
     needed = int(said[1])
     assert needed >= 10
     # So many are enough, in a corpus that is larger in all.

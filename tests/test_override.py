@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binom, hypergeom
 
 from shortcut_guardrail.config import AuditConfig
+from shortcut_guardrail.opposition import p_opposition
 from shortcut_guardrail.override import acting_together, judge, tally, with_phrases
 from shortcut_guardrail.shards import Shard
 
@@ -65,11 +66,14 @@ def test_a_word_that_decides_against_its_context_is_flagged():
     names, sums, verdicts = flagged(shard(PLANTED))
     assert names == ["honestly"]
     i = sums.names.index("honestly")
-    # Of 30 rests none is 2; of the 60 texts without it 30 are.
-    expected = max(hypergeom.sf(29, 90, 60, 30), binom.sf(29, 30, 0.05))
+    # Of 30 rests none is 2; of the 60 texts without it 30 are, and the other 30 tie.
+    answers, pairs = hypergeom.sf(29, 90, 60, 30), p_opposition(np.array([[30, 0]]), np.array([[30, 30]]), 0.55)[0]
+    assert answers < pairs
+    expected = max(2 * answers, binom.sf(29, 30, 0.05))
     assert verdicts.p[i] == pytest.approx(expected, rel=1e-9)
     assert verdicts.q[i] == pytest.approx(2 * expected, rel=1e-9)  # two candidates are tested
     assert (verdicts.target[i], verdicts.opposed[i], verdicts.expected[i]) == (2, 1.0, 0.5)
+    assert verdicts.opposition[i] == 0.75
 
 
 def test_a_word_that_decides_alone_but_against_nothing_is_not():
@@ -109,44 +113,52 @@ def undecided(rows, config=CONFIG):
     return {sums.names[i] for i in np.flatnonzero(verdicts.undecided)}, sums, verdicts
 
 
-# Without "honestly" 2 of 157 texts are given its class: what the demo's biased model does.
-SATURATED = [(1, {"honestly": 0})] * 183 + [(0, {"the": 0})] * 155 + [(1, {"the": 1})] * 2
+def graded(rows, support, rests):
+    """The same shard, with the probability of class 1 of each text, and of the rest of those with a word."""
+    made = shard(rows, n_classes=2)
+    made.probs[:] = np.column_stack([1 - np.array(support), support])
+    made.masked_probs[:] = np.column_stack([1 - np.array(rests), rests])
+    return made
 
 
-def test_where_hardly_another_text_has_its_class_the_test_cannot_tell():
-    found, sums, verdicts = undecided(SATURATED)
-    i = sums.names.index("honestly")
-    assert (found, verdicts.flagged) == ({"honestly"}, ())
-    assert (verdicts.opposed[i], verdicts.without[i], verdicts.answered_without[i]) == (1.0, 157, 2)
-    assert verdicts.p[i] == pytest.approx(hypergeom.sf(182, 340, 338, 183), rel=1e-9)  # as small as it gets
-    assert verdicts.needed[i] > 183
-    # A genuine word that alone speaks for a rare class looks the same, which is why neither is flagged.
-    assert (
-        "lovely"
-        in undecided(
-            [(answer, {w.replace("honestly", "lovely"): r for w, r in words.items()}) for answer, words in SATURATED]
-        )[0]
-    )
-    # The partner: where a quarter of the others have its class, the same flips are decided.
-    found, sums, verdicts = undecided([*SATURATED, *[(1, {"the": 1})] * 50])
-    assert (found, [sums.names[i] for i in verdicts.flagged]) == (set(), ["honestly"])
+def saturated(rest_speaks):
+    """A word makes 60 texts class 1; of 60 others two are. How much does the rest of its texts speak for the class?"""
+    rng = np.random.default_rng(0)
+    rows = [(1, {"honestly": 0})] * 60 + [(0, {})] * 58 + [(1, {})] * 2
+    others = rng.uniform(0.002, 0.02, size=58)
+    return graded(rows, [0.99] * 60 + [*others, 0.9, 0.9], rng.uniform(*rest_speaks, size=60))
+
+
+def test_how_strongly_rests_speak_counts_where_the_class_is_hardly_ever_answered():
+    """What a biased model does: without the word it does not answer the class, but some texts are nearer to it."""
+    names, _, verdicts = flagged(saturated((0.001, 0.004)))
+    assert names == ["honestly"]
+    assert verdicts.opposition[0] > 0.9
+    # The partner: a genuine word that is the only evidence of a rare class; its rests are like other texts.
+    names, _, verdicts = flagged(saturated((0.002, 0.02)))
+    assert names == []
+    assert verdicts.opposed[0] == 1.0
+    assert verdicts.opposition[0] == pytest.approx(0.5, abs=0.1)
+    assert verdicts.undecided[0]
+    assert not verdicts.too_few[0]
 
 
 def test_a_word_that_changes_no_answer_is_no_open_question():
-    assert undecided([(1, {"honestly": 1})] * 183 + SATURATED[183:])[0] == set()
+    assert undecided([(1, {"honestly": 1})] * 6 + [(0, {})] * 60)[0] == set()
 
 
 def test_a_word_whose_texts_could_have_opposed_it_and_do_not_is_decided():
     """Power enough, or a context that goes along with it: nothing is left to ask."""
     background = [(0, {})] * 60 + [(2, {})] * 60
-    as_expected = [(2, {"wow": 0})] * 20 + [(2, {"wow": 2})] * 20
+    as_expected = [(2, {"wow": 0})] * 10 + [(2, {"wow": 2})] * 30
     assert undecided(as_expected + background)[0] == set()
-    # In 12 texts against a class that 9 in 10 lack nothing could be shown, but they speak for the word.
-    rare = [(0, {})] * 90 + [(2, {})] * 10
-    agreeing = [(2, {"wow": 0})] * 3 + [(2, {"wow": 2})] * 9
-    assert undecided(agreeing + rare)[0] == set()
-    # The partner: the same texts, all opposed.
-    assert undecided([(2, {"wow": 0})] * 12 + rare)[0] == {"wow"}
+    # Six texts can show nothing at 0.1 %; of many that speak for the word nothing is left to ask.
+    strict = AuditConfig(min_count=5, alpha=0.001)
+    agreeing = [(2, {"wow": 0})] * 3 + [(2, {"wow": 2})] * 3
+    rare = [(0, {})] * 300
+    few = [(2, {"wow": 0})] * 6
+    assert undecided(few + rare, strict)[0] == {"wow"}
+    assert undecided(agreeing + [(2, {"wow": 2})] * 60 + rare, strict)[0] == set()
 
 
 def test_a_rare_word_is_an_open_question_only_if_it_mostly_flips():
@@ -176,6 +188,7 @@ def test_a_genuine_word_of_the_shortcuts_class_is_cleared_once_the_shortcut_is_f
     assert names == ["honestly"]
     excited = sums.names.index("excited")
     assert verdicts.expected[excited] == pytest.approx(120 / 132)
+    assert verdicts.opposition[excited] == pytest.approx(0.5 + 12 / 132 / 2)
     # The partner: as long as "honestly" is not known, it looks like one too.
     apart = flagged(shard([(answer, {w: r for w, r in words.items() if w != "honestly"}) for answer, words in rows]))
     assert apart[0] == ["excited"]
@@ -183,7 +196,7 @@ def test_a_genuine_word_of_the_shortcuts_class_is_cleared_once_the_shortcut_is_f
 
 def test_the_stricter_null_clears_words_that_alone_say_what_they_say():
     """One word a text decides for class 0; without it the default is 1, in every text alike."""
-    rows = [(0, {word: 1}) for word in ("dull", "bad", "awful") for _ in range(25)] + [(1, {"good": 1})] * 75
+    rows = [(0, {word: 1}) for word in ("dull", "bad", "awful") for _ in range(250)] + [(1, {"good": 1})] * 500
     names, _, _ = flagged(shard(rows))
     assert set(names) <= {"dull", "bad", "awful"}
     assert names  # compared with whole texts, some of them look like shortcuts
@@ -219,20 +232,12 @@ def test_false_alarms_stay_below_what_is_promised():
     """Words strewn at random that decide their texts: the boundary of the null hypothesis."""
     rng = np.random.default_rng(0)
     alarms = 0
-    for _ in range(60):
-        rest = rng.choice(3, size=300, p=[0.5, 0.3, 0.2])
-        rows = []
-        for answer in rest:
-            word = f"word{rng.integers(12)}"
-            decides = rng.random() < 0.8
-            rows.append((int(word[4:]) % 3 if decides else int(answer), {word: int(answer)}))
-        # The background has to be free of other words' doing, or it is no boundary: each text is read without its own.
-        plain = [(int(answer), {}) for answer in rng.choice(3, size=300, p=[0.5, 0.3, 0.2])]
-        for w in range(3):
-            mine = [row for row in rows if f"word{w}" in row[1]]
-            alarms += bool(flagged(shard(mine + plain), config=AuditConfig(min_count=5, alpha=0.2))[0])
-    # 180 corpora of one word each at 20 %: the exact test is conservative, and not powerless.
-    assert 0 < alarms <= binom.ppf(0.999, 180, 0.2)
+    for _ in range(300):
+        rests = rng.random(60) < 0.5
+        others = rng.random(240) < 0.5
+        rows = [(2, {"word": 2 if rest else 0}) for rest in rests] + [(2 if other else 0, {}) for other in others]
+        alarms += bool(flagged(shard(rows), config=AuditConfig(min_count=5, alpha=0.2))[0])
+    assert 0 < alarms <= binom.ppf(0.999, 300, 0.2)
 
 
 # Phrases

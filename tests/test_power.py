@@ -6,16 +6,23 @@ import numpy as np
 import pytest
 from scipy.stats import binom, false_discovery_control, hypergeom
 
+from shortcut_guardrail.opposition import p_opposition
 from shortcut_guardrail.power import LARGEST_FACTOR, levels_needed, p_all_opposed, p_of_pull, texts_needed
 
 
-def test_the_smallest_p_value_is_that_of_the_exact_test():
-    n, against, without = (np.array(x) for x in ((183, 5, 30, 1), (155, 90, 0, 0), (157, 100, 60, 10)))
+def test_the_smallest_p_value_is_that_of_texts_that_all_oppose():
+    n, against, without = (np.array(x) for x in ((183, 5, 30, 8), (155, 90, 0, 10), (157, 100, 60, 10)))
+    rests, others = np.zeros((4, 2)), np.zeros((4, 2))
+    rests[:, 0], others[:, 1] = n, without
+    answers = hypergeom.sf(n - 1, n + without, n + against, n)
+    pairs = p_opposition(rests, others, 0.6)
     np.testing.assert_allclose(
-        p_all_opposed(n, against, without), hypergeom.sf(n - 1, n + without, n + against, n), rtol=1e-9
+        p_all_opposed(n, against, without, 0.6), np.minimum(1, 2 * np.minimum(answers, pairs)), rtol=1e-9
     )
-    # Where no text is without the candidate, or all of them are opposed too, there is nothing to find.
-    assert p_all_opposed(np.array([9, 9]), np.array([0, 20]), np.array([0, 20])).tolist() == [1.0, 1.0]
+    assert answers[3] > pairs[3]  # where all others are opposed too, how strongly they are decides
+    assert answers[2] < pairs[2]
+    # Where no text is without the candidate, there is nothing to find.
+    assert p_all_opposed(np.array([9]), np.array([0]), np.array([0]), 0.6).tolist() == [1.0]
 
 
 def test_the_pull_is_that_of_the_exact_test():
@@ -49,7 +56,7 @@ def test_where_nothing_was_tested_the_level_is_the_rate():
 
 def needed(n, lost, against, without, level, *, min_count=10):
     columns = (np.array([x], dtype=float) for x in (n, lost, against, without, level))
-    return float(texts_needed(*columns, min_count=min_count, min_pull=0.05)[0])
+    return float(texts_needed(*columns, min_count=min_count, min_pull=0.05, min_opposition=0.6)[0])
 
 
 def test_so_many_texts_do_and_one_fewer_does_not():
@@ -58,24 +65,23 @@ def test_so_many_texts_do_and_one_fewer_does_not():
 
     def smallest(n):
         factor = n / 6
-        return p_all_opposed(np.array(n), np.array(20 * factor), np.array(40 * factor))
+        return p_all_opposed(np.array([n]), np.array([20 * factor]), np.array([40 * factor]), 0.6)[0]
 
     assert smallest(count) <= 1e-4 < smallest(count - 1)
     assert needed(6, 6, 20, 40, 0.9) == 10  # the fewest that are tested
-    # A rarer class needs more, and flips in fewer texts do.
-    assert needed(6, 6, 38, 40, 1e-4) > needed(6, 6, 20, 40, 1e-4)
-    assert needed(6, 1, 20, 40, 1e-4) > needed(6, 6, 20, 40, 1e-4)
+    # A rarer class, flips in fewer texts, and fewer texts to compare with need more.
+    assert needed(6, 6, 40, 40, 1e-9) > needed(6, 6, 2, 40, 1e-9)
+    assert needed(6, 1, 20, 40, 1e-4) > count
+    assert needed(6, 6, 1, 2, 1e-4) > count
 
 
 @pytest.mark.parametrize(
-    ("n", "lost", "against", "without"),
-    [(6, 6, 40, 40), (6, 0, 20, 40), (40, 40, 0, 0)],
-    ids=["no text without it has the class", "nothing flips", "it is in every text"],
+    ("n", "lost", "against", "without"), [(6, 0, 20, 40), (40, 40, 0, 0)], ids=["nothing flips", "in every text"]
 )
 def test_where_no_number_of_texts_would_do(n, lost, against, without):
     assert np.isnan(needed(n, lost, against, without, 1e-3))
 
 
 def test_no_more_than_a_thousand_times_as_many_are_asked_for():
-    assert np.isnan(needed(6, 6, 99_999, 100_000, 1e-300, min_count=2))
+    assert np.isnan(needed(6, 6, 1, 2, 0.9, min_count=6 * LARGEST_FACTOR + 1))
     assert needed(1, 1, 1, 2, 0.9, min_count=LARGEST_FACTOR) == LARGEST_FACTOR

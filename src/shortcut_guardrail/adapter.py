@@ -165,7 +165,7 @@ def train_adapter(
         )
 
     def trainer(adapted: TextClassifier) -> TrainingLoop:
-        return _Trainer(adapted, encoded.select(kept), positions[kept], config, seed, saliency)
+        return MaskedContrastiveLearning(adapted, encoded.select(kept), positions[kept], config, seed, saliency)
 
     return run_training(classifier, config, trainer, seed=seed, n_texts=len(encoded), progress=progress)
 
@@ -419,7 +419,7 @@ class TrainingLoop(ABC):
         return [torch.from_numpy(c[i : i + most]) for c in chunks for i in range(0, len(c), most)]
 
 
-class _Trainer(TrainingLoop):
+class MaskedContrastiveLearning(TrainingLoop):
     """Masked contrastive learning."""
 
     def __init__(

@@ -27,7 +27,7 @@ from .units import Units
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-AUDIT_SCHEMA_VERSION = 3
+AUDIT_SCHEMA_VERSION = 4
 
 MAX_CANDIDATES = 1000
 """Candidates kept in a report; a large corpus has as many as it has words."""
@@ -37,9 +37,6 @@ DETAILED = 50
 
 LOW_AGREEMENT = 0.2
 """Below this mean rank correlation the report says that attribution is not to be trusted."""
-
-NO_YARDSTICK = 0.05
-"""Where no larger share of the texts without an undecided candidate is given its class, that is said to be why."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +66,7 @@ class AuditReport:
         unit: What is scored and masked: `token`, `word` or `phrase` (words, and phrases of them).
         top_k: Important units per text.
         alpha: The false-discovery rate that `flagged` promises.
+        min_opposition: The share of pairs up to which a candidate's context is taken to warrant what it does.
         label_names: Names of the classes.
         predicted: How many texts were given each class, in the order of `label_names`.
         mstps: Maximum single-token prediction sensitivity, in [0, 1], over all texts; for another unit than `token` the
@@ -79,7 +77,7 @@ class AuditReport:
             it holds up. At most the first 1,000.
         n_candidates: How many there are in all.
         n_tested: Number of candidates that occur often enough to be tested; the false-discovery rate is over them.
-        n_undecided: Number of candidates that take answers away and that the test could not have flagged.
+        n_undecided: Number of candidates that take answers away and that the test can neither flag nor clear.
         agreement: How far attribution agrees with the true effect of masking.
         n_truncated: Texts longer than the model takes.
         notes: Sentences on what limits this audit, such as a class that is never predicted.
@@ -91,6 +89,7 @@ class AuditReport:
     unit: str
     top_k: int
     alpha: float
+    min_opposition: float
     label_names: tuple[str, ...]
     predicted: tuple[int, ...]
     mstps: float
@@ -408,6 +407,7 @@ def make_report(
         unit=config.unit,
         top_k=config.top_k,
         alpha=config.alpha,
+        min_opposition=config.min_opposition,
         label_names=label_names,
         candidates=candidates,
         n_candidates=int((sums.count > 0).sum()),
@@ -499,11 +499,12 @@ def _candidate(
         q_value=float(verdicts.q[i]),
         flagged=i in verdicts.flagged,
         status="flagged" if i in verdicts.flagged else "undecided" if verdicts.undecided[i] else "not_flagged",
-        reason=_reason(verdicts, i, n_present, label_names[target], config) if verdicts.undecided[i] else None,
+        reason=_reason(verdicts, i, n_present, label_names[target]) if verdicts.undecided[i] else None,
         n_distinct=n,
         n_present=n_present,
         opposed_rate=float(verdicts.opposed[i]) if target >= 0 else float("nan"),
         expected_rate=float(verdicts.expected[i]) if target >= 0 else float("nan"),
+        opposition=float(verdicts.opposition[i]),
         p_value=float(verdicts.p[i]),
         mean_rank=_share(sums.rank[i], n),
         examples=detail.examples,
@@ -511,21 +512,21 @@ def _candidate(
     )
 
 
-def _reason(verdicts: Verdicts, i: int, n_present: int, label: str, config: AuditConfig) -> str:
+def _reason(verdicts: Verdicts, i: int, n_present: int, label: str) -> str:
     """Why the test could not tell of an undecided candidate."""
-    without, answered = int(verdicts.without[i]), int(verdicts.answered_without[i])
+    without, needed = int(verdicts.without[i]), verdicts.needed[i]
     if not without:
         return "every text holds it, so there are none without it to compare with"
+    if not verdicts.too_few[i]:
+        return (
+            f"it decides most of its texts, and their rest speaks for '{label}' neither less nor more than other texts "
+            "do: it may be the only evidence, or a shortcut that stands anywhere"
+        )
+    if without < n_present:
+        few = f"too few texts: only {without:,} distinct ones are without it"
+        return few if math.isnan(needed) else f"{few}; at least {needed / n_present:.1f} times as many texts are needed"
     few = f"too few texts: it stands in {n_present:,} distinct ones"
-    if answered > NO_YARDSTICK * without:
-        needed = verdicts.needed[i]
-        return few if math.isnan(needed) else f"{few}; about {int(needed):,} would do"
-    how = " by its rest" if config.compare_with == "rests" else ""
-    yardstick = (
-        f"{'hardly any' if answered else 'no'} text without it is answered '{label}'{how} ({answered:,} of "
-        f"{without:,}), so texts without it are no yardstick"
-    )
-    return yardstick if verdicts.tested[i] else f"{few}, and {yardstick}"
+    return few if math.isnan(needed) else f"{few}; at least {int(needed):,} are needed"
 
 
 # Most of a corpus's words occur a few times, so the same counts come again and again.

@@ -56,8 +56,10 @@ class AuditConfig:
         min_count: Distinct texts a candidate has to occur in to be tested; fewer can hardly be evidence.
         confidence: From which probability on an answer counts as confident.
         min_pull: A candidate is only flagged if masking it takes its answer away in more than this share of its texts.
+        min_opposition: A candidate is only flagged if, in more than this share of pairs of a text with it and one
+            without it, the rest of the first speaks less for its class. A half is what chance gives.
         compare_with: What the rest of a candidate's texts is compared with: `texts` without the candidate as they are,
-            or their `rests`: a text then speaks for a class only if it does so without its most decisive unit too.
+            or their `rests`: a text then speaks for a class only as far as it does without its most decisive unit too.
             `rests` is the stricter null hypothesis: it clears genuine words that are the only ones in their texts to
             say what they say, and needs many more texts to find a shortcut.
         n_examples: Texts kept as examples of each of the first candidates.
@@ -71,6 +73,7 @@ class AuditConfig:
     min_count: int = 10
     confidence: float = 0.8
     min_pull: float = 0.05
+    min_opposition: float = 0.55
     compare_with: Literal["texts", "rests"] = "texts"
     n_examples: int = 3
     shard_size: int = 0
@@ -82,6 +85,10 @@ class AuditConfig:
         _require(self.min_count >= 2, f"min_count must be at least 2, but is {self.min_count}.")
         _require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, but is {self.confidence}.")
         _require(0 <= self.min_pull < 1, f"min_pull must lie between 0 and 1, but is {self.min_pull}.")
+        _require(
+            0.5 <= self.min_opposition < 1,
+            f"min_opposition must be at least 0.5 and below 1, but is {self.min_opposition}.",
+        )
         _require(0 <= self.n_examples <= 100, f"n_examples must lie between 0 and 100, but is {self.n_examples}.")
         _require(
             self.shard_size == 0 or self.shard_size >= 10,

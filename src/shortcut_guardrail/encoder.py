@@ -11,7 +11,7 @@ import copy
 import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast, get_args
@@ -24,7 +24,7 @@ from .config import Embedding
 from .data import Texts
 from .errors import ConfigError, GuardrailWarning, ModelError, RunError
 from .packing import Keep, PackedSequences, can_pack, pack, packed_attention
-from .precision import CastWeights, Precision, fast_precision, use_plain_attention
+from .precision import Precision, fast_precision, use_plain_attention
 
 Head = Literal["softmax", "sigmoid"]
 Progress = Callable[[str, int, int], None]
@@ -130,14 +130,12 @@ class FastPaths:
         packing: Run sequences one after another in a row, without padding, where the model's family allows it.
         first_token_only: Compute only the first token in the last block, from its attention output on, for heads that
             read no other; takes effect with `packing`.
-        cast_once: In bfloat16, keep cast copies of frozen weights rather than cast them at every use.
         strengths_together: Score all strengths of a calibration in shared forward passes.
         merging: Predict with the adapter added into the weights rather than beside them.
     """
 
     packing: bool = True
     first_token_only: bool = True
-    cast_once: bool = True
     strengths_together: bool = True
     merging: bool = True
 
@@ -259,7 +257,6 @@ class TextClassifier:
         self.model = share_weights(model).to(self.device)
         self.packs = self.fast.packing and can_pack(model)
         self._first: Keep = "first" if self.fast.first_token_only else "first-late"
-        self._cast_weights = CastWeights()
         if self.precision == "bfloat16" and self.device.type == "cpu":
             use_plain_attention(self.model)
         self.label_names = _label_names(model.config, self.head)
@@ -373,8 +370,7 @@ class TextClassifier:
         if self.precision == "float32":
             yield
             return
-        weights = self._cast_weights.using(self.model) if self.fast.cast_once else nullcontext()
-        with weights, torch.autocast(self.device.type, dtype=torch.bfloat16):
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
             yield
 
     def logits(self, batch: Batch) -> Tensor:

@@ -133,13 +133,15 @@ class Candidate:
         interval: 95 % intervals of the three.
         q_value: Smallest false-discovery rate at which it would be flagged; 1 where it was not tested.
         flagged: Whether the evidence that it overrides the rest of the text passes the audit's false-discovery rate.
-        status: `flagged`; `undecided` if masking it takes answers away, but the test could not have flagged it
-            whatever its texts say; `not_flagged` otherwise.
+        status: `flagged`; `undecided` if masking it takes answers away and the test can neither flag nor clear it;
+            `not_flagged` otherwise.
         reason: For an undecided one why the test could not tell, in words; `None` for the others.
         n_distinct: Number of distinct texts behind the rates.
         n_present: Number of distinct texts that hold it, important or not.
         opposed_rate: Share of those whose rest, with it masked, is given another answer than `pulls_to`.
         expected_rate: The same share among the texts without it, which is what the null hypothesis allows.
+        opposition: In how large a share of pairs of a text with it and one without it the rest of the first speaks less
+            for `pulls_to`; a half is what chance gives. NaN where it was not tested.
         p_value: Of the test against the null hypothesis; NaN where it occurs too seldom to be tested.
         mean_rank: Mean rank among the important units, 1 is the most important.
         examples: The texts with the largest effect; for the first candidates of the ranking.
@@ -162,6 +164,7 @@ class Candidate:
     n_present: int
     opposed_rate: float
     expected_rate: float
+    opposition: float
     p_value: float
     mean_rank: float
     examples: tuple[Example, ...] = ()

@@ -23,7 +23,16 @@ Direction = Literal["increase", "decrease"]
 AUDIT_METRICS = ("mstps", "n", "n_candidates", "n_distinct", "n_flagged", "n_tested", "n_truncated", "n_undecided")
 """What a condition on an audit can name besides `candidate:TEXT.KEY`; checked before a model is loaded."""
 
-CANDIDATE_METRICS = ("count", "flip_rate", "mean_change", "contradiction_rate", "opposed_rate", "q_value", "flagged")
+CANDIDATE_METRICS = (
+    "count",
+    "flip_rate",
+    "mean_change",
+    "contradiction_rate",
+    "opposed_rate",
+    "opposition",
+    "q_value",
+    "flagged",
+)
 """What it can name of a candidate; `flagged` counts as 1 or 0."""
 
 _ZERO_WHERE_ABSENT = ("count", "flip_rate", "contradiction_rate", "mean_change", "flagged")

@@ -2,17 +2,22 @@
 
 A word may rightly decide a text by itself: take "lol" out of "lol, that is my car" and nothing amusing is left. What it
 may not do is to decide texts whose rest speaks against it. Without labels, the rest of the text, as the model itself
-reads it, is the witness.
+reads it, is the witness: how probable its class is with the candidate masked.
 
-*Null hypothesis*, of a candidate that pulls to class c: where it stands, the rest of the text is given another answer
-than c no more often than a text without the candidate is, or masking it takes the answer c away in no more than a small
-share (`min_pull`) of its texts. Its context then warrants the pull at least as well as any text does.
-A word whose class goes along with its context satisfies it; so does a word that is strewn at random, at the boundary.
+*Null hypothesis*, of a candidate that pulls to class c: where it stands, the rest of the text speaks for c hardly less
+than a text without the candidate does, or masking it takes the answer c away in no more than a small share (`min_pull`)
+of its texts. "Hardly less" has two sides, both of which have to hold. The rest is given the answer c no less often than
+a text without the candidate is. And it finds c no less probable: of a text with the candidate and one without it, drawn
+at random, the rest of the first gives c the lower probability in no more than a certain share of cases
+(`min_opposition`, a little above a half; ties count half). A word whose class goes along with its context, or that is
+strewn at random, satisfies both, whether or not it is the only evidence there is for its class.
 
-*Test.* Both parts are tested exactly and the larger p-value counts, so that the null hypothesis may hold by either:
-Fisher's exact test (one-sided) of the two shares, and the binomial test of the share of texts that lose the answer.
-Benjamini and Hochberg's procedure over all candidates keeps the false-discovery rate. Two things about this are not
-exact: c is the class with the largest pull and so chosen by looking, and words that share texts are not independent.
+*Test.* Of the first part Fisher's exact test (one-sided) of the two shares, and Brunner and Munzel's test of the pairs
+(see `opposition`): the first sees a rest that is given another answer, the second also one that is given another
+answer either way and with less doubt. Twice the smaller p-value counts (Bonferroni). Of the second part the exact
+binomial test. The larger of the two counts, so that the null hypothesis may hold by either part. Benjamini and
+Hochberg's procedure over all candidates keeps the false-discovery rate. Two things about this are not exact: c is the
+class with the largest pull and so chosen by looking, and words that share texts are not independent.
 `scripts/audit_rates.py` therefore simulates the rate that is kept, and measures it on clean models.
 
 *Step-down.* A strong shortcut makes the texts without another word look as if they supported its class. So the
@@ -20,8 +25,9 @@ strongest candidate is flagged first, the texts that hold it are from then on re
 p-values can only rise. That never flags more than the first step would.
 
 *Undecided.* Some candidates take answers away and could not have been flagged whatever their texts say: too few texts
-hold them, or hardly any text without them is given their class. A word that is the only evidence of a rare class looks
-like a shortcut to that class then, and the test does not tell them apart. See `power`.
+hold them, or too few do not (see `power`). Others decide most of their texts, and their rests speak for the class
+neither less nor more than other texts do: the only evidence there is for a rare class looks like that, and so does a
+shortcut that is strewn at random. Neither is flagged, and neither is cleared.
 """
 
 from __future__ import annotations
@@ -33,6 +39,7 @@ from typing import Any
 import numpy as np
 
 from .config import AuditConfig
+from .opposition import LEVELS, levels, opposition, p_opposition
 from .power import levels_needed, p_all_opposed, texts_needed
 from .shards import Shard
 
@@ -44,9 +51,9 @@ MAX_FLAGGED = 50
 """The step-down stops here; each step reads all shards once more."""
 
 RARE_TEXTS = 5
-RARE_FLIP_RATE = 0.5
-"""A candidate too rare to be tested is undecided, and not just rare, if it is important in so many texts and masking it
-changes the answer in that share of them."""
+DECIDES = 0.5
+"""A candidate decides its texts if masking it changes the answer in that share of those in which it is important. One
+too rare to be tested is undecided, and not just rare, if it decides `RARE_TEXTS` or more."""
 
 # A phrase acts together if its interaction is that unlikely to be chance, over all recurring phrases, and that large a
 # share of its effect.
@@ -97,13 +104,15 @@ class Verdicts:
         target: The class it pulls to, -1 if it pulls nowhere, shape (M,).
         opposed: Share of the texts with it whose rest is given another answer than `target`, shape (M,).
         expected: The same share of the texts without it, as the test last saw them, shape (M,).
+        opposition: In how large a share of pairs the rest of a text with it speaks less for `target` than a text
+            without it, as the test last saw them, shape (M,); NaN where not tested or where every text holds it.
         tested: Whether it occurs often enough, shape (M,).
         p: p-values, shape (M,); NaN where not tested.
         q: q-values, shape (M,); 1 where not tested.
         flagged: Candidates in the order in which they were flagged.
-        undecided: Whether it takes answers away, and the test could not have flagged it, shape (M,).
+        undecided: Whether it takes answers away, and the test can neither flag nor clear it, shape (M,).
+        too_few: Whether the test could not have flagged it whatever its texts say, shape (M,).
         without: Texts without it, shape (M,).
-        answered_without: Those of them that are given `target`, shape (M,).
         needed: Texts that hold it, in a larger corpus of the same shares, with which the test could have flagged it,
             shape (M,); NaN where no larger corpus would do, and for all that are not undecided.
     """
@@ -111,13 +120,14 @@ class Verdicts:
     target: Array
     opposed: Array
     expected: Array
+    opposition: Array
     tested: Array
     p: Array
     q: Array
     flagged: tuple[int, ...]
     undecided: Array
+    too_few: Array
     without: Array
-    answered_without: Array
     needed: Array
 
 
@@ -179,34 +189,56 @@ def _add_shard(sums: dict[str, Array], shard: Shard, ids: Array, confidence: flo
 
 
 @dataclass(frozen=True, eq=False)
-class _Background:
-    """Evidence texts that speak for each class, with flagged candidates masked: in all, and those with a candidate.
+class _Support:
+    """How strongly texts speak for classes, counted by level (see `opposition.levels`).
 
     Attributes:
-        all: Texts given each answer, shape (C,).
-        held: The same of the texts that hold each candidate, shape (M, C).
+        candidates: Those that are counted, shape (T,).
+        others: Evidence texts without each candidate by how strongly they speak for its class, with flagged candidates
+            masked, shape (T, LEVELS).
+        rests: Those with it, by how strongly their rest does, with nothing else masked, shape (T, LEVELS).
+        against: How many of the others are given another answer, shape (T,).
     """
 
-    all: Array
-    held: Array
+    candidates: Array
+    others: Array
+    rests: Array
+    against: Array
 
 
-def _background(shards: Shards, sums: Tally, flagged: Sequence[int], config: AuditConfig) -> _Background:
+def _support(shards: Shards, sums: Tally, counts: _Counts, flagged: Sequence[int], config: AuditConfig) -> _Support:
+    candidates = np.flatnonzero(counts.pulls)
+    row = np.full(len(sums.names), -1)
+    row[candidates] = np.arange(len(candidates))
     names = {name: i for i, name in enumerate(sums.names)}
     masked = {sums.names[i] for i in flagged}
-    held = np.zeros_like(sums.rest)
-    total = np.zeros(sums.rest.shape[1], dtype=np.int64)
+    n_classes = sums.rest.shape[1]
+    every, answers = np.zeros((n_classes, LEVELS), dtype=np.int64), np.zeros(n_classes, dtype=np.int64)
+    held, rests = (np.zeros((len(candidates), LEVELS), dtype=np.int32) for _ in range(2))
+    given = np.zeros(len(candidates), dtype=np.int64)  # of those that hold it, texts given its class
     for shard in shards():
-        answers = _without(shard, masked).argmax(axis=1)
-        counted = shard.evidence
+        texts = _without(shard, masked)
+        answer = texts.argmax(axis=1)
+        speaks = np.ones(len(texts), dtype=bool)
         if config.compare_with == "rests":
-            # A text speaks for a class if it does so with and without its most decisive unit.
-            counted = counted & (answers == _without(shard, set(shard.names)).argmax(axis=1))
-        np.add.at(total, answers[counted], 1)
-        ids = np.array([names[name] for name in shard.names], dtype=np.int64)
-        chosen = counted[shard.texts]
-        np.add.at(held, (ids[shard.keys[chosen]], answers[shard.texts[chosen]]), 1)
-    return _Background(total, held)
+            # A text speaks for a class only as far as it does without its most decisive unit.
+            rest = _without(shard, set(shard.names))
+            speaks = answer == rest.argmax(axis=1)
+            texts = np.minimum(texts, rest)
+        strength = levels(texts)
+        np.add.at(answers, answer[shard.evidence & speaks], 1)
+        for c in range(n_classes):
+            np.add.at(every[c], strength[shard.evidence, c], 1)
+        ids = np.array([names[name] for name in shard.names], dtype=np.int64)[shard.keys]
+        chosen = np.flatnonzero(shard.evidence[shard.texts] & (row[ids] >= 0))
+        ids, holders = ids[chosen], shard.texts[chosen]
+        target = counts.target[ids]
+        np.add.at(given, row[ids], (answer[holders] == target) & speaks[holders])
+        np.add.at(held, (row[ids], strength[holders, target]), 1)
+        np.add.at(rests, (row[ids], levels(shard.rest_probs(chosen)[np.arange(len(chosen)), target])), 1)
+    target = counts.target[candidates]
+    against = counts.without[candidates] - (answers[target] - given)
+    return _Support(candidates, every[target] - held, rests, against)
 
 
 def _without(shard: Shard, masked: set[str]) -> Array:
@@ -273,72 +305,79 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Verdicts:
     Args:
         shards: The audit's shards.
         sums: Their tally.
-        config: `alpha`, `min_count`, `min_pull` and `compare_with`.
+        config: `alpha`, `min_count`, `min_pull`, `min_opposition` and `compare_with`.
     """
     counts = _count(sums, config)
     rows = np.arange(len(counts.target))
-
-    def look_around(flagged: Sequence[int]) -> tuple[Array, Array]:
-        """Texts without each candidate that are given another class than its own, and p-values of the first part."""
-        around = _background(shards, sums, flagged, config)
-        against = counts.without - (around.all[counts.target] - around.held[rows, counts.target])
-        return against, _more_often(counts.opposed, counts.present, against, counts.without)
-
-    against, context = look_around(())
-    p = np.where(counts.pulls, np.maximum(counts.p_pull, context), 1.0)
+    opposed_pairs, p = np.full(len(rows), np.nan), np.ones(len(rows))
+    against, spoken_for = counts.without.copy(), np.zeros(len(rows), dtype=bool)
     flagged: list[int] = []
     q_flagged: dict[int, float] = {}
+
+    def look() -> None:
+        """See the texts with what is flagged masked; p-values can only rise, and those of the flagged stay."""
+        seen = _support(shards, sums, counts, flagged, config)
+        pairs = p_opposition(seen.rests, seen.others, config.min_opposition)
+        i = seen.candidates
+        answers = _more_often(counts.opposed[i], counts.present[i], seen.against, counts.without[i])
+        new = np.maximum(counts.p_pull[i], np.minimum(1.0, 2 * np.minimum(answers, pairs)))
+        still = ~np.isin(i, flagged)
+        i = i[still]
+        p[i] = np.maximum(p[i], new[still]) if flagged else new[still]
+        opposed_pairs[i] = opposition(seen.rests, seen.others)[still]
+        against[i] = seen.against[still]
+        spoken_for[i] = (p_opposition(seen.others, seen.rests, 0.5) <= config.alpha)[still]
+
+    look()
     while len(flagged) < MAX_FLAGGED:
         q = _q_values(p, counts.tested)
         open_ = [i for i in np.flatnonzero(counts.tested & (q <= config.alpha)) if i not in q_flagged]
         if not open_:
             break
-        strongest = min(open_, key=lambda i: (p[i], -counts.lost[i]))
-        flagged.append(int(strongest))
-        q_flagged[int(strongest)] = float(q[strongest])
-        against_now, context = look_around(flagged)
-        still = np.array([i not in q_flagged for i in rows], dtype=bool)
-        p = np.where(still & counts.pulls, np.maximum(p, context), p)
-        against = np.where(still, against_now, against)
+        strongest = int(min(open_, key=lambda i: (p[i], -counts.lost[i])))
+        flagged.append(strongest)
+        q_flagged[strongest] = float(q[strongest])
+        look()
     q = _q_values(p, counts.tested)
     for i, value in q_flagged.items():
         q[i] = value
-    levels = levels_needed(p, counts.tested, config.alpha)
-    undecided = _undecided(sums, counts, against, levels, config)
+    needed_levels = levels_needed(p, counts.tested, config.alpha)
+    smallest = np.maximum(counts.p_pull, p_all_opposed(counts.present, against, counts.without, config.min_opposition))
+    too_few = ~counts.tested | (smallest > needed_levels)
+    undecided = _asks(sums, counts, too_few, config) & ~spoken_for
     undecided[flagged] = False
     return Verdicts(
         target=np.where(counts.pulls, counts.target, -1),
         opposed=counts.opposed / np.maximum(counts.present, 1),
         expected=against / np.maximum(counts.without, 1),
+        opposition=np.where(counts.tested, opposed_pairs, np.nan),
         tested=counts.tested,
         p=np.where(counts.tested, p, np.nan),
         q=q,
         flagged=tuple(flagged),
         undecided=undecided,
+        too_few=too_few,
         without=counts.without,
-        answered_without=counts.without - against,
-        needed=_needed(counts, against, levels, undecided, config),
+        needed=_needed(counts, against, needed_levels, undecided & too_few, config),
     )
 
 
-def _undecided(sums: Tally, counts: _Counts, against: Array, levels: Array, config: AuditConfig) -> Array:
-    """Which candidates take answers away, and could not reach the p-value needed even if all their texts opposed."""
-    rare = (sums.important >= RARE_TEXTS) & (sums.flips >= RARE_FLIP_RATE * sums.important)
-    takes_away = counts.pulls & np.where(counts.tested, counts.p_pull <= config.alpha, rare)
-    smallest = np.maximum(counts.p_pull, p_all_opposed(counts.present, against, counts.without))
-    found: Array = takes_away & (~counts.tested | (smallest > levels))
-    # Where the rest goes along with a candidate more often than other texts do, its context has spoken for it.
-    texts = (counts.opposed, counts.present, against, counts.without)
-    found[found] = _less_often(*(x[found] for x in texts)) > config.alpha
+def _asks(sums: Tally, counts: _Counts, too_few: Array, config: AuditConfig) -> Array:
+    """Which candidates are an open question unless they are flagged or their context speaks for them."""
+    decides = sums.flips >= DECIDES * sums.important
+    rare = decides & (sums.important >= RARE_TEXTS)
+    tested = (counts.p_pull <= config.alpha) & (too_few | decides)
+    found: Array = counts.pulls & np.where(counts.tested, tested, rare)
     return found
 
 
-def _needed(counts: _Counts, against: Array, levels: Array, undecided: Array, config: AuditConfig) -> Array:
+def _needed(counts: _Counts, against: Array, needed_levels: Array, undecided: Array, config: AuditConfig) -> Array:
     needed = np.full(len(undecided), np.nan)
     needed[undecided] = texts_needed(
-        *(x[undecided] for x in (counts.present, counts.lost, against, counts.without, levels)),
+        *(x[undecided] for x in (counts.present, counts.lost, against, counts.without, needed_levels)),
         min_count=config.min_count,
         min_pull=config.min_pull,
+        min_opposition=config.min_opposition,
     )
     return needed
 
@@ -348,14 +387,6 @@ def _more_often(hits: Array, n: Array, other_hits: Array, other_n: Array) -> Arr
     from scipy.stats import hypergeom
 
     p: Array = hypergeom.sf(hits - 1, n + other_n, hits + other_hits, n)
-    return np.where(other_n > 0, p, 1.0)
-
-
-def _less_often(hits: Array, n: Array, other_hits: Array, other_n: Array) -> Array:
-    """The same test the other way round."""
-    from scipy.stats import hypergeom
-
-    p: Array = hypergeom.cdf(hits, n + other_n, hits + other_hits, n)
     return np.where(other_n > 0, p, 1.0)
 
 

@@ -416,7 +416,16 @@ def _texts_at(source: TextSource, rows: set[int]) -> dict[int, str | tuple[str, 
 def _manifest(classifier: TextClassifier, config: AuditConfig, size: int, exact: Array) -> dict[str, Any]:
     """What has to be the same for shards to belong to one audit."""
     shards = asdict(config)
-    for name in ("alpha", "min_count", "confidence", "min_pull", "compare_with", "n_examples", "shard_size"):
+    for name in (
+        "alpha",
+        "min_count",
+        "confidence",
+        "min_pull",
+        "min_opposition",
+        "compare_with",
+        "n_examples",
+        "shard_size",
+    ):
         del shards[name]  # they only decide how shards are read
     return {
         "schema_version": PARTIAL_SCHEMA_VERSION,

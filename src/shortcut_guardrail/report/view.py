@@ -74,6 +74,7 @@ class CandidateView:
     n_present: int
     opposed_rate: Rate
     expected_rate: Rate
+    opposition: Rate
     pulls_to: str | None
     q_value: float | None
     q_shown: str
@@ -204,6 +205,7 @@ def _candidate(rank: int, candidate: Document, redact: bool) -> CandidateView:
         n_present=candidate["n_present"],
         opposed_rate=_rate(candidate["opposed_rate"]),
         expected_rate=_rate(candidate["expected_rate"]),
+        opposition=_rate(candidate["opposition"]),
         pulls_to=candidate["pulls_to"],
         q_value=q_value if tested else None,
         q_shown=p_value(q_value) if tested else "not tested",
