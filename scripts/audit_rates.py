@@ -1,21 +1,25 @@
 """How often an audit is right: planted shortcuts found, false alarms on clean models, the null hypothesis simulated.
 
     python scripts/audit_rates.py simulate --out results/audit/simulation.json
-    python scripts/audit_rates.py model --model MODEL --texts TEST.csv --planted honestly --out results/audit/NAME.json
-    python scripts/audit_rates.py clean --train original_train.csv --texts original_test.csv --seed 0 --out ...
+    python scripts/audit_rates.py setting shifted GoEmo-ST --data-dir DATA --out results/audit/goemo-st.json
+    python scripts/audit_rates.py setting shifted GoEmo-ST --clean --data-dir DATA --out results/audit/goemo-clean.json
 
 `simulate` makes texts whose words' effects are known and needs no model: how often is anything flagged where the null
-hypothesis holds, at its boundary and within it, and how often is a planted shortcut found? `model` audits a classifier
-whose planted shortcut is known: its rank, and which of the flagged candidates are it. `clean` fine-tunes a classifier
-on texts without a planted shortcut first: all that is flagged then is a false alarm, or a shortcut of nature's own.
+hypothesis holds, at its boundary and within it, and how often is a planted shortcut found? `setting` audits the base
+classifiers of a setting of the benchmark, fine-tuned as there, on its reversed test texts: the rank of the planted
+shortcut, and which of the flagged candidates are it. With `--clean` they are fine-tuned and audited on the texts
+without the insertion: all that is flagged then is a false alarm, or a shortcut of nature's own. Finished seeds are
+kept, so that a run that was cut short goes on.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,56 +30,71 @@ from shortcut_guardrail.override import judge, tally
 from shortcut_guardrail.record import library_versions
 from shortcut_guardrail.shards import Shard
 
-GOEMOTIONS = ("neutral", "amusement", "joy", "excitement")
-MAX_LENGTH = 128
+if TYPE_CHECKING:
+    from shortcut_guardrail.benchmark.datasets import BenchmarkData, LabelledTexts
+
 SHOWN = 20
 
 
 # Simulated texts
 
 
-def simulated_shard(
-    rng: np.random.Generator,
-    *,
-    n_texts: int,
-    priors: np.ndarray,
-    rates: np.ndarray,
-    targets: np.ndarray,
-    pulls: np.ndarray,
-    tilts: np.ndarray,
-    fickle: bool = False,
-) -> Shard:
-    """Texts whose rest is given a class drawn from `priors`, and M words that override it.
+@dataclass(frozen=True)
+class Words:
+    """M words that override the rest of their texts.
 
-    Word w stands in a text with probability `rates[w]`, times `tilts[w]` if the rest is of class `targets[w]`: a tilt
+    Word w stands in a text with probability `rates[w]`, times `tilts[w]` if the text is of class `targets[w]`: a tilt
     of 1 strews it at random, which is the boundary of the null hypothesis; above 1 its context goes along with it;
     below 1 the rest speaks against it. Where it stands it makes the answer `targets[w]` with probability `pulls[w]`;
     the first such word in a random order decides, and with that one masked the second. Fickle words make it any class.
+
+    Attributes:
+        rates: Shape (M,).
+        targets: Shape (M,).
+        pulls: Shape (M,).
+        tilts: Shape (M,).
+        fickle: See above.
     """
-    n_classes, n_words = len(priors), len(rates)
-    rest = rng.choice(n_classes, size=n_texts, p=priors)
-    chance = np.where(rest[:, None] == targets, np.minimum(1, rates * tilts), rates)
-    holds = rng.random((n_texts, n_words)) < chance
-    active = holds & (rng.random((n_texts, n_words)) < pulls)
+
+    rates: np.ndarray
+    targets: np.ndarray
+    pulls: np.ndarray
+    tilts: np.ndarray
+    fickle: bool = False
+
+
+def simulated_shard(
+    rng: np.random.Generator, words: Words, *, n_texts: int, priors: np.ndarray, unseen: tuple[int, float] = (0, 0.0)
+) -> Shard:
+    """Texts of classes drawn from `priors`, answered with more or less certainty, and words among them.
+
+    Of class `unseen[0]` that share is not recognised: another class is answered, and this one is only somewhat more
+    probable than in other texts. So do models that learned a shortcut to a class read the texts that lack it.
+    """
+    n_classes, n_words = len(priors), len(words.rates)
+    classes = rng.choice(n_classes, size=n_texts, p=priors)
+    log_odds = simulated_evidence(rng, classes, priors, unseen)
+    same = classes[:, None] == words.targets
+    holds = rng.random((n_texts, n_words)) < np.where(same, np.minimum(1, words.rates * words.tilts), words.rates)
+    active = holds & (rng.random((n_texts, n_words)) < words.pulls)
     order = np.where(active, rng.random(n_words), np.inf)  # the active word that comes first decides
-    first = np.where(active.any(axis=1), order.argmin(axis=1), -1)
-    order[np.arange(n_texts), first] = np.inf
-    second = np.where(active.sum(axis=1) > 1, order.argmin(axis=1), -1)
-    drawn = (
-        rng.choice(n_classes, size=(n_texts, n_words), p=priors) if fickle else np.broadcast_to(targets, holds.shape)
-    )
     every = np.arange(n_texts)
-    answers = np.where(first >= 0, drawn[every, first], rest)
+    first = np.where(active.any(axis=1), order.argmin(axis=1), -1)
+    order[every, first] = np.inf
+    second = np.where(active.sum(axis=1) > 1, order.argmin(axis=1), -1)
+    drawn = np.broadcast_to(words.targets, holds.shape)
+    if words.fickle:
+        drawn = rng.choice(n_classes, size=holds.shape, p=priors)
+    full, next_ = (_answered(log_odds, np.where(w >= 0, drawn[every, w], -1)) for w in (first, second))
     texts, keys = holds.nonzero()
-    next_answers = np.where(second >= 0, drawn[every, second], rest)
-    without = np.where(first[texts] == keys, next_answers[texts], answers[texts])
+    without = np.where((first[texts] == keys)[:, None], next_[texts], full[texts])
     size = len(texts)
     return Shard(
         rows=np.arange(n_texts),
         weights=np.ones(n_texts, dtype=np.int64),
         evidence=np.ones(n_texts, dtype=bool),
         labels=np.full(n_texts, -1),
-        probs=_confident(answers, n_classes),
+        probs=full,
         truncated=np.zeros(n_texts, dtype=bool),
         sensitivity=np.zeros(n_texts),
         agreement=np.full(n_texts, np.nan),
@@ -88,43 +107,70 @@ def simulated_shard(
         scores=np.ones(size, dtype=np.float32),
         spans=np.zeros((size, 3), dtype=np.int32),
         masked=np.arange(size, dtype=np.int32),
-        masked_probs=_confident(without, n_classes),
+        masked_probs=without,
         interaction=np.full(size, np.nan, dtype=np.float32),
         joint=np.full(size, np.nan, dtype=np.float32),
         phrases=(),
     )
 
 
-def _confident(classes: np.ndarray, n_classes: int) -> np.ndarray:
-    probs = np.full((len(classes), n_classes), 0.1 / (n_classes - 1), dtype=np.float32)
-    probs[np.arange(len(classes)), classes] = 0.9
+def simulated_evidence(
+    rng: np.random.Generator, classes: np.ndarray, priors: np.ndarray, unseen: tuple[int, float]
+) -> np.ndarray:
+    """What the rest of each text says, as log-odds, shape (n, C): noise, and 4 for the class that it is taken for."""
+    missed, share = unseen
+    overlooked = (classes == missed) & (rng.random(len(classes)) < share)
+    others = np.where(np.arange(len(priors)) == missed, 0, priors)
+    taken_for = np.where(overlooked, rng.choice(len(priors), size=len(classes), p=others / others.sum()), classes)
+    log_odds = rng.normal(size=(len(classes), len(priors)))
+    log_odds[np.arange(len(classes)), taken_for] += 4
+    log_odds[overlooked, missed] += 1.5
+    return log_odds
+
+
+def _answered(log_odds: np.ndarray, decided: np.ndarray) -> np.ndarray:
+    """Class probabilities where a word, if any, adds 8 to the log-odds of its class."""
+    from scipy.special import softmax
+
+    raised = log_odds.copy()
+    rows = np.flatnonzero(decided >= 0)
+    raised[rows, decided[rows]] += 8
+    probs: np.ndarray = softmax(raised, axis=1).astype(np.float32)
     return probs
+
+
+WORLDS = ("boundary", "fickle", "genuine", "planted", "reversed")
 
 
 def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> tuple[int, bool]:
     """How many innocent words are flagged, and whether the planted one is, in one corpus of 60 words.
 
-    A third of the words decide most texts that they stand in, as "lol" does, the others few.
+    A third of the words decide most texts that they stand in, as "lol" does, the others few. A planted word stands in 3
+    of 10 texts of other classes than its own. In the reversed world it stands in 8 of 10, and the model has learned to
+    answer its class by it: without it, 19 of 20 texts of that class are taken for others.
     """
     n_words, priors = 60, np.array([0.5, 0.2, 0.2, 0.1])
     rates = rng.choice([0.01, 0.02, 0.05], size=n_words)
     targets = rng.integers(0, len(priors), size=n_words)
     pulls = np.where(rng.random(n_words) < 1 / 3, 0.9, 0.05)
     tilts = np.full(n_words, 1.0 if world in ("boundary", "fickle") else 3.0)
-    if world == "planted":
-        rates[0], targets[0], pulls[0], tilts[0] = 0.3, 3, 0.9, 0.0
-    shard = simulated_shard(rng, n_texts=n_texts, priors=priors, rates=rates, targets=targets, pulls=pulls, tilts=tilts)
+    is_planted = world in ("planted", "reversed")
+    if is_planted:
+        rates[0], targets[0], pulls[0], tilts[0] = 0.3 if world == "planted" else 0.8, 3, 0.9, 0.0
+    words = Words(rates, targets, pulls, tilts, fickle=world == "fickle")
+    unseen = (3, 0.95 if world == "reversed" else 0.0)
+    shard = simulated_shard(rng, words, n_texts=n_texts, priors=priors, unseen=unseen)
     config = AuditConfig()
     sums = tally(lambda: [shard], config)
     flagged = {sums.names[i] for i in judge(lambda: [shard], sums, config).flagged}
-    planted = world == "planted" and "word0" in flagged
-    return len(flagged) - planted, planted
+    found = is_planted and "word0" in flagged
+    return len(flagged) - found, found
 
 
 def simulate(trials: int, seed: int) -> dict[str, Any]:
-    """False alarms among words strewn at random, fickle ones, words that fit their context, beside a planted one."""
+    """False alarms among words strewn at random, fickle ones, words that fit their context, beside planted ones."""
     rows = []
-    for world in ("boundary", "fickle", "genuine", "planted"):
+    for world in WORLDS:
         for n_texts in (300, 1000, 5000):
             rng = np.random.default_rng([seed, n_texts, *world.encode()])
             found = [simulated_trial(rng, world, n_texts) for _ in range(trials)]
@@ -138,7 +184,9 @@ def simulate(trials: int, seed: int) -> dict[str, Any]:
                     "corpora_with_a_false_alarm": alarms / trials,
                     "interval": list(exact_interval(alarms, trials)),
                     "false_discovery_rate": float(np.mean(shares)),
-                    "planted_found": float(np.mean([hit for _, hit in found])) if world == "planted" else None,
+                    "planted_found": float(np.mean([hit for _, hit in found]))
+                    if world in ("planted", "reversed")
+                    else None,
                 }
             )
     return {"alpha": AuditConfig().alpha, "seed": seed, "worlds": rows}
@@ -147,21 +195,19 @@ def simulate(trials: int, seed: int) -> dict[str, Any]:
 # Real models
 
 
-def audit_model(model: Any, tokenizer: Any, texts: Path, unit: str, planted: list[str], sample: int) -> dict[str, Any]:
+def audit_model(
+    model: Any, tokenizer: Any, rows: LabelledTexts, unit: str, planted: tuple[str, ...], max_length: int
+) -> dict[str, Any]:
+    """The ranking, and how it fares against what was planted; no text is kept."""
     from shortcut_guardrail import ShortcutGuardrail
-    from shortcut_guardrail.data import read_data
 
-    data = read_data(texts, require_labels=True)
-    guard = ShortcutGuardrail(model, tokenizer, max_length=MAX_LENGTH, batch_size=64, precision="auto")
+    guard = ShortcutGuardrail(model, tokenizer, max_length=max_length, batch_size=64, precision="auto")
     started = time.perf_counter()
-    labels = np.array([int(label) for label in data.labels or ()])
-    labels -= labels.min()
-    chosen = np.sort(np.random.default_rng(0).permutation(len(labels))[: sample or None])
-    report = guard.audit([data.texts[i] for i in chosen], labels=labels[chosen].tolist(), config=AuditConfig(unit=unit))
+    report = guard.audit(rows.texts, labels=rows.labels.tolist(), config=AuditConfig(unit=unit))
     ranked = [candidate.text for candidate in report.candidates]
     flagged = [candidate.text for candidate in report.flagged]
     right = [text for text in flagged if is_planted(text, planted)]
-    found = {word for word in planted if any(is_planted(text, [word]) for text in flagged)}
+    found = {word for word in planted if any(is_planted(text, (word,)) for text in flagged)}
     return {
         "unit": unit,
         "n": report.n,
@@ -170,20 +216,20 @@ def audit_model(model: Any, tokenizer: Any, texts: Path, unit: str, planted: lis
         "predicted": dict(zip(report.label_names, report.predicted, strict=True)),
         "n_candidates": report.n_candidates,
         "n_tested": report.n_tested,
+        "n_undecided": report.n_undecided,
         "agreement": {"mean": report.agreement.mean, "top_agrees": report.agreement.top_agrees},
-        "planted": planted,
         "planted_rank": next((i for i, text in enumerate(ranked, start=1) if is_planted(text, planted)), None),
         "flagged": flagged,
         "precision": len(right) / len(flagged) if flagged else None,
         "recall": len(found) / len(planted) if planted else None,
         "false_alarms": [text for text in flagged if text not in right],
+        "undecided": [candidate.text for candidate in report.undecided[:SHOWN]],
         "candidates": [_row(candidate) for candidate in report.candidates[:SHOWN]],
         "seconds": round(time.perf_counter() - started, 1),
-        "versions": library_versions(),
     }
 
 
-def is_planted(text: str, planted: list[str]) -> bool:
+def is_planted(text: str, planted: tuple[str, ...]) -> bool:
     """Whether a candidate is a planted word or phrase, or words of one that are not function words alone."""
     from shortcut_guardrail.groups import ShortcutMatcher, content_spans
     from shortcut_guardrail.units import unit_key
@@ -212,32 +258,64 @@ def _defined(value: Any) -> Any:
     return None if isinstance(value, float) and not np.isfinite(value) else value
 
 
-def clean_model(train: Path, seed: int, rows: int, folder: Path | None) -> tuple[Any, Any]:
-    """A classifier fine-tuned on texts as they are; kept in `folder`, and read from there the next time."""
-    from shortcut_guardrail.data import read_data
-    from shortcut_guardrail.demo.pretrained import find_minilm
-    from shortcut_guardrail.encoder import load_model
-    from shortcut_guardrail.finetune import FinetuneConfig, finetune_classifier
+def audit_setting(args: argparse.Namespace) -> None:
+    """Fine-tunes and audits the base classifiers of one setting, a seed at a time."""
+    from shortcut_guardrail.benchmark.classifiers import ClassifierStore, find_encoder
+    from shortcut_guardrail.benchmark.datasets import build
+    from shortcut_guardrail.benchmark.experiments import read_experiment
+    from shortcut_guardrail.benchmark.results import prepare_cache
+    from shortcut_guardrail.benchmark.runner import recipe
 
-    if folder is not None and (folder / "config.json").exists():
-        return load_model(folder)
-    data = read_data(train, require_labels=True)
-    labels = np.array([int(label) for label in data.labels or ()])
-    labels -= labels.min()
-    names = GOEMOTIONS if labels.max() == 3 else tuple(str(i) for i in range(int(labels.max()) + 1))
-    chosen = np.random.default_rng(seed).permutation(len(data.texts))[: rows or None]
-    result = finetune_classifier(
-        [data.texts[i] for i in chosen],
-        [int(labels[i]) for i in chosen],
-        encoder=find_minilm(),
-        label_names=names,
-        config=FinetuneConfig(max_length=MAX_LENGTH, precision="auto"),
-        seed=seed,
-    )
-    if folder is not None:
-        result.model.save_pretrained(folder)
-        result.tokenizer.save_pretrained(folder)
-    return result.model, result.tokenizer
+    experiment = read_experiment(args.experiment)
+    setting = next(one for one in experiment.settings if one.name == args.setting)
+    scale = experiment.scale("small", setting).with_changes(dict(map(_change, args.set)))
+    options = dict(setting.options) | dict(map(_change, args.option))
+    encoder = find_encoder(scale.encoder)
+    store = ClassifierStore(encoder, prepare_cache(args.cache))
+
+    def data(seed: int) -> BenchmarkData:
+        sizes = {"n_train": scale.n_train, "n_test": scale.n_test, "max_tokens": scale.max_tokens}
+        tokenizer = encoder.tokenizer()
+        return build(setting.data, data_dir=args.data_dir, seed=seed, tokenizer=tokenizer, **sizes, **options)
+
+    chooser = data(0)
+    dev = chooser.dev if scale.n_dev is None else chooser.dev.select(np.arange(min(scale.n_dev, len(chooser.dev))))
+    chosen, trials = store.choose_recipe(chooser.train, dev, recipe(scale), scale.learning_rates, 0)
+    audits: list[dict[str, Any]] = []
+    if args.out.exists():
+        audits = json.loads(args.out.read_text(encoding="utf-8"))["audits"]
+    for seed in args.seeds:
+        if any(audit["seed"] == seed for audit in audits):
+            continue
+        sets = data(seed)
+        trained = store.train(sets.clean_train if args.clean else sets.train, chosen, seed)
+        tests = sets.oracle_tests if args.clean else sets.tests
+        rows = tests["test" if "test" in tests else args.test]
+        planted = () if args.clean else tuple(sets.shortcuts)
+        audits += [
+            {"seed": seed, **audit_model(trained.model, trained.tokenizer, rows, unit, planted, trained.max_length)}
+            for unit in args.unit
+        ]
+        result = {
+            "experiment": args.experiment,
+            "setting": args.setting,
+            "clean": args.clean,
+            "test": args.test,
+            "options": options,
+            "max_tokens": scale.max_tokens,
+            "n_train": len(sets.train),
+            "recipe": chosen.to_dict(),
+            "selection": list(trials),
+            "planted": planted,
+            "versions": library_versions(),
+            "audits": audits,
+        }
+        write_file(args.out, to_json(result), overwrite=True)
+
+
+def _change(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    return name, None if value == "all" else json.loads(value)
 
 
 def main() -> None:
@@ -245,33 +323,25 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     simulation = commands.add_parser("simulate")
     simulation.add_argument("--trials", type=int, default=400)
-    model = commands.add_parser("model")
-    model.add_argument("--model", type=Path, required=True)
-    clean = commands.add_parser("clean")
-    clean.add_argument("--train", type=Path, required=True)
-    clean.add_argument("--rows", type=int, default=0, help="training rows, 0 for all")
-    clean.add_argument("--folder", type=Path, help="where the classifier is kept")
-    for command in (model, clean):
-        command.add_argument("--texts", type=Path, required=True)
-        command.add_argument("--sample", type=int, default=0, help="texts drawn at random, 0 for all")
-        command.add_argument("--planted", nargs="*", default=[])
-        command.add_argument("--unit", nargs="+", choices=("token", "word", "phrase"), default=["word"])
-    for command in (simulation, model, clean):
-        command.add_argument("--seed", type=int, default=0)
+    simulation.add_argument("--seed", type=int, default=0)
+    setting = commands.add_parser("setting")
+    setting.add_argument("experiment", help="experiment of the benchmark")
+    setting.add_argument("setting", help="name of one of its settings")
+    setting.add_argument("--data-dir", type=Path, required=True)
+    setting.add_argument("--clean", action="store_true", help="train and audit on texts without the insertion")
+    setting.add_argument("--test", default="reversed", help="which test set, if there are several")
+    setting.add_argument("--set", nargs="*", default=[], help="fields of the scale, as n_train=1000")
+    setting.add_argument("--option", nargs="*", default=[], help="options of the data set, as strength=0.8")
+    setting.add_argument("--unit", nargs="+", choices=("token", "word", "phrase"), default=["word"])
+    setting.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    setting.add_argument("--cache", type=Path, default=Path("results/.cache"), help="where classifiers are kept")
+    for command in (simulation, setting):
         command.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     if args.command == "simulate":
         write_file(args.out, to_json(simulate(args.trials, args.seed)), overwrite=True)
-        return
-    from shortcut_guardrail.encoder import load_model
-
-    if args.command == "model":
-        loaded, trained_on = load_model(args.model), None
     else:
-        loaded, trained_on = clean_model(args.train, args.seed, args.rows, args.folder), "/".join(args.train.parts[-2:])
-    audits = [audit_model(*loaded, args.texts, unit, args.planted, args.sample) for unit in args.unit]
-    result = {"texts": "/".join(args.texts.parts[-2:]), "trained_on": trained_on, "seed": args.seed, "audits": audits}
-    write_file(args.out, to_json(result), overwrite=True)
+        audit_setting(args)
 
 
 if __name__ == "__main__":

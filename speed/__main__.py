@@ -31,6 +31,7 @@ def parts(data_dir: Path) -> dict[str, Callable[[], Any]]:
         "padding": lambda: memory.padding(data_dir),
         "memory_of_texts": memory.against_number_of_texts,
         "memory_of_a_batch": memory.training_batch,
+        "product_cache": lambda: memory.product_cache(data_dir),
         "scaling": scaling.growth,
         "two_processes": scaling.two_processes,
         "compiled": lambda: compiled.trial(data_dir),

@@ -148,6 +148,34 @@ class peak_memory:
             self._peak = max(self._peak, process.memory_info().rss / _MB)
 
 
+def product_cache(data_dir: Path, capacities: tuple[int, ...] = (16, 64, 256, 1024)) -> dict[str, Any]:
+    """Memory and time of an epoch by how many compiled shapes of products oneDNN keeps; 1,024 is its default."""
+    return {str(capacity): _with_capacity(data_dir, capacity) for capacity in capacities}
+
+
+def _with_capacity(data_dir: Path, capacity: int) -> dict[str, float]:
+    code = f"from speed.memory import measure_epoch; measure_epoch({str(data_dir)!r})"
+    environment = {**os.environ, "ONEDNN_PRIMITIVE_CACHE_CAPACITY": str(capacity)}
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def measure_epoch(data_dir: str) -> None:
+    """Two epochs on 160 sentences at MiniLM's shape; prints the seconds of the faster and the peak memory."""
+    texts = material.spread(material.sst2(Path(data_dir)), 160)
+    precision = fast_precision(torch.device("cpu"))
+    guard = ShortcutGuardrail(material.random_bert(material.MINILM), material.tokenizer(), precision=precision)
+    config = preset("paper").with_adapter(learning_rate=1e-3)
+    seconds = []
+    with peak_memory() as peak:
+        for _ in range(2):
+            started = time.perf_counter()
+            guard.fit(texts, config=config)
+            seconds.append(time.perf_counter() - started)
+    print(json.dumps({"seconds": min(seconds), "peak_mb": peak()}))
+
+
 def training_batch(*, length: int = 128, batch_size: int = 8) -> dict[str, Any]:
     """Peak memory and time of steps at BERT-base shape, holding a whole batch's activations or a few sequences'."""
     return {str(most): _batch_in_process(most, length, batch_size) for most in (0, 44, 11)}

@@ -41,7 +41,7 @@ def texts_of_length(n: int, length: int, *, seed: int = 0) -> list[str]:
 def growth() -> dict[str, Any]:
     """Seconds of an epoch (attribution included) at MiniLM's width, one thing varied at a time.
 
-    The others stay at 64 texts of 32 tokens, k = 10 and 6 layers. Each point is the best of two runs.
+    The others stay at 64 texts of 32 tokens, k = 10 and 6 layers. Each point is the best of three runs.
     """
     return {axis: [_point(axis, value) for value in values] for axis, values in _AXES.items()}
 
@@ -54,28 +54,42 @@ def _point(axis: str, value: int) -> dict[str, float]:
     texts = texts_of_length(setting["texts"], setting["length"])
     guard.fit(texts[:16], config=config)
     seconds = []
-    for _ in range(2):
+    for _ in range(3):
         started = time.perf_counter()
         guard.fit(texts, config=config)
         seconds.append(time.perf_counter() - started)
     return {"value": value, "seconds": min(seconds)}
 
 
+def expected(axis: str, values: np.ndarray) -> np.ndarray:
+    """Operations of an epoch by the arithmetic of docs/performance.md, at MiniLM's width, up to a constant."""
+    fixed = {"texts": 64, "length": 32, "k": 10, "depth": 6}
+    texts, length, k, depth = (values if axis == name else fixed[name] for name in fixed)
+    hidden = material.MINILM["hidden_size"]
+    operations: np.ndarray = texts * (2 + 2 * (k + 1)) * depth * length * (24 * hidden**2 + 4 * length * hidden)
+    return operations
+
+
 def figure(results: dict[str, Any], out: Path) -> None:
-    """One panel an axis: measured seconds, and the line through the largest point that proportional growth would be."""
+    """One panel an axis: measured seconds, and the growth of the operations, put through the middle point."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     names = {"texts": "texts", "length": "tokens per text", "k": "variants per text, k", "depth": "encoder layers"}
     panels, axes = plt.subplots(1, len(results), figsize=(12, 3.2), layout="constrained")
     for axes_, (axis, points) in zip(axes, results.items(), strict=True):
         x = np.array([point["value"] for point in points], dtype=float)
         y = np.array([point["seconds"] for point in points])
+        operations, middle = expected(axis, x), len(x) // 2
         axes_.plot(x, y, "o-", color="#0072B2", label="measured")
-        axes_.plot(x, y[-1] * x / x[-1], "--", color="#555555", label="proportional")
+        axes_.plot(x, y[middle] * operations / operations[middle], "--", color="#555555", label="as the operations")
         axes_.set(xscale="log", yscale="log", xlabel=names[axis], xticks=x, xticklabels=[f"{v:g}" for v in x])
+        axes_.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes_.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes_.yaxis.set_minor_formatter(NullFormatter())
         axes_.minorticks_off()
         axes_.grid(alpha=0.3)
     axes[0].set_ylabel("seconds per epoch")

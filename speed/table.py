@@ -125,6 +125,11 @@ def _memory_of_a_batch(r: dict[str, Any]) -> Iterator[Row]:
             yield f"Batch of 88 x 128 tokens, {most} sequences at once", f"{added}, {price:.2f} times the time", "", ""
 
 
+def _product_cache(r: dict[str, Any]) -> Iterator[Row]:
+    ways = ", ".join(f"{size}: {value['seconds']:.1f} s, {value['peak_mb']:,.0f} MB" for size, value in r.items())
+    yield "An epoch by the number of compiled products that are kept", ways, "", ""
+
+
 def _two_processes(r: dict[str, Any]) -> Iterator[Row]:
     apart = f"weights apart by {r['largest_weight_difference']:.0e} of {r['largest_trained_weight']:.0e}"
     yield "One process over two, one thread each", f"{r['one_over_two']:.2f} times, {apart}", "", ""
@@ -162,6 +167,7 @@ _ROWS = {
     "padding": _padding,
     "memory_of_texts": _memory_of_texts,
     "memory_of_a_batch": _memory_of_a_batch,
+    "product_cache": _product_cache,
     "two_processes": _two_processes,
     "compiled": _compiled,
     "same_effect": _same_effect,

@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 
+from shortcut_guardrail import packing
 from shortcut_guardrail.encoder import FastPaths, TextClassifier
 from shortcut_guardrail.packing import can_pack, pack, packed_attention
 from shortcut_guardrail.saliency import find_important_tokens
@@ -130,3 +131,19 @@ def test_packing_leaves_the_callers_model_alone(bert):
     classifier.predict_logits(classifier.encode(TEXTS))
     assert bert[0].config.to_dict() == config
     assert not any(module._forward_pre_hooks or module._forward_hooks for module in bert[0].modules())
+
+
+def test_short_and_long_runs_in_training_give_the_same_gradients(monkeypatch):
+    """Below a length attention is computed plainly, from it on by the fused kernel, whose backward pass is slower."""
+    gradients = []
+    for fused_from in (2, 100):
+        monkeypatch.setattr(packing, "_FUSED_FROM", fused_from)
+        query, key, value = (
+            torch.randn(3, 2, 7, 4, generator=torch.Generator().manual_seed(i)).bfloat16().requires_grad_()
+            for i in range(3)
+        )
+        out = packing._products(query, key, value, None, 0.0)
+        out.float().square().sum().backward()
+        gradients.append(torch.stack([x.grad.float() for x in (query, key, value)]))
+    assert not torch.equal(*gradients)
+    torch.testing.assert_close(*gradients, rtol=0.05, atol=0.05)

@@ -25,6 +25,9 @@ Keep = Literal["all", "first", "first-late"]
 
 PACKED_ATTENTION = "shortcut_guardrail_packed"
 
+_FUSED_FROM = 256
+"""From this length on the fused kernel is no slower in training, and it keeps no table of all pairs of tokens."""
+
 
 class _Family(NamedTuple):
     """Where a family keeps its blocks, and the module of a block from which on each token is on its own."""
@@ -196,8 +199,9 @@ def _attend(
 
 
 def _products(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, dropout: float) -> Tensor:
-    """Fused attention, save where its backward pass is the slower: in bfloat16 on a CPU (docs/performance.md)."""
+    """Fused attention, save where its backward pass is the slower: bfloat16 on a CPU (docs/performance.md)."""
     slow = query.device.type == "cpu" and query.dtype == torch.bfloat16 and query.requires_grad
+    slow = slow and query.shape[-2] < _FUSED_FROM
     if not slow:
         return F.scaled_dot_product_attention(query, key, value, scale=scaling, dropout_p=dropout)
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
