@@ -139,7 +139,8 @@ class Candidate:
         n_distinct: Number of distinct texts behind the rates.
         n_present: Number of distinct texts that hold it, important or not.
         opposed_rate: Share of those whose rest, with it masked, is given another answer than `pulls_to`.
-        expected_rate: The same share among the texts without it, which is what the null hypothesis allows.
+        expected_rate: The same share among the texts without it, which is what the null hypothesis allows; NaN for
+            candidates that are important in too few texts to be asked about.
         opposition: In how large a share of pairs of a text with it and one without it the rest of the first speaks less
             for `pulls_to`; a half is what chance gives. NaN where it was not tested.
         p_value: Of the test against the null hypothesis; NaN where it occurs too seldom to be tested.

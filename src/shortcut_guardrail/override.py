@@ -103,7 +103,8 @@ class Verdicts:
     Attributes:
         target: The class it pulls to, -1 if it pulls nowhere, shape (M,).
         opposed: Share of the texts with it whose rest is given another answer than `target`, shape (M,).
-        expected: The same share of the texts without it, as the test last saw them, shape (M,).
+        expected: The same share of the texts without it, as the test last saw them, shape (M,); NaN where nothing was
+            asked, because it pulls nowhere or is important in too few texts.
         opposition: In how large a share of pairs the rest of a text with it speaks less for `target` than a text
             without it, as the test last saw them, shape (M,); NaN where not tested or where every text holds it.
         tested: Whether it occurs often enough, shape (M,).
@@ -207,7 +208,8 @@ class _Support:
 
 
 def _support(shards: Shards, sums: Tally, counts: _Counts, flagged: Sequence[int], config: AuditConfig) -> _Support:
-    candidates = np.flatnonzero(counts.pulls)
+    # Words that are rare and never asked about are most of a large corpus's.
+    candidates = np.flatnonzero(counts.pulls & (counts.tested | (sums.important >= RARE_TEXTS)))
     row = np.full(len(sums.names), -1)
     row[candidates] = np.arange(len(candidates))
     names = {name: i for i, name in enumerate(sums.names)}
@@ -310,7 +312,7 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Verdicts:
     counts = _count(sums, config)
     rows = np.arange(len(counts.target))
     opposed_pairs, p = np.full(len(rows), np.nan), np.ones(len(rows))
-    against, spoken_for = counts.without.copy(), np.zeros(len(rows), dtype=bool)
+    against, spoken_for = np.full(len(rows), np.nan), np.zeros(len(rows), dtype=bool)
     flagged: list[int] = []
     q_flagged: dict[int, float] = {}
 
