@@ -30,6 +30,7 @@ LEVELS = [
         "finetune",
         "sensitivity",
         "units",
+        "opposition",
         "power",
         "evidence",
         "shards",

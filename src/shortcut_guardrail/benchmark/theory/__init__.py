@@ -1,4 +1,4 @@
-"""The paper's theory (its Section 5 and Appendix C) as executable checks.
+"""The paper's theory (its Section 5 and Appendix B) as executable checks.
 
 `information` computes entropy and mutual information of finite distributions; `bounds` the Fano bounds, the performance
 ceilings and their gap; `world` enumerates a world in which all of it can be compared with the truth. The experiments
