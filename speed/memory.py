@@ -94,11 +94,11 @@ def _in_process(task: str, n: int) -> dict[str, float]:
 
 
 def made_up_texts(n: int, *, seed: int = 0) -> list[str]:
-    """Texts of 5 to 40 words out of a few hundred, all different."""
+    """Texts of 5 to 40 words out of 40, so that there are as many candidates in few texts as in many."""
     rng = np.random.default_rng(seed)
     starts, ends = ("ba", "so", "mi", "ter", "lo", "ga", "ne", "pi"), ("n", "ra", "sto", "lin", "ke")
     words = [start + end for start in starts for end in ends]
-    return [" ".join(rng.choice(words, rng.integers(5, 40))) + f" {i}" for i in range(n)]
+    return [" ".join(rng.choice(words, rng.integers(5, 40))) for _ in range(n)]
 
 
 def measure(task: str, n: int) -> None:
