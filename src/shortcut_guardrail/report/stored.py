@@ -12,7 +12,7 @@ from ..errors import DataError
 from ..evidence import Agreement, Candidate
 from ..gate import read_result
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """The layout of `audit.json` that this version renders."""
 
 LAYOUT: dict[str, Any] = {
@@ -21,6 +21,7 @@ LAYOUT: dict[str, Any] = {
     "unit": str,
     "top_k": int,
     "alpha": float,
+    "min_opposition": float,
     "label_names": tuple[str, ...],
     "predicted": dict[str, int],
     "mstps": float,
