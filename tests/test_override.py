@@ -276,6 +276,24 @@ def test_words_that_merely_stand_together_are_none():
     assert acting_together(lambda: [phrase_shard(-3.0, joint=4.0)]) == {}
 
 
+def test_a_word_that_does_more_within_a_phrase_than_elsewhere_makes_it_a_finding():
+    """Masking "to" alone does what masking all of "to be honest" does, and elsewhere it does nothing."""
+
+    def found(elsewhere):
+        rows = [(2, {"to be honest": 0, "to": 0, "honest": 2})] * 8 + [(2, {"to": elsewhere, "honest": 2})] * 20
+        n = 8 * 3 + 20 * 2
+        interaction, joint = np.full(n, np.nan), np.full(n, np.nan)
+        interaction[:24:3], joint[:24:3] = 0.001 * np.arange(8), -0.85
+        spans = {"to be honest": (0, 12, 0), "to": (0, 2, 0), "honest": (6, 12, 0)}
+        made = shard(rows, spans=spans, n_words={"to be honest": 3}, interaction=interaction, joint=joint)
+        return acting_together(lambda: [made])
+
+    assert found(elsewhere=2) == {"to be honest": pytest.approx(8 * 0.85)}
+    assert found(elsewhere=None) == found(elsewhere=2)
+    # The partner: a word that does the same everywhere needs no phrase.
+    assert found(elsewhere=0) == {}
+
+
 def test_of_overlapping_phrases_the_longer_stays_and_then_the_stronger():
     rows = [(2, {"to be honest": 0, "be honest": 0, "to be": 0})]
     spans = {"to be honest": (0, 12, 0), "be honest": (3, 12, 0), "to be": (0, 5, 0)}
