@@ -6,50 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom
 
+from made_shards import shard
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.opposition import p_opposition
-from shortcut_guardrail.override import acting_together, judge, tally, with_phrases
-from shortcut_guardrail.shards import Shard
+from shortcut_guardrail.override import judge, tally
 
 CONFIG = AuditConfig(min_count=5)
-
-
-def shard(rows, *, n_classes=3, evidence=None, spans=None, n_words=None, interaction=None, joint=None):
-    """Texts as (answer, {word: answer without it}), each with probability 0.9; `None` for an unimportant word."""
-    names = list(dict.fromkeys(word for _, words in rows for word in words))
-    occurrences = [(i, word, rest) for i, (_, words) in enumerate(rows) for word, rest in words.items()]
-    answered = [rest for _, _, rest in occurrences if rest is not None]
-    masked = np.cumsum([rest is not None for _, _, rest in occurrences]) - 1
-    size = len(occurrences)
-    return Shard(
-        rows=np.arange(len(rows)),
-        weights=np.ones(len(rows), dtype=np.int64),
-        evidence=np.ones(len(rows), dtype=bool) if evidence is None else np.array(evidence),
-        labels=np.full(len(rows), -1),
-        probs=confident([answer for answer, _ in rows], n_classes),
-        truncated=np.zeros(len(rows), dtype=bool),
-        sensitivity=np.zeros(len(rows)),
-        agreement=np.full(len(rows), np.nan),
-        top_agrees=np.zeros(len(rows), dtype=bool),
-        names=tuple(names),
-        n_words=np.array([(n_words or {}).get(name, 1) for name in names]),
-        texts=np.array([i for i, _, _ in occurrences], dtype=np.int64),
-        keys=np.array([names.index(word) for _, word, _ in occurrences], dtype=np.int64),
-        ranks=np.array([-1 if rest is None else 0 for _, _, rest in occurrences], dtype=np.int64),
-        scores=np.ones(size),
-        spans=np.array([(spans or {}).get(word, (0, 1, 0)) for _, word, _ in occurrences]).reshape(-1, 3),
-        masked=np.array([-1 if r is None else m for m, (_, _, r) in zip(masked, occurrences, strict=True)], dtype=int),
-        masked_probs=confident(answered, n_classes),
-        interaction=np.full(size, np.nan) if interaction is None else np.array(interaction),
-        joint=np.full(size, np.nan) if joint is None else np.array(joint),
-        phrases=(),
-    )
-
-
-def confident(classes, n_classes):
-    probs = np.full((len(classes), n_classes), 0.1 / (n_classes - 1), dtype=np.float32)
-    probs[np.arange(len(classes)), classes] = 0.9
-    return probs
 
 
 def flagged(*shards, config=CONFIG):
@@ -238,67 +200,3 @@ def test_false_alarms_stay_below_what_is_promised():
         rows = [(2, {"word": 2 if rest else 0}) for rest in rests] + [(2 if other else 0, {}) for other in others]
         alarms += bool(flagged(shard(rows), config=AuditConfig(min_count=5, alpha=0.2))[0])
     assert 0 < alarms <= binom.ppf(0.999, 300, 0.2)
-
-
-# Phrases
-
-
-def phrase_shard(interaction, joint):
-    rows = [(2, {"to be honest": 0, "honest": 2, "soup": 2})] * 6 + [(2, {"honest": 0})] * 4
-    n = 6 * 3 + 4
-    values = np.full(n, np.nan), np.full(n, np.nan)
-    for k in range(6):
-        values[0][3 * k], values[1][3 * k] = interaction + 0.01 * k, joint
-    spans = {"to be honest": (0, 12, 0), "honest": (6, 12, 0), "soup": (20, 24, 0)}
-    return shard(rows, spans=spans, n_words={"to be honest": 3}, interaction=values[0], joint=values[1])
-
-
-@pytest.mark.parametrize("interaction", [-3.0, 2.5])
-def test_words_that_act_together_are_one_finding(interaction):
-    """Where one word stands in for another the joint mask does more than the sum, where all are needed less."""
-    made = phrase_shard(interaction, joint=-4.0)
-    found = acting_together(lambda: [made])
-    assert found == {"to be honest": pytest.approx(24.0)}
-    (claimed,) = with_phrases(lambda: [made], found)()
-    left = [claimed.names[key] for key in claimed.keys]
-    assert left.count("to be honest") == 6
-    assert left.count("honest") == 4  # those outside the phrase
-    assert left.count("soup") == 6
-
-
-def test_words_that_merely_stand_together_are_none():
-    made = phrase_shard(-0.02, joint=-4.0)
-    assert acting_together(lambda: [made]) == {}
-    (claimed,) = with_phrases(lambda: [made], {})()
-    assert [claimed.names[key] for key in claimed.keys].count("honest") == 10
-    assert "to be honest" not in [claimed.names[key] for key in claimed.keys]
-    # A phrase whose masking makes the answer surer holds nothing up.
-    assert acting_together(lambda: [phrase_shard(-3.0, joint=4.0)]) == {}
-
-
-def test_a_word_that_does_more_within_a_phrase_than_elsewhere_makes_it_a_finding():
-    """Masking "to" alone does what masking all of "to be honest" does, and elsewhere it does nothing."""
-
-    def found(elsewhere):
-        rows = [(2, {"to be honest": 0, "to": 0, "honest": 2})] * 8 + [(2, {"to": elsewhere, "honest": 2})] * 20
-        n = 8 * 3 + 20 * 2
-        interaction, joint = np.full(n, np.nan), np.full(n, np.nan)
-        interaction[:24:3], joint[:24:3] = 0.001 * np.arange(8), -0.85
-        spans = {"to be honest": (0, 12, 0), "to": (0, 2, 0), "honest": (6, 12, 0)}
-        made = shard(rows, spans=spans, n_words={"to be honest": 3}, interaction=interaction, joint=joint)
-        return acting_together(lambda: [made])
-
-    assert found(elsewhere=2) == {"to be honest": pytest.approx(8 * 0.85)}
-    assert found(elsewhere=None) == found(elsewhere=2)
-    # The partner: a word that does the same everywhere needs no phrase.
-    assert found(elsewhere=0) == {}
-
-
-def test_of_overlapping_phrases_the_longer_stays_and_then_the_stronger():
-    rows = [(2, {"to be honest": 0, "be honest": 0, "to be": 0})]
-    spans = {"to be honest": (0, 12, 0), "be honest": (3, 12, 0), "to be": (0, 5, 0)}
-    made = shard(rows, spans=spans, n_words={"to be honest": 3, "be honest": 2, "to be": 2})
-    (claimed,) = with_phrases(lambda: [made], {"to be honest": 2.0, "be honest": 3.0, "to be": 4.0})()
-    assert [claimed.names[key] for key in claimed.keys] == ["to be honest"]
-    (other,) = with_phrases(lambda: [made], {"be honest": 3.0, "to be": 4.0})()
-    assert [other.names[key] for key in other.keys] == ["to be"]

@@ -35,6 +35,7 @@ LEVELS = [
         "evidence",
         "shards",
         "override",
+        "phrases",
         "details",
     },
     {"files", "record"},

@@ -19,7 +19,8 @@ from .evidence import Agreement, Intervals
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
 from .metrics import exact_interval, sensitivity
-from .override import Shards, Tally, Verdicts, acting_together, judge, tally, with_phrases
+from .override import Shards, Tally, Verdicts, judge, tally
+from .phrases import acting_together, with_phrases
 from .saliency import Saliency
 from .sensitivity import MaskingEffects
 from .shards import Measured, evidence_key, make_shard, measure, text_key

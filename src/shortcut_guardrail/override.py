@@ -32,8 +32,8 @@ shortcut that is strewn at random. Neither is flagged, and neither is cleared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -54,11 +54,6 @@ RARE_TEXTS = 5
 DECIDES = 0.5
 """A candidate decides its texts if masking it changes the answer in that share of those in which it is important. One
 too rare to be tested is undecided, and not just rare, if it decides `RARE_TEXTS` or more."""
-
-# A phrase acts together if its interaction is that unlikely to be chance, over all recurring phrases, and that large a
-# share of its effect.
-_INTERACTION_P = 0.01
-_INTERACTION_SHARE = 0.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -399,154 +394,3 @@ def _q_values(p: Array, tested: Array) -> Array:
     if tested.any():
         q[tested] = false_discovery_control(np.clip(p[tested], 0, 1), method="bh")
     return q
-
-
-# Phrases
-
-
-def acting_together(shards: Shards) -> dict[str, float]:
-    """Phrases whose words act together, with the effect they have in all.
-
-    What a word of such a phrase does depends on the others, which shows in one of two ways. *Interaction*: masking all
-    its words changes the answer's probability by something else than masking all but the first (or last) and masking
-    that one do in sum: less where each word is needed, more where one can stand in for another. *Context*: masking the
-    first (or last) word alone takes more away within the phrase than where it stands in no phrase that recurs, as "to"
-    does in "to be honest". A word that merely stands beside a phrase adds nothing or adds its own, as everywhere.
-    Student's t-test of the mean over texts, Welch's of the two means, times the number of tests.
-    """
-    from scipy.stats import t, ttest_ind_from_stats
-
-    whole: dict[str, _Moments] = {}
-    interaction: dict[str, _Moments] = {}
-    alone: dict[str, _Moments] = {}
-    inside: dict[tuple[str, str], _Moments] = {}
-    for shard in shards():
-        _add_effects(shard, whole, interaction, alone, inside)
-    found = {}
-    for name, joint in whole.items():
-        if joint.n < 3 or joint.mean >= 0:
-            continue
-        least = _INTERACTION_SHARE * -joint.mean
-        change = interaction[name]
-        error = np.sqrt(max(change.variance, 1e-12) / change.n)
-        p = 2 * float(t.sf(abs(change.mean) / error, change.n - 1)) * len(whole)
-        acts = p <= _INTERACTION_P and abs(change.mean) >= least
-        for word in sorted(_ends(name)):
-            within = inside.get((name, word), _Moments())
-            beyond = alone.get(word, _Moments())
-            if acts or min(within.n, beyond.n) < 3 or beyond.mean - within.mean < least:
-                continue
-            deviations = (np.sqrt(max(part.variance, 1e-12)) for part in (within, beyond))
-            ends = zip((within.mean, beyond.mean), deviations, (within.n, beyond.n), strict=True)
-            arguments = [value for end in ends for value in end]
-            p = float(ttest_ind_from_stats(*arguments, equal_var=False, alternative="less").pvalue)
-            acts = p * 2 * len(whole) <= _INTERACTION_P
-        if acts:
-            found[name] = -joint.total
-    return found
-
-
-@dataclass
-class _Moments:
-    """Sums of some numbers and of their squares."""
-
-    n: int = 0
-    total: float = 0.0
-    squares: float = 0.0
-
-    def add(self, value: float) -> None:
-        self.n += 1
-        self.total += value
-        self.squares += value * value
-
-    @property
-    def mean(self) -> float:
-        return self.total / self.n
-
-    @property
-    def variance(self) -> float:
-        """Unbiased; 0 for fewer than two."""
-        return max(self.squares - self.n * self.mean**2, 0.0) / (self.n - 1) if self.n > 1 else 0.0
-
-
-def _add_effects(
-    shard: Shard,
-    whole: dict[str, _Moments],
-    interaction: dict[str, _Moments],
-    alone: dict[str, _Moments],
-    inside: dict[tuple[str, str], _Moments],
-) -> None:
-    """Add a shard's phrases, and their first and last words within them and where they are in none."""
-    is_phrase = ~np.isnan(shard.interaction)
-    ends = {word for key in np.unique(shard.keys[is_phrase]) for word in _ends(shard.names[key])}
-    chosen = np.flatnonzero(shard.evidence[shard.texts])
-    words: dict[int, dict[str, tuple[Array, float]]] = {}
-    taken: set[tuple[int, str]] = set()
-    for o in chosen[~is_phrase[chosen]]:
-        name, i = shard.names[shard.keys[o]], int(shard.texts[o])
-        if name in ends:
-            change = 0.0
-            if shard.masked[o] >= 0:
-                answer = shard.predictions[i]
-                change = float(shard.masked_probs[shard.masked[o], answer] - shard.probs[i, answer])
-            words.setdefault(i, {})[name] = (shard.spans[o], change)
-    for o in chosen[is_phrase[chosen]]:
-        name = shard.names[shard.keys[o]]
-        whole.setdefault(name, _Moments()).add(float(shard.joint[o]))
-        interaction.setdefault(name, _Moments()).add(float(shard.interaction[o]))
-        for word in _ends(name):
-            span, change = words.get(int(shard.texts[o]), {}).get(word, (None, 0.0))
-            if span is not None and _overlap(tuple(span), tuple(shard.spans[o])):
-                inside.setdefault((name, word), _Moments()).add(change)
-                taken.add((int(shard.texts[o]), word))
-    for i, found in words.items():
-        for word, (_, change) in found.items():
-            if (i, word) not in taken:
-                alone.setdefault(word, _Moments()).add(change)
-
-
-def _ends(phrase: str) -> set[str]:
-    """The first and the last word of a phrase."""
-    words = phrase.split()
-    return {words[0], words[-1]}
-
-
-def with_phrases(shards: Shards, phrases: dict[str, float]) -> Shards:
-    """The same shards with every word inside a phrase that acts together left to the phrase.
-
-    Of phrases that overlap in a text the longest stays, of equally long ones that with the largest effect over the
-    corpus; all others go.
-    """
-
-    def generate() -> Iterator[Shard]:
-        for shard in shards():
-            yield _claim(shard, phrases)
-
-    return generate
-
-
-def _claim(shard: Shard, phrases: dict[str, float]) -> Shard:
-    is_phrase = shard.n_words[shard.keys] > 1 if len(shard.keys) else np.zeros(0, dtype=bool)
-    keep = ~is_phrase
-    weight = np.array([phrases.get(name, -1.0) for name in shard.names])
-    claims: dict[int, list[tuple[int, int, int]]] = {}
-    order = [o for o in np.flatnonzero(is_phrase) if weight[shard.keys[o]] >= 0]
-    for o in sorted(order, key=lambda o: (-shard.n_words[shard.keys[o]], -weight[shard.keys[o]])):
-        span = (int(shard.spans[o, 0]), int(shard.spans[o, 1]), int(shard.spans[o, 2]))
-        taken = claims.setdefault(int(shard.texts[o]), [])
-        if not any(_overlap(span, other) for other in taken):
-            keep[o] = True
-            if shard.masked[o] >= 0:
-                taken.append(span)
-    for o in np.flatnonzero(~is_phrase):
-        taken = claims.get(int(shard.texts[o]), [])
-        if taken:
-            span = (int(shard.spans[o, 0]), int(shard.spans[o, 1]), int(shard.spans[o, 2]))
-            keep[o] = not any(_overlap(span, other) for other in taken)
-    kept = np.flatnonzero(keep)
-    names = ("texts", "keys", "ranks", "scores", "spans", "masked", "interaction", "joint")
-    return replace(shard, **{name: getattr(shard, name)[kept] for name in names})
-
-
-def _overlap(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:
-    return a[2] == b[2] and a[0] < b[1] and b[0] < a[1]
