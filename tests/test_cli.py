@@ -724,6 +724,7 @@ def test_a_system_that_refuses_to_write_more(model_folder, data, tmp_path, limit
 
 INTERRUPT = """
 import os, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite started in the background ignores it
 import shortcut_guardrail.guardrail as guardrail
 real = guardrail._save_adapter
 def save(*arguments):
