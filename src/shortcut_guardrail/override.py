@@ -25,9 +25,9 @@ strongest candidate is flagged first, the texts that hold it are from then on re
 p-values can only rise. That never flags more than the first step would.
 
 *Undecided.* Some candidates take answers away and could not have been flagged whatever their texts say: too few texts
-hold them, or too few do not (see `power`). Others decide most of their texts, and their rests speak for the class
-neither less nor more than other texts do: the only evidence there is for a rare class looks like that, and so does a
-shortcut that is strewn at random. Neither is flagged, and neither is cleared.
+hold them, or too few do not (see `power`). Others decide most of their texts, and that their rests speak less for the
+class than other texts do is not shown, nor that they speak more: the only evidence there is for a rare class looks like
+that, and so does a shortcut that is strewn at random, or one of many words. Neither is flagged, and neither is cleared.
 """
 
 from __future__ import annotations
