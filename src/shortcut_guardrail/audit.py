@@ -520,8 +520,8 @@ def _reason(verdicts: Verdicts, i: int, n_present: int, label: str) -> str:
         return "every text holds it, so there are none without it to compare with"
     if not verdicts.too_few[i]:
         return (
-            f"it decides most of its texts, and whether their rest speaks less for '{label}' than other texts do is not "
-            "settled: it may be the only evidence, or a shortcut"
+            f"it decides most of its texts, and whether their rest speaks less for '{label}' than other texts do is "
+            "not settled: it may be the only evidence, or a shortcut"
         )
     if without < n_present:
         few = f"too few texts: only {without:,} distinct ones are without it"
