@@ -2,11 +2,12 @@
 
     python scripts/targeted_guard.py --data-dir ../shared/data --out results/targeted_guard
 
-For each data set and seed, a classifier is fine-tuned on texts with the shortcut (kept under `--work`), guards are
-fitted on unlabelled texts in which the correlation is reversed, and scored there, in accuracy and balanced accuracy, as
-shares of the gap to the oracle, which answers the texts without the inserted shortcut. 40 rows are set apart as support
-set and never scored. Every guard is scored at three strengths: the one chosen without labels, the one chosen on the
-support set, and 1; and again, at the same strengths, on in-distribution texts. Beside that:
+For each data set and seed, a classifier is fine-tuned on texts with the shortcut, as the benchmark's experiment
+`shifted` does at scale `small` (kept under `--cache`, where that experiment finds it too). Guards are fitted on
+unlabelled texts in which the correlation is reversed and scored there, in accuracy and balanced accuracy, as shares of
+the gap to the oracle, which answers the texts without the inserted shortcut. 40 rows are set apart as support set and
+never scored. Every guard is scored at three strengths: the one chosen without labels, the one chosen on the support
+set, and 1; and again, at the same strengths, on in-distribution texts. Beside that:
 
 - `fitted_in_distribution`: `distill` fitted on in-distribution texts, scored there.
 - `clean`: `distill` fitted on a classifier that was trained without the shortcut, and on texts without it.
@@ -36,16 +37,17 @@ from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardr
 from shortcut_guardrail.benchmark.classifiers import ClassifierStore, TrainedClassifier, find_encoder
 from shortcut_guardrail.benchmark.datasets import BenchmarkData, LabelledTexts, build
 from shortcut_guardrail.benchmark.datasets.presence import shortcut_present
+from shortcut_guardrail.benchmark.experiments import read_experiment
+from shortcut_guardrail.benchmark.results import prepare_cache
+from shortcut_guardrail.benchmark.runner import recipe
 from shortcut_guardrail.certify import certify_answers
 from shortcut_guardrail.config import CertifyConfig
 from shortcut_guardrail.files import to_json, write_file
-from shortcut_guardrail.finetune import FinetuneConfig
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.record import library_versions
 from shortcut_guardrail.targets import Targets
 
 DATASETS = ("goemo-st", "goemo-syn", "yelp-st", "yelp-syn")
-LEARNING_RATES = (5e-5, 1e-4, 2e-4)
 N_SUPPORT = 40
 MARGIN, CONFIDENCE = 0.02, 0.95
 STRATEGIES: dict[str, GuardrailConfig] = {
@@ -290,25 +292,28 @@ def join(parts: Sequence[LabelledTexts], n: int) -> LabelledTexts:
 
 def run(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """Data, classifier, and all measurements."""
-    encoder = find_encoder("minilm")
+    experiment = read_experiment("shifted")
+    setting = next(one for one in experiment.settings if one.data == name)
+    scale = experiment.scale("small", setting)
+    encoder = find_encoder(scale.encoder)
     data = build(
         name,
         data_dir=arguments.data_dir,
         seed=seed,
-        n_train=3000 if name.startswith("yelp") else None,
-        n_test=arguments.n_test if name.startswith("yelp") else None,
-        max_tokens=128,
+        n_train=scale.n_train,
+        n_test=arguments.n_test,
+        max_tokens=scale.max_tokens,
         tokenizer=encoder.tokenizer(),
+        **setting.options,
     )
-    store = ClassifierStore(encoder, arguments.work)
-    recipe = FinetuneConfig(epochs=3 if name.startswith("yelp") else 8, max_length=128, precision=arguments.precision)
-    recipe, trials = store.choose_recipe(data.train, data.dev, recipe, LEARNING_RATES, 0)
-    trained = store.train(data.train, recipe, seed)
+    store = ClassifierStore(encoder, prepare_cache(arguments.cache))
+    trained = store.train(data.train, recipe(scale), seed)
     arguments.seed = seed
     return {
         "data": name,
         "seed": seed,
-        "learning_rate_selection": list(trials),
+        "max_tokens": scale.max_tokens,
+        "n_train": len(data.train),
         "classifier": trained.to_dict(),
         **Run(data, trained, store, arguments).all(),
     }
@@ -352,11 +357,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="Folder for the results.")
-    parser.add_argument("--work", type=Path, default=Path("build/targeted-guard"), help="Folder for classifiers.")
+    parser.add_argument("--cache", type=Path, default=Path("results/.cache"), help="Classifiers that runs share.")
     parser.add_argument("--datasets", default=",".join(DATASETS))
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--n-deployment", type=int, default=1000, help="Texts a guard is fitted on, at most.")
-    parser.add_argument("--n-test", type=int, default=None, help="Yelp test texts; all of them without it.")
+    parser.add_argument("--n-test", type=int, default=None, help="Test texts; all of them without it.")
     parser.add_argument("--splits", type=int, default=200, help="Random splits for the certificates.")
     parser.add_argument("--ablations", action="store_true")
     parser.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16"))
