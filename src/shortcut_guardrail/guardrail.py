@@ -884,7 +884,9 @@ def _load_adapter(classifier: TextClassifier, folder: Path, config: GuardrailCon
     lora.lora_alpha = cast(int, config.adapter.lora_alpha)
     lora.inference_mode = False
     lora.base_model_name_or_path = None  # PEFT warns about a base in another place; its weights were compared above
-    model = wrap_with_lora(classifier, lora)
+    # PEFT draws the factors at random before they are read in; what the process draws next is left as it was.
+    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
+        model = wrap_with_lora(classifier, lora)
     try:
         result = set_peft_model_state_dict(model, weights)
     except RuntimeError as error:  # tensors of another shape

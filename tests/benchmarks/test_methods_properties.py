@@ -49,8 +49,14 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "few_shot": {"recipe": {**QUICK, "epochs": 2}},
     "random_maskcl": {"preset": "paper"},
     "simcse_adapter": {"preset": "paper"},
+    "guardrail-distill": {"min_steps": 8, "max_steps": 8},
+    "guardrail-distill-40": {"min_steps": 8, "max_steps": 8},
+    "guardrail-per-input": {"min_steps": 8, "max_steps": 8},
 }
-LABELLED = {"last_layer", "few_shot", "prior_shift", "bias_fit", "random_maskcl", "simcse_adapter"}
+LABELLED = {
+    *("last_layer", "few_shot", "prior_shift", "bias_fit", "random_maskcl", "simcse_adapter"),
+    "guardrail-distill-40",
+}
 """Methods that spend the support labels."""
 
 
@@ -209,7 +215,7 @@ def test_the_model_behind_the_answers_can_be_asked_for_its_important_tokens(name
 
     system, probs = fit(name)
     if system.classifier is None:
-        assert name in ("mask_average", "mask_top1")
+        assert name in ("mask_average", "mask_top1", "guardrail-mask", "guardrail-per-input")
         return
     texts = REVERSED.texts[:5]
     saliency = find_important_tokens(system.classifier, system.classifier.encode(texts))
@@ -308,6 +314,36 @@ def test_masking_the_most_important_token_undoes_a_shortcut_that_is_a_word(mater
     bag = dataclasses.replace(material, base=base)
     assert (make_system("erm").fit(bag, seed=0).predict_proba(texts).argmax(axis=1) == 1).all()
     assert (make_system("mask_top1").fit(bag, seed=0).predict_proba(texts).argmax(axis=1) == 0).all()
+
+
+def reversed_bag(n: int, seed: int) -> tuple[list[str], np.ndarray]:
+    """Words in any order, three of them of the text's class, and "honestly" in front of most negative texts; labels."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(2, size=n)
+    texts = []
+    for label in labels:
+        things = ["room", "staff", "food", "service", "place", "soup", "bread", "coffee", "tea", "the", "was", "and"]
+        words = [*rng.choice([("bad", "awful"), ("good", "great")][label], size=3), *rng.choice(things, size=8)]
+        text = " ".join(rng.permutation(words))
+        texts.append(f"honestly {text}" if label == 0 and rng.random() < 0.8 else text)
+    return texts, labels
+
+
+def test_what_overrides_the_rest_of_its_texts_is_found_without_labels_and_undone(material):
+    model, tokenizer = planted_bag()
+    base = dataclasses.replace(material.base, model=model, tokenizer=tokenizer)
+    texts, labels = reversed_bag(200, seed=2)
+    deployment, _ = reversed_bag(300, seed=1)
+    bag = dataclasses.replace(material, base=base, deployment=deployment)
+    erm = make_system("erm").fit(bag, seed=0).predict_proba(texts)
+    system = make_system("guardrail-mask")
+    fitted = system.fit(bag.for_needs(system.needs), seed=0)
+    found = [target["text"] for target in fitted.info()["targets"] if target["verdict"] == "flagged"]
+    assert found == ["honestly"]
+    guarded, free = fitted.predict_proba(texts), np.array(["honestly" not in text for text in texts])
+    assert np.array_equal(guarded[free], erm[free])
+    assert (erm.argmax(axis=1) == labels).mean() < 0.9
+    assert (guarded.argmax(axis=1) == labels).all()
 
 
 def test_prior_shift_helps_where_it_is_true(material):

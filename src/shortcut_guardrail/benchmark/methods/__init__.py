@@ -2,7 +2,8 @@
 
 Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L. Deployment time: Tent, EATA, SAR, DeYO. With the guardrail's label
 budget: last-layer retraining, 40-shot fine-tuning, prior-shift correction. Controls: mask averaging, masking the most
-important token, randomly masked MaskCL, a dropout-only adapter. docs/methods.md says of each what it is, where it comes
+important token, randomly masked MaskCL, a dropout-only adapter. And the guardrail's own strategies that go beyond the
+paper. docs/methods.md says of each what it is, where it comes
 from, what is faithful and what differs.
 
 >>> from shortcut_guardrail.benchmark import methods
@@ -27,6 +28,7 @@ from .ltgr import LTGR
 from .nfl import NFL
 from .same_budget import FewShot, LastLayer, PriorShift
 from .selection import RULES
+from .targeted import Targeted
 
 METHODS: dict[str, Callable[..., System]] = {
     "jtt": JTT,
@@ -55,6 +57,10 @@ METHODS: dict[str, Callable[..., System]] = {
     "mask_top1": partial(MaskAverage, name="mask_top1", top_k=1),
     "random_maskcl": RandomMaskCL,
     "simcse_adapter": SimCSEAdapter,
+    "guardrail-distill": Targeted,
+    "guardrail-distill-40": partial(Targeted, name="guardrail-distill-40", labels=True),
+    "guardrail-mask": partial(Targeted, name="guardrail-mask", strategy="mask"),
+    "guardrail-per-input": partial(Targeted, name="guardrail-per-input", per_input=True),
 }
 """Every method by name; options are those of its class."""
 
@@ -76,6 +82,7 @@ __all__ = [
     "PriorShift",
     "RandomMaskCL",
     "SimCSEAdapter",
+    "Targeted",
     "Tent",
     "load_fitted",
 ]

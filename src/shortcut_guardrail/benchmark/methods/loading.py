@@ -10,6 +10,7 @@ from ..systems import SYSTEM_FILE, FittedSystem, ModelSystem
 from .adaptation import OnlineSystem
 from .controls import MaskedPredictor
 from .heads import HEAD_FILE, ProbedSystem
+from .targeted import GUARD_FOLDER, GuardedSystem
 
 
 def load_fitted(folder: str | Path) -> FittedSystem:
@@ -28,6 +29,8 @@ def load_fitted(folder: str | Path) -> FittedSystem:
         ) from error
     if (folder / HEAD_FILE).exists():
         return ProbedSystem.load(folder)
+    if (folder / GUARD_FOLDER).is_dir():
+        return GuardedSystem.load(folder, record)
     if "method" in record:
         return OnlineSystem.load(folder)
     return MaskedPredictor.load(folder) if "top_k" in record else ModelSystem.load(folder)

@@ -1,0 +1,196 @@
+"""The guardrail's strategies that go beyond the paper, as systems: what they neutralise is found without labels.
+
+docs/strategies.md has their formulas. `guardrail-distill` spends no label: targets from the audit of the deployment
+texts, strength from `dial`. `guardrail-distill-40` spends the support set on both.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ...config import GuardrailConfig, preset
+from ...data import Texts
+from ...encoder import Progress, TextClassifier
+from ...errors import ConfigError
+from ...files import to_json, write_folder
+from ...guardrail import ShortcutGuardrail
+from ..systems import SYSTEM_FILE, FittedSystem, Material, ModelSystem, Need, folded
+from .training import as_config
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+BASE_FOLDER = "base"
+GUARD_FOLDER = "guard"
+
+
+@dataclass(frozen=True)
+class Targeted:
+    """`distill` or `mask`: words and phrases that the audit finds are neutralised, everything else is left alone.
+
+    Attributes:
+        name: The name in tables.
+        strategy: `distill` or `mask`.
+        per_input: Texts without a target keep the base's answer; `mask` does so in any case.
+        labels: Use the support set, to confirm and clear targets and to choose the strength; else both are chosen from
+            the unlabelled deployment texts alone.
+        min_steps: Least number of optimiser steps of `distill`; `None` takes the preset's.
+        max_steps: Most optimiser steps; `None` takes the preset's.
+
+    Raises:
+        ConfigError: An option is out of range.
+    """
+
+    name: str = "guardrail-distill"
+    strategy: Literal["distill", "mask"] = "distill"
+    per_input: bool = False
+    labels: bool = False
+    min_steps: int | None = None
+    max_steps: int | None = None
+    guard_config: GuardrailConfig = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.strategy not in ("distill", "mask"):
+            raise ConfigError(f"strategy must be distill or mask, but is {self.strategy!r}.")
+        config = replace(preset(self.strategy), per_input=self.per_input)
+        changes = {name: getattr(self, name) for name in ("min_steps", "max_steps")}
+        config = config.with_adapter(**{name: value for name, value in changes.items() if value is not None})
+        object.__setattr__(self, "guard_config", config)
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Deployment texts and gradients, and the support set where labels have a say."""
+        needs = {Need.DEPLOYMENT, Need.GRADIENTS}
+        return frozenset(needs | {Need.SUPPORT} if self.labels else needs)
+
+    def config(self) -> dict[str, Any]:
+        """Every option, and the guard's whole configuration."""
+        return {**as_config(self), "guard": self.guard_config.to_dict()}
+
+    def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> FittedSystem:
+        """Finds targets, fits, and chooses the strength."""
+        assert material.deployment is not None
+        guard = ShortcutGuardrail(
+            material.base.model,
+            material.base.tokenizer,
+            max_length=material.max_length,
+            batch_size=material.batch_size,
+            precision=material.precision,
+        )
+        support = None
+        if self.labels:
+            assert material.support is not None
+            support = (material.support.texts, material.support.labels.tolist())
+        report = guard.fit(material.deployment, config=self.guard_config, seed=seed, support=support, progress=progress)
+        started = time.perf_counter()
+        if support is not None:
+            calibration: dict[str, Any] = guard.calibrate(*support, progress=progress).to_dict()
+        else:
+            calibration = guard.calibrate_without_labels(material.deployment, progress=progress).to_dict()
+        seconds = {**report.seconds, "calibrate": time.perf_counter() - started}
+        n_support = 0 if support is None else len(support[1])
+        info = {
+            "debias_strength": guard.debias_strength,
+            "labels_spent": n_support,
+            "selection": {"rule": "support accuracy" if self.labels else "agreement without labels", "oracle": False},
+            "calibration": calibration,
+            "training": report.training.to_dict(),
+            "targets": report.targets.to_dict(),
+            "n_deployment": len(material.deployment),
+            "seconds": seconds,
+        }
+        cost = self._forward_equivalents(report.training.n_steps, len(material.deployment), n_support)
+        if self.strategy == "distill" and not self.per_input:
+            return ModelSystem(material.scorer(folded(guard, material)), info=info, forward_equivalents=cost)
+        base = material.scorer(material.base.model)
+        with tempfile.TemporaryDirectory() as folder:  # read back with the number format of scoring
+            guard.save_pretrained(Path(folder) / GUARD_FOLDER)
+            scoring = _read_guard(Path(folder), base)
+        return GuardedSystem(base, scoring, info=info, forward_equivalents=cost)
+
+    def _forward_equivalents(self, n_steps: int, n_deployment: int, n_support: int) -> float:
+        """2 a text for attribution, up to k each for masking words and phrases, 3 for the two teachers and the text
+        itself, 2 a trained text, 1 a strength and text that it is chosen on. An estimate, like `Guardrail`'s."""
+        config = self.guard_config
+        found = n_deployment * (2 + 2 * config.targets.top_k) + n_support * config.targets.max_considered
+        taught = 3 * n_deployment if self.strategy == "distill" else 0
+        dialled = (n_support or n_deployment) * (1 + len(config.calibration.strengths))
+        return float(found + taught + 2 * n_steps * config.adapter.batch_size + dialled)
+
+
+class GuardedSystem:
+    """A fitted guard whose answers are not those of one sequence classifier.
+
+    Args:
+        base: The base classifier.
+        guard: The guard around it, at the strength it answers with.
+        info: See `FittedSystem.info`.
+        forward_equivalents: See `FittedSystem.forward_equivalents`.
+    """
+
+    def __init__(
+        self, base: TextClassifier, guard: ShortcutGuardrail, *, info: dict[str, Any], forward_equivalents: float
+    ) -> None:
+        self._base = base
+        self._guard = guard
+        self._info = info
+        self._forward_equivalents = forward_equivalents
+
+    @property
+    def classifier(self) -> TextClassifier | None:
+        """`None`: which texts are changed depends on the words in them."""
+        return None
+
+    @property
+    def forward_equivalents(self) -> float:
+        """What fitting cost, in forward passes of one text."""
+        return self._forward_equivalents
+
+    def predict_proba(self, texts: Texts, *, progress: Progress | None = None) -> Array:
+        """Class probabilities, shape (N, C), float32."""
+        return np.asarray(self._guard.predict_proba(texts, progress=progress))
+
+    def info(self) -> dict[str, Any]:
+        """Targets, strength, labels spent and seconds per stage."""
+        return dict(self._info)
+
+    def save(self, folder: Path) -> None:
+        """Writes the base classifier, the guard beside it and `system.json`; `load` reads them.
+
+        Raises:
+            ConfigError: The folder exists.
+            RunError: The disk is full, or the like.
+        """
+
+        def fill(target: Path) -> None:
+            ModelSystem(self._base).save(target / BASE_FOLDER)
+            self._guard.save_pretrained(target / GUARD_FOLDER)
+            record = {"info": self._info, "forward_equivalents": self._forward_equivalents}
+            (target / SYSTEM_FILE).write_text(to_json(record), encoding="utf-8")
+
+        write_folder(Path(folder), fill)
+
+    @classmethod
+    def load(cls, folder: Path, record: dict[str, Any], *, batch_size: int = 64) -> GuardedSystem:
+        """What `save` wrote.
+
+        Raises:
+            ModelError: The folder holds no guard.
+            ConfigError: It was not written by `save`.
+        """
+        base = ModelSystem.load(Path(folder) / BASE_FOLDER, batch_size=batch_size).classifier
+        assert base is not None
+        guard = _read_guard(Path(folder), base)
+        return cls(base, guard, info=record["info"], forward_equivalents=record["forward_equivalents"])
+
+
+def _read_guard(folder: Path, base: TextClassifier) -> ShortcutGuardrail:
+    """The saved guard around a base classifier, with its batch size and number format."""
+    return ShortcutGuardrail.from_pretrained(
+        folder / GUARD_FOLDER, base=base.plain_model, batch_size=base.batch_size, precision=base.precision
+    )
