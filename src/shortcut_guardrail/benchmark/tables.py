@@ -451,12 +451,11 @@ _EXPLANATIONS = {
 
 def _notes(collection: Collection, columns: Sequence[_Column], small: Sequence[str], min_group_size: int) -> list[str]:
     names = {column.name for column in columns}
-    first = collection.runs[0].result
     notes = [
         f"In the paper: {collection.experiment.paper}",
-        f"Encoder {collection.encoder}, scale {collection.scale}, texts cut to "
-        f"{first['config']['data']['max_tokens']} tokens, seeds {', '.join(map(str, collection.seeds))}; "
-        f"training rows: {_training_rows(collection)}.",
+        f"Encoder {collection.encoder}, scale {collection.scale}, seeds {', '.join(map(str, collection.seeds))}; "
+        f"texts cut to tokens: {_by_setting(collection, lambda result: result['config']['data']['max_tokens'])}; "
+        f"training rows: {_by_setting(collection, lambda result: sum(result['data']['counts']['train'].values()))}.",
         *(text for name, text in _EXPLANATIONS.items() if name in names),
     ]
     if small and "worst_group_accuracy" in names:
@@ -467,11 +466,11 @@ def _notes(collection: Collection, columns: Sequence[_Column], small: Sequence[s
     return notes
 
 
-def _training_rows(collection: Collection) -> str:
+def _by_setting(collection: Collection, size: Callable[[Mapping[str, Any]], int]) -> str:
+    """A size of the runs: once if it is the same everywhere, else by setting."""
     sizes: dict[str, set[int]] = {}
     for run in collection.runs:
-        counts = run.result["data"]["counts"]["train"]
-        sizes.setdefault(run.entry.setting, set()).add(sum(counts.values()))
+        sizes.setdefault(run.entry.setting, set()).add(size(run.result))
     distinct = {tuple(sorted(found)) for found in sizes.values()}
     if len(distinct) == 1:
         return _range(sorted(distinct.pop()))
