@@ -239,9 +239,7 @@ def test_two_configurations_of_one_run_are_refused(tmp_path: Path) -> None:
 
 def test_seeds_with_different_configurations_are_refused(tmp_path: Path) -> None:
     config = mixed(tmp_path, seeds=(1,), changes={"max_tokens": 32})
-    with pytest.raises(
-        ConfigError, match=r"do not belong in one table: .*max_tokens is 64 in one and 32 in the other"
-    ):
+    with pytest.raises(ConfigError, match=r"do not belong in one table: .*max_tokens is 64 in one and 32 in the other"):
         collect(tmp_path, config)
 
 
