@@ -35,6 +35,8 @@ PROMISED = (
     "support-size",
     "lora-rank",
     "adaptation-cost",
+    "leaderboard",
+    "leaderboard-in-distribution",
 )
 
 
@@ -168,3 +170,14 @@ def test_a_plan_restricts_and_adds_systems() -> None:
     assert [(setting.name, spec.label) for setting, spec in plan] == [("GoEmo-ST", "erm"), ("GoEmo-ST", "another")]
     with pytest.raises(ConfigError, match=r"There is no setting 'GoEmo' here \(there are: Civil, civil-controlled"):
         shifted.plan(settings=["GoEmo"])
+
+
+def test_the_leaderboard_has_every_method() -> None:
+    from shortcut_guardrail.benchmark.systems import system_factories
+
+    left_out = {
+        "jtt-grid": "18 trainings",
+        "eta": "EATA without its weight on old knowledge; tent, eata, sar and deyo are there",
+    }
+    listed = {spec.kind for spec in read_experiment("leaderboard").systems}
+    assert listed | set(left_out) == set(system_factories())

@@ -21,7 +21,7 @@ from scripts.reproduction import NUMBERS, Claim, Comparison, make_block, read_nu
 
 from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.benchmark.collect import collect
-from shortcut_guardrail.benchmark.experiments import ExperimentConfig, experiment_names, read_experiment
+from shortcut_guardrail.benchmark.experiments import ExperimentConfig, read_experiment
 from shortcut_guardrail.groups import ShortcutMatcher
 from shortcut_guardrail.metrics import exact_interval
 
@@ -201,7 +201,7 @@ PROSE = "Before | <b> *x*\n\n"
 
 
 def page_of(folder: Path, names: list[str] | None = None) -> Path:
-    blocks = [f"<!-- generated: {n} -->\nold\n<!-- end -->\n\nAfter {n}.\n" for n in names or experiment_names()]
+    blocks = [f"<!-- generated: {n} -->\nold\n<!-- end -->\n\nAfter {n}.\n" for n in names or reproduction.reproduced()]
     path = folder / "page.md"
     path.write_text(PROSE + "\n".join(blocks))
     return path
@@ -217,9 +217,9 @@ def test_prose_survives_and_blocks_are_replaced(tmp_path: Path) -> None:
     assert run(tmp_path, page) == 0
     text = page.read_text()
     assert text.startswith(PROSE)
-    assert all(f"\n<!-- end -->\n\nAfter {name}.\n" in text for name in experiment_names())
+    assert all(f"\n<!-- end -->\n\nAfter {name}.\n" in text for name in reproduction.reproduced())
     assert "\nold\n" not in text
-    assert text.count("has not been run yet") == len(experiment_names()) - 1
+    assert text.count("has not been run yet") == len(reproduction.reproduced()) - 1
     assert (
         re.sub(r"(?s)(<!-- generated: .*? -->\n).*?<!-- end -->", r"\1old\n<!-- end -->", text)
         == page_of(tmp_path).read_text()
@@ -277,7 +277,7 @@ def test_bad_input_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def test_the_page_has_a_block_for_every_experiment_and_is_not_stale() -> None:
     names = re.findall(r"<!-- generated: (.+) -->", TEXT)
-    assert sorted(names) == sorted(experiment_names()) == sorted(PAPER)
+    assert sorted(names) == sorted(reproduction.reproduced()) == sorted(PAPER)
     if not any((ROOT / "results" / name / "runs.json").exists() for name in names):
         pytest.skip("needs finished runs in results")
     changed = subprocess.run(
@@ -310,7 +310,7 @@ def test_a_row_of_the_wrong_length_and_unknown_fields_are_refused(tmp_path: Path
             read_numbers(path)
 
 
-@pytest.mark.parametrize("name", experiment_names())
+@pytest.mark.parametrize("name", reproduction.reproduced())
 def test_settings_and_systems_are_those_of_the_experiments(name: str, tmp_path: Path) -> None:
     config, comparison = read_experiment(name), PAPER[name]
     assert set(comparison.settings) <= {setting.name for setting in config.settings}

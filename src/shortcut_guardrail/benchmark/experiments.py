@@ -237,6 +237,8 @@ _ORDER = (
     "support-size",
     "lora-rank",
     "adaptation-cost",
+    "leaderboard",
+    "leaderboard-in-distribution",
 )
 
 

@@ -479,7 +479,7 @@ SYSTEMS: dict[str, Callable[..., System]] = {
     "guardrail": Guardrail,
     "guardrail-paper": lambda **options: Guardrail(**{"name": "guardrail-paper", "preset": "paper", **options}),
 }
-"""The systems of the harness by name; `system_names` also knows the methods of `benchmark.methods`."""
+"""The systems of the harness by name; `system_factories` also knows the methods of `benchmark.methods`."""
 
 
 def system_factories() -> dict[str, Callable[..., System]]:

@@ -367,6 +367,16 @@ def _labels(context: _Context) -> Entry:
     )
 
 
+def _needs(context: _Context) -> Entry:
+    """What the system was handed beside the base classifier; with the groups of its rows where it saw them."""
+    needs = {need for run in context.cell.runs.values() for need in run.result["system"]["needs"]}
+    kinds = ("train", "clean-train", "dev", "support", "deployment")
+    rows = [name for name in kinds if {name, f"{name}-groups"} & needs]
+    named = [f"{name} with groups" if f"{name}-groups" in needs else name for name in rows]
+    named += [name.replace("-", " ") for name in ("gradients", "oracle-texts") if name in needs]
+    return Entry(text=", ".join(named) or "nothing")
+
+
 def _of_result(*keys: str, digits: int = 1) -> Callable[[_Context], Entry]:
     """A number from inside a result, in every seed that has it."""
 
@@ -412,6 +422,7 @@ _COLUMNS = {
         _Column("misclassified_without", "shortcut not important", _misclassified_without),
         _Column("strength", "strength by seed", _strength),
         _Column("labels", "target labels", _labels),
+        _Column("needs", "was handed", _needs),
         _Column("cost", "F per text", _of_result("cost", "per_deployment_text")),
         _Column("forward_equivalents", "F in all", _of_result("cost", "forward_equivalents", digits=0)),
         _Column("n_deployment", "texts", _of_result("cost", "n_deployment", digits=0)),
