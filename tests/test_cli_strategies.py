@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
 
+from shortcut_guardrail import ShortcutGuardrail
 from tiny_models import SHORTCUT_TEXTS
 
 FAST = ("--epochs", 10, "--learning-rate", 2e-2, "--train-batch-size", 4, "--top-k", 3)
@@ -25,6 +27,11 @@ def support(write_csv) -> Path:
 @pytest.fixture
 def unlabelled(write_csv) -> Path:
     return write_csv("others.csv", *((f"{text} people",) for text in SHORTCUT_TEXTS), header=("text",))
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8") as file:
+        return list(csv.DictReader(file))
 
 
 def record_of(folder: Path) -> dict:
@@ -134,3 +141,70 @@ def test_options_that_cannot_be_meant(cli, data, options, sentence):
     status, out, err = cli("fit", "model", data, *options)
     assert (status, out) == (2, "")
     assert " ".join(err.split()) == f"error: {sentence}"
+
+
+# A finished guard is certified
+
+
+@pytest.fixture
+def guarded(cli, model_folder, data, tmp_path) -> Path:
+    options = ("--strength", 1, *FAST, "--epochs", 40, "--out", tmp_path / "guarded")
+    status, _, err = cli("fit", model_folder, data, *options)
+    assert status == 0, err
+    return tmp_path / "guarded"
+
+
+def test_what_to_label_is_what_is_answered_differently(cli, guarded, unlabelled, tmp_path):
+    status, out, err = cli("to-label", guarded, unlabelled, "--out", tmp_path / "sample.csv")
+    assert status == 0, err
+    rows = rows_of(tmp_path / "sample.csv")
+    assert f"({len(rows)} of {len(SHORTCUT_TEXTS)} texts to label)" in out
+    lines = unlabelled.read_text(encoding="utf-8").splitlines()
+    assert all(row["text"] == lines[int(row["line"]) - 1].strip('"') and row["label"] == "" for row in rows)
+    _, answers = ShortcutGuardrail.from_pretrained(guarded).answers_by_strength(lines[1:])
+    differing = (answers != answers[0]).any(axis=0)
+    assert differing.any()
+    assert [int(row["line"]) - 2 for row in rows] == differing.nonzero()[0].tolist()
+    status, _, err = cli("to-label", guarded, unlabelled, "--n", 1, "--out", tmp_path / "one.jsonl")
+    assert status == 0, err
+    assert len((tmp_path / "one.jsonl").read_text().splitlines()) == 1
+
+
+def test_the_filled_in_sample_certifies_a_finished_guard(cli, guarded, unlabelled, write_csv, tmp_path):
+    cli("to-label", guarded, unlabelled, "--out", tmp_path / "sample.csv")
+    rows = rows_of(tmp_path / "sample.csv")
+    labelled = write_csv("labelled.csv", *((row["text"], "negative") for row in rows))
+    options = ("--labelled", labelled, "--margin", 0.5, "--confidence", 0.8, "--out", tmp_path / "certified")
+    status, out, err = cli("certify", guarded, unlabelled, *options)
+    assert status == 0, err
+    record = record_of(tmp_path / "certified")
+    assert record["certificate"]["margin"] == 0.5
+    assert record["certificate"]["sentence"].split(".")[0] in " ".join(out.split())
+    assert record["debias_strength"] in record["certificate"]["certified"]
+    assert record_of(guarded)["certificate"] is None  # what was read is left as it was
+
+
+def test_a_certificate_can_only_be_looked_at(cli, guarded, unlabelled, tmp_path):
+    before = set(tmp_path.rglob("*"))
+    status, out, err = cli("certify", guarded, unlabelled)
+    assert status == 0, err
+    assert "strength" in out
+    assert set(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("to-label", "MODEL", "DATA", "--out", "x.csv"), "is no folder that fit wrote"),
+        (("to-label", "GUARD", "DATA", "--out", "x.txt"), "--out must end in .csv, .tsv or .jsonl"),
+        (("certify", "GUARD", "DATA", "--margin", 1.5), "margin must lie between 0 and 1"),
+        (("certify", "GUARD", "DATA", "--labelled", "EMPTY"), "label"),
+        (("certify", "GUARD", "DATA", "--out", "GUARD", "--overwrite"), "is also what the command reads"),
+    ],
+)
+def test_certifying_refuses(cli, guarded, model_folder, unlabelled, write_csv, arguments, sentence):
+    empty = write_csv("empty.csv", ("good soup", ""), ("bad soup", "negative"))
+    places = {"MODEL": model_folder, "GUARD": guarded, "DATA": unlabelled, "EMPTY": empty}
+    status, _, err = cli(*(places.get(argument, argument) for argument in arguments))
+    assert status == 2
+    assert sentence in " ".join(err.split())

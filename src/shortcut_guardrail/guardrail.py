@@ -572,15 +572,16 @@ class ShortcutGuardrail:
         self._use_strength(strength, source)
         return replace(found, strength=strength)
 
-    def to_label(self, unlabelled: Texts, n: int, *, seed: int = 0) -> list[int]:
+    def to_label(self, unlabelled: Texts, n: int, *, seed: int = 0, progress: Progress | None = None) -> list[int]:
         """Which of some deployment texts to label for `certify`: a random sample of those answered differently.
 
         Args:
             unlabelled: Deployment texts that `fit` has not seen.
             n: How many at most.
             seed: Of the sample.
+            progress: Told how many strengths are done.
         """
-        _, answers = self.answers_by_strength(unlabelled)
+        _, answers = self.answers_by_strength(unlabelled, progress=progress)
         return [int(i) for i in texts_to_label(answers[0], answers[1:], n, seed=seed)]
 
     def answers_by_strength(self, texts: Texts, *, progress: Progress | None = None) -> tuple[list[float], Array]:

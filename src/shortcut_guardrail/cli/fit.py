@@ -138,7 +138,7 @@ def fit(
     support_rows = _read_support(support, columns, label_column)
     around = None if unlabelled is None else read_data(unlabelled, **columns)
     for rows in (support_rows, around):
-        _check_same_kind(texts, rows)
+        options.check_same_kind(texts, rows)
     automatic = auto_strength or (config.strategy != "maskcl" and support is None and strength is None)
     if not (dry_run or support is not None or strength is not None or automatic):
         _warn_uncalibrated()
@@ -331,18 +331,6 @@ def _check_distinct(data: TextData) -> None:
             f"{data.source}: adaptation needs at least 2 distinct texts, but there is {distinct} in {len(data)} "
             f"{data.row_word}{'' if len(data) == 1 else 's'}. Give more deployment texts."
         )
-
-
-def _check_same_kind(data: TextData, support: TextData | None) -> None:
-    from ..errors import DataError
-
-    if support is None or (data.text_pair_column is None) == (support.text_pair_column is None):
-        return
-    pairs, singles = (data, support) if data.text_pair_column else (support, data)
-    raise DataError(
-        f"{pairs.source} has text pairs ('{pairs.text_column}' and '{pairs.text_pair_column}'), but {singles.source} "
-        f"has single texts ('{singles.text_column}'). Name the columns with --text-column and --text-pair-column."
-    )
 
 
 def _check_support_labels(support: TextData) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from . import audit, benchmark, compare, demo, evaluate, fit, predict, report
+from . import audit, benchmark, certify, compare, demo, evaluate, fit, predict, report
 from .running import exit_with, run
 
 app = typer.Typer(
@@ -37,6 +37,8 @@ def _root(
 app.command("audit")(audit.audit)
 app.command("fit")(fit.fit)
 app.command("predict")(predict.predict)
+app.command("to-label")(certify.to_label)
+app.command("certify")(certify.certify)
 app.command("evaluate")(evaluate.evaluate)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .running import enable_debug
+
+if TYPE_CHECKING:
+    from ..data import TextData
 
 
 class HeadChoice(StrEnum):
@@ -125,6 +128,23 @@ def check_spared(out: Path, *inputs: str | Path | None) -> None:
     for path in inputs:
         if path is not None and out.exists() and Path(path).exists() and out.samefile(path):
             raise ConfigError(f"'{out}' is also what the command reads. Choose another place for the output.")
+
+
+def check_same_kind(data: TextData, other: TextData | None) -> None:
+    """Refuse single texts beside pairs.
+
+    Raises:
+        DataError: The sentence names the columns.
+    """
+    from ..errors import DataError
+
+    if other is None or (data.text_pair_column is None) == (other.text_pair_column is None):
+        return
+    pairs, singles = (data, other) if data.text_pair_column else (other, data)
+    raise DataError(
+        f"{pairs.source} has text pairs ('{pairs.text_column}' and '{pairs.text_pair_column}'), but {singles.source} "
+        f"has single texts ('{singles.text_column}'). Name the columns with --text-column and --text-pair-column."
+    )
 
 
 def load_guard(

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from . import options
+from .rows import check_suffix, rendered
 from .running import progress_bars
-
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_JSON_LINES = (".jsonl", ".ndjson")
 
 
 def predict(
@@ -41,12 +36,10 @@ def predict(
     without the adapter.
     """
     from ..data import read_data
-    from ..errors import ConfigError
     from ..files import check_output, write_file
     from ..report.terminal import cut_note
 
-    if out.suffix.lower() not in (*_DELIMITERS, *_JSON_LINES):
-        raise ConfigError(f"--out must end in .csv, .tsv or .jsonl, but is '{out}'.")
+    check_suffix(out)
     check_output(out, overwrite=overwrite)
     options.check_spared(out, data)
     texts = read_data(data, text_column=text_column, text_pair_column=text_pair_column)
@@ -70,7 +63,7 @@ def predict(
                 texts.texts, strength=0, progress=lambda _stage, done, n: progress("Predicting, base model", done, n)
             )
     rows = _rows(guard.label_names, probs, base_probs)
-    write_file(out, _render(rows, out.suffix.lower()), overwrite=overwrite)
+    write_file(out, rendered(rows, out.suffix), overwrite=overwrite)
     changed = int((probs.argmax(1) != base_probs.argmax(1)).sum())
     cut = cut_note(guard.count_truncated(texts.texts))
     print(f"Written: {out} ({len(rows)} rows; {changed} labels differ from the base model's).{cut}")
@@ -86,13 +79,3 @@ def _rows(names: tuple[str, ...], probs: Any, base_probs: Any) -> list[dict[str,
         }
         for row, base_row in zip(probs, base_probs, strict=True)
     ]
-
-
-def _render(rows: list[dict[str, Any]], suffix: str) -> str:
-    if suffix in _JSON_LINES:
-        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]), delimiter=_DELIMITERS[suffix], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return buffer.getvalue()

@@ -1,0 +1,168 @@
+"""`shortcut-guardrail to-label` and `certify`: show that a finished guard does no harm, for few labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options
+from .rows import check_suffix, rendered
+from .running import progress_bars
+
+if TYPE_CHECKING:
+    from ..data import TextData
+
+Guarded = Annotated[str, typer.Argument(metavar="GUARD", help="Folder that `fit` wrote.", show_default=False)]
+Unlabelled = Annotated[
+    str,
+    typer.Argument(metavar="DATA", help="File with deployment texts that `fit` has not seen.", show_default=False),
+]
+
+
+def to_label(
+    guard: Guarded,
+    data: Unlabelled,
+    out: Annotated[Path, typer.Option("--out", help="CSV, TSV or JSON Lines file to write.", show_default=False)],
+    n: Annotated[int, typer.Option("--n", help="How many texts, at most.", min=1)] = 100,
+    seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
+    text_column: options.TextColumn = None,
+    text_pair_column: options.TextPairColumn = None,
+    base: options.Base = None,
+    revision: options.Revision = None,
+    device: options.Device = None,
+    batch_size: options.BatchSize = 32,
+    precision: options.Precision = options.PrecisionChoice.float32,
+    trust_remote_code: options.TrustRemoteCode = False,
+    overwrite: options.Overwrite = False,
+    debug: options.Debug = False,
+) -> None:
+    """Choose the texts whose labels tell whether the guard harms.
+
+    Guarded and base accuracy differ only where their answers do, so only such texts need a label. A random sample of
+    them is written with an empty column "label", to be filled in and given to `certify`. The answers of the models are
+    left out, so that they sway nobody.
+    """
+    from ..data import read_data
+    from ..files import check_output, write_file
+
+    check_suffix(out)
+    check_output(out, overwrite=overwrite)
+    options.check_spared(out, data)
+    texts = read_data(data, text_column=text_column, text_pair_column=text_pair_column)
+    loaded = _load(
+        guard,
+        base=base,
+        revision=revision,
+        device=device,
+        batch_size=batch_size,
+        precision=precision,
+        trust_remote_code=trust_remote_code,
+    )
+    with progress_bars() as progress:
+        chosen = loaded.to_label(texts.texts, n, seed=seed, progress=progress)
+    if not chosen:
+        print(
+            f"Nothing to label: at every strength the guard answers all {len(texts)} texts as the base does. "
+            "`certify` needs no labels then."
+        )
+        return
+    write_file(out, rendered(_to_fill_in(texts, chosen), out.suffix), overwrite=overwrite)
+    print(f"Written: {out} ({len(chosen)} of {len(texts)} texts to label)")
+
+
+def certify(
+    guard: Guarded,
+    data: Unlabelled,
+    labelled: Annotated[
+        str | None,
+        typer.Option(help="File with labelled texts: a random sample, or what `to-label` chose.", show_default="none"),
+    ] = None,
+    margin: Annotated[float, typer.Option(help="Accuracy that the guard may lose against the base.")] = 0.02,
+    confidence: Annotated[float, typer.Option(help="Of the statement.")] = 0.95,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder to write the guard to, with certificate.", show_default="only print"),
+    ] = None,
+    text_column: options.TextColumn = None,
+    text_pair_column: options.TextPairColumn = None,
+    label_column: options.LabelColumn = None,
+    base: options.Base = None,
+    revision: options.Revision = None,
+    device: options.Device = None,
+    batch_size: options.BatchSize = 32,
+    precision: options.Precision = options.PrecisionChoice.float32,
+    trust_remote_code: options.TrustRemoteCode = False,
+    overwrite: options.Overwrite = False,
+    debug: options.Debug = False,
+) -> None:
+    """Certify that a guard loses no more accuracy than a margin.
+
+    Holds for all strengths at once, and says so if none can be certified and how many labels would do. If the strength
+    in use is not among the certified ones, the best of those replaces it in the folder that --out names. Every row of
+    --labelled needs a label.
+    """
+    from ..config import CertifyConfig
+    from ..data import label_ids, read_data
+    from ..files import check_output
+    from ..report.terminal import print_certificate
+
+    config = CertifyConfig(margin=margin, confidence=confidence)
+    if out is not None:
+        check_output(out, overwrite=overwrite, folder=True)
+        options.check_spared(out, guard)
+    columns: dict[str, Any] = {"text_column": text_column, "text_pair_column": text_pair_column}
+    around = read_data(data, **columns)
+    rows = None
+    if labelled is not None:
+        rows = read_data(labelled, **columns, label_column=label_column, require_labels=True)
+        options.check_same_kind(around, rows)
+    loaded = _load(
+        guard,
+        base=base,
+        revision=revision,
+        device=device,
+        batch_size=batch_size,
+        precision=precision,
+        trust_remote_code=trust_remote_code,
+    )
+    texts, labels = [], []
+    if rows is not None:
+        assert rows.labels is not None
+        texts = list(rows.texts)
+        labels = label_ids(rows.labels, loaded.label_names, source=rows.source, rows=rows.rows, row_word=rows.row_word)
+    before = loaded.debias_strength
+    with progress_bars() as progress:
+        found = loaded.certify(texts, labels, unlabelled=around.texts, config=config, progress=progress)
+    print_certificate(found)
+    if found.strength != before:
+        print(f"Strength {before:g} is not certified; {found.strength:g} takes its place.")
+    if out is not None:
+        loaded.save_pretrained(out, overwrite=overwrite)
+        print(f"Written: {out}")
+
+
+def _load(source: str, **settings: Any) -> Any:
+    from ..errors import ConfigError
+    from ..record import is_guarded_folder
+
+    if not is_guarded_folder(source):
+        raise ConfigError(
+            f"'{source}' is no folder that fit wrote. Fit a guard first; there is nothing to certify yet."
+        )
+    return options.load_guard(source, head=None, **settings)
+
+
+def _to_fill_in(texts: TextData, chosen: list[int]) -> list[dict[str, Any]]:
+    """Rows with the columns of the source, so that `certify` reads them without being told."""
+    rows = []
+    for i in chosen:
+        text = texts.texts[i]
+        row: dict[str, Any] = {texts.row_word: texts.rows[i]}
+        if isinstance(text, str):
+            row[texts.text_column] = text
+        else:
+            row |= {texts.text_column: text[0], str(texts.text_pair_column): text[1]}
+        rows.append({**row, "label": ""})
+    return rows
