@@ -17,13 +17,18 @@ from safetensors.torch import load_file
 from shortcut_guardrail.processes import gather_shares, joined, n_processes, own_rank, own_share, sum_gradients
 from tiny_models import SHORTCUT_TEXTS
 
+DISTILL = ("--strategy", "distill", "--shortcut", "honestly")
 
-def fit(model_folder: Path, data: Path, out: Path, *, processes: int, batch: int = 3) -> dict[str, torch.Tensor]:
+
+def fit(
+    model_folder: Path, data: Path, out: Path, *, processes: int, batch: int = 3, more: tuple[str, ...] = ()
+) -> dict[str, torch.Tensor]:
     """Fit with one process or several, as `torchrun` would start them, and read the adapter."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     arguments = ["fit", model_folder, data, "--out", out, "--epochs", 2, "--train-batch-size", batch, "--strength", 1]
+    arguments += more
     command = [sys.executable, "-c", "from shortcut_guardrail.cli.main import main; main()", *map(str, arguments)]
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(processes)}
     running = [
@@ -42,10 +47,10 @@ def fit(model_folder: Path, data: Path, out: Path, *, processes: int, batch: int
     return load_file(out / "adapter_model.safetensors")
 
 
-@pytest.mark.parametrize("batch", [3, 8])
-def test_two_processes_train_the_adapter_that_one_trains(model_folder, write_csv, tmp_path, batch):
+@pytest.mark.parametrize(("batch", "more"), [(3, ()), (8, ()), (3, DISTILL)], ids=["3", "8", "distill"])
+def test_two_processes_train_the_adapter_that_one_trains(model_folder, write_csv, tmp_path, batch, more):
     data = write_csv("texts.csv", *((text,) for text in SHORTCUT_TEXTS), header=("text",))
-    one, two = (fit(model_folder, data, tmp_path / str(n), processes=n, batch=batch) for n in (1, 2))
+    one, two = (fit(model_folder, data, tmp_path / str(n), processes=n, batch=batch, more=more) for n in (1, 2))
     assert one.keys() == two.keys()
     for name, tensor in one.items():
         torch.testing.assert_close(tensor, two[name], rtol=1e-3, atol=1e-6)
