@@ -11,6 +11,7 @@ import pytest
 from harness_fakes import fake_results, with_systems
 
 from shortcut_guardrail import ConfigError, DataError
+from shortcut_guardrail.benchmark import figures
 from shortcut_guardrail.benchmark.collect import Collection, collect
 from shortcut_guardrail.benchmark.experiments import experiment_names, read_experiment
 from shortcut_guardrail.benchmark.figures import draw
@@ -36,7 +37,18 @@ def test_every_experiment_has_a_figure_with_labels_and_a_legend(name: str, tmp_p
         assert axes.has_data()
     assert any(axes.get_xlabel() for axes in figure.axes) or len(figure.axes[0].get_xticklabels()) > 1
     assert "an-encoder" in figure.get_suptitle()
-    assert "2 seeds" in figure.get_suptitle()
+    assert "2 seeds" in " ".join(figure.get_suptitle().split())
+
+
+@pytest.mark.parametrize("name", ["testbed-strength", "shifted"])
+def test_a_long_caption_stays_within_the_figure(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "_caption", lambda collection: "sentence-transformers/all-MiniLM-L6-v2 " * 8)
+    figure = draw(collected(tmp_path, name))
+    figure.canvas.draw()
+    assert figure._suptitle is not None
+    box = figure._suptitle.get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.width
 
 
 @pytest.mark.parametrize(("kind", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])

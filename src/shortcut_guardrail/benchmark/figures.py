@@ -6,6 +6,7 @@ or hatching, so that a grey print can be read. Error bars are the standard devia
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -59,6 +60,8 @@ _NAMES = {
 }
 _WIDTH = 7.0
 """Inches: a page's text in two columns."""
+_CAPTION_PER_INCH = 16
+"""Characters of the caption's size that fit in an inch."""
 
 
 def draw(collection: Collection) -> Figure:
@@ -79,7 +82,9 @@ def draw(collection: Collection) -> Figure:
     with mpl.rc_context(_STYLE):
         figure = cast("Figure", _KINDS[kind](mpl, collection, settings))
         caption = _caption(collection) + (_letter_key(collection) if kind == "scatter" else "")
-        figure.suptitle(caption, fontsize=7, color=GREY, x=0.01, ha="left")
+        width = int(_CAPTION_PER_INCH * figure.get_figwidth())
+        lines = [textwrap.fill(line, width) for line in caption.splitlines()]
+        figure.suptitle("\n".join(lines), fontsize=7, color=GREY, x=0.01, ha="left")
     return figure
 
 
