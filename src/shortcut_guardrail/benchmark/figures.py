@@ -60,7 +60,7 @@ _NAMES = {
 }
 _WIDTH = 7.0
 """Inches: a page's text in two columns."""
-_CAPTION_PER_INCH = 16
+_CAPTION_PER_INCH = 19
 """Characters of the caption's size that fit in an inch."""
 
 
