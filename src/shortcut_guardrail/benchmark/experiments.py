@@ -274,15 +274,28 @@ def read_scale(name: str) -> Scale:
 
 
 def _read_file(path: Path) -> ExperimentConfig:
-    values = _toml(path)
-    if base := values.pop("extends", None):
-        values = {**_toml(SETTINGS_FOLDER / f"{base}.toml"), **values}
+    values = _extended(path)
     where = f"experiment '{path.stem}'"
     values["settings"] = tuple(_setting(entry, where) for entry in values.get("settings", ()))
     values["systems"] = tuple(_system(entry, where) for entry in values.get("systems", ()))
     config = _build(ExperimentConfig, {"name": path.stem, **values}, where)
     _check_experiment(config, where)
     return config
+
+
+def _extended(path: Path) -> dict[str, Any]:
+    """A file over the one it extends; where its `settings` are names, they choose among those of that one."""
+    values = _toml(path)
+    base = values.pop("extends", None)
+    if base is None:
+        return values
+    below = _extended(SETTINGS_FOLDER / f"{base}.toml")
+    names = values.get("settings", ())
+    if names and all(isinstance(name, str) for name in names):
+        values["settings"] = _chosen(
+            below["settings"], names, "setting", lambda setting: (setting.get("name", setting["data"]),)
+        )
+    return {**below, **values}
 
 
 def _toml(path: Path) -> dict[str, Any]:

@@ -140,6 +140,16 @@ class Material:
             precision=self.scoring_precision,
         )
 
+    def guard(self) -> ShortcutGuardrail:
+        """A guard around the base classifier, to be fitted with the settings of this material."""
+        return ShortcutGuardrail(
+            self.base.model,
+            self.base.tokenizer,
+            max_length=self.max_length,
+            batch_size=self.batch_size,
+            precision=self.precision,
+        )
+
 
 class FittedSystem(Protocol):
     """What a system became after fitting."""
@@ -418,13 +428,7 @@ class Guardrail:
                 )
                 record = guard.record()
                 return guard, {"training": record.training, "seconds": record.seconds}
-        guard = ShortcutGuardrail(
-            material.base.model,
-            material.base.tokenizer,
-            max_length=material.max_length,
-            batch_size=material.batch_size,
-            precision=material.precision,
-        )
+        guard = material.guard()
         report = guard.fit(deployment, config=self.guard_config, seed=seed, progress=progress).to_dict()
         if folder is not None:
             guard.save_pretrained(folder)

@@ -137,7 +137,8 @@ def certify(
         found = loaded.certify(texts, labels, unlabelled=around.texts, config=config, progress=progress)
     print_certificate(found)
     if found.strength != before:
-        print(f"Strength {before:g} is not certified; {found.strength:g} takes its place.")
+        where = "takes its place" if out is not None else "would take its place in the folder that --out names"
+        print(f"Strength {before:g} is not certified; {found.strength:g} {where}.")
     if out is not None:
         loaded.save_pretrained(out, overwrite=overwrite)
         print(f"Written: {out}")

@@ -75,13 +75,7 @@ class Targeted:
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> FittedSystem:
         """Finds targets, fits, and chooses the strength."""
         assert material.deployment is not None
-        guard = ShortcutGuardrail(
-            material.base.model,
-            material.base.tokenizer,
-            max_length=material.max_length,
-            batch_size=material.batch_size,
-            precision=material.precision,
-        )
+        guard = material.guard()
         support = None
         if self.labels:
             assert material.support is not None
