@@ -46,7 +46,8 @@ class Words:
     Word w stands in a text with probability `rates[w]`, times `tilts[w]` if the text is of class `targets[w]`: a tilt
     of 1 strews it at random, which is the boundary of the null hypothesis; above 1 its context goes along with it;
     below 1 the rest speaks against it. Where it stands it makes the answer `targets[w]` with probability `pulls[w]`;
-    the first such word in a random order decides, and with that one masked the second. Fickle words make it any class.
+    the first such word in a random order decides, and with that one masked the second. Fickle words make it any class. The
+    first few words may take turns: of several in a text one is kept.
 
     Attributes:
         rates: Shape (M,).
@@ -54,6 +55,7 @@ class Words:
         pulls: Shape (M,).
         tilts: Shape (M,).
         fickle: See above.
+        turns: How many words take turns.
     """
 
     rates: np.ndarray
@@ -61,6 +63,7 @@ class Words:
     pulls: np.ndarray
     tilts: np.ndarray
     fickle: bool = False
+    turns: int = 0
 
 
 def simulated_shard(
@@ -76,6 +79,8 @@ def simulated_shard(
     log_odds = simulated_evidence(rng, classes, priors, unseen)
     same = classes[:, None] == words.targets
     holds = rng.random((n_texts, n_words)) < np.where(same, np.minimum(1, words.rates * words.tilts), words.rates)
+    kept = rng.random((n_texts, words.turns)) * holds[:, : words.turns]
+    holds[:, : words.turns] &= kept == kept.max(axis=1, keepdims=True, initial=0)
     active = holds & (rng.random((n_texts, n_words)) < words.pulls)
     order = np.where(active, rng.random(n_words), np.inf)  # the active word that comes first decides
     every = np.arange(n_texts)
@@ -139,31 +144,36 @@ def _answered(log_odds: np.ndarray, decided: np.ndarray) -> np.ndarray:
     return probs
 
 
-WORLDS = ("boundary", "fickle", "genuine", "planted", "reversed")
+WORLDS = ("boundary", "fickle", "genuine", "bystanders", "planted", "reversed", "synonyms")
+PLANTED = {"planted": (1, 0.3), "reversed": (1, 0.8), "synonyms": (15, 0.12)}
+"""How many planted words each world has, and how often each stands in a text of another class than its own."""
 
 
-def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> tuple[int, bool]:
-    """How many innocent words are flagged, and whether the planted one is, in one corpus of 60 words.
+def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> tuple[int, int]:
+    """How many innocent words are flagged, and how many planted ones, in one corpus of 60 words.
 
-    A third of the words decide most texts that they stand in, as "lol" does, the others few. A planted word stands in 3
-    of 10 texts of other classes than its own. In the reversed world it stands in 8 of 10, and the model has learned to
-    answer its class by it: without it, 19 of 20 texts of that class are taken for others.
+    A third of the words decide most texts that they stand in, as "lol" does, the others few. Bystanders stand where the
+    rest speaks against their class, and none decides more texts than the null hypothesis allows. Planted words stand in
+    texts of other classes than their own. In the last two worlds the model has learned to answer their class by them:
+    without them, 19 of 20 texts of that class are taken for others. Synonyms take turns.
     """
     n_words, priors = 60, np.array([0.5, 0.2, 0.2, 0.1])
     rates = rng.choice([0.01, 0.02, 0.05], size=n_words)
     targets = rng.integers(0, len(priors), size=n_words)
     pulls = np.where(rng.random(n_words) < 1 / 3, 0.9, 0.05)
     tilts = np.full(n_words, 1.0 if world in ("boundary", "fickle") else 3.0)
-    is_planted = world in ("planted", "reversed")
-    if is_planted:
-        rates[0], targets[0], pulls[0], tilts[0] = 0.3 if world == "planted" else 0.8, 3, 0.9, 0.0
-    words = Words(rates, targets, pulls, tilts, fickle=world == "fickle")
-    unseen = (3, 0.95 if world == "reversed" else 0.0)
+    if world == "bystanders":
+        against = rng.random(n_words) < 0.5
+        pulls[against], tilts[against] = 0.05, 0.0
+    n_planted, rate = PLANTED.get(world, (0, 0.0))
+    rates[:n_planted], targets[:n_planted], pulls[:n_planted], tilts[:n_planted] = rate, 3, 0.9, 0.0
+    words = Words(rates, targets, pulls, tilts, fickle=world == "fickle", turns=n_planted)
+    unseen = (3, 0.95 if world in ("reversed", "synonyms") else 0.0)
     shard = simulated_shard(rng, words, n_texts=n_texts, priors=priors, unseen=unseen)
     config = AuditConfig()
     sums = tally(lambda: [shard], config)
     flagged = {sums.names[i] for i in judge(lambda: [shard], sums, config).flagged}
-    found = is_planted and "word0" in flagged
+    found = len(flagged & {f"word{i}" for i in range(n_planted)})
     return len(flagged) - found, found
 
 
@@ -184,8 +194,8 @@ def simulate(trials: int, seed: int) -> dict[str, Any]:
                     "corpora_with_a_false_alarm": alarms / trials,
                     "interval": list(exact_interval(alarms, trials)),
                     "false_discovery_rate": float(np.mean(shares)),
-                    "planted_found": float(np.mean([hit for _, hit in found]))
-                    if world in ("planted", "reversed")
+                    "planted_found": float(np.mean([hits for _, hits in found])) / PLANTED[world][0]
+                    if world in PLANTED
                     else None,
                 }
             )

@@ -33,9 +33,33 @@ def test_a_word_that_decides_against_its_context_is_flagged():
     assert answers < pairs
     expected = max(2 * answers, binom.sf(29, 30, 0.05))
     assert verdicts.p[i] == pytest.approx(expected, rel=1e-9)
-    assert verdicts.q[i] == pytest.approx(2 * expected, rel=1e-9)  # two candidates are tested
+    # Two candidates are tested, but no part of the other one passes this threshold.
+    assert verdicts.q[i] == pytest.approx(expected, rel=1e-9)
     assert (verdicts.target[i], verdicts.opposed[i], verdicts.expected[i]) == (2, 1.0, 0.5)
     assert verdicts.opposition[i] == 0.75
+
+
+# Synonyms take turns: each makes its texts class 2, though their rest is 0. "fine" is a genuine word of class 2, whose
+# rest speaks for it more often than that of other texts; like all texts of that class, its own hold no synonym.
+TURNS = ("frankly", "candidly", "honestly", "plainly", "openly")
+SYNONYMS = [(2, {word: 0}) for word in TURNS for _ in range(9)] + [(2, {"openly": 2})] + [(0, {"the": 0})] * 30
+SYNONYMS += [(2, {"fine": rest}) for rest in (2,) * 9 + (0,) * 6]
+
+
+def test_words_that_take_turns_are_told_from_genuine_words_of_their_class():
+    names, sums, verdicts = flagged(shard(SYNONYMS))
+    turns = {sums.names[i] for i in np.flatnonzero(verdicts.takes_turns)}
+    assert names and turns
+    assert set(names) | turns == set(TURNS)
+    assert not set(names) & turns
+    assert verdicts.undecided[verdicts.takes_turns].all()
+    assert np.isnan(verdicts.needed[verdicts.takes_turns]).all()  # more texts would not settle it
+    assert (verdicts.q[verdicts.takes_turns] > CONFIG.alpha).all()
+
+
+def test_nothing_takes_turns_where_nothing_is_flagged():
+    rows = [(0, {"the": 0})] * 40 + [(2, {})] * 40
+    assert not flagged(shard(rows))[2].takes_turns.any()
 
 
 def test_a_word_that_decides_alone_but_against_nothing_is_not():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binom, false_discovery_control, hypergeom
+from scipy.stats import binom, hypergeom
 
 from shortcut_guardrail.opposition import p_opposition
-from shortcut_guardrail.power import LARGEST_FACTOR, levels_needed, p_all_opposed, p_of_pull, texts_needed
+from shortcut_guardrail.power import LARGEST_FACTOR, p_all_opposed, p_of_pull, texts_needed
 
 
 def test_the_smallest_p_value_is_that_of_texts_that_all_oppose():
@@ -28,30 +28,6 @@ def test_the_smallest_p_value_is_that_of_texts_that_all_oppose():
 def test_the_pull_is_that_of_the_exact_test():
     lost, n = np.array([0, 1, 3, 20]), np.array([10, 1, 10, 20])
     np.testing.assert_allclose(p_of_pull(lost, n, 0.05), binom.sf(lost - 1, n, 0.05), rtol=1e-9)
-
-
-def test_the_level_is_where_a_candidate_begins_to_be_flagged():
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        p, tested = rng.random(12) ** 3, rng.random(12) < 0.8
-        levels = levels_needed(p, tested, 0.1)
-        q = np.ones(12)
-        q[tested] = false_discovery_control(p[tested])
-        for i in np.flatnonzero(q > 0.1):
-
-            def is_flagged(value, i=i, p=p, tested=tested):
-                tests = tested.copy()
-                tests[i] = True
-                changed = p.copy()
-                changed[i] = value
-                return false_discovery_control(changed[tests])[tests[:i].sum()] <= 0.1
-
-            assert is_flagged(levels[i] * 0.999)
-            assert not is_flagged(levels[i] * 1.001)
-
-
-def test_where_nothing_was_tested_the_level_is_the_rate():
-    assert levels_needed(np.ones(2), np.zeros(2, dtype=bool), 0.05).tolist() == [0.05, 0.05]
 
 
 def needed(n, lost, against, without, level, *, min_count=10):

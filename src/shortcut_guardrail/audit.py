@@ -28,7 +28,7 @@ from .units import Units
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-AUDIT_SCHEMA_VERSION = 4
+AUDIT_SCHEMA_VERSION = 5
 
 MAX_CANDIDATES = 1000
 """Candidates kept in a report; a large corpus has as many as it has words."""
@@ -510,12 +510,18 @@ def _candidate(
         mean_rank=_share(sums.rank[i], n),
         examples=detail.examples,
         labelled=detail.labelled,
+        takes_turns=bool(verdicts.takes_turns[i]),
     )
 
 
 def _reason(verdicts: Verdicts, i: int, n_present: int, label: str) -> str:
     """Why the test could not tell of an undecided candidate."""
     without, needed = int(verdicts.without[i]), verdicts.needed[i]
+    if verdicts.takes_turns[i]:
+        return (
+            "it passes the test as long as the flagged ones are not masked, and not with them masked: it seems to take "
+            "turns with them, as the words of one shortcut do"
+        )
     if not without:
         return "every text holds it, so there are none without it to compare with"
     if not verdicts.too_few[i]:

@@ -136,6 +136,7 @@ class Candidate:
         status: `flagged`; `undecided` if masking it takes answers away and the test can neither flag nor clear it;
             `not_flagged` otherwise.
         reason: For an undecided one why the test could not tell, in words; `None` for the others.
+        takes_turns: Whether it is undecided because it seems to be one shortcut with the flagged ones; see `override`.
         n_distinct: Number of distinct texts behind the rates.
         n_present: Number of distinct texts that hold it, important or not.
         opposed_rate: Share of those whose rest, with it masked, is given another answer than `pulls_to`.
@@ -170,6 +171,7 @@ class Candidate:
     mean_rank: float
     examples: tuple[Example, ...] = ()
     labelled: LabelledEvidence | None = None
+    takes_turns: bool = False
 
 
 @dataclass(frozen=True)

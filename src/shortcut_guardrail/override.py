@@ -15,14 +15,22 @@ strewn at random, satisfies both, whether or not it is the only evidence there i
 *Test.* Of the first part Fisher's exact test (one-sided) of the two shares, and Brunner and Munzel's test of the pairs
 (see `opposition`): the first sees a rest that is given another answer, the second also one that is given another
 answer either way and with less doubt. Twice the smaller p-value counts (Bonferroni). Of the second part the exact
-binomial test. The larger of the two counts, so that the null hypothesis may hold by either part. Benjamini and
-Hochberg's procedure over all candidates keeps the false-discovery rate. Two things about this are not exact: c is the
-class with the largest pull and so chosen by looking, and words that share texts are not independent.
+binomial test. The larger of the two counts, so that the null hypothesis may hold by either part. AdaFilter over all
+candidates keeps the false-discovery rate (see `discovery`). Three things about this are not exact: c is the class with
+the largest pull and so chosen by looking, the two parts share the candidate's texts, and words share texts, so neither
+are independent.
 `scripts/audit_rates.py` therefore simulates the rate that is kept, and measures it on clean models.
 
 *Step-down.* A strong shortcut makes the texts without another word look as if they supported its class. So the
 strongest candidate is flagged first, the texts that hold it are from then on read with it masked, and all other
 p-values can only rise. That never flags more than the first step would.
+
+*Taking turns.* Where several words are one shortcut, the texts without one of them are what they are because of the
+others. With those masked too, nothing is left to compare it with, and it is not flagged. A candidate that passes the
+first step and not the last, and whose rest still speaks less for its class than texts without it do when the flagged
+ones are masked, takes turns with them: it is undecided, and a guard neutralises it with them. A genuine word of the
+class, which also passes the first step where the flagged ones stand in texts of other classes, does not: once they are
+masked, its rest speaks more for the class.
 
 *Undecided.* Some candidates take answers away and could not have been flagged whatever their texts say: too few texts
 hold them, or too few do not (see `power`). Others decide most of their texts, and that their rests speak less for the
@@ -39,8 +47,9 @@ from typing import Any
 import numpy as np
 
 from .config import AuditConfig
+from .discovery import levels_needed, q_values
 from .opposition import LEVELS, levels, opposition, p_opposition
-from .power import levels_needed, p_all_opposed, texts_needed
+from .power import p_all_opposed, texts_needed
 from .shards import Shard
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -49,6 +58,9 @@ Shards = Callable[[], Iterable[Shard]]
 
 MAX_FLAGGED = 50
 """The step-down stops here; each step reads all shards once more."""
+
+EVEN = 0.5
+"""The opposition of a rest that speaks for a class as much as other texts do."""
 
 RARE_TEXTS = 5
 DECIDES = 0.5
@@ -107,6 +119,7 @@ class Verdicts:
         q: q-values, shape (M,); 1 where not tested.
         flagged: Candidates in the order in which they were flagged.
         undecided: Whether it takes answers away, and the test can neither flag nor clear it, shape (M,).
+        takes_turns: Of these, whether it takes turns with the flagged ones, shape (M,).
         too_few: Whether the test could not have flagged it whatever its texts say, shape (M,).
         without: Texts without it, shape (M,).
         needed: Texts that hold it, in a larger corpus of the same shares, with which the test could have flagged it,
@@ -122,6 +135,7 @@ class Verdicts:
     q: Array
     flagged: tuple[int, ...]
     undecided: Array
+    takes_turns: Array
     too_few: Array
     without: Array
     needed: Array
@@ -306,42 +320,40 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Verdicts:
     """
     counts = _count(sums, config)
     rows = np.arange(len(counts.target))
-    opposed_pairs, p = np.full(len(rows), np.nan), np.ones(len(rows))
+    opposed_pairs, p_context = np.full(len(rows), np.nan), np.ones(len(rows))
     against, spoken_for = np.full(len(rows), np.nan), np.zeros(len(rows), dtype=bool)
+    q = np.zeros(len(rows))
     flagged: list[int] = []
-    q_flagged: dict[int, float] = {}
 
     def look() -> None:
-        """See the texts with what is flagged masked; p-values can only rise, and those of the flagged stay."""
+        """See the texts with what is flagged masked; p- and q-values can only rise, and those of the flagged stay."""
         seen = _support(shards, sums, counts, flagged, config)
         pairs = p_opposition(seen.rests, seen.others, config.min_opposition)
-        i = seen.candidates
+        i, open_ = seen.candidates, ~np.isin(rows, flagged)
         answers = _more_often(counts.opposed[i], counts.present[i], seen.against, counts.without[i])
-        new = np.maximum(counts.p_pull[i], np.minimum(1.0, 2 * np.minimum(answers, pairs)))
-        still = ~np.isin(i, flagged)
+        new = np.minimum(1.0, 2 * np.minimum(answers, pairs))
+        still = open_[i]
         i = i[still]
-        p[i] = np.maximum(p[i], new[still]) if flagged else new[still]
+        p_context[i] = np.maximum(p_context[i], new[still]) if flagged else new[still]
         opposed_pairs[i] = opposition(seen.rests, seen.others)[still]
         against[i] = seen.against[still]
-        spoken_for[i] = (p_opposition(seen.others, seen.rests, 0.5) <= config.alpha)[still]
+        spoken_for[i] = (p_opposition(seen.others, seen.rests, EVEN) <= config.alpha)[still]
+        q[open_] = np.maximum(q, _q_values(counts, p_context))[open_]
 
     look()
+    passes_first = counts.tested & (q <= config.alpha)
     while len(flagged) < MAX_FLAGGED:
-        q = _q_values(p, counts.tested)
-        open_ = [i for i in np.flatnonzero(counts.tested & (q <= config.alpha)) if i not in q_flagged]
-        if not open_:
+        passing = np.setdiff1d(np.flatnonzero(counts.tested & (q <= config.alpha)), flagged)
+        if not len(passing):
             break
-        strongest = int(min(open_, key=lambda i: (p[i], -counts.lost[i])))
-        flagged.append(strongest)
-        q_flagged[strongest] = float(q[strongest])
+        flagged.append(int(min(passing, key=lambda i: (max(counts.p_pull[i], p_context[i]), -counts.lost[i]))))
         look()
-    q = _q_values(p, counts.tested)
-    for i, value in q_flagged.items():
-        q[i] = value
-    needed_levels = levels_needed(p, counts.tested, config.alpha)
+    needed_levels = levels_needed(counts.p_pull, p_context, counts.tested, config.alpha)
     smallest = np.maximum(counts.p_pull, p_all_opposed(counts.present, against, counts.without, config.min_opposition))
     too_few = ~counts.tested | (smallest > needed_levels)
-    undecided = _asks(sums, counts, too_few, config) & ~spoken_for
+    takes_turns = passes_first & (opposed_pairs > EVEN)
+    takes_turns[flagged] = False
+    undecided = (_asks(sums, counts, too_few, config) & ~spoken_for) | takes_turns
     undecided[flagged] = False
     return Verdicts(
         target=np.where(counts.pulls, counts.target, -1),
@@ -349,13 +361,14 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Verdicts:
         expected=against / np.maximum(counts.without, 1),
         opposition=np.where(counts.tested, opposed_pairs, np.nan),
         tested=counts.tested,
-        p=np.where(counts.tested, p, np.nan),
+        p=np.where(counts.tested, np.maximum(counts.p_pull, p_context), np.nan),
         q=q,
         flagged=tuple(flagged),
         undecided=undecided,
+        takes_turns=takes_turns,
         too_few=too_few,
         without=counts.without,
-        needed=_needed(counts, against, needed_levels, undecided & too_few, config),
+        needed=_needed(counts, against, needed_levels, undecided & too_few & ~takes_turns, config),
     )
 
 
@@ -387,10 +400,7 @@ def _more_often(hits: Array, n: Array, other_hits: Array, other_n: Array) -> Arr
     return np.where(other_n > 0, p, 1.0)
 
 
-def _q_values(p: Array, tested: Array) -> Array:
-    from scipy.stats import false_discovery_control
-
-    q = np.ones(len(p))
-    if tested.any():
-        q[tested] = false_discovery_control(np.clip(p[tested], 0, 1), method="bh")
+def _q_values(counts: _Counts, p_context: Array) -> Array:
+    q = np.ones(len(p_context))
+    q[counts.tested] = q_values(counts.p_pull[counts.tested], p_context[counts.tested])
     return q

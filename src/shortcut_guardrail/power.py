@@ -48,32 +48,6 @@ def p_of_pull(lost: Array, n: Array, min_pull: float) -> Array:
     return p
 
 
-def levels_needed(p: Array, tested: Array, alpha: float) -> Array:
-    """The p-value at which each candidate would just be flagged, the others' being as they are.
-
-    By Benjamini and Hochberg's procedure that is alpha times its place over the number of tests. For the candidates
-    that were flagged the value means nothing.
-
-    Args:
-        p: p-values, shape (M,).
-        tested: Whether each candidate was tested, shape (M,); one that was not would be one test more.
-        alpha: The false-discovery rate.
-    """
-    ascending = np.sort(p[tested])
-    before = np.concatenate([[0.0], ascending])  # at k - 1: the largest of the k - 1 smallest p-values
-
-    def places(n_tests: int) -> Array:
-        k = np.arange(1, n_tests + 1)
-        highest: Array = np.maximum.accumulate(np.where(before[:n_tests] <= alpha * k / n_tests, k, 0))
-        return highest
-
-    m = len(ascending)
-    levels = np.full(len(p), alpha * places(m + 1)[-1] / (m + 1))
-    if m:
-        levels[tested] = alpha * places(m)[np.searchsorted(ascending, p[tested])] / m
-    return levels
-
-
 def texts_needed(
     n: Array,
     lost: Array,

@@ -1,10 +1,10 @@
 """What to neutralise: which words and phrases are taken for shortcuts, on what evidence, and where they stand.
 
-Without labels the audit's flagged candidates are taken, and those that dominate the corpus: that, with others of their
-class, decide more than a quarter of all texts although the rest is confidently given another answer. The audit's test
-compares texts with a candidate to those without, so it cannot see what stands nearly everywhere. A support set, however
-small, clears or confirms candidates by paired evidence: the base answers every labelled text that holds the candidate
-with and without it. A person's word comes before all evidence.
+Without labels the audit's flagged candidates are taken, those that take turns with them, and those that dominate the
+corpus: that, with others of their class, decide more than a quarter of all texts although the rest is confidently given
+another answer. The audit's test compares texts with a candidate to those without, so it cannot see what stands nearly
+everywhere. A support set, however small, clears or confirms candidates by paired evidence: the base answers every
+labelled text that holds the candidate with and without it. A person's word comes before all evidence.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from .units import MAX_PHRASE_WORDS, Units, unit_key, units_text, word_spans, wo
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-Verdict = Literal["given", "kept", "flagged", "dominant", "confirmed", "cleared"]
-_UNLABELLED = ("flagged", "dominant")
+Verdict = Literal["given", "kept", "flagged", "alternate", "dominant", "confirmed", "cleared"]
+_UNLABELLED = ("flagged", "alternate", "dominant")
 _NEUTRALISED = ("given", *_UNLABELLED, "confirmed")
 
 
@@ -38,8 +38,9 @@ class Target:
 
     Attributes:
         text: Its characters, lower case.
-        verdict: `given` by a person as a shortcut, `kept` by a person, `flagged` by the audit, `dominant` in the
-            corpus, `confirmed` by the support set, or `cleared` by it. All but kept and cleared ones are neutralised.
+        verdict: `given` by a person as a shortcut, `kept` by a person, `flagged` by the audit, `alternate` for taking
+            turns with flagged ones, `dominant` in the corpus, `confirmed` by the support set, or `cleared` by it. All but
+            kept and cleared ones are neutralised.
         count: Texts of the audit in which it is important; `None` where it was not audited.
         flip_rate: See `Candidate`.
         pulls_to: See `Candidate`.
@@ -339,12 +340,20 @@ def _audited(candidate: Candidate, dominant: Mapping[str, Any]) -> Target:
     """A candidate of the audit; one that nothing speaks against counts as cleared until a support set confirms it."""
     return Target(
         text=candidate.text,
-        verdict="flagged" if candidate.flagged else "dominant" if candidate.text in dominant else "cleared",
+        verdict=_unlabelled_verdict(candidate, dominant),
         count=candidate.count,
         flip_rate=candidate.flip_rate,
         pulls_to=candidate.pulls_to,
         q_value=candidate.q_value,
     )
+
+
+def _unlabelled_verdict(candidate: Candidate, dominant: Mapping[str, Any]) -> Verdict:
+    if candidate.flagged:
+        return "flagged"
+    if candidate.takes_turns:
+        return "alternate"
+    return "dominant" if candidate.text in dominant else "cleared"
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ..errors import DataError
 from ..evidence import Agreement, Candidate
 from ..gate import read_result
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """The layout of `audit.json` that this version renders."""
 
 LAYOUT: dict[str, Any] = {

@@ -277,6 +277,7 @@ _WHY = {
     "given": "you said so",
     "kept": "you said so",
     "flagged": "audit",
+    "alternate": "audit: takes turns",
     "dominant": "audit: dominant",
     "confirmed": "labels",
     "cleared": "labels",

@@ -1,0 +1,82 @@
+"""AdaFilter: against its definition, evaluated literally, and against Benjamini and Hochberg's procedure."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import false_discovery_control
+
+from shortcut_guardrail.discovery import levels_needed, q_values
+
+
+def discoveries(first, second, alpha):
+    """The definition of the paper, threshold by threshold."""
+    smaller, larger = np.minimum(first, second), np.maximum(first, second)
+    kept = [g for g in larger if g * (smaller <= g).sum() <= alpha * max(1, (larger <= g).sum())]
+    return larger <= max(kept, default=-1)
+
+
+def parts(rng, size, signals):
+    first, second = rng.random((2, size))
+    first[:signals], second[:signals] = rng.random((2, signals)) ** 6
+    first[signals : 2 * signals] = 0.0  # one part alone
+    return first, second
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_q_values_are_the_rates_at_which_the_definition_finds_them(seed):
+    rng = np.random.default_rng(seed)
+    first, second = parts(rng, 30, seed % 7)
+    q = q_values(first, second)
+    for alpha in (0.01, 0.05, 0.2, 0.5):
+        np.testing.assert_array_equal(q <= alpha, discoveries(first, second, alpha))
+
+
+def test_it_is_benjamini_and_hochbergs_where_one_part_is_always_certain_and_never_stricter():
+    rng = np.random.default_rng(0)
+    p = rng.random(50) ** 3
+    np.testing.assert_allclose(q_values(np.zeros(50), p), false_discovery_control(p))
+    first, second = parts(rng, 50, 8)
+    assert (q_values(first, second) <= false_discovery_control(np.maximum(first, second)) + 1e-12).all()
+    assert (q_values(first, second) < false_discovery_control(np.maximum(first, second)) / 2).any()
+
+
+def test_ties_and_nothing_at_all():
+    assert q_values(np.array([0.01, 0.01]), np.array([0.01, 0.01])).tolist() == [0.01, 0.01]
+    assert q_values(np.zeros(0), np.zeros(0)).tolist() == []
+
+
+def test_the_false_discovery_rate_is_kept_whichever_parts_are_null():
+    rng = np.random.default_rng(0)
+    shares = []
+    for _ in range(2000):
+        first, second = rng.random((2, 100))
+        first[:20], second[:5] = 1e-4 * rng.random(20), 1e-4 * rng.random(5)  # 5 signals; 15 of one part alone
+        second[20:50] = 1e-4 * rng.random(30)
+        found = q_values(first, second) <= 0.1
+        shares.append(found[5:].sum() / max(1, found.sum()))
+    assert np.mean(shares) <= 0.1
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_level_is_where_a_candidate_begins_to_be_a_discovery(seed):
+    rng = np.random.default_rng(seed)
+    first, second = parts(rng, 14, seed % 4)
+    tested = rng.random(14) < 0.8
+    levels = levels_needed(first, second, tested, 0.1)
+    q = np.ones(14)
+    q[tested] = q_values(first[tested], second[tested])
+
+    def is_found(i, value):
+        tests, one, other = tested.copy(), first.copy(), second.copy()
+        tests[i], one[i], other[i] = True, value, value
+        return q_values(one[tests], other[tests])[tests[:i].sum()] <= 0.1
+
+    for i in np.flatnonzero(q > 0.1):
+        assert is_found(i, levels[i] * 0.999)
+        assert not is_found(i, levels[i] * 1.001)
+
+
+def test_where_nothing_was_tested_the_level_is_the_rate():
+    ones = np.ones(2)
+    assert levels_needed(ones, ones, np.zeros(2, dtype=bool), 0.05).tolist() == [0.05, 0.05]
