@@ -46,8 +46,8 @@ class Words:
     Word w stands in a text with probability `rates[w]`, times `tilts[w]` if the text is of class `targets[w]`: a tilt
     of 1 strews it at random, which is the boundary of the null hypothesis; above 1 its context goes along with it;
     below 1 the rest speaks against it. Where it stands it makes the answer `targets[w]` with probability `pulls[w]`;
-    the first such word in a random order decides, and with that one masked the second. Fickle words make it any class. The
-    first few words may take turns: of several in a text one is kept.
+    the first such word in a random order decides, and with that one masked the second. Fickle words make it any class.
+    The first few words may take turns: of several in a text one is kept.
 
     Attributes:
         rates: Shape (M,).

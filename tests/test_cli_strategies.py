@@ -170,6 +170,15 @@ def test_what_to_label_is_what_is_answered_differently(cli, guarded, unlabelled,
     assert len((tmp_path / "one.jsonl").read_text().splitlines()) == 1
 
 
+def test_a_text_column_that_the_file_to_fill_in_needs_is_refused(cli, guarded, tmp_path):
+    (tmp_path / "odd.csv").write_text("label\nhonestly the room was bad\n", encoding="utf-8")
+    out = tmp_path / "sample.csv"
+    status, _, err = cli("to-label", guarded, tmp_path / "odd.csv", "--text-column", "label", "--out", out)
+    assert status == 2
+    assert "stand in a column called 'label'" in " ".join(err.split())
+    assert not out.exists()
+
+
 def test_the_filled_in_sample_certifies_a_finished_guard(cli, guarded, unlabelled, write_csv, tmp_path):
     cli("to-label", guarded, unlabelled, "--out", tmp_path / "sample.csv")
     rows = rows_of(tmp_path / "sample.csv")

@@ -156,6 +156,16 @@ def test_the_papers_adapter_can_be_dialled_without_labels_too(model_folder, text
     assert guard.debias_strength == chosen.strength
 
 
+def test_of_many_texts_some_are_drawn_to_choose_on(model_folder, texts):
+    guard = fitted(model_folder, texts, "mask")
+    assert guard.calibrate_without_labels(texts).n == len(texts)
+    few = guard.calibrate_without_labels(texts, at_most=5)
+    assert few.n == 5
+    assert guard.calibrate_without_labels(texts, at_most=5) == few
+    with pytest.raises(ConfigError, match="at_most must be at least 1, but is 0"):
+        guard.calibrate_without_labels(texts, at_most=0)
+
+
 def test_a_choice_replaces_the_one_before(model_folder, texts):
     guard = fitted(model_folder, texts, "mask")
     guard.calibrate_without_labels(texts)

@@ -49,7 +49,8 @@ SYNONYMS += [(2, {"fine": rest}) for rest in (2,) * 9 + (0,) * 6]
 def test_words_that_take_turns_are_told_from_genuine_words_of_their_class():
     names, sums, verdicts = flagged(shard(SYNONYMS))
     turns = {sums.names[i] for i in np.flatnonzero(verdicts.takes_turns)}
-    assert names and turns
+    assert names
+    assert turns
     assert set(names) | turns == set(TURNS)
     assert not set(names) & turns
     assert verdicts.undecided[verdicts.takes_turns].all()

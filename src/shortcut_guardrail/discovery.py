@@ -3,14 +3,14 @@
 A finding of two parts is only one if both null hypotheses are false, so its p-value is the larger one of its parts. To
 count all tests in Benjamini and Hochberg's procedure is then far too strict: where both nulls hold, which is what most
 words are like, both p-values have to be small by chance at once. AdaFilter (Wang, Gui, Su, Sabatti and Owen 2022,
-Annals of Statistics 50, 1890-1909, for r = n = 2) counts at each threshold those tests alone of which one part passes it:
-with F_i the smaller p-value of finding i and S_i the larger one, the findings with S_i <= g are discoveries for the
-largest g with
+Annals of Statistics 50, 1890-1909, for r = n = 2) counts at each threshold those tests alone of which one part passes
+it: with F_i the smaller p-value of finding i and S_i the larger one, the findings with S_i <= g are discoveries for
+the largest g with
 
     g * #{F_j <= g} <= alpha * max(1, #{S_j <= g}).
 
-It never finds less than Benjamini and Hochberg's procedure, which has the number of all tests in place of #{F_j <= g}.
-The proof asks for two parts that are independent of each other. Those of one candidate share its texts, so that the rate
+It never finds less than Benjamini and Hochberg's procedure, which has the number of all tests for #{F_j <= g}. The
+proof asks for two parts that are independent of each other. Those of one candidate share its texts, so that the rate
 that is kept is simulated (`scripts/audit_rates.py`) rather than taken from the theorem.
 """
 

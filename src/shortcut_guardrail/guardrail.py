@@ -494,21 +494,29 @@ class ShortcutGuardrail:
         self._support_hashes = _hashes(encoded)
         return calibration
 
-    def calibrate_without_labels(self, texts: Texts, *, progress: Progress | None = None) -> UnlabelledCalibration:
+    def calibrate_without_labels(
+        self, texts: Texts, *, at_most: int = 256, progress: Progress | None = None
+    ) -> UnlabelledCalibration:
         """Choose the strength whose answers come closest to the base's answers without the shortcuts; see `dial`.
 
         Args:
             texts: N unlabelled texts, or (text, pair) tuples; those of `fit` will do.
+            at_most: How many of them, drawn at random, are answered at every strength, at least 1.
             progress: Told how much of each stage is done.
 
         Raises:
-            ConfigError: `fit` has not been called.
+            ConfigError: `fit` has not been called, or `at_most` is below 1.
         """
         fitted = self._require_fitted()
+        if at_most < 1:
+            raise ConfigError(f"at_most must be at least 1, but is {at_most}.")
         encoded = self._encode(texts, None)
         targets = fitted.targets
         if not fitted.config.uses_targets:
             targets = find_targets(self._base, encoded, fitted.config.targets, progress=progress)
+        if len(encoded) > at_most:
+            drawn = np.random.default_rng(fitted.seed).choice(len(encoded), size=at_most, replace=False)
+            encoded = encoded.select(np.sort(drawn))
         finder = TargetFinder(targets.words)
         expected = counterfactual(self._base, encoded, finder, fitted.config.distill, progress=progress)
         grid = strengths_to_score(fitted.config.calibration)

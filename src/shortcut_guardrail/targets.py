@@ -39,8 +39,8 @@ class Target:
     Attributes:
         text: Its characters, lower case.
         verdict: `given` by a person as a shortcut, `kept` by a person, `flagged` by the audit, `alternate` for taking
-            turns with flagged ones, `dominant` in the corpus, `confirmed` by the support set, or `cleared` by it. All but
-            kept and cleared ones are neutralised.
+            turns with flagged ones, `dominant` in the corpus, `confirmed` by the support set, or `cleared` by it. All
+            but kept and cleared ones are neutralised.
         count: Texts of the audit in which it is important; `None` where it was not audited.
         flip_rate: See `Candidate`.
         pulls_to: See `Candidate`.

@@ -51,6 +51,7 @@ def to_label(
     check_output(out, overwrite=overwrite)
     options.check_spared(out, data)
     texts = read_data(data, text_column=text_column, text_pair_column=text_pair_column)
+    _check_columns(texts)
     loaded = _load(
         guard,
         base=base,
@@ -155,6 +156,21 @@ def _load(source: str, **settings: Any) -> Any:
     return options.load_guard(source, head=None, **settings)
 
 
+LABEL = "label"
+
+
+def _check_columns(texts: TextData) -> None:
+    """Refuse texts in a column of the name that the file to fill in needs for something else."""
+    from ..errors import DataError
+
+    for taken in (LABEL, texts.row_word):
+        if taken in (texts.text_column, texts.text_pair_column):
+            raise DataError(
+                f"The texts stand in a column called '{taken}', which the file to fill in needs for something else. "
+                "Rename that column."
+            )
+
+
 def _to_fill_in(texts: TextData, chosen: list[int]) -> list[dict[str, Any]]:
     """Rows with the columns of the source, so that `certify` reads them without being told."""
     rows = []
@@ -165,5 +181,5 @@ def _to_fill_in(texts: TextData, chosen: list[int]) -> list[dict[str, Any]]:
             row[texts.text_column] = text
         else:
             row |= {texts.text_column: text[0], str(texts.text_pair_column): text[1]}
-        rows.append({**row, "label": ""})
+        rows.append({**row, LABEL: ""})
     return rows

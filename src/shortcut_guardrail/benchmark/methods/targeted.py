@@ -84,8 +84,10 @@ class Targeted:
         started = time.perf_counter()
         if support is not None:
             calibration: dict[str, Any] = guard.calibrate(*support, progress=progress).to_dict()
+            n_dialled = len(support[1])
         else:
             calibration = guard.calibrate_without_labels(material.deployment, progress=progress).to_dict()
+            n_dialled = calibration["n"]
         seconds = {**report.seconds, "calibrate": time.perf_counter() - started}
         n_support = 0 if support is None else len(support[1])
         info = {
@@ -98,7 +100,7 @@ class Targeted:
             "n_deployment": len(material.deployment),
             "seconds": seconds,
         }
-        cost = self._forward_equivalents(report.training.n_steps, len(material.deployment), n_support)
+        cost = self._forward_equivalents(report.training.n_steps, len(material.deployment), n_support, n_dialled)
         if self.strategy == "distill" and not self.per_input:
             return ModelSystem(material.scorer(folded(guard, material)), info=info, forward_equivalents=cost)
         base = material.scorer(material.base.model)
@@ -107,13 +109,13 @@ class Targeted:
             scoring = _read_guard(Path(folder), base)
         return GuardedSystem(base, scoring, info=info, forward_equivalents=cost)
 
-    def _forward_equivalents(self, n_steps: int, n_deployment: int, n_support: int) -> float:
+    def _forward_equivalents(self, n_steps: int, n_deployment: int, n_support: int, n_dialled: int) -> float:
         """2 a text for attribution, up to k each for masking words and phrases, 3 for the two teachers and the text
         itself, 2 a trained text, 1 a strength and text that it is chosen on. An estimate, like `Guardrail`'s."""
         config = self.guard_config
         found = n_deployment * (2 + 2 * config.targets.top_k) + n_support * config.targets.max_considered
         taught = 3 * n_deployment if self.strategy == "distill" else 0
-        dialled = (n_support or n_deployment) * (1 + len(config.calibration.strengths))
+        dialled = n_dialled * (1 + len(config.calibration.strengths))
         return float(found + taught + 2 * n_steps * config.adapter.batch_size + dialled)
 
 
