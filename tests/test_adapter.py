@@ -19,6 +19,7 @@ from shortcut_guardrail.adapter import (
     predicted_change,
     relative_change,
     steps_to_take,
+    texts_drawn,
     train_adapter,
 )
 from shortcut_guardrail.config import AdapterConfig
@@ -121,6 +122,24 @@ def test_equal_texts_are_trained_on_once(bert, texts):
     assert train_adapter(classifier, encoded, positions, FAST, seed=0)[1].n_trained == len(texts)
     kept = AdapterConfig(learning_rate=5e-3, batch_size=4, deduplicate=False)
     assert train_adapter(classifier, encoded, positions, kept, seed=0)[1].n_trained == len(texts) + 2
+
+
+@pytest.mark.parametrize("max_steps", [1, 2, 5, 0])
+def test_training_needs_no_more_texts_attributed_than_it_draws(bert, texts, max_steps):
+    classifier = TextClassifier(*bert, batch_size=8)
+    encoded = classifier.encode([*texts, texts[0], texts[3]])
+    positions = find_important_tokens(classifier, encoded).positions
+    config = replace(FAST, max_steps=max_steps, learning_rate=0.1)
+    drawn = texts_drawn(encoded, config, seed=3)
+    assert len(drawn) == min(len(texts), 4 * steps_to_take(len(texts), config) + 1)
+    known = np.full_like(positions, -1)
+    known[drawn] = positions[drawn]
+    model, training = train_adapter(classifier, encoded, positions, config, seed=3)
+    other, same = train_adapter(classifier, encoded, known, config, seed=3)
+    assert same.losses == training.losses
+    assert all(torch.equal(lora_weights(other)[name], value) for name, value in lora_weights(model).items())
+    # Pairs have to be counted before any is drawn.
+    assert len(texts_drawn(encoded, replace(config, pairing="flat"), seed=3)) == len(texts)
 
 
 @pytest.mark.parametrize("texts_given", [["good soup"], ["good soup", "good soup"]])

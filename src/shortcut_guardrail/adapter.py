@@ -144,7 +144,8 @@ def train_adapter(
     Args:
         classifier: The base model.
         encoded: N deployment texts.
-        positions: Their important tokens on the base model, shape (N, K), -1 for an empty slot.
+        positions: Their important tokens on the base model, shape (N, K), -1 for an empty slot; those of texts that are
+            not drawn (see `texts_drawn`) do not matter.
         config: How to train.
         seed: Decides LoRA's start and the order of the texts; the same seed gives the same adapter.
         saliency: How important tokens are found again, for `refresh="epoch"`.
@@ -157,7 +158,7 @@ def train_adapter(
         DataError: Fewer than two distinct texts have a token to mask.
         RunError: The loss became NaN, or frozen weights changed.
     """
-    kept = _distinct(encoded, positions, config.deduplicate)
+    kept = _trained(encoded, config)
     if len(kept) < 2:
         raise DataError(
             "Adaptation needs at least 2 distinct texts with a token that can be masked, "
@@ -208,10 +209,30 @@ def run_training(
     return model, result
 
 
-def _distinct(encoded: EncodedTexts, positions: Array, deduplicate: bool) -> Array:
+def texts_drawn(encoded: EncodedTexts, config: AdapterConfig, *, seed: int) -> Array:
+    """Indices of the texts that training with masked contrastive learning will draw, ascending.
+
+    These alone need to be attributed: where the steps do not suffice for one pass, most texts of a large corpus are
+    never seen. Of equal texts one is drawn. All are where pairs are drawn rather than texts, since pairs have to be
+    counted first.
+
+    Args:
+        encoded: N texts.
+        config: How it will train.
+        seed: The seed it will train with.
+    """
+    kept = _trained(encoded, config)
+    if config.pairing != "grouped":
+        return kept
+    n_seen = steps_to_take(len(kept), config) * config.batch_size + 1  # a last batch of one joins the one before
+    order = np.random.default_rng(seed).permutation(len(kept))  # as the loop draws its first pass
+    return np.sort(kept[order[:n_seen]])
+
+
+def _trained(encoded: EncodedTexts, config: AdapterConfig) -> Array:
     """Indices of the texts to train on: those with a token to mask, the first of each set of equal texts."""
-    usable = np.flatnonzero((positions >= 0).any(axis=1))
-    if not deduplicate:
+    usable = np.flatnonzero([ordinary.any() for ordinary in encoded.ordinary])
+    if not config.deduplicate:
         return usable
     first = {encoded.input_ids[i].tobytes(): i for i in reversed(usable)}
     return np.array(sorted(first.values()), dtype=np.int64)

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .adapter import AdapterTraining, train_adapter
+from .adapter import AdapterTraining, texts_drawn, train_adapter
 from .calibration import debias_strength, logits_by_strength, merged, strength_of_each
 from .config import GuardrailConfig
 from .distill import counterfactual, distill_adapter
@@ -286,10 +286,12 @@ def _maskcl(
     lap: Callable[[str], None],
     progress: Progress | None,
 ) -> Trained:
-    saliency = find_important_tokens(base, encoded, config.saliency, progress=progress)
+    drawn = texts_drawn(encoded, config.adapter, seed=seed)
+    positions = np.full((len(encoded), config.saliency.top_k), -1, dtype=np.int32)
+    positions[drawn] = find_important_tokens(base, encoded.select(drawn), config.saliency, progress=progress).positions
     lap("attribute")
     model, training = train_adapter(
-        base, encoded, saliency.positions, config.adapter, seed=seed, saliency=config.saliency, progress=progress
+        base, encoded, positions, config.adapter, seed=seed, saliency=config.saliency, progress=progress
     )
     return AdapterGuard(base, model, targets if config.per_input else None), training
 
