@@ -17,7 +17,8 @@ set, and 1; and again, at the same strengths, on in-distribution texts. Beside t
 - with `--ablations`, variants of `distill`: teacher, temperature, weight of keeping, unit of the audit, number of
   texts, and share of texts with the shortcut.
 
-Each run is one JSON file, written when it is finished; finished ones are skipped. Summary over seeds: `summary.json`.
+Each data set and seed is one JSON file, written whenever a part of it is finished; finished parts are skipped. Summary
+over seeds: `summary.json`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +52,11 @@ from shortcut_guardrail.targets import Targets
 DATASETS = ("goemo-st", "goemo-syn", "yelp-st", "yelp-syn")
 N_SUPPORT = 40
 MARGIN, CONFIDENCE = 0.02, 0.95
+_FINDS_TARGETS = "mask"
 STRATEGIES: dict[str, GuardrailConfig] = {
-    "maskcl": preset("default"),
     "mask": preset("mask"),
     "distill": preset("distill"),
+    "maskcl": preset("default"),
     "distill, per input": dataclasses.replace(preset("distill"), per_input=True),
 }
 
@@ -104,35 +107,35 @@ class Run:
         """What guards are fitted on, without its labels."""
         return rows.select(np.arange(min(len(rows), self.arguments.n_deployment)))
 
-    def all(self) -> dict[str, Any]:
-        """Everything that is measured."""
-        base, oracle = self.scores(self.guard(), self.scored, 0), self.scores(self.guard(), self.oracle, 0)
+    def parts(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
+        """Everything that is measured, by name; each part is told what those before it found."""
+        parts: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"bounds": lambda _: self.bounds()}
+        for name, config in STRATEGIES.items():
+            parts[name] = partial(self.strategy, config, certify=True)
+        inside, clean = self.data.tests["in_distribution"], self.data.oracle_tests["reversed"]
+        parts["fitted_in_distribution"] = lambda _: self.harmless(self.trained, inside)
+        parts["clean"] = lambda _: self.harmless(self.clean_classifier(), clean)
+        if len(self.data.shortcuts) > 1:
+            parts["unseen"] = lambda _: self.unseen()
+        if self.arguments.ablations:
+            parts |= {f"ablation, {name}": partial(self.strategy, config) for name, config in ablations().items()}
+            for name, texts in self.corpora().items():
+                parts[f"ablation, {name}"] = partial(self.strategy, preset("distill"), texts=texts)
+        return parts
+
+    def bounds(self) -> dict[str, Any]:
+        """The base, and the oracle that reads the texts without the inserted shortcut."""
         inside, inside_oracle = self.data.tests["in_distribution"], self.data.oracle_tests["in_distribution"]
-        result: dict[str, Any] = {
-            "base": base,
-            "oracle": oracle,
+        return {
+            "base": self.scores(self.guard(), self.scored, 0),
+            "oracle": self.scores(self.guard(), self.oracle, 0),
             "base_in_distribution": self.scores(self.guard(), inside, 0),
             "oracle_in_distribution": self.scores(self.guard(), inside_oracle, 0),
-            "strategies": {},
         }
-        texts = self.deployment(self.scored)
-        targets = None
-        for name, config in STRATEGIES.items():
-            result["strategies"][name], guard = self.strategy(config, texts, targets, base, oracle)
-            targets = guard.targets if guard.targets.items else targets
-            result["strategies"][name]["certificates"] = self.certificates(guard)
-        result["fitted_in_distribution"] = self.harmless(self.trained, inside)
-        clean = self.store.train(self.data.clean_train, self.trained.recipe, self.arguments.seed)
-        result["clean"] = self.harmless(clean, self.data.oracle_tests["reversed"])
-        if len(self.data.shortcuts) > 1:
-            result["unseen"] = self.unseen()
-        if self.arguments.ablations:
-            result["ablations"] = self.fewer(base, oracle)
-            for name, config in ablations().items():
-                same = config.targets == preset("distill").targets
-                found, _ = self.strategy(config, texts, targets if same else None, base, oracle)
-                result["ablations"][name] = found
-        return result
+
+    def clean_classifier(self) -> TrainedClassifier:
+        """The same encoder, trained without the shortcut."""
+        return self.store.train(self.data.clean_train, self.trained.recipe, self.arguments.seed)
 
     def scores(self, guard: ShortcutGuardrail, rows: LabelledTexts, strength: float | None) -> dict[str, float]:
         """Accuracies on some rows."""
@@ -147,24 +150,33 @@ class Run:
     def strategy(
         self,
         config: GuardrailConfig,
-        texts: LabelledTexts,
-        targets: Targets | None,
-        base: dict[str, float],
-        oracle: dict[str, float],
-    ) -> tuple[dict[str, Any], ShortcutGuardrail]:
+        done: dict[str, Any],
+        *,
+        texts: LabelledTexts | None = None,
+        certify: bool = False,
+    ) -> dict[str, Any]:
         """Fit on unlabelled texts and score at each choice of the strength."""
+        bounds = done["bounds"]
+        targets = None
+        if texts is None:
+            texts = self.deployment(self.scored)
+            targets = self.known_targets(config, done)
         guard = self.guard()
         started = time.perf_counter()
         report = guard.fit(texts.texts, config=config, seed=self.arguments.seed, targets=targets)
         seconds = time.perf_counter() - started
+        started = time.perf_counter()
         guard.calibrate_without_labels(texts.texts)
+        dialled = time.perf_counter() - started
         chosen = {"without labels": guard.debias_strength}
         guard.calibrate(self.support.texts, self.support.labels.tolist())
         chosen |= {"40 labels": guard.debias_strength, "1": 1.0}
+        # The search for targets is shared between the strategies; its time belongs to each of them.
+        searched = 0.0 if targets is None else done[_FINDS_TARGETS]["stages"]["target"]
         result: dict[str, Any] = {
-            "seconds": seconds,
-            # The search for targets is shared between the strategies; its time belongs to each of them.
-            "stages": report.seconds,
+            "seconds": seconds + searched,
+            "seconds_of_the_choice_without_labels": dialled,
+            "stages": report.seconds | ({"target": searched} if searched else {}),
             "n_deployment": len(texts),
             "targets": report.targets.to_dict(),
             "steps": report.training.n_steps,
@@ -176,11 +188,19 @@ class Run:
             result["strengths"][how] = {
                 "strength": strength,
                 "reversed": found,
-                "gap_closed": share(found, base, oracle, "accuracy"),
-                "gap_closed_balanced": share(found, base, oracle, "balanced_accuracy"),
+                "gap_closed": share(found, bounds["base"], bounds["oracle"], "accuracy"),
+                "gap_closed_balanced": share(found, bounds["base"], bounds["oracle"], "balanced_accuracy"),
                 "in_distribution": self.scores(guard, self.data.tests["in_distribution"], strength),
             }
-        return result, guard
+        if certify:
+            result["certificates"] = self.certificates(guard)
+        return result
+
+    def known_targets(self, config: GuardrailConfig, done: dict[str, Any]) -> Targets | None:
+        """What the first strategy that looks for targets found, where this one looks for the same."""
+        if not config.uses_targets or config.targets != preset("distill").targets or _FINDS_TARGETS not in done:
+            return None
+        return Targets.from_dict(done[_FINDS_TARGETS]["targets"])
 
     def harmless(self, trained: TrainedClassifier, rows: LabelledTexts) -> dict[str, Any]:
         """`distill` where there is nothing to repair: fitted and scored on the same texts."""
@@ -219,25 +239,19 @@ class Run:
             "gap_closed_balanced": share(found, base, best, "balanced_accuracy"),
         }
 
-    def fewer(self, base: dict[str, float], oracle: dict[str, float]) -> dict[str, Any]:
-        """`distill` on fewer texts, and on texts of which fewer hold the shortcut."""
+    def corpora(self) -> dict[str, LabelledTexts]:
+        """Fewer texts to fit on, and texts of which fewer hold the shortcut."""
         bearing = shortcut_present(self.scored.texts, self.data.shortcuts)
         rows, rest = np.flatnonzero(bearing), np.flatnonzero(~bearing)
         # For small shares, in-distribution texts without the shortcut fill up.
         inside = self.data.tests["in_distribution"]
         filling = inside.select(np.flatnonzero(~shortcut_present(inside.texts, self.data.shortcuts)))
-        found: dict[str, Any] = {}
-        for n in (50, 100, 200, 400):
-            if n < len(self.scored):
-                texts = self.scored.select(np.arange(n))
-                found[f"{n} texts"] = self.strategy(preset("distill"), texts, None, base, oracle)[0]
+        found = {f"{n} texts": self.scored.select(np.arange(n)) for n in (50, 100, 200, 400) if n < len(self.scored)}
         total = min(self.arguments.n_deployment, len(rest) + len(filling))
         for percent in (50, 20, 5, 1):
             few = rows[: max(1, round(total * percent / 100))]
             others = [self.scored.select(rest), filling]
-            texts = join([self.scored.select(few), *others], total)
-            name = f"{percent} % with the shortcut"
-            found[name] = self.strategy(preset("distill"), texts, None, base, oracle)[0]
+            found[f"{percent} % with the shortcut"] = join([self.scored.select(few), *others], total)
         return found
 
     def certificates(self, guard: ShortcutGuardrail) -> list[dict[str, Any]]:
@@ -290,8 +304,8 @@ def join(parts: Sequence[LabelledTexts], n: int) -> LabelledTexts:
     )
 
 
-def run(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Data, classifier, and all measurements."""
+def run(name: str, seed: int, arguments: argparse.Namespace, file: Path) -> dict[str, Any]:
+    """Data, classifier, and all measurements; what the file has is not measured again."""
     experiment = read_experiment("shifted")
     setting = next(one for one in experiment.settings if one.data == name)
     scale = experiment.scale("small", setting)
@@ -309,14 +323,23 @@ def run(name: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     store = ClassifierStore(encoder, prepare_cache(arguments.cache))
     trained = store.train(data.train, recipe(scale), seed)
     arguments.seed = seed
-    return {
+    result: dict[str, Any] = {
         "data": name,
         "seed": seed,
         "max_tokens": scale.max_tokens,
         "n_train": len(data.train),
         "classifier": trained.to_dict(),
-        **Run(data, trained, store, arguments).all(),
+        "versions": library_versions(),
+        "parts": {},
     }
+    if file.exists():
+        result = json.loads(file.read_text(encoding="utf-8"))
+    for part, measure in Run(data, trained, store, arguments).parts().items():
+        if part not in result["parts"]:
+            result["parts"][part] = measure(result["parts"])
+            write_file(file, to_json(result), overwrite=True)
+            print(name, seed, part, flush=True)
+    return result
 
 
 def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -325,22 +348,26 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for name in dict.fromkeys(r["data"] for r in results):
         runs = [r for r in results if r["data"] == name]
         rows: dict[str, Any] = {"seeds": [r["seed"] for r in runs]}
-        for strategy in STRATEGIES:
-            for how in runs[0]["strategies"][strategy]["strengths"]:
-                points = [r["strategies"][strategy]["strengths"][how] for r in runs]
-                getters: dict[str, Callable[[dict[str, Any]], float | None]] = {
-                    "strength": lambda p: p["strength"],
-                    "accuracy": lambda p: p["reversed"]["accuracy"],
-                    "balanced_accuracy": lambda p: p["reversed"]["balanced_accuracy"],
-                    "gap_closed": lambda p: p["gap_closed"],
-                    "gap_closed_balanced": lambda p: p["gap_closed_balanced"],
-                    "in_distribution": lambda p: p["in_distribution"]["accuracy"],
-                }
-                rows[f"{strategy}, {how}"] = {key: spread([get(p) for p in points]) for key, get in getters.items()}
+        getters: dict[str, Callable[[dict[str, Any]], float | None]] = {
+            "strength": lambda p: p["strength"],
+            "accuracy": lambda p: p["reversed"]["accuracy"],
+            "balanced_accuracy": lambda p: p["reversed"]["balanced_accuracy"],
+            "gap_closed": lambda p: p["gap_closed"],
+            "gap_closed_balanced": lambda p: p["gap_closed_balanced"],
+            "in_distribution": lambda p: p["in_distribution"]["accuracy"],
+        }
+        for part in dict.fromkeys(name for r in runs for name, found in r["parts"].items() if "strengths" in found):
+            found = [r["parts"][part] for r in runs if part in r["parts"]]
+            for how in found[0]["strengths"]:
+                points = [one["strengths"][how] for one in found]
+                rows[f"{part}, {how}"] = {key: spread([get(p) for p in points]) for key, get in getters.items()}
+                rows[f"{part}, {how}"]["n_seeds"] = len(points)
         for key in ("base", "oracle", "base_in_distribution", "oracle_in_distribution"):
-            rows[key] = {m: spread([r[key][m] for r in runs]) for m in ("accuracy", "balanced_accuracy")}
+            rows[key] = {
+                m: spread([r["parts"]["bounds"][key][m] for r in runs]) for m in ("accuracy", "balanced_accuracy")
+            }
         for key in ("fitted_in_distribution", "clean"):
-            rows[key] = {"loss": spread([r[key]["loss"] for r in runs])}
+            rows[key] = {"loss": spread([r["parts"][key]["loss"] for r in runs])}
         table[name] = rows
     return table
 
@@ -370,16 +397,7 @@ def main() -> None:
     results = []
     for name in arguments.datasets.split(","):
         for seed in map(int, arguments.seeds.split(",")):
-            file = arguments.out / f"{name}-{seed}.json"
-            if not file.exists():
-                started = time.perf_counter()
-                result = run(name, seed, arguments)
-                result |= {"seconds": time.perf_counter() - started, "versions": library_versions()}
-                write_file(file, to_json(result))
-            results.append(json.loads(file.read_text(encoding="utf-8")))
-            for strategy, found in results[-1]["strategies"].items():
-                point = found["strengths"]["without labels"]
-                print(name, seed, strategy, point["strength"], point["gap_closed"], flush=True)
+            results.append(run(name, seed, arguments, arguments.out / f"{name}-{seed}.json"))
     write_file(arguments.out / "summary.json", to_json(summary(results)), overwrite=True)
 
 
