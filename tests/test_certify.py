@@ -90,7 +90,7 @@ def test_no_number_of_labels_certifies_a_guard_that_harms():
 def test_the_sentence_says_what_was_shown_and_on_what():
     found = certificate([0, 60, 300, 400], [0, 1, 25, 30], [0, 1, 2, 2])
     assert found.sentence == (
-        "With 95% confidence, the accuracy lost against the base at strengths 0.25, 0.75, 1 is at most 2.0%, on texts "
+        "With 95% confidence, the accuracy lost against the base at strengths 0.25, 0.75, 1 is at most 2%, on texts "
         "like the 1000 unlabelled and 200 labelled ones."
     )
     values = json.loads(json.dumps(found.to_dict(), allow_nan=False))

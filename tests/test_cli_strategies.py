@@ -51,7 +51,8 @@ def test_a_dry_run_shows_what_would_be_neutralised_and_writes_nothing(cli, model
 
 @pytest.mark.parametrize("strategy", ["mask", "distill"])
 def test_a_targeted_guard_is_fitted_dialled_and_written(cli, model_folder, data, tmp_path, strategy):
-    options = ("--strategy", strategy, "--shortcut", "honestly", *FAST, "--out", tmp_path / "out")
+    training = FAST if strategy == "distill" else ("--top-k", 3)
+    options = ("--strategy", strategy, "--shortcut", "honestly", *training, "--out", tmp_path / "out")
     status, out, err = cli("fit", model_folder, data, *options)
     assert status == 0, err
     assert "warning" not in err
@@ -62,6 +63,18 @@ def test_a_targeted_guard_is_fitted_dialled_and_written(cli, model_folder, data,
     assert [item["text"] for item in record["targets"] if item["verdict"] == "given"] == ["honestly"]
     status, out, err = cli("predict", tmp_path / "out", data, "--out", tmp_path / "labels.csv")
     assert status == 0, err
+
+
+def test_options_of_training_reach_the_strategy_that_trains(cli, model_folder, data, tmp_path):
+    options = ("--shortcut", "honestly", *FAST, "--out", tmp_path / "out")
+    status, _, err = cli("fit", model_folder, data, "--strategy", "distill", "--temperature", 3, *options)
+    assert status == 0, err
+    config = record_of(tmp_path / "out")["config"]
+    assert (config["distill"]["temperature"], config["adapter"]["epochs"]) == (3.0, 10)
+    assert config["adapter"]["temperature"] == 0.1  # that of the contrastive loss
+    status, _, err = cli("fit", model_folder, data, "--strategy", "mask", *options)
+    assert status == 2
+    assert "is about training, and --strategy mask trains nothing." in " ".join(err.split())
 
 
 def test_the_papers_strategy_can_choose_its_strength_without_labels(cli, model_folder, data, tmp_path):
@@ -77,7 +90,7 @@ def test_the_papers_strategy_can_choose_its_strength_without_labels(cli, model_f
 
 
 def test_a_certificate_on_the_command_line(cli, model_folder, data, support, unlabelled, tmp_path):
-    options = ("--strategy", "mask", "--shortcut", "honestly", *FAST, "--support", support)
+    options = ("--strategy", "mask", "--shortcut", "honestly", "--support", support)
     certify = ("--certify", 0.1, "--confidence", 0.9, "--unlabelled", unlabelled)
     report = tmp_path / "report.html"
     status, out, err = cli("fit", model_folder, data, *options, *certify, "--report", report, "--out", tmp_path / "out")

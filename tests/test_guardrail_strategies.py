@@ -85,6 +85,21 @@ def test_the_mask_strategy_writes_no_adapter(model_folder, texts, tmp_path):
         _ = guard.peft_model
 
 
+def test_the_adapter_of_a_guard_that_was_there_goes(model_folder, texts, tmp_path):
+    fitted(model_folder, texts, "distill").save_pretrained(tmp_path / "guarded")
+    assert list((tmp_path / "guarded").glob("adapter*"))
+    fitted(model_folder, texts, "mask").save_pretrained(tmp_path / "guarded", overwrite=True)
+    assert not list((tmp_path / "guarded").glob("adapter*"))
+    assert ShortcutGuardrail.from_pretrained(tmp_path / "guarded").record().strategy == "mask"
+
+
+def test_a_word_that_stands_nowhere_is_named(model_folder, texts):
+    guard = ShortcutGuardrail.from_pretrained(model_folder)
+    config = preset("mask").with_targets(shortcuts=("honestly", "zebra", "to be frank"))
+    with pytest.warns(GuardrailWarning, match=r"^'zebra', 'to be frank' stand in none of these \d+ texts\."):
+        guard.fit(texts, config=config)
+
+
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
 def test_a_distilled_adapter_is_plain_peft(model_folder, texts, tmp_path):
     guard = fitted(model_folder, texts, "distill")

@@ -31,6 +31,7 @@ LEVELS = [
         "sensitivity",
         "units",
         "opposition",
+        "discovery",
         "power",
         "evidence",
         "shards",
@@ -53,7 +54,9 @@ LEVELS = [
 
 
 def level(part: str) -> int:
-    return next(i for i, parts in enumerate(LEVELS) if part in parts)
+    found = [i for i, parts in enumerate(LEVELS) if part in parts]
+    assert found, f"'{part}' has no place in LEVELS; put it where its imports allow."
+    return found[0]
 
 
 def imports_of(path: Path) -> set[str]:

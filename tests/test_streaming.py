@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -232,6 +233,14 @@ def test_files_are_read_in_pieces(tmp_path, suffix):
     assert [label for _, labels in chunks for label in labels] == [label for _, label in rows]
     # The partner: labels are read only where they are asked for.
     assert all(labels is None for _, labels in FileTexts(tmp_path / f"data{suffix}").chunks())
+
+
+def test_a_long_field_is_read_and_the_limit_of_the_process_is_left(tmp_path):
+    before = csv.field_size_limit()
+    long = "soup " * 40_000
+    (source,) = FileTexts(write(tmp_path / "data.csv", [(long, "positive")])).chunks()
+    assert source[0] == [long]
+    assert csv.field_size_limit() == before
 
 
 def test_pairs_in_a_file(tmp_path):

@@ -165,6 +165,30 @@ def test_what_decides_very_many_texts_is_taken_though_nothing_can_be_compared(cl
     assert chosen(dominant_share=1.0) == {}
 
 
+def test_repeats_and_words_that_share_texts_count_once_in_what_dominates(bag):
+    model, tokenizer = bag
+    with torch.no_grad():
+        for word in ("really", "quite"):
+            model.bert.word_embeddings.weight[tokenizer.convert_tokens_to_ids(word), 0] = 4.0
+    classifier = TextClassifier(model, tokenizer)
+    # Each of the two decides (8 - 6 > 0 > 4 - 6) all of the 24 texts that hold both.
+    both = [f"{first} {word} really awful awful but quite awful awful" for word in WORDS for first in ("so", "the")]
+    rest = [
+        f"{first} {word} {second} awful {third}"
+        for word in WORDS
+        for first in ("so", "the")
+        for second, third in (("was", "bad"), ("so", "bad"), ("was", "awful"))
+    ]
+
+    def dominant(texts, **config):
+        found = find_targets(classifier, classifier.encode(texts), TargetConfig(top_k=3, alpha=1e-6, **config))
+        return {item.text for item in found.items if item.verdict == "dominant"}
+
+    assert dominant(both + rest, unit="word") == set()
+    assert dominant(both + rest, unit="word", dominant_share=0.05) == {"really", "quite"}
+    assert dominant(both * 10 + rest) == dominant(both + rest) == set()
+
+
 def test_a_phrase_none_of_whose_words_decides_a_text_is_found_as_a_whole(bag):
     model, tokenizer = bag
     with torch.no_grad():
@@ -179,6 +203,7 @@ def test_a_phrase_none_of_whose_words_decides_a_text_is_found_as_a_whole(bag):
         return find_targets(classifier, classifier.encode(texts), TargetConfig(top_k=3, **config)).words
 
     assert "really" not in chosen(unit="word")
+    assert not [word for word in chosen(keep=("quite",)) if "quite" in word]  # each of its words would be masked
     found = [word for word in chosen() if "quite" in word]
     assert found
     assert all("really quite" in word for word in found)

@@ -111,11 +111,11 @@ class Certificate:
         """What may be said, for a model card or a report."""
         if len(self.certified) == 1:
             return f"No strength above 0 could be certified. {self._what_would_do()}"
-        chosen = "" if self.strength is None else f" Strength {self.strength:g} is in use."
+        # Nothing of the strength in use, which may change while this holds on.
         return (
-            f"With {self.confidence:.0%} confidence, {_HARM[self.harm]} at strengths "
-            f"{_listed(self.certified[1:])} is at most {self.margin:.1%}, on texts like the {self.n_unlabelled} "
-            f"unlabelled and {self.n_labels} labelled ones.{chosen}"
+            f"With {_percent(self.confidence)} confidence, {_HARM[self.harm]} at strengths "
+            f"{_listed(self.certified[1:])} is at most {_percent(self.margin)}, on texts like the {self.n_unlabelled} "
+            f"unlabelled and {self.n_labels} labelled ones."
         )
 
     def _what_would_do(self) -> str:
@@ -144,6 +144,11 @@ _HARM = {
     "net": "the accuracy lost against the base",
     "harmed": "the share of texts that the base answers rightly and the guarded model wrongly",
 }
+
+
+def _percent(share: float) -> str:
+    """All digits that matter: a confidence of .999 is not 100%."""
+    return f"{100 * share:.10g}%"
 
 
 def _listed(strengths: Sequence[float]) -> str:

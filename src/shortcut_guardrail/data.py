@@ -365,7 +365,7 @@ def _parse_csv(text: str, source: str, delimiter: str) -> tuple[list[int], list[
     lines: list[int] = []
     records: list[list[str]] = []
     start = 1
-    with _large_fields(len(text)):
+    with large_fields(len(text)):
         # Strict: a stray quote is an error rather than a field that quietly swallows the lines after it.
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
         try:
@@ -386,7 +386,7 @@ def _parse_csv(text: str, source: str, delimiter: str) -> tuple[list[int], list[
 
 
 @contextmanager
-def _large_fields(size: int) -> Iterator[None]:
+def large_fields(size: int) -> Iterator[None]:
     """Lets csv read fields of up to `size` characters; the limit is the whole process's, so it is put back."""
     before = csv.field_size_limit()
     csv.field_size_limit(max(before, min(size, sys.maxsize, 2**31 - 1)))

@@ -440,7 +440,7 @@ class ShortcutGuardrail:
         if config.uses_targets:
             if targets is None:
                 targets = find_targets(self._base, encoded, config.targets, support=rows, progress=progress)
-            _warn_without_targets(targets)
+            _warn_about_targets(targets, encoded)
             clock.lap("target")
         targets = targets if targets is not None and config.uses_targets else Targets()
         inner, training = neutralise(self._base, encoded, targets, config, seed=seed, lap=clock.lap, progress=progress)
@@ -643,7 +643,10 @@ class ShortcutGuardrail:
 
     def count_truncated(self, texts: Texts) -> int:
         """How many of the texts are longer than the model takes, and are cut."""
-        return int(self._encode(texts, None).truncated.sum())
+        return sum(
+            int(self._encode(texts[start : start + _TEXTS_AT_ONCE], None).truncated.sum())
+            for start in range(0, len(texts), _TEXTS_AT_ONCE)
+        )
 
     def evaluate(
         self,
@@ -758,7 +761,8 @@ class ShortcutGuardrail:
     def save_pretrained(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write a PEFT adapter folder with the strength folded into `lora_alpha`, the record and a model card.
 
-        The strategy `mask` has no adapter, so that its folder holds the record, the card and the tokenizer.
+        The strategy `mask` has no adapter, so that its folder holds the record, the card and the tokenizer; the adapter
+        of a guard that was there goes.
 
         Args:
             folder: Appears whole or not at all.
@@ -779,6 +783,13 @@ class ShortcutGuardrail:
             (target / "README.md").write_text(model_card(record), encoding="utf-8")
 
         write_folder(Path(folder), fill, overwrite=overwrite)
+        if not isinstance(fitted.guard, AdapterGuard):
+            # A former guard's adapter would be loaded by whoever asks PEFT or Transformers for this folder.
+            for name in _ADAPTER_FILES:
+                (Path(folder) / name).unlink(missing_ok=True)
+
+
+_ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 
 def _from(start: int, total: int, progress: Progress | None) -> Progress | None:
@@ -811,7 +822,15 @@ def _hashes(encoded: EncodedTexts) -> tuple[str, ...]:
     return tuple(sorted({text_hash(text) for text in encoded.texts}))
 
 
-def _warn_without_targets(targets: Targets) -> None:
+def _warn_about_targets(targets: Targets, encoded: EncodedTexts) -> None:
+    given = [item.text for item in targets.items if item.verdict == "given"]
+    if absent := [word for word in given if not TargetFinder([word]).present(encoded).any()]:
+        warnings.warn(
+            f"{_named(absent)} in none of these {len(encoded)} texts. Look for other spellings: occurrences are whole "
+            "words.",
+            GuardrailWarning,
+            stacklevel=3,
+        )
     if not targets.words:
         warnings.warn(
             "Nothing on these texts is taken for a shortcut, so the guard answers as the base does. Give more texts, "
@@ -819,6 +838,10 @@ def _warn_without_targets(targets: Targets) -> None:
             GuardrailWarning,
             stacklevel=3,
         )
+
+
+def _named(words: Sequence[str]) -> str:
+    return ", ".join(f"'{word}'" for word in words) + (" stands" if len(words) == 1 else " stand")
 
 
 def _check_unused(texts: Texts, fitted: _Fitted) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import secrets
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ import numpy as np
 
 from .audit import AuditReport, Repeats, check_ordinary, find_repeats, make_report
 from .config import AuditConfig
-from .data import Texts, check_texts, label_ids, read_data
+from .data import Texts, check_texts, label_ids, large_fields, read_data
 from .details import important_units
 from .encoder import Progress, TextClassifier
 from .errors import ConfigError, DataError, GuardrailWarning, RunError
@@ -147,9 +148,8 @@ class FileTexts:
                     yield line
 
             reader = csv.reader(remember(), delimiter="," if self._suffix == ".csv" else "\t", strict=True)
-            with _csv_errors(self.name, reader):
-                for _ in islice(reader, _HEAD):
-                    pass
+            for _ in islice(_records(reader, self.name), _HEAD):
+                pass
             return "".join(kept)
 
     @contextmanager
@@ -185,16 +185,15 @@ class FileTexts:
 
     def _csv_records(self, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
         reader = csv.reader(lines, delimiter="," if self._suffix == ".csv" else "\t", strict=True)
-        with _csv_errors(self.name, reader):
-            header = [name.strip() for name in next(record for record in reader if record)]
-            for record in reader:
-                if record and len(record) != len(header):
-                    raise DataError(
-                        f"{self.name}, line {reader.line_num}: {len(record)} fields where the header names "
-                        f"{len(header)}. Put fields that hold a delimiter, a quote or a line break in quotes."
-                    )
-                if record:
-                    yield dict(zip(header, record, strict=True))
+        records = (record for record in _records(reader, self.name) if record)
+        header = [name.strip() for name in next(records)]
+        for record in records:
+            if len(record) != len(header):
+                raise DataError(
+                    f"{self.name}, line {reader.line_num}: {len(record)} fields where the header names "
+                    f"{len(header)}. Put fields that hold a delimiter, a quote or a line break in quotes."
+                )
+            yield dict(zip(header, record, strict=True))
 
     def _json_records(self, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
         for number, line in enumerate(lines, start=1):
@@ -227,6 +226,16 @@ def _csv_errors(name: str, reader: Any) -> Iterator[None]:
         yield
     except csv.Error as error:
         raise DataError(f"{name}, line {reader.line_num}: the quotes of this record do not match ({error}).") from error
+
+
+def _records(reader: Any, name: str) -> Iterator[list[str]]:
+    """The records of a csv reader. The limit on fields is the whole process's, so it is lifted for each one alone."""
+    while True:
+        with large_fields(sys.maxsize), _csv_errors(name, reader):
+            record = next(reader, None)
+        if record is None:
+            return
+        yield record
 
 
 def _label(value: Any, name: str, row: int) -> str:

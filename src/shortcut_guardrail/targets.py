@@ -9,6 +9,7 @@ labelled text that holds the candidate with and without it. A person's word come
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -16,19 +17,23 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from .audit import AuditReport, audit_texts
+from .audit import AuditReport, audit_texts, find_repeats
 from .config import TargetConfig
 from .encoder import EncodedTexts, Progress, TextClassifier
 from .errors import ModelError
 from .evidence import Candidate
 from .metrics import exact_interval
 from .record import text_hash
+from .shards import evidence_key, text_key
 from .units import MAX_PHRASE_WORDS, Units, unit_key, units_text, word_spans, words_as_units
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 Verdict = Literal["given", "kept", "flagged", "alternate", "dominant", "confirmed", "cleared"]
 _UNLABELLED = ("flagged", "alternate", "dominant")
+
+LEAST_SHARE = 0.01
+"""A fixed phrase in a smaller share of the texts than this is not asked whether it dominates."""
 _NEUTRALISED = ("given", *_UNLABELLED, "confirmed")
 
 
@@ -317,8 +322,7 @@ def find_targets(
         DataError: A text has no ordinary token.
     """
     report = audit_texts(classifier, encoded, config.audit(), progress=progress)
-    phrases = _deciding_phrases(classifier, encoded, report, config) if config.unit == "phrase" else []
-    dominant = _dominant(report, phrases, config)
+    dominant = _dominant(classifier, encoded, report, config)
     items = [_audited(candidate, dominant) for candidate in report.candidates if not np.isnan(candidate.p_value)]
     audited = {item.text for item in items}
     items += [
@@ -358,40 +362,47 @@ def _unlabelled_verdict(candidate: Candidate, dominant: Mapping[str, Any]) -> Ve
 
 @dataclass(frozen=True)
 class _Deciding:
-    """A word or phrase that decides most of its texts although their rest is confidently given another answer."""
+    """A word or phrase that decides most of its texts although their rest is confidently given another answer.
+
+    `contradicted` are those texts, by their number among the distinct ones.
+    """
 
     text: str
     pulls_to: str | None
     count: int
     flip_rate: float
-    contradicted: int
+    contradicted: frozenset[int]
 
 
-def _dominant(report: AuditReport, phrases: list[_Deciding], config: TargetConfig) -> dict[str, _Deciding]:
-    """What decides most of its texts against the rest, where that of its class does so very often.
+def _dominant(
+    classifier: TextClassifier, encoded: EncodedTexts, report: AuditReport, config: TargetConfig
+) -> dict[str, _Deciding]:
+    """What decides most of its texts against the rest, where that of its class does so in very many texts.
 
-    The share of all texts is tested exactly, over all classes; "most" is asked of the interval's lower end. Of what
+    The share of distinct texts is tested exactly, over all classes; a text in which several decide counts once. Of what
     stands inside a phrase that is chosen, the phrase alone is kept.
     """
     from scipy.stats import binom
 
-    words = [
-        _Deciding(c.text, c.pulls_to, c.count, c.flip_rate, round(c.contradiction_rate * c.n_distinct))
-        for c in report.candidates
-        if not np.isnan(c.p_value) and c.interval.contradiction_rate[0] > _MOST
-    ]
-    inside = {part for phrase in phrases for part in _parts_of(phrase.text)}
+    distinct = np.flatnonzero(find_repeats(*_keys(encoded)).evidence)
+    texts, probs = encoded.select(distinct), np.asarray(report.saliency.probs)[distinct]
+    deciding = _deciding(classifier, texts, probs, report, config)
+    inside = {part for found in deciding if " " in found.text for part in _parts_of(found.text)}
     classes: dict[str | None, list[_Deciding]] = {}
-    for found in (*phrases, *words):
+    for found in deciding:
         if found.text not in inside:
             classes.setdefault(found.pulls_to, []).append(found)
     chosen: dict[str, _Deciding] = {}
     for members in classes.values():
-        contradicted = sum({found.text: found.contradicted for found in members}.values())
-        p_value = float(binom.sf(contradicted - 1, report.n_distinct, config.dominant_share))
+        contradicted = frozenset[int]().union(*(found.contradicted for found in members))
+        p_value = float(binom.sf(len(contradicted) - 1, len(texts), config.dominant_share))
         if p_value <= config.alpha / len(report.label_names):
             chosen |= {found.text: found for found in members}
     return chosen
+
+
+def _keys(encoded: EncodedTexts) -> tuple[list[int], list[int]]:
+    return [text_key(text) for text in encoded.texts], [evidence_key(text) for text in encoded.texts]
 
 
 _MOST = 0.5
@@ -403,27 +414,40 @@ def _parts_of(phrase: str) -> set[str]:
     return {" ".join(words[a:b]) for a in range(len(words)) for b in range(a + 1, len(words) + 1)} - {phrase}
 
 
-def _deciding_phrases(
-    classifier: TextClassifier, encoded: EncodedTexts, report: AuditReport, config: TargetConfig
+def _deciding(
+    classifier: TextClassifier, texts: EncodedTexts, probs: Array, report: AuditReport, config: TargetConfig
 ) -> list[_Deciding]:
-    """Fixed phrases that decide most of their texts when all their words are masked.
+    """Words and fixed phrases that decide most of their texts when they are masked as a whole.
 
     The audit joins words whose effects interact. The words of a fixed phrase may instead each add their share, and none
     of them decide a text; so runs of words that recur as a whole are masked as a whole.
+
+    Args:
+        classifier: The base model.
+        texts: The D distinct texts.
+        probs: What it answers to them, shape (D, C).
+        report: The audit, for the words; "most" is asked of the lower end of an interval.
+        config: Whether phrases are looked for.
     """
     audit = config.audit()
-    probs = np.asarray(report.saliency.probs)
+    candidates = {
+        c.text: np.flatnonzero(TargetFinder([c.text]).present(texts)).tolist()
+        for c in report.candidates
+        if not np.isnan(c.p_value) and c.interval.contradiction_rate[0] > _MOST
+    }
+    if config.unit == "phrase":
+        least = max(audit.min_count, math.ceil(LEAST_SHARE * len(texts)))
+        candidates = _fixed_phrases(words_as_units(texts), least) | candidates
     found = []
-    for phrase, rows in _fixed_phrases(words_as_units(encoded), audit.min_count).items():
-        texts = encoded.select(rows)
-        masked = masked_texts(texts, TargetFinder([phrase]).find(texts), classifier.tokenizer.mask_token_id)
+    for name, rows in candidates.items():
+        bearing = texts.select(rows)
+        masked = masked_texts(bearing, TargetFinder([name]).find(bearing), classifier.tokenizer.mask_token_id)
         after = torch.from_numpy(classifier.predict_logits(masked)).softmax(dim=-1).numpy()
-        answers = probs[rows].argmax(axis=1)
-        flips = after.argmax(axis=1) != answers
-        contradicted = int((flips & (after.max(axis=1) >= audit.confidence)).sum())
-        if exact_interval(contradicted, len(rows))[0] > _MOST:
+        flips = after.argmax(axis=1) != probs[rows].argmax(axis=1)
+        against = np.asarray(rows)[flips & (after.max(axis=1) >= audit.confidence)]
+        if exact_interval(len(against), len(rows))[0] > _MOST:
             pulls_to = report.label_names[int((probs[rows] - after).sum(axis=0).argmax())]
-            found.append(_Deciding(phrase, pulls_to, len(rows), float(flips.mean()), contradicted))
+            found.append(_Deciding(name, pulls_to, len(rows), float(flips.mean()), frozenset(against.tolist())))
     return found
 
 
@@ -518,7 +542,7 @@ def _said(items: list[Target], config: TargetConfig) -> list[Target]:
         key = _spaced(item.text)
         if key in given:
             item = replace(item, verdict="given")
-        elif key in kept:
+        elif kept.keys() & {key, *_parts_of(key)}:  # to mask a phrase is to mask each of its words
             item = replace(item, verdict="kept")
         judged.append(item)
     known = {_spaced(item.text) for item in judged}

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -408,6 +409,15 @@ def test_a_killed_run_loses_nothing_that_was_finished(run: Any, tmp_path: Path, 
     assert {(e.system, e.seed) for e in read_index(tmp_path, "made-up")} >= {
         (system, seed) for system in ("erm", "oracle", "clean", "guardrail") for seed in (0, 1, 2)
     }
+
+
+def test_several_processes_may_list_their_runs_at_once(run: Any, tmp_path: Path) -> None:
+    run(experiment("erm"))
+    (entry,) = read_index(tmp_path, "made-up")
+    entries = [replace(entry, seed=seed, run=f"{seed:016x}") for seed in range(1, 25)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda one: add_to_index(tmp_path, "made-up", [one], command="again"), entries))
+    assert {one.seed for one in read_index(tmp_path, "made-up")} == set(range(25))
 
 
 def test_a_damaged_list_or_result_is_refused(run: Any, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from methods_toy import DEV, GROUPS, NAMES, SUPPORT, TRAIN, make_encoder, make_material, rows
 
 from shortcut_guardrail.benchmark.datasets.types import HIDDEN_GROUP, LabelledTexts
@@ -382,6 +383,37 @@ def test_ltgr_with_texts_that_hold_no_ordinary_token_is_refused(material):
 
 
 # Prompts
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+def test_important_tokens_of_the_base_are_found_behind_a_prompt(name, family):
+    from shortcut_guardrail.benchmark.methods.prompts import add_prompt
+    from shortcut_guardrail.benchmark.scoring import BaseReading, _as_read_by
+    from shortcut_guardrail.encoder import TextClassifier
+
+    model, tokenizer = family(name)
+    base = TextClassifier(model, tokenizer, max_length=12)
+    texts = ["honestly the soup was good", "the room was bad and the food was awful and slow"]
+    encoded = base.encode(texts)
+    positions = np.array([[1, 3, -1], [len(encoded.input_ids[1]) - 2, 2, 4]], dtype=np.int32)
+    reading = BaseReading(encoded, positions, [{1, 2}, {len(encoded.input_ids[1]) - 2}], base.fingerprint())
+    assert _as_read_by(base, reading) is reading
+    prompted, longer, _ = add_prompt(model, tokenizer, 3, seed=0)
+    moved = _as_read_by(TextClassifier(prompted, longer, max_length=12), reading)
+    # Three further on; what no longer fits into the input is left out.
+    assert moved.positions.tolist() == [[4, 6, -1], [5, 7, -1]]
+    assert moved.shortcut_tokens == [{4, 5}, set()]
+    assert [moved.encoded.token_text(0, p) for p in (4, 6)] == [encoded.token_text(0, p) for p in (1, 3)]
+
+
+def test_another_head_is_another_model(family):
+    from shortcut_guardrail.benchmark.methods.heads import ProbedClassifier
+    from shortcut_guardrail.encoder import TextClassifier
+
+    base = TextClassifier(*family("bert"))
+    weight = torch.zeros(3, base.encoder.config.hidden_size)
+    prints = {base.fingerprint(), *(ProbedClassifier(base, weight + i, torch.zeros(3)).fingerprint() for i in (0, 1))}
+    assert len(prints) == 3
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "deberta-v2", "modernbert"])

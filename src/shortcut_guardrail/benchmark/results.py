@@ -165,6 +165,8 @@ def add_to_index(
 ) -> None:
     """Adds runs to the list of an experiment; those that are there already stay where they are.
 
+    Several processes may do so at once.
+
     Args:
         results: Folder of all results.
         experiment: The experiment.
@@ -175,14 +177,17 @@ def add_to_index(
     Raises:
         RunError: The list cannot be written.
     """
-    known = read_index(results, experiment)
-    taken = {entry.cell for entry in entries} if replace else set()
-    kept = [entry for entry in known if entry.cell not in taken or entry in entries]
-    listed = list(dict.fromkeys([*kept, *entries]))
-    if listed == known:
-        return
-    record = {"experiment": experiment, "command": command, "runs": [asdict(entry) for entry in listed]}
-    write_file(index_path(results, experiment), to_json(record), overwrite=True)
+    from filelock import FileLock
+
+    with FileLock(prepare_cache(results / CACHE_FOLDER) / f"{experiment}.lock"):
+        known = read_index(results, experiment)
+        taken = {entry.cell for entry in entries} if replace else set()
+        kept = [entry for entry in known if entry.cell not in taken or entry in entries]
+        listed = list(dict.fromkeys([*kept, *entries]))
+        if listed == known:
+            return
+        record = {"experiment": experiment, "command": command, "runs": [asdict(entry) for entry in listed]}
+        write_file(index_path(results, experiment), to_json(record), overwrite=True)
 
 
 def prepare_cache(folder: Path) -> Path:

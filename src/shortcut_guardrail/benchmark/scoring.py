@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -258,6 +258,7 @@ class _Reading:
 def _read(
     classifier: TextClassifier, base: BaseReading, *, top_k: int, n_audit: int, progress: Progress | None
 ) -> _Reading:
+    base = _as_read_by(classifier, base)
     encoded = base.encoded
     saliency = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=top_k), progress=progress)
     audited = np.arange(min(n_audit, len(encoded)))
@@ -270,6 +271,33 @@ def _read(
         sensitivity_base_tokens=other,
         recall=_recall(saliency, base, top_k),
     )
+
+
+def _as_read_by(classifier: TextClassifier, base: BaseReading) -> BaseReading:
+    """The reading with positions in the inputs of a classifier whose tokenizer puts in tokens of its own.
+
+    What its inputs have no room for any more is left out.
+    """
+    if np.array_equal(classifier.encode(base.encoded.texts[:1]).input_ids[0], base.encoded.input_ids[0]):
+        return base
+    encoded = classifier.encode(base.encoded.texts)
+    positions = np.full_like(base.positions, -1)
+    shortcut_tokens = []
+    for row in range(len(encoded)):
+        place: dict[Any, int] = {span: i for i, span in enumerate(_spans(encoded, row)) if span is not None}
+        old = _spans(base.encoded, row)
+        kept = [place[old[position]] for position in base.positions[row] if position >= 0 and old[position] in place]
+        positions[row, : len(kept)] = kept
+        shortcut_tokens.append({place[old[token]] for token in base.shortcut_tokens[row] if old[token] in place})
+    return replace(base, encoded=encoded, positions=positions, shortcut_tokens=shortcut_tokens)
+
+
+def _spans(encoded: EncodedTexts, row: int) -> list[tuple[int, int, int] | None]:
+    """Where each token of a text comes from: segment and characters; `None` for those of the template."""
+    return [
+        None if segment < 0 else (int(segment), int(start), int(end))
+        for segment, (start, end) in zip(encoded.segments[row], encoded.offsets[row], strict=True)
+    ]
 
 
 def _sensitivity(

@@ -431,7 +431,7 @@ class Guardrail:
         guard = material.guard()
         report = guard.fit(deployment, config=self.guard_config, seed=seed, progress=progress).to_dict()
         if folder is not None:
-            guard.save_pretrained(folder)
+            guard.save_pretrained(folder, overwrite=True)  # another process may have made the same in the meantime
         return guard, report
 
     def _key(self, material: Material, deployment: Texts, seed: int) -> str:

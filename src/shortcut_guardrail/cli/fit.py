@@ -283,7 +283,14 @@ def _config(
         if preset_name != "default":
             raise ConfigError(f"--preset {preset_name} is for --strategy maskcl; leave it out for {strategy}.")
         preset_name = strategy  # each of the others has one, of its name
-    config = preset(preset_name).with_adapter(**{k: v for k, v in adapter.items() if v is not None})
+    given = {name: value for name, value in adapter.items() if value is not None}
+    if strategy == "mask" and given:
+        option = {"batch_size": "train-batch-size"}.get(next(iter(given)), next(iter(given)).replace("_", "-"))
+        raise ConfigError(f"--{option} is about training, and --strategy mask trains nothing. Leave it out.")
+    config = preset(preset_name)
+    if strategy == "distill" and "temperature" in given:
+        config = replace(config, distill=replace(config.distill, temperature=given.pop("temperature")))
+    config = config.with_adapter(**given)
     # What is asked for by name is not overruled by the preset's rules for steps and rate.
     if adapter["epochs"] is not None:
         config = config.with_adapter(min_steps=0, max_steps=0)

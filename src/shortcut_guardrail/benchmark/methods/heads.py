@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 from pathlib import Path
 from typing import Any, Literal
@@ -138,6 +139,13 @@ class ProbedClassifier(TextClassifier):
         self.probe_weight = weight.to(base.device)
         self.probe_bias = bias.to(base.device)
         self.head = "softmax"
+
+    def fingerprint(self) -> str:
+        """That of the encoder's model, and of this head, so that nobody takes one for the other."""
+        digest = hashlib.sha256(super().fingerprint().encode())
+        for values in (self.probe_weight, self.probe_bias):
+            digest.update(values.cpu().numpy().tobytes())
+        return digest.hexdigest()
 
     def logits(self, batch: Batch) -> Tensor:
         """Class logits, shape (B, C), 32 bit."""
