@@ -76,6 +76,8 @@ def ablations() -> dict[str, GuardrailConfig]:
         "nothing kept": distill(keep_weight=0.0),
         "nothing put in": distill(insert=False),
         "words, no phrases": base.with_targets(unit="word"),
+        "40 steps": base.with_adapter(min_steps=40, max_steps=40),
+        "160 steps": base.with_adapter(min_steps=160, max_steps=160),
         "weight change .04": base.with_adapter(target_change=0.04),
         "weight change .16": base.with_adapter(target_change=0.16),
     }

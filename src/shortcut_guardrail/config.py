@@ -425,7 +425,7 @@ PRESETS: dict[str, GuardrailConfig] = {
     "distill": GuardrailConfig(
         preset="distill",
         strategy="distill",
-        # On reversed GoEmotions 40, 80 and 150 steps gave the same accuracy within a point; see docs/strategies.md.
+        # More steps follow the teacher no closer; see docs/strategies.md.
         adapter=AdapterConfig(target_change=0.08, min_steps=80, max_steps=600, scheduler="linear"),
     ),
 }

@@ -79,6 +79,11 @@ def test_run_table_and_figure(cli: Any, mine: dict[str, Any]) -> None:
         out = mine["out"] / f"mine/figure.{kind}"
         status, _, said = cli("benchmark", "figure", mine["file"], "--results", mine["out"], "--out", out)
         assert (status, out.exists()) == (0, True), said
+    again = ("benchmark", "figure", mine["file"], "--results", mine["out"], "--out", out)
+    status, _, said = cli(*again)
+    assert status == 2
+    assert "--overwrite" in said
+    assert cli(*again, "--overwrite")[0] == 0
 
 
 def test_runs_can_be_restricted(cli: Any, mine: dict[str, Any]) -> None:

@@ -259,13 +259,17 @@ def figure(
     results: Results = Path("results"),
     scale: OnlyScale = None,
     encoder: OnlyEncoder = None,
+    overwrite: Overwrite = False,
     debug: Debug = False,
 ) -> None:
     """Draws the figure of a finished experiment."""
+    from ..files import check_output
+
     chosen = find_experiment(experiment)
     from ..benchmark.theory.figures import check_figure_path, save_figure
 
     check_figure_path(out)
+    check_output(out, overwrite=overwrite)
     result: Any
     if chosen.module:
         from ..benchmark.theory.record import read_result
