@@ -26,11 +26,12 @@ strongest candidate is flagged first, the texts that hold it are from then on re
 p-values can only rise. That never flags more than the first step would.
 
 *Taking turns.* Where several words are one shortcut, the texts without one of them are what they are because of the
-others. With those masked too, nothing is left to compare it with, and it is not flagged. A candidate that passes the
-first step and not the last, and whose rest still speaks less for its class than texts without it do when the flagged
-ones are masked, takes turns with them: it is undecided, and a guard neutralises it with them. A genuine word of the
-class, which also passes the first step where the flagged ones stand in texts of other classes, does not: once they are
-masked, its rest speaks more for the class.
+others. With those masked too, nothing is left to compare it with, and it is not flagged. A candidate takes turns with
+flagged ones if it passes the first step, for which without any margin its rest has to speak less for the class
+(`min_opposition` a half), and if its rest still speaks less for the class than texts without it do when the flagged
+ones are masked. It is undecided, and a guard neutralises it with them. A genuine word of the class also passes the
+first step where the flagged ones stand in texts of other classes, but once they are masked its rest speaks more for the
+class.
 
 *Undecided.* Some candidates take answers away and could not have been flagged whatever their texts say: too few texts
 hold them, or too few do not (see `power`). Others decide most of their texts, and that their rests speak less for the
@@ -325,13 +326,11 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Verdicts:
     q = np.zeros(len(rows))
     flagged: list[int] = []
 
-    def look() -> None:
+    def look() -> _Support:
         """See the texts with what is flagged masked; p- and q-values can only rise, and those of the flagged stay."""
         seen = _support(shards, sums, counts, flagged, config)
-        pairs = p_opposition(seen.rests, seen.others, config.min_opposition)
+        new = _p_context(counts, seen, config.min_opposition)
         i, open_ = seen.candidates, ~np.isin(rows, flagged)
-        answers = _more_often(counts.opposed[i], counts.present[i], seen.against, counts.without[i])
-        new = np.minimum(1.0, 2 * np.minimum(answers, pairs))
         still = open_[i]
         i = i[still]
         p_context[i] = np.maximum(p_context[i], new[still]) if flagged else new[still]
@@ -339,9 +338,9 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Verdicts:
         against[i] = seen.against[still]
         spoken_for[i] = (p_opposition(seen.others, seen.rests, EVEN) <= config.alpha)[still]
         q[open_] = np.maximum(q, _q_values(counts, p_context))[open_]
+        return seen
 
-    look()
-    passes_first = counts.tested & (q <= config.alpha)
+    opposed_at_first = _opposed_at_all(counts, look(), config.alpha)
     while len(flagged) < MAX_FLAGGED:
         passing = np.setdiff1d(np.flatnonzero(counts.tested & (q <= config.alpha)), flagged)
         if not len(passing):
@@ -351,7 +350,7 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Verdicts:
     needed_levels = levels_needed(counts.p_pull, p_context, counts.tested, config.alpha)
     smallest = np.maximum(counts.p_pull, p_all_opposed(counts.present, against, counts.without, config.min_opposition))
     too_few = ~counts.tested | (smallest > needed_levels)
-    takes_turns = passes_first & (opposed_pairs > EVEN)
+    takes_turns = opposed_at_first & (opposed_pairs > EVEN) & bool(flagged)
     takes_turns[flagged] = False
     undecided = (_asks(sums, counts, too_few, config) & ~spoken_for) | takes_turns
     undecided[flagged] = False
@@ -370,6 +369,22 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Verdicts:
         without=counts.without,
         needed=_needed(counts, against, needed_levels, undecided & too_few & ~takes_turns, config),
     )
+
+
+def _p_context(counts: _Counts, seen: _Support, largest: float) -> Array:
+    """p-values of the null hypothesis's first part for the candidates that are seen, with that margin for pairs."""
+    i = seen.candidates
+    answers = _more_often(counts.opposed[i], counts.present[i], seen.against, counts.without[i])
+    p: Array = np.minimum(1.0, 2 * np.minimum(answers, p_opposition(seen.rests, seen.others, largest)))
+    return p
+
+
+def _opposed_at_all(counts: _Counts, seen: _Support, alpha: float) -> Array:
+    """Which candidates' rests speak less for their class than other texts at all, by no matter how little."""
+    p_context = np.ones(len(counts.target))
+    p_context[seen.candidates] = _p_context(counts, seen, EVEN)
+    found: Array = counts.tested & (_q_values(counts, p_context) <= alpha)
+    return found
 
 
 def _asks(sums: Tally, counts: _Counts, too_few: Array, config: AuditConfig) -> Array:
