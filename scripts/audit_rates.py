@@ -149,8 +149,8 @@ PLANTED = {"planted": (1, 0.3), "reversed": (1, 0.8), "synonyms": (15, 0.12)}
 """How many planted words each world has, and how often each stands in a text of another class than its own."""
 
 
-def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> tuple[int, int]:
-    """How many innocent words are flagged, and how many planted ones, in one corpus of 60 words.
+def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> np.ndarray:
+    """How many innocent words and how many planted ones are flagged, or else take turns, in one corpus of 60 words.
 
     A third of the words decide most texts that they stand in, as "lol" does, the others few. Bystanders stand where the
     rest speaks against their class, and none decides more texts than the null hypothesis allows. Planted words stand in
@@ -172,9 +172,13 @@ def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> tuple
     shard = simulated_shard(rng, words, n_texts=n_texts, priors=priors, unseen=unseen)
     config = AuditConfig()
     sums = tally(lambda: [shard], config)
-    flagged = {sums.names[i] for i in judge(lambda: [shard], sums, config).flagged}
-    found = len(flagged & {f"word{i}" for i in range(n_planted)})
-    return len(flagged) - found, found
+    verdicts = judge(lambda: [shard], sums, config)
+    planted = {f"word{i}" for i in range(n_planted)}
+    counts = []
+    for found in (verdicts.flagged, np.flatnonzero(verdicts.takes_turns)):
+        names = {sums.names[i] for i in found}
+        counts.append((len(names - planted), len(names & planted)))
+    return np.array(counts)
 
 
 def simulate(trials: int, seed: int) -> dict[str, Any]:
@@ -183,9 +187,9 @@ def simulate(trials: int, seed: int) -> dict[str, Any]:
     for world in WORLDS:
         for n_texts in (300, 1000, 5000):
             rng = np.random.default_rng([seed, n_texts, *world.encode()])
-            found = [simulated_trial(rng, world, n_texts) for _ in range(trials)]
-            alarms = sum(wrong > 0 for wrong, _ in found)
-            shares = [wrong / max(1, wrong + planted) for wrong, planted in found]
+            found = np.array([simulated_trial(rng, world, n_texts) for _ in range(trials)])
+            flagged, either = found[:, 0], found.sum(axis=1)
+            alarms = int((flagged[:, 0] > 0).sum())
             rows.append(
                 {
                     "world": world,
@@ -193,13 +197,20 @@ def simulate(trials: int, seed: int) -> dict[str, Any]:
                     "corpora": trials,
                     "corpora_with_a_false_alarm": alarms / trials,
                     "interval": list(exact_interval(alarms, trials)),
-                    "false_discovery_rate": float(np.mean(shares)),
-                    "planted_found": float(np.mean([hits for _, hits in found])) / PLANTED[world][0]
-                    if world in PLANTED
-                    else None,
+                    "false_discovery_rate": false_share(flagged),
+                    "planted_found": float(flagged[:, 1].mean()) / PLANTED[world][0] if world in PLANTED else None,
+                    "with_those_that_take_turns": {
+                        "false_discovery_rate": false_share(either),
+                        "planted_found": float(either[:, 1].mean()) / PLANTED[world][0] if world in PLANTED else None,
+                    },
                 }
             )
     return {"alpha": AuditConfig().alpha, "seed": seed, "worlds": rows}
+
+
+def false_share(found: np.ndarray) -> float:
+    """Mean share of innocent words in what is found, none where nothing is; counts of shape (trials, 2)."""
+    return float((found[:, 0] / np.maximum(1, found.sum(axis=1))).mean())
 
 
 # Real models
