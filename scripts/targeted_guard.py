@@ -337,7 +337,7 @@ def run(name: str, seed: int, arguments: argparse.Namespace, file: Path) -> dict
     if file.exists():
         result = json.loads(file.read_text(encoding="utf-8"))
     for part, measure in Run(data, trained, store, arguments).parts().items():
-        if part not in result["parts"]:
+        if part not in result["parts"] and (arguments.parts is None or part in (*arguments.parts, "bounds")):
             result["parts"][part] = measure(result["parts"])
             write_file(file, to_json(result), overwrite=True)
             print(name, seed, part, flush=True)
@@ -369,7 +369,7 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 m: spread([r["parts"]["bounds"][key][m] for r in runs]) for m in ("accuracy", "balanced_accuracy")
             }
         for key in ("fitted_in_distribution", "clean"):
-            rows[key] = {"loss": spread([r["parts"][key]["loss"] for r in runs])}
+            rows[key] = {"loss": spread([r["parts"][key]["loss"] for r in runs if key in r["parts"]])}
         table[name] = rows
     return table
 
@@ -393,6 +393,7 @@ def main() -> None:
     parser.add_argument("--n-test", type=int, default=None, help="Test texts; all of them without it.")
     parser.add_argument("--splits", type=int, default=200, help="Random splits for the certificates.")
     parser.add_argument("--ablations", action="store_true")
+    parser.add_argument("--parts", nargs="+", help='Only these, such as mask or "ablation, teacher: mask".')
     parser.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16"))
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", GuardrailWarning)
