@@ -375,8 +375,8 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def spread(values: Sequence[float | None]) -> list[float] | None:
-    """Mean and standard deviation; `None` where one is undefined."""
-    if any(value is None for value in values):
+    """Mean and standard deviation; `None` where one is undefined, or there is none."""
+    if not values or any(value is None for value in values):
         return None
     numbers = np.array(values, dtype=float)
     return [float(numbers.mean()), float(numbers.std(ddof=1)) if len(numbers) > 1 else 0.0]
