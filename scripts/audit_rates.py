@@ -228,7 +228,12 @@ def audit_model(
     ranked = [candidate.text for candidate in report.candidates]
     flagged = [candidate.text for candidate in report.flagged]
     right = [text for text in flagged if is_planted(text, planted)]
-    found = {word for word in planted if any(is_planted(text, (word,)) for text in flagged)}
+    turns = [candidate.text for candidate in report.candidates if candidate.takes_turns]
+
+    def recall(texts: list[str]) -> float | None:
+        found = {word for word in planted if any(is_planted(text, (word,)) for text in texts)}
+        return len(found) / len(planted) if planted else None
+
     return {
         "unit": unit,
         "n": report.n,
@@ -242,7 +247,10 @@ def audit_model(
         "planted_rank": next((i for i, text in enumerate(ranked, start=1) if is_planted(text, planted)), None),
         "flagged": flagged,
         "precision": len(right) / len(flagged) if flagged else None,
-        "recall": len(found) / len(planted) if planted else None,
+        "recall": recall(flagged),
+        "takes_turns": turns,
+        "false_takes_turns": [text for text in turns if not is_planted(text, planted)],
+        "recall_with_takes_turns": recall([*flagged, *turns]),
         "false_alarms": [text for text in flagged if text not in right],
         "undecided": [candidate.text for candidate in report.undecided[:SHOWN]],
         "candidates": [_row(candidate) for candidate in report.candidates[:SHOWN]],
