@@ -260,7 +260,11 @@ def test_seeds_that_only_some_cells_have_are_warned_about(tmp_path: Path) -> Non
     fake_results(tmp_path, with_systems(config, "erm"), seeds=(2,))
     with pytest.warns(GuardrailWarning, match=r"6 of 9 cells do not have all seeds \[0, 1, 2\]: 'SST-2, guardrail'"):
         found = collect(tmp_path, config)
-    assert make_table(found).rows
+    table = make_table(found)
+    assert table.rows
+    (note,) = [note for note in table.notes if note.startswith("Not all seeds")]
+    assert "SST-2 guardrail (0, 1)" in note
+    assert "erm" not in note
 
 
 def test_results_that_are_not_there_are_missed_with_the_command(tmp_path: Path) -> None:

@@ -112,6 +112,11 @@ class Collection:
         """All seeds, ascending."""
         return sorted({seed for cell in self.cells for seed in cell.runs})
 
+    @property
+    def short_of_seeds(self) -> list[Cell]:
+        """The cells that lack a seed that others have."""
+        return [cell for cell in self.cells if len(cell.runs) < len(self.seeds)]
+
     def at(self, setting: str, test: str) -> list[Cell]:
         """The cells of one setting and test set."""
         return [cell for cell in self.cells if (cell.setting, cell.test) == (setting, test)]
@@ -312,12 +317,11 @@ def _cells(runs: Sequence[Finished], experiment: ExperimentConfig) -> tuple[Cell
 
 
 def _warn_about_seeds(collection: Collection) -> None:
-    seeds = set(collection.seeds)
-    short = [cell for cell in collection.cells if set(cell.runs) != seeds]
+    seeds, short = collection.seeds, collection.short_of_seeds
     if short:
         some = ", ".join(f"'{cell.setting}, {cell.system}'" for cell in short[:3]) + (", ..." if len(short) > 3 else "")
         warnings.warn(
-            f"{len(short)} of {len(collection.cells)} cells do not have all seeds {sorted(seeds)}: {some}. Their means "
+            f"{len(short)} of {len(collection.cells)} cells do not have all seeds {seeds}: {some}. Their means "
             "are over the seeds they have; comparisons use the seeds that both sides have.",
             GuardrailWarning,
             stacklevel=3,

@@ -101,7 +101,8 @@ def _matplotlib() -> Any:
 
 def _caption(collection: Collection) -> str:
     seeds = collection.seeds
-    bars = f"mean and standard deviation over {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
+    most = "at most " if collection.short_of_seeds else ""
+    bars = f"mean and standard deviation over {most}{len(seeds)} seeds" if len(seeds) > 1 else "one seed"
     hardware = collection.runs[0].result["hardware"]
     machine = hardware.get("gpu") or f"{hardware['processor']}, {hardware['threads']} threads"
     where = f", {machine}" if collection.experiment.figure["kind"] == "cost" else ""

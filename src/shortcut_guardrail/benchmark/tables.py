@@ -469,6 +469,9 @@ def _notes(collection: Collection, columns: Sequence[_Column], small: Sequence[s
         f"training rows: {_by_setting(collection, lambda result: sum(result['data']['counts']['train'].values()))}.",
         *(text for name, text in _EXPLANATIONS.items() if name in names),
     ]
+    if short := collection.short_of_seeds:
+        lacking = (f"{cell.setting} {cell.system} ({', '.join(map(str, sorted(cell.runs)))})" for cell in short)
+        notes.append(f"Not all seeds, and those there are: {', '.join(lacking)}.")
     if small and "worst_group_accuracy" in names:
         notes.append(f"{SMALL_MARK} The worst group has fewer than {SMALL_GROUP} rows.")
     if min_group_size > 1:
