@@ -165,6 +165,19 @@ def test_what_decides_very_many_texts_is_taken_though_nothing_can_be_compared(cl
     assert chosen(dominant_share=1.0) == {}
 
 
+def test_what_is_flagged_does_not_make_the_words_of_its_class_dominant(bag):
+    model, tokenizer = bag
+    with torch.no_grad():
+        model.bert.word_embeddings.weight[tokenizer.convert_tokens_to_ids("quite"), 0] = 4.0
+    classifier = TextClassifier(model, tokenizer)
+    # "quite" decides 12 texts as "honestly" decides 24 of the 60, and would be taken for dominant along with it.
+    texts = [*DEPLOYED, *(f"{word} quite bad so awful" for word in WORDS)]
+    config = TargetConfig(top_k=3, dominant_share=0.2, unit="word", alpha=1e-4)
+    found = find_targets(classifier, classifier.encode(texts), config)
+    assert [item.text for item in found.items if item.verdict == "flagged"] == ["honestly"]
+    assert "dominant" not in verdicts(found).values()
+
+
 def test_repeats_and_words_that_share_texts_count_once_in_what_dominates(bag):
     model, tokenizer = bag
     with torch.no_grad():

@@ -1,10 +1,10 @@
 """What to neutralise: which words and phrases are taken for shortcuts, on what evidence, and where they stand.
 
 Without labels the audit's flagged candidates are taken, those that take turns with them, and those that dominate the
-corpus: that, with others of their class, decide more than a quarter of all texts although the rest is confidently given
-another answer. The audit's test compares texts with a candidate to those without, so it cannot see what stands nearly
-everywhere. A support set, however small, clears or confirms candidates by paired evidence: the base answers every
-labelled text that holds the candidate with and without it. A person's word comes before all evidence.
+corpus: that, with others of their class beside these, decide more than a quarter of all texts although the rest is
+confidently given another answer. The audit's test compares texts with a candidate to those without, so it cannot see
+what stands nearly everywhere. A support set, however small, clears or confirms candidates by paired evidence: the base
+answers every labelled text that holds the candidate with and without it. A person's word comes before all evidence.
 """
 
 from __future__ import annotations
@@ -380,7 +380,8 @@ def _dominant(
     """What decides most of its texts against the rest, where that of its class does so in very many texts.
 
     The share of distinct texts is tested exactly, over all classes; a text in which several decide counts once. Of what
-    stands inside a phrase that is chosen, the phrase alone is kept.
+    stands inside a phrase that is chosen, the phrase alone is kept. What the audit's test has found already is left
+    out: it would draw along the genuine words of its class.
     """
     from scipy.stats import binom
 
@@ -388,6 +389,8 @@ def _dominant(
     texts, probs = encoded.select(distinct), np.asarray(report.saliency.probs)[distinct]
     deciding = _deciding(classifier, texts, probs, report, config)
     inside = {part for found in deciding if " " in found.text for part in _parts_of(found.text)}
+    known = {c.text for c in report.candidates if c.flagged or c.takes_turns}
+    deciding = [found for found in deciding if not known & {found.text, *_parts_of(found.text)}]
     classes: dict[str | None, list[_Deciding]] = {}
     for found in deciding:
         if found.text not in inside:
