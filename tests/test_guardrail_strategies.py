@@ -98,6 +98,8 @@ def test_a_word_that_stands_nowhere_is_named(model_folder, texts):
     config = preset("mask").with_targets(shortcuts=("honestly", "zebra", "to be frank"))
     with pytest.warns(GuardrailWarning, match=r"^'zebra', 'to be frank' stand in none of these \d+ texts\."):
         guard.fit(texts, config=config)
+    with pytest.warns(GuardrailWarning, match=r"^'zebra', 'to be frank' stand in none"):
+        guard.find_targets(texts, config=config)
 
 
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")

@@ -396,9 +396,10 @@ class ShortcutGuardrail:
         """
         config = preset(config) if isinstance(config, str) else config
         encoded = self._encode(texts, progress)
-        return find_targets(
-            self._base, encoded, config.targets, support=self._encode_support(support), progress=progress
-        )
+        rows = self._encode_support(support)
+        targets = find_targets(self._base, encoded, config.targets, support=rows, progress=progress)
+        _warn_about_absent(targets, encoded)
+        return targets
 
     def _encode_support(self, support: tuple[Texts, Sequence[str | int]] | None) -> tuple[EncodedTexts, Array] | None:
         if support is None:
@@ -440,7 +441,8 @@ class ShortcutGuardrail:
         if config.uses_targets:
             if targets is None:
                 targets = find_targets(self._base, encoded, config.targets, support=rows, progress=progress)
-            _warn_about_targets(targets, encoded)
+            _warn_about_absent(targets, encoded)
+            _warn_without_targets(targets)
             clock.lap("target")
         targets = targets if targets is not None and config.uses_targets else Targets()
         inner, training = neutralise(self._base, encoded, targets, config, seed=seed, lap=clock.lap, progress=progress)
@@ -822,7 +824,7 @@ def _hashes(encoded: EncodedTexts) -> tuple[str, ...]:
     return tuple(sorted({text_hash(text) for text in encoded.texts}))
 
 
-def _warn_about_targets(targets: Targets, encoded: EncodedTexts) -> None:
+def _warn_about_absent(targets: Targets, encoded: EncodedTexts) -> None:
     given = [item.text for item in targets.items if item.verdict == "given"]
     if absent := [word for word in given if not TargetFinder([word]).present(encoded).any()]:
         warnings.warn(
@@ -831,6 +833,9 @@ def _warn_about_targets(targets: Targets, encoded: EncodedTexts) -> None:
             GuardrailWarning,
             stacklevel=3,
         )
+
+
+def _warn_without_targets(targets: Targets) -> None:
     if not targets.words:
         warnings.warn(
             "Nothing on these texts is taken for a shortcut, so the guard answers as the base does. Give more texts, "
