@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from shortcut_guardrail import ConfigError, ModelError
+from shortcut_guardrail.audit import audit_texts
 from shortcut_guardrail.config import TargetConfig
 from shortcut_guardrail.encoder import TextClassifier
 from shortcut_guardrail.targets import (
     Target,
     TargetFinder,
     Targets,
+    _dominant,
     find_targets,
     masked_texts,
     paired_evidence,
@@ -141,6 +144,15 @@ def choose(classifier, support=None, **config):
     return find_targets(classifier, classifier.encode(DEPLOYED), TargetConfig(top_k=3, **config), support=rows)
 
 
+def weighing(bag, *words):
+    """The bag with further words that weigh what "honestly" does."""
+    model, tokenizer = bag
+    with torch.no_grad():
+        for word in words:
+            model.bert.word_embeddings.weight[tokenizer.convert_tokens_to_ids(word), 0] = 4.0
+    return TextClassifier(model, tokenizer)
+
+
 def verdicts(targets):
     return {item.text: item.verdict for item in targets.items}
 
@@ -166,24 +178,20 @@ def test_what_decides_very_many_texts_is_taken_though_nothing_can_be_compared(cl
 
 
 def test_what_is_flagged_does_not_make_the_words_of_its_class_dominant(bag):
-    model, tokenizer = bag
-    with torch.no_grad():
-        model.bert.word_embeddings.weight[tokenizer.convert_tokens_to_ids("quite"), 0] = 4.0
-    classifier = TextClassifier(model, tokenizer)
+    classifier = weighing(bag, "quite")
     # "quite" decides 12 texts as "honestly" decides 24 of the 60, and would be taken for dominant along with it.
     texts = [*DEPLOYED, *(f"{word} quite bad so awful" for word in WORDS)]
     config = TargetConfig(top_k=3, dominant_share=0.2, unit="word", alpha=1e-4)
-    found = find_targets(classifier, classifier.encode(texts), config)
-    assert [item.text for item in found.items if item.verdict == "flagged"] == ["honestly"]
-    assert "dominant" not in verdicts(found).values()
+    encoded = classifier.encode(texts)
+    report = audit_texts(classifier, encoded, config.audit())
+    assert [candidate.text for candidate in report.flagged] == ["honestly"]
+    # As if it did not take turns either.
+    candidates = tuple(replace(candidate, takes_turns=False) for candidate in report.candidates)
+    assert _dominant(classifier, encoded, replace(report, candidates=candidates), config) == {}
 
 
 def test_repeats_and_words_that_share_texts_count_once_in_what_dominates(bag):
-    model, tokenizer = bag
-    with torch.no_grad():
-        for word in ("really", "quite"):
-            model.bert.word_embeddings.weight[tokenizer.convert_tokens_to_ids(word), 0] = 4.0
-    classifier = TextClassifier(model, tokenizer)
+    classifier = weighing(bag, "really", "quite")
     # Each of the two decides (8 - 6 > 0 > 4 - 6) all of the 24 texts that hold both.
     both = [f"{first} {word} really awful awful but quite awful awful" for word in WORDS for first in ("so", "the")]
     rest = [
@@ -203,11 +211,7 @@ def test_repeats_and_words_that_share_texts_count_once_in_what_dominates(bag):
 
 
 def test_a_phrase_none_of_whose_words_decides_a_text_is_found_as_a_whole(bag):
-    model, tokenizer = bag
-    with torch.no_grad():
-        for word in ("really", "quite"):
-            model.bert.word_embeddings.weight[tokenizer.convert_tokens_to_ids(word), 0] = 4.0
-    classifier = TextClassifier(model, tokenizer)
+    classifier = weighing(bag, "really", "quite")
     # 4 + 4 - 3: without one of the two the answer stays, without both it is confidently another.
     texts = [f"the awful {word} was really quite {tail}" for word in WORDS for tail in ("awful", "so awful")]
     texts += [f"the {word} was good" for word in WORDS]

@@ -519,7 +519,7 @@ def _reason(verdicts: Verdicts, i: int, n_present: int, label: str) -> str:
     without, needed = int(verdicts.without[i]), verdicts.needed[i]
     if verdicts.takes_turns[i]:
         return (
-            "it passes the test as long as the flagged ones are not masked, and not with them masked: it seems to take "
+            "its rest speaks less for the class, but with the flagged ones masked not beyond doubt: it seems to take "
             "turns with them, as the words of one shortcut do"
         )
     if not without:

@@ -425,7 +425,7 @@ PRESETS: dict[str, GuardrailConfig] = {
     "distill": GuardrailConfig(
         preset="distill",
         strategy="distill",
-        # More steps follow the teacher no closer; see docs/strategies.md.
+        # Chosen on one seed of the data it is scored on; docs/strategies.md says by what to judge it.
         adapter=AdapterConfig(target_change=0.08, min_steps=80, max_steps=600, scheduler="linear"),
     ),
 }
