@@ -224,6 +224,26 @@ def test_a_costly_system_is_fitted_once_for_all_test_sets(run: Any, tmp_path: Pa
     assert len(outcome.finished) == 1, "the partner: what costs nothing is not made in advance"
 
 
+def test_a_model_is_scored_once_however_many_systems_it_is(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    def at(strength: float, label: str) -> SystemSpec:
+        return replace(GUARD, label=label, options={**GUARD.options, "strength": strength})
+
+    asked: list[str] = []
+    score = runner.score
+    monkeypatch.setattr(runner, "score", lambda fitted, *a, **k: asked.append("model") or score(fitted, *a, **k))
+    run(experiment("erm", "oracle", at(0.0, "off"), at(1.0, "full"), at(1.0, "same")))
+    # erm and "off" are one model, "full" and "same" another; the oracle is the first one, asked about other texts.
+    assert len(asked) == 3
+    found = results_of(tmp_path)
+    assert found["off", "reversed", 0]["rows"] == found["erm", "reversed", 0]["rows"]
+    assert found["full", "reversed", 0]["rows"]["probs"] != found["erm", "reversed", 0]["rows"]["probs"]
+    for alone, strength in (("off", 0.0), ("full", 1.0)):
+        run(experiment(at(strength, alone)), out=tmp_path / alone)
+        again = results_of(tmp_path / alone)[alone, "reversed", 0]
+        assert again["rows"] == found[alone, "reversed", 0]["rows"]
+        assert again["metrics"] == found[alone, "reversed", 0]["metrics"]
+
+
 def test_folds_have_a_classifier_each(run: Any, tmp_path: Path) -> None:
     outcome = run(experiment("erm"), changes={"folds": 3})
     assert len(outcome.finished) == 3

@@ -390,13 +390,16 @@ def test_important_tokens_of_the_base_are_found_behind_a_prompt(name, family):
     from shortcut_guardrail.benchmark.methods.prompts import add_prompt
     from shortcut_guardrail.benchmark.scoring import BaseReading, _as_read_by
     from shortcut_guardrail.encoder import TextClassifier
+    from shortcut_guardrail.saliency import Saliency
 
     model, tokenizer = family(name)
     base = TextClassifier(model, tokenizer, max_length=12)
     texts = ["honestly the soup was good", "the room was bad and the food was awful and slow"]
     encoded = base.encode(texts)
     positions = np.array([[1, 3, -1], [len(encoded.input_ids[1]) - 2, 2, 4]], dtype=np.int32)
-    reading = BaseReading(encoded, positions, [{1, 2}, {len(encoded.input_ids[1]) - 2}], base.fingerprint())
+    nothing = np.zeros(0)
+    saliency = Saliency(positions, nothing, nothing, nothing, nothing)
+    reading = BaseReading(encoded, saliency, positions, [{1, 2}, {len(encoded.input_ids[1]) - 2}], base.fingerprint())
     assert _as_read_by(base, reading) is reading
     prompted, longer, _ = add_prompt(model, tokenizer, 3, seed=0)
     moved = _as_read_by(TextClassifier(prompted, longer, max_length=12), reading)

@@ -36,7 +36,7 @@ from .results import (
     write_result,
 )
 from .scoring import BaseReading, Scores, read_base, score
-from .systems import FittedSystem, Material, Need, System, make_system
+from .systems import FittedSystem, Material, ModelSystem, Need, System, make_system
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Report = Callable[[str], None]
@@ -430,6 +430,7 @@ class _Place:
         self._base: TrainedClassifier | None = None
         self._scorer: TextClassifier | None = None
         self._readings: dict[tuple[str, bool], BaseReading] = {}
+        self._scores: dict[tuple[str, bool, str | None, int, int], Scores] = {}
 
     @property
     def base(self) -> TrainedClassifier:
@@ -502,8 +503,17 @@ class _Place:
         return self._bench.store.train(rows, self.base.recipe, self.base.seed)
 
     def score(self, run: Run, fitted: FittedSystem) -> Scores:
-        """Scores a system on the rows that are not held out."""
+        """Scores a system on the rows that are not held out; a model that was scored on them before is not asked again.
+
+        A guard at strength 0 is the base classifier, and two support sets often choose the same strength.
+        """
         oracle = Need.ORACLE_TEXTS in run.system.needs
+        key = (run.test, oracle, _model_of(fitted, self.base), run.scale.top_k, run.scale.n_audit)
+        if key[2] is None or key not in self._scores:
+            self._scores[key] = self._score(run, fitted, oracle)
+        return self._scores[key]
+
+    def _score(self, run: Run, fitted: FittedSystem, oracle: bool) -> Scores:
         tests = self.data.oracle_tests if oracle else self.data.tests
         index = np.sort(self.order(run)[run.scale.n_held_out :])
         index = np.random.default_rng([run.seed, len(index)]).permutation(index)  # the audited ones come first
@@ -535,6 +545,14 @@ class _Place:
         if self._scorer is None:
             self._scorer = self.base.text_classifier(precision=cast(Precision, run.scale.scoring_precision))
         return self._scorer
+
+
+def _model_of(fitted: FittedSystem, base: TrainedClassifier) -> str | None:
+    """What tells apart systems that are one classifier and read texts as the base does; `None` for all others."""
+    # Of a subclass it is not known whether its answers are those of its classifier alone.
+    if type(fitted) is not ModelSystem or fitted.classifier.tokenizer is not base.tokenizer:
+        return None
+    return fitted.classifier.fingerprint()
 
 
 def _build(run: Run, seed: int, data_dir: Path | None, tokenizer: Any) -> BenchmarkData:

@@ -42,12 +42,14 @@ class BaseReading:
 
     Attributes:
         encoded: The texts as tokens.
-        positions: The base classifier's important tokens, shape (N, K), -1 where empty.
+        saliency: The base classifier's important tokens and answers.
+        positions: The same tokens as positions in `encoded`, shape (N, K), -1 where empty.
         shortcut_tokens: For each text the positions of its shortcut tokens.
         fingerprint: Of the base classifier's weights.
     """
 
     encoded: EncodedTexts
+    saliency: Saliency
     positions: Array
     shortcut_tokens: list[set[int]]
     fingerprint: str
@@ -93,7 +95,7 @@ def read_base(
     saliency = find_important_tokens(base, encoded, SaliencyConfig(top_k=top_k), progress=progress)
     matcher = ShortcutMatcher.from_words(shortcuts) if shortcuts else None
     tokens = [set[int]() for _ in rows.texts] if matcher is None else shortcut_tokens(encoded, matcher, shortcut_in)
-    return BaseReading(encoded, saliency.positions, tokens, base.fingerprint())
+    return BaseReading(encoded, saliency, saliency.positions, tokens, base.fingerprint())
 
 
 def score(
@@ -258,12 +260,15 @@ class _Reading:
 def _read(
     classifier: TextClassifier, base: BaseReading, *, top_k: int, n_audit: int, progress: Progress | None
 ) -> _Reading:
-    base = _as_read_by(classifier, base)
-    encoded = base.encoded
-    saliency = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=top_k), progress=progress)
+    as_read = _as_read_by(classifier, base)
+    is_base = as_read is base and classifier.fingerprint() == base.fingerprint
+    base, encoded = as_read, as_read.encoded
+    if is_base:
+        saliency = base.saliency
+    else:
+        saliency = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=top_k), progress=progress)
     audited = np.arange(min(n_audit, len(encoded)))
     own = _sensitivity(classifier, encoded, saliency, saliency.positions, audited, progress)
-    is_base = classifier.fingerprint() == base.fingerprint
     other = own if is_base else _sensitivity(classifier, encoded, saliency, base.positions, audited, progress)
     return _Reading(
         shortcut_rank=_ranks(saliency.positions, base.shortcut_tokens),
