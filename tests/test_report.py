@@ -25,7 +25,7 @@ from shortcut_guardrail.calibration import Calibration
 from shortcut_guardrail.gate import Verdict
 from shortcut_guardrail.report import view
 from shortcut_guardrail.report.html import render_audit, render_change, render_comparison
-from shortcut_guardrail.report.terminal import interval, number, print_audit, print_demo, print_evaluations, print_fit
+from shortcut_guardrail.report.terminal import interval, number, print_audit, print_evaluations, print_fit, print_repair
 
 
 @pytest.fixture(autouse=True)
@@ -185,14 +185,9 @@ def test_a_strength_that_was_not_chosen(capsys, stated, words):
 
 
 def test_the_demo_table(capsys):
-    result = SimpleNamespace(
-        evaluations={"base": evaluation("a", "b"), "guarded": evaluation("a", "b", accuracy=0.7)},
-        audits={name: audit(candidate("[red]honestly"), candidate("soup")) for name in ("base", "guarded")},
-        corpus=SimpleNamespace(shortcut="honestly"),
-        calibration=CALIBRATION,
-        seconds={"fit": 1.2},
-    )
-    print_demo(result)
+    evaluations = {"base": evaluation("a", "b"), "guarded": evaluation("a", "b", accuracy=0.7)}
+    audits = {name: audit(candidate("[red]honestly"), candidate("soup")) for name in ("base", "guarded")}
+    print_repair(evaluations, audits, CALIBRATION, shortcut="honestly", seconds=1.2)
     lines = lines_of(capsys)
     assert next(line.split() for line in lines if line.strip().startswith("accuracy"))[1:] == ["0.500", "0.700"]
     assert "[red]honestly" in "".join(lines)

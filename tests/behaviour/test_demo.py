@@ -13,7 +13,7 @@ from shortcut_guardrail.data import read_data
 from shortcut_guardrail.demo import run as demo_run
 from shortcut_guardrail.errors import ConfigError
 from shortcut_guardrail.finetune import FinetuneConfig
-from shortcut_guardrail.report.terminal import print_demo
+from shortcut_guardrail.report.terminal import print_repair
 from tiny_models import tiny_bert
 
 
@@ -84,7 +84,8 @@ def test_the_files_of_the_three_commands_are_there(result, folder):
 
 def test_the_table_fits_80_columns(result, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    print_demo(result)
+    parts = result.evaluations, result.audits, result.calibration
+    print_repair(*parts, shortcut=result.corpus.shortcut, seconds=sum(result.seconds.values()))
     lines = capsys.readouterr().out.splitlines()
     assert any("worst-group accuracy" in line for line in lines)
     assert max(map(len, lines)) <= 80

@@ -25,12 +25,18 @@ def demo(
     """
     from ..demo.run import run_demo, write_demo
     from ..files import check_output
-    from ..report.terminal import print_demo
+    from ..report.terminal import print_repair
 
     check_output(out, overwrite=overwrite, folder=True)
     options.check_device(device)
     with progress_bars() as progress:
         result = run_demo(seed=seed, device=device, progress=progress)
     write_demo(result, out, overwrite=overwrite)
-    print_demo(result)
+    print_repair(
+        result.evaluations,
+        result.audits,
+        result.calibration,
+        shortcut=result.corpus.shortcut,
+        seconds=sum(result.seconds.values()),
+    )
     print(f"Written: {out / 'report.html'} and {out / 'metrics.json'}; beside them the biased model and its files.")

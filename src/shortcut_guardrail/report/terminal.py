@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ..audit import AuditReport
     from ..calibration import Calibration
     from ..certify import Certificate
-    from ..demo.run import DemoResult
     from ..dial import UnlabelledCalibration
     from ..evaluation import Evaluation
     from ..guardrail import FitReport
@@ -334,19 +333,23 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
     console.print(f"{first.n} texts.{cut_note(first.n_truncated)}")
 
 
-def print_demo(result: DemoResult) -> None:
-    """Base against guarded, the tokens found, the groups."""
+def print_repair(
+    evaluations: Mapping[str, Evaluation],
+    audits: Mapping[str, AuditReport],
+    calibration: Calibration,
+    *,
+    shortcut: str,
+    seconds: float,
+) -> None:
+    """A planted shortcut before and after: scores and the tokens found of `base` and `guarded`."""
     console = _console()
-    evaluations, audits = result.evaluations, result.audits
     table = _table("", *evaluations)
     for label, key in METRIC_ROWS[:5]:
         table.add_row(label, *(number(getattr(evaluation, key)) for evaluation in evaluations.values()))
     found = (", ".join(candidate.text for candidate in audit.candidates[:3]) for audit in audits.values())
     table.add_row("tokens it leans on most", *(Text(tokens) for tokens in found))
     console.print(table)
-    base = evaluations["base"]
     console.print(
-        f"{base.n} synthetic deployment texts; planted shortcut: {result.corpus.shortcut}. "
-        f"Strength {result.calibration.strength:g}, chosen on {result.calibration.n} other labelled texts. "
-        f"{sum(result.seconds.values()):.0f} s."
+        f"{evaluations['base'].n} synthetic deployment texts; planted shortcut: {shortcut}. "
+        f"Strength {calibration.strength:g}, chosen on {calibration.n} other labelled texts. {seconds:.0f} s."
     )
