@@ -146,7 +146,7 @@ def fake_record(run: Run, n: int = 120) -> dict[str, Any]:
             "n_deployment": n,
         },
         "seconds": {"fit": sum(stages.values()), "predict": 1.0, "fit_stages": stages},
-        "base": {},
+        "base": {"train_loss": [0.7, 0.5]},
         "data": {"counts": {"train": {"a": 50, "b": 50}}, "fingerprint": f"{run.setting.name} {run.seed} {run.fold}"},
         "command": "made up",
         "versions": {},

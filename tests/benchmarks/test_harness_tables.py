@@ -254,6 +254,24 @@ def test_systems_on_different_rows_are_refused(tmp_path: Path) -> None:
         collect(tmp_path, config)
 
 
+def test_systems_around_different_base_classifiers_are_refused(tmp_path: Path) -> None:
+    config = with_systems(read_experiment("shifted"), "erm", "clean", "guardrail")
+    runs = [run for run in fake_results(tmp_path, config, seeds=(0,)) if run.setting.name == "GoEmo-ST"]
+
+    def retrained(system: str, needs: list[str]) -> None:
+        path = result_path(tmp_path, next(run.hash for run in runs if run.spec.label == system))
+        record = json.loads(path.read_text())
+        record["base"]["train_loss"] = [0.7, 0.5001]
+        record["system"]["needs"] = needs
+        path.write_text(json.dumps(record))
+
+    retrained("clean", ["clean-train"])
+    collect(tmp_path, config)  # it does not start from the base classifier
+    retrained("guardrail", ["deployment"])
+    with pytest.raises(ConfigError, match=r"'GoEmo-ST, erm, .*guardrail, .*start from base classifiers that differ"):
+        collect(tmp_path, config)
+
+
 def test_seeds_that_only_some_cells_have_are_warned_about(tmp_path: Path) -> None:
     config = read_experiment("real-world")
     fake_results(tmp_path, config, seeds=(0, 1))

@@ -15,6 +15,7 @@ from ..errors import ConfigError, DataError, GuardrailWarning
 from .experiments import ExperimentConfig
 from .results import IndexEntry, Rows, concatenated, index_path, read_index, read_result, rows_of
 from .scoring import merged_metrics
+from .systems import Need
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,6 +222,18 @@ def _check_rows(runs: Sequence[Finished]) -> None:
             raise ConfigError(
                 f"The runs {_named(runs[0])} and {_named(run)} were scored on different rows: the data have changed "
                 "between them. Run the experiment again with --overwrite."
+            )
+    _check_base([run for run in runs if Need.CLEAN_TRAIN.value not in run.result["system"]["needs"]])
+
+
+def _check_base(runs: Sequence[Finished]) -> None:
+    """All systems of a setting and seed start from one classifier; training it again need not give the same digits."""
+    for run in runs[1:]:
+        if run.result["base"]["train_loss"] != runs[0].result["base"]["train_loss"]:
+            raise ConfigError(
+                f"The runs {_named(runs[0])} and {_named(run)} start from base classifiers that differ: one was "
+                "trained again, on another machine or with other versions, so their answers cannot be compared row by "
+                "row. Run both again with --overwrite, without deleting the cache in between."
             )
 
 
