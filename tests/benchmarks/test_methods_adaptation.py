@@ -97,6 +97,16 @@ def test_the_base_classifier_is_left_as_it_was_and_all_but_normalisation_is_shar
     assert all("LayerNorm" in name for name in changed)
 
 
+def test_how_far_the_parameters_moved_is_said(material):
+    result = fitted(Tent(batch_size=16), material)
+    start, end = norm_parameters(material.base.model), norm_parameters(result.classifier.plain_model)
+    moved = sum(float(((end[name] - start[name]) ** 2).sum().detach()) for name in start)
+    norm = sum(float((value**2).sum().detach()) for value in start.values())
+    expected = math.sqrt(moved / norm)
+    assert result.info()["adaptation"]["relative_change"] == pytest.approx(expected, rel=1e-4)
+    assert expected > 0
+
+
 def test_eata_takes_no_step_where_nothing_is_certain(material):
     result = fitted(EATA(batch_size=16, fisher_weight=0.0), material)
     info = result.info()["adaptation"]

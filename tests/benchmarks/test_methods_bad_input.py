@@ -63,6 +63,24 @@ def test_an_empty_error_set_is_warned_about_and_trained_once_without_weights(mat
     assert system.forward_equivalents == 3 * 15 * 40 + 40 + 3 * 40 + dev_pass
 
 
+def test_a_first_stage_that_has_not_learned_is_warned_about(material):
+    # A head that is not trained answers most texts alike: right with these labels, wrong with the others.
+    rows = easy()
+    lopsided = dataclasses.replace(rows, labels=np.array([0] * 38 + [1] * 2))
+    options = {"upweights": (4,), "recipe": QUICK, "select": "last", "identification_epochs": (1,)}
+    shares = []
+    for given in (lopsided, dataclasses.replace(lopsided, labels=1 - lopsided.labels)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            info = JTT(**options, identification_rate=1e-9).fit(with_(material, train=given), seed=0).info()
+        shares.append(info["error_share"])
+        said = [str(w.message) for w in caught if "it has hardly learned" in str(w.message)]
+        assert len(said) == (info["error_share"] > 0.5)
+        if said:
+            assert f"answered {info['n_errors']} of 40 training rows wrongly" in said[0]
+    assert min(shares) <= 0.5 < max(shares)
+
+
 def test_jtt_counts_what_it_trained_on(material):
     method = JTT(upweights=(5,), identification_epochs=(1,), identification_rate=1e-6, recipe=QUICK, select="last")
     system = method.fit(with_(material, dev=None), seed=0)
@@ -71,6 +89,7 @@ def test_jtt_counts_what_it_trained_on(material):
     assert system.forward_equivalents == 3 * len(TRAIN) + 3 * (len(TRAIN) + 5 * errors)
 
 
+@pytest.mark.filterwarnings("ignore:.*it has hardly learned")
 def test_errors_of_the_official_variant_are_those_of_the_training_pass(material):
     options = {"upweights": (4,), "recipe": QUICK, "select": "last", "identification_epochs": (1,)}
     official = JTT(**options, identification_rate=0.05).fit(material, seed=0).info()["n_errors"]

@@ -424,6 +424,7 @@ _COLUMNS = {
         _Column("labels", "target labels", _labels),
         _Column("needs", "was handed", _needs),
         _Column("cost", "F per text", _of_result("cost", "per_deployment_text")),
+        _Column("cost_per_answer", "F per answer", _of_result("cost", "per_answer")),
         _Column("forward_equivalents", "F in all", _of_result("cost", "forward_equivalents", digits=0)),
         _Column("n_deployment", "texts", _of_result("cost", "n_deployment", digits=0)),
         _Column("fit_seconds", "fit (s)", _of_result("seconds", "fit")),

@@ -113,6 +113,7 @@ class Adapter:
         self.parameters = norm_parameters(classifier.plain_model, skip_top=method.skip_top)
         for parameter in self.parameters.values():
             parameter.requires_grad_(True)
+        self.start = {name: value.detach().clone() for name, value in self.parameters.items()}
         self.optimizer = self._make_optimizer()
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
@@ -129,6 +130,11 @@ class Adapter:
             self.counts.forward += len(batch.indices)
             self._update(batch, logits)
         return logits.detach()
+
+    def relative_change(self) -> float:
+        """How far the trained numbers are from where they started, as a share of their norm."""
+        moved = torch.stack([(value.detach() - self.start[name]).norm() for name, value in self.parameters.items()])
+        return float(moved.norm() / torch.stack([value.norm() for value in self.start.values()]).norm())
 
     def _update(self, batch: Batch, logits: Tensor) -> None:
         self._descend(softmax_entropy(logits).mean(), len(batch.indices), len(batch.indices))
@@ -166,7 +172,6 @@ class EataAdapter(Adapter):
         self.entropy_margin = scaled_entropy(0.4 * IMAGENET_ENTROPY, self.n_classes)
         self.cosine_margin = scaled_cosine(method.cosine_margin, self.n_classes)
         self.mean_probs: Tensor | None = None
-        self.anchors = {name: value.detach().clone() for name, value in self.parameters.items()}
         self.fisher = {} if source is None else self._fisher(source)
 
     def _fisher(self, source: EncodedTexts) -> dict[str, Tensor]:
@@ -185,7 +190,7 @@ class EataAdapter(Adapter):
 
     def penalty(self) -> Tensor:
         """beta * sum_k F_k (theta_k - theta_0k)^2, a scalar."""
-        terms = [(self.fisher[name] * (self.parameters[name] - self.anchors[name]) ** 2).sum() for name in self.fisher]
+        terms = [(self.fisher[name] * (self.parameters[name] - self.start[name]) ** 2).sum() for name in self.fisher]
         return self.method.fisher_weight * torch.stack(terms).sum()
 
     def _update(self, batch: Batch, logits: Tensor) -> None:
@@ -208,7 +213,6 @@ class SarAdapter(Adapter):
         self.entropy_margin = scaled_entropy(0.4 * IMAGENET_ENTROPY, self.n_classes)
         self.reset_below = scaled_entropy(method.reset_below, self.n_classes)
         self.average: float | None = None
-        self._start = {name: value.detach().clone() for name, value in self.parameters.items()}
 
     def _update(self, batch: Batch, logits: Tensor) -> None:
         entropies = softmax_entropy(logits)
@@ -252,7 +256,7 @@ class SarAdapter(Adapter):
     @torch.no_grad()
     def _reset(self) -> None:
         for name, value in self.parameters.items():
-            value.copy_(self._start[name])
+            value.copy_(self.start[name])
         self.optimizer = self._make_optimizer()
         self.average = None
         self.counts.resets += 1
@@ -401,7 +405,7 @@ class Tent:
 
 
 def adaptation_info(adapter: Adapter) -> dict[str, Any]:
-    """Rows, steps, resets, trained numbers and the thresholds as used, as JSON types."""
+    """Rows, steps, resets, trained numbers, how far they moved, and the thresholds as used, as JSON types."""
     thresholds = {
         name: value
         for name in ("entropy_margin", "filter_margin", "cosine_margin", "reset_below")
@@ -412,6 +416,7 @@ def adaptation_info(adapter: Adapter) -> dict[str, Any]:
         "rows_used": adapter.counts.used,
         "steps": adapter.counts.steps,
         "resets": adapter.counts.resets,
+        "relative_change": adapter.relative_change(),
         "trained_parameters": sum(value.numel() for value in adapter.parameters.values()),
         "thresholds": thresholds,
     }

@@ -166,6 +166,7 @@ class JTT:
                 "selection": selection_info(rule, material),
                 "point": chosen.point,
                 "n_errors": len(run.errors(chosen.point)),
+                "error_share": len(run.errors(chosen.point)) / len(material.train or ()),
                 "trials": [trial.to_dict() for trial in chosen.trials],
             },
             cost=run.cost,
@@ -211,15 +212,25 @@ class _Run:
         if key not in self._errors:
             with self.watch.time("identification"):
                 self._errors[key] = self._identify(*key)
-            if not len(self._errors[key]):
-                warnings.warn(
-                    f"The first stage of {self._method.name} answered all {len(self._rows)} training rows rightly, so "
-                    "its error set is empty and the second stage is ordinary training. Take fewer "
-                    "identification_epochs or a lower rate.",
-                    GuardrailWarning,
-                    stacklevel=5,
-                )
+            self._warn(len(self._errors[key]))
         return self._errors[key]
+
+    def _warn(self, n_errors: int) -> None:
+        """Say so if the error set does not tell rows apart."""
+        n, name = len(self._rows), self._method.name
+        if n_errors and n_errors <= n / 2:
+            return
+        if n_errors:
+            reason = (
+                f"The first stage of {name} answered {n_errors} of {n} training rows wrongly: it has hardly learned, "
+                "so its errors do not say which rows are hard. Take more identification_epochs or a higher rate."
+            )
+        else:
+            reason = (
+                f"The first stage of {name} answered all {n} training rows rightly, so its error set is empty and the "
+                "second stage is ordinary training. Take fewer identification_epochs or a lower rate."
+            )
+        warnings.warn(reason, GuardrailWarning, stacklevel=6)
 
     def _identify(self, rate: float, epochs: int) -> Array:
         official = self._method.variant == "official"
