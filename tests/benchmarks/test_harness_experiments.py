@@ -181,3 +181,13 @@ def test_the_leaderboard_has_every_method() -> None:
     }
     listed = {spec.kind for spec in read_experiment("leaderboard").systems}
     assert listed | set(left_out) == set(system_factories())
+
+
+def test_names_with_a_comma_can_be_chosen() -> None:
+    sweep = read_experiment("lambda-sweep")
+    chosen = sweep.plan(settings=["Yelp-ST", "λ = .8", "Civil", "λ = 1"], systems=["erm"])
+    assert [setting.name for setting, _ in chosen] == ["Yelp-ST, λ = .8", "Civil, λ = 1"]
+    ranks = read_experiment("lora-rank")
+    assert [spec.label for _, spec in ranks.plan(systems=["rank 8", "scale 2", "jtt"])] == ["rank 8, scale 2", "jtt"]
+    with pytest.raises(ConfigError, match="no setting 'Yelp-ST' here"):
+        sweep.plan(settings=["Yelp-ST", "λ = .7"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -201,6 +201,7 @@ class ExperimentConfig:
         chosen_settings = _chosen(self.settings, settings, "setting", lambda setting: (setting.name, setting.data))
         chosen_systems = self.systems
         if systems:
+            systems = _rejoined(systems, {name for spec in self.systems for name in (spec.label, spec.kind)})
             known = [spec for spec in self.systems if spec.label in systems or spec.kind in systems]
             names = {name for spec in known for name in (spec.label, spec.kind)}
             chosen_systems = (*known, *(SystemSpec(name, name) for name in systems if name not in names))
@@ -357,9 +358,21 @@ def _chosen(entries: Sequence[Any], names: Iterable[str], what: str, names_of: A
     if not wanted:
         return list(entries)
     known = [name for entry in entries for name in names_of(entry)]
+    wanted = _rejoined(wanted, known)
     if unknown := [name for name in wanted if name not in known]:
         raise ConfigError(f"There is no {what} '{unknown[0]}' here (there are: {', '.join(dict.fromkeys(known))}).")
     return [entry for entry in entries if set(names_of(entry)) & set(wanted)]
+
+
+def _rejoined(parts: Sequence[str], known: Container[str]) -> list[str]:
+    """Names from a list that was split at every comma, where a name such as "Yelp-ST, λ = .8" may hold one itself."""
+    names, start = [], 0
+    while start < len(parts):
+        ends = range(len(parts), start, -1)
+        end = next((end for end in ends if ", ".join(parts[start:end]) in known), start + 1)
+        names.append(", ".join(parts[start:end]))
+        start = end
+    return names
 
 
 def _all(values: Any, kind: type, holds: Callable[[Any], bool]) -> bool:
