@@ -321,7 +321,7 @@ def _warn_uncalibrated() -> None:
 
     warnings.warn(
         f"Without a support set the strength is not calibrated: {CalibrationConfig().fixed_strength:g} is used, "
-        "which can cost accuracy on texts where the shortcut still holds. "
+        "which can cost much accuracy, most where there is no shortcut to repair. "
         "Give some 40 labelled rows with --support, or state a strength with --strength.",
         GuardrailWarning,
         stacklevel=2,
