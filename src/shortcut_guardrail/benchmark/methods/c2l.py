@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -93,7 +93,7 @@ class CausalTokens:
 def find_causal_tokens(
     classifier: TextClassifier, encoded: EncodedTexts, importance: list[Array], replacer: Replacer
 ) -> CausalTokens:
-    """The most important token whose replacement matters to the answer, text by text.
+    """The most important token of each text whose replacement matters to the answer.
 
     Tokens are tried from the most important on. With replacements of a language model the test is the official one:
     the answers to the replaced texts are not all the same. With the mask token as the one replacement (the repository's
@@ -105,90 +105,124 @@ def find_causal_tokens(
         importance: Of every token, N arrays of shape (L,).
         replacer: Proposes what to put in a token's place.
     """
-    positions = np.full(len(encoded), -1, dtype=np.int64)
+    orders = [_by_importance(*pair) for pair in zip(encoded.ordinary, importance, strict=True)]
+    positions = np.array([order[0] if len(order) else -1 for order in orders], dtype=np.int64)
     found = np.zeros(len(encoded), dtype=bool)
-    n_forward = 0
-    for index in range(len(encoded)):
-        ordinary = np.flatnonzero(encoded.ordinary[index])
-        if not len(ordinary):
-            continue
-        order = ordinary[np.argsort(-importance[index][ordinary], kind="stable")]
-        positions[index] = order[0]
-        batch = classifier.collate(encoded, [index])
-        # A few tokens at a time: most searches end early.
-        for start in range(0, len(order), 4):
-            tried = order[start : start + 4]
-            proposals, spent = replacer.propose(batch, tried)
-            matters = _matters(classifier, batch, tried, proposals)
-            n_forward += spent + proposals.numel()
-            if matters.any():
-                positions[index], found[index] = tried[int(np.flatnonzero(matters)[0])], True
-                break
+    answers, n_forward = None, 0
+    if replacer.n_proposals == 1:
+        answers, n_forward = classifier.predict_logits(encoded).argmax(axis=1), len(encoded)
+    # All texts that are still open try one token each before any tries its next: no text is asked about a token beyond
+    # its causal one, and forward passes are full of texts of similar length.
+    for rank in range(max(map(len, orders), default=0)):
+        texts = np.array([i for i, order in enumerate(orders) if rank < len(order) and not found[i]], dtype=np.int64)
+        tried = np.array([orders[i][rank] for i in texts], dtype=np.int64)
+        matters = _matters(classifier, encoded, texts, tried, replacer, answers)
+        positions[texts[matters]] = tried[matters]
+        found[texts[matters]] = True
+        n_forward += len(texts) * replacer.cost
     return CausalTokens(positions, found, n_forward)
 
 
+def _by_importance(ordinary: Array, importance: Array) -> Array:
+    """Positions of the ordinary tokens, the most important first, of equals the first."""
+    places = np.flatnonzero(ordinary)
+    return places[np.argsort(-importance[places], kind="stable")]
+
+
 @torch.inference_mode()
-def _matters(classifier: TextClassifier, batch: Batch, tried: Array, proposals: Tensor) -> Array:
-    """Whether the answers differ between the proposals for a token, shape (T,); with one proposal, from the text's."""
-    n_tokens, n_proposals = proposals.shape
-    copies = batch.input_ids.repeat(n_tokens * n_proposals, 1)
-    places = torch.from_numpy(np.repeat(tried, n_proposals)).to(copies.device)
-    copies[torch.arange(len(copies), device=copies.device), places] = proposals.reshape(-1)
-    if n_proposals == 1:
-        copies = torch.cat([batch.input_ids, copies])
-    rows = torch.zeros(len(copies), dtype=torch.long, device=copies.device)
-    answers = classifier.logits(batch.copies(copies, rows)).argmax(dim=-1)
-    if n_proposals == 1:
-        return np.asarray((answers[1:] != answers[0]).cpu())
-    answers = answers.reshape(n_tokens, n_proposals)
-    return np.asarray((answers != answers[:, :1]).any(dim=1).cpu())
+def _matters(
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    texts: Array,
+    tried: Array,
+    replacer: Replacer,
+    answers: Array | None,
+) -> Array:
+    """Whether replacing one token of each of T texts matters to the answer, shape (T,), bool.
+
+    Args:
+        classifier: Answers.
+        encoded: N texts.
+        texts: Which of them, shape (T,).
+        tried: The token's position in each, shape (T,).
+        replacer: Proposes P tokens for it.
+        answers: Predicted classes of the texts as they are, shape (N,), which those with the token replaced are
+            compared with; `None` compares these with each other.
+    """
+    matters = np.zeros(len(texts), dtype=bool)
+    for batch in classifier.batches(encoded.select(texts), sequences_per_text=replacer.n_proposals):
+        rows, device = batch.indices, batch.input_ids.device  # rows of `texts`
+        places = torch.from_numpy(tried[rows]).to(device)
+        proposals = replacer.propose(batch, places, texts[rows])  # (B, P)
+        sources = torch.arange(len(rows), device=device).repeat_interleave(proposals.shape[1])
+        copies = batch.input_ids[sources]  # (B * P, L)
+        copies[torch.arange(len(copies), device=device), places[sources]] = proposals.reshape(-1)
+        replaced = classifier.logits(batch.copies(copies, sources)).argmax(dim=-1).view(proposals.shape).cpu().numpy()
+        compared = replaced[:, :1] if answers is None else answers[texts[rows], None]
+        matters[rows] = (replaced != compared).any(axis=1)
+    return matters
 
 
 class Replacer:
     """Proposes the mask token, and nothing else."""
 
     name = "mask"
+    n_proposals = 1
+    cost = 1
+    """Forward passes that trying one token takes, those that answer the replaced texts included."""
 
     def __init__(self, mask_token_id: int) -> None:
         self._mask_token_id = mask_token_id
 
-    def propose(self, batch: Batch, positions: Array) -> tuple[Tensor, int]:
-        """What to put in the place of each of T tokens of one text.
+    def propose(self, batch: Batch, places: Tensor, texts: Array) -> Tensor:
+        """What to put in the place of one token of each text.
 
         Args:
-            batch: The text, alone.
-            positions: Shape (T,).
+            batch: B texts.
+            places: Where the token is in each, shape (B,).
+            texts: Numbers that tell the texts apart in whatever batches they come, shape (B,).
 
         Returns:
-            Token ids, shape (T, P), and the forward passes it took.
+            Token ids, shape (B, P).
         """
-        return torch.full((len(positions), 1), self._mask_token_id, device=batch.input_ids.device), 0
+        return torch.full((len(places), 1), self._mask_token_id, device=batch.input_ids.device)
 
 
 class LanguageModelReplacer(Replacer):
     """Proposes what a masked language model finds most likely in a token's place, half of whose vector is dropped.
 
+    What is dropped depends on the seed, the text and the place, and not on which texts share a batch.
+
     Args:
         model: A Transformers masked language model over the same vocabulary.
         device: Where it runs.
+        seed: Chooses what is dropped.
     """
 
     name = "mlm"
+    n_proposals = TOP_REPLACEMENTS
+    cost = 1 + TOP_REPLACEMENTS
 
-    def __init__(self, model: Any, device: torch.device) -> None:
+    def __init__(self, model: Any, device: torch.device, *, seed: int) -> None:
         self._model = model.to(device).eval()
+        self._seed = seed
 
     @torch.inference_mode()
-    def propose(self, batch: Batch, positions: Array) -> tuple[Tensor, int]:
-        """The four most likely tokens of every position; one forward pass each. Draws from PyTorch's generator."""
-        places = torch.from_numpy(positions).to(batch.input_ids.device)
+    def propose(self, batch: Batch, places: Tensor, texts: Array) -> Tensor:
+        """The four most likely tokens, shape (B, 4), from one forward pass of each text."""
         rows = torch.arange(len(places), device=places.device)
-        vectors = self._model.get_input_embeddings()(batch.input_ids).repeat(len(places), 1, 1)
-        vectors[rows, places] = F.dropout(vectors[rows, places], EMBEDDING_DROPOUT, training=True)
-        inputs = {name: value.repeat(len(places), 1) for name, value in batch.model_inputs().items()}
-        del inputs["input_ids"]
+        vectors = self._model.get_input_embeddings()(batch.input_ids)  # (B, L, E)
+        vectors[rows, places] = vectors[rows, places] * self._dropout(texts, places, vectors)
+        inputs = {name: value for name, value in batch.model_inputs().items() if name != "input_ids"}
         logits = self._model(inputs_embeds=vectors, **inputs).logits
-        return logits[rows, places].topk(TOP_REPLACEMENTS, dim=-1).indices, len(places)
+        return cast(Tensor, logits[rows, places].topk(TOP_REPLACEMENTS, dim=-1).indices)
+
+    def _dropout(self, texts: Array, places: Tensor, like: Tensor) -> Tensor:
+        """0 where an element is dropped, else 1 / (1 - p), shape (B, E)."""
+        keys = zip(texts.tolist(), places.tolist(), strict=True)
+        drawn = [np.random.default_rng([self._seed, *key]).random(like.shape[-1]) for key in keys]
+        kept = torch.from_numpy(np.stack(drawn) >= EMBEDDING_DROPOUT).to(like)
+        return kept / (1 - EMBEDDING_DROPOUT)
 
 
 def load_language_model(encoder: str) -> Any | None:
@@ -360,8 +394,8 @@ class C2L:
         assert rows is not None
         base = material.scorer(material.base.model)
         encoded = base.encode(rows.texts)
-        with watch.time("causal tokens"), seeded(seed):
-            replacer = self._replacer(material, base)
+        with watch.time("causal tokens"), seeded(seed):  # loading an encoder without the head draws random weights
+            replacer = self._replacer(material, base, seed)
             importance = importance_by_type(gradient_norms(base, encoded, rows.labels), encoded)
             causal = find_causal_tokens(base, encoded, importance, replacer)
         triplets = TripletLoss(
@@ -396,12 +430,12 @@ class C2L:
             seconds=watch.seconds,
         )
 
-    def _replacer(self, material: Material, base: TextClassifier) -> Replacer:
+    def _replacer(self, material: Material, base: TextClassifier, seed: int) -> Replacer:
         if self.proposals == "mask":
             return Replacer(base.tokenizer.mask_token_id)
         model = load_language_model(material.encoder)
         if model is not None:
-            return LanguageModelReplacer(model, base.device)
+            return LanguageModelReplacer(model, base.device, seed=seed)
         if self.proposals == "mlm":
             raise ModelError(
                 f"'{material.encoder}' comes without the masked language model that C2L's replacements are drawn from. "
