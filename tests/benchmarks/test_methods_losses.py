@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +13,12 @@ import torch
 from methods_toy import rows
 from torch import nn
 
+from shortcut_guardrail.benchmark.methods import c2l
 from shortcut_guardrail.benchmark.methods.c2l import (
+    CausalTokens,
     LanguageModelReplacer,
     Replacer,
+    TripletLoss,
     find_causal_tokens,
     importance_by_type,
     triplet_loss,
@@ -59,6 +63,7 @@ from shortcut_guardrail.benchmark.methods.ltgr import (
 from shortcut_guardrail.benchmark.methods.nfl import output_distance, weight_distance
 from shortcut_guardrail.benchmark.methods.same_budget import bias_fit, em_prior, smoothed_prior
 from shortcut_guardrail.encoder import EncodedTexts, TextClassifier
+from shortcut_guardrail.finetune import FinetuneConfig, finetune_model
 from tiny_models import tiny_bert
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -477,6 +482,63 @@ def test_half_of_the_replaced_tokens_vector_is_dropped_and_nothing_else(texts):
     assert torch.equal(proposals[0], proposals[1])
     assert torch.equal(seen[0], seen[1])
     assert not torch.equal(seen[0], seen[2])
+
+
+def triplets(classifier: TextClassifier, texts: list[str], mask: str, weight: float) -> TripletLoss:
+    """The last ordinary token of every text but the first is causal; `mask` is put in a token's place."""
+    encoded = classifier.encode(texts)
+    last = np.array([np.flatnonzero(ordinary)[-1] for ordinary in encoded.ordinary])
+    tokenizer = classifier.tokenizer
+    return TripletLoss(
+        encoded,
+        CausalTokens(last, np.arange(len(texts)) > 0, 0),
+        weight,
+        seed=0,
+        mask_token_id=tokenizer.convert_tokens_to_ids(mask),
+        pad_token_id=tokenizer.pad_token_id,
+    )
+
+
+def test_the_loss_of_c2l_is_its_formula(bert):
+    model, tokenizer = bert
+    texts = ["room bad", "soup good", "bread awful"]  # two words: what the positive lost is the first
+    objective = triplets(TextClassifier(model, tokenizer), texts, "[MASK]", 0.7)
+    objective.begin(model, tokenizer)
+    inputs = dict(tokenizer(texts, padding=True, return_tensors="pt"))
+    inputs["labels"] = torch.tensor([0, 2, 1])
+    loss = objective.loss(model, inputs, torch.arange(3))
+
+    def embedding(text: str) -> list[float]:
+        return model.bert(**tokenizer(text, return_tensors="pt")).pooler_output[0].tolist()
+
+    hinges = []
+    for text in texts[1:]:  # the first has no triplet
+        first, last = text.split()
+        anchor, positive, negative = map(embedding, (text, f"[MASK] {last}", f"{first} [MASK]"))
+        hinges.append(max(0.0, math.dist(anchor, positive) - math.dist(anchor, negative) + 1.0))
+    ordinary = model(**inputs).loss.item()
+    assert loss.item() == pytest.approx(ordinary + 0.7 * sum(hinges) / 2, abs=1e-4)
+    assert sum(hinges) > 0.1
+    assert loss.requires_grad
+    alone = objective.loss(model, {name: value[:1] for name, value in inputs.items()}, torch.tensor([0]))
+    assert alone.item() == pytest.approx(model(**{name: value[:1] for name, value in inputs.items()}).loss.item())
+
+
+@pytest.mark.parametrize(("precision", "number"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
+def test_all_three_embeddings_of_a_triplet_are_computed_in_one_number_format(precision, number, monkeypatch):
+    model, tokenizer = tiny_bert(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    # "room" in the place of "room": the positive is the anchor, and any distance between them is rounding.
+    texts = ["room room bad", "room room good", "room room room bad"] * 4
+    objective = triplets(TextClassifier(model, tokenizer), texts, "room", 1.0)
+    seen: list[tuple[torch.Tensor, ...]] = []
+    monkeypatch.setattr(c2l, "triplet_loss", lambda *parts: (seen.append(parts), triplet_loss(*parts))[1])
+    config = FinetuneConfig(epochs=1, batch_size=6, precision=precision)
+    finetune_model(copy.deepcopy(model), tokenizer, texts, [0, 1, 2] * 4, config=config, seed=0, objective=objective)
+    assert len(seen) == 2
+    for anchors, positives, negatives in seen:
+        assert {anchors.dtype, positives.dtype, negatives.dtype} == {number}
+        assert (anchors - positives).abs().max() < 1e-4
+        assert (anchors - negatives).abs().max() > 1e-2
 
 
 def test_simcse_loss_is_its_formula():

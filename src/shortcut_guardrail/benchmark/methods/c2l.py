@@ -294,22 +294,29 @@ class TripletLoss(Objective):
         """The loss of a batch; its triplet part is the mean over the texts that have one, 0 without any."""
         chosen = [(place, row) for place, row in enumerate(rows.tolist()) if row in self._ids]
         # The anchor's embedding is the one that its logits come from, under the same dropout.
-        outputs: list[Any] = []
-        handle = self._model.base_model.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
-        try:
-            loss: Tensor = model(**inputs).loss
-        finally:
-            handle.remove()
+        output, anchors = self._embedded(model, inputs)
+        loss: Tensor = output.loss
         if not chosen or self._weight == 0:
             return loss
         keep = torch.tensor([place for place, _ in chosen], device=loss.device)
-        positives, negatives = (
-            _pooled(
-                self._model.base_model(**self._padded([(row, self._ids[row][side]) for _, row in chosen], loss.device))
-            )
-            for side in (0, 1)
-        )
-        return loss + self._weight * triplet_loss(_pooled(outputs[0])[keep], positives, negatives)
+        copies = [(row, self._ids[row][side]) for side in (0, 1) for _, row in chosen]
+        _, embeddings = self._embedded(model, self._padded(copies, loss.device))
+        positives, negatives = embeddings.chunk(2)
+        return loss + self._weight * triplet_loss(anchors[keep], positives, negatives)
+
+    def _embedded(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Any, Tensor]:
+        """The model's output for B texts, and their embeddings, shape (B, H).
+
+        Copies take the way through the whole model, too. Autocast is wrapped around the model: its encoder alone would
+        compute in 32 bit, and the distance to an anchor would hold the difference between two number formats.
+        """
+        outputs: list[Any] = []
+        handle = self._model.base_model.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
+        try:
+            output = model(**inputs)
+        finally:
+            handle.remove()
+        return output, _pooled(outputs[0])
 
     def _padded(self, texts: list[tuple[int, Array]], device: torch.device) -> dict[str, Tensor]:
         length = max(len(ids) for _, ids in texts)
