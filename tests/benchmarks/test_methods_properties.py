@@ -259,6 +259,18 @@ def test_forty_rows_of_the_target_are_worth_something_to_a_fine_tuning(material)
     assert accuracy(few) > accuracy(make_system("erm").fit(material, seed=0)) + 0.2
 
 
+def test_c2l_searches_in_the_number_format_of_fitting_and_answers_in_that_of_scoring(material, monkeypatch):
+    from shortcut_guardrail.benchmark.methods import c2l
+
+    seen, search = [], c2l.find_causal_tokens
+    monkeypatch.setattr(
+        c2l, "find_causal_tokens", lambda base, *rest: (seen.append(base.precision), search(base, *rest))[1]
+    )
+    few = dataclasses.replace(material, train=TRAIN.select(np.arange(16)), precision="bfloat16")
+    system = make_system("c2l", proposals="mask", recipe=QUICK).fit(few, seed=0)
+    assert (seen, system.classifier.precision) == (["bfloat16"], "float32")
+
+
 def test_nfl_holds_the_encoder_the_closer_the_larger_its_factor(material):
     from shortcut_guardrail.benchmark.methods.nfl import weight_distance
     from shortcut_guardrail.finetune import load_encoder
