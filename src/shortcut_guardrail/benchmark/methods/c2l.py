@@ -34,9 +34,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Proposals = Literal["auto", "mlm", "mask"]
 
 SOURCE = FinetuneConfig(
-    learning_rate=5e-5, epochs=20, batch_size=8, weight_decay=0.0, warmup_ratio=0.0, max_grad_norm=1.0
+    learning_rate=5e-5, epochs=20, batch_size=8, weight_decay=0.0, warmup_ratio=0.0, max_grad_norm=0.0
 )
-"""The repository's, whose warm-up of 50 steps is left out: it is a share here, and next to nothing of 20 epochs."""
+"""The repository's, which clips no gradient. Its warm-up of 50 steps is left out: it is a share here, and next to
+nothing of 20 epochs."""
 
 TOP_REPLACEMENTS = 4
 EMBEDDING_DROPOUT = 0.5
