@@ -223,6 +223,19 @@ def test_the_model_behind_the_answers_can_be_asked_for_its_important_tokens(name
     assert np.isfinite(saliency.scores[:, 0]).all()
 
 
+# The controls are the guardrail but for one thing
+
+
+@pytest.mark.parametrize("name", ["random_maskcl", "simcse_adapter"])
+def test_a_control_takes_as_many_steps_as_it_is_told(name, material):
+    steps = []
+    for most in (5, 10):  # 5 make a pass over the 88 texts, of which some are the same
+        system = make_system(name, min_steps=most, max_steps=most, strength=1.0)
+        steps.append(system.fit(material.for_needs(system.needs), seed=0).info()["training"]["n_steps"])
+        assert system.config()["guard"] == make_system("guardrail", min_steps=most, max_steps=most).config()["guard"]
+    assert steps == [5, 10]
+
+
 # Where theory says that a method helps, on a toy made for it
 
 
