@@ -236,6 +236,15 @@ def test_a_control_takes_as_many_steps_as_it_is_told(name, material):
     assert steps == [5, 10]
 
 
+@pytest.mark.parametrize("name", ["random_maskcl", "simcse_adapter"])
+def test_the_strength_of_a_control_costs_a_forward_pass_a_row_and_strength(name, material):
+    costs = []
+    for options in ({}, {"strength": 1.0}):
+        system = make_system(name, min_steps=6, max_steps=6, **options)
+        costs.append(system.fit(material.for_needs(system.needs), seed=0).forward_equivalents)
+    assert costs[0] - costs[1] == 11 * len(SUPPORT)
+
+
 # Where theory says that a method helps, on a toy made for it
 
 

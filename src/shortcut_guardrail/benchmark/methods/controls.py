@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...adapter import attach_adapter, predicted_change, relative_change, steps_to_take, train_adapter
-from ...calibration import calibrate_strength, merged
+from ...calibration import calibrate_strength, merged, strengths_to_score
 from ...config import GuardrailConfig, SaliencyConfig, check_strength, preset
 from ...data import Texts
 from ...encoder import EncodedTexts, FastPaths, Progress, TextClassifier, load_model
@@ -242,7 +242,7 @@ class RandomMaskCL:
                 "n_deployment": len(encoded),
                 "seconds": watch.seconds,
             },
-            forward_equivalents=cost + labels * len(guard.calibration.strengths),
+            forward_equivalents=cost + labels * len(strengths_to_score(guard.calibration)),
         )
 
     def _train(
