@@ -245,6 +245,14 @@ def test_the_strength_of_a_control_costs_a_forward_pass_a_row_and_strength(name,
     assert costs[0] - costs[1] == 11 * len(SUPPORT)
 
 
+def test_targeted_strategies_cost_what_the_docs_say(fit):
+    n, s = len(DEPLOYMENT), len(SUPPORT)
+    trained = 2 * 8 * make_system("guardrail-distill").guard_config.adapter.batch_size
+    assert fit("guardrail-distill")[0].forward_equivalents == 25 * n + 14 * n + trained
+    assert fit("guardrail-distill-40")[0].forward_equivalents == 25 * n + 31 * s + trained
+    assert fit("guardrail-mask")[0].forward_equivalents == 22 * n + 14 * n
+
+
 # Where theory says that a method helps, on a toy made for it
 
 
