@@ -58,6 +58,21 @@ def test_an_experiment_is_complete(name: str) -> None:
             assert make_system(spec.kind, **options).name
 
 
+@pytest.mark.parametrize("name", PROMISED)
+def test_the_controls_take_the_guardrails_steps_in_every_setting(name: str) -> None:
+    config = read_experiment(name)
+    for scale in SCALES:
+        for setting in config.settings:
+            sized = config.scale(scale, setting)
+            steps = [
+                (adapter["min_steps"], adapter["max_steps"])
+                for kind in ("guardrail", "random_maskcl", "simcse_adapter")
+                for options in [system_options(sized, setting, SystemSpec(kind, kind))]
+                for adapter in [make_system(kind, **options).config()["guard"]["adapter"]]
+            ]
+            assert len(set(steps)) == 1, (scale, setting.name, steps)
+
+
 def test_the_testbed_has_the_papers_settings() -> None:
     strengths = read_experiment("testbed-strength").settings
     assert [s.options["correlation"] for s in strengths] == [0.5, 0.7, 0.9, 0.95, 0.975, 0.99, 0.995, 1.0]

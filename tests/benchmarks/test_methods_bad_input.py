@@ -308,6 +308,8 @@ def test_recipes_are_the_sources_the_bases_or_single_fields(material):
         ("c2l", {"proposals": "gpt"}, "proposals must be auto, mlm or mask, not gpt."),
         ("prior_shift", {"estimate": "guess"}, "estimate must be support, em or bias, not 'guess'."),
         ("simcse_adapter", {"temperature": 0.0}, "temperature must be above 0, but is 0.0."),
+        ("random_maskcl", {"min_steps": 9, "max_steps": 8}, "min_steps (9) must not exceed max_steps (8)."),
+        ("random_maskcl", {"max_steps": 60}, "min_steps (120) must not exceed max_steps (60)."),
         ("mask_average", {"top_k": 0}, "top_k must lie between 1 and 512, but is 0."),
     ],
 )

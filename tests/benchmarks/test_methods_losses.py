@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +13,16 @@ import torch
 from methods_toy import rows
 from torch import nn
 
-from shortcut_guardrail.benchmark.methods.c2l import importance_by_type, triplet_loss
+from shortcut_guardrail.benchmark.methods import c2l
+from shortcut_guardrail.benchmark.methods.c2l import (
+    CausalTokens,
+    LanguageModelReplacer,
+    Replacer,
+    TripletLoss,
+    find_causal_tokens,
+    importance_by_type,
+    triplet_loss,
+)
 from shortcut_guardrail.benchmark.methods.controls import mean_over_variants, simcse_loss
 from shortcut_guardrail.benchmark.methods.dfr import (
     DFR,
@@ -50,7 +62,8 @@ from shortcut_guardrail.benchmark.methods.ltgr import (
 )
 from shortcut_guardrail.benchmark.methods.nfl import output_distance, weight_distance
 from shortcut_guardrail.benchmark.methods.same_budget import bias_fit, em_prior, smoothed_prior
-from shortcut_guardrail.encoder import TextClassifier
+from shortcut_guardrail.encoder import EncodedTexts, TextClassifier
+from shortcut_guardrail.finetune import FinetuneConfig, finetune_model
 from tiny_models import tiny_bert
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -360,6 +373,172 @@ def test_importance_of_a_type_is_the_mean_over_its_occurrences(bag):
     found = importance_by_type(norms, encoded)
     the = (2.0 + 4.0 + 20.0) / 3
     assert found[0].tolist() == pytest.approx([(1 + 10) / 2, the, (3 + 30) / 2, the, (5 + 40) / 2])
+
+
+def causal_tokens_one_by_one(
+    model: Any, encoded: EncodedTexts, importance: list[np.ndarray], propose: Callable[[int, int], list[int]] | int
+) -> tuple[list[int], list[bool], int]:
+    """Position, whether a test found it, and the forward passes it took: one text and one copy at a time."""
+    n_forward, positions, found = 0, [], []
+
+    def answer(ids: np.ndarray) -> int:
+        nonlocal n_forward
+        n_forward += 1
+        with torch.no_grad():
+            return int(model(input_ids=torch.from_numpy(ids.astype(np.int64))[None]).logits.argmax())
+
+    for index, ids in enumerate(encoded.input_ids):
+        places = sorted(np.flatnonzero(encoded.ordinary[index]), key=lambda place: -importance[index][place])
+        own = {answer(ids)} if isinstance(propose, int) else set()
+        positions.append(int(places[0]) if places else -1)
+        found.append(False)
+        for place in places:
+            if not isinstance(propose, int):
+                n_forward += 1  # the language model's
+            answers = set(own)
+            for token in [propose] if isinstance(propose, int) else propose(index, int(place)):
+                replaced = ids.copy()
+                replaced[place] = token
+                answers.add(answer(replaced))
+            if len(answers) > 1:
+                positions[-1], found[-1] = int(place), True
+                break
+    return positions, found, n_forward
+
+
+def some_importance(encoded: EncodedTexts) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.integers(0, 4, size=n).astype(float) for n in encoded.lengths]  # with ties
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 64])
+def test_causal_tokens_of_c2l_are_those_of_a_search_one_by_one(texts, batch_size, monkeypatch):
+    model, tokenizer = tiny_bert(n_classes=5, seed=2)  # whose answers waver
+    classifier = TextClassifier(model, tokenizer, batch_size=batch_size)
+    encoded = classifier.encode([*texts, "[SEP]"])  # the last has no ordinary token
+    importance, mask = some_importance(encoded), tokenizer.mask_token_id
+    positions, found, n_forward = causal_tokens_one_by_one(model, encoded, importance, mask)
+    forwarded, logits = [], classifier.logits
+    monkeypatch.setattr(classifier, "logits", lambda batch: (forwarded.append(len(batch.indices)), logits(batch))[1])
+    causal = find_causal_tokens(classifier, encoded, importance, Replacer(mask))
+    assert causal.positions.tolist() == positions
+    assert causal.found.tolist() == found
+    assert causal.n_forward == n_forward == sum(forwarded)
+    assert max(forwarded) <= batch_size
+    assert positions[-1] == -1
+    assert 0 < sum(found) < len(texts)
+    first = [
+        max(np.flatnonzero(o), key=v.__getitem__, default=-1) for o, v in zip(encoded.ordinary, importance, strict=True)
+    ]
+    assert positions != first  # some search went beyond the most important token
+
+
+def language_model(classifier: TextClassifier) -> Any:
+    from transformers import BertForMaskedLM
+
+    torch.manual_seed(5)
+    return BertForMaskedLM(classifier.plain_model.config)
+
+
+@pytest.mark.parametrize("batch_size", [1, 12, 64])
+def test_replacements_of_a_language_model_do_not_depend_on_the_batch(texts, batch_size):
+    base, tokenizer = tiny_bert(n_classes=5, seed=2)
+    classifier = TextClassifier(base, tokenizer, batch_size=batch_size)
+    encoded = classifier.encode([*texts, "[SEP]"])
+    importance, model = some_importance(encoded), language_model(classifier)
+    replacer = LanguageModelReplacer(model, classifier.device, seed=3)
+
+    def propose(index: int, place: int) -> list[int]:
+        batch = classifier.collate(encoded, [index])
+        return replacer.propose(batch, torch.tensor([place]), np.array([index]))[0].tolist()
+
+    positions, found, n_forward = causal_tokens_one_by_one(base, encoded, importance, propose)
+    causal = find_causal_tokens(classifier, encoded, importance, replacer)
+    assert causal.positions.tolist() == positions
+    assert causal.found.tolist() == found
+    assert causal.n_forward == n_forward
+    assert any(found)
+
+
+def test_half_of_the_replaced_tokens_vector_is_dropped_and_nothing_else(texts):
+    classifier = TextClassifier(*tiny_bert(hidden_size=64))
+    model, encoded = language_model(classifier), classifier.encode(texts[:2])
+    seen: list[torch.Tensor] = []
+    model.bert.register_forward_pre_hook(
+        lambda _, args, inputs: seen.append(inputs["inputs_embeds"].clone()), with_kwargs=True
+    )
+    batch, places = classifier.collate(encoded, [0, 1]), torch.tensor([2, 3])
+    proposals = [
+        LanguageModelReplacer(model, classifier.device, seed=seed).propose(batch, places, np.array([0, 1]))
+        for seed in (0, 0, 1)
+    ]
+    whole = model.get_input_embeddings()(batch.input_ids)
+    for row, place in enumerate(places.tolist()):
+        kept = seen[0][row, place] != 0
+        assert 0.3 < kept.float().mean() < 0.7
+        assert torch.allclose(seen[0][row, place][kept], 2 * whole[row, place][kept])
+        others = [i for i in range(whole.shape[1]) if i != place]
+        assert torch.equal(seen[0][row, others], whole[row, others])
+    assert torch.equal(proposals[0], proposals[1])
+    assert torch.equal(seen[0], seen[1])
+    assert not torch.equal(seen[0], seen[2])
+
+
+def triplets(classifier: TextClassifier, texts: list[str], mask: str, weight: float) -> TripletLoss:
+    """The last ordinary token of every text but the first is causal; `mask` is put in a token's place."""
+    encoded = classifier.encode(texts)
+    last = np.array([np.flatnonzero(ordinary)[-1] for ordinary in encoded.ordinary])
+    tokenizer = classifier.tokenizer
+    return TripletLoss(
+        encoded,
+        CausalTokens(last, np.arange(len(texts)) > 0, 0),
+        weight,
+        seed=0,
+        mask_token_id=tokenizer.convert_tokens_to_ids(mask),
+        pad_token_id=tokenizer.pad_token_id,
+    )
+
+
+def test_the_loss_of_c2l_is_its_formula(bert):
+    model, tokenizer = bert
+    texts = ["room bad", "soup good", "bread awful"]  # two words: what the positive lost is the first
+    objective = triplets(TextClassifier(model, tokenizer), texts, "[MASK]", 0.7)
+    objective.begin(model, tokenizer)
+    inputs = dict(tokenizer(texts, padding=True, return_tensors="pt"))
+    inputs["labels"] = torch.tensor([0, 2, 1])
+    loss = objective.loss(model, inputs, torch.arange(3))
+
+    def embedding(text: str) -> list[float]:
+        return model.bert(**tokenizer(text, return_tensors="pt")).pooler_output[0].tolist()
+
+    hinges = []
+    for text in texts[1:]:  # the first has no triplet
+        first, last = text.split()
+        anchor, positive, negative = map(embedding, (text, f"[MASK] {last}", f"{first} [MASK]"))
+        hinges.append(max(0.0, math.dist(anchor, positive) - math.dist(anchor, negative) + 1.0))
+    ordinary = model(**inputs).loss.item()
+    assert loss.item() == pytest.approx(ordinary + 0.7 * sum(hinges) / 2, abs=1e-4)
+    assert sum(hinges) > 0.1
+    assert loss.requires_grad
+    alone = objective.loss(model, {name: value[:1] for name, value in inputs.items()}, torch.tensor([0]))
+    assert alone.item() == pytest.approx(model(**{name: value[:1] for name, value in inputs.items()}).loss.item())
+
+
+@pytest.mark.parametrize(("precision", "number"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
+def test_all_three_embeddings_of_a_triplet_are_computed_in_one_number_format(precision, number, monkeypatch):
+    model, tokenizer = tiny_bert(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    # "room" in the place of "room": the positive is the anchor, and any distance between them is rounding.
+    texts = ["room room bad", "room room good", "room room room bad"] * 4
+    objective = triplets(TextClassifier(model, tokenizer), texts, "room", 1.0)
+    seen: list[tuple[torch.Tensor, ...]] = []
+    monkeypatch.setattr(c2l, "triplet_loss", lambda *parts: (seen.append(parts), triplet_loss(*parts))[1])
+    config = FinetuneConfig(epochs=1, batch_size=6, precision=precision)
+    finetune_model(copy.deepcopy(model), tokenizer, texts, [0, 1, 2] * 4, config=config, seed=0, objective=objective)
+    assert len(seen) == 2
+    for anchors, positives, negatives in seen:
+        assert {anchors.dtype, positives.dtype, negatives.dtype} == {number}
+        assert (anchors - positives).abs().max() < 1e-4
+        assert (anchors - negatives).abs().max() > 1e-2
 
 
 def test_simcse_loss_is_its_formula():

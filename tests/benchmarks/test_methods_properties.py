@@ -223,6 +223,36 @@ def test_the_model_behind_the_answers_can_be_asked_for_its_important_tokens(name
     assert np.isfinite(saliency.scores[:, 0]).all()
 
 
+# The controls are the guardrail but for one thing
+
+
+@pytest.mark.parametrize("name", ["random_maskcl", "simcse_adapter"])
+def test_a_control_takes_as_many_steps_as_it_is_told(name, material):
+    steps = []
+    for most in (5, 10):  # 5 make a pass over the 88 texts, of which some are the same
+        system = make_system(name, min_steps=most, max_steps=most, strength=1.0)
+        steps.append(system.fit(material.for_needs(system.needs), seed=0).info()["training"]["n_steps"])
+        assert system.config()["guard"] == make_system("guardrail", min_steps=most, max_steps=most).config()["guard"]
+    assert steps == [5, 10]
+
+
+@pytest.mark.parametrize("name", ["random_maskcl", "simcse_adapter"])
+def test_the_strength_of_a_control_costs_a_forward_pass_a_row_and_strength(name, material):
+    costs = []
+    for options in ({}, {"strength": 1.0}):
+        system = make_system(name, min_steps=6, max_steps=6, **options)
+        costs.append(system.fit(material.for_needs(system.needs), seed=0).forward_equivalents)
+    assert costs[0] - costs[1] == 11 * len(SUPPORT)
+
+
+def test_targeted_strategies_cost_what_the_docs_say(fit):
+    n, s = len(DEPLOYMENT), len(SUPPORT)
+    trained = 2 * 8 * make_system("guardrail-distill").guard_config.adapter.batch_size
+    assert fit("guardrail-distill")[0].forward_equivalents == 25 * n + 14 * n + trained
+    assert fit("guardrail-distill-40")[0].forward_equivalents == 25 * n + 31 * s + trained
+    assert fit("guardrail-mask")[0].forward_equivalents == 22 * n + 14 * n
+
+
 # Where theory says that a method helps, on a toy made for it
 
 
@@ -257,6 +287,18 @@ def test_jtt_lifts_the_worst_group_when_its_errors_are_the_minority(material, lo
 def test_forty_rows_of_the_target_are_worth_something_to_a_fine_tuning(material):
     few = make_system("few_shot", recipe={**RECIPE.to_dict(), "epochs": 20}).fit(material, seed=0)
     assert accuracy(few) > accuracy(make_system("erm").fit(material, seed=0)) + 0.2
+
+
+def test_c2l_searches_in_the_number_format_of_fitting_and_answers_in_that_of_scoring(material, monkeypatch):
+    from shortcut_guardrail.benchmark.methods import c2l
+
+    seen, search = [], c2l.find_causal_tokens
+    monkeypatch.setattr(
+        c2l, "find_causal_tokens", lambda base, *rest: (seen.append(base.precision), search(base, *rest))[1]
+    )
+    few = dataclasses.replace(material, train=TRAIN.select(np.arange(16)), precision="bfloat16")
+    system = make_system("c2l", proposals="mask", recipe=QUICK).fit(few, seed=0)
+    assert (seen, system.classifier.precision) == (["bfloat16"], "float32")
 
 
 def test_nfl_holds_the_encoder_the_closer_the_larger_its_factor(material):

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 import torch
 
+from ..calibration import strengths_to_score
 from ..config import GuardrailConfig, check_strength, preset
 from ..data import Texts
 from ..encoder import Progress, TextClassifier, load_model, quiet_transformers
@@ -456,7 +457,7 @@ class Guardrail:
             sequences = min(draws, training["n_epochs"] * training["n_trained"]) * (k + 1)
         else:
             sequences = min(draws, training["n_epochs"] * training["n_trained"] * k) * 2
-        calibration = n_support * (1 + len(self.guard_config.calibration.strengths))
+        calibration = n_support * len(strengths_to_score(self.guard_config.calibration))
         return float(2 * n_deployment + 2 * sequences + calibration)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -34,9 +34,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 Proposals = Literal["auto", "mlm", "mask"]
 
 SOURCE = FinetuneConfig(
-    learning_rate=5e-5, epochs=20, batch_size=8, weight_decay=0.0, warmup_ratio=0.0, max_grad_norm=1.0
+    learning_rate=5e-5, epochs=20, batch_size=8, weight_decay=0.0, warmup_ratio=0.0, max_grad_norm=0.0
 )
-"""The repository's, whose warm-up of 50 steps is left out: it is a share here, and next to nothing of 20 epochs."""
+"""The repository's, which clips no gradient. Its warm-up of 50 steps is left out: it is a share here, and next to
+nothing of 20 epochs."""
 
 TOP_REPLACEMENTS = 4
 EMBEDDING_DROPOUT = 0.5
@@ -93,7 +94,7 @@ class CausalTokens:
 def find_causal_tokens(
     classifier: TextClassifier, encoded: EncodedTexts, importance: list[Array], replacer: Replacer
 ) -> CausalTokens:
-    """The most important token whose replacement matters to the answer, text by text.
+    """The most important token of each text whose replacement matters to the answer.
 
     Tokens are tried from the most important on. With replacements of a language model the test is the official one:
     the answers to the replaced texts are not all the same. With the mask token as the one replacement (the repository's
@@ -105,90 +106,124 @@ def find_causal_tokens(
         importance: Of every token, N arrays of shape (L,).
         replacer: Proposes what to put in a token's place.
     """
-    positions = np.full(len(encoded), -1, dtype=np.int64)
+    orders = [_by_importance(*pair) for pair in zip(encoded.ordinary, importance, strict=True)]
+    positions = np.array([order[0] if len(order) else -1 for order in orders], dtype=np.int64)
     found = np.zeros(len(encoded), dtype=bool)
-    n_forward = 0
-    for index in range(len(encoded)):
-        ordinary = np.flatnonzero(encoded.ordinary[index])
-        if not len(ordinary):
-            continue
-        order = ordinary[np.argsort(-importance[index][ordinary], kind="stable")]
-        positions[index] = order[0]
-        batch = classifier.collate(encoded, [index])
-        # A few tokens at a time: most searches end early.
-        for start in range(0, len(order), 4):
-            tried = order[start : start + 4]
-            proposals, spent = replacer.propose(batch, tried)
-            matters = _matters(classifier, batch, tried, proposals)
-            n_forward += spent + proposals.numel()
-            if matters.any():
-                positions[index], found[index] = tried[int(np.flatnonzero(matters)[0])], True
-                break
+    answers, n_forward = None, 0
+    if replacer.n_proposals == 1:
+        answers, n_forward = classifier.predict_logits(encoded).argmax(axis=1), len(encoded)
+    # All texts that are still open try one token each before any tries its next: no text is asked about a token beyond
+    # its causal one, and forward passes are full of texts of similar length.
+    for rank in range(max(map(len, orders), default=0)):
+        texts = np.array([i for i, order in enumerate(orders) if rank < len(order) and not found[i]], dtype=np.int64)
+        tried = np.array([orders[i][rank] for i in texts], dtype=np.int64)
+        matters = _matters(classifier, encoded, texts, tried, replacer, answers)
+        positions[texts[matters]] = tried[matters]
+        found[texts[matters]] = True
+        n_forward += len(texts) * replacer.cost
     return CausalTokens(positions, found, n_forward)
 
 
+def _by_importance(ordinary: Array, importance: Array) -> Array:
+    """Positions of the ordinary tokens, the most important first, of equals the first."""
+    places = np.flatnonzero(ordinary)
+    return places[np.argsort(-importance[places], kind="stable")]
+
+
 @torch.inference_mode()
-def _matters(classifier: TextClassifier, batch: Batch, tried: Array, proposals: Tensor) -> Array:
-    """Whether the answers differ between the proposals for a token, shape (T,); with one proposal, from the text's."""
-    n_tokens, n_proposals = proposals.shape
-    copies = batch.input_ids.repeat(n_tokens * n_proposals, 1)
-    places = torch.from_numpy(np.repeat(tried, n_proposals)).to(copies.device)
-    copies[torch.arange(len(copies), device=copies.device), places] = proposals.reshape(-1)
-    if n_proposals == 1:
-        copies = torch.cat([batch.input_ids, copies])
-    rows = torch.zeros(len(copies), dtype=torch.long, device=copies.device)
-    answers = classifier.logits(batch.copies(copies, rows)).argmax(dim=-1)
-    if n_proposals == 1:
-        return np.asarray((answers[1:] != answers[0]).cpu())
-    answers = answers.reshape(n_tokens, n_proposals)
-    return np.asarray((answers != answers[:, :1]).any(dim=1).cpu())
+def _matters(
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    texts: Array,
+    tried: Array,
+    replacer: Replacer,
+    answers: Array | None,
+) -> Array:
+    """Whether replacing one token of each of T texts matters to the answer, shape (T,), bool.
+
+    Args:
+        classifier: Answers.
+        encoded: N texts.
+        texts: Which of them, shape (T,).
+        tried: The token's position in each, shape (T,).
+        replacer: Proposes P tokens for it.
+        answers: Predicted classes of the texts as they are, shape (N,), which those with the token replaced are
+            compared with; `None` compares these with each other.
+    """
+    matters = np.zeros(len(texts), dtype=bool)
+    for batch in classifier.batches(encoded.select(texts), sequences_per_text=replacer.n_proposals):
+        rows, device = batch.indices, batch.input_ids.device  # rows of `texts`
+        places = torch.from_numpy(tried[rows]).to(device)
+        proposals = replacer.propose(batch, places, texts[rows])  # (B, P)
+        sources = torch.arange(len(rows), device=device).repeat_interleave(proposals.shape[1])
+        copies = batch.input_ids[sources]  # (B * P, L)
+        copies[torch.arange(len(copies), device=device), places[sources]] = proposals.reshape(-1)
+        replaced = classifier.logits(batch.copies(copies, sources)).argmax(dim=-1).view(proposals.shape).cpu().numpy()
+        compared = replaced[:, :1] if answers is None else answers[texts[rows], None]
+        matters[rows] = (replaced != compared).any(axis=1)
+    return matters
 
 
 class Replacer:
     """Proposes the mask token, and nothing else."""
 
     name = "mask"
+    n_proposals = 1
+    cost = 1
+    """Forward passes that trying one token takes, those that answer the replaced texts included."""
 
     def __init__(self, mask_token_id: int) -> None:
         self._mask_token_id = mask_token_id
 
-    def propose(self, batch: Batch, positions: Array) -> tuple[Tensor, int]:
-        """What to put in the place of each of T tokens of one text.
+    def propose(self, batch: Batch, places: Tensor, texts: Array) -> Tensor:
+        """What to put in the place of one token of each text.
 
         Args:
-            batch: The text, alone.
-            positions: Shape (T,).
+            batch: B texts.
+            places: Where the token is in each, shape (B,).
+            texts: Numbers that tell the texts apart in whatever batches they come, shape (B,).
 
         Returns:
-            Token ids, shape (T, P), and the forward passes it took.
+            Token ids, shape (B, P).
         """
-        return torch.full((len(positions), 1), self._mask_token_id, device=batch.input_ids.device), 0
+        return torch.full((len(places), 1), self._mask_token_id, device=batch.input_ids.device)
 
 
 class LanguageModelReplacer(Replacer):
     """Proposes what a masked language model finds most likely in a token's place, half of whose vector is dropped.
 
+    What is dropped depends on the seed, the text and the place, and not on which texts share a batch.
+
     Args:
         model: A Transformers masked language model over the same vocabulary.
         device: Where it runs.
+        seed: Chooses what is dropped.
     """
 
     name = "mlm"
+    n_proposals = TOP_REPLACEMENTS
+    cost = 1 + TOP_REPLACEMENTS
 
-    def __init__(self, model: Any, device: torch.device) -> None:
+    def __init__(self, model: Any, device: torch.device, *, seed: int) -> None:
         self._model = model.to(device).eval()
+        self._seed = seed
 
     @torch.inference_mode()
-    def propose(self, batch: Batch, positions: Array) -> tuple[Tensor, int]:
-        """The four most likely tokens of every position; one forward pass each. Draws from PyTorch's generator."""
-        places = torch.from_numpy(positions).to(batch.input_ids.device)
+    def propose(self, batch: Batch, places: Tensor, texts: Array) -> Tensor:
+        """The four most likely tokens, shape (B, 4), from one forward pass of each text."""
         rows = torch.arange(len(places), device=places.device)
-        vectors = self._model.get_input_embeddings()(batch.input_ids).repeat(len(places), 1, 1)
-        vectors[rows, places] = F.dropout(vectors[rows, places], EMBEDDING_DROPOUT, training=True)
-        inputs = {name: value.repeat(len(places), 1) for name, value in batch.model_inputs().items()}
-        del inputs["input_ids"]
+        vectors = self._model.get_input_embeddings()(batch.input_ids)  # (B, L, E)
+        vectors[rows, places] = vectors[rows, places] * self._dropout(texts, places, vectors)
+        inputs = {name: value for name, value in batch.model_inputs().items() if name != "input_ids"}
         logits = self._model(inputs_embeds=vectors, **inputs).logits
-        return logits[rows, places].topk(TOP_REPLACEMENTS, dim=-1).indices, len(places)
+        return cast(Tensor, logits[rows, places].topk(TOP_REPLACEMENTS, dim=-1).indices)
+
+    def _dropout(self, texts: Array, places: Tensor, like: Tensor) -> Tensor:
+        """0 where an element is dropped, else 1 / (1 - p), shape (B, E)."""
+        keys = zip(texts.tolist(), places.tolist(), strict=True)
+        drawn = [np.random.default_rng([self._seed, *key]).random(like.shape[-1]) for key in keys]
+        kept = torch.from_numpy(np.stack(drawn) >= EMBEDDING_DROPOUT).to(like)
+        return kept / (1 - EMBEDDING_DROPOUT)
 
 
 def load_language_model(encoder: str) -> Any | None:
@@ -260,22 +295,29 @@ class TripletLoss(Objective):
         """The loss of a batch; its triplet part is the mean over the texts that have one, 0 without any."""
         chosen = [(place, row) for place, row in enumerate(rows.tolist()) if row in self._ids]
         # The anchor's embedding is the one that its logits come from, under the same dropout.
-        outputs: list[Any] = []
-        handle = self._model.base_model.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
-        try:
-            loss: Tensor = model(**inputs).loss
-        finally:
-            handle.remove()
+        output, anchors = self._embedded(model, inputs)
+        loss: Tensor = output.loss
         if not chosen or self._weight == 0:
             return loss
         keep = torch.tensor([place for place, _ in chosen], device=loss.device)
-        positives, negatives = (
-            _pooled(
-                self._model.base_model(**self._padded([(row, self._ids[row][side]) for _, row in chosen], loss.device))
-            )
-            for side in (0, 1)
-        )
-        return loss + self._weight * triplet_loss(_pooled(outputs[0])[keep], positives, negatives)
+        copies = [(row, self._ids[row][side]) for side in (0, 1) for _, row in chosen]
+        _, embeddings = self._embedded(model, self._padded(copies, loss.device))
+        positives, negatives = embeddings.chunk(2)
+        return loss + self._weight * triplet_loss(anchors[keep], positives, negatives)
+
+    def _embedded(self, model: Any, inputs: dict[str, Tensor]) -> tuple[Any, Tensor]:
+        """The model's output for B texts, and their embeddings, shape (B, H).
+
+        Copies take the way through the whole model, too. Autocast is wrapped around the model: its encoder alone would
+        compute in 32 bit, and the distance to an anchor would hold the difference between two number formats.
+        """
+        outputs: list[Any] = []
+        handle = self._model.base_model.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
+        try:
+            output = model(**inputs)
+        finally:
+            handle.remove()
+        return output, _pooled(outputs[0])
 
     def _padded(self, texts: list[tuple[int, Array]], device: torch.device) -> dict[str, Tensor]:
         length = max(len(ids) for _, ids in texts)
@@ -358,10 +400,16 @@ class C2L:
         """
         rows, watch, rule = material.train, Stopwatch(), find_rule(self.select)
         assert rows is not None
-        base = material.scorer(material.base.model)
+        base = TextClassifier(
+            material.base.model,
+            material.base.tokenizer,
+            max_length=material.max_length,
+            batch_size=material.batch_size,
+            precision=material.precision,
+        )
         encoded = base.encode(rows.texts)
-        with watch.time("causal tokens"), seeded(seed):
-            replacer = self._replacer(material, base)
+        with watch.time("causal tokens"), seeded(seed):  # loading an encoder without the head draws random weights
+            replacer = self._replacer(material, base, seed)
             importance = importance_by_type(gradient_norms(base, encoded, rows.labels), encoded)
             causal = find_causal_tokens(base, encoded, importance, replacer)
         triplets = TripletLoss(
@@ -396,12 +444,12 @@ class C2L:
             seconds=watch.seconds,
         )
 
-    def _replacer(self, material: Material, base: TextClassifier) -> Replacer:
+    def _replacer(self, material: Material, base: TextClassifier, seed: int) -> Replacer:
         if self.proposals == "mask":
             return Replacer(base.tokenizer.mask_token_id)
         model = load_language_model(material.encoder)
         if model is not None:
-            return LanguageModelReplacer(model, base.device)
+            return LanguageModelReplacer(model, base.device, seed=seed)
         if self.proposals == "mlm":
             raise ModelError(
                 f"'{material.encoder}' comes without the masked language model that C2L's replacements are drawn from. "

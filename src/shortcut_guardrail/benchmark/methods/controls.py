@@ -6,7 +6,7 @@ import copy
 import json
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...adapter import attach_adapter, predicted_change, relative_change, steps_to_take, train_adapter
-from ...calibration import calibrate_strength, merged
+from ...calibration import calibrate_strength, merged, strengths_to_score
 from ...config import GuardrailConfig, SaliencyConfig, check_strength, preset
 from ...data import Texts
 from ...encoder import EncodedTexts, FastPaths, Progress, TextClassifier, load_model
@@ -178,17 +178,27 @@ class RandomMaskCL:
     Attributes:
         name: The name in tables.
         preset: The guardrail's preset.
+        min_steps: Least number of optimiser steps; `None` takes the preset's.
+        max_steps: Most optimiser steps; `None` takes the preset's.
         strength: A fixed strength in [0, 1]; `None` chooses it on the support set, which is then needed.
+
+    Raises:
+        ConfigError: An option is out of range.
     """
 
     name: str = "random_maskcl"
     preset: str = "default"
+    min_steps: int | None = None
+    max_steps: int | None = None
     strength: float | None = None
+    guard_config: GuardrailConfig = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        preset(self.preset)
         if self.strength is not None:
             check_strength(self.strength)
+        changes = {name: getattr(self, name) for name in ("min_steps", "max_steps")}
+        config = preset(self.preset).with_adapter(**{k: v for k, v in changes.items() if v is not None})
+        object.__setattr__(self, "guard_config", config)
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -197,8 +207,9 @@ class RandomMaskCL:
         return frozenset(needs if self.strength is not None else needs | {Need.SUPPORT})
 
     def config(self) -> dict[str, Any]:
-        """The guard's whole configuration and the fixed strength."""
-        return as_config(self) | {"guard": preset(self.preset).to_dict()}
+        """The guard's whole configuration, which has the steps, and every other option."""
+        options = {name: value for name, value in as_config(self).items() if name not in ("min_steps", "max_steps")}
+        return options | {"guard": self.guard_config.to_dict()}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> ModelSystem:
         """Train the adapter, choose its strength, merge it into a copy of the base classifier.
@@ -206,7 +217,7 @@ class RandomMaskCL:
         Raises:
             DataError: Fewer than two distinct deployment texts have an ordinary token.
         """
-        watch, guard = Stopwatch(), preset(self.preset)
+        watch, guard = Stopwatch(), self.guard_config
         assert material.deployment is not None
         base = TextClassifier(
             material.base.model,
@@ -231,7 +242,7 @@ class RandomMaskCL:
                 "n_deployment": len(encoded),
                 "seconds": watch.seconds,
             },
-            forward_equivalents=cost + labels * len(guard.calibration.strengths),
+            forward_equivalents=cost + labels * len(strengths_to_score(guard.calibration)),
         )
 
     def _train(
@@ -321,7 +332,7 @@ class SimCSEAdapter(RandomMaskCL):
         super().__post_init__()
         require(self.temperature > 0, f"temperature must be above 0, but is {self.temperature}.")
         require(
-            preset(self.preset).adapter.optimizer == "adamw",
+            self.guard_config.adapter.optimizer == "adamw",
             f"The dropout-only adapter is trained with adamw, but preset '{self.preset}' has another optimizer.",
         )
 
