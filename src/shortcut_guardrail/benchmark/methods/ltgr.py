@@ -27,6 +27,7 @@ from ..datasets.types import LabelledTexts
 from ..systems import Material, ModelSystem, Need
 from .selection import find_rule
 from .training import (
+    TRAIN_PASS,
     Recipe,
     Stopwatch,
     as_config,
@@ -231,13 +232,19 @@ class _Teacher:
         early: The model after the early epoch.
         final: The model that is distilled.
         train_loss: Mean cross-entropy of each epoch, in nats.
-        cost: Forward equivalents of its training.
+        cost: Forward equivalents of what had to be trained.
+        source: Where the final state is from: `base` or `trained`.
     """
 
     early: Any
     final: Any
     train_loss: tuple[float, ...]
     cost: float
+    source: str
+
+
+class _RestIsKnown(Exception):
+    """Ends a training that would go on as another one did."""
 
 
 @dataclass(frozen=True)
@@ -325,6 +332,7 @@ class LTGR:
                 "mean_head_preference": float(preference.mean()),
                 "mean_early_agreement": float(agreement.mean()),
                 "mean_shortcut_degree": float(degree.mean()),
+                "teacher": teacher.source,
                 "teacher_train_loss": list(teacher.train_loss),
             },
             # Two models, and at each step a forward pass and a backward pass to activations.
@@ -340,7 +348,13 @@ class LTGR:
     def _teacher(
         self, material: Material, rows: LabelledTexts, recipe: FinetuneConfig, seed: int, progress: Progress | None
     ) -> _Teacher:
-        """The biased model, trained as the student will be but on the labels alone."""
+        """The biased model, trained as the student will be but on the labels alone.
+
+        With recipe and seed of the base classifier that training is the base classifier's own: only its early state is
+        not at hand, and training ends when that is reached.
+        """
+        base = material.base
+        known = recipe == base.recipe and seed == base.seed
         # A teacher of fewer epochs has no other early state than its last.
         n_early = min(self.early_epoch, recipe.epochs)
         early: list[Any] = []
@@ -348,6 +362,11 @@ class LTGR:
         def look(epoch: int, model: Any) -> None:
             if epoch + 1 == n_early:
                 early.append(copy.deepcopy(model))
+                if known:
+                    raise _RestIsKnown
 
-        trained = train(material, rows, recipe, find_rule("last"), seed=seed, on_epoch_end=look, progress=progress)
-        return _Teacher(early[0], trained.result.model, trained.result.train_loss, trained.cost)
+        try:
+            trained = train(material, rows, recipe, find_rule("last"), seed=seed, on_epoch_end=look, progress=progress)
+        except _RestIsKnown:
+            return _Teacher(early[0], base.model, base.train_loss, TRAIN_PASS * n_early * len(rows), "base")
+        return _Teacher(early[0], trained.result.model, trained.result.train_loss, trained.cost, "trained")
