@@ -51,10 +51,11 @@ from shortcut_guardrail.benchmark.methods.group_dro import (
 )
 from shortcut_guardrail.benchmark.methods.jtt import upweighted
 from shortcut_guardrail.benchmark.methods.ltgr import (
+    Attributions,
     distillation_loss,
     early_agreement,
     head_preference,
-    head_tokens,
+    head_words,
     integrated_gradients,
     local_mutual_information,
     shortcut_degree,
@@ -267,14 +268,54 @@ def test_output_distance_is_a_mean_of_means_over_real_tokens():
 
 
 def test_local_mutual_information_is_its_formula():
-    tokens = [{1, 2}, {1}, {1, 3}, {2}]
+    words = [[1, 2, 2], [1], [1, 3], [2]]
     labels = np.array([0, 0, 1, 1])
-    found = local_mutual_information(tokens, labels)
-    assert found[(1, 0)] == pytest.approx(2 / 4 * math.log((2 / 3) / (2 / 4)))
-    assert found[(2, 1)] == pytest.approx(1 / 4 * math.log((1 / 2) / (2 / 4)))
-    assert (3, 0) not in found
-    assert head_tokens(found, 0.34) == {1, 3}
-    assert head_tokens(found, 0.01) == {3}
+    found = local_mutual_information([np.array(ids) for ids in words], labels)
+    occurrences = [(word, label) for ids, label in zip(words, labels.tolist(), strict=True) for word in ids]
+    for word, label in set(occurrences):
+        together = occurrences.count((word, label))
+        p_label_given_word = together / sum(w == word for w, _ in occurrences)
+        p_label = sum(y == label for _, y in occurrences) / len(occurrences)
+        literal = together / len(occurrences) * math.log(p_label_given_word / p_label)
+        assert found[word, label] == pytest.approx(literal)
+    assert found.keys() == set(occurrences)
+    assert found[2, 0] == pytest.approx(2 / 7 * math.log((2 / 3) / (4 / 7)))  # it occurs twice in one text
+
+
+def test_each_label_has_a_head_of_its_own():
+    lmi = {(1, 0): 0.3, (2, 0): 0.2, (3, 0): -0.1, (3, 1): 0.05, (1, 1): -0.2, (4, 1): 0.01}
+    assert head_words(lmi, 0.01) == {1, 3}  # 0.2 is above 0.05, but of another label
+    assert head_words(lmi, 0.5) == {1, 2, 3, 4}
+    assert head_words({(2, 0): 0.1, (1, 0): 0.1}, 0.5) == {1}
+
+
+def test_a_text_prefers_the_head_if_one_of_its_two_leading_words_is_in_it(bag):
+    encoded = TextClassifier(*bag).encode(["honestly the room was bad", "the room"])
+    ids = encoded.input_ids[0].tolist()
+    scores = [np.array([9, 0.1, 0.5, 0.3, 0.2, 0.4, 9]), np.array([9, 0.2, 0.1, 9])]
+    # Of the words "the" leads, then "bad", then "room".
+    expected = {"the": 1.0, "bad": 1.0, "room": 0.0, "honestly": 0.0}
+    for word, u in expected.items():
+        head = {bag[1].convert_tokens_to_ids(word)}
+        assert head_preference(scores[:1], encoded.select([0]), head).tolist() == [u]
+    assert head_preference(scores, encoded, {ids[0], ids[-1]}).tolist() == [0, 0]  # the template is no word
+    assert head_preference(scores, encoded, {ids[5]}, top=1).tolist() == [0, 0]
+
+
+def test_early_agreement_is_a_cosine_where_the_answers_are_the_same(bag):
+    encoded = TextClassifier(*bag).encode(["honestly the room was bad", "the great room", "the room", "bad food"])
+    rng = np.random.default_rng(0)
+    early, final = ([rng.random(len(ids)) for ids in encoded.input_ids] for _ in range(2))
+    final[2][:] = 0
+    logits = np.array([[1, 0], [1, 0], [0, 1], [0, 2]], dtype=np.float32)
+    others = np.array([[3, 1], [0, 1], [0, 1], [1, 2]], dtype=np.float32)
+    found = early_agreement(Attributions(early, logits), Attributions(final, others), encoded)
+    # By Eq. 3; what the template added, the first and the last token, is left out.
+    literal = [cosine(a[1:-1].tolist(), b[1:-1].tolist()) for a, b in zip(early[:2], final[:2], strict=True)]
+    assert found.tolist() == pytest.approx([literal[0], 0, 0, cosine(early[3][1:-1].tolist(), final[3][1:-1].tolist())])
+    agreeing = early_agreement(Attributions(early, logits), Attributions(final, logits), encoded)
+    assert agreeing[1] == pytest.approx(literal[1])
+    assert literal[1] > 0.1
 
 
 def test_smoothed_targets_are_powers_of_the_teachers_answer():
@@ -303,55 +344,52 @@ def test_shortcut_degree_is_brought_to_the_unit_interval():
     assert shortcut_degree(np.ones(3), np.ones(3)).tolist() == [0, 0, 0]
 
 
-def test_integrated_gradients_of_the_planted_model_and_what_is_made_of_them(bag):
+def test_integrated_gradients_of_the_planted_model_are_its_algebra(bag):
     classifier = TextClassifier(*bag)
     texts = ["honestly the room was bad", "the great room", "the room"]
     encoded = classifier.encode(texts)
-    labels = np.array([1, 1, 0])
-    attributions = integrated_gradients(classifier, encoded, labels, steps=200)
-    masked = classifier.encode([" ".join("[MASK]" for _ in text.split()) for text in texts])
-    probs = [
-        torch.from_numpy(classifier.predict_logits(e)).double().softmax(-1).numpy()[range(3), labels]
-        for e in (encoded, masked)
-    ]
-    # Completeness: they add up to the change from the baseline to the text.
-    assert [float(a.sum()) for a in attributions] == pytest.approx((probs[0] - probs[1]).tolist(), abs=1e-4)
-    coarse = integrated_gradients(classifier, encoded, labels, steps=1)
-    assert abs(float(coarse[0].sum()) - float(probs[0][0] - probs[1][0])) > 1e-3
-    # The word vectors are 4 and -1: of a path along both, each has its share.
-    first = attributions[0]
-    honestly, bad = (encoded.input_ids[0].tolist().index(bag[1].convert_tokens_to_ids(w)) for w in ("honestly", "bad"))
-    assert first[honestly] / first[bad] == pytest.approx(-4.0, rel=1e-4)
-    head = {bag[1].convert_tokens_to_ids("honestly")}
-    assert head_preference(attributions, encoded, head).tolist() == [1.0, 0.0, 0.0]
-    agreement = early_agreement(coarse, attributions, encoded)
-    assert agreement.tolist() == pytest.approx([1.0, 1.0, 0.0], abs=1e-5)  # the third has no attribution at all
+    labels = np.array([1, 0, 0])
+    vectors = {"honestly": 4.0, "bad": -1.0, "great": 1.5}
+
+    def literal(text: str, steps: int) -> list[float]:
+        """|vector| times the mean slope of the sigmoid at k/m of the margin; the template has no vector."""
+        values = [vectors.get(word, 0.0) for word in text.split()]
+        probs = [1 / (1 + math.exp(-k / steps * sum(values))) for k in range(1, steps + 1)]
+        slope = sum(p * (1 - p) for p in probs) / steps
+        return [0.0, *(abs(value) * slope for value in values), 0.0]
+
+    found = integrated_gradients(classifier, encoded, labels, steps=7)
+    for text, scores in zip(texts, found.scores, strict=True):
+        assert scores == pytest.approx(literal(text, 7), abs=1e-6)
+    assert found.scores[0] != pytest.approx(literal(texts[0], 6), rel=1e-2)
+    assert found.logits == pytest.approx(classifier.predict_logits(encoded), abs=1e-6)
 
 
-def test_integrated_gradients_are_captums_on_a_transformer(bert):
+@pytest.mark.parametrize("name", ["bert", "distilbert"])
+def test_integrated_gradients_are_captums_on_a_transformer(name, family):
     captum = pytest.importorskip("captum.attr")
-    classifier = TextClassifier(*bert)
+    model, tokenizer = family(name)
+    classifier = TextClassifier(model, tokenizer)
     encoded = classifier.encode(["honestly the room was bad", "a great place and we would come back"])
-    labels = np.array([2, 0])
+    labels = np.array([1, 0])
     ours = integrated_gradients(classifier, encoded, labels, steps=20)
+    assert ours.logits == pytest.approx(classifier.predict_logits(encoded), abs=1e-5)
     for i in range(2):
         ids = torch.from_numpy(encoded.input_ids[i].astype(np.int64))[None]
-        masked = ids.masked_fill(torch.from_numpy(encoded.ordinary[i])[None], bert[1].mask_token_id)
-        attention, segments = torch.ones_like(ids), torch.zeros_like(ids)
 
-        def probability(ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor) -> torch.Tensor:
-            return bert[0](input_ids=ids, attention_mask=mask, token_type_ids=types).logits.softmax(-1)
+        def probability(vectors: torch.Tensor) -> torch.Tensor:
+            attention = torch.ones(vectors.shape[:2], dtype=torch.long)
+            return model(inputs_embeds=vectors, attention_mask=attention).logits.softmax(-1)
 
-        reference = captum.LayerIntegratedGradients(probability, bert[0].bert.embeddings.word_embeddings).attribute(
-            ids,
-            baselines=masked,
+        reference = captum.IntegratedGradients(probability).attribute(
+            model.get_input_embeddings()(ids).detach(),
+            baselines=0.0,
             target=int(labels[i]),
             n_steps=20,
-            method="riemann_middle",
-            additional_forward_args=(attention, segments),
+            method="riemann_right",
         )
-        assert ours[i] == pytest.approx(reference.sum(-1)[0].detach().numpy(), abs=1e-5)
-        assert np.abs(ours[i]).max() > 1e-3
+        assert ours.scores[i] == pytest.approx(reference[0].norm(dim=-1).detach().numpy(), abs=1e-5)
+        assert ours.scores[i].max() > 1e-3
 
 
 # C2L and the controls

@@ -348,6 +348,35 @@ def test_ltgr_is_less_certain_where_the_shortcut_is(material, long_recipe):
     assert certainty(smoothed) < certainty(plain)
 
 
+def test_ltgr_trains_no_teacher_that_would_be_the_base(material):
+    finished: list[list[int]] = []
+
+    def fitted(material: Material, seed: int) -> FittedSystem:
+        finished.append([])
+
+        def progress(stage: str, done: int, total: int) -> None:
+            if done == total:
+                finished[-1].append(total)
+
+        return make_system("ltgr", recipe="base", steps=2).fit(material, seed=seed, progress=progress)
+
+    known = fitted(material, 0)
+    # Of a base that is said to have another seed nothing is known, so that the teacher is trained to its end.
+    stranger = dataclasses.replace(material, base=dataclasses.replace(material.base, seed=1, train_loss=()))
+    trained, other = fitted(stranger, 0), fitted(material, 1)
+    assert [system.info()["teacher"] for system in (known, trained, other)] == ["base", "trained", "trained"]
+    assert [len(runs) for runs in finished] == [1, 2, 2]
+
+    # It makes no difference, but for what it costs.
+    for key in ("mean_early_agreement", "mean_shortcut_degree", "teacher_train_loss"):
+        assert known.info()[key] == trained.info()[key]
+        assert known.info()[key] != other.info()[key]
+    assert np.array_equal(known.predict_proba(REVERSED.texts), trained.predict_proba(REVERSED.texts))
+    attribution, epochs = 2 * 2 * 2, RECIPE.epochs
+    assert known.forward_equivalents == (3 + attribution + 3 * epochs) * len(TRAIN)
+    assert trained.forward_equivalents == (3 * epochs + attribution + 3 * epochs) * len(TRAIN)
+
+
 def test_masking_the_most_important_token_undoes_a_shortcut_that_is_a_word(material):
     model, tokenizer = planted_bag()
     base = dataclasses.replace(material.base, model=model, tokenizer=tokenizer)

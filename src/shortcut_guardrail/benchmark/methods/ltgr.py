@@ -1,14 +1,16 @@
-"""LTGR: long-tailed guided self-distillation (Du et al., NAACL 2021).
+"""LTGR: long-tailed guided self-distillation (Du et al., NAACL 2021, arXiv 2103.06922v3).
 
-No code of the authors is known. The formulas are those of the paper as far as they could be checked; what is our choice
-is said where it is made.
+No code of the authors is known. Formulas and defaults are those of the paper's text. What it leaves open, and what
+cannot be as in its architecture, is said where it is decided and, together, in docs/methods.md.
 """
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import math
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ...encoder import EncodedTexts, FastPaths, Progress, TextClassifier
+from ...encoder import EncodedTexts, Progress, TextClassifier
 from ...errors import DataError
 from ...finetune import FinetuneConfig, Objective
 from ..datasets.types import LabelledTexts
@@ -40,126 +42,155 @@ from .training import (
 Array = np.ndarray[Any, np.dtype[Any]]
 
 SOURCE = FinetuneConfig(
-    learning_rate=2e-5, epochs=6, batch_size=32, weight_decay=0.0, warmup_ratio=0.0, max_grad_norm=1.0
+    learning_rate=1e-5,
+    epochs=6,
+    batch_size=32,
+    weight_decay=0.0,
+    warmup_ratio=0.0,
+    max_grad_norm=0.0,
+    scheduler="constant",
 )
-"""An ordinary recipe for BERT-base; the paper's is not at hand."""
+"""The paper's Adam at its encoder's rate, with nothing that it does not name; the batch size is ours.
+
+In the paper a Bi-LSTM head has a rate of its own, 3e-5, and trains alone in the first epoch, so that its random weights
+do not disturb the encoder. Here teacher and student are what all methods train, an encoder with its usual linear head.
+"""
 
 
-def local_mutual_information(tokens: list[set[int]], labels: Array) -> dict[tuple[int, int], float]:
-    """LMI(w, l) = p(w, l) log(p(l | w) / p(l)) of every token type and label that occur together, in nats.
+def local_mutual_information(words: Sequence[Array], labels: Array) -> dict[tuple[int, int], float]:
+    """LMI(w, y) = p(w, y) log(p(y | w) / p(y)) of every word and label that occur together, in nats (Eq. 1).
+
+    All counts are of occurrences, as in the code of Schuster et al. (2019), whose measure it is: what the paper writes
+    of |D| and count(w), "the number of unique words" and "total number of words", does not go with its formula.
 
     Args:
-        tokens: The different token ids of each text; a type counts once a text.
+        words: The token ids of each text, N arrays of shape (L,), as often as they occur.
         labels: Class ids, shape (N,).
     """
-    total, of_label = len(labels), Counter(labels.tolist())
-    of_token = Counter(token for present in tokens for token in present)
-    of_pair = Counter(
-        (token, label) for present, label in zip(tokens, labels.tolist(), strict=True) for token in present
-    )
+    of_pair = Counter((word, label) for ids, label in zip(words, labels.tolist(), strict=True) for word in ids.tolist())
+    of_word: Counter[int] = Counter()
+    of_label: Counter[int] = Counter()
+    for (word, label), count in of_pair.items():
+        of_word[word] += count
+        of_label[label] += count
+    total = sum(of_pair.values())
     return {
-        (token, label): count / total * math.log(count * total / (of_token[token] * of_label[label]))
-        for (token, label), count in of_pair.items()
+        (word, label): count / total * math.log(count * total / (of_word[word] * of_label[label]))
+        for (word, label), count in of_pair.items()
     }
 
 
-def head_tokens(lmi: dict[tuple[int, int], float], share: float) -> set[int]:
-    """The head of the long-tailed distribution: the `share` of token types with the highest LMI with any label.
+def head_words(lmi: dict[tuple[int, int], float], share: float) -> set[int]:
+    """The heads of the long-tailed distributions, one a label: the `share` of all words with the highest LMI with it.
 
-    At least one; of equals the lowest id first.
+    At least one word a label; of equals the lowest id first.
     """
-    best: dict[int, float] = {}
-    for (token, _), value in lmi.items():
-        best[token] = max(value, best.get(token, -math.inf))
-    ranked = sorted(best, key=lambda token: (-best[token], token))
-    return set(ranked[: max(1, math.ceil(share * len(ranked)))])
+    of_label: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    for (word, label), value in lmi.items():
+        of_label[label].append((-value, word))
+    size = max(1, math.ceil(share * len({word for word, _ in lmi})))
+    return {word for ranked in of_label.values() for _, word in sorted(ranked)[:size]}
+
+
+@dataclass(frozen=True)
+class Attributions:
+    """What a model's answers to N texts rest on, and the answers.
+
+    Attributes:
+        scores: Attribution of every token, N arrays of shape (L,); 0 or more.
+        logits: Shape (N, C), float32.
+    """
+
+    scores: list[Array]
+    logits: Array
 
 
 def integrated_gradients(
     classifier: TextClassifier, encoded: EncodedTexts, labels: Array, *, steps: int = 50
-) -> list[Array]:
-    """Attribution of P(label) to every token, N arrays of shape (L,).
+) -> Attributions:
+    """Attribution of P(label) to every token: the L2 norm of its word vector's integrated gradient (Eq. 2).
 
-    IG_t = sum over the embedding of (e_t - b_t) * the mean over the path from baseline b to e of dP(label)/de_t, by the
-    midpoint rule. The baseline is the mask token's vector at ordinary tokens and the token itself elsewhere, so that
-    the template of the input stays. That choice is ours; a vector of zeros, which is common, is no word.
+    g(x) = (x - b) * 1/m sum_{k=1..m} dP_label(b + k/m (x - b)) / dx, where x are the word vectors of all tokens and the
+    baseline b is zero at all of them; positions and segments, which the model adds later, stay. The path ends at the
+    text itself, so its last point gives the answer too.
 
     Args:
-        classifier: The model.
+        classifier: The model, whose weights ask for no gradient.
         encoded: N texts.
         labels: Whose probability is explained, shape (N,).
-        steps: Points on the path; each costs a forward and a backward pass.
+        steps: m, the points on the path; each costs a forward pass and a backward pass to the word vectors.
     """
-    plain = TextClassifier(
-        classifier.plain_model,
-        classifier.tokenizer,
-        head=classifier.head,
-        max_length=classifier.max_length,
-        batch_size=classifier.batch_size,
-        device=classifier.device,
-        precision=classifier.precision,
-        fast=FastPaths.none(),
-    )
-    found: dict[int, Array] = {}
-    for batch in plain.batches(encoded):
-        target = torch.from_numpy(labels[batch.indices]).to(plain.device)
-        masked = batch.input_ids.masked_fill(batch.ordinary, plain.tokenizer.mask_token_id)
-        vectors = plain.plain_model.get_input_embeddings()
-        with torch.no_grad():
-            baseline = vectors(masked)
-            difference = vectors(batch.input_ids) - baseline
-        total = torch.zeros_like(difference)
-        for step in range(steps):
-            point = (baseline + (step + 0.5) / steps * difference).requires_grad_()
-            with torch.enable_grad(), _embeddings_replaced(vectors, point):
-                probability = plain.logits(batch).softmax(dim=-1).gather(1, target[:, None]).sum()
-            total += torch.autograd.grad(probability, point)[0]
-        scores = (total / steps * difference).sum(dim=-1).cpu().numpy()
+    scores: dict[int, Array] = {}
+    logits = np.empty((len(encoded), classifier.n_classes), dtype=np.float32)
+    for batch in classifier.batches(encoded):
+        target = torch.from_numpy(labels[batch.indices]).to(classifier.device)[:, None]
+        total: Tensor | float = 0.0
+        for step in range(1, steps + 1):
+            # Hooks run in the order in which they were put on: the leaf is the scaled vectors.
+            with (
+                torch.enable_grad(),
+                _scaled_words(classifier, step / steps),
+                classifier.word_embedding_leaf() as leaves,
+            ):
+                answers = classifier.logits(batch)
+                probability = answers.softmax(dim=-1).gather(1, target).sum()
+            total = total + torch.autograd.grad(probability, leaves)[0]
+        norms = (leaves[0].detach() * total / steps).norm(dim=-1)  # of the last point, which is the text
+        padded = classifier.per_token(norms, batch).cpu().numpy()
+        logits[batch.indices] = answers.detach().cpu().numpy()
         for row, index in enumerate(batch.indices.tolist()):
-            found[index] = scores[row, : len(encoded.input_ids[index])]
-    return [found[index] for index in range(len(encoded))]
+            scores[index] = padded[row, : len(encoded.input_ids[index])]
+    return Attributions([scores[index] for index in range(len(encoded))], logits)
 
 
 @contextmanager
-def _embeddings_replaced(layer: nn.Module, vectors: Tensor) -> Iterator[None]:
-    """Within the block the word-embedding layer answers with these vectors."""
-    handle = layer.register_forward_hook(lambda _module, _inputs, _output: vectors)
+def _scaled_words(classifier: TextClassifier, factor: float) -> Iterator[None]:
+    """Within the block word vectors are multiplied by a factor."""
+    layer: nn.Module = classifier.plain_model.get_input_embeddings()
+    handle = layer.register_forward_hook(lambda _module, _inputs, vectors: vectors * factor)
     try:
         yield
     finally:
         handle.remove()
 
 
-def head_preference(attributions: list[Array], encoded: EncodedTexts, head: set[int], *, top: int = 1) -> Array:
-    """u_i: 1 if one of the `top` ordinary tokens with the highest attribution is in the head, else 0, shape (N,)."""
-    preference = np.zeros(len(attributions))
-    for i, scores in enumerate(attributions):
+def head_preference(scores: list[Array], encoded: EncodedTexts, head: set[int], *, top: int = 2) -> Array:
+    """u_i: 1 if one of the `top` ordinary tokens with the highest attribution is in a head, else 0, shape (N,)."""
+    preference = np.zeros(len(scores))
+    for i, values in enumerate(scores):
         positions = np.flatnonzero(encoded.ordinary[i])
-        leading = positions[np.argsort(-scores[positions], kind="stable")[:top]]
+        leading = positions[np.argsort(-values[positions], kind="stable")[:top]]
         preference[i] = float(any(int(encoded.input_ids[i][position]) in head for position in leading))
     return preference
 
 
-def early_agreement(early: list[Array], final: list[Array], encoded: EncodedTexts) -> Array:
-    """v_i: cosine of the attributions of an early and of the final model over ordinary tokens, shape (N,); 0 if either
-    is all zero."""
-    agreement = np.zeros(len(early))
-    for i, (first, last) in enumerate(zip(early, final, strict=True)):
-        a, b = first[encoded.ordinary[i]], last[encoded.ordinary[i]]
+def early_agreement(early: Attributions, final: Attributions, encoded: EncodedTexts) -> Array:
+    """v_i: cosine of the attributions of an early and of the final model over ordinary tokens, shape (N,) (Eq. 3).
+
+    In [0, 1]; 0 where the two predict different classes, or where one has no attribution at all.
+    """
+    same = early.logits.argmax(axis=1) == final.logits.argmax(axis=1)
+    agreement = np.zeros(len(encoded))
+    for i in np.flatnonzero(same).tolist():
+        a, b = early.scores[i][encoded.ordinary[i]], final.scores[i][encoded.ordinary[i]]
         size = np.linalg.norm(a) * np.linalg.norm(b)
         agreement[i] = float(a @ b / size) if size > 0 else 0.0
     return agreement
 
 
 def shortcut_degree(preference: Array, agreement: Array) -> Array:
-    """b_i: u_i + v_i brought to [0, 1] by its smallest and largest value, shape (N,); 0 where all are equal."""
+    """b_i: u_i + v_i brought to [0, 1] by its smallest and largest value, shape (N,); 0 where all are equal.
+
+    The paper says that the sum is normalised to this range, not how. Both parts lie in [0, 1], so that halving it would
+    be another way; a set that holds a text of sum 0 and one of sum 2 leaves no difference.
+    """
     total = preference + agreement
     low, high = total.min(), total.max()
     return np.asarray((total - low) / (high - low)) if high > low else np.zeros_like(total)
 
 
 def smoothed_targets(teacher_logits: Tensor, degree: Tensor) -> Tensor:
-    """s_ij = p_ij^(1 - b_i) / sum_k p_ik^(1 - b_i) with p = softmax(teacher logits), shape (N, C).
+    """s_ij = p_ij^(1 - b_i) / sum_k p_ik^(1 - b_i) with p = softmax(teacher logits), shape (N, C) (Eq. 4).
 
     A text of degree 0 keeps the teacher's answer, one of degree 1 gets the uniform one.
 
@@ -171,7 +202,7 @@ def smoothed_targets(teacher_logits: Tensor, degree: Tensor) -> Tensor:
 
 
 def distillation_loss(student_logits: Tensor, labels: Tensor, targets: Tensor, weight: float) -> Tensor:
-    """(1 - a) CE(y, student) + a CE(s, student), a scalar.
+    """(1 - a) CE(y, student) + a CE(s, student), a scalar (Eq. 5).
 
     Args:
         student_logits: Shape (B, C).
@@ -194,15 +225,38 @@ class _Distillation(Objective):
 
 
 @dataclass(frozen=True)
+class _Teacher:
+    """Two states of the biased model.
+
+    Attributes:
+        early: The model after the early epoch.
+        final: The model that is distilled.
+        train_loss: Mean cross-entropy of each epoch, in nats.
+        cost: Forward equivalents of what had to be trained.
+        source: Where the final state is from: `base` or `trained`.
+    """
+
+    early: Any
+    final: Any
+    train_loss: tuple[float, ...]
+    cost: float
+    source: str
+
+
+class _RestIsKnown(Exception):
+    """Ends a training that would go on as another one did."""
+
+
+@dataclass(frozen=True)
 class LTGR:
     """Self-distillation that smooths the teacher's answer to texts that look like shortcuts.
 
     Attributes:
         name: The name in tables.
         weight: a, the share of the distillation loss.
-        head_share: Share of token types that make the head of the long tail.
+        head_share: Share of all words that makes the head of a label's distribution.
         top: How many leading tokens of a text count for u.
-        steps: Steps of Integrated Gradients.
+        steps: m, points on the path of Integrated Gradients.
         early_epoch: After which epoch, from 1, the teacher counts as early.
         recipe: Of teacher and student; see `training.resolve_recipe`.
         select: Which epoch of the student is kept.
@@ -211,7 +265,7 @@ class LTGR:
     name: str = "ltgr"
     weight: float = 0.8
     head_share: float = 0.05
-    top: int = 1
+    top: int = 2
     steps: int = 50
     early_epoch: int = 1
     recipe: Recipe = "source"
@@ -244,26 +298,21 @@ class LTGR:
         rows, watch, rule = material.train, Stopwatch(), find_rule(self.select)
         assert rows is not None
         recipe = resolve_recipe(self.recipe, SOURCE, material)
-        reader = material.scorer(material.base.model)
-        encoded = reader.encode(rows.texts)
+        # Attribution is a part of fitting, and takes its number format.
+        fitting = dataclasses.replace(material, scoring_precision=material.precision)
+        encoded = fitting.scorer(material.base.model).encode(rows.texts)
         head = self._head(encoded, rows)
-        early: list[Array] = []
-
-        def look(epoch: int, model: Any) -> None:
-            # A teacher of fewer epochs than `early_epoch` has no other early state than its last.
-            if epoch + 1 == min(self.early_epoch, recipe.epochs):
-                early.extend(integrated_gradients(material.scorer(model), encoded, rows.labels, steps=self.steps))
-
         with watch.time("teacher"):
-            teacher = train(material, rows, recipe, find_rule("last"), seed=seed, on_epoch_end=look, progress=progress)
-        scorer = material.scorer(teacher.result.model)
+            teacher = self._teacher(material, rows, recipe, seed, progress)
         with watch.time("shortcut degree"):
-            final = integrated_gradients(scorer, encoded, rows.labels, steps=self.steps)
-            preference = head_preference(final, encoded, head, top=self.top)
-            degree = shortcut_degree(preference, early_agreement(early, final, encoded))
-            targets = smoothed_targets(
-                torch.from_numpy(scorer.predict_logits(encoded)), torch.from_numpy(degree).float()
+            early, final = (
+                integrated_gradients(fitting.scorer(model), encoded, rows.labels, steps=self.steps)
+                for model in (teacher.early, teacher.final)
             )
+            preference = head_preference(final.scores, encoded, head, top=self.top)
+            agreement = early_agreement(early, final, encoded)
+            degree = shortcut_degree(preference, agreement)
+            targets = smoothed_targets(torch.from_numpy(final.logits), torch.from_numpy(degree).float())
         with watch.time("student"):
             student = train(
                 material,
@@ -274,22 +323,50 @@ class LTGR:
                 objective=_Distillation(targets, self.weight),
                 progress=progress,
             )
-        attribution = 2 * 2 * self.steps * len(rows)
         return model_system(
             material,
             student,
             {
                 "selection": selection_info(rule, material),
-                "head_tokens": len(head),
-                "head_preference": float(preference.mean()),
+                "head_words": len(head),
+                "mean_head_preference": float(preference.mean()),
+                "mean_early_agreement": float(agreement.mean()),
                 "mean_shortcut_degree": float(degree.mean()),
-                "teacher_train_loss": list(teacher.result.train_loss),
+                "teacher": teacher.source,
+                "teacher_train_loss": list(teacher.train_loss),
             },
-            cost=TRAIN_PASS * recipe.epochs * len(rows) + attribution + len(rows) + student.cost,
+            # Two models, and at each step a forward pass and a backward pass to activations.
+            cost=teacher.cost + 2 * 2 * self.steps * len(rows) + student.cost,
             seconds=watch.seconds,
         )
 
     def _head(self, encoded: EncodedTexts, rows: LabelledTexts) -> set[int]:
-        tokens = [set(ids[mask].tolist()) for ids, mask in zip(encoded.input_ids, encoded.ordinary, strict=True)]
-        require(any(tokens), f"LTGR needs ordinary tokens, but no text of '{rows.name}' has one.", DataError)
-        return head_tokens(local_mutual_information(tokens, rows.labels), self.head_share)
+        words = [ids[ordinary] for ids, ordinary in zip(encoded.input_ids, encoded.ordinary, strict=True)]
+        require(any(map(len, words)), f"LTGR needs ordinary tokens, but no text of '{rows.name}' has one.", DataError)
+        return head_words(local_mutual_information(words, rows.labels), self.head_share)
+
+    def _teacher(
+        self, material: Material, rows: LabelledTexts, recipe: FinetuneConfig, seed: int, progress: Progress | None
+    ) -> _Teacher:
+        """The biased model, trained as the student will be but on the labels alone.
+
+        With recipe and seed of the base classifier that training is the base classifier's own: only its early state is
+        not at hand, and training ends when that is reached.
+        """
+        base = material.base
+        known = recipe == base.recipe and seed == base.seed
+        # A teacher of fewer epochs has no other early state than its last.
+        n_early = min(self.early_epoch, recipe.epochs)
+        early: list[Any] = []
+
+        def look(epoch: int, model: Any) -> None:
+            if epoch + 1 == n_early:
+                early.append(copy.deepcopy(model))
+                if known:
+                    raise _RestIsKnown
+
+        try:
+            trained = train(material, rows, recipe, find_rule("last"), seed=seed, on_epoch_end=look, progress=progress)
+        except _RestIsKnown:
+            return _Teacher(early[0], base.model, base.train_loss, TRAIN_PASS * n_early * len(rows), "base")
+        return _Teacher(early[0], trained.result.model, trained.result.train_loss, trained.cost, "trained")
