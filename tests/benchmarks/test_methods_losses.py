@@ -284,22 +284,27 @@ def test_local_mutual_information_is_its_formula():
 
 def test_each_label_has_a_head_of_its_own():
     lmi = {(1, 0): 0.3, (2, 0): 0.2, (3, 0): -0.1, (3, 1): 0.05, (1, 1): -0.2, (4, 1): 0.01}
-    assert head_words(lmi, 0.01) == {1, 3}  # 0.2 is above 0.05, but of another label
-    assert head_words(lmi, 0.5) == {1, 2, 3, 4}
-    assert head_words({(2, 0): 0.1, (1, 0): 0.1}, 0.5) == {1}
+    assert head_words(lmi, 0.01) == {0: {1}, 1: {3}}  # 0.2 is above 0.05, but of another label
+    assert head_words(lmi, 0.5) == {0: {1, 2}, 1: {3, 4}}
+    assert head_words({(2, 0): 0.1, (1, 0): 0.1}, 0.5) == {0: {1}}
 
 
-def test_a_text_prefers_the_head_if_one_of_its_two_leading_words_is_in_it(bag):
+def test_a_text_prefers_its_labels_head_if_one_of_its_two_leading_words_is_in_it(bag):
     encoded = TextClassifier(*bag).encode(["honestly the room was bad", "the room"])
-    ids = encoded.input_ids[0].tolist()
     scores = [np.array([9, 0.1, 0.5, 0.3, 0.2, 0.4, 9]), np.array([9, 0.2, 0.1, 9])]
-    # Of the words "the" leads, then "bad", then "room".
-    expected = {"the": 1.0, "bad": 1.0, "room": 0.0, "honestly": 0.0}
-    for word, u in expected.items():
-        head = {bag[1].convert_tokens_to_ids(word)}
-        assert head_preference(scores[:1], encoded.select([0]), head).tolist() == [u]
-    assert head_preference(scores, encoded, {ids[0], ids[-1]}).tolist() == [0, 0]  # the template is no word
-    assert head_preference(scores, encoded, {ids[5]}, top=1).tolist() == [0, 0]
+    labels = np.array([1, 0])
+
+    def preference(*words: str, of: int, **options: int) -> list[float]:
+        heads = {of: set(bag[1].convert_tokens_to_ids(words))}
+        return head_preference(scores, encoded, labels, heads, **options).tolist()
+
+    # Of the words of the first text "the" leads, then "bad", then "room".
+    assert preference("the", of=1) == [1, 0]
+    assert preference("honestly", "bad", of=1) == [1, 0]
+    assert preference("honestly", "room", "was", of=1) == [0, 0]
+    assert preference("the", of=0) == [0, 1]
+    assert preference("bad", of=1, top=1) == [0, 0]
+    assert preference("[CLS]", "[SEP]", of=1) == [0, 0]  # the template is no word
 
 
 def test_early_agreement_is_a_cosine_where_the_answers_are_the_same(bag):

@@ -80,16 +80,16 @@ def local_mutual_information(words: Sequence[Array], labels: Array) -> dict[tupl
     }
 
 
-def head_words(lmi: dict[tuple[int, int], float], share: float) -> set[int]:
-    """The heads of the long-tailed distributions, one a label: the `share` of all words with the highest LMI with it.
+def head_words(lmi: dict[tuple[int, int], float], share: float) -> dict[int, set[int]]:
+    """The head of every label's long-tailed distribution: the `share` of all words with the highest LMI with it.
 
-    At least one word a label; of equals the lowest id first.
+    At least one word; of equals the lowest id first.
     """
     of_label: dict[int, list[tuple[float, int]]] = defaultdict(list)
     for (word, label), value in lmi.items():
         of_label[label].append((-value, word))
     size = max(1, math.ceil(share * len({word for word, _ in lmi})))
-    return {word for ranked in of_label.values() for _, word in sorted(ranked)[:size]}
+    return {label: {word for _, word in sorted(ranked)[:size]} for label, ranked in of_label.items()}
 
 
 @dataclass(frozen=True)
@@ -154,13 +154,29 @@ def _scaled_words(classifier: TextClassifier, factor: float) -> Iterator[None]:
         handle.remove()
 
 
-def head_preference(scores: list[Array], encoded: EncodedTexts, head: set[int], *, top: int = 2) -> Array:
-    """u_i: 1 if one of the `top` ordinary tokens with the highest attribution is in a head, else 0, shape (N,)."""
+def head_preference(
+    scores: list[Array], encoded: EncodedTexts, labels: Array, heads: dict[int, set[int]], *, top: int = 2
+) -> Array:
+    """u_i: 1 if one of the `top` ordinary tokens with the highest attribution is in its label's head, else 0.
+
+    Whose head is meant the paper leaves open; that of y_i goes with P(y_i), which is what attributions explain.
+
+    Args:
+        scores: Attributions, N arrays of shape (L,).
+        encoded: N texts.
+        labels: Class ids, shape (N,).
+        heads: Words of each label's head.
+        top: How many tokens count.
+
+    Returns:
+        Shape (N,).
+    """
     preference = np.zeros(len(scores))
-    for i, values in enumerate(scores):
+    for i, (values, label) in enumerate(zip(scores, labels.tolist(), strict=True)):
         positions = np.flatnonzero(encoded.ordinary[i])
         leading = positions[np.argsort(-values[positions], kind="stable")[:top]]
-        preference[i] = float(any(int(encoded.input_ids[i][position]) in head for position in leading))
+        words = encoded.input_ids[i][leading].tolist()
+        preference[i] = float(not heads.get(label, set()).isdisjoint(words))
     return preference
 
 
@@ -301,7 +317,7 @@ class LTGR:
         # Attribution is a part of fitting, and takes its number format.
         fitting = dataclasses.replace(material, scoring_precision=material.precision)
         encoded = fitting.scorer(material.base.model).encode(rows.texts)
-        head = self._head(encoded, rows)
+        heads = self._heads(encoded, rows)
         with watch.time("teacher"):
             teacher = self._teacher(material, rows, recipe, seed, progress)
         with watch.time("shortcut degree"):
@@ -309,7 +325,7 @@ class LTGR:
                 integrated_gradients(fitting.scorer(model), encoded, rows.labels, steps=self.steps)
                 for model in (teacher.early, teacher.final)
             )
-            preference = head_preference(final.scores, encoded, head, top=self.top)
+            preference = head_preference(final.scores, encoded, rows.labels, heads, top=self.top)
             agreement = early_agreement(early, final, encoded)
             degree = shortcut_degree(preference, agreement)
             targets = smoothed_targets(torch.from_numpy(final.logits), torch.from_numpy(degree).float())
@@ -328,7 +344,7 @@ class LTGR:
             student,
             {
                 "selection": selection_info(rule, material),
-                "head_words": len(head),
+                "head_words": len(set().union(*heads.values())),
                 "mean_head_preference": float(preference.mean()),
                 "mean_early_agreement": float(agreement.mean()),
                 "mean_shortcut_degree": float(degree.mean()),
@@ -340,7 +356,7 @@ class LTGR:
             seconds=watch.seconds,
         )
 
-    def _head(self, encoded: EncodedTexts, rows: LabelledTexts) -> set[int]:
+    def _heads(self, encoded: EncodedTexts, rows: LabelledTexts) -> dict[int, set[int]]:
         words = [ids[ordinary] for ids, ordinary in zip(encoded.input_ids, encoded.ordinary, strict=True)]
         require(any(map(len, words)), f"LTGR needs ordinary tokens, but no text of '{rows.name}' has one.", DataError)
         return head_words(local_mutual_information(words, rows.labels), self.head_share)
