@@ -104,7 +104,9 @@ def _caption(collection: Collection) -> str:
     most = "at most " if collection.short_of_seeds else ""
     bars = f"mean and standard deviation over {most}{len(seeds)} seeds" if len(seeds) > 1 else "one seed"
     hardware = collection.runs[0].result["hardware"]
-    machine = hardware.get("gpu") or f"{hardware['processor']}, {hardware['threads']} threads"
+    threads = hardware["threads"]
+    cores = f"{hardware['processor']}, {threads} thread{'s' if threads != 1 else ''}"
+    machine = hardware.get("gpu") or cores
     where = f", {machine}" if collection.experiment.figure["kind"] == "cost" else ""
     return f"{collection.experiment.name}: {collection.encoder}, scale {collection.scale}, {bars}{where}"
 
