@@ -126,19 +126,21 @@ class Material:
             given["clean_train"] = given["clean_train"].without_groups()
         return dataclasses.replace(self, **given)
 
-    def scorer(self, model: Any, tokenizer: Any | None = None) -> TextClassifier:
+    def scorer(self, model: Any, tokenizer: Any | None = None, *, fitting: bool = False) -> TextClassifier:
         """A classifier for scoring around a Transformers model, with the settings of this material.
 
         Args:
             model: A sequence classifier; its weights are shared, not copied.
             tokenizer: Its tokenizer; `None` takes the base classifier's.
+            fitting: Multiply in the number format of fitting, for what a method computes on the way, such as
+                attributions.
         """
         return TextClassifier(
             model,
             tokenizer or self.base.tokenizer,
             max_length=self.max_length,
             batch_size=self.batch_size,
-            precision=self.scoring_precision,
+            precision=self.precision if fitting else self.scoring_precision,
         )
 
     def guard(self) -> ShortcutGuardrail:

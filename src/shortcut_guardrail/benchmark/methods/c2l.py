@@ -400,13 +400,7 @@ class C2L:
         """
         rows, watch, rule = material.train, Stopwatch(), find_rule(self.select)
         assert rows is not None
-        base = TextClassifier(
-            material.base.model,
-            material.base.tokenizer,
-            max_length=material.max_length,
-            batch_size=material.batch_size,
-            precision=material.precision,
-        )
+        base = material.scorer(material.base.model, fitting=True)
         encoded = base.encode(rows.texts)
         with watch.time("causal tokens"), seeded(seed):  # loading an encoder without the head draws random weights
             replacer = self._replacer(material, base, seed)

@@ -219,13 +219,7 @@ class RandomMaskCL:
         """
         watch, guard = Stopwatch(), self.guard_config
         assert material.deployment is not None
-        base = TextClassifier(
-            material.base.model,
-            material.base.tokenizer,
-            max_length=material.max_length,
-            batch_size=material.batch_size,
-            precision=material.precision,
-        )
+        base = material.scorer(material.base.model, fitting=True)
         encoded = base.encode(material.deployment)
         with watch.time("adapt"):
             model, training, cost = self._train(base, encoded, guard, seed, progress)

@@ -166,7 +166,7 @@ class JTT:
                 "selection": selection_info(rule, material),
                 "point": chosen.point,
                 "n_errors": len(run.errors(chosen.point)),
-                "error_share": len(run.errors(chosen.point)) / len(material.train or ()),
+                "error_share": len(run.errors(chosen.point)) / run.n_rows,
                 "trials": [trial.to_dict() for trial in chosen.trials],
             },
             cost=run.cost,
@@ -197,6 +197,11 @@ class _Run:
         self._errors: dict[tuple[float, int], Array] = {}
         self._without_errors: dict[float, tuple[Trained, float | None]] = {}
 
+    @property
+    def n_rows(self) -> int:
+        """N, the training rows."""
+        return len(self._rows)
+
     def fit_point(self, point: Point) -> tuple[Trained, float | None]:
         errors = self.errors(point)
         if not len(errors):
@@ -217,7 +222,7 @@ class _Run:
 
     def _warn(self, n_errors: int) -> None:
         """Say so if the error set does not tell rows apart."""
-        n, name = len(self._rows), self._method.name
+        n, name = self.n_rows, self._method.name
         if n_errors and n_errors <= n / 2:
             return
         if n_errors:

@@ -7,7 +7,6 @@ cannot be as in its architecture, is said where it is decided and, together, in 
 from __future__ import annotations
 
 import copy
-import dataclasses
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -314,15 +313,13 @@ class LTGR:
         rows, watch, rule = material.train, Stopwatch(), find_rule(self.select)
         assert rows is not None
         recipe = resolve_recipe(self.recipe, SOURCE, material)
-        # Attribution is a part of fitting, and takes its number format.
-        fitting = dataclasses.replace(material, scoring_precision=material.precision)
-        encoded = fitting.scorer(material.base.model).encode(rows.texts)
+        encoded = material.scorer(material.base.model).encode(rows.texts)
         heads = self._heads(encoded, rows)
         with watch.time("teacher"):
             teacher = self._teacher(material, rows, recipe, seed, progress)
         with watch.time("shortcut degree"):
             early, final = (
-                integrated_gradients(fitting.scorer(model), encoded, rows.labels, steps=self.steps)
+                integrated_gradients(material.scorer(model, fitting=True), encoded, rows.labels, steps=self.steps)
                 for model in (teacher.early, teacher.final)
             )
             preference = head_preference(final.scores, encoded, rows.labels, heads, top=self.top)
