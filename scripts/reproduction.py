@@ -36,6 +36,7 @@ NUMBERS = Path(__file__).with_name("paper_numbers.toml")
 BLOCK = re.compile(r"^<!-- generated: (?P<name>.+?) -->\n(?P<body>.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
 START = re.compile(r"^<!-- generated: ", re.MULTILINE)
 LEFT_OUT_SCALES = ("tiny",)
+BEYOND_THE_PAPER = frozenset({"leaderboard", "leaderboard-in-distribution", "natural-shortcuts"})
 
 Number = float | str
 Lookup = Callable[[str, str, str], float | None]
@@ -404,7 +405,7 @@ def _beyond_chance(claim: Claim, label: str, ours: _Ours, settings: Sequence[Set
 
 def reproduced() -> list[str]:
     """The experiments that rebuild a table or figure of the paper; the others have nothing to stand beside."""
-    return [name for name in experiment_names() if not name.startswith("leaderboard")]
+    return [name for name in experiment_names() if name not in BEYOND_THE_PAPER]
 
 
 def rewritten(text: str, make: Callable[[str], str]) -> tuple[str, list[str]]:

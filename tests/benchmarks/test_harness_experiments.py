@@ -37,6 +37,7 @@ PROMISED = (
     "adaptation-cost",
     "leaderboard",
     "leaderboard-in-distribution",
+    "natural-shortcuts",
 )
 
 
@@ -154,6 +155,19 @@ def test_an_experiment_of_ones_own(tmp_path: Path) -> None:
         ("erm", "erm", None),
         ("guardrail", "rank 2", 2),
     ]
+
+
+def test_settings_are_taken_over_by_name_and_added_to(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'extends = "shifted"\nsettings = ["Yelp-ST", {name = "half", data = "civil", options = {strength = 0.5}}, "Civil"]'
+    )
+    mine, shifted = read_experiment(str(tmp_path / "mine.toml")), read_experiment("shifted")
+    assert [s.name for s in mine.settings] == ["Yelp-ST", "half", "Civil"]
+    assert mine.settings[0] == next(s for s in shifted.settings if s.name == "Yelp-ST")
+    assert mine.settings[1].options == {"strength": 0.5}
+    (tmp_path / "mine.toml").write_text('extends = "shifted"\nsettings = ["Yelp"]')
+    with pytest.raises(ConfigError, match=r"There is no setting 'Yelp' here \(there are: Civil"):
+        read_experiment(str(tmp_path / "mine.toml"))
 
 
 @pytest.mark.parametrize(

@@ -240,6 +240,7 @@ _ORDER = (
     "adaptation-cost",
     "leaderboard",
     "leaderboard-in-distribution",
+    "natural-shortcuts",
 )
 
 
@@ -285,18 +286,23 @@ def _read_file(path: Path) -> ExperimentConfig:
 
 
 def _extended(path: Path) -> dict[str, Any]:
-    """A file over the one it extends; where its `settings` are names, they choose among those of that one."""
+    """A file over the one it extends; those of its `settings` that are names stand for the settings of that one."""
     values = _toml(path)
     base = values.pop("extends", None)
     if base is None:
         return values
     below = _extended(SETTINGS_FOLDER / f"{base}.toml")
-    names = values.get("settings", ())
-    if names and all(isinstance(name, str) for name in names):
-        values["settings"] = _chosen(
-            below["settings"], names, "setting", lambda setting: (setting.get("name", setting["data"]),)
-        )
+    if "settings" in values:
+        values["settings"] = [
+            found
+            for entry in values["settings"]
+            for found in (_named_setting(below["settings"], entry) if isinstance(entry, str) else [entry])
+        ]
     return {**below, **values}
+
+
+def _named_setting(entries: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    return _chosen(entries, [name], "setting", lambda setting: (setting.get("name", setting["data"]),))
 
 
 def _toml(path: Path) -> dict[str, Any]:
