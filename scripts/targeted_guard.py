@@ -12,13 +12,14 @@ set, and 1; and again, at the same strengths, on in-distribution texts. Beside t
 - `fitted_in_distribution`: `distill` fitted on in-distribution texts, scored there.
 - `clean`: `distill` fitted on a classifier that was trained without the shortcut, and on texts without it.
 - `unseen`: for the synonyms, `distill` fitted on texts with one half of them and scored on texts with the other half.
-- `certificates`: over random splits of the scored texts into labelled and unlabelled ones, how often a certified
-  strength loses more than the margin on all of them, and how often one above 0 is certified.
+- `certificates`: over random splits of at most 1,000 scored texts into labelled and unlabelled ones, how often a
+  certified strength loses more than the margin on all of them, and how often one above 0 is certified.
 - with `--ablations`, variants of `distill`: teacher, temperature, weight of keeping, unit of the audit, number of
   texts, and share of texts with the shortcut.
 
 Each data set and seed is one JSON file, written whenever a part of it is finished; finished parts are skipped. Summary
-over seeds: `summary.json`.
+over seeds: `summary.json`; its intervals resample the scored rows within seeds. Answers are kept as strings, one
+character a row.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -42,6 +44,14 @@ from shortcut_guardrail.benchmark.datasets.presence import shortcut_present
 from shortcut_guardrail.benchmark.experiments import read_experiment
 from shortcut_guardrail.benchmark.results import prepare_cache
 from shortcut_guardrail.benchmark.runner import recipe
+from shortcut_guardrail.benchmark.statistics import (
+    Statistic,
+    percentile_interval,
+    resample,
+    share_of_gap,
+    weighted_accuracy,
+    weighted_balanced_accuracy,
+)
 from shortcut_guardrail.certify import certify_answers
 from shortcut_guardrail.config import CertifyConfig
 from shortcut_guardrail.files import to_json, write_file
@@ -51,6 +61,7 @@ from shortcut_guardrail.targets import Targets
 
 DATASETS = ("goemo-st", "goemo-syn", "yelp-st", "yelp-syn")
 N_SUPPORT = 40
+N_CERTIFIED = 1000  # answers at eleven strengths of all 5,000 reviews would take longer than everything else
 MARGIN, CONFIDENCE = 0.02, 0.95
 _FINDS_TARGETS = "mask"
 STRATEGIES: dict[str, GuardrailConfig] = {
@@ -129,8 +140,9 @@ class Run:
         """The base, and the oracle that reads the texts without the inserted shortcut."""
         inside, inside_oracle = self.data.tests["in_distribution"], self.data.oracle_tests["in_distribution"]
         return {
-            "base": self.scores(self.guard(), self.scored, 0),
-            "oracle": self.scores(self.guard(), self.oracle, 0),
+            "labels": as_string(self.scored.labels),
+            "base": self.scores(self.guard(), self.scored, 0, keep=True),
+            "oracle": self.scores(self.guard(), self.oracle, 0, keep=True),
             "base_in_distribution": self.scores(self.guard(), inside, 0),
             "oracle_in_distribution": self.scores(self.guard(), inside_oracle, 0),
         }
@@ -139,10 +151,13 @@ class Run:
         """The same encoder, trained without the shortcut."""
         return self.store.train(self.data.clean_train, self.trained.recipe, self.arguments.seed)
 
-    def scores(self, guard: ShortcutGuardrail, rows: LabelledTexts, strength: float | None) -> dict[str, float]:
-        """Accuracies on some rows."""
+    def scores(
+        self, guard: ShortcutGuardrail, rows: LabelledTexts, strength: float | None, *, keep: bool = False
+    ) -> dict[str, Any]:
+        """Accuracies on some rows; with `keep` the answers too."""
         answers = guard.predict_proba(rows.texts, strength=strength).argmax(axis=1)
         return {
+            **({"answers": as_string(answers)} if keep else {}),
             "n": len(rows),
             "accuracy": float((answers == rows.labels).mean()),
             "balanced_accuracy": balanced_accuracy(answers, rows.labels),
@@ -185,14 +200,19 @@ class Run:
             "relative_change": report.training.relative_change,
             "strengths": {},
         }
+        inside = self.data.tests["in_distribution"]
+        at = {
+            strength: (self.scores(guard, self.scored, strength, keep=True), self.scores(guard, inside, strength))
+            for strength in set(chosen.values())
+        }
         for how, strength in chosen.items():
-            found = self.scores(guard, self.scored, strength)
+            found, found_inside = at[strength]
             result["strengths"][how] = {
                 "strength": strength,
                 "reversed": found,
                 "gap_closed": share(found, bounds["base"], bounds["oracle"], "accuracy"),
                 "gap_closed_balanced": share(found, bounds["base"], bounds["oracle"], "balanced_accuracy"),
-                "in_distribution": self.scores(guard, self.data.tests["in_distribution"], strength),
+                "in_distribution": found_inside,
             }
         if certify:
             result["certificates"] = self.certificates(guard)
@@ -257,18 +277,19 @@ class Run:
         return found
 
     def certificates(self, guard: ShortcutGuardrail) -> list[dict[str, Any]]:
-        """Error and success of certificates over random splits of the scored texts."""
-        grid, answers = guard.answers_by_strength(self.scored.texts)
-        right = answers == self.scored.labels
+        """Error and success of certificates over random splits of the first of the scored texts."""
+        rows = self.scored.select(np.arange(min(len(self.scored), N_CERTIFIED)))
+        grid, answers = guard.answers_by_strength(rows.texts)
+        right = answers == rows.labels
         loss = right[0].mean() - right.mean(axis=1)
         rng = np.random.default_rng(self.arguments.seed)
         results = []
         for n_labels in (40, 100, 200):
-            if n_labels > len(self.scored) // 2:
+            if n_labels > len(rows) // 2:
                 continue
             wrong = some = 0
             for _ in range(self.arguments.splits):
-                order = rng.permutation(len(self.scored))
+                order = rng.permutation(len(rows))
                 labelled, rest = order[:n_labels], order[n_labels:]
                 found = certify_answers(
                     grid[1:],
@@ -277,7 +298,7 @@ class Run:
                     unlabelled_guarded=answers[1:, rest],
                     labelled_base=answers[0, labelled],
                     labelled_guarded=answers[1:, labelled],
-                    labels=self.scored.labels[labelled],
+                    labels=rows.labels[labelled],
                 )
                 certified = [grid.index(s) for s in found.certified]
                 wrong += bool((loss[certified] > MARGIN).any())
@@ -287,10 +308,34 @@ class Run:
         return results
 
 
-def share(found: dict[str, float], base: dict[str, float], oracle: dict[str, float], key: str) -> float | None:
+def share(found: dict[str, Any], base: dict[str, Any], oracle: dict[str, Any], key: str) -> float | None:
     """Share of the gap to the oracle that is closed; `None` where there is no gap."""
-    gap = oracle[key] - base[key]
-    return (found[key] - base[key]) / gap if gap else None
+    closed = share_of_gap(found[key], base[key], oracle[key])
+    return None if math.isnan(closed) else closed
+
+
+def as_string(classes: np.ndarray[Any, Any]) -> str:
+    """Class ids below ten, a character each."""
+    return "".join(map(str, classes.tolist()))
+
+
+def gap_interval(
+    bounds: Sequence[dict[str, Any]], points: Sequence[dict[str, Any]], statistic: Callable[[str], Statistic]
+) -> list[float] | None:
+    """95 % interval of the share of gap, of means over seeds; `None` for results without answers."""
+    seeds = []
+    for bound, point in zip(bounds, points, strict=True):
+        kept = {"base": bound["base"], "oracle": bound["oracle"], "guarded": point["reversed"]}
+        if not all("answers" in scores for scores in kept.values()):
+            return None
+        labels = np.array(list(bound["labels"]))
+        columns = {name: np.array(list(scores["answers"])) == labels for name, scores in kept.items()}
+        seeds.append({**columns, "labels": labels.astype(int)})
+    drawn = resample(seeds, {name: statistic(name) for name in ("base", "oracle", "guarded")})
+    gap = drawn["oracle"] - drawn["base"]
+    if (gap <= 0).any():
+        return None
+    return list(percentile_interval((drawn["guarded"] - drawn["base"]) / gap))
 
 
 def join(parts: Sequence[LabelledTexts], n: int) -> LabelledTexts:
@@ -359,11 +404,15 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "in_distribution": lambda p: p["in_distribution"]["accuracy"],
         }
         for part in dict.fromkeys(name for r in runs for name, found in r["parts"].items() if "strengths" in found):
-            found = [r["parts"][part] for r in runs if part in r["parts"]]
-            for how in found[0]["strengths"]:
-                points = [one["strengths"][how] for one in found]
-                rows[f"{part}, {how}"] = {key: spread([get(p) for p in points]) for key, get in getters.items()}
-                rows[f"{part}, {how}"]["n_seeds"] = len(points)
+            having = [r["parts"] for r in runs if part in r["parts"]]
+            bounds = [parts["bounds"] for parts in having]
+            for how in having[0][part]["strengths"]:
+                points = [parts[part]["strengths"][how] for parts in having]
+                row: dict[str, Any] = {key: spread([get(p) for p in points]) for key, get in getters.items()}
+                row["gap_closed_interval"] = gap_interval(bounds, points, weighted_accuracy)
+                row["gap_closed_balanced_interval"] = gap_interval(bounds, points, weighted_balanced_accuracy)
+                row["n_seeds"] = len(points)
+                rows[f"{part}, {how}"] = row
         for key in ("base", "oracle", "base_in_distribution", "oracle_in_distribution"):
             rows[key] = {
                 m: spread([r["parts"]["bounds"][key][m] for r in runs]) for m in ("accuracy", "balanced_accuracy")

@@ -159,7 +159,8 @@ def test_an_experiment_of_ones_own(tmp_path: Path) -> None:
 
 def test_settings_are_taken_over_by_name_and_added_to(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
-        'extends = "shifted"\nsettings = ["Yelp-ST", {name = "half", data = "civil", options = {strength = 0.5}}, "Civil"]'
+        'extends = "shifted"\n'
+        'settings = ["Yelp-ST", {name = "half", data = "civil", options = {strength = 0.5}}, "Civil"]'
     )
     mine, shifted = read_experiment(str(tmp_path / "mine.toml")), read_experiment("shifted")
     assert [s.name for s in mine.settings] == ["Yelp-ST", "half", "Civil"]
