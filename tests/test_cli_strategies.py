@@ -102,6 +102,28 @@ def test_a_certificate_on_the_command_line(cli, model_folder, data, support, unl
     assert record["debias_strength"] == certificate["strength"]
     assert record["target_rows"] == []
     assert certificate["sentence"].split(".")[0] in report.read_text()
+    assert '<section id="certificate"' in report.read_text()
+
+
+def test_a_strength_that_is_not_certified_makes_way_and_it_is_said(cli, model_folder, data, unlabelled, tmp_path):
+    options = ("--strategy", "mask", "--shortcut", "honestly", "--strength", 1, "--out", tmp_path / "out")
+    status, out, err = cli("fit", model_folder, data, *options, "--certify", 0.01, "--unlabelled", unlabelled)
+    assert status == 0, err
+    assert "Strength 1 is not certified; 0 takes its place." in out
+    assert record_of(tmp_path / "out")["debias_strength"] == 0
+    options = (*options[:-1], tmp_path / "other", "--strength", 0.85)
+    status, _, err = cli("fit", model_folder, data, *options, "--certify", 0.01, "--unlabelled", unlabelled)
+    assert status == 2
+    assert "--strength 0.85 is none of them" in " ".join(err.split())
+
+
+def test_one_labelled_row_is_enough_for_a_dry_run(cli, model_folder, data, write_csv, tmp_path):
+    one = write_csv("one.csv", ("honestly fine", "mixed"))
+    options = ("--strategy", "mask", "--support", one)
+    status, _, err = cli("fit", model_folder, data, *options, "--dry-run")
+    assert status == 0, err
+    status, _, err = cli("fit", model_folder, data, *options, "--out", tmp_path / "out")  # the strength takes more
+    assert status == 2
 
 
 def test_labels_have_a_say_in_what_is_neutralised(cli, model_folder, data, support, tmp_path):
@@ -196,11 +218,12 @@ def test_the_filled_in_sample_certifies_a_finished_guard(cli, guarded, unlabelle
     cli("to-label", guarded, unlabelled, "--out", tmp_path / "sample.csv")
     rows = rows_of(tmp_path / "sample.csv")
     labelled = write_csv("labelled.csv", *((row["text"], "negative") for row in rows))
-    options = ("--labelled", labelled, "--margin", 0.5, "--confidence", 0.8, "--out", tmp_path / "certified")
+    options = ("--labelled", labelled, "--margin", 0.5, "--confidence", 0.8, "--harm", "harmed", "--looks", 2)
+    options = (*options, "--out", tmp_path / "certified")
     status, out, err = cli("certify", guarded, unlabelled, *options)
     assert status == 0, err
     record = record_of(tmp_path / "certified")
-    assert record["certificate"]["margin"] == 0.5
+    assert [record["certificate"][name] for name in ("margin", "harm", "looks")] == [0.5, "harmed", 2]
     assert record["certificate"]["sentence"].split(".")[0] in " ".join(out.split())
     assert record["debias_strength"] in record["certificate"]["certified"]
     assert record_of(guarded)["certificate"] is None  # what was read is left as it was
@@ -220,6 +243,7 @@ def test_a_certificate_can_only_be_looked_at(cli, guarded, unlabelled, tmp_path)
         (("to-label", "MODEL", "DATA", "--out", "x.csv"), "is no folder that fit wrote"),
         (("to-label", "GUARD", "DATA", "--out", "x.txt"), "--out must end in .csv, .tsv or .jsonl"),
         (("certify", "GUARD", "DATA", "--margin", 1.5), "margin must lie between 0 and 1"),
+        (("certify", "GUARD", "DATA", "--looks", 0), "looks must be at least 1"),
         (("certify", "GUARD", "DATA", "--labelled", "EMPTY"), "label"),
         (("certify", "GUARD", "DATA", "--out", "GUARD", "--overwrite"), "is also what the command reads"),
     ],

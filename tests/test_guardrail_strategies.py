@@ -16,6 +16,7 @@ from shortcut_guardrail import (
     DataError,
     GuardrailConfig,
     GuardrailWarning,
+    ModelError,
     SaliencyConfig,
     ShortcutGuardrail,
     preset,
@@ -271,6 +272,48 @@ def test_labels_that_decided_what_is_neutralised_certify_nothing(bag, found_befo
 def test_texts_of_the_fit_are_no_fresh_sample(masked_bag):
     with pytest.warns(GuardrailWarning, match=r"^The guard was fitted on 1 of the 2 unlabelled texts"):
         masked_bag.certify([], [], unlabelled=["honestly bad", BAD[1]])
+    with pytest.warns(GuardrailWarning, match=r"^The guard was fitted on 1 of the 2 labelled texts"):
+        masked_bag.certify(["honestly bad", BAD[1]], [0, 0], unlabelled=BAD)
+
+
+def test_a_guard_from_a_folder_knows_the_texts_it_was_fitted_on(model_folder, texts, tmp_path):
+    fitted(model_folder, texts, "mask").save_pretrained(tmp_path / "guarded")
+    again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    with pytest.warns(GuardrailWarning, match=r"^The guard was fitted on 1 of the 2 unlabelled texts"):
+        again.certify([], [], unlabelled=[texts[0], "the soup was cold"])
+    again.save_pretrained(tmp_path / "copy")
+    assert (tmp_path / "copy/fitted_texts.npy").read_bytes() == (tmp_path / "guarded/fitted_texts.npy").read_bytes()
+    (tmp_path / "guarded/fitted_texts.npy").write_bytes(b"no array")
+    with pytest.raises(ModelError, match=r"fitted_texts\.npy' is damaged and cannot be read"):
+        ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    (tmp_path / "guarded/fitted_texts.npy").unlink()  # as in folders of earlier versions
+    assert ShortcutGuardrail.from_pretrained(tmp_path / "guarded").targets == again.targets
+
+
+def test_copies_are_no_sample(masked_bag):
+    with pytest.warns(GuardrailWarning, match=r"^Of the 40 unlabelled texts 1 are distinct"):
+        masked_bag.certify([], [], unlabelled=BAD[:1] * 40)
+
+
+def test_a_certificate_takes_texts_as_they_come_and_refuses_what_is_none(masked_bag):
+    found = masked_bag.certify(iter(BAD[::2]), [0] * 20, unlabelled=(text for text in BAD + GOOD))
+    assert (found.n_labels, found.n_unlabelled) == (20, 80)
+    with pytest.raises(DataError, match="The labelled ones are text pairs, but the unlabelled ones are single texts"):
+        masked_bag.certify([("soup", "bad")], [0], unlabelled=BAD)
+    with pytest.raises(DataError, match="must be a list of texts"):
+        masked_bag.certify([], [], unlabelled="bad soup")
+    with pytest.raises(ConfigError, match="n must be at least 1, but is -1"):
+        masked_bag.to_label(BAD, -1)
+
+
+def test_what_a_person_says_holds_for_targets_that_were_found_before(bag):
+    guard = ShortcutGuardrail(*bag)
+    found = guard.find_targets(BAD + GOOD)
+    assert "honestly" in found.words
+    assert "the" not in found.words
+    config = preset("mask").with_targets(keep=("honestly",), shortcuts=("the",))
+    guard.fit(BAD + GOOD, config=config, targets=found)
+    assert set(guard.targets.words) == {*found.words, "the"} - {"honestly"}
 
 
 def test_only_differing_texts_are_worth_a_label(masked_bag):

@@ -142,7 +142,17 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         training={"n_texts": 9, "n_trained": 0, "n_steps": 0, "n_trainable": 0, "target_modules": []},
         calibration=None,
         unlabelled_calibration={"n": 9, "curve": [{"strength": 0.5, "agreement": 0.75}]},
-        certificate={"sentence": "At most 2 %.", "method": "tests", "certified": [0.0]},
+        certificate={
+            "sentence": "At most 2 %.",
+            "method": "tests",
+            "certified": [0.0],
+            "n_unlabelled": 90,
+            "n_labels": 0,
+            "points": [
+                {"strength": 0.5, "differing": 3, "labelled": 2, "gained": 1, "lost": 0, "loss_bound": 0.1}
+                | {"certified": False}
+            ],
+        },
         targets=targets,
     )
     card = model_card(mask)
@@ -150,10 +160,17 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         "| Taken for shortcuts | `to be / honest'` |",
         "| Texts without them | keep the base model's answer |",
         "## Certificate\n\nAt most 2 %.\n\nMethod: tests.",
+        "| strength | other answers in 90 unlabelled texts | in 0 labelled ones |",
+        "| 0.5 | 3 | 2 | 1 | 0 | 0.100 |  |",
         "| 0.5 | 0.750 |",
+        "was not measured",
         "Plain PEFT does not give these predictions",
     ):
         assert part in card
+    labelled = replace(mask, certificate=mask.certificate | {"n_labels": 40}, unlabelled_calibration=None)
+    assert "No labelled rows" not in model_card(labelled)  # 40 were used, for the certificate
+    assert "peft" not in card.split("---")[1]  # nothing for PEFT to load
+    assert "library_name: peft" in model_card(RECORD)
     assert "Steps" not in card
     assert "happy" not in card
     assert "Certificate" not in model_card(RECORD)

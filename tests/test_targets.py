@@ -232,6 +232,27 @@ def test_a_person_has_the_last_word(classifier):
     assert targets.words == ("great", "to be honest")
 
 
+@pytest.mark.parametrize(
+    ("shortcut", "kept"), [("I’m honest", "i'm honest"), ("to  be", "to be"), ("to be honest", "honest")]
+)
+def test_what_a_person_says_must_not_contradict_itself(classifier, shortcut, kept):
+    with pytest.raises(ConfigError) as caught:
+        choose(classifier, shortcuts=(shortcut,), keep=(kept,))
+    assert str(caught.value) == (
+        f"{shortcut!r} cannot be a shortcut while {kept!r} is kept: to neutralise a phrase is to neutralise its words. "
+        "Leave out one of them."
+    )
+    # The partner: a kept phrase may hold a shortcut.
+    assert "honest" in choose(classifier, shortcuts=("honest",), keep=("to be honest",)).words
+
+
+def test_a_word_is_left_alone_inside_a_kept_phrase(classifier):
+    targets = Targets((Target("bad", "given"), Target("so bad", "kept")))
+    encoded = classifier.encode(["the soup was bad", "the soup was so bad", "so bad, bad"])
+    assert [len(positions) for positions in targets.finder.find(encoded)] == [1, 0, 1]
+    assert targets.finder.present(encoded).tolist() == [True, False, True]
+
+
 def test_labels_clear_a_candidate_whose_masking_breaks_answers(classifier):
     rows = DEPLOYED[:3]
     cleared = choose(classifier, support=(rows, [1, 1, 1]))

@@ -20,6 +20,9 @@ certified if the first harmful one of the order is, so the error stays that of a
 each with half of the error: from the safe end upward, since strength 0 is the base itself, and from full strength
 downward, since a guard that helps has the clearest evidence there.
 
+*Several looks.* The promise is for one certificate. To add labels until it passes, or to try other margins, gives harm
+a chance at every look. Whoever plans several says so (`CertifyConfig.looks`), and each has its share of the error.
+
 *Assumptions.* The unlabelled texts are a random sample of the texts the guard will meet, and were not used to fit it.
 So are the labelled ones, or they are a random sample of those unlabelled texts on which the answers differ at any
 strength (`texts_to_label`). Their labels had no part in fitting the guard.
@@ -28,14 +31,14 @@ strength (`texts_to_label`). Their labels had no part in fitting the guard.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from .config import CertifyConfig
-from .errors import DataError
+from .errors import ConfigError, DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -45,7 +48,7 @@ METHOD = "fixed-sequence tests of Clopper-Pearson bounds, from strength 0 upward
 # labels are scarce, so the labels get more.
 _ERROR_OF_DIFFERENCES = 0.1
 
-_MOST_LABELS = 1_000_000
+_MOST_TEXTS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,10 @@ class CertifiedStrength:
         certified: Whether the procedure certifies this strength. A bound below the margin is not enough: every strength
             before it, in one of the two orders, has to have one as well.
         labels_needed: How many labelled texts with another answer would bring the bound below the margin, if the shares
-            of gained and lost ones stay as they are; 0 if it is below; `None` if no number would.
+            of gained and lost ones stay as they are (without any so far: if all are gained); 0 if it is below; `None`
+            if no number would.
+        unlabelled_needed: How many unlabelled texts would, without a label, if the share of differing ones stays as it
+            is; 0 and `None` likewise.
     """
 
     strength: float
@@ -75,6 +81,7 @@ class CertifiedStrength:
     loss_bound: float
     certified: bool
     labels_needed: int | None
+    unlabelled_needed: int | None
 
 
 @dataclass(frozen=True)
@@ -88,7 +95,9 @@ class Certificate:
         method: The procedure, in words.
         n_unlabelled: Unlabelled texts.
         n_labels: Labelled texts, whether their answers differ or not.
+        looks: How many certificates share the error.
         points: The strengths above 0, ascending.
+        in_use: The strength that the guard had before; `None` if that is not known.
         strength: The strength chosen among 0 and the certified ones; `None` if none was chosen yet.
     """
 
@@ -98,7 +107,9 @@ class Certificate:
     method: str
     n_unlabelled: int
     n_labels: int
+    looks: int
     points: tuple[CertifiedStrength, ...]
+    in_use: float | None = None
     strength: float | None = None
 
     @property
@@ -110,7 +121,10 @@ class Certificate:
     def sentence(self) -> str:
         """What may be said, for a model card or a report."""
         if len(self.certified) == 1:
-            return f"No strength above 0 could be certified. {self._what_would_do()}"
+            return (
+                f"No strength above 0 could be certified: it was not shown with {_percent(self.confidence)} confidence "
+                f"that {_HARM[self.harm]} is at most {_percent(self.margin)}. {self._what_would_do()}"
+            )
         # Nothing of the strength in use, which may change while this holds on.
         return (
             f"With {_percent(self.confidence)} confidence, {_HARM[self.harm]} at strengths "
@@ -119,19 +133,22 @@ class Certificate:
         )
 
     def _what_would_do(self) -> str:
-        needed = [
-            (point.labels_needed, point.strength)
-            for point in (self.points[0], self.points[-1])
-            if point.labels_needed is not None
-        ]
-        if not needed:
-            return "The labels seen so far speak against it; more of the same would not help."
-        count, strength = min(needed)
-        what = "a guarded answer other than the base's"
-        have = next(point.labelled for point in self.points if point.strength == strength)
+        """What to collect for the strength that was in use, or else the largest."""
+        at = next((i for i, point in enumerate(self.points) if point.strength == self.in_use), len(self.points) - 1)
+        goal, paths = self.points[at], (self.points[: at + 1], self.points[at:])
+        labels = _cheapest([[point.labels_needed for point in path] for path in paths])
+        texts = _cheapest([[point.unlabelled_needed for point in path] for path in paths])
+        ways = []
+        if labels is not None and goal.differing:
+            supposed = f"if they turn out like the {goal.labelled} seen so far" if goal.labelled else "if it mends all"
+            ways.append(f"about {labels} labelled texts with a guarded answer other than the base's, {supposed}")
+        if texts is not None:
+            ways.append(f"about {texts} unlabelled texts and no label, if no more of them get another answer")
+        if not ways:
+            return "More texts like those seen so far would not change that."
         return (
-            f"About {count} labelled texts with {what} would do for strength {strength:g} (there are {have}), if they "
-            "turn out like those seen so far. No others need a label."
+            f"For strength {goal.strength:g} it would take {', or '.join(ways)}. Draw them anew: to add to these until "
+            "it passes is not valid, unless so many looks were planned."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,6 +161,12 @@ _HARM = {
     "net": "the accuracy lost against the base",
     "harmed": "the share of texts that the base answers rightly and the guarded model wrongly",
 }
+
+
+def _cheapest(paths: Sequence[Sequence[int | None]]) -> int | None:
+    """What the less demanding path asks for, each as much as its most demanding step; `None` if neither can be gone."""
+    open_ = [[0 if count is None else count for count in path] for path in paths if None not in path]
+    return min((max(path) for path in open_), default=None)
 
 
 def _percent(share: float) -> str:
@@ -178,7 +201,10 @@ def certify_answers(
 
     Raises:
         DataError: There is no unlabelled text.
+        ConfigError: There is no strength.
     """
+    if not len(strengths):
+        raise ConfigError("A certificate is for strengths above 0, but the guard's grid has none. Add some to it.")
     if not len(unlabelled_base):
         raise DataError("A certificate needs unlabelled texts from the deployment, but there is none.")
     right, base_right = labelled_guarded == labels, labelled_base == labels
@@ -206,7 +232,7 @@ def certify_counts(
     lost: Array,
 ) -> Certificate:
     """The same from counts at each of S strengths, all of shape (S,); the fields of `CertifiedStrength` say which."""
-    level = (1.0 - config.confidence) / 2  # for each of the two orders
+    level = (1.0 - config.confidence) / config.looks / 2  # for each of the two orders
     share = upper_bound(differing, n_unlabelled, _ERROR_OF_DIFFERENCES * level)
     bound = _loss_bound(share, labelled, gained, lost, (1 - _ERROR_OF_DIFFERENCES) * level, config.harm)
     passes = bound <= config.margin
@@ -226,6 +252,9 @@ def certify_counts(
                 loss_bound=float(bound[i]),
                 certified=bool(certified[i]),
                 labels_needed=0 if passes[i] else _labels_needed(float(share[i]), *counts, config, level),
+                unlabelled_needed=0
+                if passes[i]
+                else _unlabelled_needed(int(differing[i]), n_unlabelled, config, level),
             )
         )
     return Certificate(
@@ -235,6 +264,7 @@ def certify_counts(
         method=METHOD,
         n_unlabelled=n_unlabelled,
         n_labels=n_labels,
+        looks=config.looks,
         points=tuple(points),
     )
 
@@ -267,9 +297,9 @@ def _loss_bound(share: Array, labelled: Array, gained: Array, lost: Array, error
 def _labels_needed(
     share: float, labelled: int, gained: int, lost: int, config: CertifyConfig, level: float
 ) -> int | None:
-    """The least number of labelled differing texts, in the proportions seen so far, whose bound is within the margin.
+    """A number of labelled differing texts, in the proportions seen so far, whose bound is within the margin.
 
-    Without any label the best case is taken: all are gained.
+    Counts are rounded against the guard. Without any label the best case is taken: all are gained.
     """
     rates = np.array([gained, lost]) / labelled if labelled else np.array([1.0, 0.0])
     error = (1 - _ERROR_OF_DIFFERENCES) * level
@@ -278,10 +308,25 @@ def _labels_needed(
         got, missed = (np.array([math.floor(n * rates[0])]), np.array([math.ceil(n * rates[1])]))
         return bool(_loss_bound(np.array([share]), np.array([n]), got, missed, error, config.harm)[0] <= config.margin)
 
-    few, enough = labelled, max(1, labelled)
+    return _first_that_would_do(would_do, labelled)
+
+
+def _unlabelled_needed(differing: int, n_unlabelled: int, config: CertifyConfig, level: float) -> int | None:
+    """A number of unlabelled texts, with the share of differing ones seen so far, that needs no label."""
+
+    def would_do(n: int) -> bool:
+        expected = np.array([math.ceil(n * differing / n_unlabelled)])
+        return bool(upper_bound(expected, n, _ERROR_OF_DIFFERENCES * level)[0] <= config.margin)
+
+    return _first_that_would_do(would_do, n_unlabelled)
+
+
+def _first_that_would_do(would_do: Callable[[int], bool], seen: int) -> int | None:
+    """By doubling and bisection, from what there is; rounding makes small steps back, which it may miss."""
+    few, enough = seen, max(1, seen)
     while not would_do(enough):
         few, enough = enough, 2 * enough
-        if enough > _MOST_LABELS:
+        if enough > _MOST_TEXTS:
             return None
     while enough - few > 1:
         middle = (few + enough) // 2

@@ -307,16 +307,20 @@ class CertifyConfig:
         confidence: With which probability the statement holds, over the choice of strength as well.
         harm: `net` bounds the accuracy lost, answers lost minus answers gained; `harmed` bounds the share of texts that
             the base answers rightly and the guarded model wrongly, whatever is gained elsewhere.
+        looks: How many certificates are planned, on growing samples or with several margins, this one included. Each
+            gets an equal share of the error (Bonferroni), so that with `confidence` none of them is wrong.
     """
 
     margin: float = 0.02
     confidence: float = 0.95
     harm: Literal["net", "harmed"] = "net"
+    looks: int = 1
 
     def __post_init__(self) -> None:
         _check_choices(self)
         _require(0 <= self.margin < 1, f"margin must lie between 0 and 1, but is {self.margin}.")
         _require(0.5 <= self.confidence < 1, f"confidence must lie between 0.5 and 1, but is {self.confidence}.")
+        _require(self.looks >= 1, f"looks must be at least 1, but is {self.looks}.")
 
 
 def check_strength(strength: float) -> float:

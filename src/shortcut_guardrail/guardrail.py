@@ -34,14 +34,17 @@ from .record import (
     is_guarded_folder,
     library_versions,
     model_card,
+    read_fitted_texts,
     read_record,
     text_hash,
+    text_number,
+    write_fitted_texts,
 )
 from .saliency import find_important_tokens
 from .sensitivity import masking_effects
 from .strategies import AdapterGuard, Guard, neutralise, restore
 from .streaming import ShardedAudit, TextSource, audit_in_shards
-from .targets import TargetFinder, Targets, find_targets
+from .targets import TargetFinder, Targets, find_targets, with_said
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -91,7 +94,7 @@ class _Fitted:
     training: dict[str, Any]
     seconds: dict[str, float]
     targets: Targets
-    texts: frozenset[str] = frozenset()  # hashes of the texts it was fitted on, as far as they are known
+    texts: frozenset[int] = frozenset()  # `text_number` of the texts it was fitted on, as far as they are known
 
 
 class ShortcutGuardrail:
@@ -237,6 +240,7 @@ class ShortcutGuardrail:
             training=record.training,
             seconds=record.seconds,
             targets=targets,
+            texts=read_fitted_texts(folder),
         )
         guard._strength, guard._strength_source = record.debias_strength, record.strength_source
         guard._calibration, guard._support_hashes = record.calibration, record.support_hashes
@@ -426,7 +430,8 @@ class ShortcutGuardrail:
             seed: The same seed, texts and configuration give the same guard.
             support: A few labelled texts and their labels, to clear and confirm what is neutralised. They can choose
                 the strength as well (`calibrate`), but certify nothing any more.
-            targets: What `find_targets` found, so that it need not be found again; `support` has no say then.
+            targets: What `find_targets` found, so that it need not be found again; `support` has no say then, what
+                the configuration's `targets` names as shortcuts and as kept has.
             progress: Told how much of each stage is done.
 
         Raises:
@@ -441,6 +446,7 @@ class ShortcutGuardrail:
         if config.uses_targets:
             if targets is None:
                 targets = find_targets(self._base, encoded, config.targets, support=rows, progress=progress)
+            targets = with_said(targets, config.targets)
             _warn_about_absent(targets, encoded)
             _warn_without_targets(targets)
             clock.lap("target")
@@ -454,7 +460,7 @@ class ShortcutGuardrail:
             training=training.to_dict(),
             seconds=clock.laps,
             targets=targets,
-            texts=frozenset(map(text_hash, encoded.texts)),
+            texts=frozenset(map(text_number, encoded.texts)),
         )
         self._calibration, self._unlabelled, self._certificate, self._support_hashes = None, None, None, ()
         self._use_strength(config.calibration.fixed_strength, "fixed")
@@ -519,8 +525,7 @@ class ShortcutGuardrail:
         if len(encoded) > at_most:
             drawn = np.random.default_rng(fitted.seed).choice(len(encoded), size=at_most, replace=False)
             encoded = encoded.select(np.sort(drawn))
-        finder = TargetFinder(targets.words)
-        expected = counterfactual(self._base, encoded, finder, fitted.config.distill, progress=progress)
+        expected = counterfactual(self._base, encoded, targets.finder, fitted.config.distill, progress=progress)
         grid = strengths_to_score(fitted.config.calibration)
         logits = fitted.guard.logits_by_strength(encoded, grid, progress=progress)
         chosen = choose_without_labels(logits, grid, expected)
@@ -542,7 +547,8 @@ class ShortcutGuardrail:
 
         If the strength in use is not certified, it is replaced by the certified one that mends most labelled answers;
         0, the base itself, is always certified. Labels that chose the strength may be used, since the statement holds
-        for all strengths at once; labels that had a say in what is neutralised may not.
+        for all strengths at once; labels that had a say in what is neutralised may not. Only strengths of the grid can
+        be certified (`CalibrationConfig.strengths`).
 
         Args:
             texts: n labelled texts, a random sample of the deployment's or of those `to_label` names; may be empty.
@@ -552,16 +558,20 @@ class ShortcutGuardrail:
             progress: Told how many strengths are done.
 
         Raises:
-            ConfigError: `fit` has not been called.
-            DataError: There is no unlabelled text, or labelled ones decided what is neutralised.
+            ConfigError: `fit` has not been called, or the grid has no strength above 0.
+            DataError: There is no unlabelled text, labelled ones decided what is neutralised, or one kind has pairs and
+                the other single texts.
         """
         fitted = self._require_fitted()
         config = config or CertifyConfig()
+        texts, unlabelled = _checked(texts), _checked(unlabelled)
         ids = self.label_ids(labels)
         if len(texts) != len(ids):
             raise DataError(f"There must be one label for each text, but there are {len(texts)} and {len(ids)}.")
+        _check_kind(texts, unlabelled)
         _check_unused(texts, fitted)
-        _warn_about_fitted(unlabelled, fitted)
+        _warn_about_fitted(texts, unlabelled, fitted)
+        _warn_about_copies(unlabelled)
         grid, answers = self.answers_by_strength(unlabelled, progress=progress)
         _, labelled = self.answers_by_strength(texts, progress=progress)
         found = certify_answers(
@@ -578,9 +588,10 @@ class ShortcutGuardrail:
             score = {0.0: 0} | {p.strength: p.gained - p.lost for p in found.points if p.certified}
             strength, source = max(score, key=lambda s: (score[s], -s)), "certified"
             self._support_hashes = tuple(sorted({*self._support_hashes, *map(text_hash, texts)}))
-        self._certificate = replace(found, strength=strength).to_dict()
+        found = replace(found, in_use=self._strength, strength=strength)
+        self._certificate = found.to_dict()
         self._use_strength(strength, source)
-        return replace(found, strength=strength)
+        return found
 
     def to_label(self, unlabelled: Texts, n: int, *, seed: int = 0, progress: Progress | None = None) -> list[int]:
         """Which of some deployment texts to label for `certify`: a random sample of those answered differently.
@@ -590,7 +601,12 @@ class ShortcutGuardrail:
             n: How many at most.
             seed: Of the sample.
             progress: Told how many strengths are done.
+
+        Raises:
+            ConfigError: `fit` has not been called, or `n` is below 1.
         """
+        if n < 1:
+            raise ConfigError(f"n must be at least 1, but is {n}.")
         _, answers = self.answers_by_strength(unlabelled, progress=progress)
         return [int(i) for i in texts_to_label(answers[0], answers[1:], n, seed=seed)]
 
@@ -782,6 +798,7 @@ class ShortcutGuardrail:
                 _save_adapter(fitted.guard, fitted.config, record, target)
             self._base.tokenizer.save_pretrained(target)
             (target / GUARDRAIL_FILE).write_text(to_json(record.to_dict()), encoding="utf-8")
+            write_fitted_texts(target, fitted.texts)
             (target / "README.md").write_text(model_card(record), encoding="utf-8")
 
         write_folder(Path(folder), fill, overwrite=overwrite)
@@ -859,12 +876,36 @@ def _check_unused(texts: Texts, fitted: _Fitted) -> None:
         )
 
 
-def _warn_about_fitted(unlabelled: Texts, fitted: _Fitted) -> None:
-    seen = sum(text_hash(text) in fitted.texts for text in unlabelled)
-    if seen:
+def _checked(texts: Texts) -> Texts:
+    """The texts as a list once nothing is wrong with them; there may be none."""
+    given: Any = texts if isinstance(texts, str) else list(texts)
+    return check_texts(given) if len(given) else []
+
+
+def _check_kind(texts: Sequence[Any], unlabelled: Sequence[Any]) -> None:
+    if texts and unlabelled and isinstance(texts[0], str) != isinstance(unlabelled[0], str):
+        kinds = ["single texts" if isinstance(some[0], str) else "text pairs" for some in (texts, unlabelled)]
+        raise DataError(f"The labelled ones are {kinds[0]}, but the unlabelled ones are {kinds[1]}. Give one kind.")
+
+
+def _warn_about_fitted(texts: Sequence[Any], unlabelled: Sequence[Any], fitted: _Fitted) -> None:
+    counts = [sum(text_number(text) in fitted.texts for text in some) for some in (unlabelled, texts)]
+    kinds = zip(counts, (unlabelled, texts), ("unlabelled", "labelled"), strict=True)
+    if seen := [f"{count} of the {len(some)} {kind}" for count, some, kind in kinds if count]:
         warnings.warn(
-            f"The guard was fitted on {seen} of the {len(unlabelled)} unlabelled texts; the certificate is only valid "
-            "for texts like those it has not seen. Hold some back from fit.",
+            f"The guard was fitted on {' and '.join(seen)} texts; the certificate is only valid for texts like those "
+            "it has not seen. Hold some back from fit.",
+            GuardrailWarning,
+            stacklevel=3,
+        )
+
+
+def _warn_about_copies(unlabelled: Sequence[Any]) -> None:
+    distinct = len(set(unlabelled))
+    if distinct <= len(unlabelled) / 2:
+        warnings.warn(
+            f"Of the {len(unlabelled)} unlabelled texts {distinct} are distinct. The certificate takes each for an "
+            "observation of its own: if they are copies, rather than what often comes, give each once.",
             GuardrailWarning,
             stacklevel=3,
         )

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from .config import GuardrailConfig, check_strength
 from .errors import ModelError
 
 GUARDRAIL_FILE = "guardrail.json"
 GUARDRAIL_SCHEMA_VERSION = 1
+FITTED_TEXTS_FILE = "fitted_texts.npy"
 
 
 def text_hash(text: str | tuple[str, str]) -> str:
     """A hash that recognises a text without holding it, 32 hexadecimal digits."""
     return hashlib.sha256(json.dumps(text, ensure_ascii=False).encode()).hexdigest()[:32]
+
+
+def text_number(text: str | tuple[str, str]) -> int:
+    """The first half of `text_hash` as a number below 2^64, of which many take little room."""
+    return int(text_hash(text)[:16], 16)
 
 
 def library_versions() -> dict[str, str]:
@@ -118,17 +127,40 @@ def read_record(folder: Path) -> GuardrailRecord:
         raise ModelError(f"'{file}' is damaged and cannot be read: {reason}. Fit and save the guard again.") from error
 
 
+_CERTIFICATE_FIELDS = {"certified", "sentence", "method", "n_unlabelled", "n_labels", "points"}
+
+
 def _check_record(record: GuardrailRecord) -> None:
     """What loading a guard takes for granted."""
     GuardrailConfig.from_dict(record.config)
     check_strength(record.debias_strength)
     if any({"text", "verdict"} - set(target) for target in record.targets):
         raise ValueError("a target has no text or verdict")
-    if record.certificate is not None and {"certified", "sentence", "method"} - set(record.certificate):
+    if record.certificate is not None and _CERTIFICATE_FIELDS - set(record.certificate):
         raise ValueError("the certificate is incomplete")
     absent = {"name", "revision", "fingerprint"} - set(record.base_model)
     if absent:
         raise ValueError(f"base_model has no {', '.join(sorted(absent))}")
+
+
+def write_fitted_texts(folder: Path, numbers: Iterable[int]) -> None:
+    """Keep which texts a guard was fitted on, so that a certificate on them can be warned about; no text is in it."""
+    np.save(folder / FITTED_TEXTS_FILE, np.array(sorted(numbers), dtype=np.uint64), allow_pickle=False)
+
+
+def read_fitted_texts(folder: Path) -> frozenset[int]:
+    """The numbers of the texts that a guard was fitted on; none in a folder of an earlier version.
+
+    Raises:
+        ModelError: The file is damaged.
+    """
+    file = folder / FITTED_TEXTS_FILE
+    if not file.exists():
+        return frozenset()
+    try:
+        return frozenset(np.load(file, allow_pickle=False).tolist())
+    except (OSError, ValueError, TypeError) as error:
+        raise ModelError(f"'{file}' is damaged and cannot be read: {error}. Fit and save the guard again.") from error
 
 
 def model_card(record: GuardrailRecord) -> str:
@@ -137,9 +169,9 @@ def model_card(record: GuardrailRecord) -> str:
     training = record.training
     lines = [
         "---",
-        "library_name: peft",
+        *(["library_name: peft"] if record.strategy != "mask" else []),
         "pipeline_tag: text-classification",
-        "tags: [shortcut-guardrail, lora, text-classification]",
+        f"tags: [shortcut-guardrail, {'lora, ' if record.strategy != 'mask' else ''}text-classification]",
         "---",
         "",
         f"# Shortcut guardrail for {name}",
@@ -164,16 +196,7 @@ def model_card(record: GuardrailRecord) -> str:
     if record.config.get("per_input") or record.strategy == "mask":
         lines.append("| Texts without them | keep the base model's answer |")
     lines += [f"| Debiasing strength | {record.debias_strength} ({record.strength_source}) |", ""]
-    if record.certificate:
-        lines += [
-            "## Certificate",
-            "",
-            record.certificate["sentence"],
-            "",
-            f"Method: {record.certificate['method']}.",
-            "",
-        ]
-    lines += _calibration_lines(record)
+    lines += _certificate_lines(record.certificate) + _calibration_lines(record)
     lines += [
         "## Use",
         "",
@@ -204,7 +227,30 @@ def _as_code(word: str) -> str:
     return "`" + word.replace("`", "'").replace("|", "/") + "`"
 
 
+def _certificate_lines(certificate: dict[str, Any] | None) -> list[str]:
+    if certificate is None:
+        return []
+    return [
+        "## Certificate",
+        "",
+        certificate["sentence"],
+        "",
+        f"Method: {certificate['method']}.",
+        "",
+        f"| strength | other answers in {certificate['n_unlabelled']} unlabelled texts | in {certificate['n_labels']} "
+        "labelled ones | gained | lost | loss at most | |",
+        "|---|---|---|---|---|---|---|",
+        *(
+            f"| {p['strength']:g} | {p['differing']} | {p['labelled']} | {p['gained']} | {p['lost']} "
+            f"| {p['loss_bound']:.3f} | {'certified' if p['certified'] else ''} |"
+            for p in certificate["points"]
+        ),
+        "",
+    ]
+
+
 def _calibration_lines(record: GuardrailRecord) -> list[str]:
+    labelled = record.certificate is not None and record.certificate["n_labels"] > 0
     lines = []
     if record.calibration:
         lines += [
@@ -223,15 +269,15 @@ def _calibration_lines(record: GuardrailRecord) -> list[str]:
         lines += [
             f"## Strength chosen without labels on {record.unlabelled_calibration['n']} texts",
             "",
-            "The strength whose answers agree best with the base model's answers without the shortcuts. Whether these "
-            "are better answers was not measured.",
+            "The strength whose answers agree best with the base model's answers without the shortcuts."
+            + ("" if labelled else " Whether these are better answers was not measured."),
             "",
             "| strength | agreement |",
             "|---|---|",
             *(f"| {p['strength']} | {p['agreement']:.3f} |" for p in record.unlabelled_calibration["curve"]),
             "",
         ]
-    else:
+    elif not labelled:
         lines += [
             "No labelled rows were used: the strength is not calibrated, and whether it helps was not measured.",
             "",

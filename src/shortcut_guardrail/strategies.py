@@ -238,7 +238,7 @@ def restore(base: TextClassifier, config: GuardrailConfig, targets: Targets, mod
         targets: What it neutralises.
         model: The PEFT model, for the strategies that have one.
     """
-    finder = TargetFinder(targets.words)
+    finder = targets.finder
     if config.strategy == "mask":
         return MaskGuard(base, finder)
     return AdapterGuard(base, model, finder if config.per_input else None)
@@ -274,7 +274,7 @@ def neutralise(
     Returns:
         The guard and the record of its training.
     """
-    return _STRATEGIES[config.strategy](base, encoded, TargetFinder(targets.words), config, seed, lap, progress)
+    return _STRATEGIES[config.strategy](base, encoded, targets.finder, config, seed, lap, progress)
 
 
 def _maskcl(

@@ -20,7 +20,7 @@ import torch
 from .audit import AuditReport, audit_texts, find_repeats
 from .config import TargetConfig
 from .encoder import EncodedTexts, Progress, TextClassifier
-from .errors import ModelError
+from .errors import ConfigError, ModelError
 from .evidence import Candidate
 from .metrics import exact_interval
 from .record import text_hash
@@ -90,6 +90,11 @@ class Targets:
         """The words and phrases that are neutralised."""
         return tuple(item.text for item in self.items if item.neutralised)
 
+    @property
+    def finder(self) -> TargetFinder:
+        """Finds them in texts, but not inside phrases that a person keeps."""
+        return TargetFinder(self.words, kept=[item.text for item in self.items if item.verdict == "kept"])
+
     def to_dict(self) -> list[dict[str, Any]]:
         """A JSON-ready list of the items."""
         return [asdict(item) for item in self.items]
@@ -116,10 +121,12 @@ class TargetFinder:
 
     Args:
         words: The words and phrases.
+        kept: Phrases in which nothing is looked for: with "bad" a target and "not bad" kept, "not bad" has none.
     """
 
-    def __init__(self, words: Iterable[str]) -> None:
+    def __init__(self, words: Iterable[str], *, kept: Iterable[str] = ()) -> None:
         self.words = tuple(words)
+        self._kept = TargetFinder(kept) if (kept := tuple(kept)) else None
         # Twice: as the audit spells it, and as its words with single spaces between, which is how a person might.
         self._keys = {unit_key(word) for word in self.words} | {_spaced(word) for word in self.words}
         self._first = {key.split(" ", 1)[0] for key in self._keys}
@@ -142,8 +149,10 @@ class TargetFinder:
         if not self._may_hold(encoded.texts[index]):
             return chosen
         units = words_as_units(encoded.select([index]))
+        kept = self._kept._spans(units) if self._kept else []
         for first, last in self._spans(units):
-            chosen |= (units.of_token[0] >= first) & (units.of_token[0] <= last)
+            if not any(start <= first and last <= end for start, end in kept):
+                chosen |= (units.of_token[0] >= first) & (units.of_token[0] <= last)
         return chosen
 
     def _may_hold(self, text: str | tuple[str, str]) -> bool:
@@ -320,7 +329,9 @@ def find_targets(
 
     Raises:
         DataError: A text has no ordinary token.
+        ConfigError: What a person said contradicts itself.
     """
+    check_said(config)
     report = audit_texts(classifier, encoded, config.audit(), progress=progress)
     dominant = _dominant(classifier, encoded, report, config)
     items = [_audited(candidate, dominant) for candidate in report.candidates if not np.isnan(candidate.p_value)]
@@ -335,9 +346,8 @@ def find_targets(
     items = items[: taken if support is None else max(taken, config.max_considered)]
     if support is not None:
         items = _weigh(items, *paired_evidence(classifier, items, *support), config)
-    items = _said(items, config)
     rows = () if support is None else tuple(sorted({text_hash(text) for text in support[0].texts}))
-    return Targets(tuple(sorted(items, key=lambda item: not item.neutralised)), rows)
+    return with_said(Targets(tuple(items), rows), config)
 
 
 def _audited(candidate: Candidate, dominant: Mapping[str, Any]) -> Target:
@@ -380,8 +390,8 @@ def _dominant(
     """What decides most of its texts against the rest, where that of its class does so in very many texts.
 
     The share of distinct texts is tested exactly, over all classes; a text in which several decide counts once. Of what
-    stands inside a phrase that is chosen, the phrase alone is kept. What the audit's test has found already is left
-    out: it would draw along the genuine words of its class.
+    stands inside a phrase that decides as well, the phrase alone is kept. What the audit's test has found already is
+    left out: it would draw along the genuine words of its class.
     """
     from scipy.stats import binom
 
@@ -536,18 +546,40 @@ def _holm(p_values: list[float], level: float) -> list[int]:
     return rejected
 
 
-def _said(items: list[Target], config: TargetConfig) -> list[Target]:
-    """What a person said, over the evidence."""
+def check_said(config: TargetConfig) -> None:
+    """Whether what a person said can be done: to mask a phrase is to mask each of its words.
+
+    Raises:
+        ConfigError: A shortcut is kept, or holds what is kept.
+    """
+    kept = {_spaced(word): word for word in config.keep}
+    for word in config.shortcuts:
+        key = _spaced(word)
+        if clash := kept.keys() & {key, *_parts_of(key)}:
+            raise ConfigError(
+                f"{word!r} cannot be a shortcut while {kept[min(clash)]!r} is kept: to neutralise a phrase is to "
+                "neutralise its words. Leave out one of them."
+            )
+
+
+def with_said(targets: Targets, config: TargetConfig) -> Targets:
+    """What a person said, over the evidence.
+
+    Raises:
+        ConfigError: It contradicts itself.
+    """
+    check_said(config)
     given = {_spaced(word): word for word in config.shortcuts}
     kept = {_spaced(word): word for word in config.keep}
     judged = []
-    for item in items:
+    for item in targets.items:
         key = _spaced(item.text)
         if key in given:
             item = replace(item, verdict="given")
-        elif kept.keys() & {key, *_parts_of(key)}:  # to mask a phrase is to mask each of its words
+        elif kept.keys() & {key, *_parts_of(key)}:
             item = replace(item, verdict="kept")
         judged.append(item)
     known = {_spaced(item.text) for item in judged}
     judged += [Target(unit_key(word), "given") for key, word in given.items() if key not in known]
-    return judged + [Target(unit_key(word), "kept") for key, word in kept.items() if key not in known]
+    judged += [Target(unit_key(word), "kept") for key, word in kept.items() if key not in known]
+    return replace(targets, items=tuple(sorted(judged, key=lambda item: not item.neutralised)))

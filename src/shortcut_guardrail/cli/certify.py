@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,14 @@ from .running import progress_bars
 
 if TYPE_CHECKING:
     from ..data import TextData
+
+
+class HarmChoice(StrEnum):
+    """What must not be lost."""
+
+    net = "net"
+    harmed = "harmed"
+
 
 Guarded = Annotated[str, typer.Argument(metavar="GUARD", help="Folder that `fit` wrote.", show_default=False)]
 Unlabelled = Annotated[
@@ -82,6 +91,13 @@ def certify(
     ] = None,
     margin: Annotated[float, typer.Option(help="Accuracy that the guard may lose against the base.")] = 0.02,
     confidence: Annotated[float, typer.Option(help="Of the statement.")] = 0.95,
+    harm: Annotated[
+        HarmChoice, typer.Option(help="`net`: accuracy lost; `harmed`: right answers lost, whatever is gained.")
+    ] = HarmChoice.net,
+    looks: Annotated[
+        int,
+        typer.Option(help="Certificates planned in all, with more labels or other margins; each takes more evidence."),
+    ] = 1,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Folder to write the guard to, with certificate.", show_default="only print"),
@@ -109,7 +125,7 @@ def certify(
     from ..files import check_output
     from ..report.terminal import print_certificate
 
-    config = CertifyConfig(margin=margin, confidence=confidence)
+    config = CertifyConfig(margin=margin, confidence=confidence, harm=harm.value, looks=looks)
     if out is not None:
         check_output(out, overwrite=overwrite, folder=True)
         options.check_spared(out, guard)

@@ -119,6 +119,8 @@ def fit(
     config = _with_targets(config, shortcut, keep, per_input, dry_run)
     certificate = None if certify is None else CertifyConfig(margin=certify, confidence=confidence)
     _check_choices(support, strength, auto_strength, certificate is not None, unlabelled)
+    if certificate is not None and strength is not None:
+        _check_on_grid(strength, config)
     if out is None and not dry_run:
         raise ConfigError("--out is missing: name the folder to write, or give --dry-run to write none.")
     if out is not None:
@@ -135,7 +137,7 @@ def fit(
     texts = read_data(data, **columns)
     if config.strategy == "maskcl":
         _check_distinct(texts)
-    support_rows = _read_support(support, columns, label_column)
+    support_rows = _read_support(support, columns, label_column, chooses_strength=not dry_run)
     around = None if unlabelled is None else read_data(unlabelled, **columns)
     for rows in (support_rows, around):
         options.check_same_kind(texts, rows)
@@ -154,7 +156,7 @@ def fit(
             allow_pickle=allow_pickle,
             trust_remote_code=trust_remote_code,
         )
-        labels = None if support_rows is None else _support_labels(support_rows, guard)
+        labels = None if support_rows is None else _support_labels(support_rows, guard, chooses_strength=not dry_run)
         # Rows that decide what is neutralised can certify nothing any more.
         weighing = None if support_rows is None or certificate else (support_rows.texts, labels)
         with progress_bars(quiet=own_rank() > 0) as progress:
@@ -184,6 +186,8 @@ def fit(
     print_fit(fitted, calibration, used, stated=strength is not None, without_labels=chosen)
     if certified is not None:
         print_certificate(certified)
+        if certified.strength != used:
+            print(f"Strength {used:g} is not certified; {certified.strength:g} takes its place.")
     print(f"Written: {out}")
     if report is not None:
         _write_report(report, guard, fitted, calibration, texts, redact=redact, overwrite=overwrite)
@@ -227,6 +231,19 @@ def _check_choices(
         )
 
 
+def _check_on_grid(strength: float, config: GuardrailConfig) -> None:
+    """Only strengths that are fixed before any text is seen can be certified."""
+    from ..calibration import strengths_to_score
+    from ..errors import ConfigError
+
+    grid = strengths_to_score(config.calibration)
+    if strength not in grid:
+        raise ConfigError(
+            f"--certify tests the strengths {', '.join(f'{s:g}' for s in grid[1:])}, and --strength {strength:g} is "
+            "none of them. State one of these."
+        )
+
+
 def _write_report(
     target: Path,
     guard: ShortcutGuardrail,
@@ -256,8 +273,6 @@ def _write_report(
     if guard.targets.words:
         introduction += f" Taken for shortcuts: {', '.join(guard.targets.words)}."
     paragraphs = [f"{introduction} The guard is applied at strength {guard.debias_strength:g}."]
-    if guard.certificate is not None:
-        paragraphs.append(guard.certificate["sentence"])
     page = render_comparison(
         title="Base against guarded",
         subtitle=f"{texts.source}, {len(texts):,} texts",
@@ -265,6 +280,7 @@ def _write_report(
         evaluations={},
         audits=audits,
         calibration=calibration,
+        certificate=guard.certificate,
         redact=redact,
     )
     write_file(target, page, overwrite=overwrite)
@@ -303,13 +319,16 @@ def _config(
     return config
 
 
-def _read_support(support: str | None, columns: dict[str, Any], label_column: str | None) -> TextData | None:
+def _read_support(
+    support: str | None, columns: dict[str, Any], label_column: str | None, *, chooses_strength: bool
+) -> TextData | None:
     from ..data import read_data
 
     if support is None:
         return None
     rows = read_data(support, **columns, label_column=label_column, require_labels=True)
-    _check_support_labels(rows)
+    if chooses_strength:
+        _check_support_labels(rows)
     return rows
 
 
@@ -349,7 +368,7 @@ def _check_support_labels(support: TextData) -> None:
     check_support([distinct.index(label) for label in support.labels])
 
 
-def _support_labels(support: TextData, guard: Any) -> list[int]:
+def _support_labels(support: TextData, guard: Any, *, chooses_strength: bool) -> list[int]:
     """Checked before an epoch is spent."""
     from ..calibration import check_support
     from ..data import label_ids
@@ -358,5 +377,6 @@ def _support_labels(support: TextData, guard: Any) -> list[int]:
     ids = label_ids(
         support.labels, guard.label_names, source=support.source, rows=support.rows, row_word=support.row_word
     )
-    check_support(ids)
+    if chooses_strength:
+        check_support(ids)
     return ids

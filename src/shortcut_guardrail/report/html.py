@@ -70,11 +70,12 @@ def render_comparison(
     evaluations: Mapping[str, Result | Document],
     audits: Mapping[str, Result | Document],
     calibration: Result | Document | None,
+    certificate: Document | None = None,
     notes: Sequence[str] = (),
     subtitle: str = "",
     redact: bool = False,
 ) -> str:
-    """A page that sets models side by side: scores, groups, calibration curve, and what each leans on.
+    """A page that sets models side by side: scores, groups, calibration curve, certificate, and what each leans on.
 
     The full table of candidates is that of the first audit. Everything that came from data is escaped; the page makes
     no network request.
@@ -85,6 +86,7 @@ def render_comparison(
         evaluations: Scores on the same rows, by the name of the model; may be empty.
         audits: Audits of the same texts, by the name of the model; may be empty.
         calibration: How the strength was chosen.
+        certificate: What was certified about the strengths, as `Certificate.to_dict` gives it.
         notes: Paragraphs at the end.
         subtitle: A line below the heading.
         redact: Leave the texts out.
@@ -96,6 +98,7 @@ def render_comparison(
         evaluations=evaluations,
         audits=audits,
         calibration=calibration,
+        certificate=certificate,
         notes=notes,
         redact=redact,
     )
@@ -138,6 +141,7 @@ def _render(
     introduction: Sequence[str] = (),
     evaluations: Mapping[str, Result | Document] | None = None,
     calibration: Result | Document | None = None,
+    certificate: Document | None = None,
     notes: Sequence[str] = (),
     main: str | None = None,
     outcome_of_gate: Verdict | None = None,
@@ -166,7 +170,13 @@ def _render(
         subtitle=subtitle,
         introduction=introduction,
         lead=comparison_lead(of_scores, of_audits),
-        contents=_contents(audit, bool(of_scores), strength is not None, bool(compared)),
+        contents=_contents(
+            audit,
+            scores=bool(of_scores),
+            strength=strength is not None,
+            certificate=certificate is not None,
+            compared=bool(compared),
+        ),
         audit=audit,
         audits=of_audits,
         first_name=first_name,
@@ -180,6 +190,7 @@ def _render(
         compared=compared,
         calibration=strength,
         curve=None if strength is None else calibration_curve(strength),
+        certificate=certificate,
         outcome_of_gate=outcome_of_gate,
         notes=notes,
         redacted=redact,
@@ -198,12 +209,13 @@ def _document(result: Result | Document) -> Document:
     return result if isinstance(result, Mapping) else result.to_dict()
 
 
-def _contents(audit: Any, scores: bool, strength: bool, compared: bool) -> list[tuple[str, str]]:
+def _contents(audit: Any, *, scores: bool, strength: bool, certificate: bool, compared: bool) -> list[tuple[str, str]]:
     """Anchors and names of the sections that the page has."""
     sections = (
         ("summary", "Summary", True),
         ("scores", "Scores", scores),
         ("strength", "Strength", strength),
+        ("certificate", "Certificate", certificate),
         ("comparison", "Comparison", compared),
         ("candidates", "Candidates", audit is not None),
         ("texts", "Texts", audit is not None and bool(audit.texts)),
