@@ -1,12 +1,12 @@
 """Counterfactual distillation: the adapted model is to answer as the base does without the shortcuts.
 
-With x a text, t(x) the frozen base's answer to the text with its shortcuts neutralised, and g(x) the adapted model's
-answer to the text as it is,
+With x a text, x' its copies with the shortcuts neutralised (masked, cut out, or both), f the frozen base's logits and
+g the adapted model's,
 
-    L = T^2 / B * sum_i w_i KL( softmax(t(x_i) / T) || softmax(g(x_i) / T) ),
+    L = T^2 / B * sum_i w_i KL( t(x_i) || softmax(g(x_i) / T) ),   t(x) = mean over x' of softmax(f(x') / T),
 
-w_i = 1 for texts with a shortcut. For texts without one, t(x) is the base's answer to the text itself, so that the same
-loss keeps it, with weight `keep_weight`. Where `insert` is set, such texts come a second time, with a shortcut put in
+w_i = 1 for texts with a shortcut. For texts without one, x' is the text itself, so that the same loss keeps the
+base's answer, with weight `keep_weight`. Where `insert` is set, such texts come a second time, with a shortcut put in
 that stands in another text: the answer due is still that of the text itself, which no mask or gap has touched. Head and
 backbone stay frozen: only LoRA factors are trained.
 """
