@@ -14,13 +14,13 @@ with the best score if it shows no loss.
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from shortcut_guardrail.certify import Certificate, certify_answers
+from shortcut_guardrail.certify import Certificate, certify_answers, texts_to_label
 from shortcut_guardrail.config import CertifyConfig
 from shortcut_guardrail.files import to_json, write_file
 
@@ -109,24 +109,33 @@ PROCEDURES = {
 }
 
 
-def run(scenario: Scenario, n_labels: int, n_unlabelled: int, only_differing: bool, repeats: int) -> dict[str, Any]:
+LABELLED = ("random texts", "differing texts", "differing ones of the unlabelled texts")
+"""Which texts get the labels; the last is what `to_label` does."""
+
+
+def run(scenario: Scenario, n_labels: int, n_unlabelled: int, labelled: str, harm: str, repeats: int) -> dict[str, Any]:
     """Error and success of each procedure over some repetitions."""
-    rng = np.random.default_rng([n_labels, n_unlabelled, only_differing])
-    harmful = {round(float(s), 1) for s, loss in zip(STRENGTHS, scenario.loss, strict=True) if loss > CONFIG.margin}
-    best = round(float(STRENGTHS[scenario.loss.argmin()]), 1)
+    config = replace(CONFIG, harm=harm)
+    rng = np.random.default_rng([n_labels, n_unlabelled, LABELLED.index(labelled)])
+    truth = scenario.loss if harm == "net" else scenario.lost
+    harmful = {round(float(s), 1) for s, loss in zip(STRENGTHS, truth, strict=True) if loss > config.margin}
+    best = round(float(STRENGTHS[truth.argmin()]), 1)
     counts = {name: np.zeros(3) for name in PROCEDURES}
     for _ in range(repeats):
-        _, unlabelled_base, unlabelled_guarded = scenario.draw(n_unlabelled, rng)
-        # Where only differing texts are labelled, the same number of labels goes to them alone.
-        labels, base, guarded = scenario.draw(n_labels * (20 if only_differing else 1), rng)
-        if only_differing:
-            chosen = np.flatnonzero((guarded != base).any(axis=0))[:n_labels]
-            labels, base, guarded = labels[chosen], base[chosen], guarded[:, chosen]
+        unlabelled = scenario.draw(n_unlabelled, rng)
+        sample = unlabelled
+        if labelled != LABELLED[2]:
+            # Where only differing texts are labelled, the same number of labels goes to them alone.
+            sample = scenario.draw(n_labels * (1 if labelled == LABELLED[0] else 20), rng)
+        chosen = np.arange(n_labels)
+        if labelled != LABELLED[0]:
+            chosen = texts_to_label(sample[1], sample[2], n_labels, seed=int(rng.integers(2**32)))
+        labels, base, guarded = sample[0][chosen], sample[1][chosen], sample[2][:, chosen]
         found = certify_answers(
             STRENGTHS.tolist(),
-            CONFIG,
-            unlabelled_base=unlabelled_base,
-            unlabelled_guarded=unlabelled_guarded,
+            config,
+            unlabelled_base=unlabelled[1],
+            unlabelled_guarded=unlabelled[2],
             labelled_base=base,
             labelled_guarded=guarded,
             labels=labels,
@@ -139,7 +148,8 @@ def run(scenario: Scenario, n_labels: int, n_unlabelled: int, only_differing: bo
         "harmful_strengths": sorted(harmful),
         "n_labels": n_labels,
         "n_unlabelled": n_unlabelled,
-        "labelled": "differing texts" if only_differing else "random texts",
+        "labelled": labelled,
+        "harm": harm,
         "repeats": repeats,
         "procedures": {
             name: dict(zip(("error_rate", "any_strength", "best_strength"), (c / repeats).tolist(), strict=True))
@@ -153,7 +163,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--repeats", type=int, default=400)
     arguments = parser.parse_args()
-    settings = [(40, 500, False), (40, 500, True), (200, 2000, False), (200, 2000, True)]
+    sizes = [(40, 500), (200, 2000)]
+    settings = [(*size, labelled, "net") for size in sizes for labelled in LABELLED] + [
+        (200, 2000, LABELLED[2], "harmed")
+    ]
     runs = [run(s, *setting, arguments.repeats) for s in scenarios() for setting in settings]
     worst = {
         name: max(r["procedures"][name]["error_rate"] for r in runs if r["harmful_strengths"]) for name in PROCEDURES
@@ -168,7 +181,7 @@ def main() -> None:
     write_file(arguments.out, to_json(content), overwrite=True)
     for r in runs:
         rates = {name: [round(x, 3) for x in values.values()] for name, values in r["procedures"].items()}
-        print(f"{r['scenario'][:48]:50s}{r['n_labels']:4d} {r['labelled']:16s}{rates}")
+        print(f"{r['scenario'][:48]:50s}{r['n_labels']:4d} {r['labelled']:39s}{r['harm']:7s}{rates}")
     print(worst)
 
 

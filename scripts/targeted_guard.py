@@ -11,13 +11,16 @@ set, and 1; and again, at the same strengths, on in-distribution texts. Beside t
 
 - `fitted_in_distribution`: `distill` fitted on in-distribution texts, scored there.
 - `clean`: `distill` fitted on a classifier that was trained without the shortcut, and on texts without it.
-- `unseen`: for the synonyms, `distill` fitted on texts with one half of them and scored on texts with the other half.
+- `unseen`: for the synonyms, `distill` and `mask` fitted on texts with one half of them and scored on texts with the
+  other half. Synonyms that share a telling word are in one half.
 - `certificates`: over random splits of at most 1,000 scored texts into labelled and unlabelled ones, how often a
-  certified strength loses more than the margin on all of them, and how often one above 0 is certified.
-- with `--ablations`, variants of `distill`: teacher, temperature, weight of keeping, unit of the audit, number of
-  texts, and share of texts with the shortcut.
+  certified strength loses more than the margin on all of them, and how often one above 0 is certified; and the same on
+  in-distribution texts, where a guard that pulls too hard harms.
+- with `--ablations`, variants of `distill`: evidence, teacher, temperature, weight of keeping, unit of the audit,
+  number of texts, and share of texts with the shortcut.
 
-Each data set and seed is one JSON file, written whenever a part of it is finished; finished parts are skipped. Summary
+Each data set and seed is one JSON file, written whenever a part of it is finished; finished parts are skipped, and a
+file that was begun with other options is refused. Summary
 over seeds: `summary.json`; its intervals resample the scored rows within seeds. Answers are kept as strings, one
 character a row.
 """
@@ -82,6 +85,7 @@ def ablations() -> dict[str, GuardrailConfig]:
     return {
         "teacher: mask": distill(teacher="mask"),
         "teacher: remove": distill(teacher="remove"),
+        "temperature .25, nearly the teacher's class alone": distill(temperature=0.25),
         "temperature 1": distill(temperature=1.0),
         "temperature 4": distill(temperature=4.0),
         "nothing kept": distill(keep_weight=0.0),
@@ -92,6 +96,13 @@ def ablations() -> dict[str, GuardrailConfig]:
         "weight change .04": base.with_adapter(target_change=0.04),
         "weight change .16": base.with_adapter(target_change=0.16),
     }
+
+
+EVIDENCE: dict[str, tuple[str, ...]] = {
+    "evidence: flagged by the audit alone": ("flagged",),
+    "evidence: flagged, or taking turns": ("flagged", "alternate"),
+    "evidence: flagged, or dominant": ("flagged", "dominant"),
+}
 
 
 class Run:
@@ -125,6 +136,7 @@ class Run:
         parts: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"bounds": lambda _: self.bounds()}
         for name, config in STRATEGIES.items():
             parts[name] = partial(self.strategy, config, certify=True)
+        parts["distill, targets weighed by 40 labels"] = partial(self.strategy, preset("distill"), weigh=True)
         inside, clean = self.data.tests["in_distribution"], self.data.oracle_tests["reversed"]
         parts["fitted_in_distribution"] = lambda _: self.harmless(self.trained, inside)
         parts["clean"] = lambda _: self.harmless(self.clean_classifier(), clean)
@@ -132,6 +144,8 @@ class Run:
             parts["unseen"] = lambda _: self.unseen()
         if self.arguments.ablations:
             parts |= {f"ablation, {name}": partial(self.strategy, config) for name, config in ablations().items()}
+            for name, verdicts in EVIDENCE.items():
+                parts[f"ablation, {name}"] = partial(self.strategy, preset("distill"), verdicts=verdicts)
             for name, texts in self.corpora().items():
                 parts[f"ablation, {name}"] = partial(self.strategy, preset("distill"), texts=texts)
         return parts
@@ -162,6 +176,10 @@ class Run:
             "accuracy": float((answers == rows.labels).mean()),
             "balanced_accuracy": balanced_accuracy(answers, rows.labels),
             "worst_group_accuracy": worst_group_accuracy(answers, rows.labels, rows.groups),
+            "groups": {
+                name: [int((answers == rows.labels)[rows.groups == group].sum()), count]
+                for group, (name, count) in enumerate(rows.counts().items())
+            },
         }
 
     def strategy(
@@ -171,16 +189,30 @@ class Run:
         *,
         texts: LabelledTexts | None = None,
         certify: bool = False,
+        weigh: bool = False,
+        verdicts: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Fit on unlabelled texts and score at each choice of the strength."""
+        """Fit on unlabelled texts and score at each choice of the strength.
+
+        Args:
+            config: The strategy.
+            done: The parts measured before.
+            texts: What to fit on, if not on the deployment texts.
+            certify: Whether to count the errors of certificates too.
+            weigh: Whether the support set has a say in what is neutralised.
+            verdicts: Which evidence is enough; all if not given.
+        """
         bounds = done["bounds"]
         targets = None
-        if texts is None:
-            texts = self.deployment(self.scored)
+        if texts is None and not weigh:
             targets = self.known_targets(config, done)
+            if targets is not None and verdicts is not None:
+                targets = Targets(tuple(item for item in targets.items if item.verdict in verdicts))
+        texts = texts or self.deployment(self.scored)
         guard = self.guard()
+        labelled = (self.support.texts, self.support.labels.tolist()) if weigh else None
         started = time.perf_counter()
-        report = guard.fit(texts.texts, config=config, seed=self.arguments.seed, targets=targets)
+        report = guard.fit(texts.texts, config=config, seed=self.arguments.seed, targets=targets, support=labelled)
         seconds = time.perf_counter() - started
         started = time.perf_counter()
         guard.calibrate_without_labels(texts.texts)
@@ -215,7 +247,8 @@ class Run:
                 "in_distribution": found_inside,
             }
         if certify:
-            result["certificates"] = self.certificates(guard)
+            result["certificates"] = self.certificates(guard, self.scored)
+            result["certificates_in_distribution"] = self.certificates(guard, inside)
         return result
 
     def known_targets(self, config: GuardrailConfig, done: dict[str, Any]) -> Targets | None:
@@ -241,25 +274,32 @@ class Run:
 
     def unseen(self) -> dict[str, Any]:
         """Fit on texts with every other synonym (and texts with none), score on texts with those it never saw."""
-        seen, held_out = self.data.shortcuts[::2], self.data.shortcuts[1::2]
+        seen, held_out = halves(self.data.shortcuts)
         with_held_out = shortcut_present(self.scored.texts, held_out)
         rows = self.scored.select(np.flatnonzero(~with_held_out))
         test, oracle = (s.select(np.flatnonzero(with_held_out)) for s in (self.scored, self.oracle))
         guard = self.guard()
         base, best = self.scores(guard, test, 0), self.scores(guard, oracle, 0)
-        guard.fit(self.deployment(rows).texts, config="distill", seed=self.arguments.seed)
-        strength = guard.calibrate_without_labels(self.deployment(rows).texts).strength
-        found = self.scores(guard, test, strength)
-        return {
+        targets = guard.find_targets(self.deployment(rows).texts, config="distill")
+        result: dict[str, Any] = {
             "seen": list(seen),
             "unseen": list(held_out),
-            "targets": guard.targets.to_dict(),
+            "targets": targets.to_dict(),
+            "targets_in_unseen": [word for word in targets.words if shortcut_present(held_out, (word,)).any()],
             "base": base,
             "oracle": best,
-            "guarded": found,
-            "gap_closed": share(found, base, best, "accuracy"),
-            "gap_closed_balanced": share(found, base, best, "balanced_accuracy"),
         }
+        for strategy in ("distill", "mask"):
+            guard.fit(self.deployment(rows).texts, config=strategy, seed=self.arguments.seed, targets=targets)
+            strength = guard.calibrate_without_labels(self.deployment(rows).texts).strength
+            found = self.scores(guard, test, strength)
+            result[strategy] = {
+                "strength": strength,
+                "guarded": found,
+                "gap_closed": share(found, base, best, "accuracy"),
+                "gap_closed_balanced": share(found, base, best, "balanced_accuracy"),
+            }
+        return result
 
     def corpora(self) -> dict[str, LabelledTexts]:
         """Fewer texts to fit on, and texts of which fewer hold the shortcut."""
@@ -276,9 +316,9 @@ class Run:
             found[f"{percent} % with the shortcut"] = join([self.scored.select(few), *others], total)
         return found
 
-    def certificates(self, guard: ShortcutGuardrail) -> list[dict[str, Any]]:
-        """Error and success of certificates over random splits of the first of the scored texts."""
-        rows = self.scored.select(np.arange(min(len(self.scored), N_CERTIFIED)))
+    def certificates(self, guard: ShortcutGuardrail, scored: LabelledTexts) -> list[dict[str, Any]]:
+        """Error and success of certificates over random splits of the first of some texts."""
+        rows = scored.select(np.arange(min(len(scored), N_CERTIFIED)))
         grid, answers = guard.answers_by_strength(rows.texts)
         right = answers == rows.labels
         loss = right[0].mean() - right.mean(axis=1)
@@ -306,6 +346,20 @@ class Run:
             n = self.arguments.splits
             results.append({"n_labels": n_labels, "splits": n, "error_rate": wrong / n, "any_strength": some / n})
         return results
+
+
+def halves(shortcuts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Shortcuts in two halves, in which no word of five letters or more is shared."""
+    families: list[tuple[set[str], list[str]]] = []
+    for shortcut in shortcuts:
+        words = {word for word in shortcut.lower().split() if len(word) >= 5}
+        kin = [family for family in families if family[0] & words]
+        families = [family for family in families if not family[0] & words]
+        families.append((words.union(*(k[0] for k in kin)), [*(s for k in kin for s in k[1]), shortcut]))
+    sides: tuple[list[str], list[str]] = ([], [])
+    for _, members in sorted(families, key=lambda family: -len(family[1])):
+        min(sides, key=len).extend(members)
+    return tuple(sides[0]), tuple(sides[1])
 
 
 def share(found: dict[str, Any], base: dict[str, Any], oracle: dict[str, Any], key: str) -> float | None:
@@ -379,8 +433,17 @@ def run(name: str, seed: int, arguments: argparse.Namespace, file: Path) -> dict
         "versions": library_versions(),
         "parts": {},
     }
+    options = {name: getattr(arguments, name) for name in ("n_test", "n_deployment", "splits", "precision")}
+    result["options"] = options
     if file.exists():
         result = json.loads(file.read_text(encoding="utf-8"))
+        if result.get("options") != options:
+            raise SystemExit(
+                f"{file} was begun with the options {result.get('options')}, but these are {options}. Choose another "
+                "--out, or delete the file."
+            )
+        if result["classifier"]["train_loss"] != list(trained.train_loss):
+            raise SystemExit(f"{file} is of another classifier, trained elsewhere. Choose another --out, or delete it.")
     for part, measure in Run(data, trained, store, arguments).parts().items():
         if part not in result["parts"] and (arguments.parts is None or part in (*arguments.parts, "bounds")):
             result["parts"][part] = measure(result["parts"])
