@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,8 +14,10 @@ from .running import progress_bars
 
 if TYPE_CHECKING:
     from ..calibration import Calibration
-    from ..config import GuardrailConfig
-    from ..data import TextData
+    from ..certify import Certificate
+    from ..config import CertifyConfig, GuardrailConfig
+    from ..data import TextData, Texts
+    from ..dial import UnlabelledCalibration
     from ..guardrail import FitReport, ShortcutGuardrail
 
 
@@ -101,12 +104,8 @@ def fit(
     (guardrail.json) and a model card. Column options hold for DATA and for the support file.
     """
     from ..config import CertifyConfig
-    from ..data import read_data
-    from ..errors import ConfigError
-    from ..files import check_output
     from ..processes import joined, own_rank
-    from ..record import is_guarded_folder
-    from ..report.terminal import print_certificate, print_fit, print_targets
+    from ..report.terminal import print_targets
 
     config = _config(
         preset.value,
@@ -121,26 +120,17 @@ def fit(
     _check_choices(support, strength, auto_strength, certificate is not None, unlabelled)
     if certificate is not None and strength is not None:
         _check_on_grid(strength, config)
-    if out is None and not dry_run:
-        raise ConfigError("--out is missing: name the folder to write, or give --dry-run to write none.")
-    if out is not None:
-        check_output(out, overwrite=overwrite, folder=True)
-        options.check_spared(out, model)
-    if report is not None:
-        check_output(report, overwrite=overwrite)
-        options.check_spared(report, data, support)
-    if is_guarded_folder(model):
-        raise ConfigError(
-            f"'{model}' is a folder that fit wrote, and an adapter is not adapted again. Give its base model."
-        )
-    columns: dict[str, Any] = {"text_column": text_column, "text_pair_column": text_pair_column}
-    texts = read_data(data, **columns)
+    _check_places(model, data, support, out, report, dry_run=dry_run, overwrite=overwrite)
+    rows = _read_rows(
+        data,
+        support,
+        unlabelled,
+        {"text_column": text_column, "text_pair_column": text_pair_column},
+        label_column,
+        chooses_strength=not dry_run,
+    )
     if config.strategy == "maskcl":
-        _check_distinct(texts)
-    support_rows = _read_support(support, columns, label_column, chooses_strength=not dry_run)
-    around = None if unlabelled is None else read_data(unlabelled, **columns)
-    for rows in (support_rows, around):
-        options.check_same_kind(texts, rows)
+        _check_distinct(rows.texts)
     automatic = auto_strength or (config.strategy != "maskcl" and support is None and strength is None)
     if not (dry_run or support is not None or strength is not None or automatic):
         _warn_uncalibrated()
@@ -156,42 +146,155 @@ def fit(
             allow_pickle=allow_pickle,
             trust_remote_code=trust_remote_code,
         )
-        labels = None if support_rows is None else _support_labels(support_rows, guard, chooses_strength=not dry_run)
+        labelled = rows.labelled(guard, chooses_strength=not dry_run)
         # Rows that decide what is neutralised can certify nothing any more.
-        weighing = None if support_rows is None or certificate else (support_rows.texts, labels)
+        weighing = None if certificate else labelled
         with progress_bars(quiet=own_rank() > 0) as progress:
             if dry_run:
-                targets = guard.find_targets(texts.texts, config=config, support=weighing, progress=progress)
+                targets = guard.find_targets(rows.texts.texts, config=config, support=weighing, progress=progress)
             else:
-                fitted = guard.fit(texts.texts, config=config, seed=seed, support=weighing, progress=progress)
+                fitted = guard.fit(rows.texts.texts, config=config, seed=seed, support=weighing, progress=progress)
         if own_rank() > 0:
             return  # every process holds the same weights; the first one writes them
     if dry_run:
         print_targets(targets)
         return
     assert out is not None
-    calibration = chosen = certified = None
-    with progress_bars() as progress:
-        if support_rows is not None:
-            calibration = guard.calibrate(support_rows.texts, labels, progress=progress)
-        elif automatic:
-            chosen = guard.calibrate_without_labels(texts.texts, progress=progress)
-        used = guard.debias_strength
-        if certificate is not None and around is not None:
-            rows_of = ([], []) if support_rows is None else (support_rows.texts, labels)
-            certified = guard.certify(*rows_of, unlabelled=around.texts, config=certificate, progress=progress)
+    choice = _choose_strength(guard, rows, labelled, certificate, automatic=automatic)
     guard.save_pretrained(out, overwrite=overwrite)
-    if fitted.config.uses_targets:
-        print_targets(fitted.targets)
-    print_fit(fitted, calibration, used, stated=strength is not None, without_labels=chosen)
-    if certified is not None:
-        print_certificate(certified)
-        if certified.strength != used:
-            print(f"Strength {used:g} is not certified; {certified.strength:g} takes its place.")
+    _show(fitted, choice, stated=strength is not None)
     print(f"Written: {out}")
     if report is not None:
-        _write_report(report, guard, fitted, calibration, texts, redact=redact, overwrite=overwrite)
+        _write_report(report, guard, fitted, choice.calibration, rows.texts, redact=redact, overwrite=overwrite)
         print(f"Written: {report}")
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What was read: the texts to fit on, the support set, and the texts for a certificate."""
+
+    texts: TextData
+    support: TextData | None
+    unlabelled: TextData | None
+
+    def labelled(self, guard: ShortcutGuardrail, *, chooses_strength: bool) -> tuple[Texts, list[int]] | None:
+        """Texts and class ids of the support set, checked before an epoch is spent."""
+        from ..calibration import check_support
+        from ..data import label_ids
+
+        rows = self.support
+        if rows is None:
+            return None
+        assert rows.labels is not None
+        ids = label_ids(rows.labels, guard.label_names, source=rows.source, rows=rows.rows, row_word=rows.row_word)
+        if chooses_strength:
+            check_support(ids)
+        return rows.texts, ids
+
+
+def _read_rows(
+    data: str,
+    support: str | None,
+    unlabelled: str | None,
+    columns: dict[str, Any],
+    label_column: str | None,
+    *,
+    chooses_strength: bool,
+) -> _Rows:
+    from ..calibration import check_support
+    from ..data import read_data
+
+    texts = read_data(data, **columns)
+    labelled = None
+    if support is not None:
+        labelled = read_data(support, **columns, label_column=label_column, require_labels=True)
+        if chooses_strength:
+            # What can be said before the model, which knows the label names, is loaded.
+            assert labelled.labels is not None
+            distinct = list(dict.fromkeys(labelled.labels))
+            check_support([distinct.index(label) for label in labelled.labels])
+    around = None if unlabelled is None else read_data(unlabelled, **columns)
+    for rows in (labelled, around):
+        options.check_same_kind(texts, rows)
+    return _Rows(texts, labelled, around)
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """How the strength was chosen: on labels, without, or neither; and what was certified about it.
+
+    `strength` is the one chosen, which the certificate may have replaced.
+    """
+
+    strength: float
+    calibration: Calibration | None
+    without_labels: UnlabelledCalibration | None
+    certificate: Certificate | None
+
+
+def _choose_strength(
+    guard: ShortcutGuardrail,
+    rows: _Rows,
+    labelled: tuple[Texts, list[int]] | None,
+    certificate: CertifyConfig | None,
+    *,
+    automatic: bool,
+) -> _Choice:
+    calibration = without_labels = certified = None
+    with progress_bars() as progress:
+        if labelled is not None:
+            calibration = guard.calibrate(*labelled, progress=progress)
+        elif automatic:
+            without_labels = guard.calibrate_without_labels(rows.texts.texts, progress=progress)
+        strength = guard.debias_strength
+        if certificate is not None and rows.unlabelled is not None:
+            texts, labels = labelled or ([], [])
+            certified = guard.certify(
+                texts, labels, unlabelled=rows.unlabelled.texts, config=certificate, progress=progress
+            )
+    return _Choice(strength, calibration, without_labels, certified)
+
+
+def _show(fitted: FitReport, choice: _Choice, *, stated: bool) -> None:
+    from ..report.terminal import print_certificate, print_fit, print_targets
+
+    if fitted.config.uses_targets:
+        print_targets(fitted.targets)
+    print_fit(fitted, choice.calibration, choice.strength, stated=stated, without_labels=choice.without_labels)
+    if choice.certificate is None:
+        return
+    print_certificate(choice.certificate)
+    if choice.certificate.strength != choice.strength:
+        print(f"Strength {choice.strength:g} is not certified; {choice.certificate.strength:g} takes its place.")
+
+
+def _check_places(
+    model: str,
+    data: str,
+    support: str | None,
+    out: Path | None,
+    report: Path | None,
+    *,
+    dry_run: bool,
+    overwrite: bool,
+) -> None:
+    """What is read and what is written, before anything is."""
+    from ..errors import ConfigError
+    from ..files import check_output
+    from ..record import is_guarded_folder
+
+    if out is None and not dry_run:
+        raise ConfigError("--out is missing: name the folder to write, or give --dry-run to write none.")
+    if out is not None:
+        check_output(out, overwrite=overwrite, folder=True)
+        options.check_spared(out, model)
+    if report is not None:
+        check_output(report, overwrite=overwrite)
+        options.check_spared(report, data, support)
+    if is_guarded_folder(model):
+        raise ConfigError(
+            f"'{model}' is a folder that fit wrote, and an adapter is not adapted again. Give its base model."
+        )
 
 
 def _with_targets(
@@ -319,19 +422,6 @@ def _config(
     return config
 
 
-def _read_support(
-    support: str | None, columns: dict[str, Any], label_column: str | None, *, chooses_strength: bool
-) -> TextData | None:
-    from ..data import read_data
-
-    if support is None:
-        return None
-    rows = read_data(support, **columns, label_column=label_column, require_labels=True)
-    if chooses_strength:
-        _check_support_labels(rows)
-    return rows
-
-
 def _warn_uncalibrated() -> None:
     import warnings
 
@@ -357,26 +447,3 @@ def _check_distinct(data: TextData) -> None:
             f"{data.source}: adaptation needs at least 2 distinct texts, but there is {distinct} in {len(data)} "
             f"{data.row_word}{'' if len(data) == 1 else 's'}. Give more deployment texts."
         )
-
-
-def _check_support_labels(support: TextData) -> None:
-    """What can be said before the model, which knows the label names, is loaded."""
-    from ..calibration import check_support
-
-    assert support.labels is not None
-    distinct = list(dict.fromkeys(support.labels))
-    check_support([distinct.index(label) for label in support.labels])
-
-
-def _support_labels(support: TextData, guard: Any, *, chooses_strength: bool) -> list[int]:
-    """Checked before an epoch is spent."""
-    from ..calibration import check_support
-    from ..data import label_ids
-
-    assert support.labels is not None
-    ids = label_ids(
-        support.labels, guard.label_names, source=support.source, rows=support.rows, row_word=support.row_word
-    )
-    if chooses_strength:
-        check_support(ids)
-    return ids
