@@ -81,6 +81,7 @@ def make_material(encoder: str) -> Material:
         dev=DEV,
         support=SUPPORT,
         deployment=DEPLOYMENT,
+        shortcut_words=("honestly",),
         max_length=16,
     )
 

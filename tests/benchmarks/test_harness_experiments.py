@@ -208,6 +208,7 @@ def test_the_leaderboard_has_every_method() -> None:
     left_out = {
         "jtt-grid": "18 trainings",
         "eta": "EATA without its weight on old knowledge; tent, eata, sar and deyo are there",
+        "guardrail-distill-named": "is told the word, as the oracle is",
     }
     listed = {spec.kind for spec in read_experiment("leaderboard").systems}
     assert listed | set(left_out) == set(system_factories())

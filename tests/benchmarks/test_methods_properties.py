@@ -51,6 +51,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "simcse_adapter": {"preset": "paper"},
     "guardrail-distill": {"min_steps": 8, "max_steps": 8},
     "guardrail-distill-40": {"min_steps": 8, "max_steps": 8},
+    "guardrail-distill-named": {"min_steps": 8, "max_steps": 8},
     "guardrail-per-input": {"min_steps": 8, "max_steps": 8},
 }
 LABELLED = {
@@ -170,10 +171,10 @@ def test_a_method_that_reads_more_than_it_declared_fails(material):
 @every
 def test_a_method_without_what_it_declared_is_refused_before_it_starts(name, material):
     needs = make_system(name, **OPTIONS.get(name, {})).needs
-    for field in ("train", "dev", "support", "deployment"):
-        if Need(field) in needs:
-            with pytest.raises(ConfigError, match=f"needs {field}"):
-                dataclasses.replace(material, **{field: None}).for_needs(needs)
+    for need in ("train", "dev", "support", "deployment", "shortcut-words"):
+        if Need(need) in needs:
+            with pytest.raises(ConfigError, match=f"needs {need}"):
+                dataclasses.replace(material, **{need.replace("-", "_"): None}).for_needs(needs)
 
 
 @every
@@ -243,6 +244,11 @@ def test_the_strength_of_a_control_costs_a_forward_pass_a_row_and_strength(name,
         system = make_system(name, min_steps=6, max_steps=6, **options)
         costs.append(system.fit(material.for_needs(system.needs), seed=0).forward_equivalents)
     assert costs[0] - costs[1] == 11 * len(SUPPORT)
+
+
+def test_a_named_shortcut_is_neutralised_without_being_found(fit):
+    targets = fit("guardrail-distill-named")[0].info()["targets"]
+    assert [item["text"] for item in targets if item["verdict"] == "given"] == ["honestly"]
 
 
 def test_targeted_strategies_cost_what_the_docs_say(fit):

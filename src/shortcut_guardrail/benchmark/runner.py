@@ -457,6 +457,8 @@ class _Place:
             return "no shortcut is inserted that could be removed"
         if Need.CLEAN_TRAIN in run.system.needs and self.data.clean_train is None:
             return "no shortcut is inserted, so there is no training set without it"
+        if Need.SHORTCUT_WORDS in run.system.needs and not self.data.shortcuts:
+            return "no word is annotated as a shortcut"
         size = len(self.data.tests[run.test])
         if size <= run.scale.n_held_out + 1:
             return f"the test set has {size} rows, of which {run.scale.n_held_out} are held out"
@@ -491,6 +493,7 @@ class _Place:
             support=test.select(order[: run.scale.n_support]),
             deployment=test.select(self.deployment(run)).texts,
             clean_train=self.data.clean_train,
+            shortcut_words=self.data.shortcuts,
             max_length=self.base.max_length,
             precision=cast(Precision, run.scale.precision),
             scoring_precision=cast(Precision, run.scale.scoring_precision),

@@ -48,8 +48,8 @@ class Need(StrEnum):
     """What a system asks for beyond the base classifier.
 
     `GRADIENTS` asks for no material: it says that the system needs the weights, not only the answers, of the base
-    classifier when it is deployed. `ORACLE_TEXTS` is knowledge of the shortcut at test time: the harness hands such a
-    system the test texts without it.
+    classifier when it is deployed. `SHORTCUT_WORDS` is somebody who names the shortcut. `ORACLE_TEXTS` is knowledge of
+    the shortcut at test time: the harness hands such a system the test texts without it.
     """
 
     TRAIN = "train"
@@ -60,6 +60,7 @@ class Need(StrEnum):
     SUPPORT = "support"
     DEPLOYMENT = "deployment"
     GRADIENTS = "gradients"
+    SHORTCUT_WORDS = "shortcut-words"
     ORACLE_TEXTS = "oracle-texts"
 
 
@@ -76,6 +77,7 @@ class Material:
         support: A few labelled rows from where the system is used. Their groups are always hidden.
         deployment: Unlabelled texts from where the system is used.
         clean_train: The training rows without the shortcut.
+        shortcut_words: The words and phrases that the shortcut is.
         max_length: Tokens per input.
         precision: Number format of matrix products while a system is fitted.
         scoring_precision: Number format of matrix products when it predicts.
@@ -94,6 +96,7 @@ class Material:
     support: LabelledTexts | None = None
     deployment: Texts | None = None
     clean_train: LabelledTexts | None = None
+    shortcut_words: tuple[str, ...] | None = None
     max_length: int = 128
     precision: Precision = "float32"
     scoring_precision: Precision = "float32"
@@ -109,7 +112,7 @@ class Material:
         """
         declared = frozenset(needs)
         wanted = {need.value.replace("-", "_") for need in declared}
-        fields = ("train", "dev", "support", "deployment", "clean_train")
+        fields = ("train", "dev", "support", "deployment", "clean_train", "shortcut_words")
         # Groups of rows are of no use without the rows.
         given: dict[str, Any] = {
             name: getattr(self, name) if name in wanted or f"{name}_groups" in wanted else None for name in fields

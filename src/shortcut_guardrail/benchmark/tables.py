@@ -373,7 +373,7 @@ def _needs(context: _Context) -> Entry:
     kinds = ("train", "clean-train", "dev", "support", "deployment")
     rows = [name for name in kinds if {name, f"{name}-groups"} & needs]
     named = [f"{name} with groups" if f"{name}-groups" in needs else name for name in rows]
-    named += [name.replace("-", " ") for name in ("gradients", "oracle-texts") if name in needs]
+    named += [name.replace("-", " ") for name in ("gradients", "shortcut-words", "oracle-texts") if name in needs]
     return Entry(text=", ".join(named) or "nothing")
 
 

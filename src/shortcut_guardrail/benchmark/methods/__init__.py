@@ -27,7 +27,7 @@ from .ltgr import LTGR
 from .nfl import NFL
 from .same_budget import FewShot, LastLayer, PriorShift
 from .selection import RULES
-from .targeted import Targeted
+from .targeted import Named, Targeted
 
 METHODS: dict[str, Callable[..., System]] = {
     "jtt": JTT,
@@ -58,6 +58,7 @@ METHODS: dict[str, Callable[..., System]] = {
     "simcse_adapter": SimCSEAdapter,
     "guardrail-distill": Targeted,
     "guardrail-distill-40": partial(Targeted, name="guardrail-distill-40", labels=True),
+    "guardrail-distill-named": Named,
     "guardrail-mask": partial(Targeted, name="guardrail-mask", strategy="mask"),
     "guardrail-per-input": partial(Targeted, name="guardrail-per-input", per_input=True),
 }
@@ -78,6 +79,7 @@ __all__ = [
     "GroupDRO",
     "LastLayer",
     "MaskAverage",
+    "Named",
     "PriorShift",
     "RandomMaskCL",
     "SimCSEAdapter",

@@ -1,7 +1,8 @@
 """The guardrail's strategies that go beyond the paper, as systems: what they neutralise is found without labels.
 
 docs/strategies.md has their formulas. `guardrail-distill` spends no label: targets from the audit of the deployment
-texts, strength from `dial`. `guardrail-distill-40` spends the support set on both.
+texts, strength from `dial`. `guardrail-distill-40` spends the support set on both. `guardrail-distill-named` is told
+the words beside what it finds.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ class Targeted:
         if self.labels:
             assert material.support is not None
             support = (material.support.texts, material.support.labels.tolist())
-        report = guard.fit(material.deployment, config=self.guard_config, seed=seed, support=support, progress=progress)
+        config = self._config_for(material)
+        report = guard.fit(material.deployment, config=config, seed=seed, support=support, progress=progress)
         started = time.perf_counter()
         if support is not None:
             calibration: dict[str, Any] = guard.calibrate(*support, progress=progress).to_dict()
@@ -110,6 +112,9 @@ class Targeted:
             scoring = _read_guard(Path(folder), base)
         return GuardedSystem(base, scoring, info=info, forward_equivalents=cost)
 
+    def _config_for(self, material: Material) -> GuardrailConfig:
+        return self.guard_config
+
     def _forward_equivalents(self, n_steps: int, n_deployment: int, n_support: int, n_dialled: int) -> float:
         """2 a text for attribution, up to k each for masking words and phrases, 3 for the two teachers and the text
         itself, 2 a trained text, 1 a strength and text that it is chosen on; without labels 3 more, for what is to be
@@ -119,6 +124,22 @@ class Targeted:
         taught = 3 * n_deployment if self.strategy == "distill" else 0
         dialled = n_dialled * (len(strengths_to_score(config.calibration)) + (0 if self.labels else 3))
         return float(found + taught + 2 * n_steps * config.adapter.batch_size + dialled)
+
+
+@dataclass(frozen=True)
+class Named(Targeted):
+    """The same where somebody names the shortcut's words, as `fit --shortcut` lets a user do."""
+
+    name: str = "guardrail-distill-named"
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """The words too."""
+        return super().needs | {Need.SHORTCUT_WORDS}
+
+    def _config_for(self, material: Material) -> GuardrailConfig:
+        assert material.shortcut_words is not None
+        return self.guard_config.with_targets(shortcuts=material.shortcut_words)
 
 
 class GuardedSystem:
