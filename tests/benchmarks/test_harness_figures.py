@@ -100,7 +100,20 @@ def test_many_systems_have_looks_of_their_own(tmp_path: Path) -> None:
         for handle, label in zip(handles, labels, strict=True)
         if label != "majority class"
     }
-    assert len(looks) == 20
+    assert len(looks) == len(config.systems) > 20
+
+
+def test_many_systems_are_rows_with_a_mark_a_metric(tmp_path: Path) -> None:
+    found = collected(tmp_path, "leaderboard")
+    figure = draw(found)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["GoEmo-ST", "GoEmo-Syn"]
+    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == found.systems
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    marks = handles[labels.index("balanced accuracy")].lines[0]
+    cells = {cell.system: cell for cell in found.at("GoEmo-ST", "reversed")}
+    expected = {found.systems.index(s): np.mean(cell.values("balanced_accuracy")) for s, cell in cells.items()}
+    assert dict(zip(marks.get_ydata(), marks.get_xdata(), strict=True)) == pytest.approx(expected)
+    assert "majority class" in labels
 
 
 def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:

@@ -320,6 +320,49 @@ def _majority(axes: Axes, collection: Collection) -> None:
             axes.hlines(mean, x - 0.45, x + 0.45, color=RED, linestyle=":", linewidth=1.1, label=label)
 
 
+def _systems_figure(mpl: Any, collection: Collection, settings: Any) -> Figure:
+    """One column a setting, one row a system, one mark a metric; lines where the base and the majority class are."""
+    metrics = [m for m in settings["metrics"] if any(_values(m)(cell) for cell in collection.cells)]
+    if not metrics:
+        raise DataError(f"No run of '{collection.experiment.name}' has any of {', '.join(settings['metrics'])}.")
+    places, systems = collection.places, collection.systems
+    figure = mpl.figure.Figure(figsize=(_WIDTH, 0.18 * len(systems) + 1.2), layout="constrained")
+    panels = figure.subplots(1, len(places), sharey=True, squeeze=False)[0]
+    for at, (axes, place) in enumerate(zip(panels, places, strict=True)):
+        for metric, (colour, marker) in zip(metrics, _LOOKS, strict=False):
+            found = {
+                cell.system: _point(cell, _values(metric)) for cell in collection.at(*place) if _values(metric)(cell)
+            }
+            means, errors = zip(*found.values(), strict=True) if found else ((), ())
+            axes.errorbar(
+                means,
+                [systems.index(system) for system in found],
+                xerr=errors,
+                color=colour,
+                marker=marker,
+                linestyle="none",
+                elinewidth=0.8,
+                label=_NAMES.get(metric, metric) if at == 0 else None,
+            )
+            if "erm" in found:
+                label = f"erm, {_NAMES.get(metric, metric)}" if at == 0 else None
+                axes.axvline(found["erm"][0], color=colour, linestyle=":", linewidth=0.9, label=label)
+        majority = [value for cell in collection.at(*place) for value in cell.values("majority_accuracy")]
+        if majority and "accuracy" in metrics:
+            label = "majority class" if at == 0 else None
+            axes.axvline(float(np.mean(majority)), color=GREY, linestyle="-.", linewidth=0.9, label=label)
+        for row in range(0, len(systems), 2):
+            axes.axhspan(row - 0.5, row + 0.5, color="#f2f2f2", linewidth=0, zorder=0)
+        several = len({test for _, test in places}) > 1
+        axes.set_title(", ".join(place) if several else place[0])
+        axes.set_yticks(range(len(systems)), systems)
+        axes.set_ylim(len(systems) - 0.5, -0.5)
+        axes.set_xlim(-0.03, 1.03)
+        axes.grid(visible=False, axis="y")
+    figure.legend(loc="outside lower center", ncols=len(metrics))
+    return cast("Figure", figure)
+
+
 def _scatter_figure(mpl: Any, collection: Collection, settings: Any) -> Figure:
     """Accuracy beside MSTPS: colour and marker are the system, the letter the data set."""
     metric, ys = settings["x_metric"], list(settings["y_metrics"])
@@ -498,6 +541,7 @@ _KINDS: dict[str, Callable[[Any, Collection, Any], Any]] = {
     "recall": _recall_figure,
     "misclassification": _misclassification_figure,
     "comparison": _comparison_figure,
+    "systems": _systems_figure,
     "scatter": _scatter_figure,
     "sweep": _sweep_figure,
     "system-sweep": _system_sweep_figure,
