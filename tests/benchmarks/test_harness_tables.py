@@ -273,7 +273,7 @@ def test_systems_around_different_base_classifiers_are_refused(tmp_path: Path) -
 
 
 def test_seeds_that_only_some_cells_have_are_warned_about(tmp_path: Path) -> None:
-    config = read_experiment("real-world")
+    config = with_systems(read_experiment("real-world"), "erm", "guardrail", "guardrail-paper")
     fake_results(tmp_path, config, seeds=(0, 1))
     fake_results(tmp_path, with_systems(config, "erm"), seeds=(2,))
     with pytest.warns(GuardrailWarning, match=r"6 of 9 cells do not have all seeds \[0, 1, 2\]: 'SST-2, guardrail'"):
