@@ -446,7 +446,8 @@ class ShortcutGuardrail:
         if config.uses_targets:
             if targets is None:
                 targets = find_targets(self._base, encoded, config.targets, support=rows, progress=progress)
-            targets = with_said(targets, config.targets)
+            else:
+                targets = with_said(targets, config.targets)
             _warn_about_absent(targets, encoded)
             _warn_without_targets(targets)
             clock.lap("target")

@@ -265,11 +265,17 @@ def _misclassification_figure(mpl: Any, collection: Collection, settings: Any) -
     return cast("Figure", figure)
 
 
-def _comparison_figure(mpl: Any, collection: Collection, settings: Any) -> Figure:
-    """One panel a metric: settings along the axis, one mark a system, and the majority class beside accuracy."""
+def _metrics_there(collection: Collection, settings: Any) -> list[str]:
+    """The metrics asked for that some run has."""
     metrics = [m for m in settings["metrics"] if any(_values(m)(cell) for cell in collection.cells)]
     if not metrics:
         raise DataError(f"No run of '{collection.experiment.name}' has any of {', '.join(settings['metrics'])}.")
+    return metrics
+
+
+def _comparison_figure(mpl: Any, collection: Collection, settings: Any) -> Figure:
+    """One panel a metric: settings along the axis, one mark a system, and the majority class beside accuracy."""
+    metrics = _metrics_there(collection, settings)
     places, systems = collection.places, collection.systems
     figure = mpl.figure.Figure(figsize=(_WIDTH, 2.1 * len(metrics) + 0.5), layout="constrained")
     panels = figure.subplots(len(metrics), 1, squeeze=False)[:, 0]
@@ -322,9 +328,7 @@ def _majority(axes: Axes, collection: Collection) -> None:
 
 def _systems_figure(mpl: Any, collection: Collection, settings: Any) -> Figure:
     """One column a setting, one row a system, one mark a metric; lines where the base and the majority class are."""
-    metrics = [m for m in settings["metrics"] if any(_values(m)(cell) for cell in collection.cells)]
-    if not metrics:
-        raise DataError(f"No run of '{collection.experiment.name}' has any of {', '.join(settings['metrics'])}.")
+    metrics = _metrics_there(collection, settings)
     places, systems = collection.places, collection.systems
     figure = mpl.figure.Figure(figsize=(_WIDTH, 0.18 * len(systems) + 1.2), layout="constrained")
     panels = figure.subplots(1, len(places), sharey=True, squeeze=False)[0]
