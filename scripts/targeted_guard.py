@@ -203,13 +203,12 @@ class Run:
             verdicts: Which evidence is enough; all if not given.
         """
         bounds = done["bounds"]
-        targets = None
-        if texts is None and not weigh:
-            targets = self.known_targets(config, done)
-            if targets is not None and verdicts is not None:
-                targets = Targets(tuple(item for item in targets.items if item.verdict in verdicts))
+        targets = self.known_targets(config, done) if texts is None and not weigh else None
         texts = texts or self.deployment(self.scored)
         guard = self.guard()
+        if verdicts is not None:
+            targets = targets or guard.find_targets(texts.texts, config=config)
+            targets = Targets(tuple(item for item in targets.items if item.verdict in verdicts))
         labelled = (self.support.texts, self.support.labels.tolist()) if weigh else None
         started = time.perf_counter()
         report = guard.fit(texts.texts, config=config, seed=self.arguments.seed, targets=targets, support=labelled)
