@@ -359,7 +359,7 @@ def test_a_length_the_model_cannot_take(cli, model_folder, data, tmp_path):
 def test_a_model_that_is_not_there(cli, data, tmp_path):
     status, _, err = cli("audit", tmp_path / "nowhere", data, "--out", tmp_path / "out")
     assert status == 2
-    assert one_error(err).startswith(f"'{tmp_path / 'nowhere'}' could not be loaded as a text classifier: ")
+    assert one_error(err).startswith(f"There is no folder '{tmp_path / 'nowhere'}'.")
 
 
 def test_base_of_a_plain_model(cli, model_folder, data, tmp_path):

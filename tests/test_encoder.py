@@ -286,3 +286,10 @@ def test_an_encoder_without_a_trained_head_is_refused(bert, tmp_path):
 def test_a_name_that_is_nowhere():
     with pytest.raises(ModelError, match="could not be loaded as a text classifier"):
         load_model("no-such-owner/no-such-model")
+
+
+@pytest.mark.parametrize("name", ["./model", "../model", "~/model", "models/news/best", "/model"])
+def test_a_folder_that_is_nowhere(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match="There is no folder"):
+        load_model(name)

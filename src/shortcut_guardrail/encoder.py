@@ -630,7 +630,7 @@ def load_model(
 
     name = str(source)
     options = {"revision": revision or "main", "trust_remote_code": trust_remote_code}
-    _check_model_folder(Path(name), allow_pickle)
+    _check_model_folder(name, allow_pickle)
     try:
         with quiet_transformers():
             tokenizer = AutoTokenizer.from_pretrained(name, **options)
@@ -655,9 +655,13 @@ def load_model(
     return model, tokenizer
 
 
-def _check_model_folder(folder: Path, allow_pickle: bool) -> None:
+def _check_model_folder(name: str, allow_pickle: bool) -> None:
     """A local folder is checked by its files, for a plainer message than Transformers can give."""
+    folder = Path(name)
     if not folder.exists():
+        # What can be no Hub id ("name" or "owner/name") was meant as a folder.
+        if folder.is_absolute() or name.startswith((".", "~")) or len(folder.parts) > 2:
+            raise ModelError(f"There is no folder '{folder}'. Give a folder written by save_pretrained, or a Hub id.")
         return
     if not folder.is_dir():
         raise ModelError(f"'{folder}' is a file; give the folder that holds the model.")

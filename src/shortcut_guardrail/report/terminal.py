@@ -114,11 +114,16 @@ def _audit_row(candidate: Mapping[str, Any]) -> tuple[str, ...]:
 _SIGNS = {"flagged": "!", "undecided": "?"}
 
 
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
 def _audit_summary(document: Mapping[str, Any]) -> list[str]:
     """Paragraphs below the table: what was found, what is undecided and why, and what the columns mean."""
     undecided = [candidate for candidate in document["candidates"] if candidate["status"] == "undecided"]
     return [
-        f"{document['n']} texts, {document['n_candidates']} candidates, {document['n_tested']} of them tested; MSTPS "
+        f"{_counted(document['n'], 'text')}, {_counted(document['n_candidates'], 'candidate')}, "
+        f"{document['n_tested']} of them tested; MSTPS "
         f"{document['mstps']:.3f}.{cut_note(document['n_truncated'])}",
         _audit_outcome(document),
         *(f"? {visible_name(candidate['text'])}: {doubt(candidate)}" for candidate in undecided[:EXPLAINED_CANDIDATES]),
