@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -14,14 +15,19 @@ from shortcut_guardrail.audit import audit_texts
 from shortcut_guardrail.config import TargetConfig
 from shortcut_guardrail.encoder import TextClassifier
 from shortcut_guardrail.targets import (
+    LEAST_CHANGE,
+    Paired,
     Target,
     TargetFinder,
     Targets,
     _dominant,
+    _holm,
+    _weigh,
     find_targets,
     masked_texts,
     paired_evidence,
     shortened_texts,
+    sign_flip_test,
     with_insertions,
 )
 
@@ -275,8 +281,57 @@ def test_labels_confirm_a_candidate_that_the_audit_did_not_flag(classifier):
 def test_paired_evidence_counts_answers_with_and_without(classifier):
     support = classifier.encode(["honestly bad", "honestly awful", "honestly good", "bad soup"])
     items = [Target("honestly", "flagged"), Target("zebra", "flagged")]
-    n, mended, broken = paired_evidence(classifier, items, support, np.array([0, 1, 1, 0]))
-    assert (n, mended, broken) == ([3, 0], [1, 0], [1, 0])
+    found = paired_evidence(classifier, items, support, np.array([0, 1, 1, 0]))
+    assert [(one.n, one.mended, one.broken) for one in found] == [(3, 1, 1), (0, 0, 0)]
+    logits = classifier.predict_logits(classifier.encode(["honestly bad", "[MASK] bad"]))
+    probs = torch.from_numpy(logits).softmax(dim=-1).numpy()
+    assert found[0].changes[0] == pytest.approx(probs[1, 0] - probs[0, 0])
+    assert [len(one.changes) for one in found] == [3, 0]
+
+
+def test_the_sign_flip_test_is_the_share_of_signs_that_do_as_well():
+    rng = np.random.default_rng(3)
+    for n in (1, 3, 8, 11):
+        changes = rng.uniform(-0.5, 1, n)
+        meant = changes[np.abs(changes) >= LEAST_CHANGE]
+        sums = [np.dot(signs, meant) for signs in itertools.product((-1, 1), repeat=len(meant))]
+        exact = np.mean([total >= meant.sum() - 1e-9 for total in sums])
+        assert sign_flip_test(changes) == pytest.approx(exact, abs=0.015)
+    assert sign_flip_test(np.zeros(0)) == 1
+
+
+def test_many_slight_gains_are_no_evidence_but_a_few_large_ones_are():
+    # A genuine word: it holds the right class down a little here, and up a lot in texts that are not among these.
+    assert sign_flip_test(np.full(30, 0.09)) == 1
+    assert sign_flip_test(np.r_[np.full(30, -0.02), np.full(10, 0.3)]) < 0.005
+    assert sign_flip_test(np.r_[np.full(10, 0.3), np.full(10, -0.3)]) > 0.5
+
+
+def test_holms_weighted_procedure_is_a_closed_test():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        n = int(rng.integers(1, 6))
+        p_values, weights = (rng.uniform(0, 0.08, n)).tolist(), rng.integers(0, 4, n).astype(float).tolist()
+
+        # Weighted Bonferroni on every intersection; a hypothesis falls if all intersections with it do.
+        def falls(members, p_values=p_values, weights=weights):
+            total = sum(weights[i] for i in members)
+            return total > 0 and any(weights[i] > 0 and p_values[i] <= 0.05 * weights[i] / total for i in members)
+
+        subsets = [s for k in range(1, n + 1) for s in itertools.combinations(range(n), k)]
+        expected = {i for i in range(n) if weights[i] > 0 and all(falls(s) for s in subsets if i in s)}
+        assert set(_holm(p_values, weights, 0.05)) == expected
+
+
+def test_more_is_asked_of_a_candidate_that_holds_few_answers():
+    items = [Target("book", "cleared", 300, 0.3), Target("some", "cleared", 10, 0.1)]
+    telling, silent = Paired(7, 0, 0, np.full(7, 0.4)), Paired(7, 0, 0, np.zeros(7))  # p = 1 / 128 and 1
+
+    def confirmed(evidence):
+        return [(item.text, item.p_value) for item in _weigh(items, evidence, TargetConfig(confirm_level=0.012))]
+
+    assert confirmed([telling, silent]) == [("book", pytest.approx(1 / 128, abs=0.004))]
+    assert confirmed([silent, telling]) == []
 
 
 def test_targets_survive_json(classifier):

@@ -231,9 +231,10 @@ class TargetConfig:
             share of all texts, one that pulls to the same class decides although the rest is confidently given another
             answer; 1 turns this off. Which words could rightly decide so many texts, for one class, alone?
         max_considered: How many candidates of its ranking a support set may confirm or clear.
-        confirm_level: A candidate that is not flagged is confirmed if the support set, by an exact one-sided McNemar
-            test with Holm's correction, shows at this level that masking it mends answers.
-        clear_level: A flagged one is cleared if the same test the other way round, without correction, shows at this
+        confirm_level: A candidate that is not flagged is confirmed if the support set shows at this level that masking
+            it raises the probability of the right class: a one-sided sign-flip test with Holm's correction, weighted
+            by the number of unlabelled answers that change with the candidate.
+        clear_level: A flagged one is cleared if an exact one-sided McNemar test, without correction, shows at this
             level that masking it breaks answers. Clearing asks for less: what is cleared stays as it is.
     """
 
