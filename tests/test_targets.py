@@ -21,13 +21,13 @@ from shortcut_guardrail.targets import (
     TargetFinder,
     Targets,
     _dominant,
-    _holm,
-    _weigh,
     find_targets,
+    holm,
     masked_texts,
     paired_evidence,
     shortened_texts,
     sign_flip_test,
+    weigh,
     with_insertions,
 )
 
@@ -287,6 +287,10 @@ def test_paired_evidence_counts_answers_with_and_without(classifier):
     probs = torch.from_numpy(logits).softmax(dim=-1).numpy()
     assert found[0].changes[0] == pytest.approx(probs[1, 0] - probs[0, 0])
     assert [len(one.changes) for one in found] == [3, 0]
+    assert found[0].rows.tolist() == [0, 1, 2]
+    some = found[0].among(np.array([1, 3]))
+    assert (some.n, some.mended, some.broken) == (1, 0, 1)
+    assert some.changes == found[0].changes[[1]]
 
 
 def test_the_sign_flip_test_is_the_share_of_signs_that_do_as_well():
@@ -320,15 +324,16 @@ def test_holms_weighted_procedure_is_a_closed_test():
 
         subsets = [s for k in range(1, n + 1) for s in itertools.combinations(range(n), k)]
         expected = {i for i in range(n) if weights[i] > 0 and all(falls(s) for s in subsets if i in s)}
-        assert set(_holm(p_values, weights, 0.05)) == expected
+        assert set(holm(p_values, weights, 0.05)) == expected
 
 
 def test_more_is_asked_of_a_candidate_that_holds_few_answers():
     items = [Target("book", "cleared", 300, 0.3), Target("some", "cleared", 10, 0.1)]
-    telling, silent = Paired(7, 0, 0, np.full(7, 0.4)), Paired(7, 0, 0, np.zeros(7))  # p = 1 / 128 and 1
+    rows, same = np.arange(7), np.zeros(7, dtype=int)
+    telling, silent = Paired(rows, same, np.full(7, 0.4)), Paired(rows, same, np.zeros(7))  # p = 1 / 128 and 1
 
     def confirmed(evidence):
-        return [(item.text, item.p_value) for item in _weigh(items, evidence, TargetConfig(confirm_level=0.012))]
+        return [(item.text, item.p_value) for item in weigh(items, evidence, TargetConfig(confirm_level=0.012))]
 
     assert confirmed([telling, silent]) == [("book", pytest.approx(1 / 128, abs=0.004))]
     assert confirmed([silent, telling]) == []

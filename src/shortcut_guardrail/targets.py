@@ -333,6 +333,22 @@ def find_targets(
         ConfigError: What a person said contradicts itself.
     """
     check_said(config)
+    items = ranked_targets(classifier, encoded, config, progress=progress)
+    taken = sum(item.verdict in _UNLABELLED for item in items)
+    items = items[: taken if support is None else max(taken, config.max_considered)]
+    if support is not None:
+        items = weigh(items, paired_evidence(classifier, items, *support), config)
+    rows = () if support is None else tuple(sorted({text_hash(text) for text in support[0].texts}))
+    return with_said(Targets(tuple(items), rows), config)
+
+
+def ranked_targets(
+    classifier: TextClassifier, encoded: EncodedTexts, config: TargetConfig, *, progress: Progress | None = None
+) -> list[Target]:
+    """All candidates of the audit, those first that are neutralised unless labels or a person object.
+
+    Arguments and errors: see `find_targets`.
+    """
     report = audit_texts(classifier, encoded, config.audit(), progress=progress)
     dominant = _dominant(classifier, encoded, report, config)
     items = [_audited(candidate, dominant) for candidate in report.candidates if not np.isnan(candidate.p_value)]
@@ -342,13 +358,7 @@ def find_targets(
         for found in dominant.values()
         if found.text not in audited
     ]
-    items.sort(key=lambda item: item.verdict not in _UNLABELLED)
-    taken = sum(item.verdict in _UNLABELLED for item in items)
-    items = items[: taken if support is None else max(taken, config.max_considered)]
-    if support is not None:
-        items = _weigh(items, paired_evidence(classifier, items, *support), config)
-    rows = () if support is None else tuple(sorted({text_hash(text) for text in support[0].texts}))
-    return with_said(Targets(tuple(items), rows), config)
+    return sorted(items, key=lambda item: item.verdict not in _UNLABELLED)
 
 
 def _audited(candidate: Candidate, dominant: Mapping[str, Any]) -> Target:
@@ -494,16 +504,34 @@ class Paired:
     """What labelled texts say of one candidate.
 
     Attributes:
-        n: Texts that hold it.
-        mended: Of those, texts that the base answers wrongly, and rightly with it masked.
-        broken: The other way round.
+        rows: Which of the labelled texts hold it, shape (n,), ascending.
+        answers: 1 where masking it puts the base's answer right, -1 where it puts it wrong, else 0, shape (n,).
         changes: P(right class) with it masked minus without, shape (n,), each in [-1, 1].
     """
 
-    n: int
-    mended: int
-    broken: int
+    rows: Array
+    answers: Array
     changes: Array
+
+    @property
+    def n(self) -> int:
+        """Number of labelled texts that hold it."""
+        return len(self.rows)
+
+    @property
+    def mended(self) -> int:
+        """Texts that the base answers wrongly, and rightly with it masked."""
+        return int((self.answers > 0).sum())
+
+    @property
+    def broken(self) -> int:
+        """The other way round."""
+        return int((self.answers < 0).sum())
+
+    def among(self, rows: Array) -> Paired:
+        """The same of some of the labelled texts."""
+        chosen = np.isin(self.rows, rows)
+        return Paired(self.rows[chosen], self.answers[chosen], self.changes[chosen])
 
 
 def paired_evidence(
@@ -527,9 +555,9 @@ def paired_evidence(
             chosen = [positions[i] for i in rows]
             after = _probs(classifier, masked_texts(support.select(rows), chosen, classifier.tokenizer.mask_token_id))
         right, before = labels[rows], probs[rows]
-        was, is_ = before.argmax(axis=1) == right, after.argmax(axis=1) == right
-        changes = after[np.arange(len(rows)), right] - before[np.arange(len(rows)), right]
-        found.append(Paired(len(rows), int((is_ & ~was).sum()), int((~is_ & was).sum()), changes))
+        was, is_ = ((probs_.argmax(axis=1) == right).astype(int) for probs_ in (before, after))
+        at = np.arange(len(rows)), right
+        found.append(Paired(rows, is_ - was, after[at] - before[at]))
     return found
 
 
@@ -537,12 +565,18 @@ def _probs(classifier: TextClassifier, encoded: EncodedTexts) -> Array:
     return np.asarray(torch.from_numpy(classifier.predict_logits(encoded)).double().softmax(dim=-1).numpy())
 
 
-def _weigh(items: list[Target], evidence: list[Paired], config: TargetConfig) -> list[Target]:
-    """Verdicts from the support set; candidates that neither the audit nor it names are left out."""
-    worse = [_sign_test(found.broken, found.mended) for found in evidence]
+def weigh(items: list[Target], evidence: list[Paired], config: TargetConfig) -> list[Target]:
+    """Verdicts from the support set; candidates that neither the audit nor it names are left out.
+
+    Args:
+        items: What the audit says of each candidate.
+        evidence: What labelled texts say of it.
+        config: `confirm_level` and `clear_level`.
+    """
+    worse = [mcnemar_greater(found.broken, found.mended) for found in evidence]
     open_ = [i for i, item in enumerate(items) if item.verdict not in _UNLABELLED]
     better = {i: sign_flip_test(evidence[i].changes) for i in open_}
-    rejected = _holm([better[i] for i in open_], [_answers_held(items[i]) for i in open_], config.confirm_level)
+    rejected = holm([better[i] for i in open_], [_answers_held(items[i]) for i in open_], config.confirm_level)
     confirmed = {open_[j] for j in rejected}
     weighed = []
     for i, (item, found) in enumerate(zip(items, evidence, strict=True)):
@@ -561,7 +595,7 @@ def _answers_held(item: Target) -> float:
     return (item.count or 0) * (item.flip_rate or 0.0)
 
 
-def _sign_test(successes: int, failures: int) -> float:
+def mcnemar_greater(successes: int, failures: int) -> float:
     """Exact one-sided McNemar test: are successes more than chance makes of them?"""
     from scipy.stats import binom
 
@@ -594,7 +628,7 @@ def sign_flip_test(changes: Array) -> float:
     return float((1 + at_least.sum()) / (1 + _SIGN_FLIPS))
 
 
-def _holm(p_values: list[float], weights: list[float], level: float) -> list[int]:
+def holm(p_values: list[float], weights: list[float], level: float) -> list[int]:
     """Which hypotheses Holm's weighted procedure rejects (Holm 1979, section 5); of weight 0 none."""
     rejected: list[int] = []
     left = [i for i, weight in enumerate(weights) if weight > 0]
