@@ -117,6 +117,31 @@ def test_a_strength_that_is_not_certified_makes_way_and_it_is_said(cli, model_fo
     assert "--strength 0.85 is none of them" in " ".join(err.split())
 
 
+def test_a_guard_learns_from_a_few_labels(cli, model_folder, data, write_csv, tmp_path):
+    rows = [(text, ("positive", "negative", "mixed")[i % 3]) for i, text in enumerate(SHORTCUT_TEXTS)]
+    support = write_csv("support.csv", *rows)
+    options = ("--strategy", "few-shot", "--support", support, *FAST, "--out", tmp_path / "out")
+    report = tmp_path / "report.html"
+    status, out, err = cli("fit", model_folder, data, *options, "--report", report)
+    assert status == 0, err
+    assert "warning" not in err
+    said = " ".join(out.split())
+    assert f"Adapted on {len(rows)} of {len(rows)} texts" in said
+    assert f"chosen on {len(rows)} labelled rows by accuracy, each answered by an adapter that was not trained" in said
+    assert f"trained on {len(rows)} labelled rows in" in report.read_text()
+    record = record_of(tmp_path / "out")
+    assert (record["strategy"], record["strength_source"]) == ("few-shot", "cross-validated")
+    assert record["calibration"]["n"] == len(rows)
+    # Its own labels certify nothing; others do.
+    certify = ("certify", tmp_path / "out", data, "--out", tmp_path / "certified")
+    status, _, err = cli(*certify, "--labelled", support)
+    assert status == 2
+    assert "trained the adapter" in " ".join(err.split())
+    others = write_csv("others.csv", *((f"{text} people", label) for text, label in rows))
+    status, _, err = cli(*certify, "--labelled", others)
+    assert status == 0, err
+
+
 def test_one_labelled_row_is_enough_for_a_dry_run(cli, model_folder, data, write_csv, tmp_path):
     one = write_csv("one.csv", ("honestly fine", "mixed"))
     options = ("--strategy", "mask", "--support", one)
@@ -138,6 +163,24 @@ def test_labels_have_a_say_in_what_is_neutralised(cli, model_folder, data, suppo
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
+        (
+            ("--strategy", "few-shot"),
+            "--support is missing: --strategy few-shot learns from a file with labelled rows, and from nothing else.",
+        ),
+        (
+            ("--strategy", "few-shot", "--support", "s.csv", "--certify", 0.1, "--unlabelled", "u.csv"),
+            "--certify is for labels that the adapter has not learned from, and --strategy few-shot learns from all of "
+            "--support. Fit first, then run `shortcut-guardrail certify` with other labelled rows.",
+        ),
+        (
+            ("--strategy", "few-shot", "--support", "s.csv", "--temperature", 2),
+            "--temperature is for the losses of maskcl and distill; leave it out for few-shot.",
+        ),
+        (
+            ("--strategy", "few-shot", "--dry-run"),
+            "--dry-run is for strategies that know what they neutralise, and 'few-shot' does not. Choose --strategy "
+            "mask or --strategy distill, or --per-input.",
+        ),
         (
             ("--shortcut", "so", "--out", "x"),
             "--shortcut is for strategies that know what they neutralise, and 'maskcl' does not. Choose --strategy "

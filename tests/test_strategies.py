@@ -11,7 +11,7 @@ from shortcut_guardrail.config import AdapterConfig, GuardrailConfig, SaliencyCo
 from shortcut_guardrail.encoder import FastPaths, TextClassifier
 from shortcut_guardrail.saliency import find_important_tokens
 from shortcut_guardrail.sensitivity import masking_effects
-from shortcut_guardrail.strategies import MaskGuard, neutralise, restore
+from shortcut_guardrail.strategies import MaskGuard, Task, neutralise, restore
 from shortcut_guardrail.targets import Target, TargetFinder, Targets, masked_texts
 
 TARGETS = Targets((Target("honestly", "given"), Target("good", "kept")))
@@ -21,6 +21,7 @@ KINDS = {
     "maskcl, per input": {"strategy": "maskcl", "per_input": True},
     "distill": {"strategy": "distill"},
     "distill, per input": {"strategy": "distill", "per_input": True},
+    "few-shot": {"strategy": "few-shot"},
     "mask": {"strategy": "mask"},
 }
 BEARING = [0, 2, 4, 7]  # of the eight texts of the fixture
@@ -40,6 +41,11 @@ def kind(request):
     return request.param
 
 
+def fitted(classifier, encoded, kind):
+    labels = np.arange(len(encoded)) % classifier.n_classes
+    return neutralise(Task(classifier, encoded, TARGETS.finder, config(kind), 0, support=(encoded, labels))).guard
+
+
 def logits_at(guard, encoded, strength):
     with guard.at(strength) as used:
         return used.predict_logits(encoded)
@@ -48,7 +54,7 @@ def logits_at(guard, encoded, strength):
 def test_strength_0_is_the_base_bit_for_bit_and_full_strength_is_not(classifier, texts, kind):
     encoded = classifier.encode(texts)
     base = classifier.predict_logits(encoded)
-    guard, _ = neutralise(classifier, encoded, TARGETS, config(kind), seed=0)
+    guard = fitted(classifier, encoded, kind)
     np.testing.assert_array_equal(logits_at(guard, encoded, 0.0), base)
     change = np.abs(logits_at(guard, encoded, 1.0) - base).max(axis=1)
     assert change[BEARING].min() > 1e-3
@@ -58,10 +64,10 @@ def test_strength_0_is_the_base_bit_for_bit_and_full_strength_is_not(classifier,
 def test_texts_without_a_target_keep_the_base_answer(classifier, texts, kind):
     encoded = classifier.encode(texts)
     base = classifier.predict_logits(encoded)
-    guard, _ = neutralise(classifier, encoded, TARGETS, config(kind), seed=0)
+    guard = fitted(classifier, encoded, kind)
     rest = [i for i in range(len(texts)) if i not in BEARING]
     change = np.abs(logits_at(guard, encoded, 1.0)[rest] - base[rest])
-    if kind in ("maskcl", "distill"):
+    if kind in ("maskcl", "distill", "few-shot"):
         assert change.max() > 1e-3
     else:
         assert change.max() == 0
@@ -69,7 +75,7 @@ def test_texts_without_a_target_keep_the_base_answer(classifier, texts, kind):
 
 def test_all_strengths_at_once_are_those_one_at_a_time(classifier, texts, kind):
     encoded = classifier.encode(texts)
-    guard, _ = neutralise(classifier, encoded, TARGETS, config(kind), seed=0)
+    guard = fitted(classifier, encoded, kind)
     strengths = [0.0, 0.3, 1.0]
     together = guard.logits_by_strength(encoded, strengths)
     for row, strength in zip(together, strengths, strict=True):
@@ -78,13 +84,13 @@ def test_all_strengths_at_once_are_those_one_at_a_time(classifier, texts, kind):
 
 
 def test_only_an_adapter_for_all_texts_is_plain_peft(classifier, texts, kind):
-    guard, _ = neutralise(classifier, classifier.encode(texts), TARGETS, config(kind), seed=0)
-    assert guard.plain_peft_equivalent == (kind in ("maskcl", "distill"))
+    guard = fitted(classifier, classifier.encode(texts), kind)
+    assert guard.plain_peft_equivalent == (kind in ("maskcl", "distill", "few-shot"))
 
 
 def test_a_guard_is_restored_from_its_parts(classifier, texts, kind):
     encoded = classifier.encode(texts)
-    guard, _ = neutralise(classifier, encoded, TARGETS, config(kind), seed=0)
+    guard = fitted(classifier, encoded, kind)
     model = None if kind == "mask" else guard.adapted.model
     again = restore(classifier, config(kind), TARGETS, model)
     assert again.plain_peft_equivalent == guard.plain_peft_equivalent
@@ -94,7 +100,7 @@ def test_a_guard_is_restored_from_its_parts(classifier, texts, kind):
 def test_the_block_is_undone_after_an_exception(classifier, texts, kind):
     encoded = classifier.encode(texts)
     base = classifier.predict_logits(encoded)
-    guard, _ = neutralise(classifier, encoded, TARGETS, config(kind), seed=0)
+    guard = fitted(classifier, encoded, kind)
     with pytest.raises(IndexError), guard.at(1.0) as used:
         used.predict_logits(encoded.select([99]))
     np.testing.assert_array_equal(classifier.predict_logits(encoded), base)
@@ -106,7 +112,7 @@ def test_a_guard_that_changes_no_weight_is_not_taken_for_the_base(classifier, te
     """What an unfinished audit recognises its model by."""
     found = {classifier.fingerprint()}
     for kind in ("mask", "distill, per input"):
-        guard, _ = neutralise(classifier, classifier.encode(texts), TARGETS, config(kind), seed=0)
+        guard = fitted(classifier, classifier.encode(texts), kind)
         for strength in (0.5, 1.0):
             with guard.at(strength) as used:
                 found.add(used.fingerprint())
@@ -120,7 +126,7 @@ def test_a_guard_that_changes_no_weight_is_not_taken_for_the_base(classifier, te
 
 def test_texts_with_a_target_get_the_adapters_answer(classifier, texts):
     encoded = classifier.encode(texts)
-    guard, _ = neutralise(classifier, encoded, TARGETS, config("distill, per input"), seed=0)
+    guard = fitted(classifier, encoded, "distill, per input")
     with debias_strength(guard.adapted.model, 0.6):
         expected = guard.adapted.predict_logits(encoded)
     np.testing.assert_allclose(logits_at(guard, encoded, 0.6)[BEARING], expected[BEARING], atol=1e-4)

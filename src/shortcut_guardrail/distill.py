@@ -25,7 +25,6 @@ from torch.nn import functional as F
 from .adapter import AdapterTraining, TrainingLoop, run_training, untrained_adapter
 from .config import AdapterConfig, DistillConfig
 from .encoder import EncodedTexts, Progress, TextClassifier
-from .processes import gather_shares, own_share
 from .targets import TargetFinder, masked_texts, shortened_texts, with_insertions
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -217,15 +216,9 @@ class _Distiller(TrainingLoop):
 
     def loss(self, chosen: Array) -> Tensor:
         """See the head of this module."""
-        logits = gather_shares(self._logits(chosen[own_share(len(chosen))]), len(chosen))
+        logits = self.class_logits(chosen)
         temperature = self.distill.temperature
         teacher = self.teacher[chosen].to(logits.device)
         divergence = F.kl_div((logits / temperature).log_softmax(dim=-1), teacher, reduction="none").sum(dim=-1)
         weights = torch.from_numpy(np.where(self.bearing[chosen], 1.0, self.distill.keep_weight)).to(divergence)
         return temperature**2 * (weights * divergence).mean()
-
-    def _logits(self, rows: Array) -> Tensor:
-        """Class logits of some texts, shape (b, C)."""
-        if not len(rows):  # more processes than texts in the batch
-            return torch.zeros((0, self.classifier.n_classes), device=self.classifier.device)
-        return self.forward(self.classifier.collate(self.encoded, rows), self.classifier.logits)

@@ -42,7 +42,7 @@ from .record import (
 )
 from .saliency import find_important_tokens
 from .sensitivity import masking_effects
-from .strategies import AdapterGuard, Guard, neutralise, restore
+from .strategies import AdapterGuard, Guard, Task, neutralise, restore
 from .streaming import ShardedAudit, TextSource, audit_in_shards
 from .targets import TargetFinder, Targets, find_targets, with_said
 
@@ -61,8 +61,10 @@ class FitReport:
         seed: The seed used.
         n_truncated: Texts longer than the model takes.
         seconds: Wall-clock time by stage: `tokenise`, `target` (looking for what to neutralise), `attribute`
-            or `teacher` (what training starts from), `adapt`.
-        targets: What is neutralised and what was weighed; nothing for plain `maskcl`.
+            or `teacher` (what training starts from), `cross-validate`, `adapt`.
+        targets: What is neutralised and what was weighed; nothing for plain `maskcl` and `few-shot`.
+        calibration: How `few-shot` chose the strength, on answers of adapters that had not seen the text; `None` for
+            the others, whose strength is chosen after fitting.
     """
 
     training: AdapterTraining
@@ -71,6 +73,7 @@ class FitReport:
     n_truncated: int
     seconds: dict[str, float]
     targets: Targets = field(default_factory=Targets)
+    calibration: Calibration | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
@@ -81,6 +84,7 @@ class FitReport:
             "n_truncated": self.n_truncated,
             "seconds": self.seconds,
             "targets": self.targets.to_dict(),
+            "calibration": None if self.calibration is None else self.calibration.to_dict(),
         }
 
 
@@ -426,16 +430,19 @@ class ShortcutGuardrail:
 
         Args:
             texts: N texts, or (text, pair) tuples, at least two of them distinct for `maskcl`.
-            config: A preset's name (`default`, `paper`, `paper-flat`, `mask`, `distill`) or a configuration.
+            config: A preset's name (`default`, `paper`, `paper-flat`, `mask`, `distill`, `few-shot`) or a
+                configuration.
             seed: The same seed, texts and configuration give the same guard.
             support: A few labelled texts and their labels, to clear and confirm what is neutralised. They can choose
-                the strength as well (`calibrate`), but certify nothing any more.
+                the strength as well (`calibrate`), but certify nothing any more. `few-shot` learns from them, and from
+                nothing else, and chooses the strength by cross-validation.
             targets: What `find_targets` found, so that it need not be found again; `support` has no say then, what
                 the configuration's `targets` names as shortcuts and as kept has.
             progress: Told how much of each stage is done.
 
         Raises:
             DataError: A text is empty or holds no ordinary token, or, for `maskcl`, fewer than two are distinct.
+            ConfigError: `few-shot` is given no labelled texts.
         """
         config = preset(config) if isinstance(config, str) else config
         clock = _Clock()
@@ -452,20 +459,37 @@ class ShortcutGuardrail:
             _warn_without_targets(targets)
             clock.lap("target")
         targets = targets if targets is not None and config.uses_targets else Targets()
-        inner, training = neutralise(self._base, encoded, targets, config, seed=seed, lap=clock.lap, progress=progress)
+        if rows is not None and config.strategy == "few-shot":
+            targets = replace(targets, rows=_hashes(rows[0]))
+        trained = neutralise(
+            Task(self._base, encoded, targets.finder, config, seed, support=rows, lap=clock.lap, progress=progress)
+        )
         clock.lap("adapt")
+        learned_from = rows[0] if rows is not None and config.strategy == "few-shot" else encoded
         self._fitted = _Fitted(
-            guard=inner,
+            guard=trained.guard,
             config=config,
             seed=seed,
-            training=training.to_dict(),
+            training=trained.training.to_dict(),
             seconds=clock.laps,
             targets=targets,
-            texts=frozenset(map(text_number, encoded.texts)),
+            texts=frozenset(map(text_number, learned_from.texts)),
         )
         self._calibration, self._unlabelled, self._certificate, self._support_hashes = None, None, None, ()
-        self._use_strength(config.calibration.fixed_strength, "fixed")
-        return FitReport(training, config, seed, int(encoded.truncated.sum()), clock.laps, targets)
+        if trained.calibration is None:
+            self._use_strength(config.calibration.fixed_strength, "fixed")
+        else:
+            self._calibration, self._support_hashes = trained.calibration.to_dict(), targets.rows
+            self._use_strength(trained.calibration.strength, "cross-validated")
+        return FitReport(
+            trained.training,
+            config,
+            seed,
+            int(encoded.truncated.sum()),
+            clock.laps,
+            targets,
+            calibration=trained.calibration,
+        )
 
     def calibrate(
         self,
@@ -484,7 +508,7 @@ class ShortcutGuardrail:
             progress: Told how many strengths are done.
 
         Raises:
-            DataError: The set has fewer than two rows, one class only, or unknown labels.
+            DataError: The set has fewer than two rows, one class only, or unknown labels, or has trained the adapter.
             ConfigError: `fit` has not been called.
         """
         fitted = self._require_fitted()
@@ -492,6 +516,7 @@ class ShortcutGuardrail:
         check_support(labels)
         encoded = self._encode(support_texts, None)
         _check_same_length(encoded, labels)
+        _check_untaught(encoded, fitted)
         started = time.perf_counter()
         config = fitted.config.calibration
         logits = fitted.guard.logits_by_strength(encoded, strengths_to_score(config), progress=progress)
@@ -867,13 +892,28 @@ def _named(words: Sequence[str]) -> str:
     return ", ".join(f"'{word}'" for word in words) + (" stands" if len(words) == 1 else " stand")
 
 
-def _check_unused(texts: Texts, fitted: _Fitted) -> None:
-    decided = set(fitted.targets.rows)
-    used = sum(text_hash(text) in decided for text in texts) if decided else 0
+def _check_untaught(encoded: EncodedTexts, fitted: _Fitted) -> None:
+    taught = set(fitted.targets.rows) if fitted.config.strategy == "few-shot" else set()
+    used = sum(text_hash(text) in taught for text in encoded.texts) if taught else 0
     if used:
         raise DataError(
-            f"{used} of the {len(texts)} labelled texts decided which words are neutralised, so they cannot certify "
-            "the result. Use other labelled texts, or fit without the support set."
+            f"{used} of the {len(encoded)} labelled texts trained the adapter, which answers them better than others, "
+            "so they cannot choose its strength; fit has chosen it by cross-validation. Use other labelled texts."
+        )
+
+
+def _check_unused(texts: Texts, fitted: _Fitted) -> None:
+    rows = set(fitted.targets.rows)
+    used = sum(text_hash(text) in rows for text in texts) if rows else 0
+    if used:
+        did, instead = (
+            ("trained the adapter", "")
+            if fitted.config.strategy == "few-shot"
+            else ("decided which words are neutralised", ", or fit without the support set")
+        )
+        raise DataError(
+            f"{used} of the {len(texts)} labelled texts {did}, so they cannot certify the result. Use other labelled "
+            f"texts{instead}."
         )
 
 

@@ -49,7 +49,7 @@ class GuardrailRecord:
         precision: Number format the adapter was trained in.
         config: The whole configuration.
         debias_strength: The strength folded into the adapter.
-        strength_source: `calibrated`, `agreement` (without labels), `certified`, `fixed` or `set`.
+        strength_source: `calibrated`, `cross-validated`, `agreement` (without labels), `certified`, `fixed` or `set`.
         calibration: The support-set curve, or `None`.
         support_hashes: Hashes of the support set's texts.
         seed: Seed of the adapter.
@@ -59,7 +59,7 @@ class GuardrailRecord:
         unlabelled_calibration: The curve of the strength chosen without labels, or `None`.
         certificate: What was certified, or `None`.
         targets: The words and phrases that were weighed, each with its evidence.
-        target_rows: Hashes of the labelled texts that had a say in them.
+        target_rows: Hashes of the labelled texts that had a say in them, or trained the adapter.
     """
 
     strategy: str
@@ -176,7 +176,7 @@ def model_card(record: GuardrailRecord) -> str:
         "",
         f"# Shortcut guardrail for {name}",
         "",
-        f"{_WHAT[record.strategy]} It was made from unlabelled texts with the strategy `{record.strategy}` "
+        f"{_WHAT[record.strategy]} It was made from {_made_from(record)} with the strategy `{record.strategy}` "
         f"(Shortcut Guardrail {record.versions.get('shortcut-guardrail', '')}).",
         "",
         "| | |",
@@ -184,7 +184,8 @@ def model_card(record: GuardrailRecord) -> str:
         f"| Base model | `{name}`, revision `{record.base_model['revision'] or 'not stated'}` |",
         f"| Base fingerprint | `{record.base_model['fingerprint']}` |",
         f"| Labels | {', '.join(record.label_names)} |",
-        f"| Deployment texts | {training['n_texts']} given, {training['n_trained']} trained on |",
+        f"| {'Labelled' if record.strategy == 'few-shot' else 'Deployment'} texts | {training['n_texts']} given, "
+        f"{training['n_trained']} trained on |",
     ]
     if training["n_steps"]:
         lines += [
@@ -218,8 +219,16 @@ def model_card(record: GuardrailRecord) -> str:
 _WHAT = {
     "maskcl": "A LoRA adapter that lowers a text classifier's reliance on shortcut tokens.",
     "distill": "A LoRA adapter with which a text classifier answers as it would without known shortcuts.",
+    "few-shot": "A LoRA adapter that a few labelled texts taught a text classifier what to rely on.",
     "mask": "A guard that masks known shortcuts before a text classifier answers.",
 }
+
+
+def _made_from(record: GuardrailRecord) -> str:
+    return "labelled texts" if record.strategy == "few-shot" else "unlabelled texts"
+
+
+_CROSS_VALIDATED = ("Every row was answered by an adapter that had not been trained on it.", "")
 
 
 def _as_code(word: str) -> str:
@@ -256,6 +265,7 @@ def _calibration_lines(record: GuardrailRecord) -> list[str]:
         lines += [
             f"## Calibration on {record.calibration['n']} labelled rows",
             "",
+            *(_CROSS_VALIDATED if record.strength_source == "cross-validated" else ()),
             "| strength | accuracy | 95 % interval | gained | lost |",
             "|---|---|---|---|---|",
             *(

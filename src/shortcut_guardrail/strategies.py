@@ -1,12 +1,14 @@
 """How to neutralise: the strategies by name, behind one interface.
 
-`neutralise` is given what to neutralise (`Targets`) and returns a `Guard`: the base model at any debiasing strength,
-where strength 0 is the base itself. Whoever predicts, audits or calibrates needs to know no more than that.
+`neutralise` is given what to neutralise (`Targets`), or labelled texts to learn it from, and returns a `Guard`: the
+base model at any debiasing strength, where strength 0 is the base itself. Whoever predicts, audits or calibrates needs
+to know no more than that.
 
 | strategy | what training does | what strength s does |
 |---|---|---|
 | `maskcl` | the paper's masked contrastive learning | W_T + s W_LoRA |
 | `distill` | counterfactual distillation, see `distill` | W_T + s W_LoRA |
+| `few-shot` | cross-entropy on labelled texts, see `few_shot` | W_T + s W_LoRA |
 | `mask` | nothing | a shortcut's word vector e becomes (1 - s) e + s e_[MASK] |
 """
 
@@ -17,6 +19,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -24,10 +27,20 @@ import torch
 from torch import Tensor, nn
 
 from .adapter import AdapterTraining, texts_drawn, train_adapter
-from .calibration import debias_strength, logits_by_strength, merged, strength_of_each
+from .calibration import (
+    Calibration,
+    choose_strength,
+    debias_strength,
+    logits_by_strength,
+    merged,
+    strength_of_each,
+    strengths_to_score,
+)
 from .config import GuardrailConfig
 from .distill import counterfactual, distill_adapter
 from .encoder import Batch, EncodedTexts, Progress, TextClassifier
+from .errors import ConfigError
+from .few_shot import cross_validated_logits, few_shot_adapter
 from .saliency import find_important_tokens
 from .targets import TargetFinder, Targets
 
@@ -247,82 +260,115 @@ def restore(base: TextClassifier, config: GuardrailConfig, targets: Targets, mod
 # Training
 
 
-Trained = tuple[Guard, AdapterTraining]
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a strategy is given.
 
-
-def neutralise(
-    base: TextClassifier,
-    encoded: EncodedTexts,
-    targets: Targets,
-    config: GuardrailConfig,
-    *,
-    seed: int,
-    lap: Callable[[str], None] = lambda _stage: None,
-    progress: Progress | None = None,
-) -> Trained:
-    """Do what the configuration's strategy does.
-
-    Args:
+    Attributes:
         base: The base model.
         encoded: N unlabelled deployment texts.
-        targets: What to neutralise; `maskcl` needs none but for `per_input`.
+        targets: What to neutralise; `maskcl` and `few-shot` need none but for `per_input`.
         config: The strategy and all its options.
         seed: The same seed gives the same guard.
+        support: n labelled texts and their class ids, shape (n,), for `few-shot`.
         lap: Told the name of every stage before the last when it is over.
         progress: Told how much of each stage is done.
-
-    Returns:
-        The guard and the record of its training.
     """
-    return _STRATEGIES[config.strategy](base, encoded, targets.finder, config, seed, lap, progress)
+
+    base: TextClassifier
+    encoded: EncodedTexts
+    targets: TargetFinder
+    config: GuardrailConfig
+    seed: int
+    support: tuple[EncodedTexts, Array] | None = None
+    lap: Callable[[str], None] = lambda _stage: None
+    progress: Progress | None = None
+
+    def adapter_guard(self, model: Any) -> AdapterGuard:
+        """A guard around what was trained."""
+        return AdapterGuard(self.base, model, self.targets if self.config.per_input else None)
 
 
-def _maskcl(
-    base: TextClassifier,
-    encoded: EncodedTexts,
-    targets: TargetFinder,
-    config: GuardrailConfig,
-    seed: int,
-    lap: Callable[[str], None],
-    progress: Progress | None,
-) -> Trained:
-    drawn = texts_drawn(encoded, config.adapter, seed=seed)
-    positions = np.full((len(encoded), config.saliency.top_k), -1, dtype=np.int32)
-    positions[drawn] = find_important_tokens(base, encoded.select(drawn), config.saliency, progress=progress).positions
-    lap("attribute")
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What a strategy returns.
+
+    Attributes:
+        guard: The guard.
+        training: The record of its training.
+        calibration: How its strength was chosen, where the strategy has to do that itself.
+    """
+
+    guard: Guard
+    training: AdapterTraining
+    calibration: Calibration | None = None
+
+
+def neutralise(task: Task) -> Trained:
+    """Do what the configuration's strategy does."""
+    return _STRATEGIES[task.config.strategy](task)
+
+
+def _maskcl(task: Task) -> Trained:
+    config = task.config
+    drawn = texts_drawn(task.encoded, config.adapter, seed=task.seed)
+    positions = np.full((len(task.encoded), config.saliency.top_k), -1, dtype=np.int32)
+    important = find_important_tokens(task.base, task.encoded.select(drawn), config.saliency, progress=task.progress)
+    positions[drawn] = important.positions
+    task.lap("attribute")
     model, training = train_adapter(
-        base, encoded, positions, config.adapter, seed=seed, saliency=config.saliency, progress=progress
+        task.base,
+        task.encoded,
+        positions,
+        config.adapter,
+        seed=task.seed,
+        saliency=config.saliency,
+        progress=task.progress,
     )
-    return AdapterGuard(base, model, targets if config.per_input else None), training
+    return Trained(task.adapter_guard(model), training)
 
 
-def _distill(
-    base: TextClassifier,
-    encoded: EncodedTexts,
-    targets: TargetFinder,
-    config: GuardrailConfig,
-    seed: int,
-    lap: Callable[[str], None],
-    progress: Progress | None,
-) -> Trained:
-    target = counterfactual(base, encoded, targets, config.distill, progress=progress)
-    lap("teacher")
+def _distill(task: Task) -> Trained:
+    config, targets = task.config, task.targets
+    target = counterfactual(task.base, task.encoded, targets, config.distill, progress=task.progress)
+    task.lap("teacher")
     model, training = distill_adapter(
-        base, encoded, target, targets, config.adapter, config.distill, seed=seed, progress=progress
+        task.base,
+        task.encoded,
+        target,
+        targets,
+        config.adapter,
+        config.distill,
+        seed=task.seed,
+        progress=task.progress,
     )
-    return AdapterGuard(base, model, targets if config.per_input else None), training
+    return Trained(task.adapter_guard(model), training)
 
 
-def _mask(
-    base: TextClassifier,
-    encoded: EncodedTexts,
-    targets: TargetFinder,
-    config: GuardrailConfig,
-    seed: int,
-    lap: Callable[[str], None],
-    progress: Progress | None,
-) -> Trained:
-    return MaskGuard(base, targets), AdapterTraining.none(len(encoded))
+def _few_shot(task: Task) -> Trained:
+    if task.support is None:
+        raise ConfigError(
+            "The strategy 'few-shot' learns from labelled texts, and there are none. Give support=(texts, labels), "
+            "or --support on the command line."
+        )
+    config, (texts, labels) = task.config, task.support
+    grid = strengths_to_score(config.calibration)
+    logits = cross_validated_logits(
+        task.base, texts, labels, config.adapter, grid, seed=task.seed, progress=task.progress
+    )
+    calibration = choose_strength(logits, labels, config.calibration)
+    task.lap("cross-validate")
+    model, training = few_shot_adapter(task.base, texts, labels, config.adapter, seed=task.seed, progress=task.progress)
+    return Trained(task.adapter_guard(model), training, calibration)
 
 
-_STRATEGIES: dict[str, Callable[..., Trained]] = {"maskcl": _maskcl, "distill": _distill, "mask": _mask}
+def _mask(task: Task) -> Trained:
+    return Trained(MaskGuard(task.base, task.targets), AdapterTraining.none(len(task.encoded)))
+
+
+_STRATEGIES: dict[str, Callable[[Task], Trained]] = {
+    "maskcl": _maskcl,
+    "distill": _distill,
+    "few-shot": _few_shot,
+    "mask": _mask,
+}

@@ -80,7 +80,8 @@ class Targets:
 
     Attributes:
         items: The neutralised ones first.
-        rows: Hashes of the labelled texts that had a say; such texts can certify nothing about the result.
+        rows: Hashes of the labelled texts that had a say, or trained the adapter; they can certify nothing about the
+            result.
     """
 
     items: tuple[Target, ...] = ()

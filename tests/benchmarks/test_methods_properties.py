@@ -52,11 +52,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "guardrail-distill": {"min_steps": 8, "max_steps": 8},
     "guardrail-distill-40": {"min_steps": 8, "max_steps": 8},
     "guardrail-distill-named": {"min_steps": 8, "max_steps": 8},
+    "guardrail-few-shot": {"min_steps": 8, "max_steps": 8},
     "guardrail-per-input": {"min_steps": 8, "max_steps": 8},
 }
 LABELLED = {
     *("last_layer", "few_shot", "prior_shift", "bias_fit", "random_maskcl", "simcse_adapter"),
-    "guardrail-distill-40",
+    *("guardrail-distill-40", "guardrail-few-shot"),
 }
 """Methods that spend the support labels."""
 
@@ -257,6 +258,8 @@ def test_targeted_strategies_cost_what_the_docs_say(fit):
     assert fit("guardrail-distill")[0].forward_equivalents == 25 * n + 14 * n + trained
     assert fit("guardrail-distill-40")[0].forward_equivalents == 25 * n + 31 * s + trained
     assert fit("guardrail-mask")[0].forward_equivalents == 22 * n + 14 * n
+    # Five adapters that have not seen a fifth of the rows, and one that has seen all; 8 steps each.
+    assert fit("guardrail-few-shot")[0].forward_equivalents == 6 * 2 * 8 * 16 + 11 * s
 
 
 # Where theory says that a method helps, on a toy made for it

@@ -27,13 +27,16 @@ def fit(
     out: Annotated[Path | None, typer.Option(help="Folder to write.", show_default="none with --dry-run")] = None,
     support: Annotated[
         str | None,
-        typer.Option(help="File with a few labelled rows, to choose the strength, and to confirm or clear shortcuts."),
+        typer.Option(
+            help="File with a few labelled rows, to choose the strength, to confirm or clear shortcuts, and for "
+            "`few-shot` to learn from."
+        ),
     ] = None,
     strategy: Annotated[
         StrategyChoice,
         typer.Option(
             help="`maskcl` is the paper's; `distill` trains the adapter to answer as without the shortcuts; `mask` "
-            "masks them when it predicts."
+            "masks them when it predicts; `few-shot` trains it on --support."
         ),
     ] = StrategyChoice.maskcl,
     shortcut: Annotated[
@@ -118,6 +121,8 @@ def fit(
     config = _with_targets(config, shortcut, keep, per_input, dry_run)
     certificate = None if certify is None else CertifyConfig(margin=certify, confidence=confidence)
     _check_choices(support, strength, auto_strength, certificate is not None, unlabelled)
+    if config.strategy == "few-shot":
+        _check_few_shot(support, certificate is not None)
     if certificate is not None and strength is not None:
         _check_on_grid(strength, config)
     _check_places(model, data, support, out, report, dry_run=dry_run, overwrite=overwrite)
@@ -160,7 +165,7 @@ def fit(
         print_targets(targets)
         return
     assert out is not None
-    choice = _choose_strength(guard, rows, labelled, certificate, automatic=automatic)
+    choice = _choose_strength(guard, fitted, rows, labelled, certificate, automatic=automatic)
     guard.save_pretrained(out, overwrite=overwrite)
     _show(fitted, choice, stated=strength is not None)
     print(f"Written: {out}")
@@ -234,17 +239,18 @@ class _Choice:
 
 def _choose_strength(
     guard: ShortcutGuardrail,
+    fitted: FitReport,
     rows: _Rows,
     labelled: tuple[Texts, list[int]] | None,
     certificate: CertifyConfig | None,
     *,
     automatic: bool,
 ) -> _Choice:
-    calibration = without_labels = certified = None
+    calibration, without_labels, certified = fitted.calibration, None, None
     with progress_bars() as progress:
-        if labelled is not None:
+        if calibration is None and labelled is not None:
             calibration = guard.calibrate(*labelled, progress=progress)
-        elif automatic:
+        elif calibration is None and automatic:
             without_labels = guard.calibrate_without_labels(rows.texts.texts, progress=progress)
         strength = guard.debias_strength
         if certificate is not None and rows.unlabelled is not None:
@@ -309,8 +315,8 @@ def _with_targets(
     if not config.uses_targets and (shortcut or keep or dry_run):
         named = "--shortcut" if shortcut else "--keep" if keep else "--dry-run"
         raise ConfigError(
-            f"{named} is for strategies that know what they neutralise, and 'maskcl' does not. Choose --strategy mask "
-            "or --strategy distill, or --per-input."
+            f"{named} is for strategies that know what they neutralise, and '{config.strategy}' does not. Choose "
+            "--strategy mask or --strategy distill, or --per-input."
         )
     return config.with_targets(shortcuts=tuple(shortcut or ()), keep=tuple(keep or ()))
 
@@ -331,6 +337,21 @@ def _check_choices(
         raise ConfigError(
             f"{missing} is missing: a certificate needs a margin (--certify) and a file with deployment texts that are "
             "not in DATA (--unlabelled)."
+        )
+
+
+def _check_few_shot(support: str | None, certifies: bool) -> None:
+    """What learns from labels needs them, and has none left to certify with."""
+    from ..errors import ConfigError
+
+    if support is None:
+        raise ConfigError(
+            "--support is missing: --strategy few-shot learns from a file with labelled rows, and from nothing else."
+        )
+    if certifies:
+        raise ConfigError(
+            "--certify is for labels that the adapter has not learned from, and --strategy few-shot learns from all of "
+            "--support. Fit first, then run `shortcut-guardrail certify` with other labelled rows."
         )
 
 
@@ -367,9 +388,13 @@ def _write_report(
             for name, strength in (("base", 0.0), ("guarded", guard.debias_strength))
         }
     training = fitted.training
+    taught_by = (
+        f"on {training.n_texts} labelled rows"
+        if fitted.config.strategy == "few-shot"
+        else "on these texts, without labels,"
+    )
     introduction = (
-        f"An adapter of {training.n_trainable:,} weights was trained on these texts, without labels, in "
-        f"{training.n_steps} steps."
+        f"An adapter of {training.n_trainable:,} weights was trained {taught_by} in {training.n_steps} steps."
         if training.n_steps
         else "No weight was changed."
     )
@@ -406,6 +431,8 @@ def _config(
     if strategy == "mask" and given:
         option = {"batch_size": "train-batch-size"}.get(next(iter(given)), next(iter(given)).replace("_", "-"))
         raise ConfigError(f"--{option} is about training, and --strategy mask trains nothing. Leave it out.")
+    if strategy == "few-shot" and "temperature" in given:
+        raise ConfigError("--temperature is for the losses of maskcl and distill; leave it out for few-shot.")
     config = preset(preset_name)
     if strategy == "distill" and "temperature" in given:
         config = replace(config, distill=replace(config.distill, temperature=given.pop("temperature")))

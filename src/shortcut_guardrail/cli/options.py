@@ -43,6 +43,7 @@ class StrategyChoice(StrEnum):
     maskcl = "maskcl"
     mask = "mask"
     distill = "distill"
+    few_shot = "few-shot"
 
 
 class ShortcutInChoice(StrEnum):

@@ -27,7 +27,7 @@ from .ltgr import LTGR
 from .nfl import NFL
 from .same_budget import FewShot, LastLayer, PriorShift
 from .selection import RULES
-from .targeted import Named, Targeted
+from .targeted import Named, Targeted, Taught
 
 METHODS: dict[str, Callable[..., System]] = {
     "jtt": JTT,
@@ -59,6 +59,7 @@ METHODS: dict[str, Callable[..., System]] = {
     "guardrail-distill": Targeted,
     "guardrail-distill-40": partial(Targeted, name="guardrail-distill-40", labels=True),
     "guardrail-distill-named": Named,
+    "guardrail-few-shot": Taught,
     "guardrail-mask": partial(Targeted, name="guardrail-mask", strategy="mask"),
     "guardrail-per-input": partial(Targeted, name="guardrail-per-input", per_input=True),
 }
@@ -84,6 +85,7 @@ __all__ = [
     "RandomMaskCL",
     "SimCSEAdapter",
     "Targeted",
+    "Taught",
     "Tent",
     "load_fitted",
 ]

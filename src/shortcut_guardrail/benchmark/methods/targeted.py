@@ -2,7 +2,7 @@
 
 docs/strategies.md has their formulas. `guardrail-distill` spends no label: targets from the audit of the deployment
 texts, strength from `dial`. `guardrail-distill-40` spends the support set on both. `guardrail-distill-named` is told
-the words beside what it finds.
+the words beside what it finds. `guardrail-few-shot` looks for no words and learns from the support set itself.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ...adapter import steps_to_take
 from ...calibration import strengths_to_score
 from ...config import GuardrailConfig, preset
 from ...data import Texts
 from ...encoder import Progress, TextClassifier
 from ...errors import ConfigError
+from ...few_shot import FOLDS
 from ...files import to_json, write_folder
 from ...guardrail import ShortcutGuardrail
 from ..systems import SYSTEM_FILE, FittedSystem, Material, ModelSystem, Need, folded
@@ -140,6 +142,70 @@ class Named(Targeted):
     def _config_for(self, material: Material) -> GuardrailConfig:
         assert material.shortcut_words is not None
         return self.guard_config.with_targets(shortcuts=material.shortcut_words)
+
+
+@dataclass(frozen=True)
+class Taught:
+    """`few-shot`: the adapter learns from the support rows, and its strength is cross-validated on them.
+
+    Attributes:
+        name: The name in tables.
+        min_steps: Least number of optimiser steps; `None` takes the preset's.
+        max_steps: Most optimiser steps; `None` takes the preset's.
+
+    Raises:
+        ConfigError: An option is out of range.
+    """
+
+    name: str = "guardrail-few-shot"
+    min_steps: int | None = None
+    max_steps: int | None = None
+    guard_config: GuardrailConfig = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        changes = {"min_steps": self.min_steps, "max_steps": self.max_steps}
+        given = {name: value for name, value in changes.items() if value is not None}
+        object.__setattr__(self, "guard_config", preset("few-shot").with_adapter(**given))
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Support rows and gradients."""
+        return frozenset({Need.SUPPORT, Need.GRADIENTS})
+
+    def config(self) -> dict[str, Any]:
+        """Every option, and the guard's whole configuration."""
+        return {**as_config(self), "guard": self.guard_config.to_dict()}
+
+    def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> FittedSystem:
+        """Cross-validates the strength, and trains on all support rows.
+
+        Raises:
+            DataError: The support rows are of a single class.
+        """
+        support = material.support
+        assert support is not None
+        guard = material.guard()
+        labelled = (support.texts, support.labels.tolist())
+        report = guard.fit(support.texts, config=self.guard_config, seed=seed, support=labelled, progress=progress)
+        assert report.calibration is not None
+        info = {
+            "debias_strength": guard.debias_strength,
+            "labels_spent": len(support),
+            "selection": {"rule": "cross-validated support accuracy", "oracle": False, "folds": FOLDS},
+            "calibration": report.calibration.to_dict(),
+            "training": report.training.to_dict(),
+            "seconds": report.seconds,
+        }
+        scorer = material.scorer(folded(guard, material))
+        return ModelSystem(scorer, info=info, forward_equivalents=self._forward_equivalents(len(support)))
+
+    def _forward_equivalents(self, n: int) -> float:
+        """2 a text trained on, in each fold and at last, and 1 a strength and text that it is chosen on."""
+        adapter = self.guard_config.adapter
+        folds = min(FOLDS, n)
+        taught = [n - size for size in np.bincount(np.arange(n) % folds)] + [n]
+        trained = sum(steps_to_take(size, adapter) * min(adapter.batch_size, size) for size in taught)
+        return float(2 * trained + n * len(strengths_to_score(self.guard_config.calibration)))
 
 
 class GuardedSystem:

@@ -1,0 +1,183 @@
+"""Few-shot adaptation: the loss, the folds, the cross-validated strength, and what labels that taught may still do."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from shortcut_guardrail import (
+    ConfigError,
+    DataError,
+    GuardrailConfig,
+    ShortcutGuardrail,
+    preset,
+)
+from shortcut_guardrail.calibration import choose_strength, logits_by_strength
+from shortcut_guardrail.config import AdapterConfig, CalibrationConfig, CertifyConfig
+from shortcut_guardrail.encoder import TextClassifier
+from shortcut_guardrail.few_shot import _Supervised, assign_folds, cross_validated_logits, few_shot_adapter
+
+ADAPTER = AdapterConfig(learning_rate=2e-2, epochs=20, batch_size=4, deduplicate=False)
+CONFIG = GuardrailConfig(strategy="few-shot", adapter=ADAPTER)
+
+
+@pytest.fixture
+def classifier(bert):
+    return TextClassifier(*bert, batch_size=3)
+
+
+@pytest.fixture
+def support(classifier, texts):
+    """Texts whose labels the base model does not know."""
+    return list(texts), (np.arange(len(texts)) % classifier.n_classes).tolist()
+
+
+@pytest.fixture
+def guard(model_folder):
+    return ShortcutGuardrail.from_pretrained(model_folder, batch_size=4)
+
+
+def test_the_loss_is_the_mean_negative_log_likelihood(classifier, support):
+    encoded, labels = classifier.encode(support[0]), np.asarray(support[1])
+    loop = _Supervised(classifier, encoded, labels, ADAPTER, 0)
+    chosen = np.array([5, 0, 3])
+    probs = torch.from_numpy(classifier.predict_logits(encoded)).softmax(dim=-1).numpy()
+    expected = np.mean([-np.log(probs[i, labels[i]]) for i in chosen])
+    with torch.no_grad():
+        assert float(loop.loss(chosen)) == pytest.approx(expected, rel=1e-5)
+    passes = sorted(i for batch in loop.epoch() for i in batch)
+    assert passes == list(range(len(encoded)))
+
+
+def test_the_adapter_learns_its_labels_and_leaves_the_base(classifier, support):
+    encoded, labels = classifier.encode(support[0]), np.asarray(support[1])
+    before = classifier.predict_logits(encoded)
+    model, training = few_shot_adapter(classifier, encoded, labels, ADAPTER, seed=0)
+    adapted = classifier.with_model(model).predict_logits(encoded)
+    assert (adapted.argmax(axis=1) == labels).mean() > (before.argmax(axis=1) == labels).mean()
+    assert training.losses[-1] < training.losses[0]
+    assert (training.n_texts, training.n_trained) == (len(labels), len(labels))
+    np.testing.assert_array_equal(classifier.predict_logits(encoded), before)
+
+
+@pytest.mark.parametrize(("n", "n_classes"), [(2, 2), (3, 2), (9, 2), (23, 3), (40, 4)])
+def test_folds_are_even_and_every_class_is_dealt_out(n, n_classes):
+    labels = np.random.default_rng(n).integers(n_classes, size=n)
+    folds = assign_folds(labels, 5, seed=1)
+    sizes = np.bincount(folds)
+    assert len(sizes) == min(5, n)
+    assert sizes.max() - sizes.min() <= 1
+    for c in set(labels.tolist()):
+        of_class = np.bincount(folds[labels == c], minlength=len(sizes))
+        assert of_class.max() - of_class.min() <= 1
+    assert not np.array_equal(folds, assign_folds(labels, 5, seed=2)) or n == 2
+
+
+def test_no_row_is_answered_by_an_adapter_that_was_taught_it(classifier, support):
+    encoded, labels = classifier.encode(support[0]), np.asarray(support[1])
+    strengths = [0.0, 0.5, 1.0]
+    found = cross_validated_logits(classifier, encoded, labels, ADAPTER, strengths, seed=3)
+    np.testing.assert_allclose(found[0], classifier.predict_logits(encoded), atol=1e-5)
+    folds = assign_folds(labels, 5, seed=3)
+    for fold in set(folds.tolist()):
+        taught, asked = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        model, _ = few_shot_adapter(classifier, encoded.select(taught), labels[taught], ADAPTER, seed=3)
+        expected = logits_by_strength(classifier.with_model(model), encoded.select(asked), strengths)
+        np.testing.assert_allclose(found[:, asked], expected, atol=1e-5)
+    # A row's own label has no say in its answer: with another one there, only the answers to the others change.
+    other = labels.copy()
+    other[0] = (other[0] + 1) % classifier.n_classes
+    if np.array_equal(assign_folds(other, 5, seed=3), folds):
+        again = cross_validated_logits(classifier, encoded, other, ADAPTER, strengths, seed=3)
+        np.testing.assert_allclose(again[:, 0], found[:, 0], atol=1e-6)
+
+
+def test_the_strength_is_chosen_on_these_answers(guard, classifier, support):
+    report = guard.fit(support[0], config=CONFIG, support=support, seed=5)
+    encoded, labels = classifier.encode(support[0]), np.asarray(support[1])
+    grid = list(CalibrationConfig().strengths)
+    logits = cross_validated_logits(classifier, encoded, labels, ADAPTER, grid, seed=5)
+    assert report.calibration == choose_strength(logits, labels, CalibrationConfig())
+    assert guard.debias_strength == report.calibration.strength
+    assert guard.record().strength_source == "cross-validated"
+    assert report.to_dict()["calibration"]["n"] == len(labels)
+
+
+def test_labels_it_cannot_learn_from_leave_the_base(guard, texts):
+    base = guard.predict_proba(texts)
+    # The base's own answers: no adapter can score higher, and of equals the smallest strength is taken.
+    labels = base.argmax(axis=1).tolist()
+    labels = labels if len(set(labels)) > 1 else [1 - labels[0], *labels[1:]]
+    report = guard.fit(texts, config=CONFIG, support=(texts, labels))
+    if report.calibration.curve[0].accuracy == 1:
+        assert guard.debias_strength == 0
+        np.testing.assert_array_equal(guard.predict_proba(texts), base)
+
+
+def test_what_is_saved_comes_back_and_plain_peft_gives_it(guard, support, tmp_path):
+    guard.fit(support[0], config=CONFIG, support=support)
+    guard.debias_strength = 0.7
+    guard.save_pretrained(tmp_path / "guarded")
+    again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", batch_size=4)
+    np.testing.assert_array_equal(again.predict_proba(support[0]), guard.predict_proba(support[0]))
+    record = json.loads((tmp_path / "guarded/guardrail.json").read_text())
+    assert (record["strategy"], record["plain_peft_equivalent"]) == ("few-shot", True)
+    assert len(record["target_rows"]) == len(set(support[0]))
+    card = (tmp_path / "guarded/README.md").read_text()
+    assert "made from labelled texts with the strategy `few-shot`" in card
+    assert f"| Labelled texts | {len(support[0])} given" in card
+    with pytest.raises(DataError, match="trained the adapter"):
+        again.calibrate(*support)
+
+
+def test_the_card_says_that_the_strength_was_cross_validated(guard, support, tmp_path):
+    guard.fit(support[0], config=CONFIG, support=support)
+    guard.save_pretrained(tmp_path / "guarded")
+    card = (tmp_path / "guarded/README.md").read_text()
+    assert "Every row was answered by an adapter that had not been trained on it." in card
+
+
+def test_labels_that_taught_choose_and_certify_nothing(guard, support):
+    guard.fit(support[0], config=CONFIG, support=support)
+    with pytest.raises(DataError) as caught:
+        guard.calibrate(*support)
+    assert str(caught.value) == (
+        f"{len(support[0])} of the {len(support[0])} labelled texts trained the adapter, which answers them better "
+        "than others, so they cannot choose its strength; fit has chosen it by cross-validation. Use other labelled "
+        "texts."
+    )
+    with pytest.raises(DataError, match="trained the adapter, so they cannot certify the result"):
+        guard.certify(*support, unlabelled=["the soup"], config=CertifyConfig())
+    # The partner: other labelled texts may do both.
+    others = [f"{text} people" for text in support[0]]
+    guard.calibrate(others, support[1])
+    guard.certify(others, support[1], unlabelled=[f"so {text}" for text in others])
+
+
+def test_it_needs_labels_of_two_classes(guard, texts):
+    with pytest.raises(ConfigError, match="learns from labelled texts, and there are none"):
+        guard.fit(texts, config="few-shot")
+    with pytest.raises(DataError, match="have the same label"):
+        guard.fit(texts, config="few-shot", support=(texts, [0] * len(texts)))
+    with pytest.raises(DataError, match="at least 2 labelled rows"):
+        guard.fit(texts, config="few-shot", support=(texts[:1], [0]))
+
+
+def test_the_preset_takes_the_published_recipe():
+    config = preset("few-shot")
+    assert (config.strategy, config.uses_targets) == ("few-shot", False)
+    adapter = config.adapter
+    assert (adapter.epochs, adapter.warmup_ratio, adapter.batch_size, adapter.scheduler) == (20, 0.1, 16, "linear")
+
+
+def test_the_same_seed_gives_the_same_guard(model_folder, support):
+    answers = []
+    for seed in (0, 0, 1):
+        guard = ShortcutGuardrail.from_pretrained(model_folder, batch_size=4)
+        guard.fit(support[0], config=CONFIG, support=support, seed=seed)
+        answers.append(guard.predict_proba(support[0], strength=1.0))
+    np.testing.assert_array_equal(answers[0], answers[1])
+    assert np.abs(answers[0] - answers[2]).max() > 1e-4
