@@ -7,7 +7,8 @@ For each data set and seed, a classifier is fine-tuned on texts with the shortcu
 unlabelled texts in which the correlation is reversed and scored there, in accuracy and balanced accuracy, as shares of
 the gap to the oracle, which answers the texts without the inserted shortcut. 40 rows are set apart as support set and
 never scored. Every guard is scored at three strengths: the one chosen without labels, the one chosen on the support
-set, and 1; and again, at the same strengths, on in-distribution texts. Beside that:
+set, and 1; and again, at the same strengths, on in-distribution texts. `few-shot` learns from the support set and is
+scored at two, since it chooses none without labels. Beside that:
 
 - `fitted_in_distribution`: `distill` fitted on in-distribution texts, scored there.
 - `clean`: `distill` fitted on a classifier that was trained without the shortcut, and on texts without it.
@@ -72,6 +73,7 @@ STRATEGIES: dict[str, GuardrailConfig] = {
     "distill": preset("distill"),
     "maskcl": preset("default"),
     "distill, per input": dataclasses.replace(preset("distill"), per_input=True),
+    "few-shot": preset("few-shot"),
 }
 
 
@@ -209,16 +211,13 @@ class Run:
         if verdicts is not None:
             targets = targets or guard.find_targets(texts.texts, config=config)
             targets = Targets(tuple(item for item in targets.items if item.verdict in verdicts))
-        labelled = (self.support.texts, self.support.labels.tolist()) if weigh else None
+        learns = config.strategy == "few-shot"
+        labelled = (self.support.texts, self.support.labels.tolist()) if weigh or learns else None
         started = time.perf_counter()
         report = guard.fit(texts.texts, config=config, seed=self.arguments.seed, targets=targets, support=labelled)
         seconds = time.perf_counter() - started
-        started = time.perf_counter()
-        guard.calibrate_without_labels(texts.texts)
-        dialled = time.perf_counter() - started
-        chosen = {"without labels": guard.debias_strength}
-        guard.calibrate(self.support.texts, self.support.labels.tolist())
-        chosen |= {"40 labels": guard.debias_strength, "1": 1.0}
+        chosen, dialled = ({"40 labels": guard.debias_strength}, 0.0) if learns else self.dials(guard, texts)
+        chosen["1"] = 1.0
         # The search for targets is shared between the strategies; its time belongs to each of them.
         searched = 0.0 if targets is None else done[_FINDS_TARGETS]["stages"]["target"]
         result: dict[str, Any] = {
@@ -249,6 +248,15 @@ class Run:
             result["certificates"] = self.certificates(guard, self.scored)
             result["certificates_in_distribution"] = self.certificates(guard, inside)
         return result
+
+    def dials(self, guard: ShortcutGuardrail, texts: LabelledTexts) -> tuple[dict[str, float], float]:
+        """The strength by each choice that is made after fitting, and the seconds of that without labels."""
+        started = time.perf_counter()
+        guard.calibrate_without_labels(texts.texts)
+        seconds = time.perf_counter() - started
+        chosen = {"without labels": guard.debias_strength}
+        guard.calibrate(self.support.texts, self.support.labels.tolist())
+        return chosen | {"40 labels": guard.debias_strength}, seconds
 
     def known_targets(self, config: GuardrailConfig, done: dict[str, Any]) -> Targets | None:
         """What the first strategy that looks for targets found, where this one looks for the same."""
