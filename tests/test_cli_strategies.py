@@ -173,13 +173,22 @@ def test_labels_have_a_say_in_what_is_neutralised(cli, model_folder, data, suppo
             "--support. Fit first, then run `shortcut-guardrail certify` with other labelled rows.",
         ),
         (
+            ("--strategy", "few-shot", "--support", "s.csv", "--strength", 1),
+            "--strength and --auto-strength are for other strategies: --strategy few-shot chooses the strength by "
+            "cross-validation on --support. Leave them out.",
+        ),
+        (
+            ("--strategy", "few-shot", "--support", "s.csv", "--per-input"),
+            "--per-input is for strategies that look for shortcuts, and 'few-shot' looks for none.",
+        ),
+        (
             ("--strategy", "few-shot", "--support", "s.csv", "--temperature", 2),
             "--temperature is for the losses of maskcl and distill; leave it out for few-shot.",
         ),
         (
             ("--strategy", "few-shot", "--dry-run"),
             "--dry-run is for strategies that know what they neutralise, and 'few-shot' does not. Choose --strategy "
-            "mask or --strategy distill, or --per-input.",
+            "mask or --strategy distill.",
         ),
         (
             ("--shortcut", "so", "--out", "x"),

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from peft import PeftModel
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from shortcut_guardrail import (
     ConfigError,
     DataError,
     GuardrailConfig,
     ShortcutGuardrail,
+    few_shot,
     preset,
 )
 from shortcut_guardrail.calibration import choose_strength, logits_by_strength
@@ -66,14 +71,32 @@ def test_the_adapter_learns_its_labels_and_leaves_the_base(classifier, support):
 @pytest.mark.parametrize(("n", "n_classes"), [(2, 2), (3, 2), (9, 2), (23, 3), (40, 4)])
 def test_folds_are_even_and_every_class_is_dealt_out(n, n_classes):
     labels = np.random.default_rng(n).integers(n_classes, size=n)
-    folds = assign_folds(labels, 5, seed=1)
+    folds = assign_folds(labels, range(n), 5, seed=1)
     sizes = np.bincount(folds)
     assert len(sizes) == min(5, n)
     assert sizes.max() - sizes.min() <= 1
     for c in set(labels.tolist()):
         of_class = np.bincount(folds[labels == c], minlength=len(sizes))
         assert of_class.max() - of_class.min() <= 1
-    assert not np.array_equal(folds, assign_folds(labels, 5, seed=2)) or n == 2
+    assert n < 9 or not np.array_equal(folds, assign_folds(labels, range(n), 5, seed=2))
+
+
+def test_equal_texts_are_in_one_fold():
+    labels = np.random.default_rng(0).integers(3, size=30)
+    folds = assign_folds(labels, [i // 3 for i in range(30)], 5, seed=0)
+    assert np.bincount(folds).tolist() == [6] * 5
+    assert (folds.reshape(10, 3) == folds.reshape(10, 3)[:, :1]).all()
+    assert assign_folds(labels, ["same"] * 30, 5, seed=0).tolist() == [0] * 30
+
+
+def test_repeating_the_rows_teaches_nothing_about_the_strength(guard, support):
+    texts, labels = support
+    once = guard.fit(texts, config=CONFIG, support=support).calibration
+    deduplicated = GuardrailConfig(strategy="few-shot", adapter=replace(ADAPTER, deduplicate=True))
+    thrice = guard.fit(texts, config=deduplicated, support=(texts * 3, labels * 3)).calibration
+    assert [p.accuracy for p in thrice.curve] == [p.accuracy for p in once.curve]
+    with pytest.raises(DataError, match="The 4 labelled texts are one and the same"):
+        guard.fit(texts, config=CONFIG, support=(["the soup"] * 4, [0, 1, 0, 1]))
 
 
 def test_no_row_is_answered_by_an_adapter_that_was_taught_it(classifier, support):
@@ -81,18 +104,23 @@ def test_no_row_is_answered_by_an_adapter_that_was_taught_it(classifier, support
     strengths = [0.0, 0.5, 1.0]
     found = cross_validated_logits(classifier, encoded, labels, ADAPTER, strengths, seed=3)
     np.testing.assert_allclose(found[0], classifier.predict_logits(encoded), atol=1e-5)
-    folds = assign_folds(labels, 5, seed=3)
+    folds = assign_folds(labels, support[0], 5, seed=3)
+    assert len(set(folds.tolist())) == 5
     for fold in set(folds.tolist()):
         taught, asked = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
         model, _ = few_shot_adapter(classifier, encoded.select(taught), labels[taught], ADAPTER, seed=3)
         expected = logits_by_strength(classifier.with_model(model), encoded.select(asked), strengths)
         np.testing.assert_allclose(found[:, asked], expected, atol=1e-5)
-    # A row's own label has no say in its answer: with another one there, only the answers to the others change.
+
+
+def test_a_label_has_no_say_in_the_answer_to_its_row(classifier, support, monkeypatch):
+    encoded, labels = classifier.encode(support[0]), np.asarray(support[1])
+    monkeypatch.setattr(few_shot, "assign_folds", lambda labels, *_: np.arange(len(labels)) % 5)
     other = labels.copy()
     other[0] = (other[0] + 1) % classifier.n_classes
-    if np.array_equal(assign_folds(other, 5, seed=3), folds):
-        again = cross_validated_logits(classifier, encoded, other, ADAPTER, strengths, seed=3)
-        np.testing.assert_allclose(again[:, 0], found[:, 0], atol=1e-6)
+    found, again = (cross_validated_logits(classifier, encoded, y, ADAPTER, [1.0], seed=3) for y in (labels, other))
+    np.testing.assert_allclose(again[:, [0, 5]], found[:, [0, 5]], atol=1e-6)  # the fold of row 0
+    assert np.abs(again - found)[:, [1, 2, 3, 4]].min(axis=2).max() > 1e-4
 
 
 def test_the_strength_is_chosen_on_these_answers(guard, classifier, support):
@@ -100,29 +128,38 @@ def test_the_strength_is_chosen_on_these_answers(guard, classifier, support):
     encoded, labels = classifier.encode(support[0]), np.asarray(support[1])
     grid = list(CalibrationConfig().strengths)
     logits = cross_validated_logits(classifier, encoded, labels, ADAPTER, grid, seed=5)
-    assert report.calibration == choose_strength(logits, labels, CalibrationConfig())
+    expected = replace(choose_strength(logits, labels, CalibrationConfig()), cross_validated=True)
+    assert report.calibration == expected
     assert guard.debias_strength == report.calibration.strength
     assert guard.record().strength_source == "cross-validated"
     assert report.to_dict()["calibration"]["n"] == len(labels)
 
 
-def test_labels_it_cannot_learn_from_leave_the_base(guard, texts):
+def test_where_no_strength_answers_better_the_base_is_kept(guard, texts):
     base = guard.predict_proba(texts)
-    # The base's own answers: no adapter can score higher, and of equals the smallest strength is taken.
-    labels = base.argmax(axis=1).tolist()
-    labels = labels if len(set(labels)) > 1 else [1 - labels[0], *labels[1:]]
-    report = guard.fit(texts, config=CONFIG, support=(texts, labels))
-    if report.calibration.curve[0].accuracy == 1:
-        assert guard.debias_strength == 0
-        np.testing.assert_array_equal(guard.predict_proba(texts), base)
+    # Labels as the base answers, but for one row to have two classes: every strength above 0 can only lose.
+    labels = base.argmax(axis=1)
+    labels[0] = (labels[0] + 1) % len(guard.label_names)
+    report = guard.fit(texts, config=CONFIG, support=(texts, labels.tolist()))
+    best = max(point.accuracy for point in report.calibration.curve)
+    assert report.calibration.curve[0].accuracy == best == (len(texts) - 1) / len(texts)
+    assert guard.debias_strength == 0
+    np.testing.assert_array_equal(guard.predict_proba(texts), base)
 
 
-def test_what_is_saved_comes_back_and_plain_peft_gives_it(guard, support, tmp_path):
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # PEFT's
+def test_what_is_saved_comes_back_and_plain_peft_gives_it(guard, support, model_folder, tmp_path):
     guard.fit(support[0], config=CONFIG, support=support)
     guard.debias_strength = 0.7
     guard.save_pretrained(tmp_path / "guarded")
     again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", batch_size=4)
     np.testing.assert_array_equal(again.predict_proba(support[0]), guard.predict_proba(support[0]))
+    base = AutoModelForSequenceClassification.from_pretrained(model_folder)
+    plain = PeftModel.from_pretrained(base, tmp_path / "guarded").eval()
+    inputs = AutoTokenizer.from_pretrained(model_folder)(support[0], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        probs = plain(**inputs).logits.softmax(dim=-1).numpy()
+    np.testing.assert_allclose(probs, guard.predict_proba(support[0]), atol=1e-5)
     record = json.loads((tmp_path / "guarded/guardrail.json").read_text())
     assert (record["strategy"], record["plain_peft_equivalent"]) == ("few-shot", True)
     assert len(record["target_rows"]) == len(set(support[0]))
@@ -136,8 +173,11 @@ def test_what_is_saved_comes_back_and_plain_peft_gives_it(guard, support, tmp_pa
 def test_the_card_says_that_the_strength_was_cross_validated(guard, support, tmp_path):
     guard.fit(support[0], config=CONFIG, support=support)
     guard.save_pretrained(tmp_path / "guarded")
-    card = (tmp_path / "guarded/README.md").read_text()
-    assert "Every row was answered by an adapter that had not been trained on it." in card
+    guard.debias_strength = 0.7  # the curve stays that of adapters that had not seen the rows
+    guard.save_pretrained(tmp_path / "again")
+    for folder in ("guarded", "again"):
+        card = (tmp_path / folder / "README.md").read_text()
+        assert "Every row was answered by an adapter that had not been trained on it." in card
 
 
 def test_labels_that_taught_choose_and_certify_nothing(guard, support):
@@ -155,6 +195,28 @@ def test_labels_that_taught_choose_and_certify_nothing(guard, support):
     others = [f"{text} people" for text in support[0]]
     guard.calibrate(others, support[1])
     guard.certify(others, support[1], unlabelled=[f"so {text}" for text in others])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        guard.evaluate(*support)
+    seen = "8 of the 8 evaluated texts were in the support set that trained the adapter"
+    assert any(seen in str(one.message) for one in caught)
+
+
+def test_words_choose_nothing_for_a_guard_that_looks_for_none(guard, support):
+    guard.fit(support[0], config=CONFIG, support=support)
+    with pytest.raises(ConfigError, match="learned from labels has its strength from them too"):
+        guard.calibrate_without_labels(support[0])
+    with pytest.raises(ConfigError, match="per_input is for strategies that look for shortcuts"):
+        replace(CONFIG, per_input=True)
+    with pytest.raises(ConfigError, match="given no groups"):
+        replace(CONFIG, calibration=CalibrationConfig(metric="worst_group_accuracy"))
+
+
+def test_the_labelled_texts_that_were_cut_are_counted(model_folder, support):
+    guard = ShortcutGuardrail.from_pretrained(model_folder, max_length=8)
+    long = [f"{text} and then {text}" for text in support[0]]
+    report = guard.fit(["the soup"], config=CONFIG, support=(long, support[1]))
+    assert report.n_truncated == len(long)
 
 
 def test_it_needs_labels_of_two_classes(guard, texts):

@@ -52,12 +52,15 @@ class Calibration:
         n: Size of the support set.
         metric: What the score is.
         curve: One point per strength of the grid, ascending.
+        cross_validated: Whether every row was answered by an adapter that was not trained on it, since the rows trained
+            the adapter that is used.
     """
 
     strength: float
     n: int
     metric: str
     curve: tuple[CurvePoint, ...]
+    cross_validated: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""

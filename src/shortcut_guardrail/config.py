@@ -231,9 +231,10 @@ class TargetConfig:
             share of all texts, one that pulls to the same class decides although the rest is confidently given another
             answer; 1 turns this off. Which words could rightly decide so many texts, for one class, alone?
         max_considered: How many candidates of its ranking a support set may confirm or clear.
-        confirm_level: A candidate that is not flagged is confirmed if the support set shows at this level that masking
-            it raises the probability of the right class: a one-sided sign-flip test with Holm's correction, weighted
-            by the number of unlabelled answers that change with the candidate.
+        confirm_level: A candidate that is not flagged is confirmed if masking it mends more answers of the support set
+            than it breaks, and if that shows at this level that it raises the probability of the right class: a
+            one-sided sign-flip test with Holm's correction, weighted by the number of unlabelled answers that change
+            with the candidate.
         clear_level: A flagged one is cleared if an exact one-sided McNemar test, without correction, shows at this
             level that masking it breaks answers. Clearing asks for less: what is cleared stays as it is.
     """
@@ -362,6 +363,16 @@ class GuardrailConfig:
 
     def __post_init__(self) -> None:
         _check_choices(self)
+        if self.strategy == "few-shot":
+            _require(
+                not self.per_input,
+                "per_input is for strategies that look for shortcuts, and few-shot looks for none. Leave it out.",
+            )
+            _require(
+                self.calibration.metric != "worst_group_accuracy",
+                "few-shot chooses its strength in fit, which is given no groups; choose it by accuracy or "
+                "balanced_accuracy.",
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary that `from_dict` turns back into an equal configuration."""
@@ -437,8 +448,8 @@ PRESETS: dict[str, GuardrailConfig] = {
     "few-shot": GuardrailConfig(
         preset="few-shot",
         strategy="few-shot",
-        # Epochs, warm-up and decay are those that Mosbach et al. (ICLR 2021) recommend for fine-tuning on small sets,
-        # the weight change is that of the other presets; nothing was tuned.
+        # Epochs and warm-up are those that Mosbach et al. (ICLR 2021) recommend for fine-tuning on small sets, the
+        # weight change is that of the other presets; the bounds of the steps are ours. None was tuned for this.
         adapter=AdapterConfig(
             target_change=0.08,
             epochs=20,

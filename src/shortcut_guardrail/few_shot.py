@@ -6,8 +6,8 @@ With g the adapted model's class probabilities and (x_i, y_i) the labelled texts
 
 Head and backbone stay frozen: only LoRA factors are trained. Labels that have taught the adapter cannot choose its
 strength as well, since it answers them better than any others. So they are cut into folds that hold each class in equal
-shares; for each fold an adapter is trained on the others and answers it at every strength, and the strength is chosen
-on these answers. The adapter that is kept is trained on all of them.
+shares, equal texts in one; for each fold an adapter is trained on the others and answers it at every strength, and the
+strength is chosen on these answers. The adapter that is kept is trained on all of them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from .adapter import AdapterTraining, TrainingLoop, run_training
 from .calibration import check_support, logits_by_strength
 from .config import AdapterConfig
 from .encoder import EncodedTexts, Progress, TextClassifier
+from .errors import DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 FOLDS = 5
-"""Folds of the cross-validation, or as many as there are labelled texts if these are fewer."""
+"""Folds of the cross-validation, or as many as there are distinct labelled texts if these are fewer."""
 
 
 def few_shot_adapter(
@@ -77,7 +78,13 @@ def cross_validated_logits(
     """
     check_support(labels)
     out = np.empty((len(strengths), len(encoded), base.n_classes), dtype=np.float32)
-    folds = assign_folds(labels, FOLDS, seed)
+    # Texts are compared as the model sees them: two that differ beyond its length are one to it.
+    folds = assign_folds(labels, [ids.tobytes() for ids in encoded.input_ids], FOLDS, seed)
+    if not folds.any():
+        raise DataError(
+            f"The {len(labels)} labelled texts are one and the same, so none is left to choose the strength on. Give "
+            "distinct ones."
+        )
     held_out = np.unique(folds)
     for done, fold in enumerate(held_out):
         taught, asked = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
@@ -88,18 +95,23 @@ def cross_validated_logits(
     return out
 
 
-def assign_folds(labels: Array, n_folds: int, seed: int) -> Array:
-    """The fold of each row, shape (n,): folds of equal size, and each class dealt out to all of them.
+def assign_folds(labels: Array, texts: Sequence[Any], n_folds: int, seed: int) -> Array:
+    """The fold of each row, shape (n,): each class dealt out to all folds, and equal texts to one.
 
     Args:
         labels: Class ids, shape (n,).
-        n_folds: Number of folds; of fewer rows each is one of its own.
+        texts: Something hashable for each row that says which texts are equal.
+        n_folds: Number of folds; of fewer distinct texts each is one of its own.
         seed: Of the order within a class.
     """
-    drawn = np.random.default_rng(seed).permutation(len(labels))
-    by_class = drawn[np.argsort(labels[drawn], kind="stable")]
-    folds = np.empty(len(labels), dtype=np.int64)
-    folds[by_class] = np.arange(len(labels)) % min(n_folds, len(labels))
+    numbers: dict[Any, int] = {}
+    group = np.array([numbers.setdefault(text, len(numbers)) for text in texts])
+    _, first = np.unique(group, return_index=True)
+    drawn = np.random.default_rng(seed).permutation(len(first))
+    by_class = drawn[np.argsort(labels[first][drawn], kind="stable")]
+    fold_of = np.empty(len(first), dtype=np.int64)
+    fold_of[by_class] = np.arange(len(first)) % min(n_folds, len(first))
+    folds: Array = fold_of[group]
     return folds
 
 
@@ -111,6 +123,11 @@ def _train(
     seed: int,
     progress: Progress | None = None,
 ) -> tuple[Any, AdapterTraining]:
+    if config.deduplicate:
+        first = {ids.tobytes(): i for i, ids in reversed(list(enumerate(encoded.input_ids)))}
+        kept = np.array(sorted(first.values()), dtype=np.int64)
+        encoded, labels = encoded.select(kept), labels[kept]
+
     def trainer(adapted: TextClassifier) -> TrainingLoop:
         return _Supervised(adapted, encoded, labels, config, seed)
 

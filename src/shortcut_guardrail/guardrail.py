@@ -59,7 +59,7 @@ class FitReport:
         training: The adapter's training; one of no steps where nothing was trained.
         config: The configuration used.
         seed: The seed used.
-        n_truncated: Texts longer than the model takes.
+        n_truncated: Texts it was fitted on that are longer than the model takes.
         seconds: Wall-clock time by stage: `tokenise`, `target` (looking for what to neutralise), `attribute`
             or `teacher` (what training starts from), `cross-validate`, `adapt`.
         targets: What is neutralised and what was weighed; nothing for plain `maskcl` and `few-shot`.
@@ -287,7 +287,8 @@ class ShortcutGuardrail:
 
     @property
     def targets(self) -> Targets:
-        """The words and phrases that were weighed, and which of them are neutralised; none for plain `maskcl`."""
+        """The words and phrases that were weighed, and which of them are neutralised; none for plain `maskcl` and for
+        `few-shot`."""
         return Targets() if self._fitted is None else self._fitted.targets
 
     @property
@@ -309,6 +310,10 @@ class ShortcutGuardrail:
         if not isinstance(guard, AdapterGuard):
             raise ConfigError("The strategy 'mask' trains no adapter, so there is no PEFT model.")
         return guard
+
+    @property
+    def _learned_labels(self) -> bool:
+        return self._fitted is not None and self._fitted.config.strategy == "few-shot"
 
     def _require_fitted(self) -> _Fitted:
         if self._fitted is None:
@@ -446,9 +451,12 @@ class ShortcutGuardrail:
         """
         config = preset(config) if isinstance(config, str) else config
         clock = _Clock()
+        learns = config.strategy == "few-shot"
+        rows = self._encode_support(support)
+        if learns:
+            _check_taught(rows)
         encoded = self._encode(texts, progress)
         check_ordinary(encoded)
-        rows = self._encode_support(support)
         clock.lap("tokenise")
         if config.uses_targets:
             if targets is None:
@@ -459,13 +467,13 @@ class ShortcutGuardrail:
             _warn_without_targets(targets)
             clock.lap("target")
         targets = targets if targets is not None and config.uses_targets else Targets()
-        if rows is not None and config.strategy == "few-shot":
-            targets = replace(targets, rows=_hashes(rows[0]))
+        learned_from = rows[0] if rows is not None and learns else encoded
+        if learns:
+            targets = replace(targets, rows=_hashes(learned_from))
         trained = neutralise(
             Task(self._base, encoded, targets.finder, config, seed, support=rows, lap=clock.lap, progress=progress)
         )
         clock.lap("adapt")
-        learned_from = rows[0] if rows is not None and config.strategy == "few-shot" else encoded
         self._fitted = _Fitted(
             guard=trained.guard,
             config=config,
@@ -485,7 +493,7 @@ class ShortcutGuardrail:
             trained.training,
             config,
             seed,
-            int(encoded.truncated.sum()),
+            int(learned_from.truncated.sum()),
             clock.laps,
             targets,
             calibration=trained.calibration,
@@ -539,11 +547,16 @@ class ShortcutGuardrail:
             progress: Told how much of each stage is done.
 
         Raises:
-            ConfigError: `fit` has not been called, or `at_most` is below 1.
+            ConfigError: `fit` has not been called, `at_most` is below 1, or the guard learned from labels.
         """
         fitted = self._require_fitted()
         if at_most < 1:
             raise ConfigError(f"at_most must be at least 1, but is {at_most}.")
+        if self._learned_labels:
+            raise ConfigError(
+                "A guard that learned from labels has its strength from them too, by cross-validation: without labels "
+                "only guards that neutralise words can be compared with the base without these words."
+            )
         encoded = self._encode(texts, None)
         targets = fitted.targets
         if not fitted.config.uses_targets:
@@ -742,12 +755,13 @@ class ShortcutGuardrail:
         return evaluate_audited(audit, ids, base_effects=base_effects, matcher=matcher, shortcut_in=shortcut_in)
 
     def _warn_about_support_rows(self, texts: Texts) -> None:
-        seen = set(self._support_hashes)
+        seen = {*self._support_hashes, *(() if self._fitted is None else self._fitted.targets.rows)}
         shared = sum(text_hash(text) in seen for text in texts) if seen else 0
         if shared:
             warnings.warn(
-                f"{shared} of the {len(texts)} evaluated texts were in the support set that chose the strength; "
-                "leave them out for an unbiased score.",
+                f"{shared} of the {len(texts)} evaluated texts were in the support set that "
+                f"{'trained the adapter' if self._learned_labels else 'chose the strength'}; leave them out for an "
+                "unbiased score.",
                 GuardrailWarning,
                 stacklevel=3,
             )
@@ -890,6 +904,15 @@ def _warn_without_targets(targets: Targets) -> None:
 
 def _named(words: Sequence[str]) -> str:
     return ", ".join(f"'{word}'" for word in words) + (" stands" if len(words) == 1 else " stand")
+
+
+def _check_taught(rows: tuple[EncodedTexts, Array] | None) -> None:
+    if rows is None:
+        raise ConfigError(
+            "The strategy 'few-shot' learns from labelled texts, and there are none. Give support=(texts, labels), "
+            "or --support on the command line."
+        )
+    check_support(rows[1])
 
 
 def _check_untaught(encoded: EncodedTexts, fitted: _Fitted) -> None:

@@ -265,7 +265,7 @@ def _calibration_lines(record: GuardrailRecord) -> list[str]:
         lines += [
             f"## Calibration on {record.calibration['n']} labelled rows",
             "",
-            *(_CROSS_VALIDATED if record.strength_source == "cross-validated" else ()),
+            *(_CROSS_VALIDATED if record.calibration.get("cross_validated") else ()),
             "| strength | accuracy | 95 % interval | gained | lost |",
             "|---|---|---|---|---|",
             *(

@@ -19,7 +19,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -39,7 +39,6 @@ from .calibration import (
 from .config import GuardrailConfig
 from .distill import counterfactual, distill_adapter
 from .encoder import Batch, EncodedTexts, Progress, TextClassifier
-from .errors import ConfigError
 from .few_shot import cross_validated_logits, few_shot_adapter
 from .saliency import find_important_tokens
 from .targets import TargetFinder, Targets
@@ -346,17 +345,13 @@ def _distill(task: Task) -> Trained:
 
 
 def _few_shot(task: Task) -> Trained:
-    if task.support is None:
-        raise ConfigError(
-            "The strategy 'few-shot' learns from labelled texts, and there are none. Give support=(texts, labels), "
-            "or --support on the command line."
-        )
+    assert task.support is not None  # fit has seen to that
     config, (texts, labels) = task.config, task.support
     grid = strengths_to_score(config.calibration)
     logits = cross_validated_logits(
         task.base, texts, labels, config.adapter, grid, seed=task.seed, progress=task.progress
     )
-    calibration = choose_strength(logits, labels, config.calibration)
+    calibration = replace(choose_strength(logits, labels, config.calibration), cross_validated=True)
     task.lap("cross-validate")
     model, training = few_shot_adapter(task.base, texts, labels, config.adapter, seed=task.seed, progress=task.progress)
     return Trained(task.adapter_guard(model), training, calibration)

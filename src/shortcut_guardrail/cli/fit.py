@@ -36,7 +36,8 @@ def fit(
         StrategyChoice,
         typer.Option(
             help="`maskcl` is the paper's; `distill` trains the adapter to answer as without the shortcuts; `mask` "
-            "masks them when it predicts; `few-shot` trains it on --support."
+            "masks them when it predicts, without training; `few-shot` trains the adapter on the labels of --support, "
+            "and looks at DATA for --report only."
         ),
     ] = StrategyChoice.maskcl,
     shortcut: Annotated[
@@ -120,9 +121,9 @@ def fit(
     )
     config = _with_targets(config, shortcut, keep, per_input, dry_run)
     certificate = None if certify is None else CertifyConfig(margin=certify, confidence=confidence)
-    _check_choices(support, strength, auto_strength, certificate is not None, unlabelled)
     if config.strategy == "few-shot":
-        _check_few_shot(support, certificate is not None)
+        _check_few_shot(support, strength is not None or auto_strength, certificate is not None)
+    _check_choices(support, strength, auto_strength, certificate is not None, unlabelled)
     if certificate is not None and strength is not None:
         _check_on_grid(strength, config)
     _check_places(model, data, support, out, report, dry_run=dry_run, overwrite=overwrite)
@@ -311,12 +312,14 @@ def _with_targets(
 
     from ..errors import ConfigError
 
+    if per_input and config.strategy == "few-shot":
+        raise ConfigError("--per-input is for strategies that look for shortcuts, and 'few-shot' looks for none.")
     config = replace(config, per_input=per_input)
     if not config.uses_targets and (shortcut or keep or dry_run):
         named = "--shortcut" if shortcut else "--keep" if keep else "--dry-run"
         raise ConfigError(
             f"{named} is for strategies that know what they neutralise, and '{config.strategy}' does not. Choose "
-            "--strategy mask or --strategy distill, or --per-input."
+            f"--strategy mask or --strategy distill{'' if config.strategy == 'few-shot' else ', or --per-input'}."
         )
     return config.with_targets(shortcuts=tuple(shortcut or ()), keep=tuple(keep or ()))
 
@@ -340,13 +343,18 @@ def _check_choices(
         )
 
 
-def _check_few_shot(support: str | None, certifies: bool) -> None:
+def _check_few_shot(support: str | None, stated: bool, certifies: bool) -> None:
     """What learns from labels needs them, and has none left to certify with."""
     from ..errors import ConfigError
 
     if support is None:
         raise ConfigError(
             "--support is missing: --strategy few-shot learns from a file with labelled rows, and from nothing else."
+        )
+    if stated:
+        raise ConfigError(
+            "--strength and --auto-strength are for other strategies: --strategy few-shot chooses the strength by "
+            "cross-validation on --support. Leave them out."
         )
     if certifies:
         raise ConfigError(

@@ -234,7 +234,7 @@ def print_fit(
             chosen,
         )
     console.print(table)
-    unseen = ", each answered by an adapter that was not trained on it" if report.calibration is calibration else ""
+    unseen = ", each answered by an adapter that was not trained on it" if calibration.cross_validated else ""
     console.print(f"Strength {strength:g}, chosen on {calibration.n} labelled rows by {calibration.metric}{unseen}.")
     if strength == 0:
         console.print("No strength scored higher than 0, so the guarded model answers exactly as the base model does.")
