@@ -43,7 +43,7 @@ LEVELS = [
     {"certify"},
     {"audit", "streaming", "adapter", "calibration"},
     {"targets"},
-    {"distill"},
+    {"distill", "few_shot"},
     {"evaluation", "strategies", "dial"},
     {"guardrail"},
     {"report", "gate"},
