@@ -52,7 +52,8 @@ def test_changing_a_copy_leaves_the_original_alone():
 
 def test_an_unknown_preset():
     with pytest.raises(
-        ConfigError, match=r"^preset must be one of paper, paper-flat, default, mask, distill, few-shot, but is 'papr'\.$"
+        ConfigError,
+        match=r"^preset must be one of paper, paper-flat, default, mask, distill, few-shot, but is 'papr'\.$",
     ):
         preset("papr")
 
@@ -87,7 +88,10 @@ def test_an_unknown_preset():
         ),
         (lambda: CalibrationConfig(strengths=(0.0, 1.4)), "debias_strength must lie between 0 and 1, but is 1.4."),
         (lambda: CalibrationConfig(fixed_strength=-0.1), "debias_strength must lie between 0 and 1, but is -0.1."),
-        (lambda: GuardrailConfig(strategy="tent"), "strategy must be one of maskcl, mask, distill, few-shot, but is 'tent'."),
+        (
+            lambda: GuardrailConfig(strategy="tent"),
+            "strategy must be one of maskcl, mask, distill, few-shot, but is 'tent'.",
+        ),
         (
             lambda: GuardrailConfig.from_dict({"stategy": "maskcl"}),
             "GuardrailConfig has no field 'stategy' (it has: preset, strategy, per_input, targets, "
