@@ -78,5 +78,7 @@ def joined() -> Iterator[None]:
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     try:
         yield
+        # Whoever is done first waits: to leave while others still talk can end a process in PyTorch's threads.
+        dist.barrier()
     finally:
         dist.destroy_process_group()
