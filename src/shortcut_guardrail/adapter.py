@@ -234,7 +234,12 @@ def _trained(encoded: EncodedTexts, config: AdapterConfig) -> Array:
     usable = np.flatnonzero([ordinary.any() for ordinary in encoded.ordinary])
     if not config.deduplicate:
         return usable
-    first = {encoded.input_ids[i].tobytes(): i for i in reversed(usable)}
+    return first_of_equals(encoded, usable)
+
+
+def first_of_equals(encoded: EncodedTexts, rows: Array) -> Array:
+    """The first of each set of texts, among some in ascending order, that are equal to the model, ascending."""
+    first = {encoded.input_ids[i].tobytes(): i for i in reversed(rows)}
     return np.array(sorted(first.values()), dtype=np.int64)
 
 

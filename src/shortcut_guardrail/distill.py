@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .adapter import AdapterTraining, TrainingLoop, run_training, untrained_adapter
+from .adapter import AdapterTraining, TrainingLoop, first_of_equals, run_training, untrained_adapter
 from .config import AdapterConfig, DistillConfig
 from .encoder import EncodedTexts, Progress, TextClassifier
 from .targets import TargetFinder, masked_texts, shortened_texts, with_insertions
@@ -117,8 +117,7 @@ def distill_adapter(
         return untrained_adapter(base, adapter), AdapterTraining.none(len(encoded))
     kept = np.arange(len(encoded))
     if adapter.deduplicate:
-        first = {ids.tobytes(): i for i, ids in reversed(list(enumerate(encoded.input_ids)))}
-        kept = np.array(sorted(first.values()), dtype=np.int64)
+        kept = first_of_equals(encoded, kept)
     encoded_kept = encoded.select(kept)
     examples = _Examples(encoded_kept, target.probabilities(config.temperature)[kept], target.bearing[kept])
     if config.insert:

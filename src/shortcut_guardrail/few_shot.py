@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .adapter import AdapterTraining, TrainingLoop, run_training
+from .adapter import AdapterTraining, TrainingLoop, first_of_equals, run_training
 from .calibration import check_support, logits_by_strength
 from .config import AdapterConfig
 from .encoder import EncodedTexts, Progress, TextClassifier
@@ -124,8 +124,7 @@ def _train(
     progress: Progress | None = None,
 ) -> tuple[Any, AdapterTraining]:
     if config.deduplicate:
-        first = {ids.tobytes(): i for i, ids in reversed(list(enumerate(encoded.input_ids)))}
-        kept = np.array(sorted(first.values()), dtype=np.int64)
+        kept = first_of_equals(encoded, np.arange(len(encoded)))
         encoded, labels = encoded.select(kept), labels[kept]
 
     def trainer(adapted: TextClassifier) -> TrainingLoop:
