@@ -137,7 +137,7 @@ class Run:
         """Everything that is measured, by name; each part is told what those before it found."""
         parts: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {"bounds": lambda _: self.bounds()}
         for name, config in STRATEGIES.items():
-            parts[name] = partial(self.strategy, config, certify=True)
+            parts[name] = partial(self.strategy, config, certify=self.arguments.splits > 0)
         parts["distill, targets weighed by 40 labels"] = partial(self.strategy, preset("distill"), weigh=True)
         inside, clean = self.data.tests["in_distribution"], self.data.oracle_tests["reversed"]
         parts["fitted_in_distribution"] = lambda _: self.harmless(self.trained, inside)
@@ -231,18 +231,17 @@ class Run:
             "strengths": {},
         }
         inside = self.data.tests["in_distribution"]
-        at = {
-            strength: (self.scores(guard, self.scored, strength, keep=True), self.scores(guard, inside, strength))
-            for strength in set(chosen.values())
-        }
+        at = {strength: self.scores(guard, self.scored, strength, keep=True) for strength in set(chosen.values())}
+        # Strength 1 is nobody's choice, so what it costs in distribution is not asked.
+        at_inside = {s: self.scores(guard, inside, s) for how, s in chosen.items() if how != "1"}
         for how, strength in chosen.items():
-            found, found_inside = at[strength]
+            found = at[strength]
             result["strengths"][how] = {
                 "strength": strength,
                 "reversed": found,
                 "gap_closed": share(found, bounds["base"], bounds["oracle"], "accuracy"),
                 "gap_closed_balanced": share(found, bounds["base"], bounds["oracle"], "balanced_accuracy"),
-                "in_distribution": found_inside,
+                "in_distribution": at_inside.get(strength),
             }
         if certify:
             result["certificates"] = self.certificates(guard, self.scored)
@@ -471,7 +470,7 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "balanced_accuracy": lambda p: p["reversed"]["balanced_accuracy"],
             "gap_closed": lambda p: p["gap_closed"],
             "gap_closed_balanced": lambda p: p["gap_closed_balanced"],
-            "in_distribution": lambda p: p["in_distribution"]["accuracy"],
+            "in_distribution": lambda p: (p["in_distribution"] or {}).get("accuracy"),
         }
         for part in dict.fromkeys(name for r in runs for name, found in r["parts"].items() if "strengths" in found):
             having = [r["parts"] for r in runs if part in r["parts"]]
@@ -510,7 +509,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--n-deployment", type=int, default=1000, help="Texts a guard is fitted on, at most.")
     parser.add_argument("--n-test", type=int, default=None, help="Test texts; all of them without it.")
-    parser.add_argument("--splits", type=int, default=200, help="Random splits for the certificates.")
+    parser.add_argument("--splits", type=int, default=200, help="Random splits for the certificates; 0 counts none.")
     parser.add_argument("--ablations", action="store_true")
     parser.add_argument("--parts", nargs="+", help='Only these, such as mask or "ablation, teacher: mask".')
     parser.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16"))
