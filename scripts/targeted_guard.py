@@ -233,7 +233,8 @@ class Run:
         inside = self.data.tests["in_distribution"]
         at = {strength: self.scores(guard, self.scored, strength, keep=True) for strength in set(chosen.values())}
         # Strength 1 is nobody's choice, so what it costs in distribution is not asked.
-        at_inside = {s: self.scores(guard, inside, s) for how, s in chosen.items() if how != "1"}
+        asked = {strength for how, strength in chosen.items() if how != "1"}
+        at_inside = {strength: self.scores(guard, inside, strength) for strength in asked}
         for how, strength in chosen.items():
             found = at[strength]
             result["strengths"][how] = {
