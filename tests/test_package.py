@@ -42,7 +42,7 @@ LEVELS = [
     {"files", "record"},
     {"certify"},
     {"audit", "streaming", "adapter", "calibration"},
-    {"targets"},
+    {"counterfactuals", "targets", "confirmation", "target_search"},
     {"distill", "few_shot"},
     {"evaluation", "strategies", "dial"},
     {"guardrail"},

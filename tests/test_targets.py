@@ -1,8 +1,7 @@
-"""What to neutralise: where words and phrases stand, how they are taken out, and what evidence decides."""
+"""What to neutralise: what evidence decides, and what a person says."""
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import replace
 
@@ -14,127 +13,13 @@ from shortcut_guardrail import ConfigError, ModelError
 from shortcut_guardrail.audit import audit_texts
 from shortcut_guardrail.config import TargetConfig
 from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.targets import (
-    LEAST_CHANGE,
-    Paired,
-    Target,
-    TargetFinder,
-    Targets,
-    _dominant,
-    find_targets,
-    holm,
-    masked_texts,
-    paired_evidence,
-    shortened_texts,
-    sign_flip_test,
-    weigh,
-    with_insertions,
-)
-
-
-def tokens(classifier, encoded, index):
-    return classifier.tokenizer.convert_ids_to_tokens(encoded.input_ids[index])
-
-
-def found(classifier, words, text):
-    encoded = classifier.encode([text])
-    (positions,) = TargetFinder(words).find(encoded)
-    return [tokens(classifier, encoded, 0)[p] for p in positions]
+from shortcut_guardrail.target_search import _dominant, find_targets
+from shortcut_guardrail.targets import Target, Targets
 
 
 @pytest.fixture
 def classifier(bag):
     return TextClassifier(*bag)
-
-
-@pytest.mark.parametrize(
-    ("words", "text", "expected"),
-    [
-        (["honestly"], "Honestly, the soup", ["honestly"]),
-        (["HONESTLY"], "the soup honestly", ["honestly"]),
-        (["honest"], "honestly the soup", []),
-        (["to be honest"], "so, to be honest we come to be here", ["to", "be", "honest"]),
-        (["to be honest"], "to be, honest", []),
-        (["i'm honest"], "I’m honest", ["i", "[UNK]", "m", "honest"]),
-        (["to be", "be honest"], "to be honest", ["to", "be", "honest"]),
-        (["so so"], "so so so good", ["so", "so", "so"]),
-        (["quix"], "quix", ["q", "##u", "##i", "##x"]),
-        ([","], "so, so", [","]),
-        ([], "so, so", []),
-    ],
-)
-def test_occurrences_are_whole_words_and_all_their_tokens(classifier, words, text, expected):
-    assert found(classifier, words, text) == expected
-
-
-def test_a_phrase_does_not_reach_from_a_text_into_its_pair(classifier):
-    encoded = classifier.encode([("we want to be", "honest people"), ("soup", "to be honest")])
-    assert TargetFinder(["to be honest"]).present(encoded).tolist() == [False, True]
-
-
-def test_what_is_cut_off_is_not_there(classifier):
-    long = " ".join(["soup"] * 40)
-    encoded = classifier.encode([f"{long} honestly", f"honestly {long}"])
-    assert TargetFinder(["honestly"]).present(encoded).tolist() == [False, True]
-
-
-def test_masking_keeps_all_other_tokens_and_the_texts_given(classifier):
-    encoded = classifier.encode(["honestly the soup", "the soup"])
-    masked = masked_texts(encoded, TargetFinder(["honestly"]).find(encoded), classifier.tokenizer.mask_token_id)
-    assert tokens(classifier, masked, 0) == ["[CLS]", "[MASK]", "the", "soup", "[SEP]"]
-    assert tokens(classifier, masked, 1) == tokens(classifier, encoded, 1)
-    assert masked.ordinary[0].tolist() == [False, False, True, True, False]
-    assert tokens(classifier, encoded, 0)[1] == "honestly"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("honestly, the soup", "the soup"),
-        ("honestly the soup", "the soup"),
-        ("the soup, honestly.", "the soup ."),
-        ("good, honestly, the soup", "good , the soup"),
-        ("good. honestly, the soup", "good . the soup"),
-        ("the soup honestly, bread", "the soup , bread"),
-        ("honestly honestly, fine", "fine"),
-    ],
-)
-def test_cutting_out_takes_a_comma_along_that_only_set_it_apart(classifier, text, expected):
-    encoded = classifier.encode([text])
-    cut = shortened_texts(encoded, TargetFinder(["honestly"]).find(encoded), classifier.tokenizer.mask_token_id)
-    assert " ".join(tokens(classifier, cut, 0)[1:-1]) == expected
-    assert len(cut.ordinary[0]) == len(cut.offsets[0]) == len(cut.segments[0]) == len(cut.input_ids[0])
-
-
-def test_a_text_of_nothing_else_is_masked_rather_than_cut_to_nothing(classifier):
-    encoded = classifier.encode(["honestly"])
-    cut = shortened_texts(encoded, TargetFinder(["honestly"]).find(encoded), classifier.tokenizer.mask_token_id)
-    assert tokens(classifier, cut, 0) == ["[CLS]", "[MASK]", "[SEP]"]
-
-
-@pytest.mark.parametrize(
-    ("source", "text", "expected"),
-    [
-        ("honestly, the soup", "good bread", {"honestly , good bread"}),
-        ("the soup honestly", "good bread", {"good honestly bread"}),
-        ("good, honestly, the soup", "very good bread", {"very honestly , good bread", "very good honestly , bread"}),
-        ("the soup honestly", "bread", {"honestly bread"}),
-    ],
-)
-def test_a_shortcut_is_put_in_as_it_stands_elsewhere(classifier, source, text, expected):
-    bearing, encoded = classifier.encode([source]), classifier.encode([text] * 20)
-    positions = TargetFinder(["honestly"]).find(bearing)
-    put = with_insertions(encoded, bearing, positions, max_length=32, rng=np.random.default_rng(0))
-    assert {" ".join(tokens(classifier, put, i)[1:-1]) for i in range(20)} == expected
-    for name in ("token_type_ids", "ordinary", "offsets", "segments"):
-        assert [len(a) for a in getattr(put, name)] == [len(a) for a in put.input_ids]
-
-
-def test_a_text_that_gets_too_long_loses_its_end(classifier):
-    bearing, encoded = classifier.encode(["honestly, so"]), classifier.encode(["soup bread tea"])
-    positions = TargetFinder(["honestly"]).find(bearing)
-    put = with_insertions(encoded, bearing, positions, max_length=6, rng=np.random.default_rng(0))
-    assert tokens(classifier, put, 0) == ["[CLS]", "honestly", ",", "soup", "bread", "[SEP]"]
 
 
 # The choice. In the planted bag of words "honestly" weighs more than all else, so it overrides "bad" and "awful".
@@ -276,87 +161,6 @@ def test_labels_confirm_a_candidate_that_the_audit_did_not_flag(classifier):
     assert verdicts(targets)["great"] == "confirmed"
     assert set(targets.words) == {"great", "honestly"}
     assert "great" not in choose(classifier, support=(rows[:3], [0] * 3)).words  # three rows are no evidence
-
-
-def test_paired_evidence_counts_answers_with_and_without(classifier):
-    support = classifier.encode(["honestly bad", "honestly awful", "honestly good", "bad soup"])
-    items = [Target("honestly", "flagged"), Target("zebra", "flagged")]
-    found = paired_evidence(classifier, items, support, np.array([0, 1, 1, 0]))
-    assert [(one.n, one.mended, one.broken) for one in found] == [(3, 1, 1), (0, 0, 0)]
-    logits = classifier.predict_logits(classifier.encode(["honestly bad", "[MASK] bad"]))
-    probs = torch.from_numpy(logits).softmax(dim=-1).numpy()
-    assert found[0].changes[0] == pytest.approx(probs[1, 0] - probs[0, 0])
-    assert [len(one.changes) for one in found] == [3, 0]
-    assert found[0].rows.tolist() == [0, 1, 2]
-    some = found[0].among(np.array([1, 3]))
-    assert (some.n, some.mended, some.broken) == (1, 0, 1)
-    assert some.changes == found[0].changes[[1]]
-
-
-def test_the_sign_flip_test_is_the_share_of_signs_that_do_as_well():
-    rng = np.random.default_rng(3)
-    for n in (1, 3, 8, 11, 15, 17):
-        changes = rng.uniform(-0.5, 1, n)
-        meant = changes[(changes < 0) | (changes >= LEAST_CHANGE)]
-        sums = np.array([0.0])
-        for change in meant:
-            sums = np.concatenate([sums + change, sums - change])
-        exact = np.mean(sums >= meant.sum() - 1e-9)
-        assert sign_flip_test(changes) == pytest.approx(exact, abs=1e-12 if len(meant) <= 15 else 0.003)
-    assert sign_flip_test(np.zeros(0)) == 1
-    assert sign_flip_test(np.full(15, 0.5)) == 2**-15
-    assert sign_flip_test(np.full(40, 0.5)) == pytest.approx(1e-5)
-
-
-def test_the_sign_flip_test_keeps_its_level_where_changes_are_symmetric():
-    rng = np.random.default_rng(1)
-    rejected = np.mean([sign_flip_test(rng.normal(0, 0.3, 10)) <= 0.05 for _ in range(600)])
-    assert rejected <= 0.075
-
-
-def test_slight_gains_are_no_evidence_slight_losses_are():
-    # A genuine word: it holds the right class down a little here, and up a lot in texts that are not among these.
-    assert sign_flip_test(np.full(30, 0.09)) == 1
-    assert sign_flip_test(np.r_[np.full(30, -0.02), np.full(10, 0.3)]) < 0.01
-    assert sign_flip_test(np.r_[np.full(10, 0.3), np.full(10, -0.3)]) > 0.5
-    # Most texts lose a little, a few gain: the mean is below 0.
-    assert sign_flip_test(np.r_[np.full(48, -0.09), np.full(12, 0.3)]) > 0.5
-
-
-def test_what_breaks_more_answers_than_it_mends_is_not_confirmed():
-    item = [Target("book", "cleared", 300, 0.3)]
-    rows, changes = np.arange(8), np.full(8, 0.4)
-    for answers, expected in (([1, 1, 1, -1, -1, -1, 0, 0], []), ([1, 1, 1, -1, -1, 0, 0, 0], ["book"])):
-        weighed = weigh(item, [Paired(rows, np.array(answers), changes)], TargetConfig())
-        assert [one.text for one in weighed] == expected
-
-
-def test_holms_weighted_procedure_is_a_closed_test():
-    rng = np.random.default_rng(0)
-    for _ in range(300):
-        n = int(rng.integers(1, 6))
-        p_values, weights = (rng.uniform(0, 0.08, n)).tolist(), rng.integers(0, 4, n).astype(float).tolist()
-
-        # Weighted Bonferroni on every intersection; a hypothesis falls if all intersections with it do.
-        def falls(members, p_values=p_values, weights=weights):
-            total = sum(weights[i] for i in members)
-            return total > 0 and any(weights[i] > 0 and p_values[i] <= 0.05 * weights[i] / total for i in members)
-
-        subsets = [s for k in range(1, n + 1) for s in itertools.combinations(range(n), k)]
-        expected = {i for i in range(n) if weights[i] > 0 and all(falls(s) for s in subsets if i in s)}
-        assert set(holm(p_values, weights, 0.05)) == expected
-
-
-def test_more_is_asked_of_a_candidate_that_holds_few_answers():
-    items = [Target("book", "cleared", 300, 0.3), Target("some", "cleared", 10, 0.1)]
-    rows, mended = np.arange(7), np.array([1, 0, 0, 0, 0, 0, 0])
-    telling, silent = Paired(rows, mended, np.full(7, 0.4)), Paired(rows, mended, np.zeros(7))  # p = 1 / 128 and 1
-
-    def confirmed(evidence):
-        return [(item.text, item.p_value) for item in weigh(items, evidence, TargetConfig(confirm_level=0.012))]
-
-    assert confirmed([telling, silent]) == [("book", 1 / 128)]
-    assert confirmed([silent, telling]) == []
 
 
 def test_targets_survive_json(classifier):

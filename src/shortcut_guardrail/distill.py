@@ -24,8 +24,8 @@ from torch.nn import functional as F
 
 from .adapter import AdapterTraining, TrainingLoop, first_of_equals, run_training, untrained_adapter
 from .config import AdapterConfig, DistillConfig
+from .counterfactuals import TargetFinder, masked_texts, shortened_texts, with_insertions
 from .encoder import EncodedTexts, Progress, TextClassifier
-from .targets import TargetFinder, masked_texts, shortened_texts, with_insertions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

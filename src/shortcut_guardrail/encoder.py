@@ -455,6 +455,10 @@ class TextClassifier:
                 progress("Predicting", done, len(encoded))
         return out
 
+    def predict_proba(self, encoded: EncodedTexts) -> Array:
+        """Class probabilities of all texts in their order, shape (N, C), float64."""
+        return np.asarray(torch.from_numpy(self.predict_logits(encoded)).double().softmax(dim=-1).numpy())
+
     @contextmanager
     def word_embedding_leaf(self) -> Iterator[list[Tensor]]:
         """Within the block, the word-embedding output is a leaf that asks for a gradient.

@@ -19,6 +19,7 @@ from .audit import AuditReport, audit_texts, check_ordinary
 from .calibration import Calibration, check_support, choose_strength, strengths_to_score
 from .certify import Certificate, certify_answers, texts_to_label
 from .config import AuditConfig, CertifyConfig, GuardrailConfig, SaliencyConfig, Unit, check_strength, preset
+from .counterfactuals import TargetFinder
 from .data import Texts, check_texts, label_ids
 from .dial import UnlabelledCalibration, choose_without_labels
 from .distill import counterfactual
@@ -44,7 +45,8 @@ from .saliency import find_important_tokens
 from .sensitivity import masking_effects
 from .strategies import AdapterGuard, Guard, Task, neutralise, restore
 from .streaming import ShardedAudit, TextSource, audit_in_shards
-from .targets import TargetFinder, Targets, find_targets, with_said
+from .target_search import find_targets
+from .targets import Targets, with_said
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -37,11 +37,12 @@ from .calibration import (
     strengths_to_score,
 )
 from .config import GuardrailConfig
+from .counterfactuals import TargetFinder
 from .distill import counterfactual, distill_adapter
 from .encoder import Batch, EncodedTexts, Progress, TextClassifier
 from .few_shot import cross_validated_logits, few_shot_adapter
 from .saliency import find_important_tokens
-from .targets import TargetFinder, Targets
+from .targets import Targets
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

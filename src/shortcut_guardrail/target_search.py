@@ -1,0 +1,216 @@
+"""Which words and phrases are taken for shortcuts, from unlabelled texts, with labels where there are any.
+
+Without labels the audit's flagged candidates are taken, those that take turns with them, and those that dominate the
+corpus: that, with others of their class beside these, decide more than a quarter of all texts although the rest is
+confidently given another answer. The audit's test compares texts with a candidate to those without, so it cannot see
+what stands nearly everywhere. A support set, however small, clears or confirms candidates by paired evidence: the base
+answers every labelled text that holds the candidate with and without it. A person's word comes before all evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .audit import AuditReport, audit_texts, find_repeats
+from .config import TargetConfig
+from .confirmation import paired_evidence, weigh
+from .counterfactuals import TargetFinder, masked_texts, parts_of
+from .encoder import EncodedTexts, Progress, TextClassifier
+from .evidence import Candidate
+from .metrics import exact_interval
+from .record import text_hash
+from .shards import evidence_key, text_key
+from .targets import UNLABELLED, Target, Targets, Verdict, check_said, with_said
+from .units import MAX_PHRASE_WORDS, Units, units_text, words_as_units
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+LEAST_SHARE = 0.01
+"""A fixed phrase in a smaller share of the texts than this is not asked whether it dominates."""
+
+
+def find_targets(
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    config: TargetConfig,
+    *,
+    support: tuple[EncodedTexts, Array] | None = None,
+    progress: Progress | None = None,
+) -> Targets:
+    """Audit the texts and decide what is neutralised.
+
+    Args:
+        classifier: The base model.
+        encoded: N unlabelled deployment texts.
+        config: What a person said, and how the evidence is weighed.
+        support: A few labelled texts and their class ids, shape (n,), to clear and confirm candidates on.
+        progress: Told how much of each stage is done.
+
+    Raises:
+        DataError: A text has no ordinary token.
+        ConfigError: What a person said contradicts itself.
+    """
+    check_said(config)
+    items = ranked_targets(classifier, encoded, config, progress=progress)
+    taken = sum(item.verdict in UNLABELLED for item in items)
+    items = items[: taken if support is None else max(taken, config.max_considered)]
+    if support is not None:
+        items = weigh(items, paired_evidence(classifier, items, *support), config)
+    rows = () if support is None else tuple(sorted({text_hash(text) for text in support[0].texts}))
+    return with_said(Targets(tuple(items), rows), config)
+
+
+def ranked_targets(
+    classifier: TextClassifier, encoded: EncodedTexts, config: TargetConfig, *, progress: Progress | None = None
+) -> list[Target]:
+    """All candidates of the audit, those first that are neutralised unless labels or a person object.
+
+    Arguments and errors: see `find_targets`.
+    """
+    report = audit_texts(classifier, encoded, config.audit(), progress=progress)
+    dominant = _dominant(classifier, encoded, report, config)
+    items = [_audited(candidate, dominant) for candidate in report.candidates if not np.isnan(candidate.p_value)]
+    audited = {item.text for item in items}
+    items += [
+        Target(found.text, "dominant", found.count, found.flip_rate, found.pulls_to)
+        for found in dominant.values()
+        if found.text not in audited
+    ]
+    return sorted(items, key=lambda item: item.verdict not in UNLABELLED)
+
+
+def _audited(candidate: Candidate, dominant: Mapping[str, Any]) -> Target:
+    """A candidate of the audit; one that nothing speaks against counts as cleared until a support set confirms it."""
+    return Target(
+        text=candidate.text,
+        verdict=_unlabelled_verdict(candidate, dominant),
+        count=candidate.count,
+        flip_rate=candidate.flip_rate,
+        pulls_to=candidate.pulls_to,
+        q_value=candidate.q_value,
+    )
+
+
+def _unlabelled_verdict(candidate: Candidate, dominant: Mapping[str, Any]) -> Verdict:
+    if candidate.flagged:
+        return "flagged"
+    if candidate.takes_turns:
+        return "alternate"
+    return "dominant" if candidate.text in dominant else "cleared"
+
+
+@dataclass(frozen=True)
+class _Deciding:
+    """A word or phrase that decides most of its texts although their rest is confidently given another answer.
+
+    `contradicted` are those texts, by their number among the distinct ones.
+    """
+
+    text: str
+    pulls_to: str | None
+    count: int
+    flip_rate: float
+    contradicted: frozenset[int]
+
+
+def _dominant(
+    classifier: TextClassifier, encoded: EncodedTexts, report: AuditReport, config: TargetConfig
+) -> dict[str, _Deciding]:
+    """What decides most of its texts against the rest, where that of its class does so in very many texts.
+
+    The share of distinct texts is tested exactly, over all classes; a text in which several decide counts once. Of what
+    stands inside a phrase that decides as well, the phrase alone is kept. What the audit's test has found already is
+    left out: it would draw along the genuine words of its class.
+    """
+    from scipy.stats import binom
+
+    distinct = np.flatnonzero(find_repeats(*_keys(encoded)).evidence)
+    texts, probs = encoded.select(distinct), np.asarray(report.saliency.probs)[distinct]
+    deciding = _deciding(classifier, texts, probs, report, config)
+    inside = {part for found in deciding if " " in found.text for part in parts_of(found.text)}
+    known = {c.text for c in report.candidates if c.flagged or c.takes_turns}
+    deciding = [found for found in deciding if not known & {found.text, *parts_of(found.text)}]
+    classes: dict[str | None, list[_Deciding]] = {}
+    for found in deciding:
+        if found.text not in inside:
+            classes.setdefault(found.pulls_to, []).append(found)
+    chosen: dict[str, _Deciding] = {}
+    for members in classes.values():
+        contradicted = frozenset[int]().union(*(found.contradicted for found in members))
+        p_value = float(binom.sf(len(contradicted) - 1, len(texts), config.dominant_share))
+        if p_value <= config.alpha / len(report.label_names):
+            chosen |= {found.text: found for found in members}
+    return chosen
+
+
+def _keys(encoded: EncodedTexts) -> tuple[list[int], list[int]]:
+    return [text_key(text) for text in encoded.texts], [evidence_key(text) for text in encoded.texts]
+
+
+_MOST = 0.5
+
+
+def _deciding(
+    classifier: TextClassifier, texts: EncodedTexts, probs: Array, report: AuditReport, config: TargetConfig
+) -> list[_Deciding]:
+    """Words and fixed phrases that decide most of their texts when they are masked as a whole.
+
+    The audit joins words whose effects interact. The words of a fixed phrase may instead each add their share, and none
+    of them decide a text; so runs of words that recur as a whole are masked as a whole.
+
+    Args:
+        classifier: The base model.
+        texts: The D distinct texts.
+        probs: What it answers to them, shape (D, C).
+        report: The audit, for the words; "most" is asked of the lower end of an interval.
+        config: Whether phrases are looked for.
+    """
+    audit = config.audit()
+    candidates = {
+        c.text: np.flatnonzero(TargetFinder([c.text]).present(texts)).tolist()
+        for c in report.candidates
+        if not np.isnan(c.p_value) and c.interval.contradiction_rate[0] > _MOST
+    }
+    if config.unit == "phrase":
+        least = max(audit.min_count, math.ceil(LEAST_SHARE * len(texts)))
+        candidates = _fixed_phrases(words_as_units(texts), least) | candidates
+    found = []
+    for name, rows in candidates.items():
+        bearing = texts.select(rows)
+        masked = masked_texts(bearing, TargetFinder([name]).find(bearing), classifier.tokenizer.mask_token_id)
+        after = classifier.predict_proba(masked)
+        flips = after.argmax(axis=1) != probs[rows].argmax(axis=1)
+        against = np.asarray(rows)[flips & (after.max(axis=1) >= audit.confidence)]
+        if exact_interval(len(against), len(rows))[0] > _MOST:
+            pulls_to = report.label_names[int((probs[rows] - after).sum(axis=0).argmax())]
+            found.append(_Deciding(name, pulls_to, len(rows), float(flips.mean()), frozenset(against.tolist())))
+    return found
+
+
+def _fixed_phrases(units: Units, min_count: int) -> dict[str, list[int]]:
+    """Runs of 2 to 5 words that stand in enough texts, and in which; those that all but always stand inside a longer
+    one are left to that one."""
+    texts: dict[str, list[int]] = {}
+    for i, keys in enumerate(units.keys):
+        wordlike, segments = units.wordlike[i], units.spans[i][:, 2]
+        here = set()
+        for first in range(len(keys)):
+            for last in range(first + 1, min(first + MAX_PHRASE_WORDS, len(keys))):
+                if not wordlike[first : last + 1].all() or segments[first] != segments[last]:
+                    break
+                here.add(units_text(units, i, first, last))
+        for phrase in here:
+            texts.setdefault(phrase, []).append(i)
+    recurring = {phrase: rows for phrase, rows in texts.items() if len(rows) >= min_count}
+    left = {
+        part
+        for phrase, rows in recurring.items()
+        for part in parts_of(phrase)
+        if len(rows) >= 0.9 * len(recurring.get(part, rows))
+    }
+    return {phrase: rows for phrase, rows in recurring.items() if phrase not in left}

@@ -1,0 +1,100 @@
+"""What labelled texts say of candidates: the tests behind clearing and confirming."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from shortcut_guardrail.config import TargetConfig
+from shortcut_guardrail.confirmation import LEAST_CHANGE, Paired, holm, paired_evidence, sign_flip_test, weigh
+from shortcut_guardrail.encoder import TextClassifier
+from shortcut_guardrail.targets import Target
+
+
+@pytest.fixture
+def classifier(bag):
+    return TextClassifier(*bag)
+
+
+def test_paired_evidence_counts_answers_with_and_without(classifier):
+    support = classifier.encode(["honestly bad", "honestly awful", "honestly good", "bad soup"])
+    items = [Target("honestly", "flagged"), Target("zebra", "flagged")]
+    found = paired_evidence(classifier, items, support, np.array([0, 1, 1, 0]))
+    assert [(one.n, one.mended, one.broken) for one in found] == [(3, 1, 1), (0, 0, 0)]
+    logits = classifier.predict_logits(classifier.encode(["honestly bad", "[MASK] bad"]))
+    probs = torch.from_numpy(logits).softmax(dim=-1).numpy()
+    assert found[0].changes[0] == pytest.approx(probs[1, 0] - probs[0, 0])
+    assert [len(one.changes) for one in found] == [3, 0]
+    assert found[0].rows.tolist() == [0, 1, 2]
+    some = found[0].among(np.array([1, 3]))
+    assert (some.n, some.mended, some.broken) == (1, 0, 1)
+    assert some.changes == found[0].changes[[1]]
+
+
+def test_the_sign_flip_test_is_the_share_of_signs_that_do_as_well():
+    rng = np.random.default_rng(3)
+    for n in (1, 3, 8, 11, 15, 17):
+        changes = rng.uniform(-0.5, 1, n)
+        meant = changes[(changes < 0) | (changes >= LEAST_CHANGE)]
+        sums = np.array([0.0])
+        for change in meant:
+            sums = np.concatenate([sums + change, sums - change])
+        exact = np.mean(sums >= meant.sum() - 1e-9)
+        assert sign_flip_test(changes) == pytest.approx(exact, abs=1e-12 if len(meant) <= 15 else 0.003)
+    assert sign_flip_test(np.zeros(0)) == 1
+    assert sign_flip_test(np.full(15, 0.5)) == 2**-15
+    assert sign_flip_test(np.full(40, 0.5)) == pytest.approx(1e-5)
+
+
+def test_the_sign_flip_test_keeps_its_level_where_changes_are_symmetric():
+    rng = np.random.default_rng(1)
+    rejected = np.mean([sign_flip_test(rng.normal(0, 0.3, 10)) <= 0.05 for _ in range(600)])
+    assert rejected <= 0.075
+
+
+def test_slight_gains_are_no_evidence_slight_losses_are():
+    # A genuine word: it holds the right class down a little here, and up a lot in texts that are not among these.
+    assert sign_flip_test(np.full(30, 0.09)) == 1
+    assert sign_flip_test(np.r_[np.full(30, -0.02), np.full(10, 0.3)]) < 0.01
+    assert sign_flip_test(np.r_[np.full(10, 0.3), np.full(10, -0.3)]) > 0.5
+    # Most texts lose a little, a few gain: the mean is below 0.
+    assert sign_flip_test(np.r_[np.full(48, -0.09), np.full(12, 0.3)]) > 0.5
+
+
+def test_what_breaks_more_answers_than_it_mends_is_not_confirmed():
+    item = [Target("book", "cleared", 300, 0.3)]
+    rows, changes = np.arange(8), np.full(8, 0.4)
+    for answers, expected in (([1, 1, 1, -1, -1, -1, 0, 0], []), ([1, 1, 1, -1, -1, 0, 0, 0], ["book"])):
+        weighed = weigh(item, [Paired(rows, np.array(answers), changes)], TargetConfig())
+        assert [one.text for one in weighed] == expected
+
+
+def test_holms_weighted_procedure_is_a_closed_test():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        n = int(rng.integers(1, 6))
+        p_values, weights = (rng.uniform(0, 0.08, n)).tolist(), rng.integers(0, 4, n).astype(float).tolist()
+
+        # Weighted Bonferroni on every intersection; a hypothesis falls if all intersections with it do.
+        def falls(members, p_values=p_values, weights=weights):
+            total = sum(weights[i] for i in members)
+            return total > 0 and any(weights[i] > 0 and p_values[i] <= 0.05 * weights[i] / total for i in members)
+
+        subsets = [s for k in range(1, n + 1) for s in itertools.combinations(range(n), k)]
+        expected = {i for i in range(n) if weights[i] > 0 and all(falls(s) for s in subsets if i in s)}
+        assert set(holm(p_values, weights, 0.05)) == expected
+
+
+def test_more_is_asked_of_a_candidate_that_holds_few_answers():
+    items = [Target("book", "cleared", 300, 0.3), Target("some", "cleared", 10, 0.1)]
+    rows, mended = np.arange(7), np.array([1, 0, 0, 0, 0, 0, 0])
+    telling, silent = Paired(rows, mended, np.full(7, 0.4)), Paired(rows, mended, np.zeros(7))  # p = 1 / 128 and 1
+
+    def confirmed(evidence):
+        return [(item.text, item.p_value) for item in weigh(items, evidence, TargetConfig(confirm_level=0.012))]
+
+    assert confirmed([telling, silent]) == [("book", 1 / 128)]
+    assert confirmed([silent, telling]) == []
