@@ -105,7 +105,7 @@ CANDIDATE_KEYS = {
         "opposition",
         "p_value",
     ),
-    *("mean_rank", "examples", "labelled", "takes_turns"),
+    *("mean_rank", "examples", "labelled", "takes_turns", "collective"),
 }
 
 

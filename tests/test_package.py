@@ -37,6 +37,7 @@ LEVELS = [
         "shards",
         "override",
         "phrases",
+        "collective",
         "details",
     },
     {"files", "record"},

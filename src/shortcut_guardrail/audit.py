@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .collective import with_group
 from .config import AuditConfig
 from .details import Details, TextsOf, find_details
 from .encoder import EncodedTexts, Progress, TextClassifier
@@ -28,7 +29,7 @@ from .units import Units
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-AUDIT_SCHEMA_VERSION = 5
+AUDIT_SCHEMA_VERSION = 6
 
 MAX_CANDIDATES = 1000
 """Candidates kept in a report; a large corpus has as many as it has words."""
@@ -400,7 +401,7 @@ def make_report(
     if config.unit == "phrase":
         shards = with_phrases(shards, phrases)
     sums = tally(shards, config)
-    verdicts = judge(shards, sums, config)
+    verdicts = with_group(shards, sums, judge(shards, sums, config), config)
     order = _ranking(sums, verdicts)[:MAX_CANDIDATES]
     details = find_details(shards, [sums.names[i] for i in order[:DETAILED]], config.n_examples, label_names, texts_of)
     candidates = tuple(_candidate(sums, verdicts, i, config, label_names, details) for i in order)
@@ -511,6 +512,7 @@ def _candidate(
         examples=detail.examples,
         labelled=detail.labelled,
         takes_turns=bool(verdicts.takes_turns[i]),
+        collective=bool(verdicts.collective[i]),
     )
 
 
@@ -521,6 +523,11 @@ def _reason(verdicts: Verdicts, i: int, n_present: int, label: str) -> str:
         return (
             "its rest speaks less for the class, but with the flagged ones masked not beyond doubt: it seems to take "
             "turns with them, as the words of one shortcut do"
+        )
+    if verdicts.collective[i]:
+        return (
+            f"it is one of {int(verdicts.collective.sum())} that override the rest of their texts together, as the "
+            "words of one shortcut do; of none of them it is proven alone"
         )
     if not without:
         return "every text holds it, so there are none without it to compare with"

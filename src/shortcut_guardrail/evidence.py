@@ -137,6 +137,8 @@ class Candidate:
             `not_flagged` otherwise.
         reason: For an undecided one why the test could not tell, in words; `None` for the others.
         takes_turns: Whether it is undecided because it seems to be one shortcut with the flagged ones; see `override`.
+        collective: Whether it is undecided because it is one of a group that overrides its texts together; see
+            `collective`.
         n_distinct: Number of distinct texts behind the rates.
         n_present: Number of distinct texts that hold it, important or not.
         opposed_rate: Share of those whose rest, with it masked, is given another answer than `pulls_to`.
@@ -172,6 +174,7 @@ class Candidate:
     examples: tuple[Example, ...] = ()
     labelled: LabelledEvidence | None = None
     takes_turns: bool = False
+    collective: bool = False
 
 
 @dataclass(frozen=True)

@@ -65,14 +65,34 @@ def p_opposition(rests: Array, others: Array, largest: float) -> Array:
     return p
 
 
-def _p_values(rests: Array, others: Array, largest: float) -> Array:
-    from scipy.stats import t
+def p_of_placements(of_rests: Array, of_others: Array, largest: float) -> float:
+    """The p-value from what the pairs of each single text say, where these are not of one class; see `collective`.
 
+    Args:
+        of_rests: For each of n rests the share of the m other texts that speak more, ties counted half, shape (n,).
+        of_others: For each of m other texts the share of the n rests that speak less, likewise, shape (m,).
+        largest: theta0, in [0, 1).
+    """
+    n, m = len(of_rests), len(of_others)
+    # The member more that each sample is given, as in `_p_values`: no pair of it speaks for the finding.
+    of_rests, of_others = np.append(of_rests * (m / (m + 1)), 0.0), np.append(of_others * (n / (n + 1)), 0.0)
+    means = np.array([of_rests.mean()]), np.array([of_rests.var(ddof=1)]), np.array([of_others.var(ddof=1)])
+    return float(_t_test(*means, np.array([n + 1]), np.array([m + 1]), largest)[0])
+
+
+def _p_values(rests: Array, others: Array, largest: float) -> Array:
     rests = np.column_stack([np.zeros(len(rests)), rests, np.ones(len(rests))])
     others = np.column_stack([np.ones(len(others)), others, np.zeros(len(others))])
     n, m = rests.sum(axis=1), others.sum(axis=1)
     theta, variance_r = _moments(rests, _share_above(others))
     _, variance_s = _moments(others, 1 - _share_above(rests))
+    return _t_test(theta, variance_r, variance_s, n, m, largest)
+
+
+def _t_test(theta: Array, variance_r: Array, variance_s: Array, n: Array, m: Array, largest: float) -> Array:
+    """Brunner and Munzel's t-test with Satterthwaite's degrees of freedom, arrays of shape (M,)."""
+    from scipy.stats import t
+
     part_r, part_s = variance_r / n, variance_s / m
     # No variance is left only where every rest speaks more than every other text, the added members included.
     varies = part_r + part_s > 0

@@ -121,6 +121,8 @@ class Verdicts:
         flagged: Candidates in the order in which they were flagged.
         undecided: Whether it takes answers away, and the test can neither flag nor clear it, shape (M,).
         takes_turns: Of these, whether it takes turns with the flagged ones, shape (M,).
+        collective: Of these, whether it is one of a group that overrides its texts together, shape (M,); see
+            `collective`.
         too_few: Whether the test could not have flagged it whatever its texts say, shape (M,).
         without: Texts without it, shape (M,).
         needed: Texts that hold it, in a larger corpus of the same shares, with which the test could have flagged it,
@@ -137,6 +139,7 @@ class Verdicts:
     flagged: tuple[int, ...]
     undecided: Array
     takes_turns: Array
+    collective: Array
     too_few: Array
     without: Array
     needed: Array
@@ -200,7 +203,7 @@ def _add_shard(sums: dict[str, Array], shard: Shard, ids: Array, confidence: flo
 
 
 @dataclass(frozen=True, eq=False)
-class _Support:
+class Support:
     """How strongly texts speak for classes, counted by level (see `opposition.levels`).
 
     Attributes:
@@ -217,7 +220,8 @@ class _Support:
     against: Array
 
 
-def _support(shards: Shards, sums: Tally, counts: _Counts, flagged: Sequence[int], config: AuditConfig) -> _Support:
+def support(shards: Shards, sums: Tally, counts: Counts, flagged: Sequence[int], config: AuditConfig) -> Support:
+    """What the texts with and without each candidate say, with some candidates masked in the latter."""
     # Words that are rare and never asked about are most of a large corpus's.
     candidates = np.flatnonzero(counts.pulls & (counts.tested | (sums.important >= RARE_TEXTS)))
     row = np.full(len(sums.names), -1)
@@ -229,14 +233,7 @@ def _support(shards: Shards, sums: Tally, counts: _Counts, flagged: Sequence[int
     held, rests = (np.zeros((len(candidates), LEVELS), dtype=np.int32) for _ in range(2))
     given = np.zeros(len(candidates), dtype=np.int64)  # of those that hold it, texts given its class
     for shard in shards():
-        texts = _without(shard, masked)
-        answer = texts.argmax(axis=1)
-        speaks = np.ones(len(texts), dtype=bool)
-        if config.compare_with == "rests":
-            # A text speaks for a class only as far as it does without its most decisive unit.
-            rest = _without(shard, set(shard.names))
-            speaks = answer == rest.argmax(axis=1)
-            texts = np.minimum(texts, rest)
+        texts, answer, speaks = heard(shard, masked, config)
         strength = levels(texts)
         np.add.at(answers, answer[shard.evidence & speaks], 1)
         for c in range(n_classes):
@@ -250,7 +247,24 @@ def _support(shards: Shards, sums: Tally, counts: _Counts, flagged: Sequence[int
         np.add.at(rests, (row[ids], levels(shard.rest_probs(chosen)[np.arange(len(chosen)), target])), 1)
     target = counts.target[candidates]
     against = counts.without[candidates] - (answers[target] - given)
-    return _Support(candidates, every[target] - held, rests, against)
+    return Support(candidates, every[target] - held, rests, against)
+
+
+def heard(shard: Shard, masked: set[str], config: AuditConfig) -> tuple[Array, Array, Array]:
+    """How far each text speaks for each class, shape (D, C), its answer, and whether it speaks for it, both (D,).
+
+    Args:
+        shard: The texts.
+        masked: Names of candidates to mask in them.
+        config: With `rests` in `compare_with`, a text speaks for a class only as far as it does without its most
+            decisive unit.
+    """
+    texts = _without(shard, masked)
+    answer = texts.argmax(axis=1)
+    if config.compare_with != "rests":
+        return texts, answer, np.ones(len(texts), dtype=bool)
+    rest = _without(shard, set(shard.names))
+    return np.minimum(texts, rest), answer, answer == rest.argmax(axis=1)
 
 
 def _without(shard: Shard, masked: set[str]) -> Array:
@@ -269,7 +283,7 @@ def _without(shard: Shard, masked: set[str]) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Counts:
+class Counts:
     """What the test of each of M candidates is made of, all of shape (M,).
 
     Attributes:
@@ -293,13 +307,14 @@ class _Counts:
     p_pull: Array
 
 
-def _count(sums: Tally, config: AuditConfig) -> _Counts:
+def count(sums: Tally, config: AuditConfig) -> Counts:
+    """What the tests of the candidates of a tally are made of."""
     from scipy.stats import binom
 
     target = sums.pull.argmax(axis=1) if len(sums.names) else np.zeros(0, dtype=np.int64)
     rows = np.arange(len(target))
     lost = sums.lost[rows, target]
-    return _Counts(
+    return Counts(
         target=target,
         pulls=sums.pull[rows, target] > 0,
         tested=(sums.present >= config.min_count) & (sums.important > 0),
@@ -319,16 +334,16 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Verdicts:
         sums: Their tally.
         config: `alpha`, `min_count`, `min_pull`, `min_opposition` and `compare_with`.
     """
-    counts = _count(sums, config)
+    counts = count(sums, config)
     rows = np.arange(len(counts.target))
     opposed_pairs, p_context = np.full(len(rows), np.nan), np.ones(len(rows))
     against, spoken_for = np.full(len(rows), np.nan), np.zeros(len(rows), dtype=bool)
     q = np.zeros(len(rows))
     flagged: list[int] = []
 
-    def look() -> _Support:
+    def look() -> Support:
         """See the texts with what is flagged masked; p- and q-values can only rise, and those of the flagged stay."""
-        seen = _support(shards, sums, counts, flagged, config)
+        seen = support(shards, sums, counts, flagged, config)
         new = _p_context(counts, seen, config.min_opposition)
         i, open_ = seen.candidates, ~np.isin(rows, flagged)
         still = open_[i]
@@ -365,13 +380,14 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Verdicts:
         flagged=tuple(flagged),
         undecided=undecided,
         takes_turns=takes_turns,
+        collective=np.zeros(len(rows), dtype=bool),
         too_few=too_few,
         without=counts.without,
         needed=_needed(counts, against, needed_levels, undecided & too_few & ~takes_turns, config),
     )
 
 
-def _p_context(counts: _Counts, seen: _Support, largest: float) -> Array:
+def _p_context(counts: Counts, seen: Support, largest: float) -> Array:
     """p-values of the null hypothesis's first part for the candidates that are seen, with that margin for pairs."""
     i = seen.candidates
     answers = _more_often(counts.opposed[i], counts.present[i], seen.against, counts.without[i])
@@ -379,7 +395,7 @@ def _p_context(counts: _Counts, seen: _Support, largest: float) -> Array:
     return p
 
 
-def _opposed_at_all(counts: _Counts, seen: _Support, alpha: float) -> Array:
+def _opposed_at_all(counts: Counts, seen: Support, alpha: float) -> Array:
     """Which candidates' rests speak less for their class than other texts at all, by no matter how little."""
     p_context = np.ones(len(counts.target))
     p_context[seen.candidates] = _p_context(counts, seen, EVEN)
@@ -387,7 +403,7 @@ def _opposed_at_all(counts: _Counts, seen: _Support, alpha: float) -> Array:
     return found
 
 
-def _asks(sums: Tally, counts: _Counts, too_few: Array, config: AuditConfig) -> Array:
+def _asks(sums: Tally, counts: Counts, too_few: Array, config: AuditConfig) -> Array:
     """Which candidates are an open question unless they are flagged or their context speaks for them."""
     decides = sums.flips >= DECIDES * sums.important
     rare = decides & (sums.important >= RARE_TEXTS)
@@ -396,7 +412,7 @@ def _asks(sums: Tally, counts: _Counts, too_few: Array, config: AuditConfig) -> 
     return found
 
 
-def _needed(counts: _Counts, against: Array, needed_levels: Array, undecided: Array, config: AuditConfig) -> Array:
+def _needed(counts: Counts, against: Array, needed_levels: Array, undecided: Array, config: AuditConfig) -> Array:
     needed = np.full(len(undecided), np.nan)
     needed[undecided] = texts_needed(
         *(x[undecided] for x in (counts.present, counts.lost, against, counts.without, needed_levels)),
@@ -415,7 +431,7 @@ def _more_often(hits: Array, n: Array, other_hits: Array, other_n: Array) -> Arr
     return np.where(other_n > 0, p, 1.0)
 
 
-def _q_values(counts: _Counts, p_context: Array) -> Array:
+def _q_values(counts: Counts, p_context: Array) -> Array:
     q = np.ones(len(p_context))
     q[counts.tested] = q_values(counts.p_pull[counts.tested], p_context[counts.tested])
     return q

@@ -1,10 +1,11 @@
 """Which words and phrases are taken for shortcuts, from unlabelled texts, with labels where there are any.
 
-Without labels the audit's flagged candidates are taken, those that take turns with them, and those that dominate the
-corpus: that, with others of their class beside these, decide more than a quarter of all texts although the rest is
-confidently given another answer. The audit's test compares texts with a candidate to those without, so it cannot see
-what stands nearly everywhere. A support set, however small, clears or confirms candidates by paired evidence: the base
-answers every labelled text that holds the candidate with and without it. A person's word comes before all evidence.
+Without labels the audit's flagged candidates are taken, those that take turns with them, where none is flagged those
+that override their texts together, and those that dominate the corpus: that, with others of their class beside these,
+decide more than a quarter of all texts although the rest is confidently given another answer. The audit's test compares
+texts with a candidate to those without, so it cannot see what stands nearly everywhere. A support set, however small,
+clears or confirms candidates by paired evidence: the base answers every labelled text that holds the candidate with and
+without it. A person's word comes before all evidence.
 """
 
 from __future__ import annotations
@@ -101,6 +102,8 @@ def _unlabelled_verdict(candidate: Candidate, dominant: Mapping[str, Any]) -> Ve
         return "flagged"
     if candidate.takes_turns:
         return "alternate"
+    if candidate.collective:
+        return "collective"
     return "dominant" if candidate.text in dominant else "cleared"
 
 
@@ -133,7 +136,7 @@ def _dominant(
     texts, probs = encoded.select(distinct), np.asarray(report.saliency.probs)[distinct]
     deciding = _deciding(classifier, texts, probs, report, config)
     inside = {part for found in deciding if " " in found.text for part in parts_of(found.text)}
-    known = {c.text for c in report.candidates if c.flagged or c.takes_turns}
+    known = {c.text for c in report.candidates if c.flagged or c.takes_turns or c.collective}
     deciding = [found for found in deciding if not known & {found.text, *parts_of(found.text)}]
     classes: dict[str | None, list[_Deciding]] = {}
     for found in deciding:

@@ -14,8 +14,8 @@ from .counterfactuals import TargetFinder, parts_of, spaced
 from .errors import ConfigError, ModelError
 from .units import unit_key
 
-Verdict = Literal["given", "kept", "flagged", "alternate", "dominant", "confirmed", "cleared"]
-UNLABELLED = ("flagged", "alternate", "dominant")
+Verdict = Literal["given", "kept", "flagged", "alternate", "collective", "dominant", "confirmed", "cleared"]
+UNLABELLED = ("flagged", "alternate", "collective", "dominant")
 """Verdicts that rest on unlabelled texts."""
 _NEUTRALISED = ("given", *UNLABELLED, "confirmed")
 
@@ -27,8 +27,9 @@ class Target:
     Attributes:
         text: Its characters, lower case.
         verdict: `given` by a person as a shortcut, `kept` by a person, `flagged` by the audit, `alternate` for taking
-            turns with flagged ones, `dominant` in the corpus, `confirmed` by the support set, or `cleared` by it. All
-            but kept and cleared ones are neutralised.
+            turns with flagged ones, `collective` for being one of a group that overrides its texts together,
+            `dominant` in the corpus, `confirmed` by the support set, or `cleared` by it. All but kept and cleared ones
+            are neutralised.
         count: Texts of the audit in which it is important; `None` where it was not audited.
         flip_rate: See `Candidate`.
         pulls_to: See `Candidate`.

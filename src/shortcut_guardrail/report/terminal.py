@@ -283,6 +283,7 @@ _WHY = {
     "kept": "you said so",
     "flagged": "audit",
     "alternate": "audit: takes turns",
+    "collective": "audit: together",
     "dominant": "audit: dominant",
     "confirmed": "labels",
     "cleared": "labels",

@@ -1,0 +1,207 @@
+"""Words that override their texts together where none of them does so beyond doubt alone: the test of a group.
+
+A shortcut of many wordings puts each of them into a few texts, too few to show of any single one that the rests of its
+texts speak less for its class. Where nothing is flagged, nothing can take turns with what is flagged either. What can
+be shown is that the texts of all of them do, taken together. Which ones to take together may not be read from the texts
+that the test is made on, so the texts are dealt into two halves by a hash of their number. From one half come
+
+- the *group*: tested candidates whose rests speak less for their class than other texts do in more than
+  `min_opposition` of the pairs, of which masking moves more than `min_pull` of the answers (Benjamini and Hochberg's
+  procedure over the exact binomial tests, at `alpha`), and whose rests still speak less for the class (an opposition
+  above a half) where the other members are masked in the texts they are compared with. An answer is *moved* if it
+  changes and the class becomes less probable; between classes in an order, as stars are, a word that pulls upward moves
+  answers of every class, and hardly any of the top one.
+
+On the other half is tested
+
+- the *null hypothesis*, that where members stand, the rest speaks for the member's class hardly less than the texts
+  without any member do (`min_opposition`), or masking it moves no more than `min_pull` of the answers. A text counts
+  once, by the member with the strongest pull in the first half. Of the first part the test of Brunner and Munzel (see
+  `opposition`) with a class for each text: the pairs of a text i with members and a text j without are H_ij = 1 where i
+  speaks less than j for the class of i's member, a half where both speak alike; theta is their mean, and its variance
+  that of the means over j divided by n plus that of the means over i divided by m. Of the second part the exact
+  binomial test. The larger p-value counts.
+
+Both halves take either part, and twice the smaller p-value decides (Bonferroni). A group has two members or more: of a
+single word the other test speaks. If the null hypothesis is rejected at `alpha`, the members are chosen once more, from
+all texts. That the group overrides its texts is then shown, that each member does is not; so they are undecided, and a
+guard neutralises them. `scripts/audit_rates.py` simulates how often there is a group where there should be none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .config import AuditConfig
+from .opposition import LEVELS, levels, opposition, p_of_placements
+from .override import EVEN, Counts, Shards, Tally, Verdicts, count, heard, support, tally
+from .shards import Shard
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Member:
+    """A candidate of a group, as one set of texts shows it.
+
+    Attributes:
+        target: The class it pulls to.
+        pull: What it adds to that class's probability, on average over the texts that hold it.
+    """
+
+    target: int
+    pull: float
+
+
+def with_group(shards: Shards, sums: Tally, verdicts: Verdicts, config: AuditConfig) -> Verdicts:
+    """The verdicts with the group of candidates that override their texts together, if nothing is flagged.
+
+    Args:
+        shards: The audit's shards.
+        sums: Their tally.
+        verdicts: On single candidates.
+        config: `alpha`, `min_count`, `min_pull`, `min_opposition` and `compare_with`.
+    """
+    if verdicts.flagged or group_p_value(shards, config) > config.alpha:
+        return verdicts
+    members = find_group(shards, config)
+    chosen = np.array([name in members for name in sums.names], dtype=bool)
+    return replace(verdicts, collective=chosen, undecided=verdicts.undecided | chosen)
+
+
+def group_p_value(shards: Shards, config: AuditConfig) -> float:
+    """Of the null hypothesis that no group of words overrides its texts, in (0, 1]; see the head of this module."""
+    half = replace(config, min_count=max(2, config.min_count // 2))
+    p = [p_value(_half(shards, 1 - k), find_group(_half(shards, k), half), config) for k in (0, 1)]
+    return min(1.0, 2 * min(p))
+
+
+def _half(shards: Shards, which: int) -> Shards:
+    """The shards with every second text, in no order of the corpus, as the only evidence."""
+
+    def halved() -> list[Shard]:
+        return [replace(shard, evidence=shard.evidence & (_coin(shard.rows) == which)) for shard in shards()]
+
+    return halved
+
+
+def _coin(rows: Array) -> Array:
+    """0 or 1 for each number, by Knuth's multiplicative hash."""
+    hashed: Array = (rows.astype(np.uint64) * np.uint64(2654435761) >> np.uint64(16)) & np.uint64(1)
+    return hashed
+
+
+def find_group(shards: Shards, config: AuditConfig) -> dict[str, Member]:
+    """The candidates that belong to a group if there is one, none where there would be fewer than two."""
+    from scipy.stats import binom, false_discovery_control
+
+    sums = tally(shards, config)
+    counts = count(sums, config)
+    tested = np.flatnonzero(counts.tested & counts.pulls)
+    if not len(tested):
+        return {}
+    moved = _moved(shards, sums, counts)[tested]
+    q = false_discovery_control(binom.sf(moved - 1, counts.present[tested], config.min_pull))
+    opposed = _oppositions(shards, sums, counts, [], config)[tested] > config.min_opposition
+    members = tested[(q <= config.alpha) & opposed]
+    if len(members):
+        members = members[_oppositions(shards, sums, counts, members.tolist(), config)[members] > EVEN]
+    if len(members) < 2:
+        return {}
+    pulls = sums.pull[members, counts.target[members]] / counts.present[members]
+    return {sums.names[i]: Member(int(counts.target[i]), float(pull)) for i, pull in zip(members, pulls, strict=True)}
+
+
+def _oppositions(shards: Shards, sums: Tally, counts: Counts, masked: list[int], config: AuditConfig) -> Array:
+    """Of each candidate, with some masked in the texts that it is compared with, shape (M,); NaN where not counted."""
+    seen = support(shards, sums, counts, masked, config)
+    found = np.full(len(sums.names), np.nan)
+    found[seen.candidates] = opposition(seen.rests, seen.others)
+    return found
+
+
+def _moved(shards: Shards, sums: Tally, counts: Counts) -> Array:
+    """Texts with each candidate whose answer it moves, shape (M,)."""
+    number = {name: i for i, name in enumerate(sums.names)}
+    moved = np.zeros(len(number), dtype=np.int64)
+    for shard in shards():
+        ids = np.array([number[name] for name in shard.names], dtype=np.int64)[shard.keys]
+        chosen = np.flatnonzero(shard.evidence[shard.texts])
+        np.add.at(moved, ids[chosen], _moves(shard, chosen, counts.target[ids[chosen]]))
+    return moved
+
+
+def _moves(shard: Shard, occurrences: Array, targets: Array) -> Array:
+    """Whether masking changes the answer and makes the class less probable, shape (len(occurrences),)."""
+    before, after = shard.probs[shard.texts[occurrences]], shard.rest_probs(occurrences)
+    rows = np.arange(len(occurrences))
+    moves: Array = (before.argmax(axis=1) != after.argmax(axis=1)) & (before[rows, targets] > after[rows, targets])
+    return moves
+
+
+def p_value(shards: Shards, members: dict[str, Member], config: AuditConfig) -> float:
+    """Of the null hypothesis about a group that was found on other texts, in (0, 1]; 1 where it cannot be tested."""
+    from scipy.stats import binom
+
+    if not members:
+        return 1.0
+    parts = [_Placed.of(shard, members, config) for shard in shards()]
+    rests, others = (np.sum([getattr(part, name) for part in parts], axis=0) for name in ("rests", "others"))
+    n, n_others = int(rests.sum()), sum(len(part.without) for part in parts)
+    if min(n, n_others) < config.min_count:
+        return 1.0
+    # Shares of the group's rests below each level, and of the other texts above it, those on it counted half.
+    below = (np.cumsum(rests, axis=1) - rests / 2) / n
+    above = 1 - (np.cumsum(others, axis=1) - others / 2) / n_others
+    of_others = [below[np.arange(len(below)), part.without].sum(axis=1) for part in parts]
+    p_opposed = p_of_placements(
+        np.repeat(above.ravel(), rests.ravel()), np.concatenate(of_others), config.min_opposition
+    )
+    moved = sum(part.moved for part in parts)
+    return max(p_opposed, float(binom.sf(moved - 1, n, config.min_pull)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Placed:
+    """What the texts of a shard say of a group.
+
+    Attributes:
+        rests: Texts with members by class of the strongest and level of their rest, shape (C, LEVELS).
+        moved: Of these, texts whose answer it moves.
+        without: How strongly each of the other texts speaks for each class, by level, shape (m, C), int16.
+        others: The same, counted, shape (C, LEVELS).
+    """
+
+    rests: Array
+    moved: int
+    without: Array
+    others: Array
+
+    @classmethod
+    def of(cls, shard: Shard, members: dict[str, Member], config: AuditConfig) -> _Placed:
+        """Each text by the strongest member in it."""
+        strongest, targets = _strongest(shard, members)
+        rests, others = np.zeros((2, shard.probs.shape[1], LEVELS), dtype=np.int64)
+        speaks = levels(shard.rest_probs(strongest))[np.arange(len(strongest)), targets]
+        np.add.at(rests, (targets, speaks), 1)
+        has_none = shard.evidence.copy()
+        has_none[shard.texts[strongest]] = False
+        without = levels(heard(shard, set(), config)[0][has_none]).astype(np.int16)
+        for c, counted in enumerate(others):
+            np.add.at(counted, without[:, c], 1)
+        return cls(rests, int(_moves(shard, strongest, targets).sum()), without, others)
+
+
+def _strongest(shard: Shard, members: dict[str, Member]) -> tuple[Array, Array]:
+    """Of each evidence text with members the occurrence of the strongest, and its class, both of shape (n,)."""
+    known = [members.get(name, Member(-1, -np.inf)) for name in shard.names]
+    pulls, targets = np.array([m.pull for m in known]), np.array([m.target for m in known], dtype=np.int64)
+    chosen = np.flatnonzero(shard.evidence[shard.texts])
+    chosen = chosen[targets[shard.keys[chosen]] >= 0]
+    chosen = chosen[np.argsort(-pulls[shard.keys[chosen]], kind="stable")]
+    _, first = np.unique(shard.texts[chosen], return_index=True)
+    strongest = chosen[first]
+    return strongest, targets[shard.keys[strongest]]
