@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from shortcut_guardrail.collective import with_group
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.files import to_json, write_file
 from shortcut_guardrail.metrics import exact_interval
@@ -150,7 +151,8 @@ PLANTED = {"planted": (1, 0.3), "reversed": (1, 0.8), "synonyms": (15, 0.12)}
 
 
 def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> np.ndarray:
-    """How many innocent words and how many planted ones are flagged, or else take turns, in one corpus of 60 words.
+    """How many innocent words and how many planted ones are flagged, or else take turns, or else act together, in one
+    corpus of 60 words, shape (3, 2).
 
     A third of the words decide most texts that they stand in, as "lol" does, the others few. Bystanders stand where the
     rest speaks against their class, and none decides more texts than the null hypothesis allows. Planted words stand in
@@ -172,10 +174,10 @@ def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> np.nd
     shard = simulated_shard(rng, words, n_texts=n_texts, priors=priors, unseen=unseen)
     config = AuditConfig()
     sums = tally(lambda: [shard], config)
-    verdicts = judge(lambda: [shard], sums, config)
+    verdicts = with_group(lambda: [shard], sums, judge(lambda: [shard], sums, config), config)
     planted = {f"word{i}" for i in range(n_planted)}
     counts = []
-    for found in (verdicts.flagged, np.flatnonzero(verdicts.takes_turns)):
+    for found in (verdicts.flagged, np.flatnonzero(verdicts.takes_turns), np.flatnonzero(verdicts.collective)):
         names = {sums.names[i] for i in found}
         counts.append((len(names - planted), len(names & planted)))
     return np.array(counts)
@@ -188,8 +190,11 @@ def simulate(trials: int, seed: int) -> dict[str, Any]:
         for n_texts in (300, 1000, 5000):
             rng = np.random.default_rng([seed, n_texts, *world.encode()])
             found = np.array([simulated_trial(rng, world, n_texts) for _ in range(trials)])
-            flagged, either = found[:, 0], found.sum(axis=1)
+            flagged, either, any_of_three = found[:, 0], found[:, :2].sum(axis=1), found.sum(axis=1)
             alarms = int((flagged[:, 0] > 0).sum())
+            # A group is a false alarm where nothing is planted, or no member of it.
+            grouped = found[:, 2].sum(axis=1) > 0
+            false_groups = int((grouped & (found[:, 2, 1] == 0)).sum())
             rows.append(
                 {
                     "world": world,
@@ -202,6 +207,15 @@ def simulate(trials: int, seed: int) -> dict[str, Any]:
                     "with_those_that_take_turns": {
                         "false_discovery_rate": false_share(either),
                         "planted_found": float(either[:, 1].mean()) / PLANTED[world][0] if world in PLANTED else None,
+                    },
+                    "corpora_with_a_group": float(grouped.mean()),
+                    "corpora_with_a_false_group": false_groups / trials,
+                    "interval_of_false_groups": list(exact_interval(false_groups, trials)),
+                    "with_groups": {
+                        "false_discovery_rate": false_share(any_of_three),
+                        "planted_found": (
+                            float(any_of_three[:, 1].mean()) / PLANTED[world][0] if world in PLANTED else None
+                        ),
                     },
                 }
             )

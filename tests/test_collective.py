@@ -1,0 +1,163 @@
+"""The test of a group of words: none of which overrides its texts beyond doubt, while all of them do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import binom, t
+
+from made_shards import shard
+from shortcut_guardrail.audit import make_report
+from shortcut_guardrail.collective import Member, find_group, group_p_value, p_value, with_group
+from shortcut_guardrail.config import AuditConfig
+from shortcut_guardrail.opposition import levels
+from shortcut_guardrail.override import judge, tally
+from shortcut_guardrail.target_search import _unlabelled_verdict
+
+CONFIG = AuditConfig()
+WORDS = [f"word{i}" for i in range(12)]
+
+
+def corpus(against, *, words=WORDS, each=12, others=1000, seed=0):
+    """Words that make class 1 of texts whose rest speaks less for it than other texts do, by so many standard
+    deviations; nothing but the words tells the texts from the others."""
+    rng = np.random.default_rng(seed)
+    rows = [(1, {word: 0}) for word in words for _ in range(each)] + [(0, {})] * others
+    made = shard([rows[i] for i in rng.permutation(len(rows))], n_classes=2)
+    speaks = expit(rng.normal(-2, 1, size=len(rows)))
+    made.probs[:] = np.column_stack([1 - speaks, speaks])
+    made.probs[made.texts] = (0.05, 0.95)
+    rests = expit(rng.normal(-2 - against, 1, size=len(made.texts)))
+    made.masked_probs[:] = np.column_stack([1 - rests, rests])
+    return made
+
+
+def verdicts_on(*shards, config=CONFIG):
+    sums = tally(lambda: shards, config)
+    alone = judge(lambda: shards, sums, config)
+    return alone, with_group(lambda: shards, sums, alone, config)
+
+
+def test_words_that_override_their_texts_together_are_found_though_none_is_flagged():
+    alone, verdicts = verdicts_on(corpus(0.7))
+    assert alone.flagged == ()
+    assert not alone.takes_turns.any()
+    assert verdicts.collective.sum() >= 10
+    assert verdicts.undecided[verdicts.collective].all()
+
+
+@pytest.mark.parametrize("against", [0.0, -0.7])
+def test_there_is_no_group_where_words_are_strewn_or_fit_their_texts(against):
+    assert sum(value <= 0.05 for value in p_values(against)) == 0
+
+
+def test_a_group_is_mostly_found_where_there_is_one():
+    assert sum(value <= 0.05 for value in p_values(0.7)) >= 18
+
+
+def p_values(against):
+    corpora = [corpus(against, seed=seed) for seed in range(20)]
+    return [group_p_value(lambda made=made: [made], CONFIG) for made in corpora]
+
+
+def test_a_group_is_not_asked_for_where_a_word_is_flagged():
+    made = corpus(0.7, words=["honestly", *WORDS[:6]], each=40)
+    alone, verdicts = verdicts_on(made)
+    assert alone.flagged
+    assert not verdicts.collective.any()
+
+
+def test_a_single_word_is_no_group():
+    made = corpus(0.7, words=["honestly"], each=60)
+    assert find_group(lambda: [made], CONFIG) == {}
+    assert group_p_value(lambda: [made], CONFIG) == 1.0
+
+
+def test_words_that_move_no_answers_are_no_group():
+    made = corpus(0.7)
+    made.probs[made.texts] = (0.95, 0.05)  # the answer is the rest's, most of the time
+    assert group_p_value(lambda: [made], CONFIG) == 1.0
+
+
+def test_the_p_value_is_that_of_a_literal_evaluation():
+    """Three classes, two members of different classes in some texts, ties, texts that are no evidence.
+
+    Where all is drawn at random theta is a half, so that the first part decides unless the pull is asked to be large.
+    """
+    rng = np.random.default_rng(3)
+    rows = [(int(rng.integers(3)), {w: int(rng.integers(3)) for w in "abx" if rng.random() < 0.3}) for _ in range(150)]
+    made = shard(rows, evidence=rng.random(150) < 0.9)
+    made.probs[:] = rng.dirichlet(np.ones(3), size=len(made.probs))
+    made.masked_probs[:] = rng.dirichlet(np.ones(3), size=len(made.masked_probs))
+    members = {"a": Member(1, 0.2), "b": Member(2, 0.1)}
+
+    rests, moved, others = [], 0, []
+    for i, (_, words) in enumerate(rows):
+        if not made.evidence[i]:
+            continue
+        held = sorted(set(words) & set(members), key=lambda w: -members[w].pull)
+        if not held:
+            others.append(levels(made.probs[i]))
+            continue
+        c = members[held[0]].target
+        (at,) = (o for o in range(len(made.texts)) if made.texts[o] == i and made.names[made.keys[o]] == held[0])
+        rest = made.masked_probs[made.masked[at]]
+        rests.append((c, levels(rest)[c]))
+        moved += made.probs[i].argmax() != rest.argmax() and made.probs[i][c] > rest[c]
+    n, m = len(rests), len(others)
+    pairs = np.zeros((n + 1, m + 1))  # the added members' pairs count 0
+    for i, (c, level) in enumerate(rests):
+        for j, other in enumerate(others):
+            pairs[i, j] = 1.0 if other[c] > level else 0.5 if other[c] == level else 0.0
+    parts = pairs.mean(axis=1).var(ddof=1) / (n + 1), pairs.mean(axis=0).var(ddof=1) / (m + 1)
+    freedom = sum(parts) ** 2 / (parts[0] ** 2 / n + parts[1] ** 2 / m)
+    opposed = t.sf((pairs.mean() - 0.5) / np.sqrt(sum(parts)), freedom)
+    # Each part counts where it is the larger one.
+    for min_pull, larger in ((0.05, opposed), (0.6, binom.sf(moved - 1, n, 0.6))):
+        config = AuditConfig(min_opposition=0.5, min_pull=min_pull)
+        assert larger == max(opposed, binom.sf(moved - 1, n, min_pull))
+        assert p_value(lambda: [made], members, config) == pytest.approx(larger, rel=1e-9)
+
+
+def test_a_group_does_not_depend_on_how_texts_are_dealt_to_shards():
+    made = corpus(0.7)
+    pieces = []
+    for chosen in (np.arange(0, 150), np.arange(150, len(made.rows))):
+        held = np.isin(made.texts, chosen)
+        pieces.append(
+            replace(
+                made,
+                **{
+                    name: getattr(made, name)[chosen]
+                    for name in ("rows", "weights", "evidence", "labels", "probs", "truncated", "sensitivity")
+                },
+                agreement=made.agreement[chosen],
+                top_agrees=made.top_agrees[chosen],
+                texts=np.searchsorted(chosen, made.texts[held]),
+                **{
+                    name: getattr(made, name)[held]
+                    for name in ("keys", "ranks", "scores", "spans", "masked", "interaction", "joint")
+                },
+            )
+        )
+    whole, parts = group_p_value(lambda: [made], CONFIG), group_p_value(lambda: pieces, CONFIG)
+    assert whole < 0.05
+    assert parts == pytest.approx(whole, rel=1e-9)
+    assert find_group(lambda: [made], CONFIG).keys() == find_group(lambda: pieces, CONFIG).keys()
+
+
+def test_the_report_says_which_words_and_a_guard_takes_them():
+    made = corpus(0.7)
+    report = make_report(lambda: [made], CONFIG, ("no", "yes"), texts_of=lambda rows: dict.fromkeys(rows, "a text"))
+    members = [candidate for candidate in report.candidates if candidate.collective]
+    assert members
+    assert {candidate.status for candidate in members} == {"undecided"}
+    assert members[0].reason == (
+        f"it is one of {len(members)} that override the rest of their texts together, as the words of one shortcut do; "
+        "of none of them it is proven alone"
+    )
+    assert _unlabelled_verdict(members[0], {}) == "collective"
+    assert report.flagged == ()
