@@ -89,7 +89,7 @@ REPORT_KEYS = {
         "predicted",
         "mstps",
     ),
-    *("sensitivity_histogram", "candidates", "n_candidates", "n_tested", "n_undecided", "agreement"),
+    *("sensitivity_histogram", "candidates", "n_candidates", "n_tested", "n_undecided", "group_p_value", "agreement"),
     *("n_truncated", "notes"),
 }
 CANDIDATE_KEYS = {

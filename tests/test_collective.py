@@ -11,7 +11,7 @@ from scipy.stats import binom, t
 
 from made_shards import shard
 from shortcut_guardrail.audit import make_report
-from shortcut_guardrail.collective import Member, find_group, group_p_value, p_value, with_group
+from shortcut_guardrail.collective import Member, find_group, group_p_value, p_of_group, with_group
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.opposition import levels
 from shortcut_guardrail.override import judge, tally
@@ -119,7 +119,7 @@ def test_the_p_value_is_that_of_a_literal_evaluation():
     for min_pull, larger in ((0.05, opposed), (0.6, binom.sf(moved - 1, n, 0.6))):
         config = AuditConfig(min_opposition=0.5, min_pull=min_pull)
         assert larger == max(opposed, binom.sf(moved - 1, n, min_pull))
-        assert p_value(lambda: [made], members, config) == pytest.approx(larger, rel=1e-9)
+        assert p_of_group(lambda: [made], members, config) == pytest.approx(larger, rel=1e-9)
 
 
 def test_a_group_does_not_depend_on_how_texts_are_dealt_to_shards():
@@ -161,3 +161,4 @@ def test_the_report_says_which_words_and_a_guard_takes_them():
     )
     assert _unlabelled_verdict(members[0], {}) == "collective"
     assert report.flagged == ()
+    assert report.group_p_value == group_p_value(lambda: [made], CONFIG)

@@ -355,6 +355,17 @@ def test_what_is_undecided_has_a_name_a_reason_and_what_labels_say():
     assert "the test could not tell" not in _Page(render_audit(audit(candidate("soup")))).words
 
 
+def test_a_group_is_said_on_the_page_and_in_the_terminal(capsys):
+    members = [candidate(name, collective=True, **UNDECIDED) for name in ("frankly", "candidly")]
+    report = audit(*members, candidate("soup"), group_p_value=0.0012)
+    said = "2 of them override the rest of their texts together (p 0.001), as the words of one shortcut do: "
+    assert f"{said}“frankly”, “candidly”." in _Page(render_audit(report)).words
+    print_audit(report)
+    assert f"{said}“frankly”, “candidly”." in " ".join(capsys.readouterr().out.split())
+    # The partner: undecided ones that are no group.
+    assert "together" not in _Page(render_audit(audit(candidate("honestly", **UNDECIDED)))).words
+
+
 def test_the_heat_map_is_readable_without_colour():
     report = audit(candidate("honestly", examples=(example(3, TEXT, "Honestly", "soup", "cold"),)))
     page = render_audit(report)

@@ -80,6 +80,8 @@ class AuditReport:
         n_candidates: How many there are in all.
         n_tested: Number of candidates that occur often enough to be tested; the false-discovery rate is over them.
         n_undecided: Number of candidates that take answers away and that the test can neither flag nor clear.
+        group_p_value: Of the test that a group of candidates overrides its texts together; NaN where it was not asked,
+            because one is flagged alone.
         agreement: How far attribution agrees with the true effect of masking.
         n_truncated: Texts longer than the model takes.
         notes: Sentences on what limits this audit, such as a class that is never predicted.
@@ -102,6 +104,7 @@ class AuditReport:
     n_undecided: int
     agreement: Agreement
     n_truncated: int
+    group_p_value: float = float("nan")
     notes: tuple[str, ...] = ()
     inputs: AuditedInputs | None = field(default=None, repr=False)
 
@@ -415,6 +418,7 @@ def make_report(
         n_candidates=int((sums.count > 0).sum()),
         n_tested=int(verdicts.tested.sum()),
         n_undecided=int(verdicts.undecided.sum()),
+        group_p_value=verdicts.group_p_value,
         notes=_notes(totals, verdicts, label_names, config),
         inputs=inputs,
         **totals,

@@ -65,17 +65,18 @@ def with_group(shards: Shards, sums: Tally, verdicts: Verdicts, config: AuditCon
         verdicts: On single candidates.
         config: `alpha`, `min_count`, `min_pull`, `min_opposition` and `compare_with`.
     """
-    if verdicts.flagged or group_p_value(shards, config) > config.alpha:
+    if verdicts.flagged:
         return verdicts
-    members = find_group(shards, config)
+    p_value = group_p_value(shards, config)
+    members = find_group(shards, config) if p_value <= config.alpha else {}
     chosen = np.array([name in members for name in sums.names], dtype=bool)
-    return replace(verdicts, collective=chosen, undecided=verdicts.undecided | chosen)
+    return replace(verdicts, collective=chosen, group_p_value=p_value, undecided=verdicts.undecided | chosen)
 
 
 def group_p_value(shards: Shards, config: AuditConfig) -> float:
     """Of the null hypothesis that no group of words overrides its texts, in (0, 1]; see the head of this module."""
     half = replace(config, min_count=max(2, config.min_count // 2))
-    p = [p_value(_half(shards, 1 - k), find_group(_half(shards, k), half), config) for k in (0, 1)]
+    p = [p_of_group(_half(shards, 1 - k), find_group(_half(shards, k), half), config) for k in (0, 1)]
     return min(1.0, 2 * min(p))
 
 
@@ -142,7 +143,7 @@ def _moves(shard: Shard, occurrences: Array, targets: Array) -> Array:
     return moves
 
 
-def p_value(shards: Shards, members: dict[str, Member], config: AuditConfig) -> float:
+def p_of_group(shards: Shards, members: dict[str, Member], config: AuditConfig) -> float:
     """Of the null hypothesis about a group that was found on other texts, in (0, 1]; 1 where it cannot be tested."""
     from scipy.stats import binom
 

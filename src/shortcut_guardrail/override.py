@@ -123,6 +123,7 @@ class Verdicts:
         takes_turns: Of these, whether it takes turns with the flagged ones, shape (M,).
         collective: Of these, whether it is one of a group that overrides its texts together, shape (M,); see
             `collective`.
+        group_p_value: That there is such a group; NaN where it was not asked.
         too_few: Whether the test could not have flagged it whatever its texts say, shape (M,).
         without: Texts without it, shape (M,).
         needed: Texts that hold it, in a larger corpus of the same shares, with which the test could have flagged it,
@@ -140,6 +141,7 @@ class Verdicts:
     undecided: Array
     takes_turns: Array
     collective: Array
+    group_p_value: float
     too_few: Array
     without: Array
     needed: Array
@@ -381,6 +383,7 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Verdicts:
         undecided=undecided,
         takes_turns=takes_turns,
         collective=np.zeros(len(rows), dtype=bool),
+        group_p_value=float("nan"),
         too_few=too_few,
         without=counts.without,
         needed=_needed(counts, against, needed_levels, undecided & too_few & ~takes_turns, config),

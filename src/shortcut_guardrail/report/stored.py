@@ -12,7 +12,7 @@ from ..errors import DataError
 from ..evidence import Agreement, Candidate
 from ..gate import read_result
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 """The layout of `audit.json` that this version renders."""
 
 LAYOUT: dict[str, Any] = {
@@ -32,6 +32,7 @@ LAYOUT: dict[str, Any] = {
     "n_undecided": int,
     "agreement": Agreement,
     "n_truncated": int,
+    "group_p_value": float,
     "notes": tuple[str, ...],
 }
 """What has to be in it, as the types of the results it is written from; lists stand for tuples and null for NaN."""

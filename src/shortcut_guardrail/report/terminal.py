@@ -142,7 +142,19 @@ def _audit_outcome(document: Mapping[str, Any]) -> str:
         return f"{found} at a false-discovery rate of {document['alpha']:.0%}, 0 undecided."
     has_labels = any(candidate["labelled"] for candidate in document["candidates"])
     advice = "see what labels say" if has_labels else "labels would tell (--label-column), or more texts"
-    return f"{found}, {n_undecided} undecided (?): {advice}."
+    return f"{found}, {n_undecided} undecided (?): {advice}.{group_note(document)}"
+
+
+def group_note(document: Mapping[str, Any]) -> str:
+    """What is shown of several candidates together, after a space; nothing where nothing is."""
+    members = [visible_name(candidate["text"]) for candidate in document["candidates"] if candidate["collective"]]
+    if not members:
+        return ""
+    names = ", ".join(f"“{name}”" for name in members[:5]) + (", …" if len(members) > 5 else "")
+    return (
+        f" {len(members)} of them override the rest of their texts together (p {p_value(document['group_p_value'])}), "
+        f"as the words of one shortcut do: {names}."
+    )
 
 
 def doubt(candidate: Mapping[str, Any]) -> str:

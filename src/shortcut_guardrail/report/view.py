@@ -8,7 +8,7 @@ from typing import Any
 
 from .charts import Curve, Histogram, Meter, curve, histogram, meter
 from .marked_text import Piece, marked_pieces, visible_name
-from .terminal import METRIC_ROWS, interval, number, p_value
+from .terminal import METRIC_ROWS, group_note, interval, number, p_value
 
 Document = Mapping[str, Any]
 
@@ -160,7 +160,7 @@ def _open_question(document: Document, listed: Sequence[CandidateView]) -> str:
     n = document["n_undecided"]
     names = ", ".join(f"“{candidate.name}”" for candidate in undecided[:5]) + (", …" if n > 5 else "")
     tell = "what labels say of each is given with it" if undecided[0].labelled else "labels would tell, or more texts"
-    return f" On {n} the test could not tell: {names}; {tell}."
+    return f" On {n} the test could not tell: {names}; {tell}.{group_note(document)}"
 
 
 def _sentence(text: str) -> str:
