@@ -363,7 +363,7 @@ def test_a_group_is_said_on_the_page_and_in_the_terminal(capsys):
     print_audit(report)
     assert f"{said}“frankly”, “candidly”." in " ".join(capsys.readouterr().out.split())
     # The partner: undecided ones that are no group.
-    assert "together" not in _Page(render_audit(audit(candidate("honestly", **UNDECIDED)))).words
+    assert "rest of their texts together" not in _Page(render_audit(audit(candidate("honestly", **UNDECIDED)))).words
 
 
 def test_the_heat_map_is_readable_without_colour():
