@@ -30,13 +30,14 @@ guard neutralises them. `scripts/audit_rates.py` simulates how often there is a 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from .config import AuditConfig
-from .opposition import LEVELS, levels, opposition, p_of_placements
+from .opposition import LEVELS, Placements, levels, opposition, p_of_placements
 from .override import EVEN, Counts, Shards, Tally, Verdicts, count, heard, support, tally
 from .shards import Shard
 
@@ -83,8 +84,9 @@ def group_p_value(shards: Shards, config: AuditConfig) -> float:
 def _half(shards: Shards, which: int) -> Shards:
     """The shards with every second text, in no order of the corpus, as the only evidence."""
 
-    def halved() -> list[Shard]:
-        return [replace(shard, evidence=shard.evidence & (_coin(shard.rows) == which)) for shard in shards()]
+    def halved() -> Iterator[Shard]:
+        for shard in shards():
+            yield replace(shard, evidence=shard.evidence & (_coin(shard.rows) == which))
 
     return halved
 
@@ -149,51 +151,62 @@ def p_of_group(shards: Shards, members: dict[str, Member], config: AuditConfig) 
 
     if not members:
         return 1.0
-    parts = [_Placed.of(shard, members, config) for shard in shards()]
-    rests, others = (np.sum([getattr(part, name) for part in parts], axis=0) for name in ("rests", "others"))
-    n, n_others = int(rests.sum()), sum(len(part.without) for part in parts)
-    if min(n, n_others) < config.min_count:
+    seen = _Counted.of(shards, members, config)
+    n, m = int(seen.rests.sum()), seen.n_others
+    if min(n, m) < config.min_count:
         return 1.0
-    # Shares of the group's rests below each level, and of the other texts above it, those on it counted half.
-    below = (np.cumsum(rests, axis=1) - rests / 2) / n
-    above = 1 - (np.cumsum(others, axis=1) - others / 2) / n_others
-    of_others = [below[np.arange(len(below)), part.without].sum(axis=1) for part in parts]
-    p_opposed = p_of_placements(
-        np.repeat(above.ravel(), rests.ravel()), np.concatenate(of_others), config.min_opposition
-    )
-    moved = sum(part.moved for part in parts)
-    return max(p_opposed, float(binom.sf(moved - 1, n, config.min_pull)))
+    above = 1 - (np.cumsum(seen.others, axis=1) - seen.others / 2) / m
+    rests = Placements(n, float((seen.rests * above).sum()), float((seen.rests * above**2).sum()))
+    # The shares of the group's rests below each level add up over classes to those that a text speaks more than.
+    below = (np.cumsum(seen.rests, axis=1) - seen.rests / 2) / n
+    total = squares = 0.0
+    for shard in shards():
+        shares = below[np.arange(len(below)), _without(shard, _strongest(shard, members)[0], config)].sum(axis=1)
+        total, squares = total + float(shares.sum()), squares + float((shares**2).sum())
+    p_opposed = p_of_placements(rests, Placements(m, total, squares), config.min_opposition)
+    return max(p_opposed, float(binom.sf(seen.moved - 1, n, config.min_pull)))
 
 
 @dataclass(frozen=True, eq=False)
-class _Placed:
-    """What the texts of a shard say of a group.
+class _Counted:
+    """What texts say of a group.
 
     Attributes:
-        rests: Texts with members by class of the strongest and level of their rest, shape (C, LEVELS).
+        rests: Texts with members, by the class of the strongest and the level of their rest, shape (C, LEVELS).
         moved: Of these, texts whose answer it moves.
-        without: How strongly each of the other texts speaks for each class, by level, shape (m, C), int16.
-        others: The same, counted, shape (C, LEVELS).
+        others: The other texts by how strongly they speak for each class, shape (C, LEVELS).
+        n_others: Their number.
     """
 
     rests: Array
     moved: int
-    without: Array
     others: Array
+    n_others: int
 
     @classmethod
-    def of(cls, shard: Shard, members: dict[str, Member], config: AuditConfig) -> _Placed:
-        """Each text by the strongest member in it."""
-        strongest, targets = _strongest(shard, members)
-        rests, others = np.zeros((2, shard.probs.shape[1], LEVELS), dtype=np.int64)
-        speaks = levels(shard.rest_probs(strongest))[np.arange(len(strongest)), targets]
-        np.add.at(rests, (targets, speaks), 1)
-        has_none = shard.evidence.copy()
-        has_none[shard.texts[strongest]] = False
-        without = levels(heard(shard, set(), config)[0][has_none]).astype(np.int16)
-        for c, counted in enumerate(others):
-            np.add.at(counted, without[:, c], 1)
-        return cls(rests, int(_moves(shard, strongest, targets).sum()), without, others)
+    def of(cls, shards: Shards, members: dict[str, Member], config: AuditConfig) -> _Counted:
+        """Each text counts by the strongest member in it."""
+        rests = others = np.zeros((0, LEVELS), dtype=np.int64)
+        moved = n_others = 0
+        for shard in shards():
+            if not len(rests):
+                rests, others = np.zeros((2, shard.probs.shape[1], LEVELS), dtype=np.int64)
+            strongest, targets = _strongest(shard, members)
+            speaks = levels(shard.rest_probs(strongest))[np.arange(len(strongest)), targets]
+            np.add.at(rests, (targets, speaks), 1)
+            moved += int(_moves(shard, strongest, targets).sum())
+            without = _without(shard, strongest, config)
+            n_others += len(without)
+            for c, counted in enumerate(others):
+                np.add.at(counted, without[:, c], 1)
+        return cls(rests, moved, others, n_others)
+
+
+def _without(shard: Shard, with_members: Array, config: AuditConfig) -> Array:
+    """How strongly the evidence texts without any member speak for each class, by level, shape (m, C)."""
+    has_none = shard.evidence.copy()
+    has_none[shard.texts[with_members]] = False
+    return levels(heard(shard, set(), config)[0][has_none])
 
 
 def _strongest(shard: Shard, members: dict[str, Member]) -> tuple[Array, Array]:

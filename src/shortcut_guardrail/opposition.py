@@ -17,6 +17,7 @@ Log-odds are counted in steps of a quarter, so that a corpus of any length needs
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -65,19 +66,41 @@ def p_opposition(rests: Array, others: Array, largest: float) -> Array:
     return p
 
 
-def p_of_placements(of_rests: Array, of_others: Array, largest: float) -> float:
-    """The p-value from what the pairs of each single text say, where these are not of one class; see `collective`.
+@dataclass(frozen=True)
+class Placements:
+    """What the pairs of each single text of a sample say, as sums.
+
+    Attributes:
+        n: Number of texts.
+        total: Sum over them of the share of their pairs with the other sample that speak for opposition, ties counted
+            half.
+        squares: Sum of the squares.
+    """
+
+    n: int
+    total: float
+    squares: float
+
+    def with_one_more(self, n_others: int) -> tuple[Array, Array]:
+        """Mean and variance, shape (1,), with the member more that each sample is given, as in `_p_values`."""
+        scale = n_others / (n_others + 1)
+        mean = scale * self.total / (self.n + 1)
+        variance = (scale**2 * self.squares - (self.n + 1) * mean**2) / self.n
+        return np.array([mean]), np.array([max(variance, 0.0)])
+
+
+def p_of_placements(rests: Placements, others: Placements, largest: float) -> float:
+    """The p-value where the pairs are not of one class; see `collective`.
 
     Args:
-        of_rests: For each of n rests the share of the m other texts that speak more, ties counted half, shape (n,).
-        of_others: For each of m other texts the share of the n rests that speak less, likewise, shape (m,).
+        rests: For each of n rests the share of the m other texts that speak more.
+        others: For each of m other texts the share of the n rests that speak less.
         largest: theta0, in [0, 1).
     """
-    n, m = len(of_rests), len(of_others)
-    # The member more that each sample is given, as in `_p_values`: no pair of it speaks for the finding.
-    of_rests, of_others = np.append(of_rests * (m / (m + 1)), 0.0), np.append(of_others * (n / (n + 1)), 0.0)
-    means = np.array([of_rests.mean()]), np.array([of_rests.var(ddof=1)]), np.array([of_others.var(ddof=1)])
-    return float(_t_test(*means, np.array([n + 1]), np.array([m + 1]), largest)[0])
+    theta, variance_r = rests.with_one_more(others.n)
+    _, variance_s = others.with_one_more(rests.n)
+    sizes = np.array([rests.n + 1]), np.array([others.n + 1])
+    return float(_t_test(theta, variance_r, variance_s, *sizes, largest)[0])
 
 
 def _p_values(rests: Array, others: Array, largest: float) -> Array:
