@@ -22,8 +22,8 @@ scored at two, since it chooses none without labels. Beside that:
 
 Each data set and seed is one JSON file, written whenever a part of it is finished; finished parts are skipped, and a
 file that was begun with other options is refused. Summary
-over seeds: `summary.json`; its intervals resample the scored rows within seeds. Answers are kept as strings, one
-character a row.
+over the seeds of all files: `summary.json`; its intervals resample the scored rows within seeds. Answers are kept as
+strings, one character a row.
 """
 
 from __future__ import annotations
@@ -516,10 +516,12 @@ def main() -> None:
     parser.add_argument("--precision", default="auto", choices=("auto", "float32", "bfloat16"))
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", GuardrailWarning)
-    results = []
     for name in arguments.datasets.split(","):
         for seed in map(int, arguments.seeds.split(",")):
-            results.append(run(name, seed, arguments, arguments.out / f"{name}-{seed}.json"))
+            run(name, seed, arguments, arguments.out / f"{name}-{seed}.json")
+    # All that is there, not only what this run was asked for.
+    files = sorted(arguments.out.glob("*-[0-9].json"), key=lambda file: (DATASETS.index(file.stem[:-2]), file.stem))
+    results = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     write_file(arguments.out / "summary.json", to_json(summary(results)), overwrite=True)
 
 

@@ -157,7 +157,7 @@ def test_the_report_says_which_words_and_a_guard_takes_them():
     assert {candidate.status for candidate in members} == {"undecided"}
     assert members[0].reason == (
         f"it is one of {len(members)} that override the rest of their texts together, as the words of one shortcut do; "
-        "of none of them it is proven alone"
+        "for none of them is it proven alone"
     )
     assert _unlabelled_verdict(members[0], {}) == "collective"
     assert report.flagged == ()

@@ -531,7 +531,7 @@ def _reason(verdicts: Verdicts, i: int, n_present: int, label: str) -> str:
     if verdicts.collective[i]:
         return (
             f"it is one of {int(verdicts.collective.sum())} that override the rest of their texts together, as the "
-            "words of one shortcut do; of none of them it is proven alone"
+            "words of one shortcut do; for none of them is it proven alone"
         )
     if not without:
         return "every text holds it, so there are none without it to compare with"
