@@ -243,6 +243,7 @@ def audit_model(
     flagged = [candidate.text for candidate in report.flagged]
     right = [text for text in flagged if is_planted(text, planted)]
     turns = [candidate.text for candidate in report.candidates if candidate.takes_turns]
+    group = [candidate.text for candidate in report.candidates if candidate.collective]
 
     def recall(texts: list[str]) -> float | None:
         found = {word for word in planted if any(is_planted(text, (word,)) for text in texts)}
@@ -265,6 +266,10 @@ def audit_model(
         "takes_turns": turns,
         "false_takes_turns": [text for text in turns if not is_planted(text, planted)],
         "recall_with_takes_turns": recall([*flagged, *turns]),
+        "group_p_value": _defined(report.group_p_value),
+        "collective": group,
+        "false_collective": [text for text in group if not is_planted(text, planted)],
+        "recall_with_all_three": recall([*flagged, *turns, *group]),
         "false_alarms": [text for text in flagged if text not in right],
         "undecided": [candidate.text for candidate in report.undecided[:SHOWN]],
         "candidates": [_row(candidate) for candidate in report.candidates[:SHOWN]],
