@@ -145,7 +145,7 @@ def _answered(log_odds: np.ndarray, decided: np.ndarray) -> np.ndarray:
     return probs
 
 
-WORLDS = ("boundary", "fickle", "genuine", "bystanders", "planted", "reversed", "synonyms")
+WORLDS = ("boundary", "alike", "fickle", "genuine", "bystanders", "planted", "reversed", "synonyms")
 PLANTED = {"planted": (1, 0.3), "reversed": (1, 0.8), "synonyms": (15, 0.12)}
 """How many planted words each world has, and how often each stands in a text of another class than its own."""
 
@@ -154,7 +154,8 @@ def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> np.nd
     """How many innocent words and how many planted ones are flagged, or else take turns, or else act together, in one
     corpus of 60 words, shape (3, 2).
 
-    A third of the words decide most texts that they stand in, as "lol" does, the others few. Bystanders stand where the
+    A third of the words decide most texts that they stand in, as "lol" does, the others few; words that are alike all
+    do, and are rare and of one class. Bystanders stand where the
     rest speaks against their class, and none decides more texts than the null hypothesis allows. Planted words stand in
     texts of other classes than their own. In the last two worlds the model has learned to answer their class by them:
     without them, 19 of 20 texts of that class are taken for others. Synonyms take turns.
@@ -163,7 +164,9 @@ def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> np.nd
     rates = rng.choice([0.01, 0.02, 0.05], size=n_words)
     targets = rng.integers(0, len(priors), size=n_words)
     pulls = np.where(rng.random(n_words) < 1 / 3, 0.9, 0.05)
-    tilts = np.full(n_words, 1.0 if world in ("boundary", "fickle") else 3.0)
+    tilts = np.full(n_words, 1.0 if world in ("boundary", "alike", "fickle") else 3.0)
+    if world == "alike":
+        rates[:], targets[:], pulls[:] = np.where(np.arange(n_words) < n_words // 2, 0.012, 0.0), 1, 0.9
     if world == "bystanders":
         against = rng.random(n_words) < 0.5
         pulls[against], tilts[against] = 0.05, 0.0

@@ -11,7 +11,7 @@ from scipy.stats import binom, t
 
 from made_shards import shard
 from shortcut_guardrail.audit import make_report
-from shortcut_guardrail.collective import Member, find_group, group_p_value, p_of_group, with_group
+from shortcut_guardrail.collective import Group, Member, _coin, find_group, group_p_value, p_of_group, with_group
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.opposition import levels
 from shortcut_guardrail.override import judge, tally
@@ -54,6 +54,26 @@ def test_there_is_no_group_where_words_are_strewn_or_fit_their_texts(against):
     assert sum(value <= 0.05 for value in p_values(against)) == 0
 
 
+def test_many_words_strewn_at_random_are_no_group_though_chance_names_some_of_them():
+    """Texts with those that chance does not name speak for the class, and would make the others look opposed."""
+    words = [f"word{i}" for i in range(30)]
+    corpora = [corpus(0.0, words=words, seed=seed) for seed in range(30)]
+    p = [group_p_value(lambda made=made: [made], CONFIG) for made in corpora]
+    assert sum(value <= 0.05 for value in p) <= 3
+    found = find_group(lambda: corpora[0:1], CONFIG)
+    assert found.members
+    assert found.left_out
+    assert not found.left_out & found.members.keys()
+
+
+def test_halves_do_not_follow_the_order_of_the_corpus():
+    drawn = _coin(np.arange(200_000)).astype(float)
+    assert drawn.mean() == pytest.approx(0.5, abs=0.005)
+    for step in (1, 2, 4, 19, 61, 1 << 16, 1 << 17):
+        assert (drawn[:-step] == drawn[step:]).mean() == pytest.approx(0.5, abs=0.01)
+    assert _coin(np.arange(0, 1 << 26, 1 << 17)).mean() == pytest.approx(0.5, abs=0.1)
+
+
 def test_a_group_is_mostly_found_where_there_is_one():
     assert sum(value <= 0.05 for value in p_values(0.7)) >= 18
 
@@ -72,7 +92,7 @@ def test_a_group_is_not_asked_for_where_a_word_is_flagged():
 
 def test_a_single_word_is_no_group():
     made = corpus(0.7, words=["honestly"], each=60)
-    assert find_group(lambda: [made], CONFIG) == {}
+    assert find_group(lambda: [made], CONFIG).members == {}
     assert group_p_value(lambda: [made], CONFIG) == 1.0
 
 
@@ -119,7 +139,7 @@ def test_the_p_value_is_that_of_a_literal_evaluation():
     for min_pull, larger in ((0.05, opposed), (0.6, binom.sf(moved - 1, n, 0.6))):
         config = AuditConfig(min_opposition=0.5, min_pull=min_pull)
         assert larger == max(opposed, binom.sf(moved - 1, n, min_pull))
-        assert p_of_group(lambda: [made], members, config) == pytest.approx(larger, rel=1e-9)
+        assert p_of_group(lambda: [made], Group(members), config) == pytest.approx(larger, rel=1e-9)
 
 
 def test_a_group_does_not_depend_on_how_texts_are_dealt_to_shards():
@@ -146,7 +166,7 @@ def test_a_group_does_not_depend_on_how_texts_are_dealt_to_shards():
     whole, parts = group_p_value(lambda: [made], CONFIG), group_p_value(lambda: pieces, CONFIG)
     assert whole < 0.05
     assert parts == pytest.approx(whole, rel=1e-9)
-    assert find_group(lambda: [made], CONFIG).keys() == find_group(lambda: pieces, CONFIG).keys()
+    assert find_group(lambda: [made], CONFIG).members.keys() == find_group(lambda: pieces, CONFIG).members.keys()
 
 
 def test_the_report_says_which_words_and_a_guard_takes_them():

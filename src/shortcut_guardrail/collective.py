@@ -15,7 +15,10 @@ that the test is made on, so the texts are dealt into two halves by a hash of th
 On the other half is tested
 
 - the *null hypothesis*, that where members stand, the rest speaks for the member's class hardly less than the texts
-  without any member do (`min_opposition`), or masking it moves no more than `min_pull` of the answers. A text counts
+  without any member do (`min_opposition`), or masking it moves no more than `min_pull` of the answers. Texts are left
+  out of the comparison that hold what was nearly a member: a candidate that moves answers and whose opposition is above
+  a half. Of many words strewn at random chance makes some members, and the texts of the others speak for the class
+  because of them. A text counts
   once, by the member with the strongest pull in the first half. Of the first part the test of Brunner and Munzel (see
   `opposition`) with a class for each text: the pairs of a text i with members and a text j without are H_ij = 1 where i
   speaks less than j for the class of i's member, a half where both speak alike; theta is their mean, and its variance
@@ -24,13 +27,15 @@ On the other half is tested
 
 Both halves take either part, and twice the smaller p-value decides (Bonferroni). A group has two members or more: of a
 single word the other test speaks. If the null hypothesis is rejected at `alpha`, the members are chosen once more, from
-all texts. That the group overrides its texts is then shown, that each member does is not; so they are undecided, and a
-guard neutralises them. `scripts/audit_rates.py` simulates how often there is a group where there should be none.
+all texts. That there is a group is then shown; which words it has is an estimate; so they are undecided, and a guard
+neutralises them. Two things are not exact: phrases are found on all texts, before the halves are dealt, and texts of
+one template may fall into both. `scripts/audit_rates.py` simulates how often there is a group where there should be
+none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -57,6 +62,23 @@ class Member:
     pull: float
 
 
+@dataclass(frozen=True)
+class Group:
+    """What one set of texts says of a group.
+
+    Attributes:
+        members: The candidates that belong to it, by name.
+        left_out: Candidates that are nearly members. Texts that hold one are not compared with; see the head of this
+            module.
+    """
+
+    members: Mapping[str, Member]
+    left_out: frozenset[str] = frozenset()
+
+
+_NO_GROUP = Group({})
+
+
 def with_group(shards: Shards, sums: Tally, verdicts: Verdicts, config: AuditConfig) -> Verdicts:
     """The verdicts with the group of candidates that override their texts together, if nothing is flagged.
 
@@ -69,20 +91,20 @@ def with_group(shards: Shards, sums: Tally, verdicts: Verdicts, config: AuditCon
     if verdicts.flagged:
         return verdicts
     p_value = group_p_value(shards, config)
-    members = find_group(shards, config) if p_value <= config.alpha else {}
+    members = find_group(shards, config).members if p_value <= config.alpha else {}
     chosen = np.array([name in members for name in sums.names], dtype=bool)
     return replace(verdicts, collective=chosen, group_p_value=p_value, undecided=verdicts.undecided | chosen)
 
 
 def group_p_value(shards: Shards, config: AuditConfig) -> float:
-    """Of the null hypothesis that no group of words overrides its texts, in (0, 1]; see the head of this module."""
+    """Of the null hypothesis that no group of words overrides its texts, in [0, 1]; see the head of this module."""
     half = replace(config, min_count=max(2, config.min_count // 2))
     p = [p_of_group(_half(shards, 1 - k), find_group(_half(shards, k), half), config) for k in (0, 1)]
     return min(1.0, 2 * min(p))
 
 
 def _half(shards: Shards, which: int) -> Shards:
-    """The shards with every second text, in no order of the corpus, as the only evidence."""
+    """The shards with about half of the texts, drawn by a hash of their number, as the only evidence."""
 
     def halved() -> Iterator[Shard]:
         for shard in shards():
@@ -92,12 +114,15 @@ def _half(shards: Shards, which: int) -> Shards:
 
 
 def _coin(rows: Array) -> Array:
-    """0 or 1 for each number, by Knuth's multiplicative hash."""
-    hashed: Array = (rows.astype(np.uint64) * np.uint64(2654435761) >> np.uint64(16)) & np.uint64(1)
+    """0 or 1 for each number: the lowest bit of its splitmix64 hash (Steele, Lea and Flood 2014)."""
+    x = rows.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    hashed: Array = (x ^ (x >> np.uint64(31))) & np.uint64(1)
     return hashed
 
 
-def find_group(shards: Shards, config: AuditConfig) -> dict[str, Member]:
+def find_group(shards: Shards, config: AuditConfig) -> Group:
     """The candidates that belong to a group if there is one, none where there would be fewer than two."""
     from scipy.stats import binom, false_discovery_control
 
@@ -105,17 +130,22 @@ def find_group(shards: Shards, config: AuditConfig) -> dict[str, Member]:
     counts = count(sums, config)
     tested = np.flatnonzero(counts.tested & counts.pulls)
     if not len(tested):
-        return {}
+        return _NO_GROUP
     moved = _moved(shards, sums, counts)[tested]
     q = false_discovery_control(binom.sf(moved - 1, counts.present[tested], config.min_pull))
-    opposed = _oppositions(shards, sums, counts, [], config)[tested] > config.min_opposition
-    members = tested[(q <= config.alpha) & opposed]
-    if len(members):
-        members = members[_oppositions(shards, sums, counts, members.tolist(), config)[members] > EVEN]
-    if len(members) < 2:
-        return {}
-    pulls = sums.pull[members, counts.target[members]] / counts.present[members]
-    return {sums.names[i]: Member(int(counts.target[i]), float(pull)) for i, pull in zip(members, pulls, strict=True)}
+    opposed = _oppositions(shards, sums, counts, [], config)
+    moving = tested[q <= config.alpha]
+    alike = moving[opposed[moving] > config.min_opposition]
+    if len(alike) < 2:
+        return _NO_GROUP
+    stays = alike[_oppositions(shards, sums, counts, alike.tolist(), config)[alike] > EVEN]
+    if len(stays) < 2:
+        return _NO_GROUP
+    targets = counts.target[stays]
+    pulls = sums.pull[stays, targets] / counts.present[stays]
+    members = {sums.names[i]: Member(int(c), float(pull)) for i, c, pull in zip(stays, targets, pulls, strict=True)}
+    near = np.setdiff1d(moving[opposed[moving] > EVEN], stays)
+    return Group(members, frozenset(sums.names[i] for i in near))
 
 
 def _oppositions(shards: Shards, sums: Tally, counts: Counts, masked: list[int], config: AuditConfig) -> Array:
@@ -145,13 +175,13 @@ def _moves(shard: Shard, occurrences: Array, targets: Array) -> Array:
     return moves
 
 
-def p_of_group(shards: Shards, members: dict[str, Member], config: AuditConfig) -> float:
-    """Of the null hypothesis about a group that was found on other texts, in (0, 1]; 1 where it cannot be tested."""
+def p_of_group(shards: Shards, group: Group, config: AuditConfig) -> float:
+    """Of the null hypothesis about a group that was found on other texts, in [0, 1]; 1 where it cannot be tested."""
     from scipy.stats import binom
 
-    if not members:
+    if not group.members:
         return 1.0
-    seen = _Counted.of(shards, members, config)
+    seen = _Counted.of(shards, group, config)
     n, m = int(seen.rests.sum()), seen.n_others
     if min(n, m) < config.min_count:
         return 1.0
@@ -161,7 +191,7 @@ def p_of_group(shards: Shards, members: dict[str, Member], config: AuditConfig) 
     below = (np.cumsum(seen.rests, axis=1) - seen.rests / 2) / n
     total = squares = 0.0
     for shard in shards():
-        shares = below[np.arange(len(below)), _without(shard, _strongest(shard, members)[0], config)].sum(axis=1)
+        shares = below[np.arange(len(below)), _without(shard, group, config)].sum(axis=1)
         total, squares = total + float(shares.sum()), squares + float((shares**2).sum())
     p_opposed = p_of_placements(rests, Placements(m, total, squares), config.min_opposition)
     return max(p_opposed, float(binom.sf(seen.moved - 1, n, config.min_pull)))
@@ -184,32 +214,34 @@ class _Counted:
     n_others: int
 
     @classmethod
-    def of(cls, shards: Shards, members: dict[str, Member], config: AuditConfig) -> _Counted:
+    def of(cls, shards: Shards, group: Group, config: AuditConfig) -> _Counted:
         """Each text counts by the strongest member in it."""
         rests = others = np.zeros((0, LEVELS), dtype=np.int64)
         moved = n_others = 0
         for shard in shards():
             if not len(rests):
                 rests, others = np.zeros((2, shard.probs.shape[1], LEVELS), dtype=np.int64)
-            strongest, targets = _strongest(shard, members)
+            strongest, targets = _strongest(shard, group.members)
             speaks = levels(shard.rest_probs(strongest))[np.arange(len(strongest)), targets]
             np.add.at(rests, (targets, speaks), 1)
             moved += int(_moves(shard, strongest, targets).sum())
-            without = _without(shard, strongest, config)
+            without = _without(shard, group, config)
             n_others += len(without)
             for c, counted in enumerate(others):
                 np.add.at(counted, without[:, c], 1)
         return cls(rests, moved, others, n_others)
 
 
-def _without(shard: Shard, with_members: Array, config: AuditConfig) -> Array:
-    """How strongly the evidence texts without any member speak for each class, by level, shape (m, C)."""
-    has_none = shard.evidence.copy()
-    has_none[shard.texts[with_members]] = False
-    return levels(heard(shard, set(), config)[0][has_none])
+def _without(shard: Shard, group: Group, config: AuditConfig) -> Array:
+    """How strongly the evidence texts without members and what is left out speak for each class, by level, (m, C)."""
+    names = group.members.keys() | group.left_out
+    holds = np.array([name in names for name in shard.names], dtype=bool)
+    compared = shard.evidence.copy()
+    compared[shard.texts[holds[shard.keys]]] = False
+    return levels(heard(shard, set(), config)[0][compared])
 
 
-def _strongest(shard: Shard, members: dict[str, Member]) -> tuple[Array, Array]:
+def _strongest(shard: Shard, members: Mapping[str, Member]) -> tuple[Array, Array]:
     """Of each evidence text with members the occurrence of the strongest, and its class, both of shape (n,)."""
     known = [members.get(name, Member(-1, -np.inf)) for name in shard.names]
     pulls, targets = np.array([m.pull for m in known]), np.array([m.target for m in known], dtype=np.int64)
