@@ -309,13 +309,16 @@ class Run:
         return result
 
     def corpora(self) -> dict[str, LabelledTexts]:
-        """Fewer texts to fit on, and texts of which fewer hold the shortcut."""
+        """Fewer or more texts to fit on, and texts of which fewer hold the shortcut."""
         bearing = shortcut_present(self.scored.texts, self.data.shortcuts)
         rows, rest = np.flatnonzero(bearing), np.flatnonzero(~bearing)
         # For small shares, in-distribution texts without the shortcut fill up.
         inside = self.data.tests["in_distribution"]
         filling = inside.select(np.flatnonzero(~shortcut_present(inside.texts, self.data.shortcuts)))
-        found = {f"{n} texts": self.scored.select(np.arange(n)) for n in (50, 100, 200, 400) if n < len(self.scored)}
+        sizes = [n for n in (50, 100, 200, 400, 2000) if n < len(self.scored)]
+        if len(self.scored) > self.arguments.n_deployment:
+            sizes.append(len(self.scored))
+        found = {f"{n} texts": self.scored.select(np.arange(n)) for n in sizes}
         total = min(self.arguments.n_deployment, len(rest) + len(filling))
         for percent in (50, 20, 5, 1):
             few = rows[: max(1, round(total * percent / 100))]

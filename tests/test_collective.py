@@ -175,6 +175,7 @@ def test_the_report_says_which_words_and_a_guard_takes_them():
     members = [candidate for candidate in report.candidates if candidate.collective]
     assert members
     assert {candidate.status for candidate in members} == {"undecided"}
+    assert list(report.candidates[: len(members)]) == members
     assert members[0].reason == (
         f"it is one of {len(members)} that override the rest of their texts together, as the words of one shortcut do; "
         "for none of them is it proven alone"

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binom, hypergeom
 
 from made_shards import shard
+from shortcut_guardrail.audit import make_report
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.opposition import p_opposition
 from shortcut_guardrail.override import judge, tally
@@ -56,6 +57,16 @@ def test_words_that_take_turns_are_told_from_genuine_words_of_their_class():
     assert verdicts.undecided[verdicts.takes_turns].all()
     assert np.isnan(verdicts.needed[verdicts.takes_turns]).all()  # more texts would not settle it
     assert (verdicts.q[verdicts.takes_turns] > CONFIG.alpha).all()
+
+
+def test_what_takes_turns_ranks_after_what_is_flagged_and_before_what_is_undecided_alone():
+    made = shard([*SYNONYMS, *[(2, {"lol": 0})] * 8])  # "lol" flips all of its texts, which are too few
+    config = AuditConfig(min_count=9)
+    report = make_report(lambda: [made], config, ("a", "b", "c"), texts_of=lambda rows: dict.fromkeys(rows, "a text"))
+    order = [(not c.flagged, not c.takes_turns and not c.flagged, c.status == "not_flagged") for c in report.candidates]
+    assert order == sorted(order)
+    assert any(c.takes_turns for c in report.candidates)
+    assert "lol" in [c.text for c in report.undecided]
 
 
 def test_nothing_takes_turns_where_nothing_is_flagged():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from html.parser import HTMLParser
 from types import SimpleNamespace
@@ -355,15 +356,40 @@ def test_what_is_undecided_has_a_name_a_reason_and_what_labels_say():
     assert "the test could not tell" not in _Page(render_audit(audit(candidate("soup")))).words
 
 
-def test_a_group_is_said_on_the_page_and_in_the_terminal(capsys):
-    members = [candidate(name, collective=True, **UNDECIDED) for name in ("frankly", "candidly")]
-    report = audit(*members, candidate("soup"), group_p_value=0.0012)
-    said = "2 of them override the rest of their texts together (p 0.001), as the words of one shortcut do: "
-    assert f"{said}“frankly”, “candidly”." in _Page(render_audit(report)).words
+@pytest.mark.parametrize(
+    ("flag", "first", "group_p_value", "said", "badge"),
+    [
+        ("collective", (), 0.0012, "override the rest of their texts together (p 0.001)", "together"),
+        (
+            "takes_turns",
+            (candidate("honestly", flagged=True),),
+            math.nan,
+            "take turns with what is flagged",
+            "takes turns",
+        ),
+    ],
+)
+def test_what_goes_together_is_said_on_the_page_and_in_the_terminal(capsys, flag, first, group_p_value, said, badge):
+    members = [candidate(name, **{flag: True}, **UNDECIDED) for name in ("frankly", "candidly")]
+    open_one = candidate("worst", **UNDECIDED)
+    report = audit(*first, *members, open_one, candidate("soup"), group_p_value=group_p_value)
+    said = f"{said}, as the words of one shortcut do: “frankly”, “candidly”."
+    page = render_audit(report)
+    assert f"2 of them {said}" in _Page(page).words
+    assert "On 3 the test could not tell: “worst”, “frankly”, “candidly”;" in _Page(page).words
+    assert page.count(f'<span class="flag open-question">{badge}</span>') == 2
+    assert page.count('<span class="flag open-question">undecided</span>') == 1
     print_audit(report)
-    assert f"{said}“frankly”, “candidly”." in " ".join(capsys.readouterr().out.split())
-    # The partner: undecided ones that are no group.
-    assert "rest of their texts together" not in _Page(render_audit(audit(candidate("honestly", **UNDECIDED)))).words
+    shown = capsys.readouterr().out
+    assert f"2 of them (+) {said}" in " ".join(shown.split())
+    assert [line.split()[:2] for line in shown.splitlines() if line.startswith(" +")] == [
+        ["+", "frankly"],
+        ["+", "candidly"],
+    ]
+    # What of nothing more is known is explained first.
+    assert shown.index("? worst:") < shown.index("+ frankly:")
+    # The partner: one that is undecided alone.
+    assert " of them " not in _Page(render_audit(audit(candidate("honestly", **UNDECIDED)))).words
 
 
 def test_the_heat_map_is_readable_without_colour():

@@ -75,8 +75,9 @@ class AuditReport:
             same of words.
         sensitivity_histogram: Texts by their term in MSTPS, 20 equal bins over [0, 1].
         candidates: What is important anywhere: first what is flagged, in the order in which it was found; then what
-            is undecided, by the lower end of the flip rate's interval; then the rest by q-value and by the probability
-            it holds up. At most the first 1,000.
+            takes turns with it, or overrides its texts together; then what else is undecided, both by the lower end of
+            the flip rate's interval; then the rest by q-value and by the probability it holds up. At most the first
+            1,000.
         n_candidates: How many there are in all.
         n_tested: Number of candidates that occur often enough to be tested; the false-discovery rate is over them.
         n_undecided: Number of candidates that take answers away and that the test can neither flag nor clear.
@@ -464,15 +465,18 @@ def _totals(shards: Shards, n_classes: int) -> dict[str, Any]:
 
 
 def _ranking(sums: Tally, verdicts: Verdicts) -> list[int]:
-    """Flagged candidates as they were flagged, undecided ones by their flips, and the rest; see `AuditReport`."""
+    """Flagged candidates as they were flagged, what goes with others and is undecided by their flips, and the rest; see
+    `AuditReport`."""
     place = {candidate: i for i, candidate in enumerate(verdicts.flagged)}
+    # What is known of several together is more than what is known of the other undecided ones.
+    standings = len(place) + 2 - verdicts.undecided.astype(int) - (verdicts.takes_turns | verdicts.collective)
     important = [i for i in range(len(sums.names)) if sums.count[i] > 0]
 
     def key(i: int) -> tuple[int, float, float, float, str]:
         surely_flips = 0.0
         if verdicts.undecided[i]:
             surely_flips = _share_interval(int(sums.flips[i]), int(sums.important[i]))[0]
-        standing = place.get(i, len(place) + (not verdicts.undecided[i]))
+        standing = place.get(i, int(standings[i]))
         return (standing, -surely_flips, round(float(verdicts.q[i]), 6), float(sums.change[i, 0]), sums.names[i])
 
     return sorted(important, key=key)

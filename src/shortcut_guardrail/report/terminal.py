@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -99,7 +99,7 @@ def print_audit(audit: AuditReport | Mapping[str, Any]) -> None:
 def _audit_row(candidate: Mapping[str, Any]) -> tuple[str, ...]:
     low, high = candidate["interval"]["flip_rate"]
     return (
-        _SIGNS.get(candidate["status"], ""),
+        _sign(candidate),
         visible_name(candidate["text"]),
         str(candidate["count"]),
         number(candidate["flip_rate"]),
@@ -114,19 +114,33 @@ def _audit_row(candidate: Mapping[str, Any]) -> tuple[str, ...]:
 _SIGNS = {"flagged": "!", "undecided": "?"}
 
 
+def _sign(candidate: Mapping[str, Any]) -> str:
+    return "+" if in_company(candidate) else _SIGNS.get(candidate["status"], "")
+
+
+def in_company(candidate: Mapping[str, Any]) -> bool:
+    """Whether it is undecided alone but goes with others: takes turns with what is flagged, or is one of a group."""
+    return bool(candidate["takes_turns"] or candidate["collective"])
+
+
+def open_questions(candidates: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What is undecided, first that of which nothing more is known."""
+    return sorted((c for c in candidates if c["status"] == "undecided"), key=in_company)
+
+
 def _counted(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _audit_summary(document: Mapping[str, Any]) -> list[str]:
     """Paragraphs below the table: what was found, what is undecided and why, and what the columns mean."""
-    undecided = [candidate for candidate in document["candidates"] if candidate["status"] == "undecided"]
+    undecided = open_questions(document["candidates"])
     return [
         f"{_counted(document['n'], 'text')}, {_counted(document['n_candidates'], 'candidate')}, "
         f"{document['n_tested']} of them tested; MSTPS "
         f"{document['mstps']:.3f}.{cut_note(document['n_truncated'])}",
         _audit_outcome(document),
-        *(f"? {visible_name(candidate['text'])}: {doubt(candidate)}" for candidate in undecided[:EXPLAINED_CANDIDATES]),
+        *(f"{_sign(c)} {visible_name(c['text'])}: {doubt(c)}" for c in undecided[:EXPLAINED_CANDIDATES]),
         *document["notes"],
         "Flip rate: how often masking it changes the answer; change: of that answer's probability; contradicted: how "
         "often the rest is confidently given another answer.",
@@ -142,19 +156,27 @@ def _audit_outcome(document: Mapping[str, Any]) -> str:
         return f"{found} at a false-discovery rate of {document['alpha']:.0%}, 0 undecided."
     has_labels = any(candidate["labelled"] for candidate in document["candidates"])
     advice = "see what labels say" if has_labels else "labels would tell (--label-column), or more texts"
-    return f"{found}, {n_undecided} undecided (?): {advice}.{group_note(document)}"
+    return f"{found}, {n_undecided} undecided (?): {advice}.{company_note(document, sign=' (+)')}"
 
 
-def group_note(document: Mapping[str, Any]) -> str:
-    """What is shown of several candidates together, after a space; nothing where nothing is."""
-    members = [visible_name(candidate["text"]) for candidate in document["candidates"] if candidate["collective"]]
+def company_note(document: Mapping[str, Any], *, sign: str = "") -> str:
+    """What is shown of several undecided candidates together, after a space; nothing where nothing is.
+
+    Args:
+        document: The content of an `audit.json`.
+        sign: How they are marked.
+    """
+    members = [visible_name(candidate["text"]) for candidate in document["candidates"] if in_company(candidate)]
     if not members:
         return ""
-    names = ", ".join(f"“{name}”" for name in members[:5]) + (", …" if len(members) > 5 else "")
-    return (
-        f" {len(members)} of them override the rest of their texts together (p {p_value(document['group_p_value'])}), "
-        f"as the words of one shortcut do: {names}."
-    )
+    more = len(members) > 5
+    names = ", ".join(f"“{name}”" for name in members[:5]) + (", …" if more else "")
+    p = document["group_p_value"]
+    if p is None:  # a group is only looked for where nothing is flagged
+        what = f"take{'s' if len(members) == 1 else ''} turns with what is flagged"
+    else:
+        what = f"override the rest of their texts together (p {p_value(p)})"
+    return f" {len(members)} of them{sign} {what}, as the words of one shortcut do: {names}{'' if more else '.'}"
 
 
 def doubt(candidate: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from .charts import Curve, Histogram, Meter, curve, histogram, meter
 from .marked_text import Piece, marked_pieces, visible_name
-from .terminal import METRIC_ROWS, group_note, interval, number, p_value
+from .terminal import METRIC_ROWS, company_note, interval, number, p_value
 
 Document = Mapping[str, Any]
 
@@ -67,6 +67,7 @@ class CandidateView:
     n_distinct: int
     flagged: bool
     status: str
+    badge: str
     doubt: str
     flip_rate: Rate
     mean_change: Rate
@@ -154,13 +155,13 @@ def _verdict(document: Document, listed: Sequence[CandidateView], flagged: Seque
 
 def _open_question(document: Document, listed: Sequence[CandidateView]) -> str:
     """What is undecided and what would tell, after a space; nothing where nothing is."""
-    undecided = [candidate for candidate in listed if candidate.status == "undecided"]
+    undecided = sorted((c for c in listed if c.status == "undecided"), key=lambda c: c.badge != "undecided")
     if not undecided:
         return ""
     n = document["n_undecided"]
     names = ", ".join(f"“{candidate.name}”" for candidate in undecided[:5]) + (", …" if n > 5 else "")
     tell = "what labels say of each is given with it" if undecided[0].labelled else "labels would tell, or more texts"
-    return f" On {n} the test could not tell: {names}; {tell}.{group_note(document)}"
+    return f" On {n} the test could not tell: {names}; {tell}.{company_note(document)}"
 
 
 def _sentence(text: str) -> str:
@@ -198,6 +199,7 @@ def _candidate(rank: int, candidate: Document, redact: bool) -> CandidateView:
         n_distinct=candidate["n_distinct"],
         flagged=candidate["flagged"],
         status=candidate["status"],
+        badge=_badge(candidate),
         doubt=_sentence(candidate["reason"] or ""),
         flip_rate=_rate(candidate["flip_rate"], intervals["flip_rate"]),
         mean_change=_rate(candidate["mean_change"], intervals["mean_change"], signed=True),
@@ -212,6 +214,13 @@ def _candidate(rank: int, candidate: Document, redact: bool) -> CandidateView:
         examples=tuple(_example(example, redact) for example in candidate["examples"]),
         labelled=candidate["labelled"],
     )
+
+
+def _badge(candidate: Document) -> str:
+    """What is said of it beside its name; nothing of most."""
+    if candidate["takes_turns"]:
+        return "takes turns"
+    return "together" if candidate["collective"] else {"not_flagged": ""}.get(candidate["status"], candidate["status"])
 
 
 def _rate(value: float | None, between: Sequence[float | None] = (None, None), *, signed: bool = False) -> Rate:
