@@ -220,7 +220,9 @@ def _badge(candidate: Document) -> str:
     """What is said of it beside its name; nothing of most."""
     if candidate["takes_turns"]:
         return "takes turns"
-    return "together" if candidate["collective"] else {"not_flagged": ""}.get(candidate["status"], candidate["status"])
+    if candidate["collective"]:
+        return "together"
+    return "" if candidate["status"] == "not_flagged" else str(candidate["status"])
 
 
 def _rate(value: float | None, between: Sequence[float | None] = (None, None), *, signed: bool = False) -> Rate:
