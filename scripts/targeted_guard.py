@@ -86,7 +86,7 @@ def ablations() -> dict[str, GuardrailConfig]:
 
     return {
         "teacher: mask": distill(teacher="mask"),
-        "teacher: remove": distill(teacher="remove"),
+        "teacher: both": distill(teacher="both"),
         "temperature .25, nearly the teacher's class alone": distill(temperature=0.25),
         "temperature 1": distill(temperature=1.0),
         "temperature 4": distill(temperature=4.0),
@@ -95,7 +95,7 @@ def ablations() -> dict[str, GuardrailConfig]:
         "words, no phrases": base.with_targets(unit="word"),
         "40 steps": base.with_adapter(min_steps=40, max_steps=40),
         "160 steps": base.with_adapter(min_steps=160, max_steps=160),
-        "weight change .04": base.with_adapter(target_change=0.04),
+        "weight change .08": base.with_adapter(target_change=0.08),
         "weight change .16": base.with_adapter(target_change=0.16),
     }
 

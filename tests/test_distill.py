@@ -168,7 +168,7 @@ def test_answers_are_those_of_the_mean():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: DistillConfig(teacher="drop"), "teacher must be one of mask, remove, both, but is 'drop'."),
+        (lambda: DistillConfig(teacher="drop"), "teacher must be one of remove, mask, both, but is 'drop'."),
         (lambda: DistillConfig(temperature=0), "temperature must be greater than 0, but is 0."),
         (lambda: DistillConfig(keep_weight=-1), "keep_weight must not be negative, but is -1."),
         (lambda: DistillConfig(bearing_share=0), "bearing_share must be above 0 and at most 1, but is 0."),
