@@ -10,6 +10,8 @@ never scored. Every guard is scored at three strengths: the one chosen without l
 set, and 1; and again, at the same strengths, on in-distribution texts. `few-shot` learns from the support set and is
 scored at two, since it chooses none without labels. Beside that:
 
+- `teachers`: how much of the gap the base closes where it reads the texts with the targets masked, or cut out; and,
+  without labels, how often its answer stays where as many tokens elsewhere in the same text are masked, or cut out.
 - `fitted_in_distribution`: `distill` fitted on in-distribution texts, scored there.
 - `clean`: `distill` fitted on a classifier that was trained without the shortcut, and on texts without it.
 - `unseen`: for the synonyms, `distill` and `mask` fitted on texts with one half of them and scored on texts with the
@@ -57,7 +59,10 @@ from shortcut_guardrail.benchmark.statistics import (
     weighted_balanced_accuracy,
 )
 from shortcut_guardrail.certify import certify_answers
-from shortcut_guardrail.config import CertifyConfig
+from shortcut_guardrail.config import CertifyConfig, DistillConfig
+from shortcut_guardrail.counterfactuals import masked_texts, shortened_texts
+from shortcut_guardrail.distill import counterfactual
+from shortcut_guardrail.encoder import EncodedTexts, TextClassifier
 from shortcut_guardrail.files import to_json, write_file
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.record import library_versions
@@ -139,6 +144,7 @@ class Run:
         for name, config in STRATEGIES.items():
             parts[name] = partial(self.strategy, config, certify=self.arguments.splits > 0)
         parts["distill, targets weighed by 40 labels"] = partial(self.strategy, preset("distill"), weigh=True)
+        parts["teachers"] = self.teachers
         inside, clean = self.data.tests["in_distribution"], self.data.oracle_tests["reversed"]
         parts["fitted_in_distribution"] = lambda _: self.harmless(self.trained, inside)
         parts["clean"] = lambda _: self.harmless(self.clean_classifier(), clean)
@@ -249,6 +255,46 @@ class Run:
             result["certificates_in_distribution"] = self.certificates(guard, inside)
         return result
 
+    def teachers(self, done: dict[str, Any]) -> dict[str, Any]:
+        """What a guard imitates where it imitates it wholly, and what masking and cutting do for themselves."""
+        texts, best = self.deployment(self.scored), self.deployment(self.oracle)
+        chosen = self.trained
+        base = TextClassifier(
+            chosen.model,
+            chosen.tokenizer,
+            max_length=chosen.max_length,
+            batch_size=64,
+            precision=self.arguments.precision,
+        )
+        finder = Targets.from_dict(done[_FINDS_TARGETS]["targets"]).finder
+        encoded = base.encode(texts.texts)
+        low, high = (self.scores(self.guard(), rows, 0) for rows in (texts, best))
+        result: dict[str, Any] = {"n": len(texts), "gap_closed": {}, "gap_closed_balanced": {}}
+        for teacher in ("mask", "remove", "both"):
+            answers = counterfactual(base, encoded, finder, DistillConfig(teacher=teacher)).answers()
+            found = {
+                "accuracy": float((answers == texts.labels).mean()),
+                "balanced_accuracy": balanced_accuracy(answers, texts.labels),
+            }
+            result["gap_closed"][teacher] = share(found, low, high, "accuracy")
+            result["gap_closed_balanced"][teacher] = share(found, low, high, "balanced_accuracy")
+        rng = np.random.default_rng(self.arguments.seed)
+        drawn = [elsewhere(encoded, i, chosen, rng) for i, chosen in enumerate(finder.find(encoded))]
+        rows = [i for i, chosen in enumerate(drawn) if len(chosen)]
+        placebo, positions = encoded.select(rows), [drawn[i] for i in rows]
+        result["elsewhere"] = {"n": len(rows)}
+        if not rows:
+            return result
+        before = base.predict_proba(placebo)
+        for name, neutralise in (("mask", masked_texts), ("remove", shortened_texts)):
+            after = base.predict_proba(neutralise(placebo, positions, base.tokenizer.mask_token_id))
+            result["elsewhere"][name] = {
+                "answers_kept": int((after.argmax(axis=1) == before.argmax(axis=1)).sum()),
+                "total_variation": float(np.abs(after - before).sum(axis=1).mean() / 2),
+                "mean_change": (after - before).mean(axis=0).tolist(),
+            }
+        return result
+
     def dials(self, guard: ShortcutGuardrail, texts: LabelledTexts) -> tuple[dict[str, float], float]:
         """The strength by each choice that is made after fitting, and the seconds of that without labels."""
         started = time.perf_counter()
@@ -356,6 +402,19 @@ class Run:
             n = self.arguments.splits
             results.append({"n_labels": n_labels, "splits": n, "error_rate": wrong / n, "any_strength": some / n})
         return results
+
+
+def elsewhere(
+    encoded: EncodedTexts, index: int, chosen: np.ndarray[Any, Any], rng: np.random.Generator
+) -> np.ndarray[Any, Any]:
+    """A random run of as many tokens as the targets of a text have, beside them; none where there is no room."""
+    free = encoded.ordinary[index].copy()
+    free[chosen] = False
+    runs = (
+        np.lib.stride_tricks.sliding_window_view(free, len(chosen)) if 0 < len(chosen) <= len(free) else free[:0, None]
+    )
+    starts = np.flatnonzero(runs.all(axis=1))
+    return rng.choice(starts) + np.arange(len(chosen)) if len(starts) else np.array([], dtype=np.int64)
 
 
 def halves(shortcuts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
