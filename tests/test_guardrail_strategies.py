@@ -210,10 +210,12 @@ def masked_bag(bag):
 
 def test_the_strength_without_labels_is_where_the_answers_are_those_without_the_shortcut(masked_bag):
     chosen = masked_bag.calibrate_without_labels(BAD + GOOD)
-    # "honestly" weighs 4 and "bad" -1, so the answer turns where 4 (1 - s) < 1.
-    assert masked_bag.debias_strength == chosen.strength == 0.8
+    # At 1 nothing of "honestly" is left.
+    assert masked_bag.debias_strength == chosen.strength == 1.0
+    assert chosen.curve[-1].divergence == pytest.approx(0, abs=1e-6)
     assert (chosen.n, chosen.n_bearing, masked_bag.record().strength_source) == (80, 40, "agreement")
-    assert (chosen.curve[0].agreement, chosen.curve[8].agreement) == (0.5, 1.0)
+    # "honestly" weighs 4, "bad" -1 and "awful" -2, so the answers turn where 4 (1 - s) < 1 and where it is < 2.
+    assert [point.agreement for point in chosen.curve[6:]] == [0.75, 0.75, 1.0, 1.0, 1.0]
     assert masked_bag.record().unlabelled_calibration == chosen.to_dict()
 
 

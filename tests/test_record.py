@@ -141,7 +141,7 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         plain_peft_equivalent=False,
         training={"n_texts": 9, "n_trained": 0, "n_steps": 0, "n_trainable": 0, "target_modules": []},
         calibration=None,
-        unlabelled_calibration={"n": 9, "curve": [{"strength": 0.5, "agreement": 0.75}]},
+        unlabelled_calibration={"n": 9, "curve": [{"strength": 0.5, "divergence": 0.125, "agreement": 0.75}]},
         certificate={
             "sentence": "At most 2 %.",
             "method": "tests",
@@ -162,7 +162,7 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         "## Certificate\n\nAt most 2 %.\n\nMethod: tests.",
         "| strength | other answers in 90 unlabelled texts | in 0 labelled ones |",
         "| 0.5 | 3 | 2 | 1 | 0 | 0.100 |  |",
-        "| 0.5 | 0.750 |",
+        "| 0.5 | 0.125 | 0.750 |",
         "was not measured",
         "Plain PEFT does not give these predictions",
     ):

@@ -1,12 +1,14 @@
 """The strength without labels: the one whose answers come closest to those without the shortcuts.
 
-At every strength of the grid, an unlabelled text counts as answered in agreement if the guarded answer is the one the
-base gives to the counterfactual text: the text with its shortcuts neutralised, or the text itself if it has none. The
-smallest strength with the highest agreement is chosen.
+With t the base's probabilities for the counterfactual text (the text with its shortcuts neutralised, or the text itself
+if it has none) and p_s the guarded model's for the text at strength s, the strength is chosen whose mean divergence
+KL(t || p_s) over unlabelled texts is smallest; of equals the smallest. How many answers are the same is in the curve
+too, but does not choose: on a few hundred texts strengths differ by a few answers, and the first of those that chance
+made best was too small a strength.
 
 *Assumption.* Where the base's answers to a text and to its counterfactual differ, the latter is right more often. It is
-what calling a word a shortcut means. If a genuine word was taken for one, agreement asks for harm just as readily, and
-this dial cannot tell; labels can. If nothing is taken for a shortcut, strength 0 agrees wholly and is chosen.
+what calling a word a shortcut means. If a genuine word was taken for one, divergence asks for harm just as readily, and
+this dial cannot tell; labels can. If nothing is taken for a shortcut, strength 0 diverges nowhere and is chosen.
 """
 
 from __future__ import annotations
@@ -28,12 +30,14 @@ class AgreementPoint:
 
     Attributes:
         strength: In [0, 1].
+        divergence: Mean of KL(t || p_s) over the texts, in nats, at least 0.
         agreement: Share of texts answered as the base answers their counterfactual.
         agreement_bearing: The same among texts with a shortcut; NaN without any.
         agreement_rest: The same among the others, where it is the share that keeps the base's answer; NaN without any.
     """
 
     strength: float
+    divergence: float
     agreement: float
     agreement_bearing: float
     agreement_rest: float
@@ -44,7 +48,7 @@ class UnlabelledCalibration:
     """The strength chosen without labels, and the curve behind it.
 
     Attributes:
-        strength: The smallest one with the highest agreement.
+        strength: The one with the smallest divergence, of equals the smallest.
         n: Number of texts.
         n_bearing: Of those, texts with a shortcut.
         curve: One point per strength of the grid, ascending.
@@ -71,15 +75,28 @@ def choose_without_labels(
         strengths: The S strengths, ascending.
         counterfactual: What the base answers without the shortcuts, for the same N texts.
     """
-    bearing = counterfactual.bearing
-    agrees = logits.argmax(axis=2) == counterfactual.answers()
+    bearing, expected = counterfactual.bearing, counterfactual.probabilities()
+    agrees = logits.argmax(axis=2) == expected.argmax(axis=1)
+    divergences = _divergence(expected, logits).mean(axis=1)
     curve = tuple(
-        AgreementPoint(float(strength), float(row.mean()), _share(row[bearing]), _share(row[~bearing]))
-        for strength, row in zip(strengths, agrees, strict=True)
+        AgreementPoint(
+            float(strength), float(divergence), float(row.mean()), _share(row[bearing]), _share(row[~bearing])
+        )
+        for strength, divergence, row in zip(strengths, divergences, agrees, strict=True)
     )
-    # max() keeps the first of equal scores, and the strengths ascend.
-    best = max(curve, key=lambda point: point.agreement)
+    # min() keeps the first of equals, and the strengths ascend.
+    best = min(curve, key=lambda point: point.divergence)
     return UnlabelledCalibration(best.strength, len(bearing), int(bearing.sum()), curve)
+
+
+def _divergence(expected: Array, logits: Array) -> Array:
+    """KL(t || p_s) of probabilities (N, C) and the softmax of logits (S, N, C), in nats, shape (S, N)."""
+    from scipy.special import rel_entr, softmax
+
+    divergence = rel_entr(expected.astype(np.float64), softmax(logits.astype(np.float64), axis=2)).sum(axis=2)
+    # Rounding makes that of equal answers a little more or less than 0; no strength may win by it.
+    rounded: Array = np.round(np.maximum(divergence, 0), 6)
+    return rounded
 
 
 def _share(agrees: Array) -> float:

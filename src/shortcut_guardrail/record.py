@@ -279,12 +279,16 @@ def _calibration_lines(record: GuardrailRecord) -> list[str]:
         lines += [
             f"## Strength chosen without labels on {record.unlabelled_calibration['n']} texts",
             "",
-            "The strength whose answers agree best with the base model's answers without the shortcuts."
+            "The strength whose answers diverge least from the base model's answers without the shortcuts (mean "
+            "Kullback-Leibler divergence, in nats)."
             + ("" if labelled else " Whether these are better answers was not measured."),
             "",
-            "| strength | agreement |",
-            "|---|---|",
-            *(f"| {p['strength']} | {p['agreement']:.3f} |" for p in record.unlabelled_calibration["curve"]),
+            "| strength | divergence | same answers |",
+            "|---|---|---|",
+            *(
+                f"| {p['strength']} | {p['divergence']:.3f} | {p['agreement']:.3f} |"
+                for p in record.unlabelled_calibration["curve"]
+            ),
             "",
         ]
     elif not labelled:

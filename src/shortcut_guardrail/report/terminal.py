@@ -276,16 +276,15 @@ def print_fit(
 
 def _print_agreement(chosen: UnlabelledCalibration) -> None:
     console = _console()
-    table = _table("strength", "agreement", "")
+    table = _table("strength", "divergence", "same answers", "")
     for point in chosen.curve:
-        table.add_row(
-            f"{point.strength:g}", number(point.agreement), "chosen" if point.strength == chosen.strength else ""
-        )
+        mark = "chosen" if point.strength == chosen.strength else ""
+        table.add_row(f"{point.strength:g}", number(point.divergence), number(point.agreement), mark)
     console.print(table)
     console.print(
-        f"Strength {chosen.strength:g}, chosen without labels: the smallest one whose answers to {chosen.n} texts "
-        f"({chosen.n_bearing} with a shortcut) agree most with the base's answers without the shortcuts. Whether these "
-        "are better answers, labels would tell."
+        f"Strength {chosen.strength:g}, chosen without labels: the one whose answers to {chosen.n} texts "
+        f"({chosen.n_bearing} with a shortcut) diverge least from the base's answers without the shortcuts (mean "
+        "Kullback-Leibler divergence, in nats). Whether these are better answers, labels would tell."
     )
 
 

@@ -98,7 +98,7 @@ class Targeted:
         info = {
             "debias_strength": guard.debias_strength,
             "labels_spent": n_support,
-            "selection": {"rule": "support accuracy" if self.labels else "agreement without labels", "oracle": False},
+            "selection": {"rule": "support accuracy" if self.labels else "divergence without labels", "oracle": False},
             "calibration": calibration,
             "training": report.training.to_dict(),
             "targets": report.targets.to_dict(),
