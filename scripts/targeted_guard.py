@@ -551,8 +551,33 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
             }
         for key in ("fitted_in_distribution", "clean"):
             rows[key] = {"loss": spread([r["parts"][key]["loss"] for r in runs if key in r["parts"]])}
+        teachers = [r["parts"]["teachers"] for r in runs if "teachers" in r["parts"]]
+        if teachers:
+            rows["teachers"] = summary_of_teachers(teachers)
         table[name] = rows
     return table
+
+
+def summary_of_teachers(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Means over seeds; `elsewhere` sums up the texts that could be tried."""
+    tried = [one["elsewhere"] for one in found if one["elsewhere"]["n"]]
+    return {
+        "n_seeds": len(found),
+        **{
+            key: {way: spread([one[key][way] for one in found]) for way in ("mask", "remove", "both")}
+            for key in ("gap_closed", "gap_closed_balanced")
+        },
+        "elsewhere": {
+            "n": sum(one["n"] for one in tried),
+            **{
+                way: {
+                    "answers_kept": sum(one[way]["answers_kept"] for one in tried),
+                    "total_variation": spread([one[way]["total_variation"] for one in tried]),
+                }
+                for way in ("mask", "remove")
+            },
+        },
+    }
 
 
 def spread(values: Sequence[float | None]) -> list[float] | None:
