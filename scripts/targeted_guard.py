@@ -11,7 +11,8 @@ set, and 1; and again, at the same strengths, on in-distribution texts. `few-sho
 scored at two, since it chooses none without labels. Beside that:
 
 - `teachers`: how much of the gap the base closes where it reads the texts with the targets masked, or cut out; and,
-  without labels, how often its answer stays where as many tokens elsewhere in the same text are masked, or cut out.
+  without labels, how often its answer stays where a run of whole words with as many tokens elsewhere in the text is
+  masked, or cut out. (Targets may lie in several runs, and texts without room for the run are left out.)
 - `fitted_in_distribution`: `distill` fitted on in-distribution texts, scored there.
 - `clean`: `distill` fitted on a classifier that was trained without the shortcut, and on texts without it.
 - `unseen`: for the synonyms, `distill` and `mask` fitted on texts with one half of them and scored on texts with the
@@ -19,8 +20,8 @@ scored at two, since it chooses none without labels. Beside that:
 - `certificates`: over random splits of at most 1,000 scored texts into labelled and unlabelled ones, how often a
   certified strength loses more than the margin on all of them, and how often one above 0 is certified; and the same on
   in-distribution texts, where a guard that pulls too hard harms.
-- with `--ablations`, variants of `distill`: evidence, teacher, temperature, weight of keeping, unit of the audit,
-  number of texts, and share of texts with the shortcut.
+- with `--ablations`, variants of `distill`: evidence, teacher, temperature, weight of keeping, insertion, unit of the
+  audit, steps, how far weights move, number of texts, and share of texts with the shortcut.
 
 Each data set and seed is one JSON file, written whenever a part of it is finished; finished parts are skipped, and a
 file that was begun with other options is refused. Summary
@@ -266,7 +267,10 @@ class Run:
             batch_size=64,
             precision=self.arguments.precision,
         )
-        finder = Targets.from_dict(done[_FINDS_TARGETS]["targets"]).finder
+        targets = self.known_targets(preset("distill"), done) or self.guard().find_targets(
+            texts.texts, config="distill"
+        )
+        finder = targets.finder
         encoded = base.encode(texts.texts)
         low, high = (self.scores(self.guard(), rows, 0) for rows in (texts, best))
         result: dict[str, Any] = {"n": len(texts), "gap_closed": {}, "gap_closed_balanced": {}}
@@ -407,13 +411,18 @@ class Run:
 def elsewhere(
     encoded: EncodedTexts, index: int, chosen: np.ndarray[Any, Any], rng: np.random.Generator
 ) -> np.ndarray[Any, Any]:
-    """A random run of as many tokens as the targets of a text have, beside them; none where there is no room."""
+    """A random run of whole words with as many tokens as the targets of a text have together, beside them; none where
+    there is no room."""
     free = encoded.ordinary[index].copy()
     free[chosen] = False
+    offsets = encoded.offsets[index]
+    begins = np.append(np.diff(offsets[:, 0], prepend=-1) != 0, True)
+    begins[1:-1] &= offsets[1:, 0] != offsets[:-1, 1]
     runs = (
         np.lib.stride_tricks.sliding_window_view(free, len(chosen)) if 0 < len(chosen) <= len(free) else free[:0, None]
     )
     starts = np.flatnonzero(runs.all(axis=1))
+    starts = starts[begins[starts] & begins[starts + len(chosen)]] if len(starts) else starts
     return rng.choice(starts) + np.arange(len(chosen)) if len(starts) else np.array([], dtype=np.int64)
 
 
@@ -503,7 +512,9 @@ def run(name: str, seed: int, arguments: argparse.Namespace, file: Path) -> dict
         "parts": {},
     }
     options = {name: getattr(arguments, name) for name in ("n_test", "n_deployment", "splits", "precision")}
-    result["options"] = options
+    # What the library takes as it is, so that parts measured before a default was changed are not taken for new ones.
+    options |= {"dial": "divergence", "strategies": {key: config.to_dict() for key, config in STRATEGIES.items()}}
+    result["options"] = options = json.loads(to_json(options))
     if file.exists():
         result = json.loads(file.read_text(encoding="utf-8"))
         if result.get("options") != options:

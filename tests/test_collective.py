@@ -175,7 +175,6 @@ def test_the_report_says_which_words_and_a_guard_takes_them():
     members = [candidate for candidate in report.candidates if candidate.collective]
     assert members
     assert {candidate.status for candidate in members} == {"undecided"}
-    assert list(report.candidates[: len(members)]) == members
     assert members[0].reason == (
         f"it is one of {len(members)} that override the rest of their texts together, as the words of one shortcut do; "
         "for none of them is it proven alone"
@@ -183,3 +182,19 @@ def test_the_report_says_which_words_and_a_guard_takes_them():
     assert _unlabelled_verdict(members[0], {}) == "collective"
     assert report.flagged == ()
     assert report.group_p_value == group_p_value(lambda: [made], CONFIG)
+
+
+def test_members_rank_before_what_is_undecided_alone():
+    made = corpus(2.0, words=[*WORDS, "lol"])
+    lol = made.names.index("lol")
+    # Masking a member keeps the answer in three of its texts, masking "lol" in none; "lol" is in too few texts.
+    kept = np.concatenate([np.flatnonzero(made.keys == key)[:3] for key in range(len(made.names)) if key != lol])
+    made.masked_probs[kept] = (0.3, 0.7)
+    made.evidence[made.texts[np.flatnonzero(made.keys == lol)[:3]]] = False
+    report = make_report(lambda: [made], CONFIG, ("no", "yes"), texts_of=lambda rows: dict.fromkeys(rows, "a text"))
+    members = [candidate for candidate in report.candidates if candidate.collective]
+    assert len(members) > 1
+    assert list(report.candidates[: len(members)]) == members
+    (alone,) = report.undecided[len(members) :]
+    assert alone.text == "lol"
+    assert alone.interval.flip_rate[0] > max(candidate.interval.flip_rate[0] for candidate in members)

@@ -41,6 +41,14 @@ def test_with_two_teachers_their_mean_is_due():
     assert chosen.curve[1].divergence == pytest.approx(0, abs=1e-6)
 
 
+def test_a_class_of_no_probability_diverges_finitely():
+    sure = np.array([[2000.0, 0.0]], dtype=np.float32)
+    expected = Counterfactual(sure[None, :, ::-1], sure, np.array([True]))
+    chosen = choose_without_labels(np.stack([sure, sure / 2]), [0.0, 1.0], expected)
+    assert [point.divergence for point in chosen.curve] == [2000.0, 1000.0]
+    assert chosen.strength == 1.0
+
+
 def test_without_a_shortcut_the_base_is_kept():
     base = logits_of([SURE, WRONG])
     expected = Counterfactual(base[None], base, np.array([False, False]))
@@ -49,4 +57,4 @@ def test_without_a_shortcut_the_base_is_kept():
     assert (chosen.strength, chosen.n_bearing) == (0.0, 0)
     values = json.loads(json.dumps(chosen.to_dict(), allow_nan=False))
     point = {"strength": 0.0, "divergence": 0.0, "agreement": 1.0, "agreement_bearing": None, "agreement_rest": 1.0}
-    assert values["curve"][0] == point
+    assert values["curve"][0] == pytest.approx(point, abs=1e-6)

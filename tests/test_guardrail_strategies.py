@@ -214,7 +214,7 @@ def test_the_strength_without_labels_is_where_the_answers_are_those_without_the_
     assert masked_bag.debias_strength == chosen.strength == 1.0
     assert chosen.curve[-1].divergence == pytest.approx(0, abs=1e-6)
     assert (chosen.n, chosen.n_bearing, masked_bag.record().strength_source) == (80, 40, "agreement")
-    # "honestly" weighs 4, "bad" -1 and "awful" -2, so the answers turn where 4 (1 - s) < 2, and where it is < 1.
+    # "honestly" weighs 4, "bad" -1 and "awful" -1.5, so the answers turn where 4 (1 - s) < 1.5, and where it is < 1.
     assert [point.agreement for point in chosen.curve[6:]] == [0.5, 0.75, 1.0, 1.0, 1.0]
     assert masked_bag.record().unlabelled_calibration == chosen.to_dict()
 

@@ -162,11 +162,14 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         "## Certificate\n\nAt most 2 %.\n\nMethod: tests.",
         "| strength | other answers in 90 unlabelled texts | in 0 labelled ones |",
         "| 0.5 | 3 | 2 | 1 | 0 | 0.100 |  |",
-        "| 0.5 | 0.125 | 0.750 |",
+        "| 0.5 | 0.12500 | 0.750 |",
         "was not measured",
         "Plain PEFT does not give these predictions",
     ):
         assert part in card
+    # A folder from before a divergence was computed.
+    older = {"n": 9, "curve": [{"strength": 0.5, "agreement": 0.75}]}
+    assert "| 0.5 | - | 0.750 |" in model_card(replace(mask, unlabelled_calibration=older))
     labelled = replace(mask, certificate=mask.certificate | {"n_labels": 40}, unlabelled_calibration=None)
     assert "No labelled rows" not in model_card(labelled)  # 40 were used, for the certificate
     assert "peft" not in card.split("---")[1]  # nothing for PEFT to load

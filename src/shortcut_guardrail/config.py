@@ -278,7 +278,8 @@ class DistillConfig:
     Attributes:
         teacher: The counterfactual text whose answer, by the frozen base, is the target: `remove` has the shortcuts cut
             out, `mask` has them masked, `both` is the mean of the two answers' probabilities. Mask tokens, several in
-            a row above all, move answers more than a gap does (docs/strategies.md).
+            a row above all, move answers more than a gap does (docs/strategies.md). The strength without labels is
+            chosen by it too, for every strategy.
         temperature: Of the softmax on both sides of the loss.
         keep_weight: Weight of texts without a shortcut, which are to keep the base's answer; 1 is that of the others.
         bearing_share: Share of texts with a shortcut in every batch, where there are texts of both kinds.
@@ -450,7 +451,7 @@ PRESETS: dict[str, GuardrailConfig] = {
         preset="few-shot",
         strategy="few-shot",
         # Epochs and warm-up are those that Mosbach et al. (ICLR 2021) recommend for fine-tuning on small sets, the
-        # weight change is that of the other presets; the bounds of the steps are ours. None was tuned for this.
+        # weight change is that of `default`; the bounds of the steps are ours. None was tuned for this.
         adapter=AdapterConfig(
             target_change=0.08,
             epochs=20,

@@ -2,9 +2,8 @@
 
 With t the base's probabilities for the counterfactual text (the text with its shortcuts neutralised, or the text itself
 if it has none) and p_s the guarded model's for the text at strength s, the strength is chosen whose mean divergence
-KL(t || p_s) over unlabelled texts is smallest; of equals the smallest. How many answers are the same is in the curve
-too, but does not choose: on a few hundred texts strengths differ by a few answers, and the first of those that chance
-made best was too small a strength.
+KL(t || p_s) over unlabelled texts is smallest; of those that are as good but for rounding, the smallest. How many
+answers are the same is in the curve too, but does not choose: on a few hundred texts strengths differ by a few of them.
 
 *Assumption.* Where the base's answers to a text and to its counterfactual differ, the latter is right more often. It is
 what calling a word a shortcut means. If a genuine word was taken for one, divergence asks for harm just as readily, and
@@ -65,6 +64,10 @@ class UnlabelledCalibration:
         return {**asdict(self), "curve": points}
 
 
+_ROUNDING = 1e-5
+"""Nats by which equal answers may seem to diverge: strengths are computed in different ways, in 32 or 16 bit."""
+
+
 def choose_without_labels(
     logits: Array, strengths: Sequence[float], counterfactual: Counterfactual
 ) -> UnlabelledCalibration:
@@ -75,7 +78,10 @@ def choose_without_labels(
         strengths: The S strengths, ascending.
         counterfactual: What the base answers without the shortcuts, for the same N texts.
     """
-    bearing, expected = counterfactual.bearing, counterfactual.probabilities()
+    from scipy.special import softmax
+
+    bearing = counterfactual.bearing
+    expected = softmax(counterfactual.logits.astype(np.float64), axis=2).mean(axis=0)
     agrees = logits.argmax(axis=2) == expected.argmax(axis=1)
     divergences = _divergence(expected, logits).mean(axis=1)
     curve = tuple(
@@ -84,19 +90,19 @@ def choose_without_labels(
         )
         for strength, divergence, row in zip(strengths, divergences, agrees, strict=True)
     )
-    # min() keeps the first of equals, and the strengths ascend.
-    best = min(curve, key=lambda point: point.divergence)
+    # The strengths ascend.
+    least = min(point.divergence for point in curve)
+    best = next(point for point in curve if point.divergence <= least + _ROUNDING)
     return UnlabelledCalibration(best.strength, len(bearing), int(bearing.sum()), curve)
 
 
 def _divergence(expected: Array, logits: Array) -> Array:
-    """KL(t || p_s) of probabilities (N, C) and the softmax of logits (S, N, C), in nats, shape (S, N)."""
-    from scipy.special import rel_entr, softmax
+    """KL(t || p_s) of probabilities (N, C) and the softmax of logits (S, N, C), in nats, at least 0, shape (S, N)."""
+    from scipy.special import log_softmax, xlogy
 
-    divergence = rel_entr(expected.astype(np.float64), softmax(logits.astype(np.float64), axis=2)).sum(axis=2)
-    # Rounding makes that of equal answers a little more or less than 0; no strength may win by it.
-    rounded: Array = np.round(np.maximum(divergence, 0), 6)
-    return rounded
+    log_probs = log_softmax(logits.astype(np.float64), axis=2)  # finite, where the probability itself may be 0
+    divergence: Array = (xlogy(expected, expected) - expected * log_probs).sum(axis=2)
+    return np.maximum(divergence, 0.0)
 
 
 def _share(agrees: Array) -> float:

@@ -196,7 +196,10 @@ def model_card(record: GuardrailRecord) -> str:
         lines.append(f"| Taken for shortcuts | {', '.join(map(_as_code, record.words))} |")
     if record.config.get("per_input") or record.strategy == "mask":
         lines.append("| Texts without them | keep the base model's answer |")
-    lines += [f"| Debiasing strength | {record.debias_strength} ({record.strength_source}) |", ""]
+    lines += [
+        f"| Debiasing strength | {record.debias_strength} ({_SOURCES.get(record.strength_source, record.strength_source)}) |",
+        "",
+    ]
     lines += _certificate_lines(record.certificate) + _calibration_lines(record)
     lines += [
         "## Use",
@@ -258,6 +261,14 @@ def _certificate_lines(certificate: dict[str, Any] | None) -> list[str]:
     ]
 
 
+_SOURCES = {"agreement": "chosen without labels"}
+
+
+def _shown(divergence: float | None) -> str:
+    """Folders written before the divergence chose a strength do not have it."""
+    return "-" if divergence is None else f"{divergence:.5f}"
+
+
 def _calibration_lines(record: GuardrailRecord) -> list[str]:
     labelled = record.certificate is not None and record.certificate["n_labels"] > 0
     lines = []
@@ -279,14 +290,14 @@ def _calibration_lines(record: GuardrailRecord) -> list[str]:
         lines += [
             f"## Strength chosen without labels on {record.unlabelled_calibration['n']} texts",
             "",
-            "The strength whose answers diverge least from the base model's answers without the shortcuts (mean "
-            "Kullback-Leibler divergence, in nats)."
+            "The strength whose answers come closest to the base model's answers without the shortcuts; the divergence is "
+            "Kullback and Leibler's, in nats, the mean over texts."
             + ("" if labelled else " Whether these are better answers was not measured."),
             "",
             "| strength | divergence | same answers |",
             "|---|---|---|",
             *(
-                f"| {p['strength']} | {p['divergence']:.3f} | {p['agreement']:.3f} |"
+                f"| {p['strength']} | {_shown(p.get('divergence'))} | {p['agreement']:.3f} |"
                 for p in record.unlabelled_calibration["curve"]
             ),
             "",

@@ -156,7 +156,8 @@ def _audit_outcome(document: Mapping[str, Any]) -> str:
         return f"{found} at a false-discovery rate of {document['alpha']:.0%}, 0 undecided."
     has_labels = any(candidate["labelled"] for candidate in document["candidates"])
     advice = "see what labels say" if has_labels else "labels would tell (--label-column), or more texts"
-    return f"{found}, {n_undecided} undecided (?): {advice}.{company_note(document, sign=' (+)')}"
+    signs = "? or +" if any(in_company(candidate) for candidate in document["candidates"]) else "?"
+    return f"{found}, {n_undecided} undecided ({signs}): {advice}.{company_note(document, sign=' (+)')}"
 
 
 def company_note(document: Mapping[str, Any], *, sign: str = "") -> str:
@@ -251,7 +252,7 @@ def print_fit(
     if report.n_truncated:
         console.print(cut_note(report.n_truncated).strip())
     if without_labels is not None:
-        _print_agreement(without_labels)
+        _print_dial(without_labels)
         return
     if calibration is None:
         console.print(f"Strength {strength:g} ({'as stated' if stated else 'fixed, not calibrated'}).")
@@ -274,12 +275,12 @@ def print_fit(
         console.print("No strength scored higher than 0, so the guarded model answers exactly as the base model does.")
 
 
-def _print_agreement(chosen: UnlabelledCalibration) -> None:
+def _print_dial(chosen: UnlabelledCalibration) -> None:
     console = _console()
     table = _table("strength", "divergence", "same answers", "")
     for point in chosen.curve:
         mark = "chosen" if point.strength == chosen.strength else ""
-        table.add_row(f"{point.strength:g}", number(point.divergence), number(point.agreement), mark)
+        table.add_row(f"{point.strength:g}", f"{point.divergence:.5f}", number(point.agreement), mark)
     console.print(table)
     console.print(
         f"Strength {chosen.strength:g}, chosen without labels: the one whose answers to {chosen.n} texts "

@@ -118,13 +118,14 @@ class Targeted:
         return self.guard_config
 
     def _forward_equivalents(self, n_steps: int, n_deployment: int, n_support: int, n_dialled: int) -> float:
-        """2 a text for attribution, up to k each for masking words and phrases, 3 for the two teachers and the text
-        itself, 2 a trained text, 1 a strength and text that it is chosen on; without labels 3 more, for what is to be
-        agreed with: the two teachers and the text itself. An estimate, like `Guardrail`'s."""
+        """2 a text for attribution, up to k each for masking words and phrases, 2 for the teacher and the text itself (3
+        with two teachers), 2 a trained text, 1 a strength and text that it is chosen on; without labels as many more as
+        the teacher takes, whose answer is to be met. An estimate, like `Guardrail`'s."""
         config = self.guard_config
         found = n_deployment * (2 + 2 * config.targets.top_k) + n_support * config.targets.max_considered
-        taught = 3 * n_deployment if self.strategy == "distill" else 0
-        dialled = n_dialled * (len(strengths_to_score(config.calibration)) + (0 if self.labels else 3))
+        teaching = 3 if config.distill.teacher == "both" else 2
+        taught = teaching * n_deployment if self.strategy == "distill" else 0
+        dialled = n_dialled * (len(strengths_to_score(config.calibration)) + (0 if self.labels else teaching))
         return float(found + taught + 2 * n_steps * config.adapter.batch_size + dialled)
 
 
