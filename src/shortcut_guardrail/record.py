@@ -196,10 +196,8 @@ def model_card(record: GuardrailRecord) -> str:
         lines.append(f"| Taken for shortcuts | {', '.join(map(_as_code, record.words))} |")
     if record.config.get("per_input") or record.strategy == "mask":
         lines.append("| Texts without them | keep the base model's answer |")
-    lines += [
-        f"| Debiasing strength | {record.debias_strength} ({_SOURCES.get(record.strength_source, record.strength_source)}) |",
-        "",
-    ]
+    source = _SOURCES.get(record.strength_source, record.strength_source)
+    lines += [f"| Debiasing strength | {record.debias_strength} ({source}) |", ""]
     lines += _certificate_lines(record.certificate) + _calibration_lines(record)
     lines += [
         "## Use",
@@ -290,8 +288,8 @@ def _calibration_lines(record: GuardrailRecord) -> list[str]:
         lines += [
             f"## Strength chosen without labels on {record.unlabelled_calibration['n']} texts",
             "",
-            "The strength whose answers come closest to the base model's answers without the shortcuts; the divergence is "
-            "Kullback and Leibler's, in nats, the mean over texts."
+            "The strength whose answers diverge least from the base model's answers without the shortcuts (mean "
+            "Kullback-Leibler divergence, in nats)."
             + ("" if labelled else " Whether these are better answers was not measured."),
             "",
             "| strength | divergence | same answers |",

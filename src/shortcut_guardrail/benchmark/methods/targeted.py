@@ -118,9 +118,9 @@ class Targeted:
         return self.guard_config
 
     def _forward_equivalents(self, n_steps: int, n_deployment: int, n_support: int, n_dialled: int) -> float:
-        """2 a text for attribution, up to k each for masking words and phrases, 2 for the teacher and the text itself (3
-        with two teachers), 2 a trained text, 1 a strength and text that it is chosen on; without labels as many more as
-        the teacher takes, whose answer is to be met. An estimate, like `Guardrail`'s."""
+        """2 a text for attribution, up to k each for masking words and phrases, 2 for the teacher and the text itself
+        (3 with two teachers), 2 a trained text, 1 a strength and text that it is chosen on; without labels as many more
+        as the teacher takes, whose answer is to be met. An estimate, like `Guardrail`'s."""
         config = self.guard_config
         found = n_deployment * (2 + 2 * config.targets.top_k) + n_support * config.targets.max_considered
         teaching = 3 if config.distill.teacher == "both" else 2
