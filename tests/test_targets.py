@@ -12,8 +12,10 @@ import torch
 from shortcut_guardrail import ConfigError, ModelError
 from shortcut_guardrail.audit import audit_texts
 from shortcut_guardrail.config import TargetConfig
+from shortcut_guardrail.counterfactuals import TargetFinder, masked_texts
 from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.target_search import _dominant, find_targets
+from shortcut_guardrail.metrics import exact_interval
+from shortcut_guardrail.target_search import _dominant, _read_masked, _Reading, find_targets
 from shortcut_guardrail.targets import Target, Targets
 
 
@@ -79,6 +81,37 @@ def test_what_is_flagged_does_not_make_the_words_of_its_class_dominant(bag):
     # As if it did not take turns either.
     candidates = tuple(replace(candidate, takes_turns=False) for candidate in report.candidates)
     assert _dominant(classifier, encoded, replace(report, candidates=candidates), config) == {}
+
+
+def test_texts_are_left_unread_only_once_it_is_sure_that_a_candidate_does_not_decide_most(classifier):
+    decided = [f"honestly the {word} was {tail}" for word in WORDS for tail in ("bad bad", "awful", "so awful")]
+    others = [f"honestly the {word} was {tail}" for word in WORDS for tail in ("good", "so good", "great")]
+    encoded = classifier.encode(decided + others)
+    probs = classifier.predict_proba(encoded)
+    rng = np.random.default_rng(0)
+    sizes = [(n, k) for n in (4, 6, 11, 24, 36) for k in range(0, n + 1, 1 if n < 20 else 3)]
+    rows = [
+        rng.permutation(np.append(rng.choice(36, k, replace=False), 36 + rng.choice(36, n - k, replace=False)))
+        for n, k in sizes
+    ]
+    read = [_Reading.of("honestly", chosen.tolist()) for chosen in rows]
+    _read_masked(classifier, encoded, probs, read, 0.8, None)
+    for (n, k), chosen, one in zip(sizes, rows, read, strict=True):
+        assert one.may_decide == (exact_interval(k, n)[0] > 0.5), (n, k)
+        if not one.may_decide:
+            continue
+        masked = masked_texts(
+            encoded.select(chosen),
+            TargetFinder(["honestly"]).find(encoded.select(chosen)),
+            classifier.tokenizer.mask_token_id,
+        )
+        after = classifier.predict_proba(masked)
+        np.testing.assert_allclose(one.after, after, atol=1e-6)
+        result = one.result(probs, ("negative", "positive"))
+        assert result.contradicted == {i for i in chosen.tolist() if i < 36}
+        assert result.flip_rate == k / n
+    # One that decides none is known by a third of its texts: 25 of 36 are the fewest that are most.
+    assert [len(one.after) for (n, k), one in zip(sizes, read, strict=True) if (n, k) == (36, 0)] == [12]
 
 
 def test_repeats_and_words_that_share_texts_count_once_in_what_dominates(bag):

@@ -11,8 +11,10 @@ without it. A person's word comes before all evidence.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -74,7 +76,7 @@ def ranked_targets(
     Arguments and errors: see `find_targets`.
     """
     report = audit_texts(classifier, encoded, config.audit(), progress=progress)
-    dominant = _dominant(classifier, encoded, report, config)
+    dominant = _dominant(classifier, encoded, report, config, progress)
     items = [_audited(candidate, dominant) for candidate in report.candidates if not np.isnan(candidate.p_value)]
     audited = {item.text for item in items}
     items += [
@@ -122,7 +124,11 @@ class _Deciding:
 
 
 def _dominant(
-    classifier: TextClassifier, encoded: EncodedTexts, report: AuditReport, config: TargetConfig
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    report: AuditReport,
+    config: TargetConfig,
+    progress: Progress | None = None,
 ) -> dict[str, _Deciding]:
     """What decides most of its texts against the rest, where that of its class does so in very many texts.
 
@@ -134,7 +140,7 @@ def _dominant(
 
     distinct = np.flatnonzero(find_repeats(*_keys(encoded)).evidence)
     texts, probs = encoded.select(distinct), np.asarray(report.saliency.probs)[distinct]
-    deciding = _deciding(classifier, texts, probs, report, config)
+    deciding = _deciding(classifier, texts, probs, report, config, progress)
     inside = {part for found in deciding if " " in found.text for part in parts_of(found.text)}
     known = {c.text for c in report.candidates if c.flagged or c.takes_turns or c.collective}
     deciding = [found for found in deciding if not known & {found.text, *parts_of(found.text)}]
@@ -159,7 +165,12 @@ _MOST = 0.5
 
 
 def _deciding(
-    classifier: TextClassifier, texts: EncodedTexts, probs: Array, report: AuditReport, config: TargetConfig
+    classifier: TextClassifier,
+    texts: EncodedTexts,
+    probs: Array,
+    report: AuditReport,
+    config: TargetConfig,
+    progress: Progress | None,
 ) -> list[_Deciding]:
     """Words and fixed phrases that decide most of their texts when they are masked as a whole.
 
@@ -172,6 +183,7 @@ def _deciding(
         probs: What it answers to them, shape (D, C).
         report: The audit, for the words; "most" is asked of the lower end of an interval.
         config: Whether phrases are looked for.
+        progress: Told how many are settled.
     """
     audit = config.audit()
     candidates = {
@@ -182,17 +194,88 @@ def _deciding(
     if config.unit == "phrase":
         least = max(audit.min_count, math.ceil(LEAST_SHARE * len(texts)))
         candidates = _fixed_phrases(words_as_units(texts), least) | candidates
-    found = []
-    for name, rows in candidates.items():
-        bearing = texts.select(rows)
-        masked = masked_texts(bearing, TargetFinder([name]).find(bearing), classifier.tokenizer.mask_token_id)
-        after = classifier.predict_proba(masked)
-        flips = after.argmax(axis=1) != probs[rows].argmax(axis=1)
-        against = np.asarray(rows)[flips & (after.max(axis=1) >= audit.confidence)]
-        if exact_interval(len(against), len(rows))[0] > _MOST:
-            pulls_to = report.label_names[int((probs[rows] - after).sum(axis=0).argmax())]
-            found.append(_Deciding(name, pulls_to, len(rows), float(flips.mean()), frozenset(against.tolist())))
-    return found
+    read = [_Reading.of(name, rows) for name, rows in candidates.items()]
+    _read_masked(classifier, texts, probs, read, audit.confidence, progress)
+    return [one.result(probs, report.label_names) for one in read if one.may_decide]
+
+
+@dataclass(eq=False)
+class _Reading:
+    """What the texts of one candidate are answered with it masked, as far as they were read.
+
+    Attributes:
+        finder: Finds the candidate in a text.
+        rows: Its texts.
+        spare: In how many more texts the rest may fail to contradict the answer before it cannot be most of them.
+        after: Class probabilities of those that were read, with it masked.
+        against: Which texts have a rest that is confidently given another answer.
+    """
+
+    finder: TargetFinder
+    rows: list[int]
+    spare: int
+    after: list[Array] = field(default_factory=list)
+    against: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, name: str, rows: list[int]) -> _Reading:
+        return cls(TargetFinder([name]), rows, len(rows) - _least_for_most(len(rows)))
+
+    @property
+    def may_decide(self) -> bool:
+        """Whether it can still turn out to decide most of its texts."""
+        return self.spare >= 0
+
+    def next(self) -> list[int]:
+        """The fewest texts after which it may be known that it cannot."""
+        done = len(self.after)
+        return self.rows[done : done + self.spare + 1]
+
+    def take(self, after: Array, before: Array, confidence: float) -> None:
+        """The answer to the next text with and without the mask, both of shape (C,)."""
+        if after.argmax() != before.argmax() and after.max() >= confidence:
+            self.against.append(self.rows[len(self.after)])
+        else:
+            self.spare -= 1
+        self.after.append(after)
+
+    def result(self, probs: Array, label_names: tuple[str, ...]) -> _Deciding:
+        """What it is, once all its texts were read."""
+        before, after = probs[self.rows], np.array(self.after)
+        flips = float((after.argmax(axis=1) != before.argmax(axis=1)).mean())
+        pulls_to = label_names[int((before - after).sum(axis=0).argmax())]
+        return _Deciding(self.finder.words[0], pulls_to, len(self.rows), flips, frozenset(self.against))
+
+
+@cache
+def _least_for_most(n: int) -> int:
+    """Of how many texts out of n the lower end of the interval is above a half; n + 1 where not even all are enough."""
+    return bisect_left(range(n + 1), True, key=lambda k: exact_interval(k, n)[0] > _MOST)
+
+
+def _read_masked(
+    classifier: TextClassifier,
+    texts: EncodedTexts,
+    probs: Array,
+    candidates: list[_Reading],
+    confidence: float,
+    progress: Progress | None,
+) -> None:
+    """Read the texts of each candidate with it masked, but no more of them than it takes to know that it does not
+    decide most of them. Common phrases seldom do, and are known by a few texts each."""
+    asked = [one for one in candidates if one.next()]
+    while asked:
+        pairs = [(one, i) for one in asked for i in one.next()]
+        masked = masked_texts(
+            texts.select([i for _, i in pairs]),
+            [np.flatnonzero(one.finder.tokens(texts, i)) for one, i in pairs],
+            classifier.tokenizer.mask_token_id,
+        )
+        for (one, i), after in zip(pairs, classifier.predict_proba(masked), strict=True):
+            one.take(after, probs[i], confidence)
+        asked = [one for one in asked if one.next()]
+        if progress is not None:
+            progress("Masking fixed phrases", len(candidates) - len(asked), len(candidates))
 
 
 def _fixed_phrases(units: Units, min_count: int) -> dict[str, list[int]]:
