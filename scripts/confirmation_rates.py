@@ -26,10 +26,10 @@ from shortcut_guardrail.benchmark.experiments import read_experiment
 from shortcut_guardrail.benchmark.results import prepare_cache
 from shortcut_guardrail.benchmark.runner import recipe
 from shortcut_guardrail.config import TargetConfig
-from shortcut_guardrail.confirmation import Paired, holm, mcnemar_greater, paired_evidence, weigh
+from shortcut_guardrail.confirmation import Paired, holm, paired_evidence, weigh
 from shortcut_guardrail.encoder import TextClassifier
 from shortcut_guardrail.files import to_json, write_file
-from shortcut_guardrail.metrics import exact_interval
+from shortcut_guardrail.metrics import exact_interval, mcnemar_greater
 from shortcut_guardrail.record import library_versions
 from shortcut_guardrail.target_search import ranked_targets
 

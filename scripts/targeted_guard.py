@@ -6,8 +6,9 @@ For each data set and seed, a classifier is fine-tuned on texts with the shortcu
 `shifted` does at scale `small` (kept under `--cache`, where that experiment finds it too). Guards are fitted on
 unlabelled texts in which the correlation is reversed and scored there, in accuracy and balanced accuracy, as shares of
 the gap to the oracle, which answers the texts without the inserted shortcut. 40 rows are set apart as support set and
-never scored. Every guard is scored at three strengths: the one chosen without labels, the one chosen on the support
-set, and 1; and again, at the same strengths, on in-distribution texts. `few-shot` learns from the support set and is
+never scored. Every guard is scored at several strengths: the one chosen without labels, the one chosen on the support
+set, the former unless the latter speaks against it (`both`; not for the paper's strategy), and 1; and again, at the
+same strengths, on in-distribution texts. `few-shot` learns from the support set and is
 scored at two, since it chooses none without labels. Beside that:
 
 - `teachers`: how much of the gap the base closes where it reads the texts with the targets masked, or cut out; and,
@@ -302,11 +303,13 @@ class Run:
     def dials(self, guard: ShortcutGuardrail, texts: LabelledTexts) -> tuple[dict[str, float], float]:
         """The strength by each choice that is made after fitting, and the seconds of that without labels."""
         started = time.perf_counter()
-        guard.calibrate_without_labels(texts.texts)
+        dial = guard.calibrate_without_labels(texts.texts)
         seconds = time.perf_counter() - started
-        chosen = {"without labels": guard.debias_strength}
-        guard.calibrate(self.support.texts, self.support.labels.tolist())
-        return chosen | {"40 labels": guard.debias_strength}, seconds
+        labelled = (self.support.texts, self.support.labels.tolist())
+        chosen = {"without labels": dial.strength, "40 labels": guard.calibrate(*labelled).strength}
+        if guard.record().config["strategy"] != "maskcl":
+            chosen["both"] = guard.calibrate(*labelled, without_labels=dial).strength
+        return chosen, seconds
 
     def known_targets(self, config: GuardrailConfig, done: dict[str, Any]) -> Targets | None:
         """What the first strategy that looks for targets found, where this one looks for the same."""

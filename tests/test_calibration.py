@@ -10,6 +10,7 @@ from shortcut_guardrail.adapter import adapted_layers, train_adapter
 from shortcut_guardrail.calibration import (
     calibrate_strength,
     check_support,
+    choose_strength,
     debias_strength,
     logits_by_strength,
     merged,
@@ -109,6 +110,40 @@ def test_the_metric_decides(adapted):
         assert any(p.score != p.accuracy for p in result.curve)
     with pytest.raises(ConfigError, match="needs the groups of the support set"):
         calibrate_strength(guarded, encoded, labels, CalibrationConfig(metric="worst_group_accuracy"))
+
+
+def answering(*rows):
+    """Logits of two classes at each strength from the answers, "1" being the right one; and these labels."""
+    answers = np.array([[int(answer) for answer in row] for row in rows])
+    logits = np.eye(2)[answers]
+    return logits, np.ones(answers.shape[1], dtype=int)
+
+
+def test_labels_overrule_a_strength_chosen_without_them_by_paired_evidence_alone():
+    from scipy.stats import binomtest
+
+    grid = CalibrationConfig(strengths=(0.0, 0.5, 1.0))
+    for gained, lost, overruled in ((4, 0, False), (5, 0, True), (6, 1, False), (7, 1, True), (12, 5, False)):
+        at_half = "1" * gained + "0" * lost + "01" * 10
+        at_one = "0" * gained + "1" * lost + "01" * 10
+        logits, labels = answering("0" * len(at_half), at_half, at_one)
+        labels[-2:] = 0  # a second class
+        alone = choose_strength(logits, labels, grid)
+        assert (alone.strength, alone.without_labels, alone.p_value) == (0.5, None, None)
+        both = choose_strength(logits, labels, grid, without_labels=1.0)
+        assert both.curve == alone.curve
+        assert both.without_labels == 1.0
+        expected = binomtest(gained, gained + lost, alternative="greater").pvalue
+        assert both.p_value == pytest.approx(expected)
+        assert (both.strength == 0.5) == overruled == (expected <= 0.05)
+        assert both.strength in (0.5, 1.0)
+    # The best there is cannot be overruled, though a smaller strength scores the same.
+    logits, labels = answering("0011", "0111", "0111")
+    labels[0] = 0
+    assert choose_strength(logits, labels, grid).strength == 0.5
+    assert choose_strength(logits, labels, grid, without_labels=1.0).strength == 1.0
+    with pytest.raises(ConfigError, match=r"without_labels must be one of the strengths 0, 0\.5, 1, but is 0\.3"):
+        choose_strength(logits, labels, grid, without_labels=0.3)
 
 
 @pytest.mark.parametrize(

@@ -153,11 +153,25 @@ def test_one_labelled_row_is_enough_for_a_dry_run(cli, model_folder, data, write
 
 def test_labels_have_a_say_in_what_is_neutralised(cli, model_folder, data, support, tmp_path):
     options = ("--strategy", "mask", "--shortcut", "honestly", "--support", support, "--out", tmp_path / "out")
-    status, _, err = cli("fit", model_folder, data, *options)
+    status, out, err = cli("fit", model_folder, data, *options)
     assert status == 0, err
     record = record_of(tmp_path / "out")
     assert len(record["target_rows"]) == 3
     assert record["strength_source"] == "calibrated"
+    # The strength was chosen without labels first, and these few do not overrule it.
+    chosen = record["unlabelled_calibration"]["strength"]
+    assert record["calibration"]["without_labels"] == chosen == record["debias_strength"]
+    assert "chosen on unlabelled texts and 3 labelled ones." in " ".join(out.split())
+
+
+def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(cli, model_folder, data, support, tmp_path):
+    options = ("--per-input", "--shortcut", "honestly", "--support", support, *FAST, "--overwrite")
+    for asked in ((), ("--auto-strength",)):
+        status, _, err = cli("fit", model_folder, data, *options, *asked, "--out", tmp_path / "out")
+        assert status == 0, err
+        record = record_of(tmp_path / "out")
+        assert (record["calibration"]["without_labels"] is not None) == bool(asked)
+        assert (record["unlabelled_calibration"] is not None) == bool(asked)
 
 
 @pytest.mark.parametrize(

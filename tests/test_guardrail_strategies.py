@@ -22,6 +22,7 @@ from shortcut_guardrail import (
     preset,
 )
 from shortcut_guardrail.config import CertifyConfig, TargetConfig
+from shortcut_guardrail.record import model_card
 from shortcut_guardrail.targets import Target, Targets
 
 GIVEN = TargetConfig(shortcuts=("honestly",), top_k=3)
@@ -192,6 +193,28 @@ def test_a_choice_replaces_the_one_before(model_folder, texts):
     assert guard.record().calibration is not None
     guard.calibrate_without_labels(texts)
     assert guard.record().calibration is None
+
+
+def test_labels_beside_a_choice_without_them(masked_bag):
+    chosen = masked_bag.calibrate_without_labels(BAD + GOOD)
+    assert chosen.strength == 1.0
+    # Labels that agree choose the smallest of equals alone (0.8), and leave 1 beside the dial.
+    alone = masked_bag.calibrate(BAD + GOOD, [0] * 40 + [1] * 40)
+    assert alone.strength == 0.8
+    kept = masked_bag.calibrate(BAD + GOOD, [0] * 40 + [1] * 40, without_labels=chosen)
+    assert (kept.strength, kept.without_labels, kept.p_value) == (1.0, 1.0, 1.0)
+    record = masked_bag.record()
+    assert (record.calibration, record.unlabelled_calibration) == (kept.to_dict(), chosen.to_dict())
+    assert (record.debias_strength, record.strength_source) == (1.0, "calibrated")
+    card = model_card(record)
+    assert "0.8 scores best on the labels, but too few of them tell the two apart to overrule it (p = 1)." in card
+    assert "## Strength chosen without labels on 80 texts" in card
+    assert "Whether these are better answers was not measured." not in card
+    # Labels by which "honestly" is no shortcut.
+    overruled = masked_bag.calibrate([*BAD, "the soup was bad"], [1] * 40 + [0], without_labels=chosen)
+    assert (overruled.strength, masked_bag.debias_strength) == (0.0, 0.0)
+    assert overruled.p_value == pytest.approx(0.5**40)
+    assert "The labels overrule it: with 0 more of them are answered rightly" in model_card(masked_bag.record())
 
 
 # Certificates. The bag answers 1 wherever "honestly" stands; masked, it reads the rest.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
 
@@ -23,7 +24,9 @@ from audits import (
     point,
 )
 from shortcut_guardrail.calibration import Calibration
+from shortcut_guardrail.dial import AgreementPoint, UnlabelledCalibration
 from shortcut_guardrail.gate import Verdict
+from shortcut_guardrail.record import what_labels_said
 from shortcut_guardrail.report import view
 from shortcut_guardrail.report.html import render_audit, render_change, render_comparison
 from shortcut_guardrail.report.terminal import interval, number, print_audit, print_evaluations, print_fit, print_repair
@@ -171,6 +174,28 @@ def test_a_fit_and_its_curve(capsys):
     assert [line.split()[0] for line in lines if "chosen" in line and "0.750" in line] == ["0.3"]
     assert "Strength 0.3, chosen on 40 labelled rows by accuracy." in text
     assert "exactly as the base" not in text
+
+
+def test_a_strength_that_labels_left_or_overruled(capsys):
+    curve = tuple(AgreementPoint(s, d, 0.9, 0.8, 1.0) for s, d in ((0.0, 0.5), (0.3, 0.2), (1.0, 0.125)))
+    dial = UnlabelledCalibration(1.0, 32, 20, curve)
+    left = replace(CALIBRATION, strength=1.0, without_labels=1.0, p_value=0.25)
+    print_fit(fit_report(), left, 1.0, stated=False, without_labels=dial)
+    lines = lines_of(capsys)
+    text = " ".join(" ".join(lines).split())
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[:3] for line in lines if "chosen" in line and "0.700" in line] == [["1", "0.12500", "0.700"]]
+    assert "Strength 1, chosen on unlabelled texts and 40 labelled ones." in text
+    assert "0.3 scores best on the labels, but too few of them tell the two apart to overrule it (p = 0.25)." in text
+    overruled = replace(left, strength=0.3, p_value=0.01)
+    assert "Unlabelled texts chose strength 1. The labels overrule it: with 0.3" in what_labels_said(asdict(overruled))
+    same = replace(left, strength=0.3, without_labels=0.3, p_value=1.0)
+    assert "0.3, is the best on the labels too." in what_labels_said(asdict(same))
+    assert what_labels_said(asdict(CALIBRATION)) == ""
+    page = render_comparison(title="t", introduction=[], evaluations={}, audits={}, calibration=left)
+    assert "Strength 1 was chosen on unlabelled texts and 40 labelled ones." in page
+    assert "too few of them tell the two apart to overrule it" in page
+    assert "ties go to the smallest" not in page
 
 
 def test_strength_0_is_said_to_be_the_base_model(capsys):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from .adapter import adapted_layers
 from .config import CalibrationConfig, check_strength
 from .encoder import Batch, EncodedTexts, Progress, TextClassifier
 from .errors import ConfigError, DataError
-from .metrics import balanced_accuracy, exact_interval, paired_p_value, worst_group_accuracy
+from .metrics import balanced_accuracy, exact_interval, mcnemar_greater, paired_p_value, worst_group_accuracy
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -48,12 +48,15 @@ class Calibration:
     """The chosen strength and the whole curve behind it.
 
     Attributes:
-        strength: The smallest strength with the best score.
+        strength: The smallest strength with the best score; or `without_labels`, where the labels do not overrule it.
         n: Size of the support set.
         metric: What the score is.
         curve: One point per strength of the grid, ascending.
         cross_validated: Whether every row was answered by an adapter that was not trained on it, since the rows trained
             the adapter that is used.
+        without_labels: The strength chosen on unlabelled texts; `None` where the labels alone chose.
+        p_value: That the strength with the best score answers more rows rightly than `without_labels` by chance alone
+            (exact McNemar test, one-sided); `None` where the labels alone chose.
     """
 
     strength: float
@@ -61,6 +64,8 @@ class Calibration:
     metric: str
     curve: tuple[CurvePoint, ...]
     cross_validated: bool = False
+    without_labels: float | None = None
+    p_value: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
@@ -185,10 +190,35 @@ def strengths_to_score(config: CalibrationConfig) -> list[float]:
     return sorted({0.0, *config.strengths})
 
 
+OVERRULING_P = 0.05
+"""Labels overrule a strength that was chosen without them where their best one is better with this p-value or less."""
+
+
 def choose_strength(
-    logits: Array, labels: Array, config: CalibrationConfig, *, groups: Array | None = None
+    logits: Array,
+    labels: Array,
+    config: CalibrationConfig,
+    *,
+    groups: Array | None = None,
+    without_labels: float | None = None,
 ) -> Calibration:
-    """The same from the logits at each of `strengths_to_score`, shape (S, n, C)."""
+    """Score every strength of the grid on the support set; the smallest of the best is chosen.
+
+    With `without_labels`, the labels are evidence against that strength instead: it stays, unless the best one answers
+    more rows rightly than it by the exact one-sided McNemar test (p at most `OVERRULING_P`). On 40 rows neighbouring
+    strengths differ by an answer or two, and the best of them is the best by chance.
+
+    Args:
+        logits: Class logits at each of `strengths_to_score`, shape (S, n, C).
+        labels: Class ids, shape (n,).
+        config: The grid and the metric.
+        groups: Group ids, shape (n,), for the metric `worst_group_accuracy`.
+        without_labels: A strength of the grid, or 0, that unlabelled texts chose; see `dial`.
+
+    Raises:
+        DataError: See `check_support`.
+        ConfigError: The metric needs groups and there are none, or `without_labels` is no strength of the grid.
+    """
     check_support(labels)
     if config.metric == "worst_group_accuracy" and groups is None:
         raise ConfigError("metric 'worst_group_accuracy' needs the groups of the support set; pass groups.")
@@ -201,7 +231,22 @@ def choose_strength(
     ]
     # max() keeps the first of equal scores, and the grid ascends.
     best = max(curve, key=lambda point: point.score)
-    return Calibration(best.strength, len(labels), config.metric, tuple(curve))
+    chosen = Calibration(best.strength, len(labels), config.metric, tuple(curve))
+    if without_labels is None:
+        return chosen
+    if without_labels not in predictions:
+        raise ConfigError(
+            f"without_labels must be one of the strengths {', '.join(f'{s:g}' for s in grid)}, but is "
+            f"{without_labels:g}. Choose it with the same guard."
+        )
+    better, worse = (predictions[strength] == labels for strength in (best.strength, without_labels))
+    p_value = mcnemar_greater(int((better & ~worse).sum()), int((worse & ~better).sum()))
+    return replace(
+        chosen,
+        strength=best.strength if p_value <= OVERRULING_P else without_labels,
+        without_labels=without_labels,
+        p_value=p_value,
+    )
 
 
 def logits_by_strength(

@@ -13,6 +13,7 @@ import numpy as np
 from .config import TargetConfig
 from .counterfactuals import TargetFinder, masked_texts
 from .encoder import EncodedTexts, TextClassifier
+from .metrics import mcnemar_greater
 from .targets import UNLABELLED, Target
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -110,13 +111,6 @@ def weigh(items: list[Target], evidence: list[Paired], config: TargetConfig) -> 
 def _answers_held(item: Target) -> float:
     """How many answers to unlabelled texts change when it is masked: what there is to gain by confirming it."""
     return (item.count or 0) * (item.flip_rate or 0.0)
-
-
-def mcnemar_greater(successes: int, failures: int) -> float:
-    """Exact one-sided McNemar test: are successes more than chance makes of them?"""
-    from scipy.stats import binom
-
-    return float(binom.sf(successes - 1, successes + failures, 0.5))
 
 
 LEAST_CHANGE = 0.1

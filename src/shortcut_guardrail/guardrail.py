@@ -507,6 +507,7 @@ class ShortcutGuardrail:
         support_labels: Sequence[str | int],
         *,
         groups: Sequence[int] | None = None,
+        without_labels: UnlabelledCalibration | None = None,
         progress: Progress | None = None,
     ) -> Calibration:
         """Choose the strength on a few labelled rows; ties go to the smallest.
@@ -515,6 +516,8 @@ class ShortcutGuardrail:
             support_texts: n texts, or (text, pair) tuples; 40 in the paper.
             support_labels: Their labels, all names or all class ids.
             groups: Group ids, for the metric `worst_group_accuracy`.
+            without_labels: What `calibrate_without_labels` chose for this guard. Where given, its strength stays,
+                unless the labels are evidence against it; see `choose_strength`.
             progress: Told how many strengths are done.
 
         Raises:
@@ -530,11 +533,18 @@ class ShortcutGuardrail:
         started = time.perf_counter()
         config = fitted.config.calibration
         logits = fitted.guard.logits_by_strength(encoded, strengths_to_score(config), progress=progress)
-        calibration = choose_strength(logits, labels, config, groups=None if groups is None else np.asarray(groups))
+        calibration = choose_strength(
+            logits,
+            labels,
+            config,
+            groups=None if groups is None else np.asarray(groups),
+            without_labels=None if without_labels is None else without_labels.strength,
+        )
         fitted.seconds["calibrate"] = time.perf_counter() - started
         self._certificate = None
         self._use_strength(calibration.strength, "calibrated")
-        self._calibration, self._unlabelled = calibration.to_dict(), None
+        self._calibration = calibration.to_dict()
+        self._unlabelled = None if without_labels is None else without_labels.to_dict()
         self._support_hashes = _hashes(encoded)
         return calibration
 

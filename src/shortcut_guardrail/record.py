@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -267,6 +267,30 @@ def _shown(divergence: float | None) -> str:
     return "-" if divergence is None else f"{divergence:.5f}"
 
 
+def what_labels_said(calibration: Mapping[str, Any]) -> str:
+    """Whether the labels overruled the strength that unlabelled texts chose, in a sentence; empty where labels alone
+    chose, as in folders that were written before both could.
+
+    Args:
+        calibration: A `Calibration` as a dictionary.
+    """
+    before, p_value = calibration.get("without_labels"), calibration.get("p_value")
+    if before is None or p_value is None:
+        return ""
+    best = max(calibration["curve"], key=lambda point: point["score"])["strength"]
+    if best == before:
+        return f"The strength that unlabelled texts chose, {before:g}, is the best on the labels too."
+    if calibration["strength"] == before:
+        return (
+            f"Strength {before:g} was chosen on unlabelled texts. {best:g} scores best on the labels, but too few of "
+            f"them tell the two apart to overrule it (p = {p_value:.2g})."
+        )
+    return (
+        f"Unlabelled texts chose strength {before:g}. The labels overrule it: with {best:g} more of them are answered "
+        f"rightly (p = {p_value:.2g})."
+    )
+
+
 def _calibration_lines(record: GuardrailRecord) -> list[str]:
     labelled = record.certificate is not None and record.certificate["n_labels"] > 0
     lines = []
@@ -275,6 +299,7 @@ def _calibration_lines(record: GuardrailRecord) -> list[str]:
             f"## Calibration on {record.calibration['n']} labelled rows",
             "",
             *(_CROSS_VALIDATED if record.calibration.get("cross_validated") else ()),
+            *((said, "") if (said := what_labels_said(record.calibration)) else ()),
             "| strength | accuracy | 95 % interval | gained | lost |",
             "|---|---|---|---|---|",
             *(
@@ -284,13 +309,13 @@ def _calibration_lines(record: GuardrailRecord) -> list[str]:
             ),
             "",
         ]
-    elif record.unlabelled_calibration:
+    if record.unlabelled_calibration:
         lines += [
             f"## Strength chosen without labels on {record.unlabelled_calibration['n']} texts",
             "",
             "The strength whose answers diverge least from the base model's answers without the shortcuts (mean "
             "Kullback-Leibler divergence, in nats)."
-            + ("" if labelled else " Whether these are better answers was not measured."),
+            + ("" if labelled or record.calibration else " Whether these are better answers was not measured."),
             "",
             "| strength | divergence | same answers |",
             "|---|---|---|",
@@ -300,7 +325,7 @@ def _calibration_lines(record: GuardrailRecord) -> list[str]:
             ),
             "",
         ]
-    elif not labelled:
+    if not (record.calibration or record.unlabelled_calibration or labelled):
         lines += [
             "No labelled rows were used: the strength is not calibrated, and whether it helps was not measured.",
             "",

@@ -256,7 +256,7 @@ def test_targeted_strategies_cost_what_the_docs_say(fit):
     n, s = len(DEPLOYMENT), len(SUPPORT)
     trained = 2 * 8 * make_system("guardrail-distill").guard_config.adapter.batch_size
     assert fit("guardrail-distill")[0].forward_equivalents == 24 * n + 13 * n + trained
-    assert fit("guardrail-distill-40")[0].forward_equivalents == 24 * n + 31 * s + trained
+    assert fit("guardrail-distill-40")[0].forward_equivalents == 24 * n + 31 * s + 13 * n + trained
     assert fit("guardrail-mask")[0].forward_equivalents == 22 * n + 13 * n
     # Five adapters that have not seen a fifth of the rows, and one that has seen all; 8 steps each.
     assert fit("guardrail-few-shot")[0].forward_equivalents == 6 * 2 * 8 * 16 + 11 * s

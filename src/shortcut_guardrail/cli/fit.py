@@ -62,7 +62,8 @@ def fit(
         bool,
         typer.Option(
             "--auto-strength",
-            help="Choose the strength on DATA, without labels; so do `mask` and `distill` where none is given.",
+            help="Choose the strength on DATA, without labels; with --support the labels may overrule it. So do `mask` "
+            "and `distill` where none is stated.",
         ),
     ] = False,
     certify: Annotated[
@@ -137,7 +138,7 @@ def fit(
     )
     if config.strategy == "maskcl":
         _check_distinct(rows.texts)
-    automatic = auto_strength or (config.strategy != "maskcl" and support is None and strength is None)
+    automatic = auto_strength or (config.uses_targets and config.strategy != "maskcl" and strength is None)
     if not (dry_run or support is not None or strength is not None or automatic):
         _warn_uncalibrated()
     with joined():
@@ -249,10 +250,10 @@ def _choose_strength(
 ) -> _Choice:
     calibration, without_labels, certified = fitted.calibration, None, None
     with progress_bars() as progress:
-        if calibration is None and labelled is not None:
-            calibration = guard.calibrate(*labelled, progress=progress)
-        elif calibration is None and automatic:
+        if calibration is None and automatic:
             without_labels = guard.calibrate_without_labels(rows.texts.texts, progress=progress)
+        if calibration is None and labelled is not None:
+            calibration = guard.calibrate(*labelled, without_labels=without_labels, progress=progress)
         strength = guard.debias_strength
         if certificate is not None and rows.unlabelled is not None:
             texts, labels = labelled or ([], [])
@@ -332,9 +333,8 @@ def _check_choices(
 
     if support is not None and strength is not None:
         raise ConfigError("--support chooses the strength and --strength states it; give one of them.")
-    if automatic and (support is not None or strength is not None):
-        other = "--support" if support is not None else "--strength"
-        raise ConfigError(f"--auto-strength and {other} both say how the strength is chosen; give one of them.")
+    if automatic and strength is not None:
+        raise ConfigError("--auto-strength and --strength both say how the strength is chosen; give one of them.")
     if certifies != (unlabelled is not None):
         missing = "--unlabelled" if certifies else "--certify"
         raise ConfigError(

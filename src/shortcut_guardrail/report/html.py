@@ -9,6 +9,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..record import what_labels_said
 from .charts import AXIS
 from .terminal import interval, number, p_value
 from .view import (
@@ -189,6 +190,7 @@ def _render(
         groups=group_rows(of_scores) if of_scores else [],
         compared=compared,
         calibration=strength,
+        labels_said="" if strength is None else what_labels_said(strength),
         curve=None if strength is None else calibration_curve(strength),
         certificate=certificate,
         outcome_of_gate=outcome_of_gate,

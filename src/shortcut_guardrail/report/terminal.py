@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -12,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..gate import Metric, common_metrics
+from ..record import what_labels_said
 from .marked_text import visible_name
 
 if TYPE_CHECKING:
@@ -251,17 +253,25 @@ def print_fit(
         )
     if report.n_truncated:
         console.print(cut_note(report.n_truncated).strip())
-    if without_labels is not None:
+    if calibration is not None:
+        _print_calibration(calibration, without_labels)
+    elif without_labels is not None:
         _print_dial(without_labels)
-        return
-    if calibration is None:
+    else:
         console.print(f"Strength {strength:g} ({'as stated' if stated else 'fixed, not calibrated'}).")
-        return
-    table = _table("strength", "accuracy", "95 % interval", "gained", "lost", "")
+
+
+def _print_calibration(calibration: Calibration, without_labels: UnlabelledCalibration | None) -> None:
+    """The choice on labelled rows; with one on unlabelled texts beside it, their divergence is a column more."""
+    console = _console()
+    beside = ("divergence",) if without_labels is not None else ()
+    table = _table("strength", *beside, "accuracy", "95 % interval", "gained", "lost", "")
+    divergences = {} if without_labels is None else {p.strength: p.divergence for p in without_labels.curve}
     for point in calibration.curve:
         chosen = "chosen" if point.strength == calibration.strength else ""
         table.add_row(
             f"{point.strength:g}",
+            *(f"{divergences[point.strength]:.5f}" for _ in beside),
             number(point.accuracy),
             interval(*point.interval),
             str(point.gained),
@@ -269,9 +279,16 @@ def print_fit(
             chosen,
         )
     console.print(table)
+    if said := what_labels_said(asdict(calibration)):
+        console.print(
+            f"Strength {calibration.strength:g}, chosen on unlabelled texts and {calibration.n} labelled ones. {said}"
+        )
+        return
     unseen = ", each answered by an adapter that was not trained on it" if calibration.cross_validated else ""
-    console.print(f"Strength {strength:g}, chosen on {calibration.n} labelled rows by {calibration.metric}{unseen}.")
-    if strength == 0:
+    console.print(
+        f"Strength {calibration.strength:g}, chosen on {calibration.n} labelled rows by {calibration.metric}{unseen}."
+    )
+    if calibration.strength == 0:
         console.print("No strength scored higher than 0, so the guarded model answers exactly as the base model does.")
 
 

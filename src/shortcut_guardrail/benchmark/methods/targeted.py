@@ -32,6 +32,11 @@ Array = np.ndarray[Any, np.dtype[Any]]
 BASE_FOLDER = "base"
 GUARD_FOLDER = "guard"
 
+_RULES = {
+    False: "divergence without labels",
+    True: "divergence without labels, unless the support set is evidence against it",
+}
+
 
 @dataclass(frozen=True)
 class Targeted:
@@ -41,8 +46,8 @@ class Targeted:
         name: The name in tables.
         strategy: `distill` or `mask`.
         per_input: Texts without a target keep the base's answer; `mask` does so in any case.
-        labels: Use the support set, to confirm and clear targets and to choose the strength; else both are chosen from
-            the unlabelled deployment texts alone.
+        labels: Use the support set too, to confirm and clear targets and to overrule the strength; else both are chosen
+            from the unlabelled deployment texts alone.
         min_steps: Least number of optimiser steps of `distill`; `None` takes the preset's.
         max_steps: Most optimiser steps; `None` takes the preset's.
 
@@ -87,25 +92,23 @@ class Targeted:
         config = self._config_for(material)
         report = guard.fit(material.deployment, config=config, seed=seed, support=support, progress=progress)
         started = time.perf_counter()
+        dial = guard.calibrate_without_labels(material.deployment, progress=progress)
+        calibration = dial.to_dict()
         if support is not None:
-            calibration: dict[str, Any] = guard.calibrate(*support, progress=progress).to_dict()
-            n_dialled = len(support[1])
-        else:
-            calibration = guard.calibrate_without_labels(material.deployment, progress=progress).to_dict()
-            n_dialled = calibration["n"]
+            calibration = guard.calibrate(*support, without_labels=dial, progress=progress).to_dict()
         seconds = {**report.seconds, "calibrate": time.perf_counter() - started}
         n_support = 0 if support is None else len(support[1])
         info = {
             "debias_strength": guard.debias_strength,
             "labels_spent": n_support,
-            "selection": {"rule": "support accuracy" if self.labels else "divergence without labels", "oracle": False},
+            "selection": {"rule": _RULES[self.labels], "oracle": False},
             "calibration": calibration,
             "training": report.training.to_dict(),
             "targets": report.targets.to_dict(),
             "n_deployment": len(material.deployment),
             "seconds": seconds,
         }
-        cost = self._forward_equivalents(report.training.n_steps, len(material.deployment), n_support, n_dialled)
+        cost = self._forward_equivalents(report.training.n_steps, len(material.deployment), n_support, dial.n)
         if self.strategy == "distill" and not self.per_input:
             return ModelSystem(material.scorer(folded(guard, material)), info=info, forward_equivalents=cost)
         base = material.scorer(material.base.model)
@@ -119,13 +122,14 @@ class Targeted:
 
     def _forward_equivalents(self, n_steps: int, n_deployment: int, n_support: int, n_dialled: int) -> float:
         """2 a text for attribution, up to k each for masking words and phrases, 2 for the teacher and the text itself
-        (3 with two teachers), 2 a trained text, 1 a strength and text that it is chosen on; without labels as many more
-        as the teacher takes, whose answer is to be met. An estimate, like `Guardrail`'s."""
+        (3 with two teachers), 2 a trained text, 1 a strength and text that it is chosen on, and for the unlabelled ones
+        as many more as the teacher takes, whose answer is to be met. An estimate, like `Guardrail`'s."""
         config = self.guard_config
         found = n_deployment * (2 + 2 * config.targets.top_k) + n_support * config.targets.max_considered
         teaching = 3 if config.distill.teacher == "both" else 2
         taught = teaching * n_deployment if self.strategy == "distill" else 0
-        dialled = n_dialled * (len(strengths_to_score(config.calibration)) + (0 if self.labels else teaching))
+        n_strengths = len(strengths_to_score(config.calibration))
+        dialled = n_dialled * (n_strengths + teaching) + n_support * n_strengths
         return float(found + taught + 2 * n_steps * config.adapter.batch_size + dialled)
 
 

@@ -1,0 +1,196 @@
+"""What a few labels add to a strength that was chosen without any: three rules over many random support sets.
+
+    python scripts/dial_rules.py --data-dir ../shared/data --out results/dial_rules.json
+
+For settings of the benchmark, guards are fitted around its base classifiers on unlabelled test texts, and all test rows
+are answered at every strength. Then support sets are drawn at random from the rows, the strength is chosen by each
+rule, and the guard is scored on the rows that were not drawn:
+
+- `labels`: the best accuracy on the support set, of equals the smallest (the paper's rule);
+- `without_labels`: the least divergence from the answers without the shortcuts, which no label has a say in;
+- `both, p`: the latter, unless the labels are evidence against it at that level (`choose_strength` takes .05).
+
+`told ...` is a guard that was told to neutralise genuine words, those of the audit whose masking breaks most answers:
+there the dial without labels asks for harm, and only labels can tell. Finished settings and seeds are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
+from shortcut_guardrail.benchmark.classifiers import ClassifierStore, find_encoder
+from shortcut_guardrail.benchmark.datasets import LabelledTexts, build
+from shortcut_guardrail.benchmark.experiments import read_experiment
+from shortcut_guardrail.benchmark.results import prepare_cache
+from shortcut_guardrail.benchmark.runner import recipe
+from shortcut_guardrail.calibration import choose_strength
+from shortcut_guardrail.files import to_json, write_file
+from shortcut_guardrail.record import library_versions
+from shortcut_guardrail.targets import Target, Targets
+
+SETTINGS = (
+    "shifted/GoEmo-ST/reversed",
+    "shifted/GoEmo-Syn/reversed",
+    "in-distribution/GoEmo-Syn/in_distribution",
+    "natural-shortcuts/Amazon/test",
+    "natural-shortcuts/SST-2/test",
+)
+SIZES = (20, 40, 100, 200)
+N_TOLD = 3
+MAX_ROWS = 1500
+LEVELS = (0.05, 0.1, 0.25, 0.5)
+RULES = ("labels", "without_labels", *(f"both, {level}" for level in LEVELS))
+
+
+def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
+    """One setting and seed."""
+    experiment_name, setting_name, test = name.split("/")
+    experiment = read_experiment(experiment_name)
+    setting = next(one for one in experiment.settings if one.name == setting_name)
+    scale = experiment.scale("small", setting)
+    encoder = find_encoder(scale.encoder)
+    data = build(
+        setting.data,
+        data_dir=args.data_dir,
+        seed=seed,
+        tokenizer=encoder.tokenizer(),
+        n_train=scale.n_train,
+        n_test=scale.n_test,
+        max_tokens=scale.max_tokens,
+        **setting.options,
+    )
+    trained = ClassifierStore(encoder, prepare_cache(args.cache)).train(data.train, recipe(scale), seed)
+    guard = ShortcutGuardrail(
+        trained.model, trained.tokenizer, max_length=trained.max_length, batch_size=64, precision="auto"
+    )
+    rows = data.tests[test]
+    order = np.random.default_rng(seed).permutation(len(rows))
+    rows = rows.select(order[:MAX_ROWS])
+    found = guard.find_targets(rows.texts, config="distill")
+    told = genuine(guard, rows)
+    guards = {
+        "mask": guarded(guard, rows, preset("mask"), found, seed),
+        "distill": guarded(guard, rows, preset("distill"), found, seed),
+        f"told {', '.join(told.words)}": guarded(guard, rows, preset("distill"), told, seed),
+    }
+    return {
+        "setting": name,
+        "seed": seed,
+        "n": len(rows),
+        "versions": library_versions(),
+        "guards": {
+            kind: one | {"draws": [rates(one, rows.labels, size, args.draws, seed) for size in SIZES]}
+            for kind, one in guards.items()
+        },
+    }
+
+
+def genuine(guard: ShortcutGuardrail, rows: LabelledTexts) -> Targets:
+    """The words that the audit does not take for shortcuts and whose masking breaks most answers, by the labels."""
+    report = guard.audit(rows.texts, labels=rows.labels.tolist(), unit="word")
+    innocent = [c for c in report.candidates if c.labelled is not None and not (c.flagged or c.takes_turns)]
+    ranked = sorted(innocent, key=lambda c: c.labelled.flips_to_right - c.labelled.flips_to_wrong)
+    return Targets(tuple(Target(c.text, "given") for c in ranked[:N_TOLD]))
+
+
+def guarded(
+    guard: ShortcutGuardrail, rows: LabelledTexts, config: GuardrailConfig, targets: Targets, seed: int
+) -> dict[str, Any]:
+    """A guard that neutralises these words: its dial without labels, and its answers to all rows at every strength."""
+    guard.fit(rows.texts, config=config, seed=seed, targets=targets)
+    strength = guard.calibrate_without_labels(rows.texts).strength
+    grid, answers = guard.answers_by_strength(rows.texts)
+    right = (answers == rows.labels).mean(axis=1)
+    return {
+        "targets": list(targets.words),
+        "without_labels": strength,
+        "accuracy": dict(zip(map(str, grid), right.tolist(), strict=True)),
+        "answers": answers,
+    }
+
+
+def rates(guard: dict[str, Any], labels: np.ndarray[Any, Any], size: int, draws: int, seed: int) -> dict[str, Any]:
+    """Accuracy on the rows that were not drawn, by the strength that each rule chooses."""
+    config = preset("distill").calibration
+    grid = sorted({0.0, *config.strengths})
+    answers, dial = guard["answers"], guard["without_labels"]
+    n_classes = int(max(answers.max(), labels.max())) + 1
+    rng = np.random.default_rng([seed, size])
+    scored: dict[str, list[float]] = {rule: [] for rule in (*RULES, "base")}
+    chosen: dict[str, list[float]] = {rule: [] for rule in RULES}
+    while len(scored["base"]) < draws:
+        drawn = rng.choice(len(labels), size=size, replace=False)
+        if len(set(labels[drawn].tolist())) < 2:
+            continue
+        logits = replaced_by_answers(answers[:, drawn], n_classes)
+        best = choose_strength(logits, labels[drawn], config).strength
+        p_value = choose_strength(logits, labels[drawn], config, without_labels=dial).p_value
+        picks = {"labels": best, "without_labels": dial}
+        picks |= {f"both, {level}": best if p_value <= level else dial for level in LEVELS}
+        rest = np.ones(len(labels), dtype=bool)
+        rest[drawn] = False
+        accuracy = (answers[:, rest] == labels[rest]).mean(axis=1)
+        scored["base"].append(float(accuracy[0]))
+        for rule, strength in picks.items():
+            scored[rule].append(float(accuracy[grid.index(strength)]))
+            chosen[rule].append(strength)
+    base = np.array(scored["base"])
+    return {
+        "size": size,
+        "draws": draws,
+        "base": float(base.mean()),
+        **{
+            rule: {
+                "accuracy": float(np.mean(scored[rule])),
+                "accuracy_5": float(np.quantile(scored[rule], 0.05)),
+                "below_base_by_more_than_a_point": float((np.array(scored[rule]) < base - 0.01).mean()),
+                "mean_strength": float(np.mean(chosen[rule])),
+            }
+            for rule in RULES
+        },
+    }
+
+
+def replaced_by_answers(answers: np.ndarray[Any, Any], n_classes: int) -> np.ndarray[Any, Any]:
+    """Logits that give these answers: accuracy asks for no more."""
+    logits: np.ndarray[Any, Any] = np.eye(n_classes, dtype=np.float32)[answers]
+    return logits
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--cache", type=Path, default=Path("results/.cache"), help="Classifiers that runs share.")
+    parser.add_argument("--settings", default=",".join(SETTINGS))
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--draws", type=int, default=500)
+    args = parser.parse_args()
+    warnings.simplefilter("ignore", GuardrailWarning)
+    results = json.loads(args.out.read_text(encoding="utf-8"))["results"] if args.out.exists() else []
+    for name in args.settings.split(","):
+        for seed in map(int, args.seeds.split(",")):
+            if any((r["setting"], r["seed"]) == (name, seed) for r in results):
+                continue
+            found = measure(name, seed, args)
+            for one in found["guards"].values():
+                del one["answers"]
+            results.append(found)
+            order = {setting: i for i, setting in enumerate(SETTINGS)}
+            results.sort(key=lambda r: (order.get(r["setting"], len(order)), r["seed"]))
+            write_file(args.out, to_json({"results": results}), overwrite=True)
+            for kind, one in found["guards"].items():
+                at = next(d for d in one["draws"] if d["size"] == 40)
+                shown = ", ".join(f"{rule} {at[rule]['accuracy']:.3f}" for rule in RULES)
+                print(f"{name} {seed} {kind}: base {at['base']:.3f}, {shown}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
