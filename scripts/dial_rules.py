@@ -8,7 +8,7 @@ rule, and the guard is scored on the rows that were not drawn:
 
 - `labels`: the best accuracy on the support set, of equals the smallest (the paper's rule);
 - `without_labels`: the least divergence from the answers without the shortcuts, which no label has a say in;
-- `both, p`: the latter, unless the labels are evidence against it at that level (`choose_strength` takes .05).
+- `both, p`: the latter, unless the labels are evidence against it at that level (`choose_strength` takes .25).
 
 `told ...` is a guard that was told to neutralise genuine words, those of the audit whose masking breaks most answers:
 there the dial without labels asks for harm, and only labels can tell. Finished settings and seeds are kept.
@@ -39,12 +39,14 @@ SETTINGS = (
     "shifted/GoEmo-ST/reversed",
     "shifted/GoEmo-Syn/reversed",
     "in-distribution/GoEmo-Syn/in_distribution",
+    "shifted/Yelp-ST/reversed",
+    "shifted/Yelp-Syn/reversed",
     "natural-shortcuts/Amazon/test",
     "natural-shortcuts/SST-2/test",
 )
 SIZES = (20, 40, 100, 200)
 N_TOLD = 3
-MAX_ROWS = 1500
+MAX_ROWS = 1000
 LEVELS = (0.05, 0.1, 0.25, 0.5)
 RULES = ("labels", "without_labels", *(f"both, {level}" for level in LEVELS))
 
@@ -62,7 +64,7 @@ def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
         seed=seed,
         tokenizer=encoder.tokenizer(),
         n_train=scale.n_train,
-        n_test=scale.n_test,
+        n_test=None,
         max_tokens=scale.max_tokens,
         **setting.options,
     )

@@ -123,7 +123,14 @@ def test_labels_overrule_a_strength_chosen_without_them_by_paired_evidence_alone
     from scipy.stats import binomtest
 
     grid = CalibrationConfig(strengths=(0.0, 0.5, 1.0))
-    for gained, lost, overruled in ((4, 0, False), (5, 0, True), (6, 1, False), (7, 1, True), (12, 5, False)):
+    for gained, lost, overruled in (
+        (1, 0, False),
+        (2, 0, True),
+        (3, 1, False),
+        (4, 1, True),
+        (6, 3, False),
+        (7, 3, True),
+    ):
         at_half = "1" * gained + "0" * lost + "01" * 10
         at_one = "0" * gained + "1" * lost + "01" * 10
         logits, labels = answering("0" * len(at_half), at_half, at_one)
@@ -135,7 +142,7 @@ def test_labels_overrule_a_strength_chosen_without_them_by_paired_evidence_alone
         assert both.without_labels == 1.0
         expected = binomtest(gained, gained + lost, alternative="greater").pvalue
         assert both.p_value == pytest.approx(expected)
-        assert (both.strength == 0.5) == overruled == (expected <= 0.05)
+        assert (both.strength == 0.5) == overruled == (expected <= 0.25)
         assert both.strength in (0.5, 1.0)
     # The best there is cannot be overruled, though a smaller strength scores the same.
     logits, labels = answering("0011", "0111", "0111")

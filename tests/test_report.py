@@ -179,14 +179,14 @@ def test_a_fit_and_its_curve(capsys):
 def test_a_strength_that_labels_left_or_overruled(capsys):
     curve = tuple(AgreementPoint(s, d, 0.9, 0.8, 1.0) for s, d in ((0.0, 0.5), (0.3, 0.2), (1.0, 0.125)))
     dial = UnlabelledCalibration(1.0, 32, 20, curve)
-    left = replace(CALIBRATION, strength=1.0, without_labels=1.0, p_value=0.25)
+    left = replace(CALIBRATION, strength=1.0, without_labels=1.0, p_value=0.5)
     print_fit(fit_report(), left, 1.0, stated=False, without_labels=dial)
     lines = lines_of(capsys)
     text = " ".join(" ".join(lines).split())
     assert max(map(len, lines)) <= 80
     assert [line.split()[:3] for line in lines if "chosen" in line and "0.700" in line] == [["1", "0.12500", "0.700"]]
     assert "Strength 1, chosen on unlabelled texts and 40 labelled ones." in text
-    assert "0.3 scores best on the labels, but too few of them tell the two apart to overrule it (p = 0.25)." in text
+    assert "0.3 scores best on the labels, but too few of them tell the two apart to overrule it (p = 0.5)." in text
     overruled = replace(left, strength=0.3, p_value=0.01)
     assert "Unlabelled texts chose strength 1. The labels overrule it: with 0.3" in what_labels_said(asdict(overruled))
     same = replace(left, strength=0.3, without_labels=0.3, p_value=1.0)

@@ -190,8 +190,9 @@ def strengths_to_score(config: CalibrationConfig) -> list[float]:
     return sorted({0.0, *config.strengths})
 
 
-OVERRULING_P = 0.05
-"""Labels overrule a strength that was chosen without them where their best one is better with this p-value or less."""
+OVERRULING_P = 0.25
+"""Labels overrule a strength that was chosen without them where their best one is better with this p-value or less; the
+level at which they clear a word too (`confirmation`). Chosen with `scripts/dial_rules.py`; see docs/strategies.md."""
 
 
 def choose_strength(
