@@ -4,7 +4,8 @@
 
 For settings of the benchmark, guards are fitted around its base classifiers on unlabelled test texts, and all test rows
 are answered at every strength. Then support sets are drawn at random from the rows, the strength is chosen by each
-rule, and the guard is scored on the rows that were not drawn:
+rule, and the guard is scored on the rows that were not drawn (`harmful`: how often the strength is one that loses more
+than a point on all rows):
 
 - `labels`: the best accuracy on the support set, of equals the smallest (the paper's rule);
 - `without_labels`: the least divergence from the answers without the shortcuts, which no label has a say in;
@@ -76,7 +77,7 @@ def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     order = np.random.default_rng(seed).permutation(len(rows))
     rows = rows.select(order[:MAX_ROWS])
     found = guard.find_targets(rows.texts, config="distill")
-    told = genuine(guard, rows)
+    told = genuine(guard, rows, {*found.words, *data.shortcuts})
     guards = {
         "mask": guarded(guard, rows, preset("mask"), found, seed),
         "distill": guarded(guard, rows, preset("distill"), found, seed),
@@ -86,6 +87,7 @@ def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
         "setting": name,
         "seed": seed,
         "n": len(rows),
+        "draws": args.draws,
         "versions": library_versions(),
         "guards": {
             kind: one | {"draws": [rates(one, rows.labels, size, args.draws, seed) for size in SIZES]}
@@ -94,10 +96,11 @@ def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def genuine(guard: ShortcutGuardrail, rows: LabelledTexts) -> Targets:
-    """The words that the audit does not take for shortcuts and whose masking breaks most answers, by the labels."""
+def genuine(guard: ShortcutGuardrail, rows: LabelledTexts, shortcuts: set[str]) -> Targets:
+    """Of the words that stand in none of these the ones whose masking breaks most answers, by the labels."""
     report = guard.audit(rows.texts, labels=rows.labels.tolist(), unit="word")
-    innocent = [c for c in report.candidates if c.labelled is not None and not (c.flagged or c.takes_turns)]
+    words = {word for shortcut in shortcuts for word in shortcut.lower().replace("\u2019", "'").split()}
+    innocent = [c for c in report.candidates if c.labelled is not None and c.text not in words and c.text.isalpha()]
     ranked = sorted(innocent, key=lambda c: c.labelled.flips_to_right - c.labelled.flips_to_wrong)
     return Targets(tuple(Target(c.text, "given") for c in ranked[:N_TOLD]))
 
@@ -143,16 +146,16 @@ def rates(guard: dict[str, Any], labels: np.ndarray[Any, Any], size: int, draws:
         for rule, strength in picks.items():
             scored[rule].append(float(accuracy[grid.index(strength)]))
             chosen[rule].append(strength)
-    base = np.array(scored["base"])
+    of_all = dict(zip(grid, (answers == labels).mean(axis=1), strict=True))
     return {
         "size": size,
         "draws": draws,
-        "base": float(base.mean()),
+        "base": float(np.mean(scored["base"])),
         **{
             rule: {
                 "accuracy": float(np.mean(scored[rule])),
                 "accuracy_5": float(np.quantile(scored[rule], 0.05)),
-                "below_base_by_more_than_a_point": float((np.array(scored[rule]) < base - 0.01).mean()),
+                "harmful": float(np.mean([of_all[strength] < of_all[0.0] - 0.01 for strength in chosen[rule]])),
                 "mean_strength": float(np.mean(chosen[rule])),
             }
             for rule in RULES

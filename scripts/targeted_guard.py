@@ -550,9 +550,10 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "in_distribution": lambda p: (p["in_distribution"] or {}).get("accuracy"),
         }
         for part in dict.fromkeys(name for r in runs for name, found in r["parts"].items() if "strengths" in found):
-            having = [r["parts"] for r in runs if part in r["parts"]]
-            bounds = [parts["bounds"] for parts in having]
-            for how in having[0][part]["strengths"]:
+            measured = [r["parts"] for r in runs if part in r["parts"]]
+            for how in dict.fromkeys(how for parts in measured for how in parts[part]["strengths"]):
+                having = [parts for parts in measured if how in parts[part]["strengths"]]
+                bounds = [parts["bounds"] for parts in having]
                 points = [parts[part]["strengths"][how] for parts in having]
                 row: dict[str, Any] = {key: spread([get(p) for p in points]) for key, get in getters.items()}
                 row["gap_closed_interval"] = gap_interval(bounds, points, weighted_accuracy)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -149,6 +151,15 @@ def test_labels_overrule_a_strength_chosen_without_them_by_paired_evidence_alone
     labels[0] = 0
     assert choose_strength(logits, labels, grid).strength == 0.5
     assert choose_strength(logits, labels, grid, without_labels=1.0).strength == 1.0
+    # The base may speak against it where the best strength does not quite: 2 to 0, and 6 to 3.
+    logits, labels = answering("11" + "0000" + "111" + "0", "11" + "1111" + "000" + "0", "00" + "0000" + "111" + "0")
+    labels[-1] = 0
+    both = choose_strength(logits, labels, grid, without_labels=1.0)
+    assert (both.strength, both.p_value) == (0.5, 0.25)
+    with pytest.raises(ConfigError, match="the metric must be 'accuracy', but is 'balanced_accuracy'"):
+        choose_strength(logits, labels, replace(grid, metric="balanced_accuracy"), without_labels=1.0)
+    with pytest.raises(ConfigError, match=r"without_labels must be one of the strengths 0\.5, 1, but is 0\."):
+        choose_strength(logits, labels, CalibrationConfig(strengths=(0.5, 1.0)), without_labels=0.0)
     with pytest.raises(ConfigError, match=r"without_labels must be one of the strengths 0, 0\.5, 1, but is 0\.3"):
         choose_strength(logits, labels, grid, without_labels=0.3)
 

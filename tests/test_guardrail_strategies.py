@@ -207,14 +207,20 @@ def test_labels_beside_a_choice_without_them(masked_bag):
     assert (record.calibration, record.unlabelled_calibration) == (kept.to_dict(), chosen.to_dict())
     assert (record.debias_strength, record.strength_source) == (1.0, "calibrated")
     card = model_card(record)
-    assert "0.8 scores best on the labels, but too few of them tell the two apart to overrule it (p = 1)." in card
-    assert "## Strength chosen without labels on 80 texts" in card
+    assert "Unlabelled texts chose it, and no strength answers more of the labelled ones rightly." in card
+    assert "## Strength chosen without labels on 80 texts: 1\n" in card
     assert "Whether these are better answers was not measured." not in card
     # Labels by which "honestly" is no shortcut.
     overruled = masked_bag.calibrate([*BAD, "the soup was bad"], [1] * 40 + [0], without_labels=chosen)
     assert (overruled.strength, masked_bag.debias_strength) == (0.0, 0.0)
     assert overruled.p_value == pytest.approx(0.5**40)
-    assert "The labels overrule it: with 0 more of them are answered rightly" in model_card(masked_bag.record())
+    said = "Unlabelled texts chose 1, which the labels overrule: strength 0 answers more of them rightly"
+    assert said in model_card(masked_bag.record())
+    with pytest.raises(ConfigError, match="is not what this guard's last calibrate_without_labels chose"):
+        masked_bag.calibrate(BAD, [0, 1] * 20, without_labels=dataclasses.replace(chosen, strength=0.9))
+    masked_bag.fit(["honestly bad", "good"], config=dataclasses.replace(preset("mask"), targets=GIVEN))
+    with pytest.raises(ConfigError, match="Call it after fit"):
+        masked_bag.calibrate(BAD, [0, 1] * 20, without_labels=chosen)
 
 
 # Certificates. The bag answers 1 wherever "honestly" stands; masked, it reads the rest.

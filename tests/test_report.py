@@ -186,15 +186,23 @@ def test_a_strength_that_labels_left_or_overruled(capsys):
     assert max(map(len, lines)) <= 80
     assert [line.split()[:3] for line in lines if "chosen" in line and "0.700" in line] == [["1", "0.12500", "0.700"]]
     assert "Strength 1, chosen on unlabelled texts and 40 labelled ones." in text
-    assert "0.3 scores best on the labels, but too few of them tell the two apart to overrule it (p = 0.5)." in text
+    assert (
+        "Unlabelled texts chose it. Strength 0.3 answers more of the labelled ones rightly, but too few tell " in text
+    )
+    assert "the two apart to overrule it (p = 0.5)." in text
     overruled = replace(left, strength=0.3, p_value=0.01)
-    assert "Unlabelled texts chose strength 1. The labels overrule it: with 0.3" in what_labels_said(asdict(overruled))
+    said = "Unlabelled texts chose 1, which the labels overrule: strength 0.3 answers more of them rightly (p = 0.01)."
+    assert what_labels_said(asdict(overruled)) == said
     same = replace(left, strength=0.3, without_labels=0.3, p_value=1.0)
-    assert "0.3, is the best on the labels too." in what_labels_said(asdict(same))
+    said = "Unlabelled texts chose it, and no strength answers more of the labelled ones rightly."
+    assert what_labels_said(asdict(same)) == said
     assert what_labels_said(asdict(CALIBRATION)) == ""
+    at_0 = replace(left, strength=0.0, p_value=0.01)
+    print_fit(fit_report(), at_0, 0.0, stated=False, without_labels=dial)
+    assert "So the guarded model answers exactly as the base model does." in " ".join(capsys.readouterr().out.split())
     page = render_comparison(title="t", introduction=[], evaluations={}, audits={}, calibration=left)
     assert "Strength 1 was chosen on unlabelled texts and 40 labelled ones." in page
-    assert "too few of them tell the two apart to overrule it" in page
+    assert "too few tell the two apart to overrule it" in page
     assert "ties go to the smallest" not in page
 
 

@@ -55,8 +55,8 @@ class Calibration:
         cross_validated: Whether every row was answered by an adapter that was not trained on it, since the rows trained
             the adapter that is used.
         without_labels: The strength chosen on unlabelled texts; `None` where the labels alone chose.
-        p_value: That the strength with the best score answers more rows rightly than `without_labels` by chance alone
-            (exact McNemar test, one-sided); `None` where the labels alone chose.
+        p_value: That the strength with the best score, or 0, answers more rows rightly than `without_labels` by chance
+            alone (exact McNemar test, one-sided, the smaller of the two); `None` where the labels alone chose.
     """
 
     strength: float
@@ -205,9 +205,9 @@ def choose_strength(
 ) -> Calibration:
     """Score every strength of the grid on the support set; the smallest of the best is chosen.
 
-    With `without_labels`, the labels are evidence against that strength instead: it stays, unless the best one answers
-    more rows rightly than it by the exact one-sided McNemar test (p at most `OVERRULING_P`). On 40 rows neighbouring
-    strengths differ by an answer or two, and the best of them is the best by chance.
+    With `without_labels`, the labels are evidence against that strength instead: it stays, unless the best one, or the
+    base, answers more rows rightly than it by the exact one-sided McNemar test (p at most `OVERRULING_P`). On 40 rows
+    neighbouring strengths differ by an answer or two, and the best of them is the best by chance.
 
     Args:
         logits: Class logits at each of `strengths_to_score`, shape (S, n, C).
@@ -218,7 +218,8 @@ def choose_strength(
 
     Raises:
         DataError: See `check_support`.
-        ConfigError: The metric needs groups and there are none, or `without_labels` is no strength of the grid.
+        ConfigError: The metric needs groups and there are none; `without_labels` is no strength of the grid, or the
+            metric beside it is not the accuracy, which the test is about.
     """
     check_support(labels)
     if config.metric == "worst_group_accuracy" and groups is None:
@@ -235,19 +236,28 @@ def choose_strength(
     chosen = Calibration(best.strength, len(labels), config.metric, tuple(curve))
     if without_labels is None:
         return chosen
-    if without_labels not in predictions:
+    if without_labels not in config.strengths:
         raise ConfigError(
-            f"without_labels must be one of the strengths {', '.join(f'{s:g}' for s in grid)}, but is "
-            f"{without_labels:g}. Choose it with the same guard."
+            f"without_labels must be one of the strengths {', '.join(f'{s:g}' for s in config.strengths)}, but is "
+            f"{without_labels:g}. Choose it with the same guard, with strengths that hold 0."
         )
-    better, worse = (predictions[strength] == labels for strength in (best.strength, without_labels))
-    p_value = mcnemar_greater(int((better & ~worse).sum()), int((worse & ~better).sum()))
+    if config.metric != "accuracy":
+        raise ConfigError(
+            f"Beside a strength that was chosen without labels the metric must be 'accuracy', but is "
+            f"'{config.metric}': the labels are asked whether more answers are right. Leave without_labels out."
+        )
+    right = {strength: answers == labels for strength, answers in predictions.items()}
+    p_value = min(_p_better(right[strength], right[without_labels]) for strength in (0.0, best.strength))
     return replace(
         chosen,
         strength=best.strength if p_value <= OVERRULING_P else without_labels,
         without_labels=without_labels,
         p_value=p_value,
     )
+
+
+def _p_better(right: Array, before: Array) -> float:
+    return mcnemar_greater(int((right & ~before).sum()), int((before & ~right).sum()))
 
 
 def logits_by_strength(

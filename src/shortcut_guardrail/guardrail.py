@@ -101,6 +101,7 @@ class _Fitted:
     seconds: dict[str, float]
     targets: Targets
     texts: frozenset[int] = frozenset()  # `text_number` of the texts it was fitted on, as far as they are known
+    dialled: dict[str, Any] | None = None  # what the last choice without labels was
 
 
 class ShortcutGuardrail:
@@ -510,19 +511,19 @@ class ShortcutGuardrail:
         without_labels: UnlabelledCalibration | None = None,
         progress: Progress | None = None,
     ) -> Calibration:
-        """Choose the strength on a few labelled rows; ties go to the smallest.
+        """Choose the strength on a few labelled rows: the smallest of those that score best.
 
         Args:
             support_texts: n texts, or (text, pair) tuples; 40 in the paper.
             support_labels: Their labels, all names or all class ids.
             groups: Group ids, for the metric `worst_group_accuracy`.
-            without_labels: What `calibrate_without_labels` chose for this guard. Where given, its strength stays,
+            without_labels: What `calibrate_without_labels` last chose for this guard. Where given, its strength stays,
                 unless the labels are evidence against it; see `choose_strength`.
             progress: Told how many strengths are done.
 
         Raises:
             DataError: The set has fewer than two rows, one class only, or unknown labels, or has trained the adapter.
-            ConfigError: `fit` has not been called.
+            ConfigError: `fit` has not been called, or `without_labels` is not this guard's; see also `choose_strength`.
         """
         fitted = self._require_fitted()
         labels = self.label_ids(support_labels)
@@ -530,6 +531,11 @@ class ShortcutGuardrail:
         encoded = self._encode(support_texts, None)
         _check_same_length(encoded, labels)
         _check_untaught(encoded, fitted)
+        if without_labels is not None and without_labels.to_dict() != fitted.dialled:
+            raise ConfigError(
+                "without_labels is not what this guard's last calibrate_without_labels chose. Call it after fit, and "
+                "pass its result."
+            )
         started = time.perf_counter()
         config = fitted.config.calibration
         logits = fitted.guard.logits_by_strength(encoded, strengths_to_score(config), progress=progress)
@@ -580,6 +586,7 @@ class ShortcutGuardrail:
         grid = strengths_to_score(fitted.config.calibration)
         logits = fitted.guard.logits_by_strength(encoded, grid, progress=progress)
         chosen = choose_without_labels(logits, grid, expected)
+        self._fitted = replace(fitted, dialled=chosen.to_dict())
         self._certificate = None
         self._use_strength(chosen.strength, "agreement")
         self._calibration, self._unlabelled, self._support_hashes = None, chosen.to_dict(), ()

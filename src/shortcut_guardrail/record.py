@@ -277,17 +277,18 @@ def what_labels_said(calibration: Mapping[str, Any]) -> str:
     before, p_value = calibration.get("without_labels"), calibration.get("p_value")
     if before is None or p_value is None:
         return ""
-    best = max(calibration["curve"], key=lambda point: point["score"])["strength"]
-    if best == before:
-        return f"The strength that unlabelled texts chose, {before:g}, is the best on the labels too."
-    if calibration["strength"] == before:
+    scores = {point["strength"]: point["score"] for point in calibration["curve"]}
+    best = max(scores, key=lambda strength: scores[strength])
+    if calibration["strength"] != before:
         return (
-            f"Strength {before:g} was chosen on unlabelled texts. {best:g} scores best on the labels, but too few of "
-            f"them tell the two apart to overrule it (p = {p_value:.2g})."
+            f"Unlabelled texts chose {before:g}, which the labels overrule: strength {best:g} answers more of them "
+            f"rightly (p = {p_value:.2g})."
         )
+    if scores[best] == scores[before]:
+        return "Unlabelled texts chose it, and no strength answers more of the labelled ones rightly."
     return (
-        f"Unlabelled texts chose strength {before:g}. The labels overrule it: with {best:g} more of them are answered "
-        f"rightly (p = {p_value:.2g})."
+        f"Unlabelled texts chose it. Strength {best:g} answers more of the labelled ones rightly, but too few tell the "
+        f"two apart to overrule it (p = {p_value:.2g})."
     )
 
 
@@ -311,7 +312,8 @@ def _calibration_lines(record: GuardrailRecord) -> list[str]:
         ]
     if record.unlabelled_calibration:
         lines += [
-            f"## Strength chosen without labels on {record.unlabelled_calibration['n']} texts",
+            f"## Strength chosen without labels on {record.unlabelled_calibration['n']} texts: "
+            f"{record.unlabelled_calibration['strength']:g}",
             "",
             "The strength whose answers diverge least from the base model's answers without the shortcuts (mean "
             "Kullback-Leibler divergence, in nats)."

@@ -253,6 +253,9 @@ def _least_for_most(n: int) -> int:
     return bisect_left(range(n + 1), True, key=lambda k: exact_interval(k, n)[0] > _MOST)
 
 
+_PAIRS_AT_ONCE = 2048
+
+
 def _read_masked(
     classifier: TextClassifier,
     texts: EncodedTexts,
@@ -263,19 +266,19 @@ def _read_masked(
 ) -> None:
     """Read the texts of each candidate with it masked, but no more of them than it takes to know that it does not
     decide most of them. Common phrases seldom do, and are known by a few texts each."""
-    asked = [one for one in candidates if one.next()]
-    while asked:
-        pairs = [(one, i) for one in asked for i in one.next()]
-        masked = masked_texts(
-            texts.select([i for _, i in pairs]),
-            [np.flatnonzero(one.finder.tokens(texts, i)) for one, i in pairs],
-            classifier.tokenizer.mask_token_id,
-        )
-        for (one, i), after in zip(pairs, classifier.predict_proba(masked), strict=True):
-            one.take(after, probs[i], confidence)
-        asked = [one for one in asked if one.next()]
-        if progress is not None:
-            progress("Masking fixed phrases", len(candidates) - len(asked), len(candidates))
+    while pairs := [(one, i) for one in candidates for i in one.next()]:
+        for first in range(0, len(pairs), _PAIRS_AT_ONCE):
+            chosen = pairs[first : first + _PAIRS_AT_ONCE]
+            masked = masked_texts(
+                texts.select([i for _, i in chosen]),
+                [np.flatnonzero(one.finder.tokens(texts, i)) for one, i in chosen],
+                classifier.tokenizer.mask_token_id,
+            )
+            for (one, i), after in zip(chosen, classifier.predict_proba(masked), strict=True):
+                one.take(after, probs[i], confidence)
+            if progress is not None:
+                settled = sum(not one.next() for one in candidates)
+                progress("Masking candidates as a whole", settled, len(candidates))
 
 
 def _fixed_phrases(units: Units, min_count: int) -> dict[str, list[int]]:

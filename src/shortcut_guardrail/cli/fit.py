@@ -28,8 +28,8 @@ def fit(
     support: Annotated[
         str | None,
         typer.Option(
-            help="File with a few labelled rows, to choose the strength, to confirm or clear shortcuts, and for "
-            "`few-shot` to learn from."
+            help="File with a few labelled rows, to choose the strength or overrule the choice without labels, to "
+            "confirm or clear shortcuts, and for `few-shot` to learn from."
         ),
     ] = None,
     strategy: Annotated[

@@ -279,15 +279,14 @@ def _print_calibration(calibration: Calibration, without_labels: UnlabelledCalib
             chosen,
         )
     console.print(table)
+    chosen_on = f"Strength {calibration.strength:g}, chosen on"
     if said := what_labels_said(asdict(calibration)):
-        console.print(
-            f"Strength {calibration.strength:g}, chosen on unlabelled texts and {calibration.n} labelled ones. {said}"
-        )
+        console.print(f"{chosen_on} unlabelled texts and {calibration.n} labelled ones. {said}")
+        if calibration.strength == 0:
+            console.print("So the guarded model answers exactly as the base model does.")
         return
     unseen = ", each answered by an adapter that was not trained on it" if calibration.cross_validated else ""
-    console.print(
-        f"Strength {calibration.strength:g}, chosen on {calibration.n} labelled rows by {calibration.metric}{unseen}."
-    )
+    console.print(f"{chosen_on} {calibration.n} labelled rows by {calibration.metric}{unseen}.")
     if calibration.strength == 0:
         console.print("No strength scored higher than 0, so the guarded model answers exactly as the base model does.")
 

@@ -79,7 +79,8 @@ class Targeted:
 
     def config(self) -> dict[str, Any]:
         """Every option, and the guard's whole configuration."""
-        return {**as_config(self), "guard": self.guard_config.to_dict()}
+        rule = {"dial": _RULES[True]} if self.labels else {}
+        return {**as_config(self), "guard": self.guard_config.to_dict(), **rule}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> FittedSystem:
         """Finds targets, fits, and chooses the strength."""
@@ -96,6 +97,7 @@ class Targeted:
         calibration = dial.to_dict()
         if support is not None:
             calibration = guard.calibrate(*support, without_labels=dial, progress=progress).to_dict()
+            calibration |= {"unlabelled": dial.to_dict()}
         seconds = {**report.seconds, "calibrate": time.perf_counter() - started}
         n_support = 0 if support is None else len(support[1])
         info = {
