@@ -141,7 +141,11 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         plain_peft_equivalent=False,
         training={"n_texts": 9, "n_trained": 0, "n_steps": 0, "n_trainable": 0, "target_modules": []},
         calibration=None,
-        unlabelled_calibration={"n": 9, "curve": [{"strength": 0.5, "divergence": 0.125, "agreement": 0.75}]},
+        unlabelled_calibration={
+            "n": 9,
+            "strength": 0.5,
+            "curve": [{"strength": 0.5, "divergence": 0.125, "agreement": 0.75}],
+        },
         certificate={
             "sentence": "At most 2 %.",
             "method": "tests",
@@ -162,13 +166,14 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         "## Certificate\n\nAt most 2 %.\n\nMethod: tests.",
         "| strength | other answers in 90 unlabelled texts | in 0 labelled ones |",
         "| 0.5 | 3 | 2 | 1 | 0 | 0.100 |  |",
+        "## Strength chosen without labels on 9 texts: 0.5",
         "| 0.5 | 0.12500 | 0.750 |",
         "was not measured",
         "Plain PEFT does not give these predictions",
     ):
         assert part in card
     # A folder from before a divergence was computed.
-    older = {"n": 9, "curve": [{"strength": 0.5, "agreement": 0.75}]}
+    older = {"n": 9, "strength": 0.5, "curve": [{"strength": 0.5, "agreement": 0.75}]}
     assert "| 0.5 | - | 0.750 |" in model_card(replace(mask, unlabelled_calibration=older))
     labelled = replace(mask, certificate=mask.certificate | {"n_labels": 40}, unlabelled_calibration=None)
     assert "No labelled rows" not in model_card(labelled)  # 40 were used, for the certificate
