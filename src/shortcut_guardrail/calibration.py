@@ -214,7 +214,7 @@ def choose_strength(
         labels: Class ids, shape (n,).
         config: The grid and the metric.
         groups: Group ids, shape (n,), for the metric `worst_group_accuracy`.
-        without_labels: A strength of the grid, or 0, that unlabelled texts chose; see `dial`.
+        without_labels: The strength of the grid that unlabelled texts chose; see `dial`.
 
     Raises:
         DataError: See `check_support`.
