@@ -32,7 +32,7 @@ from shortcut_guardrail.record import library_versions
 from shortcut_guardrail.shards import Shard
 
 if TYPE_CHECKING:
-    from shortcut_guardrail.benchmark.datasets import BenchmarkData, LabelledTexts
+    from shortcut_guardrail.benchmark.datasets import LabelledTexts
 
 SHOWN = 20
 
@@ -311,35 +311,26 @@ def _defined(value: Any) -> Any:
 
 def audit_setting(args: argparse.Namespace) -> None:
     """Fine-tunes and audits the base classifiers of one setting, a seed at a time."""
-    from shortcut_guardrail.benchmark.classifiers import ClassifierStore, find_encoder
-    from shortcut_guardrail.benchmark.datasets import build
-    from shortcut_guardrail.benchmark.experiments import read_experiment
-    from shortcut_guardrail.benchmark.results import prepare_cache
-    from shortcut_guardrail.benchmark.runner import recipe
+    from shortcut_guardrail.benchmark.bases import open_setting
 
-    experiment = read_experiment(args.experiment)
-    setting = next(one for one in experiment.settings if one.name == args.setting)
-    scale = experiment.scale("small", setting).with_changes(dict(map(_change, args.set)))
-    options = dict(setting.options) | dict(map(_change, args.option))
-    encoder = find_encoder(scale.encoder)
-    store = ClassifierStore(encoder, prepare_cache(args.cache))
-
-    def data(seed: int) -> BenchmarkData:
-        sizes = {"n_train": scale.n_train, "n_test": scale.n_test, "max_tokens": scale.max_tokens}
-        tokenizer = encoder.tokenizer()
-        return build(setting.data, data_dir=args.data_dir, seed=seed, tokenizer=tokenizer, **sizes, **options)
-
-    chooser = data(0)
-    dev = chooser.dev if scale.n_dev is None else chooser.dev.select(np.arange(min(scale.n_dev, len(chooser.dev))))
-    chosen, trials = store.choose_recipe(chooser.train, dev, recipe(scale), scale.learning_rates, 0)
+    changes, options = (dict(map(_change, given)) for given in (args.set, args.option))
     audits: list[dict[str, Any]] = []
     if args.out.exists():
         audits = json.loads(args.out.read_text(encoding="utf-8"))["audits"]
     for seed in args.seeds:
         if any(audit["seed"] == seed for audit in audits):
             continue
-        sets = data(seed)
-        trained = store.train(sets.clean_train if args.clean else sets.train, chosen, seed)
+        opened = open_setting(
+            args.experiment,
+            args.setting,
+            seed,
+            data_dir=args.data_dir,
+            cache=args.cache,
+            changes=changes,
+            options=options,
+        )
+        sets = opened.data
+        trained = opened.train(sets.clean_train if args.clean else None)
         tests = sets.oracle_tests if args.clean else sets.tests
         rows = tests["test" if "test" in tests else args.test]
         planted = () if args.clean else tuple(sets.shortcuts)
@@ -352,11 +343,11 @@ def audit_setting(args: argparse.Namespace) -> None:
             "setting": args.setting,
             "clean": args.clean,
             "test": args.test,
-            "options": options,
-            "max_tokens": scale.max_tokens,
+            "options": dict(opened.setting.options),
+            "max_tokens": opened.scale.max_tokens,
             "n_train": len(sets.train),
-            "recipe": chosen.to_dict(),
-            "selection": list(trials),
+            "recipe": opened.recipe.to_dict(),
+            "selection": list(opened.selection),
             "planted": planted,
             "versions": library_versions(),
             "audits": audits,

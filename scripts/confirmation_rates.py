@@ -20,11 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from shortcut_guardrail.benchmark.classifiers import ClassifierStore, find_encoder
-from shortcut_guardrail.benchmark.datasets import LabelledTexts, build
-from shortcut_guardrail.benchmark.experiments import read_experiment
-from shortcut_guardrail.benchmark.results import prepare_cache
-from shortcut_guardrail.benchmark.runner import recipe
+from shortcut_guardrail.benchmark.bases import open_setting
+from shortcut_guardrail.benchmark.datasets import LabelledTexts
 from shortcut_guardrail.config import TargetConfig
 from shortcut_guardrail.confirmation import Paired, holm, paired_evidence, weigh
 from shortcut_guardrail.encoder import TextClassifier
@@ -119,21 +116,8 @@ class Draws:
 def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """One setting and seed."""
     experiment_name, setting_name, test = name.split("/")
-    experiment = read_experiment(experiment_name)
-    setting = next(one for one in experiment.settings if one.name == setting_name)
-    scale = experiment.scale("small", setting)
-    encoder = find_encoder(scale.encoder)
-    data = build(
-        setting.data,
-        data_dir=args.data_dir,
-        seed=seed,
-        tokenizer=encoder.tokenizer(),
-        n_train=scale.n_train,
-        n_test=scale.n_test,
-        max_tokens=scale.max_tokens,
-        **setting.options,
-    )
-    trained = ClassifierStore(encoder, prepare_cache(args.cache)).train(data.train, recipe(scale), seed)
+    opened = open_setting(experiment_name, setting_name, seed, data_dir=args.data_dir, cache=args.cache)
+    data, trained = opened.data, opened.train()
     classifier = TextClassifier(trained.model, trained.tokenizer, max_length=trained.max_length)
     found = Draws(classifier, data.tests[test], TargetConfig())
     return {

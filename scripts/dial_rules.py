@@ -26,11 +26,8 @@ from typing import Any
 import numpy as np
 
 from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
-from shortcut_guardrail.benchmark.classifiers import ClassifierStore, find_encoder
-from shortcut_guardrail.benchmark.datasets import LabelledTexts, build
-from shortcut_guardrail.benchmark.experiments import read_experiment
-from shortcut_guardrail.benchmark.results import prepare_cache
-from shortcut_guardrail.benchmark.runner import recipe
+from shortcut_guardrail.benchmark.bases import open_setting
+from shortcut_guardrail.benchmark.datasets import LabelledTexts
 from shortcut_guardrail.calibration import choose_strength
 from shortcut_guardrail.files import to_json, write_file
 from shortcut_guardrail.record import library_versions
@@ -55,21 +52,10 @@ RULES = ("labels", "without_labels", *(f"both, {level}" for level in LEVELS))
 def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     """One setting and seed."""
     experiment_name, setting_name, test = name.split("/")
-    experiment = read_experiment(experiment_name)
-    setting = next(one for one in experiment.settings if one.name == setting_name)
-    scale = experiment.scale("small", setting)
-    encoder = find_encoder(scale.encoder)
-    data = build(
-        setting.data,
-        data_dir=args.data_dir,
-        seed=seed,
-        tokenizer=encoder.tokenizer(),
-        n_train=scale.n_train,
-        n_test=None,
-        max_tokens=scale.max_tokens,
-        **setting.options,
+    opened = open_setting(
+        experiment_name, setting_name, seed, data_dir=args.data_dir, cache=args.cache, changes={"n_test": None}
     )
-    trained = ClassifierStore(encoder, prepare_cache(args.cache)).train(data.train, recipe(scale), seed)
+    data, trained = opened.data, opened.train()
     guard = ShortcutGuardrail(
         trained.model, trained.tokenizer, max_length=trained.max_length, batch_size=64, precision="auto"
     )

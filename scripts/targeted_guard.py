@@ -46,12 +46,10 @@ from typing import Any
 import numpy as np
 
 from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
-from shortcut_guardrail.benchmark.classifiers import ClassifierStore, TrainedClassifier, find_encoder
-from shortcut_guardrail.benchmark.datasets import BenchmarkData, LabelledTexts, build
+from shortcut_guardrail.benchmark.bases import OpenedSetting, open_setting
+from shortcut_guardrail.benchmark.classifiers import TrainedClassifier
+from shortcut_guardrail.benchmark.datasets import LabelledTexts
 from shortcut_guardrail.benchmark.datasets.presence import shortcut_present
-from shortcut_guardrail.benchmark.experiments import read_experiment
-from shortcut_guardrail.benchmark.results import prepare_cache
-from shortcut_guardrail.benchmark.runner import recipe
 from shortcut_guardrail.benchmark.statistics import (
     Statistic,
     percentile_interval,
@@ -117,13 +115,14 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
 class Run:
     """One data set and seed."""
 
-    def __init__(self, data: BenchmarkData, trained: TrainedClassifier, store: ClassifierStore, arguments: Any) -> None:
-        self.data, self.trained, self.store, self.arguments = data, trained, store, arguments
-        reversed_set = data.tests["reversed"]
-        order = np.random.default_rng(arguments.seed).permutation(len(reversed_set))
+    def __init__(self, opened: OpenedSetting, arguments: Any) -> None:
+        self.opened, self.data, self.trained = opened, opened.data, opened.train()
+        self.seed, self.arguments = opened.seed, arguments
+        reversed_set = self.data.tests["reversed"]
+        order = np.random.default_rng(self.seed).permutation(len(reversed_set))
         self.support = reversed_set.select(order[:N_SUPPORT])
         self.scored = reversed_set.select(order[N_SUPPORT:])
-        self.oracle = data.oracle_tests["reversed"].select(order[N_SUPPORT:])
+        self.oracle = self.data.oracle_tests["reversed"].select(order[N_SUPPORT:])
 
     def guard(self, trained: TrainedClassifier | None = None) -> ShortcutGuardrail:
         """A guard around the base classifier, to fit."""
@@ -173,7 +172,7 @@ class Run:
 
     def clean_classifier(self) -> TrainedClassifier:
         """The same encoder, trained without the shortcut."""
-        return self.store.train(self.data.clean_train, self.trained.recipe, self.arguments.seed)
+        return self.opened.train(self.data.clean_train)
 
     def scores(
         self, guard: ShortcutGuardrail, rows: LabelledTexts, strength: float | None, *, keep: bool = False
@@ -222,7 +221,7 @@ class Run:
         learns = config.strategy == "few-shot"
         labelled = (self.support.texts, self.support.labels.tolist()) if weigh or learns else None
         started = time.perf_counter()
-        report = guard.fit(texts.texts, config=config, seed=self.arguments.seed, targets=targets, support=labelled)
+        report = guard.fit(texts.texts, config=config, seed=self.seed, targets=targets, support=labelled)
         seconds = time.perf_counter() - started
         chosen, dialled = ({"40 labels": guard.debias_strength}, 0.0) if learns else self.dials(guard, texts)
         chosen["1"] = 1.0
@@ -283,7 +282,7 @@ class Run:
             }
             result["gap_closed"][teacher] = share(found, low, high, "accuracy")
             result["gap_closed_balanced"][teacher] = share(found, low, high, "balanced_accuracy")
-        rng = np.random.default_rng(self.arguments.seed)
+        rng = np.random.default_rng(self.seed)
         drawn = [elsewhere(encoded, i, chosen, rng) for i, chosen in enumerate(finder.find(encoded))]
         rows = [i for i, chosen in enumerate(drawn) if len(chosen)]
         placebo, positions = encoded.select(rows), [drawn[i] for i in rows]
@@ -321,7 +320,7 @@ class Run:
         """`distill` where there is nothing to repair: fitted and scored on the same texts."""
         guard = self.guard(trained)
         before = self.scores(guard, rows, 0)
-        guard.fit(self.deployment(rows).texts, config="distill", seed=self.arguments.seed)
+        guard.fit(self.deployment(rows).texts, config="distill", seed=self.seed)
         strength = guard.calibrate_without_labels(self.deployment(rows).texts).strength
         after = self.scores(guard, rows, strength)
         return {
@@ -350,7 +349,7 @@ class Run:
             "oracle": best,
         }
         for strategy in ("distill", "mask"):
-            guard.fit(self.deployment(rows).texts, config=strategy, seed=self.arguments.seed, targets=targets)
+            guard.fit(self.deployment(rows).texts, config=strategy, seed=self.seed, targets=targets)
             strength = guard.calibrate_without_labels(self.deployment(rows).texts).strength
             found = self.scores(guard, test, strength)
             result[strategy] = {
@@ -385,7 +384,7 @@ class Run:
         grid, answers = guard.answers_by_strength(rows.texts)
         right = answers == rows.labels
         loss = right[0].mean() - right.mean(axis=1)
-        rng = np.random.default_rng(self.arguments.seed)
+        rng = np.random.default_rng(self.seed)
         results = []
         for n_labels in (40, 100, 200):
             if n_labels > len(rows) // 2:
@@ -488,28 +487,14 @@ def join(parts: Sequence[LabelledTexts], n: int) -> LabelledTexts:
 
 def run(name: str, seed: int, arguments: argparse.Namespace, file: Path) -> dict[str, Any]:
     """Data, classifier, and all measurements; what the file has is not measured again."""
-    experiment = read_experiment("shifted")
-    setting = next(one for one in experiment.settings if one.data == name)
-    scale = experiment.scale("small", setting)
-    encoder = find_encoder(scale.encoder)
-    data = build(
-        name,
-        data_dir=arguments.data_dir,
-        seed=seed,
-        n_train=scale.n_train,
-        n_test=arguments.n_test,
-        max_tokens=scale.max_tokens,
-        tokenizer=encoder.tokenizer(),
-        **setting.options,
-    )
-    store = ClassifierStore(encoder, prepare_cache(arguments.cache))
-    trained = store.train(data.train, recipe(scale), seed)
-    arguments.seed = seed
+    changes = {"n_test": arguments.n_test}
+    opened = open_setting("shifted", name, seed, data_dir=arguments.data_dir, cache=arguments.cache, changes=changes)
+    trained = opened.train()
     result: dict[str, Any] = {
         "data": name,
         "seed": seed,
-        "max_tokens": scale.max_tokens,
-        "n_train": len(data.train),
+        "max_tokens": opened.scale.max_tokens,
+        "n_train": len(opened.data.train),
         "classifier": trained.to_dict(),
         "versions": library_versions(),
         "parts": {},
@@ -527,7 +512,7 @@ def run(name: str, seed: int, arguments: argparse.Namespace, file: Path) -> dict
             )
         if result["classifier"]["train_loss"] != list(trained.train_loss):
             raise SystemExit(f"{file} is of another classifier, trained elsewhere. Choose another --out, or delete it.")
-    for part, measure in Run(data, trained, store, arguments).parts().items():
+    for part, measure in Run(opened, arguments).parts().items():
         if part not in result["parts"] and (arguments.parts is None or part in (*arguments.parts, "bounds")):
             result["parts"][part] = measure(result["parts"])
             write_file(file, to_json(result), overwrite=True)

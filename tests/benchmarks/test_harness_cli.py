@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from harness_fakes import fake_build, fake_results, save_tiny_encoder
 
-from shortcut_guardrail.benchmark import runner
+from shortcut_guardrail.benchmark import bases
 from shortcut_guardrail.benchmark.experiments import experiment_names, read_experiment
 from shortcut_guardrail.benchmark.results import read_index, read_result
 from shortcut_guardrail.cli.benchmark import EXPERIMENTS, parse_changes
@@ -33,7 +33,7 @@ data = "fake"
 @pytest.fixture
 def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """An experiment of one's own on made-up data, and the options that make it fast."""
-    monkeypatch.setattr(runner, "build", fake_build)
+    monkeypatch.setattr(bases, "build", fake_build)
     (tmp_path / "mine.toml").write_text(MINE)
     encoder = save_tiny_encoder(tmp_path / "tiny-bert")
     (tmp_path / "data").mkdir()

@@ -19,7 +19,7 @@ import pytest
 from harness_fakes import fake_build, save_tiny_encoder
 
 from shortcut_guardrail import ShortcutGuardrail
-from shortcut_guardrail.benchmark import classifiers, runner, systems
+from shortcut_guardrail.benchmark import bases, classifiers, runner, systems
 from shortcut_guardrail.benchmark.experiments import ExperimentConfig, Setting, SystemSpec
 from shortcut_guardrail.benchmark.results import add_to_index, read_index, read_result, result_path, rows_of
 from shortcut_guardrail.benchmark.runner import Outcome, run_experiment
@@ -54,7 +54,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def run(tmp_path: Path, encoder: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(runner, "build", fake_build)
+    monkeypatch.setattr(bases, "build", fake_build)
 
     def call(config: ExperimentConfig, seeds: tuple[int, ...] = (0,), **options: Any) -> Outcome:
         changes = {**CHANGES, **options.pop("changes", {})}
@@ -270,7 +270,7 @@ def test_a_support_set_of_one_class_gets_a_row_of_another(run: Any, tmp_path: Pa
         keep = np.concatenate([np.flatnonzero(test.labels == 0), np.flatnonzero(test.labels == 1)[:1]])
         return replace(data, tests={"reversed": test.select(keep)})
 
-    monkeypatch.setattr(runner, "build", lopsided)
+    monkeypatch.setattr(bases, "build", lopsided)
     outcome = run(experiment(GUARD), seeds=(0, 1, 2), changes={"n_support": 4, "n_held_out": 4})
     assert not outcome.failed
     assert len(outcome.finished) == 3
@@ -303,7 +303,7 @@ def test_data_are_checked_before_anything_is_trained(run: Any, tmp_path: Path, m
             raise ConfigError(f"strength must lie between 0 and 1, but is {strength}.")
         return fake_build(*args, strength=strength, **options)
 
-    monkeypatch.setattr(runner, "build", checking)
+    monkeypatch.setattr(bases, "build", checking)
     monkeypatch.setattr(classifiers, "finetune_classifier", lambda *_, **__: pytest.fail("trained first"))
     with pytest.raises(ConfigError, match=r"strength must lie between 0 and 1, but is 7\.0"):
         run(experiment("erm", settings=settings))
@@ -356,7 +356,7 @@ def write_own(folder: Path) -> None:
 def test_a_users_own_files_are_a_setting_too(run: Any, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     write_own(tmp_path / "data")
-    config = experiment("erm", "oracle", "clean", settings=(Setting("mine", runner.OWN_FILES, OWN),))
+    config = experiment("erm", "oracle", "clean", settings=(Setting("mine", bases.OWN_FILES, OWN),))
     outcome = run(config, data_dir=tmp_path / "data", changes={"n_train": None, "n_test": None})
     assert len(outcome.finished) == 3
     result = results_of(tmp_path)["erm", "reversed", 0]
@@ -381,11 +381,72 @@ def test_own_files_that_will_not_do_are_refused(
     write_own(tmp_path / "data")
     with pytest.raises((ConfigError, DataError), match=sentence):
         run(
-            experiment("erm", settings=(Setting("mine", runner.OWN_FILES, options),)),
+            experiment("erm", settings=(Setting("mine", bases.OWN_FILES, options),)),
             data_dir=tmp_path / "data",
             changes={"n_train": None, "n_test": None},
         )
     assert not (tmp_path / "runs").exists()
+
+
+OPENED = """
+shows = "Shows."
+paper = "nothing"
+tests = ["reversed"]
+systems = ["erm"]
+[[settings]]
+name = "planted"
+data = "fake"
+options = { strength = 1.0 }
+"""
+
+
+@pytest.mark.parametrize("select", ["each", "seed 0"])
+def test_an_opened_setting_has_the_data_and_the_classifier_of_the_runs(
+    run: Any, tmp_path: Path, encoder: str, monkeypatch: pytest.MonkeyPatch, select: str
+) -> None:
+    (tmp_path / "mine.toml").write_text(OPENED)
+    changes = {**CHANGES, "learning_rates": [1e-5, 3e-3], "select": select}
+    run(experiment("erm"), seeds=(1,), changes=changes)
+    monkeypatch.setattr(classifiers, "finetune_classifier", lambda *_, **__: pytest.fail("trained again"))
+    for name in ("planted", "fake"):
+        opened = bases.open_setting(
+            str(tmp_path / "mine.toml"),
+            name,
+            1,
+            data_dir=None,
+            cache=tmp_path / ".cache",
+            scale="tiny",
+            encoder=encoder,
+            changes=changes,
+        )
+        result = results_of(tmp_path)["erm", "reversed", 1]
+        assert opened.data.tests["reversed"].fingerprint() == result["data"]["fingerprints"]["reversed"]
+        assert opened.train().to_dict() == result["base"]
+        guard = ShortcutGuardrail(opened.train().model, opened.train().tokenizer, max_length=32)
+        rows = rows_of(result)
+        texts = [opened.data.tests["reversed"].texts[i] for i in rows.index]
+        names = opened.data.label_names
+        assert [names.index(name) for name in guard.predict(texts)] == rows.predictions.tolist()
+
+
+def test_an_opened_setting_trains_alike_on_other_rows_and_takes_other_options(
+    run: Any, tmp_path: Path, encoder: str
+) -> None:
+    (tmp_path / "mine.toml").write_text(OPENED)
+
+    def opened(**more: Any) -> bases.OpenedSetting:
+        given = {"data_dir": None, "cache": tmp_path / ".cache", "scale": "tiny", "encoder": encoder, **more}
+        return bases.open_setting(str(tmp_path / "mine.toml"), given.pop("setting", "planted"), 0, **given)
+
+    first = opened(changes=CHANGES)
+    clean = first.train(first.data.clean_train)
+    assert clean.recipe == first.train().recipe
+    assert clean.train_loss != first.train().train_loss
+    weak = opened(changes=CHANGES, options={"strength": 0.5})
+    assert weak.setting.options == {"strength": 0.5}
+    assert weak.data.train.fingerprint() != first.data.train.fingerprint()
+    with pytest.raises(ConfigError, match="no setting 'planed'"):
+        opened(setting="planed")
 
 
 KILLED = """
@@ -393,8 +454,8 @@ import sys
 from pathlib import Path
 sys.path[:0] = {paths!r}
 import harness_fakes, test_harness_runner as tests
-from shortcut_guardrail.benchmark import runner
-runner.build = harness_fakes.fake_build
+from shortcut_guardrail.benchmark import bases, runner
+bases.build = harness_fakes.fake_build
 config = tests.experiment("erm", "oracle", "clean", tests.GUARD)
 options = dict(data_dir=None, out=Path({out!r}), scale="tiny", seeds=range(50), encoder={encoder!r})
 runner.run_experiment(config, changes=tests.CHANGES, **options)

@@ -1,9 +1,10 @@
 """Experiments on the method: what the paper reports, and what its theory promises.
 
 The library below does not know that this sub-package exists. `datasets` builds the data; `experiments` reads what is to
-be run from `settings/`; `runner` fine-tunes base classifiers (`classifiers`), fits what is compared (`systems`, and the
-methods of `methods`), has it scored (`scoring`) and written (`results`). `collect` reads runs back, and `statistics`,
-`tables` and `figures` say what they show. `theory` is of its own: each of its experiments is a module with a `run` that
-returns a JSON-able result and a `draw` that turns such a result into a figure. `shortcut_guardrail.cli.benchmark` lists
-all experiments by name. Drawing needs the extra `benchmark` (`pip install shortcut-guardrail[benchmark]`).
+be run from `settings/`; `bases` opens a setting: its data and its fine-tuned base classifier (`classifiers`); `runner`
+fits what is compared (`systems`, and the methods of `methods`), has it scored (`scoring`) and written (`results`).
+`collect` reads runs back, and `statistics`, `tables` and `figures` say what they show. `theory` is of its own: each of
+its experiments is a module with a `run` that returns a JSON-able result and a `draw` that turns such a result into a
+figure. `shortcut_guardrail.cli.benchmark` lists all experiments by name. Drawing needs the extra `benchmark`
+(`pip install shortcut-guardrail[benchmark]`).
 """

@@ -6,7 +6,6 @@ computed twice: a run that was killed costs nothing that was done before.
 
 from __future__ import annotations
 
-import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,10 +17,10 @@ import numpy as np
 from ..encoder import Progress, TextClassifier
 from ..errors import ConfigError, DataError, GuardrailError
 from ..evaluation import ShortcutIn
-from ..finetune import FinetuneConfig
 from ..precision import Precision
+from .bases import OWN_FILES, choose_recipe, data_options, first, recipe, setting_data
 from .classifiers import ClassifierStore, Encoder, TrainedClassifier, find_encoder
-from .datasets import BenchmarkData, LabelledTexts, build, from_file
+from .datasets import BenchmarkData, LabelledTexts
 from .experiments import ExperimentConfig, Scale, Setting, SystemSpec, system_options
 from .results import (
     CACHE_FOLDER,
@@ -44,9 +43,6 @@ Report = Callable[[str], None]
 PER_TEST = frozenset({Need.SUPPORT, Need.DEPLOYMENT})
 """A system that needs one of these is fitted anew for every test set."""
 
-SELECTION_SEED = 0
-OWN_FILES = "own-files"
-"""The name in an experiment's file of data that are read with `datasets.from_file`."""
 _KEPT_DATA = 16
 
 
@@ -74,19 +70,13 @@ class Run:
     encoder: Encoder
     fold: int = 0
 
-    @property
-    def data_options(self) -> dict[str, Any]:
-        """What the data set's builder is given beside the sizes."""
-        folds = {"fold": self.fold, "n_folds": self.scale.folds} if self.scale.folds > 1 else {}
-        return {**self.setting.options, **folds}
-
     def config(self) -> dict[str, Any]:
         """Everything that decides the outcome, JSON-ready; names in tables are no part of it."""
         scale = self.scale
         return {
             "data": {
                 "name": self.setting.data,
-                "options": self.data_options,
+                "options": data_options(self.setting, scale, self.fold),
                 **{name: getattr(scale, name) for name in ("n_train", "n_test", "n_dev", "max_tokens")},
             },
             "test": self.test,
@@ -145,17 +135,6 @@ class Outcome:
     skipped: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
-
-
-def recipe(scale: Scale) -> FinetuneConfig:
-    """How base classifiers of a scale are fine-tuned, with the first of the learning rates."""
-    return FinetuneConfig(
-        learning_rate=scale.learning_rates[0],
-        epochs=scale.epochs,
-        batch_size=scale.batch_size,
-        max_length=scale.max_tokens,
-        precision=cast(Precision, scale.precision),
-    )
 
 
 def plan_runs(
@@ -316,7 +295,9 @@ class _Bench:
         """The data of a run's setting and fold with a seed; the last few are kept."""
         key = (run.setting.name, run.fold, seed)
         if key not in self._data:
-            self._data[key] = _build(run, seed, self.data_dir, self.tokenizer())
+            self._data[key] = setting_data(
+                run.setting, run.scale, seed, data_dir=self.data_dir, tokenizer=self.tokenizer(), fold=run.fold
+            )
             while len(self._data) > _KEPT_DATA:
                 del self._data[next(iter(self._data))]
         return self._data[key]
@@ -436,17 +417,11 @@ class _Place:
     def base(self) -> TrainedClassifier:
         """The ERM classifier of this setting and seed."""
         if self._base is None:
-            scale, store = self._run.scale, self._bench.store
-            chooser = self.data if scale.select == "each" or self._run.seed == SELECTION_SEED else None
-            chooser = chooser or self._bench.data(self._run, SELECTION_SEED)
-            chosen, trials = store.choose_recipe(
-                chooser.train,
-                _first(chooser.dev, scale.n_dev),
-                recipe(scale),
-                scale.learning_rates,
-                self._run.seed if scale.select == "each" else SELECTION_SEED,
+            store, seed = self._bench.store, self._run.seed
+            chosen, trials = choose_recipe(
+                store, lambda other: self._bench.data(self._run, other), self._run.scale, seed
             )
-            self._base = replace(store.train(self.data.train, chosen, self._run.seed), selection=trials)
+            self._base = replace(store.train(self.data.train, chosen, seed), selection=trials)
         return self._base
 
     def lacks(self, run: Run) -> str:
@@ -489,7 +464,7 @@ class _Place:
             encoder=self._bench.encoder.source,
             label_names=self.data.label_names,
             train=self.data.train,
-            dev=_first(self.data.dev, run.scale.n_dev),
+            dev=first(self.data.dev, run.scale.n_dev),
             support=test.select(order[: run.scale.n_support]),
             deployment=test.select(self.deployment(run)).texts,
             clean_train=self.data.clean_train,
@@ -558,31 +533,11 @@ def _model_of(fitted: FittedSystem, base: TrainedClassifier) -> str | None:
     return fitted.classifier.fingerprint()
 
 
-def _build(run: Run, seed: int, data_dir: Path | None, tokenizer: Any) -> BenchmarkData:
-    """The data set of a run's setting, of the package or of the user's own files."""
-    sizes: dict[str, Any] = {name: getattr(run.scale, name) for name in ("n_train", "n_test", "max_tokens")}
-    options = run.data_options
-    if run.setting.data != OWN_FILES:
-        return build(run.setting.data, data_dir=data_dir, seed=seed, tokenizer=tokenizer, **sizes, **options)
-    known = [name for name in inspect.signature(from_file).parameters if name not in (*sizes, "seed", "tokenizer")]
-    if unknown := sorted(set(options) - set(known)):
-        raise ConfigError(f"The setting '{run.setting.name}' has no option {unknown[0]} (it has: {', '.join(known)}).")
-    if absent := sorted({"train", "words"} - set(options)):
-        raise ConfigError(f"The setting '{run.setting.name}' with data '{OWN_FILES}' needs {' and '.join(absent)}.")
-    for name in {"train", "test"} & set(options):
-        options[name] = options[name] if data_dir is None else data_dir / options[name]
-    return from_file(**options, seed=seed, tokenizer=tokenizer, **sizes)
-
-
 def _side(run: Run, data: BenchmarkData) -> ShortcutIn:
     """Which side of a pair the shortcut is in: the second, as in MultiNLI's hypotheses; either in a user's own data."""
     if isinstance(data.train.texts[0], str):
         return "text"
     return "both" if run.setting.data == OWN_FILES else "pair"
-
-
-def _first(rows: LabelledTexts, n: int | None) -> LabelledTexts:
-    return rows if n is None or n >= len(rows) else rows.select(np.arange(n))
 
 
 def _grouped(runs: Sequence[Run], key: Callable[[Run], Any]) -> Iterator[list[Run]]:

@@ -1,0 +1,164 @@
+"""One setting of an experiment with one seed: its data, and the base classifier that every system starts from."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from ..encoder import Progress
+from ..errors import ConfigError
+from ..finetune import FinetuneConfig
+from ..precision import Precision
+from .classifiers import ClassifierStore, TrainedClassifier, find_encoder
+from .datasets import BenchmarkData, LabelledTexts, build, from_file
+from .experiments import Scale, Setting, read_experiment
+from .results import prepare_cache
+
+SELECTION_SEED = 0
+OWN_FILES = "own-files"
+"""The name in an experiment's file of data that are read with `datasets.from_file`."""
+
+
+@dataclass(frozen=True)
+class OpenedSetting:
+    """What a run of the benchmark starts from, to measure something else on the same data and classifier.
+
+    Attributes:
+        setting: The setting.
+        scale: The scale in this setting, with any changes.
+        seed: The seed of data and classifier.
+        data: The data.
+        store: Where classifiers are kept; those of the benchmark's runs if the cache is theirs.
+        recipe: How its classifiers are fine-tuned, with the learning rate that was chosen.
+        selection: What every learning rate brought; empty where the scale names one.
+    """
+
+    setting: Setting
+    scale: Scale
+    seed: int
+    data: BenchmarkData
+    store: ClassifierStore
+    recipe: FinetuneConfig
+    selection: tuple[dict[str, float], ...]
+
+    def train(self, rows: LabelledTexts | None = None) -> TrainedClassifier:
+        """The base classifier, or one that was trained alike on other rows; from the store if it is there."""
+        trained = self.store.train(self.data.train if rows is None else rows, self.recipe, self.seed)
+        return replace(trained, selection=self.selection)
+
+
+def open_setting(
+    experiment: str,
+    setting: str,
+    seed: int,
+    *,
+    data_dir: Path | None,
+    cache: Path,
+    scale: str = "small",
+    encoder: str | None = None,
+    changes: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    progress: Progress | None = None,
+) -> OpenedSetting:
+    """Data and base classifier of a setting, as `run_experiment` has them.
+
+    Args:
+        experiment: A name from `benchmark list`, or the path of a file that ends in `.toml`.
+        setting: Name of one of its settings, or of the data set of one.
+        seed: The seed of data and classifier.
+        data_dir: Folder with the data sets; `None` reads them from the Hub.
+        cache: Folder for classifiers; `results/.cache` is that of runs written to `results`.
+        scale: `tiny`, `small` or `paper`.
+        encoder: Folder or Hub id; `None` takes the scale's.
+        changes: Fields of the scale to replace.
+        options: Options of the data set to replace.
+        progress: Told how much of each stage is done.
+
+    Raises:
+        ConfigError: The experiment, the setting or the scale is unknown, or an option is out of range.
+        DataError: Data are missing or not as they have to be.
+        ModelError: The encoder cannot be used.
+    """
+    config = read_experiment(experiment)
+    found = config.plan(settings=[setting])[0][0]
+    found = replace(found, options={**found.options, **(options or {})})
+    sized = config.scale(scale, found).with_changes(changes or {})
+    pretrained = find_encoder(encoder or sized.encoder)
+    tokenizer = pretrained.tokenizer()
+    store = ClassifierStore(pretrained, prepare_cache(cache), progress=progress)
+
+    def data(of_seed: int) -> BenchmarkData:
+        return setting_data(found, sized, of_seed, data_dir=data_dir, tokenizer=tokenizer)
+
+    of_this = data(seed)
+    chosen, trials = choose_recipe(store, lambda other: of_this if other == seed else data(other), sized, seed)
+    return OpenedSetting(found, sized, seed, of_this, store, chosen, trials)
+
+
+def recipe(scale: Scale) -> FinetuneConfig:
+    """How base classifiers of a scale are fine-tuned, with the first of the learning rates."""
+    return FinetuneConfig(
+        learning_rate=scale.learning_rates[0],
+        epochs=scale.epochs,
+        batch_size=scale.batch_size,
+        max_length=scale.max_tokens,
+        precision=cast(Precision, scale.precision),
+    )
+
+
+def choose_recipe(
+    store: ClassifierStore, data: Callable[[int], BenchmarkData], scale: Scale, seed: int
+) -> tuple[FinetuneConfig, tuple[dict[str, float], ...]]:
+    """The recipe with the learning rate that is best on the dev set, of this seed or of seed 0, as the scale says.
+
+    Args:
+        store: What trains the classifiers that are compared.
+        data: The data of a seed.
+        scale: Says the rates, how many dev rows, and which seed chooses.
+        seed: The seed of the classifier that the recipe is for.
+
+    Returns:
+        The recipe and what every rate brought, as `ClassifierStore.choose_recipe` has them.
+    """
+    chooser = seed if scale.select == "each" else SELECTION_SEED
+    rows = data(chooser)
+    return store.choose_recipe(rows.train, first(rows.dev, scale.n_dev), recipe(scale), scale.learning_rates, chooser)
+
+
+def data_options(setting: Setting, scale: Scale, fold: int = 0) -> dict[str, Any]:
+    """What the data set's builder is given beside the sizes."""
+    folds = {"fold": fold, "n_folds": scale.folds} if scale.folds > 1 else {}
+    return {**setting.options, **folds}
+
+
+def setting_data(
+    setting: Setting, scale: Scale, seed: int, *, data_dir: Path | None, tokenizer: Any, fold: int = 0
+) -> BenchmarkData:
+    """The data set of a setting, of the package or of the user's own files.
+
+    Raises:
+        ConfigError: An option is unknown or absent.
+        DataError: Data are missing or not as they have to be.
+    """
+    sizes: dict[str, Any] = {name: getattr(scale, name) for name in ("n_train", "n_test", "max_tokens")}
+    options = data_options(setting, scale, fold)
+    if setting.data != OWN_FILES:
+        return build(setting.data, data_dir=data_dir, seed=seed, tokenizer=tokenizer, **sizes, **options)
+    known = [name for name in inspect.signature(from_file).parameters if name not in (*sizes, "seed", "tokenizer")]
+    if unknown := sorted(set(options) - set(known)):
+        raise ConfigError(f"The setting '{setting.name}' has no option {unknown[0]} (it has: {', '.join(known)}).")
+    if absent := sorted({"train", "words"} - set(options)):
+        raise ConfigError(f"The setting '{setting.name}' with data '{OWN_FILES}' needs {' and '.join(absent)}.")
+    for name in {"train", "test"} & set(options):
+        options[name] = options[name] if data_dir is None else data_dir / options[name]
+    return from_file(**options, seed=seed, tokenizer=tokenizer, **sizes)
+
+
+def first(rows: LabelledTexts, n: int | None) -> LabelledTexts:
+    """The first rows, or all."""
+    return rows if n is None or n >= len(rows) else rows.select(np.arange(n))
