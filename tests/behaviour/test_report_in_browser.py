@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
@@ -344,3 +345,25 @@ def test_texts_of_either_direction_of_writing(browser, tmp_path):
     page = browser.open(path)
     directions = page.evaluate("[...document.querySelectorAll('#texts .said')].map(p => getComputedStyle(p).direction)")
     assert directions == ["rtl", "ltr"]
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
+def test_every_label_of_the_curve_lies_within_its_frame(browser, tmp_path, strength):
+    path = tmp_path / "compare.html"
+    page = render_comparison(
+        title="Fit",
+        introduction=[],
+        evaluations={},
+        audits={},
+        calibration=replace(CALIBRATION, strength=strength),
+    )
+    path.write_text(page, encoding="utf-8")
+    outside = (
+        "[...document.querySelectorAll('svg.wide text')].filter(t => { const b = t.getBBox();"
+        " const v = t.ownerSVGElement.viewBox.baseVal;"
+        " return b.x < v.x || b.x + b.width > v.x + v.width || b.y < v.y || b.y + b.height > v.y + v.height; })"
+        ".map(t => t.textContent)"
+    )
+    opened = browser.open(path)
+    assert "chosen" in opened.evaluate("[...document.querySelectorAll('svg.wide text')].map(t => t.textContent)")
+    assert opened.evaluate(outside) == []
