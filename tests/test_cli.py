@@ -726,11 +726,11 @@ INTERRUPT = """
 import os, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite started in the background ignores it
 import shortcut_guardrail.guardrail as guardrail
-real = guardrail._save_adapter
+real = guardrail.save_adapter
 def save(*arguments):
     real(*arguments)
     os.kill(os.getpid(), signal.SIGINT)
-guardrail._save_adapter = save
+guardrail.save_adapter = save
 """
 
 

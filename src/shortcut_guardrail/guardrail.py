@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -14,16 +13,28 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from .adapter import AdapterTraining, wrap_with_lora
+from .adapter import AdapterTraining
+from .adapter_files import ADAPTER_FILES, find_base, load_adapter, load_tokenizer, save_adapter
 from .audit import AuditReport, audit_texts, check_ordinary
 from .calibration import Calibration, check_support, choose_strength, strengths_to_score
 from .certify import Certificate, certify_answers, texts_to_label
+from .checks import (
+    check_kind,
+    check_same_length,
+    check_taught,
+    check_untaught,
+    check_unused,
+    checked,
+    warn_about_absent,
+    warn_about_copies,
+    warn_about_fitted,
+    warn_without_targets,
+)
 from .config import AuditConfig, CertifyConfig, GuardrailConfig, SaliencyConfig, Unit, check_strength, preset
-from .counterfactuals import TargetFinder
 from .data import Texts, check_texts, label_ids
 from .dial import UnlabelledCalibration, choose_without_labels
 from .distill import counterfactual
-from .encoder import EncodedTexts, FastPaths, Head, Progress, TextClassifier, load_model, quiet_transformers
+from .encoder import EncodedTexts, FastPaths, Head, Progress, TextClassifier, load_model
 from .errors import ConfigError, DataError, GuardrailWarning, ModelError
 from .evaluation import Evaluation, ShortcutIn, evaluate_audited
 from .files import to_json, write_folder
@@ -221,10 +232,10 @@ class ShortcutGuardrail:
     ) -> ShortcutGuardrail:
         record = read_record(folder)
         name = record.base_model["name"]
-        model, base_name = _find_base(folder, record, base, revision, loading)
+        model, base_name = find_base(folder, record, base, revision, loading)
         guard = cls(
             model,
-            _load_tokenizer(folder),
+            load_tokenizer(folder),
             head=head or cast(Head, record.head),
             max_length=max_length or record.max_length,
             **options,
@@ -239,7 +250,7 @@ class ShortcutGuardrail:
         guard._base_name, guard._revision = base_name, revision or record.base_model["revision"]
         config = GuardrailConfig.from_dict(record.config)
         targets = Targets.from_dict(record.targets, record.target_rows)
-        model = None if config.strategy == "mask" else _load_adapter(guard._base, folder, config)
+        model = None if config.strategy == "mask" else load_adapter(guard._base, folder, config)
         guard._fitted = _Fitted(
             guard=restore(guard._base, config, targets, model),
             config=config,
@@ -357,7 +368,7 @@ class ShortcutGuardrail:
         with self._at_strength(strength) as classifier:
             encoded = self._encode(texts, progress)
             if ids is not None:
-                _check_same_length(encoded, ids)
+                check_same_length(encoded, ids)
             return audit_texts(classifier, encoded, config, labels=ids, progress=progress)
 
     def audit_in_shards(
@@ -414,14 +425,14 @@ class ShortcutGuardrail:
         encoded = self._encode(texts, progress)
         rows = self._encode_support(support)
         targets = find_targets(self._base, encoded, config.targets, support=rows, progress=progress)
-        _warn_about_absent(targets, encoded)
+        warn_about_absent(targets, encoded)
         return targets
 
     def _encode_support(self, support: tuple[Texts, Sequence[str | int]] | None) -> tuple[EncodedTexts, Array] | None:
         if support is None:
             return None
         encoded, labels = self._encode(support[0], None), self.label_ids(support[1])
-        _check_same_length(encoded, labels)
+        check_same_length(encoded, labels)
         return encoded, labels
 
     def fit(
@@ -457,7 +468,7 @@ class ShortcutGuardrail:
         learns = config.strategy == "few-shot"
         rows = self._encode_support(support)
         if learns:
-            _check_taught(rows)
+            check_taught(rows)
         encoded = self._encode(texts, progress)
         check_ordinary(encoded)
         clock.lap("tokenise")
@@ -466,8 +477,8 @@ class ShortcutGuardrail:
                 targets = find_targets(self._base, encoded, config.targets, support=rows, progress=progress)
             else:
                 targets = with_said(targets, config.targets)
-            _warn_about_absent(targets, encoded)
-            _warn_without_targets(targets)
+            warn_about_absent(targets, encoded)
+            warn_without_targets(targets)
             clock.lap("target")
         targets = targets if targets is not None and config.uses_targets else Targets()
         learned_from = rows[0] if rows is not None and learns else encoded
@@ -529,8 +540,8 @@ class ShortcutGuardrail:
         labels = self.label_ids(support_labels)
         check_support(labels)
         encoded = self._encode(support_texts, None)
-        _check_same_length(encoded, labels)
-        _check_untaught(encoded, fitted)
+        check_same_length(encoded, labels)
+        check_untaught(encoded, fitted.targets.rows, fitted.config.strategy)
         if without_labels is not None and without_labels.to_dict() != fitted.dialled:
             raise ConfigError(
                 "without_labels is not what this guard's last calibrate_without_labels chose. Call it after fit, and "
@@ -622,14 +633,14 @@ class ShortcutGuardrail:
         """
         fitted = self._require_fitted()
         config = config or CertifyConfig()
-        texts, unlabelled = _checked(texts), _checked(unlabelled)
+        texts, unlabelled = checked(texts), checked(unlabelled)
         ids = self.label_ids(labels)
         if len(texts) != len(ids):
             raise DataError(f"There must be one label for each text, but there are {len(texts)} and {len(ids)}.")
-        _check_kind(texts, unlabelled)
-        _check_unused(texts, fitted)
-        _warn_about_fitted(texts, unlabelled, fitted)
-        _warn_about_copies(unlabelled)
+        check_kind(texts, unlabelled)
+        check_unused(texts, fitted.targets.rows, fitted.config.strategy)
+        warn_about_fitted(texts, unlabelled, fitted.texts)
+        warn_about_copies(unlabelled)
         grid, answers = self.answers_by_strength(unlabelled, progress=progress)
         _, labelled = self.answers_by_strength(texts, progress=progress)
         found = certify_answers(
@@ -763,7 +774,7 @@ class ShortcutGuardrail:
                 "Give an audit with unit 'token', or none."
             )
         encoded = audit.encoded
-        _check_same_length(encoded, ids)
+        check_same_length(encoded, ids)
         self._warn_about_support_rows(encoded.texts)
         base_effects = None
         if self.is_fitted and strength > 0:  # else the evaluated model is the base
@@ -854,7 +865,7 @@ class ShortcutGuardrail:
 
         def fill(target: Path) -> None:
             if isinstance(fitted.guard, AdapterGuard):
-                _save_adapter(fitted.guard, fitted.config, record, target)
+                save_adapter(fitted.guard, fitted.config, record, target)
             self._base.tokenizer.save_pretrained(target)
             (target / GUARDRAIL_FILE).write_text(to_json(record.to_dict()), encoding="utf-8")
             write_fitted_texts(target, fitted.texts)
@@ -863,11 +874,8 @@ class ShortcutGuardrail:
         write_folder(Path(folder), fill, overwrite=overwrite)
         if not isinstance(fitted.guard, AdapterGuard):
             # A former guard's adapter would be loaded by whoever asks PEFT or Transformers for this folder.
-            for name in _ADAPTER_FILES:
+            for name in ADAPTER_FILES:
                 (Path(folder) / name).unlink(missing_ok=True)
-
-
-_ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 
 
 def _from(start: int, total: int, progress: Progress | None) -> Progress | None:
@@ -889,200 +897,5 @@ class _Clock:
         self.laps[stage], self._last = now - self._last, now
 
 
-def _check_same_length(encoded: EncodedTexts, labels: Array) -> None:
-    if len(encoded) != len(labels):
-        raise DataError(
-            f"There must be one label for each text, but there are {len(encoded)} texts and {len(labels)} labels."
-        )
-
-
 def _hashes(encoded: EncodedTexts) -> tuple[str, ...]:
     return tuple(sorted({text_hash(text) for text in encoded.texts}))
-
-
-def _warn_about_absent(targets: Targets, encoded: EncodedTexts) -> None:
-    given = [item.text for item in targets.items if item.verdict == "given"]
-    if absent := [word for word in given if not TargetFinder([word]).present(encoded).any()]:
-        warnings.warn(
-            f"{_named(absent)} in none of these {len(encoded)} texts. Look for other spellings: occurrences are whole "
-            "words.",
-            GuardrailWarning,
-            stacklevel=3,
-        )
-
-
-def _warn_without_targets(targets: Targets) -> None:
-    if not targets.words:
-        warnings.warn(
-            "Nothing on these texts is taken for a shortcut, so the guard answers as the base does. Give more texts, "
-            "labelled rows, or name what you know with the shortcuts option (--shortcut on the command line).",
-            GuardrailWarning,
-            stacklevel=3,
-        )
-
-
-def _named(words: Sequence[str]) -> str:
-    return ", ".join(f"'{word}'" for word in words) + (" stands" if len(words) == 1 else " stand")
-
-
-def _check_taught(rows: tuple[EncodedTexts, Array] | None) -> None:
-    if rows is None:
-        raise ConfigError(
-            "The strategy 'few-shot' learns from labelled texts, and there are none. Give support=(texts, labels), "
-            "or --support on the command line."
-        )
-    check_support(rows[1])
-
-
-def _check_untaught(encoded: EncodedTexts, fitted: _Fitted) -> None:
-    taught = set(fitted.targets.rows) if fitted.config.strategy == "few-shot" else set()
-    used = sum(text_hash(text) in taught for text in encoded.texts) if taught else 0
-    if used:
-        raise DataError(
-            f"{used} of the {len(encoded)} labelled texts trained the adapter, which answers them better than others, "
-            "so they cannot choose its strength; fit has chosen it by cross-validation. Use other labelled texts."
-        )
-
-
-def _check_unused(texts: Texts, fitted: _Fitted) -> None:
-    rows = set(fitted.targets.rows)
-    used = sum(text_hash(text) in rows for text in texts) if rows else 0
-    if used:
-        did, instead = (
-            ("trained the adapter", "")
-            if fitted.config.strategy == "few-shot"
-            else ("decided which words are neutralised", ", or fit without the support set")
-        )
-        raise DataError(
-            f"{used} of the {len(texts)} labelled texts {did}, so they cannot certify the result. Use other labelled "
-            f"texts{instead}."
-        )
-
-
-def _checked(texts: Texts) -> Texts:
-    """The texts as a list once nothing is wrong with them; there may be none."""
-    given: Any = texts if isinstance(texts, str) else list(texts)
-    return check_texts(given) if len(given) else []
-
-
-def _check_kind(texts: Sequence[Any], unlabelled: Sequence[Any]) -> None:
-    if texts and unlabelled and isinstance(texts[0], str) != isinstance(unlabelled[0], str):
-        kinds = ["single texts" if isinstance(some[0], str) else "text pairs" for some in (texts, unlabelled)]
-        raise DataError(f"The labelled ones are {kinds[0]}, but the unlabelled ones are {kinds[1]}. Give one kind.")
-
-
-def _warn_about_fitted(texts: Sequence[Any], unlabelled: Sequence[Any], fitted: _Fitted) -> None:
-    counts = [sum(text_number(text) in fitted.texts for text in some) for some in (unlabelled, texts)]
-    kinds = zip(counts, (unlabelled, texts), ("unlabelled", "labelled"), strict=True)
-    if seen := [f"{count} of the {len(some)} {kind}" for count, some, kind in kinds if count]:
-        warnings.warn(
-            f"The guard was fitted on {' and '.join(seen)} texts; the certificate is only valid for texts like those "
-            "it has not seen. Hold some back from fit.",
-            GuardrailWarning,
-            stacklevel=3,
-        )
-
-
-def _warn_about_copies(unlabelled: Sequence[Any]) -> None:
-    distinct = len(set(unlabelled))
-    if distinct <= len(unlabelled) / 2:
-        warnings.warn(
-            f"Of the {len(unlabelled)} unlabelled texts {distinct} are distinct. The certificate takes each for an "
-            "observation of its own: if they are copies, rather than what often comes, give each once.",
-            GuardrailWarning,
-            stacklevel=3,
-        )
-
-
-def _find_base(
-    folder: Path, record: GuardrailRecord, base: str | Path | Any | None, revision: str | None, loading: dict[str, bool]
-) -> tuple[Any, str]:
-    """The base model of a guarded folder, and its name."""
-    if base is not None and not isinstance(base, str | Path):
-        return base, str(getattr(base, "name_or_path", "") or "the model given as base")
-    name = str(base) if base is not None else record.base_model["name"]
-    if name is None:
-        raise ModelError(
-            f"The adapter in '{folder}' was trained on a model in memory that had no name. "
-            "Name its base with base=... (--base on the command line)."
-        )
-    try:
-        model, _ = load_model(
-            name, revision=revision or (record.base_model["revision"] if base is None else None), **loading
-        )
-    except ModelError as error:
-        raise ModelError(
-            f"The base model of '{folder}' was not found. {error} "
-            "If it is elsewhere, name it with base=... (--base on the command line)."
-        ) from error
-    return model, name
-
-
-def _load_tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    try:
-        with quiet_transformers():
-            return AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise ModelError(f"'{folder}' holds no usable tokenizer: {error}. Fit and save the guard again.") from error
-
-
-def _load_adapter(classifier: TextClassifier, folder: Path, config: GuardrailConfig) -> Any:
-    """The PEFT model of a guarded folder at its trained scale: the folded strength is undone."""
-    from peft import LoraConfig, set_peft_model_state_dict
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    file = folder / "adapter_model.safetensors"
-    try:
-        weights = load_file(file)
-        lora = LoraConfig.from_pretrained(str(folder))
-    except (OSError, ValueError, SafetensorError) as error:
-        raise ModelError(
-            f"'{file}' or its configuration is missing or damaged: {error}. Fit and save the guard again."
-        ) from error
-    lora.lora_alpha = cast(int, config.adapter.lora_alpha)
-    lora.inference_mode = False
-    lora.base_model_name_or_path = None  # PEFT warns about a base in another place; its weights were compared above
-    # PEFT draws the factors at random before they are read in; what the process draws next is left as it was.
-    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
-        model = wrap_with_lora(classifier, lora)
-    try:
-        result = set_peft_model_state_dict(model, weights)
-    except RuntimeError as error:  # tensors of another shape
-        raise ModelError(f"'{file}' does not fit this model: {error}. Fit and save the guard again.") from error
-    absent = [name for name in result.missing_keys if ".lora_" in name]
-    if absent or result.unexpected_keys:
-        raise ModelError(
-            f"'{file}' does not fit this model: {len(absent)} adapter weights are missing and "
-            f"{len(result.unexpected_keys)} are unknown. Fit and save the guard again."
-        )
-    model.requires_grad_(False)
-    return model.eval()
-
-
-def _save_adapter(guard: AdapterGuard, config: GuardrailConfig, record: GuardrailRecord, target: Path) -> None:
-    """PEFT's two files. The strength goes into the configuration, never into the tensors, so 0 can be undone."""
-    from peft import get_peft_model_state_dict
-    from safetensors.torch import save_file
-
-    model = guard.adapted.model
-    weights = get_peft_model_state_dict(model, save_embedding_layers=False)
-    save_file(
-        {k: v.detach().cpu().contiguous() for k, v in weights.items()},
-        target / "adapter_model.safetensors",
-        metadata={"format": "pt"},
-    )
-    lora = model.peft_config["default"].to_dict()
-    lora.update(
-        lora_alpha=config.adapter.lora_alpha * record.debias_strength,
-        base_model_name_or_path=record.base_model["name"],
-        revision=record.base_model["revision"],
-        inference_mode=True,
-        peft_type="LORA",
-        target_modules=sorted(lora["target_modules"]),
-    )
-    (target / "adapter_config.json").write_text(
-        json.dumps(lora, indent=2, sort_keys=True, default=str), encoding="utf-8"
-    )

@@ -1,0 +1,136 @@
+"""What is refused or warned of before a guard is fitted, calibrated or certified."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from .calibration import check_support
+from .config import Strategy
+from .counterfactuals import TargetFinder
+from .data import Texts, check_texts
+from .encoder import EncodedTexts
+from .errors import ConfigError, DataError, GuardrailWarning
+from .record import text_hash, text_number
+from .targets import Targets
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def check_same_length(encoded: EncodedTexts, labels: Array) -> None:
+    """Refuse labels that are more or fewer than the texts."""
+    if len(encoded) != len(labels):
+        raise DataError(
+            f"There must be one label for each text, but there are {len(encoded)} texts and {len(labels)} labels."
+        )
+
+
+def warn_about_absent(targets: Targets, encoded: EncodedTexts) -> None:
+    """Warn of words that a person named and that stand in none of the texts."""
+    given = [item.text for item in targets.items if item.verdict == "given"]
+    if absent := [word for word in given if not TargetFinder([word]).present(encoded).any()]:
+        warnings.warn(
+            f"{_named(absent)} in none of these {len(encoded)} texts. Look for other spellings: occurrences are whole "
+            "words.",
+            GuardrailWarning,
+            stacklevel=3,
+        )
+
+
+def warn_without_targets(targets: Targets) -> None:
+    """Warn that nothing is neutralised."""
+    if not targets.words:
+        warnings.warn(
+            "Nothing on these texts is taken for a shortcut, so the guard answers as the base does. Give more texts, "
+            "labelled rows, or name what you know with the shortcuts option (--shortcut on the command line).",
+            GuardrailWarning,
+            stacklevel=3,
+        )
+
+
+def _named(words: Sequence[str]) -> str:
+    return ", ".join(f"'{word}'" for word in words) + (" stands" if len(words) == 1 else " stand")
+
+
+def check_taught(rows: tuple[EncodedTexts, Array] | None) -> None:
+    """Refuse to learn from labels where there are none, or too few."""
+    if rows is None:
+        raise ConfigError(
+            "The strategy 'few-shot' learns from labelled texts, and there are none. Give support=(texts, labels), "
+            "or --support on the command line."
+        )
+    check_support(rows[1])
+
+
+def check_untaught(encoded: EncodedTexts, rows: Collection[str], strategy: Strategy) -> None:
+    """Refuse to choose the strength on texts that trained the adapter.
+
+    Args:
+        encoded: The texts.
+        rows: `record.text_hash` of the labelled texts that `fit` used.
+        strategy: What it used them for.
+    """
+    taught = set(rows) if strategy == "few-shot" else set()
+    used = sum(text_hash(text) in taught for text in encoded.texts) if taught else 0
+    if used:
+        raise DataError(
+            f"{used} of the {len(encoded)} labelled texts trained the adapter, which answers them better than others, "
+            "so they cannot choose its strength; fit has chosen it by cross-validation. Use other labelled texts."
+        )
+
+
+def check_unused(texts: Texts, rows: Collection[str], strategy: Strategy) -> None:
+    """Refuse to certify on labelled texts that `fit` used. Arguments: see `check_untaught`."""
+    known = set(rows)
+    used = sum(text_hash(text) in known for text in texts) if known else 0
+    if used:
+        did, instead = (
+            ("trained the adapter", "")
+            if strategy == "few-shot"
+            else ("decided which words are neutralised", ", or fit without the support set")
+        )
+        raise DataError(
+            f"{used} of the {len(texts)} labelled texts {did}, so they cannot certify the result. Use other labelled "
+            f"texts{instead}."
+        )
+
+
+def checked(texts: Texts) -> Texts:
+    """The texts as a list once nothing is wrong with them; there may be none."""
+    given: Any = texts if isinstance(texts, str) else list(texts)
+    return check_texts(given) if len(given) else []
+
+
+def check_kind(texts: Sequence[Any], unlabelled: Sequence[Any]) -> None:
+    """Refuse single texts beside pairs."""
+    if texts and unlabelled and isinstance(texts[0], str) != isinstance(unlabelled[0], str):
+        kinds = ["single texts" if isinstance(some[0], str) else "text pairs" for some in (texts, unlabelled)]
+        raise DataError(f"The labelled ones are {kinds[0]}, but the unlabelled ones are {kinds[1]}. Give one kind.")
+
+
+def warn_about_fitted(texts: Sequence[Any], unlabelled: Sequence[Any], fitted: Collection[int]) -> None:
+    """Warn of texts that the guard was fitted on, given as their `record.text_number`."""
+    counts = [sum(text_number(text) in fitted for text in some) for some in (unlabelled, texts)]
+    kinds = zip(counts, (unlabelled, texts), ("unlabelled", "labelled"), strict=True)
+    if seen := [f"{count} of the {len(some)} {kind}" for count, some, kind in kinds if count]:
+        warnings.warn(
+            f"The guard was fitted on {' and '.join(seen)} texts; the certificate is only valid for texts like those "
+            "it has not seen. Hold some back from fit.",
+            GuardrailWarning,
+            stacklevel=3,
+        )
+
+
+def warn_about_copies(unlabelled: Sequence[Any]) -> None:
+    """Warn where most texts are copies of others."""
+    distinct = len(set(unlabelled))
+    if distinct <= len(unlabelled) / 2:
+        warnings.warn(
+            f"Of the {len(unlabelled)} unlabelled texts {distinct} are distinct. The certificate takes each for an "
+            "observation of its own: if they are copies, rather than what often comes, give each once.",
+            GuardrailWarning,
+            stacklevel=3,
+        )
