@@ -1,43 +1,28 @@
 """Reads texts, text pairs and labels from a file or a Hub data set, and says in sentences what is wrong with them.
 
-Everything a person can get wrong in a file is refused here, with its line, before a model is loaded. So this module
-imports neither torch nor transformers, and pyarrow and datasets only for the sources that need them.
+Everything a person can get wrong in a file is refused here and in `tables`, with its line, before a model is loaded. So
+neither module imports torch or transformers, and pyarrow and datasets are only imported for the sources that need them.
 """
 
-import codecs
-import csv
 import difflib
-import io
-import json
 import operator
 import os
 import re
-import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
-from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
+from .errors import ConfigError, DataError, GuardrailWarning
+from .sentences import enumerated, first_few, kind_of, listed, sentence, shortened
+from .tables import Table, open_table
 
 Texts: TypeAlias = list[str] | list[tuple[str, str]]
 """N single texts, or N pairs of texts; never a mixture."""
 
-_SHOWN = 5  # how many lines, values or problems a message names before it only counts
-_FORMATS = {
-    ".csv": "CSV",
-    ".tsv": "TSV",
-    ".jsonl": "JSON Lines",
-    ".ndjson": "JSON Lines",
-    ".json": "JSON Lines",
-    ".parquet": "Parquet",
-}
 _MISSING, _EMPTY = _GAPS = ("is missing", "is empty")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
-
 _TEXT_NAMES = frozenset(
     {"text", "texts", "sentence", "sentences", "review", "reviews", "comment", "comments", "content", "contents"}
     | {"body", "message", "document", "utterance", "tweet", "post", "passage", "input", "inputs", "full_text"}
@@ -95,17 +80,6 @@ class TextData:
 
 
 @dataclass(frozen=True)
-class _Table:
-    """A source whose columns are known; `column` gives the values of one, which for CSV are all strings."""
-
-    columns: list[str]
-    rows: list[int]
-    row_word: str
-    column: Callable[[str], list[Any]]
-    problems: list[str]
-
-
-@dataclass(frozen=True)
 class _Columns:
     text: str
     text_pair: str | None
@@ -159,10 +133,10 @@ def read_data(
     """
     name = os.fspath(source)
     _check_roles(text_column, text_pair_column, label_column)
-    table = _open_table(name, split)
+    table = open_table(name, split)
     if not table.rows:
         _raise_if(table.problems)
-        raise DataError(f"{name} has columns ({_listed(table.columns)}) but no rows; at least one text is needed.")
+        raise DataError(f"{name} has columns ({listed(table.columns)}) but no rows; at least one text is needed.")
     chosen = _choose_columns(table, name, text_column, text_pair_column, label_column, require_labels)
     problems = list(table.problems)
     columns = [chosen.text] if chosen.text_pair is None else [chosen.text, chosen.text_pair]
@@ -269,253 +243,6 @@ def check_texts(
     return [(str(first), str(second)) for first, second in zip(firsts, seconds, strict=True)]
 
 
-def read_utf8(path: Path, source: str) -> str:
-    """The content of a text file, which must be UTF-8, without its byte order mark and with its line ends as they are.
-
-    Args:
-        path: The file.
-        source: What to call it in messages.
-
-    Raises:
-        DataError: The file is missing (near names in its folder are suggested), a folder, unreadable, not UTF-8, or
-            holds NUL bytes; the last two name the line.
-    """
-    if path.is_dir():
-        raise DataError(f"{source} is a folder; name a file in it.")
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        raise DataError(_missing_file(path, source)) from None
-    except OSError as error:
-        raise DataError(f"{source} cannot be read ({error.strerror or error}).") from error
-    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise DataError(f"{source} is UTF-16, but UTF-8 is needed. Save it again as UTF-8 (in Excel: 'CSV UTF-8').")
-    if (nul := raw.find(b"\0")) >= 0:
-        raise DataError(f"{source}, line {_line_of(raw, nul)}: a NUL byte; this is no text file, or a damaged one.")
-    raw = raw.removeprefix(codecs.BOM_UTF8)
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{source}, line {_line_of(raw, error.start)}: byte 0x{raw[error.start]:02x} is not UTF-8. "
-            "Convert the file to UTF-8 (for example with: iconv -f WINDOWS-1252 -t UTF-8)."
-        ) from error
-
-
-# Sources
-
-
-def _open_table(name: str, split: str | None) -> _Table:
-    path = Path(name)
-    suffix = path.suffix.lower()
-    if not name.strip():
-        raise DataError("The name of the data file is empty.")
-    if path.is_dir():
-        raise DataError(f"{name} is a folder; name a file in it.")
-    exists = os.path.exists(name)
-    if not exists and suffix not in _FORMATS and _HUB_NAME.fullmatch(name):
-        return _read_hub(name, split)
-    if not exists:
-        raise DataError(_missing_file(path, name))
-    if suffix not in _FORMATS:
-        found = f"the suffix '{path.suffix}' names no format that can be read" if suffix else "a suffix is missing"
-        raise DataError(f"{name}: {found}. Use one of {', '.join(_FORMATS)}.")
-    if split is not None:
-        raise ConfigError(f"split is '{split}', but {name} is a file; only Hub data sets have splits.")
-    if suffix == ".parquet":
-        return _read_parquet(path, name)
-    text = read_utf8(path, name)
-    if not text.strip():
-        raise DataError(f"{name} is empty; a {_FORMATS[suffix]} file with at least one text is needed.")
-    if suffix in (".csv", ".tsv"):
-        return _read_csv(text, name, "," if suffix == ".csv" else "\t")
-    return _read_json_lines(text, name)
-
-
-def _read_csv(text: str, source: str, delimiter: str) -> _Table:
-    lines, records = _parse_csv(text, source, delimiter)
-    header = [column.strip() for column in records[0]]
-    _check_header(header, source, delimiter)
-    counts: dict[int, list[int]] = {}
-    kept, kept_lines = [], []
-    for line, record in zip(lines[1:], records[1:], strict=True):
-        if len(record) == len(header):
-            kept.append(record)
-            kept_lines.append(line)
-        elif record:
-            counts.setdefault(len(record), []).append(line)
-        elif len(header) == 1:
-            kept.append([""])
-            kept_lines.append(line)
-    what = f"where the header names {_count(len(header), 'field')}"
-    advice = "Put fields that hold a delimiter, a quote or a line break in quotes."
-    problems = [
-        _problem(source, where, "line", f"{_count(count, 'field')} {what}", advice) for count, where in counts.items()
-    ]
-
-    def column(name: str) -> list[str]:
-        index = header.index(name)
-        return [record[index] for record in kept]
-
-    return _Table(header, kept_lines, "line", column, _first(problems))
-
-
-def _parse_csv(text: str, source: str, delimiter: str) -> tuple[list[int], list[list[str]]]:
-    """Records and the line each starts on, from the first that is not blank to the last that is not."""
-    lines: list[int] = []
-    records: list[list[str]] = []
-    start = 1
-    with large_fields(len(text)):
-        # Strict: a stray quote is an error rather than a field that quietly swallows the lines after it.
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-        try:
-            for record in reader:
-                if record or records:
-                    lines.append(start)
-                    records.append(record)
-                start = reader.line_num + 1
-        except csv.Error as error:
-            raise DataError(
-                f"{source}, line {start}: the quotes of the record that starts here do not match ({error}). "
-                'A field that holds a quote is put in quotes, and the quote inside it is doubled: "say ""hi""".'
-            ) from error
-    while not records[-1]:
-        records.pop()
-        lines.pop()
-    return lines, records
-
-
-@contextmanager
-def large_fields(size: int) -> Iterator[None]:
-    """Lets csv read fields of up to `size` characters; the limit is the whole process's, so it is put back."""
-    before = csv.field_size_limit()
-    csv.field_size_limit(max(before, min(size, sys.maxsize, 2**31 - 1)))
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
-def _check_header(header: list[str], source: str, delimiter: str) -> None:
-    _check_unique(header, source)
-    if len(header) > 1:
-        return
-    for other, name, suffix in ((";", "semicolons", None), ("\t", "tabs", ".tsv"), (",", "commas", ".csv")):
-        if other != delimiter and other in header[0]:
-            wanted = "commas" if delimiter == "," else "tabs"
-            rename = f", or give the file the suffix {suffix}" if suffix else ""
-            raise DataError(
-                f"{source}, line 1: one column, '{_short(header[0])}', which holds {name}; the columns of this format "
-                f"are separated by {wanted}. Save it with {wanted}{rename}."
-            )
-
-
-def _check_unique(columns: Sequence[str], source: str) -> None:
-    # Spreadsheets write unnamed columns for trailing delimiters; those cannot be meant, so they may repeat.
-    twice = [column for column in dict.fromkeys(columns) if column and columns.count(column) > 1]
-    if twice:
-        raise DataError(f"{source}: several columns are called {_listed(twice)}. Give each column its own name.")
-
-
-class _DuplicateKeyError(ValueError):
-    """A JSON object names a key twice."""
-
-
-def _unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(items)
-    if len(record) < len(items):
-        keys = [key for key, _ in items]
-        raise _DuplicateKeyError(f"the key '{next(key for key in keys if keys.count(key) > 1)}' occurs twice")
-    return record
-
-
-def _read_json_lines(text: str, source: str) -> _Table:
-    if text.lstrip().startswith("["):
-        raise DataError(f"{source} is one JSON array, but JSON Lines is needed: one object on each line.")
-    rows: list[int] = []
-    records: list[dict[str, Any]] = []
-    problems: list[str] = []
-    # StringIO breaks lines at line feeds and carriage returns only; str.splitlines would also break inside texts.
-    for line, written in enumerate(io.StringIO(text, newline=None), start=1):
-        if not written.strip():
-            continue
-        try:
-            record = json.loads(written, object_pairs_hook=_unique_keys)
-        except (ValueError, RecursionError) as error:
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-            problems.append(f"{source}, line {line}: not a JSON object on one line ({reason}).")
-            continue
-        if isinstance(record, dict):
-            records.append(record)
-            rows.append(line)
-        else:
-            problems.append(f"{source}, line {line}: {_kind(record)}, but each line must be a JSON object.")
-    columns = list(dict.fromkeys(key for record in records for key in record))
-    return _Table(columns, rows, "line", lambda name: [record.get(name) for record in records], _first(problems))
-
-
-def _read_parquet(path: Path, source: str) -> _Table:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path) as file:
-            columns = list(file.schema_arrow.names)
-            count = file.metadata.num_rows
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{source} cannot be read as Parquet ({_one_line(error)}).") from error
-    _check_unique(columns, source)
-
-    def column(name: str) -> list[Any]:
-        try:
-            with pq.ParquetFile(path) as file:
-                values: list[Any] = file.read(columns=[name]).column(name).to_pylist()
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise DataError(f"{source}: column '{name}' cannot be read ({_one_line(error)}).") from error
-        return values
-
-    return _Table(columns, list(range(1, count + 1)), "row", column, [])
-
-
-def _read_hub(name: str, split: str | None) -> _Table:
-    import datasets
-
-    try:
-        loaded = datasets.load_dataset(name, split=split)
-    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-        near = _near_files(Path(name))
-        raise DataError(
-            f"'{name}' is neither a file nor a Hub data set that can be reached and read ({_one_line(error)}).{near}"
-        ) from error
-    if isinstance(loaded, dict):
-        loaded = loaded[_choose_split(list(loaded), name)]
-    rows = list(range(1, len(loaded) + 1))
-    return _Table(list(loaded.column_names), rows, "row", lambda column: list(loaded[column]), [])
-
-
-def _choose_split(splits: list[str], name: str) -> str:
-    if "test" in splits:
-        return "test"
-    if len(splits) == 1:
-        return splits[0]
-    raise DataError(f"The data set '{name}' has several splits and no 'test': {_listed(splits)}. Name one with split.")
-
-
-def _missing_file(path: Path, source: str) -> str:
-    if not path.parent.is_dir():
-        return f"There is no file {source}: its folder, {path.parent}, does not exist."
-    return f"There is no file {source}.{_near_files(path)}"
-
-
-def _near_files(path: Path) -> str:
-    try:
-        names = {entry.name.casefold(): entry.name for entry in path.parent.iterdir() if entry.is_file()}
-    except OSError:
-        return ""
-    near = difflib.get_close_matches(path.name.casefold(), names, n=3)
-    return f" Did you mean {_listed([names[name] for name in near], 'or')}?" if near else ""
-
-
 # Columns
 
 
@@ -528,7 +255,7 @@ def _check_roles(text_column: str | None, text_pair_column: str | None, label_co
 
 
 def _choose_columns(
-    table: _Table,
+    table: Table,
     source: str,
     text_column: str | None,
     text_pair_column: str | None,
@@ -586,8 +313,8 @@ def _guess_partner(columns: list[str], text_pair: str) -> list[tuple[str, str | 
 def _warn_of_a_lone_name(text: str, source: str) -> None:
     if text.casefold() not in _TEXT_NAMES:
         warnings.warn(
-            f"{source} has one column, which its first line calls '{_short(text)}'. If that is already a text, put the "
-            "line 'text' above it, or it will not be read.",
+            f"{source} has one column, which its first line calls '{shortened(text)}'. If that is already a text, put "
+            "the line 'text' above it, or it will not be read.",
             GuardrailWarning,
             stacklevel=4,
         )
@@ -597,16 +324,16 @@ def _no_such_column(option: str, column: str, columns: Sequence[str], source: st
     folded = {name.casefold(): name for name in columns}
     near = difflib.get_close_matches(column.casefold(), folded, n=1)
     advice = f" Did you mean '{folded[near[0]]}'?" if near else ""
-    return f"{source}: {option} is '{column}', but the columns are {_listed(columns)}.{advice}"
+    return f"{source}: {option} is '{column}', but the columns are {listed(columns)}.{advice}"
 
 
 def _unclear(
     role: str, option: str, guesses: Sequence[tuple[str, str | None]], columns: Sequence[str], source: str
 ) -> str:
-    names = _listed(list(dict.fromkeys(name for guess in guesses for name in guess if name is not None)))
+    names = listed(list(dict.fromkeys(name for guess in guesses for name in guess if name is not None)))
     found = f"more than one column could be the {role} ({names})" if guesses else f"no column is clearly the {role}"
     advice = f"Name it with {option} (--{option.replace('_', '-')} on the command line)."
-    return f"{source}: {found}; the columns are {_listed(columns)}. {advice}"
+    return f"{source}: {found}; the columns are {listed(columns)}. {advice}"
 
 
 # Values
@@ -621,7 +348,7 @@ def _text_fault(value: Any) -> str | None:
     if value is None:
         return _MISSING
     if not isinstance(value, str):
-        return f"is {_kind(value)}, not a string"
+        return f"is {kind_of(value)}, not a string"
     if not value.strip():
         return _EMPTY
     if not value.isascii() and _SURROGATE.search(value):
@@ -635,7 +362,7 @@ def _fault_sentences(faults: Sequence[str | None], what: str, source: str, rows:
         if fault:
             where.setdefault(fault, []).append(row)
     return [
-        _problem(source, places, word, f"{what} {fault}", _remove(len(places)) if fault in _GAPS else "")
+        sentence(source, places, word, f"{what} {fault}", _remove(len(places)) if fault in _GAPS else "")
         for fault, places in where.items()
     ]
 
@@ -651,13 +378,13 @@ def _shape_problems(entries: list[Any], pairs: set[int], source: str, rows: Sequ
     problems = []
     if single:
         what = "a single text among pairs"
-        problems.append(_problem(source, single, word, what, "Give single texts or pairs, not a mixture."))
+        problems.append(sentence(source, single, word, what, "Give single texts or pairs, not a mixture."))
     if sizes:
-        problems.append(_problem(source, sizes, word, "a pair must be exactly two texts", ""))
+        problems.append(sentence(source, sizes, word, "a pair must be exactly two texts", ""))
     return problems
 
 
-def _read_labels(table: _Table, column: str | None, source: str, required: bool) -> tuple[list[str] | None, list[str]]:
+def _read_labels(table: Table, column: str | None, source: str, required: bool) -> tuple[list[str] | None, list[str]]:
     if column is None:
         return None, []
     labels = [_label_text(value) for value in table.column(column)]
@@ -684,7 +411,7 @@ def _label_fault(label: Any) -> str | None:
     if label is None or isinstance(label, float):  # a float that is left is NaN
         return _MISSING
     if not isinstance(label, str):
-        return f"is {_kind(label)}, not a string or a number"
+        return f"is {kind_of(label)}, not a string or a number"
     return None if label.strip() else _EMPTY
 
 
@@ -731,82 +458,23 @@ def _unknown(labels: Sequence[str], reading: Callable[[str], int | None], rows: 
 def _unknown_names(
     unknown: Mapping[str, Sequence[int]], label_names: Sequence[str], source: str, word: str
 ) -> list[str]:
-    has = f"(it has: {_enumerated(label_names)})"
+    has = f"(it has: {enumerated(label_names)})"
     folded = {name.casefold(): name for name in label_names}
     problems = []
     for label, rows in unknown.items():
         near = difflib.get_close_matches(label.casefold(), folded, n=1)
         advice = f"Did you mean '{folded[near[0]]}'?" if near else ""
-        problems.append(_problem(source, rows, word, f"the model has no label '{_short(label)}' {has}", advice))
-    return _first(problems)
+        problems.append(sentence(source, rows, word, f"the model has no label '{shortened(label)}' {has}", advice))
+    return first_few(problems)
 
 
 def _unknown_ids(unknown: Mapping[str, Sequence[int]], label_names: Sequence[str], source: str, word: str) -> list[str]:
-    has = f"(it has: {_enumerated([f'{index} {name}' for index, name in enumerate(label_names)])})"
+    has = f"(it has: {enumerated([f'{index} {name}' for index, name in enumerate(label_names)])})"
     problems = []
     for label, rows in unknown.items():
         advice = "Class ids start at 0." if label == str(len(label_names)) else ""
-        problems.append(_problem(source, rows, word, f"the model has no class id '{_short(label)}' {has}", advice))
-    return _first(problems)
-
-
-# Sentences
-
-
-def _problem(source: str, rows: Sequence[int], word: str, what: str, advice: str) -> str:
-    return f"{source}, {_places(rows, word)}: {what}. {advice}".rstrip()
-
-
-def _places(rows: Sequence[int], word: str) -> str:
-    shown = [str(row) for row in rows[:_SHOWN]]
-    if len(rows) == 1:
-        return f"{word} {shown[0]}"
-    if len(rows) > _SHOWN:
-        return f"{word}s {', '.join(shown)} and {len(rows) - _SHOWN} more ({len(rows)} in all)"
-    return f"{word}s {', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def _first(problems: list[str]) -> list[str]:
-    if len(problems) <= _SHOWN:
-        return problems
-    return [*problems[:_SHOWN], f"... and {len(problems) - _SHOWN} more of this kind ({len(problems)} in all)."]
-
-
-def _listed(names: Sequence[str], last: str = "and") -> str:
-    quoted = [f"'{_short(name)}'" for name in names[:20]]
-    if len(names) > 20:
-        quoted.append(f"{len(names) - 20} more")
-    return f"{', '.join(quoted[:-1])} {last} {quoted[-1]}" if len(quoted) > 1 else "".join(quoted) or "none"
-
-
-def _enumerated(names: Sequence[str]) -> str:
-    more = [f"and {len(names) - 20} more"] if len(names) > 20 else []
-    return ", ".join([*names[:20], *more])
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun if number == 1 else noun + 's'}"
-
-
-def _short(value: str, length: int = 60) -> str:
-    return value if len(value) <= length else value[: length - 3] + "..."
-
-
-def _kind(value: Any) -> str:
-    if value is None:
-        return "null"
-    names = {dict: "an object", list: "a list", tuple: "a tuple", str: "a string", bool: "true or false"}
-    if type(value) in names:
-        return names[type(value)]
-    return "a number" if isinstance(value, int | float) else f"a value of type {type(value).__name__}"
-
-
-def _one_line(error: BaseException) -> str:
-    return _short(" ".join(str(error).split()), 200) or type(error).__name__
-
-
-def _line_of(raw: bytes, offset: int) -> int:
-    return len(re.findall(rb"\r\n|\r|\n", raw[:offset])) + 1
+        problems.append(sentence(source, rows, word, f"the model has no class id '{shortened(label)}' {has}", advice))
+    return first_few(problems)
 
 
 def _raise_if(problems: list[str]) -> None:

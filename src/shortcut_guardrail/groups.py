@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shortcut_guardrail.data import read_utf8
 from shortcut_guardrail.errors import ConfigError, DataError
+from shortcut_guardrail.tables import read_utf8
 
 _APOSTROPHES = str.maketrans(dict.fromkeys("‘’‛ʻʼʹ′＇`´", "'"))
 _JOINERS = "_\u200c\u200d"  # between two word characters these, the last two of no width, are part of the word

@@ -24,12 +24,13 @@ import numpy as np
 
 from .audit import AuditReport, Repeats, check_ordinary, find_repeats, make_report
 from .config import AuditConfig
-from .data import Texts, check_texts, label_ids, large_fields, read_data
+from .data import Texts, check_texts, label_ids, read_data
 from .details import important_units
 from .encoder import Progress, TextClassifier
 from .errors import ConfigError, DataError, GuardrailWarning, RunError
 from .files import to_json, write_file
 from .shards import Shard, evidence_key, make_shard, measure, text_key
+from .tables import large_fields
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -1,0 +1,69 @@
+"""The words in which messages about rows, columns and labels are put."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+_SHOWN = 5  # how many lines, values or problems a message names before it only counts
+
+
+def sentence(source: str, rows: Sequence[int], word: str, what: str, advice: str) -> str:
+    """What is wrong in some rows, and what to do: "FILE, lines 3 and 7: the text is empty. Fill it in." """
+    return f"{source}, {places(rows, word)}: {what}. {advice}".rstrip()
+
+
+def places(rows: Sequence[int], word: str) -> str:
+    """The first rows and how many there are: "lines 3, 4, 5, 8, 9 and 2 more (7 in all)"."""
+    shown = [str(row) for row in rows[:_SHOWN]]
+    if len(rows) == 1:
+        return f"{word} {shown[0]}"
+    if len(rows) > _SHOWN:
+        return f"{word}s {', '.join(shown)} and {len(rows) - _SHOWN} more ({len(rows)} in all)"
+    return f"{word}s {', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def first_few(problems: list[str]) -> list[str]:
+    """The first problems, and how many there are."""
+    if len(problems) <= _SHOWN:
+        return problems
+    return [*problems[:_SHOWN], f"... and {len(problems) - _SHOWN} more of this kind ({len(problems)} in all)."]
+
+
+def listed(names: Sequence[str], last: str = "and") -> str:
+    """Names in quotes, the first 20: "'a', 'b' and 'c'"."""
+    quoted = [f"'{shortened(name)}'" for name in names[:20]]
+    if len(names) > 20:
+        quoted.append(f"{len(names) - 20} more")
+    return f"{', '.join(quoted[:-1])} {last} {quoted[-1]}" if len(quoted) > 1 else "".join(quoted) or "none"
+
+
+def enumerated(names: Sequence[str]) -> str:
+    """Names without quotes, the first 20."""
+    more = [f"and {len(names) - 20} more"] if len(names) > 20 else []
+    return ", ".join([*names[:20], *more])
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: "1 field", "2 fields"."""
+    return f"{number} {noun if number == 1 else noun + 's'}"
+
+
+def shortened(value: str, length: int = 60) -> str:
+    """The beginning of what is longer."""
+    return value if len(value) <= length else value[: length - 3] + "..."
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in words for people who write files: "a list", "null"."""
+    if value is None:
+        return "null"
+    names = {dict: "an object", list: "a list", tuple: "a tuple", str: "a string", bool: "true or false"}
+    if type(value) in names:
+        return names[type(value)]
+    return "a number" if isinstance(value, int | float) else f"a value of type {type(value).__name__}"
+
+
+def one_line(error: BaseException) -> str:
+    """An error's message without its line breaks, or its type where it says nothing."""
+    return shortened(" ".join(str(error).split()), 200) or type(error).__name__
