@@ -83,11 +83,32 @@ def p_values(against):
     return [group_p_value(lambda made=made: [made], CONFIG) for made in corpora]
 
 
-def test_a_group_is_not_asked_for_where_a_word_is_flagged():
-    made = corpus(0.7, words=["honestly", *WORDS[:6]], each=40)
+def test_a_group_is_looked_for_beside_what_is_flagged():
+    made = corpus(0.7, words=["honestly"] * 8 + WORDS)
     alone, verdicts = verdicts_on(made)
-    assert alone.flagged
-    assert not verdicts.collective.any()
+    names = tally(lambda: [made], CONFIG).names
+    assert {names[i] for i in verdicts.flagged} == {"honestly"}
+    assert not alone.collective.any()
+    assert verdicts.collective.sum() >= 8
+    assert not verdicts.collective[list(verdicts.flagged)].any()
+    assert not (verdicts.collective & verdicts.takes_turns).any()
+
+
+def test_what_is_flagged_alone_is_no_member_and_is_masked_in_the_texts_compared_with():
+    made = corpus(0.7, words=["honestly"] * 8 + WORDS)
+    members = find_group(lambda: [made], CONFIG).members
+    assert "honestly" in members
+    assert members.keys() - find_group(lambda: [made], CONFIG, {"honestly"}).members.keys() == {"honestly"}
+    # Here all other texts are decided by "honestly": read with it, all speak for the class.
+    made = corpus(-0.5, words=["honestly"] * 40 + WORDS, others=0)
+    group = Group({word: Member(1, 0.5) for word in WORDS})
+    assert p_of_group(lambda: [made], group, CONFIG) < 0.001
+    assert p_of_group(lambda: [made], group, CONFIG, {"honestly"}) > 0.05
+
+
+def test_words_that_move_too_small_a_share_of_all_answers_are_no_group():
+    assert find_group(lambda: [corpus(0.7, others=1500)], CONFIG).members
+    assert find_group(lambda: [corpus(0.7, others=2500)], CONFIG).members == {}  # 12 of 2,644, below .005
 
 
 def test_a_single_word_is_no_group():

@@ -425,6 +425,15 @@ def test_what_goes_together_is_said_on_the_page_and_in_the_terminal(capsys, flag
     assert " of them " not in _Page(render_audit(audit(candidate("honestly", **UNDECIDED)))).words
 
 
+def test_words_that_take_turns_and_a_group_beside_them_are_told_apart():
+    turns = candidate("frankly", takes_turns=True, **UNDECIDED)
+    group = [candidate(name, collective=True, **UNDECIDED) for name in ("truth", "plainly")]
+    report = audit(candidate("honestly", flagged=True), turns, *group, group_p_value=0.0012)
+    words = _Page(render_audit(report)).words
+    assert "1 of them takes turns with what is flagged, as the words of one shortcut do: “frankly”." in words
+    assert "2 of them override the rest of their texts together (p 0.001), as the words of one shortcut do:" in words
+
+
 def test_the_heat_map_is_readable_without_colour():
     report = audit(candidate("honestly", examples=(example(3, TEXT, "Honestly", "soup", "cold"),)))
     page = render_audit(report)

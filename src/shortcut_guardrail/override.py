@@ -123,7 +123,7 @@ class Verdicts:
         takes_turns: Of these, whether it takes turns with the flagged ones, shape (M,).
         collective: Of these, whether it is one of a group that overrides its texts together, shape (M,); see
             `collective`.
-        group_p_value: Of the null hypothesis that there is no such group; NaN where it was not asked yet.
+        group_p_value: Of the null hypothesis that there is no such group; NaN from `judge`, which does not ask it.
         too_few: Whether the test could not have flagged it whatever its texts say, shape (M,).
         without: Texts without it, shape (M,).
         needed: Texts that hold it, in a larger corpus of the same shares, with which the test could have flagged it,

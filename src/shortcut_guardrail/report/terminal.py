@@ -169,17 +169,22 @@ def company_note(document: Mapping[str, Any], *, sign: str = "") -> str:
         document: The content of an `audit.json`.
         sign: How they are marked.
     """
-    members = [visible_name(candidate["text"]) for candidate in document["candidates"] if in_company(candidate)]
-    if not members:
-        return ""
-    more = len(members) > 5
-    names = ", ".join(f"“{name}”" for name in members[:5]) + (", …" if more else "")
-    p = document["group_p_value"]
-    if p is None:  # a group is only looked for where nothing is flagged
-        what = f"take{'s' if len(members) == 1 else ''} turns with what is flagged"
-    else:
-        what = f"override the rest of their texts together (p {p_value(p)})"
-    return f" {len(members)} of them{sign} {what}, as the words of one shortcut do: {names}{'' if more else '.'}"
+    turns, group = (
+        [visible_name(candidate["text"]) for candidate in document["candidates"] if candidate[kind]]
+        for kind in ("takes_turns", "collective")
+    )
+    said = ""
+    if turns:
+        what = f"take{'s' if len(turns) == 1 else ''} turns with what is flagged"
+        said += f" {len(turns)} of them{sign} {what}, as the words of one shortcut do: {_first_names(turns)}"
+    if group:
+        what = f"override the rest of their texts together (p {p_value(document['group_p_value'])})"
+        said += f" {len(group)} of them{sign} {what}, as the words of one shortcut do: {_first_names(group)}"
+    return said
+
+
+def _first_names(names: Sequence[str]) -> str:
+    return ", ".join(f"“{name}”" for name in names[:5]) + (", …" if len(names) > 5 else ".")
 
 
 def doubt(candidate: Mapping[str, Any]) -> str:
