@@ -94,16 +94,26 @@ def test_a_group_is_looked_for_beside_what_is_flagged():
     assert not (verdicts.collective & verdicts.takes_turns).any()
 
 
-def test_what_is_flagged_alone_is_no_member_and_is_masked_in_the_texts_compared_with():
-    made = corpus(0.7, words=["honestly"] * 8 + WORDS)
-    members = find_group(lambda: [made], CONFIG).members
-    assert "honestly" in members
-    assert members.keys() - find_group(lambda: [made], CONFIG, {"honestly"}).members.keys() == {"honestly"}
-    # Here all other texts are decided by "honestly": read with it, all speak for the class.
-    made = corpus(-0.5, words=["honestly"] * 40 + WORDS, others=0)
-    group = Group({word: Member(1, 0.5) for word in WORDS})
-    assert p_of_group(lambda: [made], group, CONFIG) < 0.001
-    assert p_of_group(lambda: [made], group, CONFIG, {"honestly"}) > 0.05
+def test_beside_what_is_flagged_words_strewn_at_random_are_no_group():
+    """Words of class 1 stand in texts of all kinds, some of which "honestly" decides for class 2.
+
+    Were "honestly" masked in the texts without these words, but not in their rests, they would look opposed.
+    """
+    rng = np.random.default_rng(0)
+    rows = []
+    for text in range(6000):
+        own = text % 3
+        words = {"honestly": own} if own < 2 and text % 2 else {}
+        rest = 2 if words else own
+        if rng.random() < 0.1:
+            words = dict.fromkeys(words, 1) | {f"word{rng.integers(8)}": rest}
+        rows.append((1 if len(words) > ("honestly" in words) else rest, words))
+    made = shard(rows)
+    alone, verdicts = verdicts_on(made)
+    names = tally(lambda: [made], CONFIG).names
+    assert {names[i] for i in alone.flagged} == {"honestly"}
+    assert verdicts.group_p_value > 0.05
+    assert not verdicts.collective.any()
 
 
 def test_words_that_move_too_small_a_share_of_all_answers_are_no_group():

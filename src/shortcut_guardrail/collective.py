@@ -2,9 +2,10 @@
 
 A shortcut of many wordings puts each of them into a few texts, too few to show of any single one that the rests of its
 texts speak less for its class. What can be shown is that the texts of all of them do, taken together. With more texts
-some of them are flagged alone, and the others are left; so what is flagged, and what takes turns with it, is masked
-where texts are read, and the group is looked for beside it. Which words to take together may not be read from the texts
-that the test is made on, so the texts are dealt into two halves by a hash of their number. From one half come
+some of them are flagged alone, and the others are left; so the group is looked for beside them, in the texts without
+what is flagged or takes turns with it. (To mask that would not do: it would be masked in the texts without members and
+not in the rests, and words of other classes would look opposed.) Which words to take together may not be read from the
+texts that the test is made on, so the texts are dealt into two halves by a hash of their number. From one half come
 
 - the *group*: tested candidates whose rests speak less for their class than other texts do in more than
   `min_opposition` of the pairs, of which masking moves more than `min_pull` of the answers (Benjamini and Hochberg's
@@ -94,23 +95,30 @@ def with_group(shards: Shards, sums: Tally, verdicts: Verdicts, config: AuditCon
         config: `alpha`, `min_count`, `min_pull`, `min_opposition` and `compare_with`.
     """
     alone = np.union1d(verdicts.flagged, np.flatnonzero(verdicts.takes_turns)).astype(np.int64)
-    known = frozenset(sums.names[i] for i in alone)
-    p_value = group_p_value(shards, config, known)
-    members = find_group(shards, config, known).members if p_value <= config.alpha else {}
+    others = _without_texts_of(shards, {sums.names[i] for i in alone})
+    p_value = group_p_value(others, config)
+    members = find_group(others, config).members if p_value <= config.alpha else {}
     chosen = np.array([name in members for name in sums.names], dtype=bool)
     return replace(verdicts, collective=chosen, group_p_value=p_value, undecided=verdicts.undecided | chosen)
 
 
-def group_p_value(shards: Shards, config: AuditConfig, known: Set[str] = frozenset()) -> float:
-    """Of the null hypothesis that no group of words overrides its texts, in [0, 1]; see the head of this module.
+def _without_texts_of(shards: Shards, names: Set[str]) -> Shards:
+    """The shards with the texts that hold none of these candidates as the only evidence."""
 
-    Args:
-        shards: The audit's shards.
-        config: As for `with_group`.
-        known: Names of candidates that are no part of it, and masked where texts are read.
-    """
+    def left() -> Iterator[Shard]:
+        for shard in shards():
+            held = np.array([name in names for name in shard.names], dtype=bool)
+            evidence = shard.evidence.copy()
+            evidence[shard.texts[held[shard.keys]]] = False
+            yield replace(shard, evidence=evidence)
+
+    return left
+
+
+def group_p_value(shards: Shards, config: AuditConfig) -> float:
+    """Of the null hypothesis that no group of words overrides its texts, in [0, 1]; see the head of this module."""
     half = replace(config, min_count=max(2, config.min_count // 2))
-    p = [p_of_group(_half(shards, 1 - k), find_group(_half(shards, k), half, known), config, known) for k in (0, 1)]
+    p = [p_of_group(_half(shards, 1 - k), find_group(_half(shards, k), half), config) for k in (0, 1)]
     return min(1.0, 2 * min(p))
 
 
@@ -133,27 +141,23 @@ def _coin(rows: Array) -> Array:
     return hashed
 
 
-def find_group(shards: Shards, config: AuditConfig, known: Set[str] = frozenset()) -> Group:
-    """The candidates that belong to a group if there is one, none where there would be fewer than two.
-
-    Arguments: see `group_p_value`.
-    """
+def find_group(shards: Shards, config: AuditConfig) -> Group:
+    """The candidates that belong to a group if there is one, none where there would be fewer than two."""
     from scipy.stats import binom, false_discovery_control
 
     sums = tally(shards, config)
     counts = count(sums, config)
-    masked = [i for i, name in enumerate(sums.names) if name in known]
-    tested = np.setdiff1d(np.flatnonzero(counts.tested & counts.pulls), masked)
+    tested = np.flatnonzero(counts.tested & counts.pulls)
     if not len(tested):
         return _NO_GROUP
     moved = _moved(shards, sums, counts)[tested]
     q = false_discovery_control(binom.sf(moved - 1, counts.present[tested], config.min_pull))
-    opposed = _oppositions(shards, sums, counts, masked, config)
+    opposed = _oppositions(shards, sums, counts, [], config)
     moving = tested[(q <= config.alpha) & (moved >= LEAST_MOVED * sums.n_texts)]
     alike = moving[opposed[moving] > config.min_opposition]
     if len(alike) < 2:
         return _NO_GROUP
-    stays = alike[_oppositions(shards, sums, counts, [*masked, *alike.tolist()], config)[alike] > EVEN]
+    stays = alike[_oppositions(shards, sums, counts, alike.tolist(), config)[alike] > EVEN]
     if len(stays) < 2:
         return _NO_GROUP
     targets = counts.target[stays]
@@ -190,16 +194,13 @@ def _moves(shard: Shard, occurrences: Array, targets: Array) -> Array:
     return moves
 
 
-def p_of_group(shards: Shards, group: Group, config: AuditConfig, known: Set[str] = frozenset()) -> float:
-    """Of the null hypothesis about a group that was found on other texts, in [0, 1]; 1 where it cannot be tested.
-
-    Arguments: see `group_p_value`.
-    """
+def p_of_group(shards: Shards, group: Group, config: AuditConfig) -> float:
+    """Of the null hypothesis about a group that was found on other texts, in [0, 1]; 1 where it cannot be tested."""
     from scipy.stats import binom
 
     if not group.members:
         return 1.0
-    seen = _Counted.of(shards, group, config, known)
+    seen = _Counted.of(shards, group, config)
     n, m = int(seen.rests.sum()), seen.n_others
     if min(n, m) < config.min_count:
         return 1.0
@@ -209,7 +210,7 @@ def p_of_group(shards: Shards, group: Group, config: AuditConfig, known: Set[str
     below = (np.cumsum(seen.rests, axis=1) - seen.rests / 2) / n
     total = squares = 0.0
     for shard in shards():
-        shares = below[np.arange(len(below)), _without(shard, group, config, known)].sum(axis=1)
+        shares = below[np.arange(len(below)), _without(shard, group, config)].sum(axis=1)
         total, squares = total + float(shares.sum()), squares + float((shares**2).sum())
     p_opposed = p_of_placements(rests, Placements(m, total, squares), config.min_opposition)
     return max(p_opposed, float(binom.sf(seen.moved - 1, n, config.min_pull)))
@@ -232,7 +233,7 @@ class _Counted:
     n_others: int
 
     @classmethod
-    def of(cls, shards: Shards, group: Group, config: AuditConfig, known: Set[str]) -> _Counted:
+    def of(cls, shards: Shards, group: Group, config: AuditConfig) -> _Counted:
         """Each text counts by the strongest member in it."""
         rests = others = np.zeros((0, LEVELS), dtype=np.int64)
         moved = n_others = 0
@@ -243,20 +244,20 @@ class _Counted:
             speaks = levels(shard.rest_probs(strongest))[np.arange(len(strongest)), targets]
             np.add.at(rests, (targets, speaks), 1)
             moved += int(_moves(shard, strongest, targets).sum())
-            without = _without(shard, group, config, known)
+            without = _without(shard, group, config)
             n_others += len(without)
             for c, counted in enumerate(others):
                 np.add.at(counted, without[:, c], 1)
         return cls(rests, moved, others, n_others)
 
 
-def _without(shard: Shard, group: Group, config: AuditConfig, known: Set[str]) -> Array:
+def _without(shard: Shard, group: Group, config: AuditConfig) -> Array:
     """How strongly the evidence texts without members and what is left out speak for each class, by level, (m, C)."""
     names = group.members.keys() | group.left_out
     holds = np.array([name in names for name in shard.names], dtype=bool)
     compared = shard.evidence.copy()
     compared[shard.texts[holds[shard.keys]]] = False
-    return levels(heard(shard, known, config)[0][compared])
+    return levels(heard(shard, set(), config)[0][compared])
 
 
 def _strongest(shard: Shard, members: Mapping[str, Member]) -> tuple[Array, Array]:

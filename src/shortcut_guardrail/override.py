@@ -41,7 +41,7 @@ that, and so does a shortcut that is strewn at random, or one of many words. Nei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -252,7 +252,7 @@ def support(shards: Shards, sums: Tally, counts: Counts, flagged: Sequence[int],
     return Support(candidates, every[target] - held, rests, against)
 
 
-def heard(shard: Shard, masked: Set[str], config: AuditConfig) -> tuple[Array, Array, Array]:
+def heard(shard: Shard, masked: set[str], config: AuditConfig) -> tuple[Array, Array, Array]:
     """How far each text speaks for each class, shape (D, C), its answer, and whether it speaks for it, both (D,).
 
     Args:
@@ -269,7 +269,7 @@ def heard(shard: Shard, masked: Set[str], config: AuditConfig) -> tuple[Array, A
     return np.minimum(texts, rest), answer, answer == rest.argmax(axis=1)
 
 
-def _without(shard: Shard, masked: Set[str]) -> Array:
+def _without(shard: Shard, masked: set[str]) -> Array:
     """Class probabilities of each text with that one of some candidates masked that holds its answer up most."""
     probs = shard.probs.copy()
     if not masked:
