@@ -288,6 +288,20 @@ def test_a_name_that_is_nowhere():
         load_model("no-such-owner/no-such-model")
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("guarded-modle", "There is no folder 'guarded-modle' here, only 'guarded-model', and it could not be loaded"),
+        ("xyz", "There is no folder 'xyz' here, and it could not be loaded as a text classifier"),
+    ],
+)
+def test_a_misspelt_folder_that_could_be_a_hub_id(tmp_path, monkeypatch, name, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "guarded-model").mkdir()
+    with pytest.raises(ModelError, match=message):
+        load_model(name)
+
+
 @pytest.mark.parametrize("name", ["./model", "../model", "~/model", "models/news/best", "/model"])
 def test_a_folder_that_is_nowhere(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

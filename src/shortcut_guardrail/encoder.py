@@ -8,6 +8,7 @@ in the model that was handed in.
 from __future__ import annotations
 
 import copy
+import difflib
 import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -646,8 +647,9 @@ def load_model(
                 **options,
             )
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        where = f"'{name}'" if Path(name).exists() else f"There is no folder '{name}' here,{_near_folder(name)} and it"
         raise ModelError(
-            f"'{name}' could not be loaded as a text classifier: {_first_line(error)} Give a folder written by "
+            f"{where} could not be loaded as a text classifier: {_first_line(error)} Give a folder written by "
             "save_pretrained, or the id of a model on the Hub that this machine can reach."
         ) from error
     missing = sorted(report["missing_keys"])
@@ -678,6 +680,14 @@ def _check_model_folder(name: str, allow_pickle: bool) -> None:
             f"'{folder}' holds no .safetensors file. Weights in other formats can run code when they are opened; "
             "convert them, or ask for them by name with allow_pickle=True (--allow-pickle on the command line)."
         )
+
+
+def _near_folder(name: str) -> str:
+    """The folder that may have been meant."""
+    parent = Path(name).parent
+    folders = [entry.name for entry in parent.iterdir() if entry.is_dir()] if parent.is_dir() else []
+    near = difflib.get_close_matches(Path(name).name, folders, n=1)
+    return f" only '{parent / near[0]}'," if near else ""
 
 
 def _first_line(error: Exception) -> str:
