@@ -303,7 +303,10 @@ def test_an_output_format_that_is_not_known(cli, no_model, data, tmp_path):
         (("fit", "model", "data.csv", "--out", "x", "--rank", "four"), "Invalid value for '--rank'"),
         (("fit", "model", "data.csv", "--out", "x", "--seed", "-1"), "Invalid value for '--seed'"),
         (("audit", "model", "data.csv", "--out", "x", "--batch-size", "0"), "Invalid value for '--batch-size'"),
-        (("fit", "model", "data.csv", "--out", "x", "--preset", "papr"), "Invalid value for '--preset'"),
+        (
+            ("fit", "model", "data.csv", "--out", "x", "--preset", "papr"),
+            "for '--preset': 'papr' is not one of 'paper'",
+        ),
         (("audit", "--nope"), "No such option"),
     ],
 )

@@ -51,6 +51,7 @@ def run(command: Callable[[], Any]) -> int:
     except typer.Exit as stop:
         status = stop.exit_code
     except _usage_error() as error:
+        error.message = error.message.removeprefix("Value error, ")  # Pydantic's, which Typer passes on
         error.show()
         return BAD_INPUT
     except (typer.Abort, KeyboardInterrupt):
