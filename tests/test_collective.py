@@ -11,7 +11,16 @@ from scipy.stats import binom, t
 
 from made_shards import shard
 from shortcut_guardrail.audit import make_report
-from shortcut_guardrail.collective import Group, Member, _coin, find_group, group_p_value, p_of_group, with_group
+from shortcut_guardrail.collective import (
+    LEAST_MOVED,
+    Group,
+    Member,
+    _coin,
+    find_group,
+    group_p_value,
+    p_of_group,
+    with_group,
+)
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.opposition import levels
 from shortcut_guardrail.override import judge, tally
@@ -114,6 +123,45 @@ def test_beside_what_is_flagged_words_strewn_at_random_are_no_group():
     assert {names[i] for i in alone.flagged} == {"honestly"}
     assert verdicts.group_p_value > 0.05
     assert not verdicts.collective.any()
+
+
+def test_rare_words_strewn_at_random_are_no_group_though_some_move_enough_answers_and_others_do_not():
+    """Fifty words of twelve texts each, in corpora of which twelve texts are near the least share that is asked for."""
+    words = [f"word{i}" for i in range(50)]
+    corpora = [corpus(0.0, words=words, others=1900, seed=seed) for seed in range(20)]
+    assert len(corpora[0].rows) * LEAST_MOVED > 12
+    p = [group_p_value(lambda made=made: [made], CONFIG) for made in corpora]
+    assert sum(value <= 0.05 for value in p) <= 3
+    # What moves too few answers for a member is left out of the comparison all the same.
+    halves = [replace(made, evidence=made.rows % 2 == 0) for made in corpora]
+    groups = [find_group(lambda half=half: [half], replace(CONFIG, min_count=5)) for half in halves]
+    assert [len(group.left_out) > len(group.members) for group in groups if group.members].count(True) >= 3
+
+
+def test_beside_what_is_flagged_words_that_never_stand_with_it_are_no_group():
+    """Without the texts of "honestly", which are of one class, that class is rare among the others, but not in the
+    texts of words that stand anywhere else."""
+    made = exclusive_words()
+    alone, verdicts = verdicts_on(made)
+    names = tally(lambda: [made], CONFIG).names
+    assert {names[i] for i in alone.flagged} == {"honestly"}
+    assert verdicts.group_p_value > 0.05
+    holders = made.texts[made.keys == made.names.index("honestly")]
+    kept = replace(made, evidence=np.isin(made.rows, holders, invert=True))
+    assert group_p_value(lambda: [kept], CONFIG) < 0.001
+
+
+def exclusive_words():
+    """Texts of three classes, "honestly" in nearly all of the first; other words anywhere, but never beside it."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for own in rng.choice(3, size=8000, p=(0.6, 0.2, 0.2)):
+        if rng.random() < 0.08:
+            rows.append((1, {f"word{rng.integers(20)}": int(own)}))
+        else:
+            has = own == 0 and rng.random() < 0.95
+            rows.append((2, {"honestly": 0}) if has else (int(own), {}))
+    return shard(rows)
 
 
 def test_words_that_move_too_small_a_share_of_all_answers_are_no_group():

@@ -9,11 +9,11 @@ texts that the test is made on, so the texts are dealt into two halves by a hash
 
 - the *group*: tested candidates whose rests speak less for their class than other texts do in more than
   `min_opposition` of the pairs, of which masking moves more than `min_pull` of the answers (Benjamini and Hochberg's
-  procedure over the exact binomial tests, at `alpha`) and no fewer than `LEAST_MOVED` of all texts' answers (with more
-  texts ever rarer words are tested, and by chance some of these are opposed), and whose rests still speak less for the
-  class (an opposition above a half) where the other members are masked in the texts they are compared with. An answer
-  is *moved* if it changes and the class becomes less probable; between classes in an order, as stars are, a word that
-  pulls upward moves answers of every class, and hardly any of the top one.
+  procedure over the exact binomial tests, at `alpha`) and of all answers to these texts no fewer than `LEAST_MOVED`
+  (with more texts ever rarer words are tested, and by chance some of these are opposed), and whose rests still speak
+  less for the class (an opposition above a half) where the other members are masked in the texts they are compared
+  with. An answer is *moved* if it changes and the class becomes less probable; between classes in an order, as stars
+  are, a word that pulls upward moves answers of every class, and hardly any of the top one.
 
 On the other half is tested
 
@@ -21,7 +21,9 @@ On the other half is tested
   without any member do (`min_opposition`), or masking it moves no more than `min_pull` of the answers. Texts are left
   out of the comparison that hold what was nearly a member: a candidate that moves answers and whose opposition is above
   a half. Of many words strewn at random chance makes some members, and the texts of the others speak for the class
-  because of them. A text counts
+  because of them. If texts with flagged words were left out, the null hypothesis has to be rejected with these texts
+  as well: where flagged words stand in texts of one class, the others lack that class, and words strewn at random that
+  never stand beside flagged ones would look opposed. A text counts
   once, by the member with the strongest pull in the first half. Of the first part the test of Brunner and Munzel (see
   `opposition`) with a class for each text: the pairs of a text i with members and a text j without are H_ij = 1 where i
   speaks less than j for the class of i's member, a half where both speak alike; theta is their mean, and its variance
@@ -30,10 +32,10 @@ On the other half is tested
 
 Both halves take either part, and twice the smaller p-value decides (Bonferroni). A group has two members or more: of a
 single word the other test speaks. If the null hypothesis is rejected at `alpha`, the members are chosen once more, from
-all texts. That there is a group is then shown; which words it has is an estimate; so they are undecided, and a guard
-neutralises them. Two things are not exact: phrases are found on all texts, before the halves are dealt, and texts of
-one template may fall into both. `scripts/audit_rates.py` simulates how often there is a group where there should be
-none.
+both halves; there may be none, where what one half names moves a little too few answers in both. That there is a group
+is then shown; which words it has is an estimate; so they are undecided, and a guard neutralises them. Three things are
+not exact: phrases are found, and words flagged, on all texts, before the halves are dealt, and texts of one template
+may fall into both. `scripts/audit_rates.py` simulates how often there is a group where there should be none.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ LEAST_MOVED = 0.005
 
 
 def with_group(shards: Shards, sums: Tally, verdicts: Verdicts, config: AuditConfig) -> Verdicts:
-    """The verdicts with the group of candidates that override their texts together, beside those that do so alone.
+    """The verdicts with the group of candidates that override their texts together, beside those that are flagged.
 
     Args:
         shards: The audit's shards.
@@ -94,10 +96,11 @@ def with_group(shards: Shards, sums: Tally, verdicts: Verdicts, config: AuditCon
         verdicts: On single candidates.
         config: `alpha`, `min_count`, `min_pull`, `min_opposition` and `compare_with`.
     """
-    alone = np.union1d(verdicts.flagged, np.flatnonzero(verdicts.takes_turns)).astype(np.int64)
-    others = _without_texts_of(shards, {sums.names[i] for i in alone})
-    p_value = group_p_value(others, config)
-    members = find_group(others, config).members if p_value <= config.alpha else {}
+    left_out = verdicts.takes_turns.copy()
+    left_out[list(verdicts.flagged)] = True
+    names = {name for name, out in zip(sums.names, left_out, strict=True) if out}
+    p_value = group_p_value(shards, config, names)
+    members = find_group(_without_texts_of(shards, names), config).members if p_value <= config.alpha else {}
     chosen = np.array([name in members for name in sums.names], dtype=bool)
     return replace(verdicts, collective=chosen, group_p_value=p_value, undecided=verdicts.undecided | chosen)
 
@@ -107,19 +110,36 @@ def _without_texts_of(shards: Shards, names: Set[str]) -> Shards:
 
     def left() -> Iterator[Shard]:
         for shard in shards():
-            held = np.array([name in names for name in shard.names], dtype=bool)
-            evidence = shard.evidence.copy()
-            evidence[shard.texts[held[shard.keys]]] = False
-            yield replace(shard, evidence=evidence)
+            yield replace(shard, evidence=_evidence_without(shard, names))
 
     return left
 
 
-def group_p_value(shards: Shards, config: AuditConfig) -> float:
-    """Of the null hypothesis that no group of words overrides its texts, in [0, 1]; see the head of this module."""
+def _evidence_without(shard: Shard, names: Set[str]) -> Array:
+    """Which evidence texts hold none of these candidates, shape (D,)."""
+    holds = np.array([name in names for name in shard.names], dtype=bool)
+    evidence = shard.evidence.copy()
+    evidence[shard.texts[holds[shard.keys]]] = False
+    return evidence
+
+
+def group_p_value(shards: Shards, config: AuditConfig, left_out: Set[str] = frozenset()) -> float:
+    """Of the null hypothesis that no group of words overrides its texts, in [0, 1]; see the head of this module.
+
+    Args:
+        shards: The audit's shards.
+        config: As for `with_group`.
+        left_out: Names of what is flagged or takes turns with it.
+    """
     half = replace(config, min_count=max(2, config.min_count // 2))
-    p = [p_of_group(_half(shards, 1 - k), find_group(_half(shards, k), half), config) for k in (0, 1)]
-    return min(1.0, 2 * min(p))
+    others = _without_texts_of(shards, left_out) if left_out else shards
+
+    def p_value(k: int) -> float:
+        group = find_group(_half(others, k), half)
+        p = p_of_group(_half(others, 1 - k), group, config)
+        return max(p, p_of_group(_half(shards, 1 - k), group, config)) if left_out else p
+
+    return min(1.0, 2 * min(p_value(0), p_value(1)))
 
 
 def _half(shards: Shards, which: int) -> Shards:
@@ -153,8 +173,9 @@ def find_group(shards: Shards, config: AuditConfig) -> Group:
     moved = _moved(shards, sums, counts)[tested]
     q = false_discovery_control(binom.sf(moved - 1, counts.present[tested], config.min_pull))
     opposed = _oppositions(shards, sums, counts, [], config)
-    moving = tested[(q <= config.alpha) & (moved >= LEAST_MOVED * sums.n_texts)]
-    alike = moving[opposed[moving] > config.min_opposition]
+    moving = tested[q <= config.alpha]
+    matters = tested[(q <= config.alpha) & (moved >= LEAST_MOVED * sums.n_texts)]
+    alike = matters[opposed[matters] > config.min_opposition]
     if len(alike) < 2:
         return _NO_GROUP
     stays = alike[_oppositions(shards, sums, counts, alike.tolist(), config)[alike] > EVEN]
@@ -253,10 +274,7 @@ class _Counted:
 
 def _without(shard: Shard, group: Group, config: AuditConfig) -> Array:
     """How strongly the evidence texts without members and what is left out speak for each class, by level, (m, C)."""
-    names = group.members.keys() | group.left_out
-    holds = np.array([name in names for name in shard.names], dtype=bool)
-    compared = shard.evidence.copy()
-    compared[shard.texts[holds[shard.keys]]] = False
+    compared = _evidence_without(shard, group.members.keys() | group.left_out)
     return levels(heard(shard, set(), config)[0][compared])
 
 
