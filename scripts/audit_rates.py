@@ -145,8 +145,11 @@ def _answered(log_odds: np.ndarray, decided: np.ndarray) -> np.ndarray:
     return probs
 
 
-WORLDS = ("boundary", "alike", "fickle", "genuine", "bystanders", "planted", "reversed", "synonyms")
-PLANTED = {"planted": (1, 0.3), "reversed": (1, 0.8), "synonyms": (15, 0.12)}
+WORLDS = ("boundary", "alike", "fickle", "rare", "genuine", "bystanders", "planted", "reversed", "synonyms")
+WORLDS += ("beside", "exclusive", "rare, rests")
+SIZES = dict.fromkeys(("rare", "rare, rests"), (2000, 2500, 3000))
+"""How many texts the corpora of a world have, where not 300, 1,000 and 5,000."""
+PLANTED = {"planted": (1, 0.3), "reversed": (1, 0.8), "synonyms": (15, 0.12), "beside": (1, 0.5), "exclusive": (1, 0.5)}
 """How many planted words each world has, and how often each stands in a text of another class than its own."""
 
 
@@ -154,28 +157,37 @@ def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> np.nd
     """How many innocent words and how many planted ones are flagged, or else take turns, or else act together, in one
     corpus of 60 words, shape (3, 2).
 
-    A third of the words decide most texts that they stand in, as "lol" does, the others few; words that are alike all
-    do, and are rare and of one class. Bystanders stand where the
-    rest speaks against their class, and none decides more texts than the null hypothesis allows. Planted words stand in
-    texts of other classes than their own. In the last two worlds the model has learned to answer their class by them:
-    without them, 19 of 20 texts of that class are taken for others. Synonyms take turns.
+    A third of the words decide most texts that they stand in, as "lol" does, the others few. Words that are alike all
+    do, and are rare and of one class; so do rare ones, of which no two stand in one text, and each in about as many as
+    a member of a group has to move at least. Bystanders stand where the rest speaks against their class, and none
+    decides more texts than the null hypothesis allows. Planted words stand in texts of other classes than their own.
+    In "reversed" and "synonyms" the model has learned to answer their class by them: without them, 19 of 20 texts of
+    that class are taken for others. Synonyms take turns. In "beside" and "exclusive" there are twelve innocent words
+    beside the planted one that decide all their texts and are strewn at random, in the latter where it is not. In
+    "rare, rests" rests are compared with rests.
     """
     n_words, priors = 60, np.array([0.5, 0.2, 0.2, 0.1])
     rates = rng.choice([0.01, 0.02, 0.05], size=n_words)
     targets = rng.integers(0, len(priors), size=n_words)
     pulls = np.where(rng.random(n_words) < 1 / 3, 0.9, 0.05)
-    tilts = np.full(n_words, 1.0 if world in ("boundary", "alike", "fickle") else 3.0)
+    tilts = np.full(n_words, 1.0 if world in ("boundary", "alike", "fickle", *SIZES) else 3.0)
     if world == "alike":
         rates[:], targets[:], pulls[:] = np.where(np.arange(n_words) < n_words // 2, 0.012, 0.0), 1, 0.9
     if world == "bystanders":
         against = rng.random(n_words) < 0.5
         pulls[against], tilts[against] = 0.05, 0.0
+    if world in SIZES:
+        rates[:], targets[:], pulls[:] = np.where(np.arange(n_words) < 50, 0.0055, 0.0), 1, 0.95
+    if world in ("beside", "exclusive"):
+        rates[:], targets[:], pulls[:] = np.where(np.arange(n_words) < 13, 0.01, 0.0), 1, 0.95
+        tilts[:] = 1.0
     n_planted, rate = PLANTED.get(world, (0, 0.0))
     rates[:n_planted], targets[:n_planted], pulls[:n_planted], tilts[:n_planted] = rate, 3, 0.9, 0.0
-    words = Words(rates, targets, pulls, tilts, fickle=world == "fickle", turns=n_planted)
+    turns = n_words if world in ("exclusive", *SIZES) else n_planted
+    words = Words(rates, targets, pulls, tilts, fickle=world == "fickle", turns=turns)
     unseen = (3, 0.95 if world in ("reversed", "synonyms") else 0.0)
     shard = simulated_shard(rng, words, n_texts=n_texts, priors=priors, unseen=unseen)
-    config = AuditConfig()
+    config = AuditConfig(compare_with="rests" if world == "rare, rests" else "texts")
     sums = tally(lambda: [shard], config)
     verdicts = with_group(lambda: [shard], sums, judge(lambda: [shard], sums, config), config)
     planted = {f"word{i}" for i in range(n_planted)}
@@ -190,7 +202,7 @@ def simulate(trials: int, seed: int) -> dict[str, Any]:
     """False alarms among words strewn at random, fickle ones, words that fit their context, beside planted ones."""
     rows = []
     for world in WORLDS:
-        for n_texts in (300, 1000, 5000):
+        for n_texts in SIZES.get(world, (300, 1000, 5000)):
             rng = np.random.default_rng([seed, n_texts, *world.encode()])
             found = np.array([simulated_trial(rng, world, n_texts) for _ in range(trials)])
             flagged, either, any_of_three = found[:, 0], found[:, :2].sum(axis=1), found.sum(axis=1)

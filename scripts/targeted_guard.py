@@ -25,9 +25,9 @@ scored at two, since it chooses none without labels. Beside that:
   audit, steps, how far weights move, number of texts, and share of texts with the shortcut.
 
 Each data set and seed is one JSON file, written whenever a part of it is finished; finished parts are skipped, and a
-file that was begun with other options is refused. Summary
-over the seeds of all files: `summary.json`; its intervals resample the scored rows within seeds. Answers are kept as
-strings, one character a row.
+file that was begun with other options is refused. `commits` says from which commit each part is (where it is absent,
+from one before 22 November 2026, 15:00). Summary over the seeds of all files: `summary.json`; its intervals resample the
+scored rows within seeds. Answers are kept as strings, one character a row.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ from shortcut_guardrail.benchmark.bases import OpenedSetting, open_setting
 from shortcut_guardrail.benchmark.classifiers import TrainedClassifier
 from shortcut_guardrail.benchmark.datasets import LabelledTexts
 from shortcut_guardrail.benchmark.datasets.presence import shortcut_present
+from shortcut_guardrail.benchmark.results import commit
 from shortcut_guardrail.benchmark.statistics import (
     Statistic,
     percentile_interval,
@@ -489,13 +490,13 @@ def run(name: str, seed: int, arguments: argparse.Namespace, file: Path) -> dict
     """Data, classifier, and all measurements; what the file has is not measured again."""
     changes = {"n_test": arguments.n_test}
     opened = open_setting("shifted", name, seed, data_dir=arguments.data_dir, cache=arguments.cache, changes=changes)
-    trained = opened.train()
+    measured = Run(opened, arguments)
     result: dict[str, Any] = {
         "data": name,
         "seed": seed,
         "max_tokens": opened.scale.max_tokens,
         "n_train": len(opened.data.train),
-        "classifier": trained.to_dict(),
+        "classifier": measured.trained.to_dict(),
         "versions": library_versions(),
         "parts": {},
     }
@@ -510,11 +511,12 @@ def run(name: str, seed: int, arguments: argparse.Namespace, file: Path) -> dict
                 f"{file} was begun with the options {result.get('options')}, but these are {options}. Choose another "
                 "--out, or delete the file."
             )
-        if result["classifier"]["train_loss"] != list(trained.train_loss):
+        if result["classifier"]["train_loss"] != list(measured.trained.train_loss):
             raise SystemExit(f"{file} is of another classifier, trained elsewhere. Choose another --out, or delete it.")
-    for part, measure in Run(opened, arguments).parts().items():
+    for part, measure in measured.parts().items():
         if part not in result["parts"] and (arguments.parts is None or part in (*arguments.parts, "bounds")):
             result["parts"][part] = measure(result["parts"])
+            result.setdefault("commits", {})[part] = commit()
             write_file(file, to_json(result), overwrite=True)
             print(name, seed, part, flush=True)
     return result

@@ -82,7 +82,7 @@ class AuditReport:
         n_tested: Number of candidates that occur often enough to be tested; the false-discovery rate is over them.
         n_undecided: Number of candidates that take answers away and that the test can neither flag nor clear.
         group_p_value: Of the null hypothesis that no group of candidates overrides its texts together, beside those
-            that are flagged alone.
+            that are flagged and those that take turns with them.
         agreement: How far attribution agrees with the true effect of masking.
         n_truncated: Texts longer than the model takes.
         notes: Sentences on what limits this audit, such as a class that is never predicted.

@@ -20,7 +20,7 @@ from harness_fakes import fake_build, save_tiny_encoder
 
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.benchmark import bases, classifiers, runner, systems
-from shortcut_guardrail.benchmark.experiments import ExperimentConfig, Setting, SystemSpec
+from shortcut_guardrail.benchmark.experiments import ExperimentConfig, Setting, SystemSpec, read_experiment
 from shortcut_guardrail.benchmark.results import add_to_index, read_index, read_result, result_path, rows_of
 from shortcut_guardrail.benchmark.runner import Outcome, run_experiment
 from shortcut_guardrail.benchmark.systems import Need
@@ -440,13 +440,22 @@ def test_an_opened_setting_trains_alike_on_other_rows_and_takes_other_options(
 
     first = opened(changes=CHANGES)
     clean = first.train(first.data.clean_train)
-    assert clean.recipe == first.train().recipe
     assert clean.train_loss != first.train().train_loss
     weak = opened(changes=CHANGES, options={"strength": 0.5})
     assert weak.setting.options == {"strength": 0.5}
     assert weak.data.train.fingerprint() != first.data.train.fingerprint()
     with pytest.raises(ConfigError, match="no setting 'planed'"):
         opened(setting="planed")
+    with pytest.raises(ConfigError, match="fold must lie between 0 and 0, but is 1"):
+        opened(changes=CHANGES, fold=1)
+
+
+def test_a_setting_is_found_by_its_name_or_by_data_that_no_other_has() -> None:
+    config = read_experiment("lambda-sweep")
+    assert config.setting(config.settings[1].name) is config.settings[1]
+    with pytest.raises(ConfigError, match=f"Several settings here have the data set '{config.settings[0].data}'"):
+        config.setting(config.settings[0].data)
+    assert read_experiment("shifted").setting("goemo-syn").name == "GoEmo-Syn"
 
 
 KILLED = """

@@ -59,6 +59,7 @@ def open_setting(
     *,
     data_dir: Path | None,
     cache: Path,
+    fold: int = 0,
     scale: str = "small",
     encoder: str | None = None,
     changes: Mapping[str, Any] | None = None,
@@ -69,12 +70,13 @@ def open_setting(
 
     Args:
         experiment: A name from `benchmark list`, or the path of a file that ends in `.toml`.
-        setting: Name of one of its settings, or of the data set of one.
+        setting: Name of one of its settings, or of the data set of one if no other setting has it.
         seed: The seed of data and classifier.
         data_dir: Folder with the data sets; `None` reads them from the Hub.
         cache: Folder for classifiers; `results/.cache` is that of runs written to `results`.
+        fold: Which of the folds, from 0, where the scale has several.
         scale: `tiny`, `small` or `paper`.
-        encoder: Folder or Hub id; `None` takes the scale's.
+        encoder: Folder or Hub id; `None` takes that of the experiment's scale.
         changes: Fields of the scale to replace.
         options: Options of the data set to replace.
         progress: Told how much of each stage is done.
@@ -85,15 +87,17 @@ def open_setting(
         ModelError: The encoder cannot be used.
     """
     config = read_experiment(experiment)
-    found = config.plan(settings=[setting])[0][0]
+    found = config.setting(setting)
     found = replace(found, options={**found.options, **(options or {})})
     sized = config.scale(scale, found).with_changes(changes or {})
-    pretrained = find_encoder(encoder or sized.encoder)
+    if not 0 <= fold < sized.folds:
+        raise ConfigError(f"fold must lie between 0 and {sized.folds - 1}, but is {fold}.")
+    pretrained = find_encoder(encoder or config.scale(scale).with_changes(changes or {}).encoder)
     tokenizer = pretrained.tokenizer()
     store = ClassifierStore(pretrained, prepare_cache(cache), progress=progress)
 
     def data(of_seed: int) -> BenchmarkData:
-        return setting_data(found, sized, of_seed, data_dir=data_dir, tokenizer=tokenizer)
+        return setting_data(found, sized, of_seed, data_dir=data_dir, tokenizer=tokenizer, fold=fold)
 
     of_this = data(seed)
     chosen, trials = choose_recipe(store, lambda other: of_this if other == seed else data(other), sized, seed)

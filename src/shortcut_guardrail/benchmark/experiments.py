@@ -188,6 +188,19 @@ class ExperimentConfig:
         scale = read_scale(name).with_changes(self.scales.get(name, {}))
         return scale if setting is None else scale.with_changes(setting.scales.get(name, {}))
 
+    def setting(self, name: str) -> Setting:
+        """The setting of that name, or the only one with that data set.
+
+        Raises:
+            ConfigError: There is none, or several have the data set.
+        """
+        found = _chosen(self.settings, [name], "setting", lambda setting: (setting.name, setting.data))
+        found = [setting for setting in found if setting.name == name] or found
+        if len(found) > 1:
+            names = ", ".join(setting.name for setting in found)
+            raise ConfigError(f"Several settings here have the data set '{name}' ({names}). Name one of them.")
+        return cast(Setting, found[0])
+
     def plan(self, *, systems: Sequence[str] = (), settings: Sequence[str] = ()) -> list[tuple[Setting, SystemSpec]]:
         """Every setting with every system.
 

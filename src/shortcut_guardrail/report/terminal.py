@@ -184,7 +184,8 @@ def company_note(document: Mapping[str, Any], *, sign: str = "") -> str:
 
 
 def _first_names(names: Sequence[str]) -> str:
-    return ", ".join(f"“{name}”" for name in names[:5]) + (", …" if len(names) > 5 else ".")
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(f"“{name}”" for name in names[:5]) + f"{more}."
 
 
 def doubt(candidate: Mapping[str, Any]) -> str:
