@@ -305,7 +305,7 @@ def test_an_output_format_that_is_not_known(cli, no_model, data, tmp_path):
         (("audit", "model", "data.csv", "--out", "x", "--batch-size", "0"), "Invalid value for '--batch-size'"),
         (
             ("fit", "model", "data.csv", "--out", "x", "--preset", "papr"),
-            "for '--preset': 'papr' is not one of 'paper'",
+            "for '--preset': 'papr' is not one of 'default'",
         ),
         (("audit", "--nope"), "No such option"),
     ],
