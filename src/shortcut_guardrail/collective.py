@@ -84,7 +84,8 @@ class Group:
 _NO_GROUP = Group({})
 
 LEAST_MOVED = 0.005
-"""A word whose masking moves a smaller share of all answers is no member: it hardly matters, and there are many."""
+"""A word whose masking moves the answers to a smaller share of the texts looked at is no member: it hardly matters, and
+there are many. If its opposition is above a half, it is nearly one, and texts with it are left out of the comparison."""
 
 
 def with_group(shards: Shards, sums: Tally, verdicts: Verdicts, config: AuditConfig) -> Verdicts:
@@ -173,8 +174,8 @@ def find_group(shards: Shards, config: AuditConfig) -> Group:
     moved = _moved(shards, sums, counts)[tested]
     q = false_discovery_control(binom.sf(moved - 1, counts.present[tested], config.min_pull))
     opposed = _oppositions(shards, sums, counts, [], config)
-    moving = tested[q <= config.alpha]
-    matters = tested[(q <= config.alpha) & (moved >= LEAST_MOVED * sums.n_texts)]
+    moves = q <= config.alpha
+    moving, matters = tested[moves], tested[moves & (moved >= LEAST_MOVED * sums.n_texts)]
     alike = matters[opposed[matters] > config.min_opposition]
     if len(alike) < 2:
         return _NO_GROUP

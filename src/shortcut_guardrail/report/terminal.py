@@ -173,14 +173,16 @@ def company_note(document: Mapping[str, Any], *, sign: str = "") -> str:
         [visible_name(candidate["text"]) for candidate in document["candidates"] if candidate[kind]]
         for kind in ("takes_turns", "collective")
     )
-    said = ""
-    if turns:
-        what = f"take{'s' if len(turns) == 1 else ''} turns with what is flagged"
-        said += f" {len(turns)} of them{sign} {what}, as the words of one shortcut do: {_first_names(turns)}"
-    if group:
-        what = f"override the rest of their texts together (p {p_value(document['group_p_value'])})"
-        said += f" {len(group)} of them{sign} {what}, as the words of one shortcut do: {_first_names(group)}"
-    return said
+    p = p_value(document["group_p_value"])
+    kinds = {
+        f"take{'s' if len(turns) == 1 else ''} turns with what is flagged": turns,
+        f"override the rest of their texts together (p {p})": group,
+    }
+    return "".join(
+        f" {len(names)} of them{sign} {what}, as the words of one shortcut do: {_first_names(names)}"
+        for what, names in kinds.items()
+        if names
+    )
 
 
 def _first_names(names: Sequence[str]) -> str:
