@@ -85,7 +85,7 @@ _NO_GROUP = Group({})
 
 LEAST_MOVED = 0.005
 """A word whose masking moves the answers to a smaller share of the texts looked at is no member: it hardly matters, and
-there are many. If its opposition is above a half, it is nearly one, and texts with it are left out of the comparison."""
+there are many. If its opposition is above a half it is nearly one, and texts with it are left out of the comparison."""
 
 
 def with_group(shards: Shards, sums: Tally, verdicts: Verdicts, config: AuditConfig) -> Verdicts:
