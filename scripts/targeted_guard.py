@@ -16,6 +16,7 @@ scored at two, since it chooses none without labels. Beside that:
   masked, or cut out. (Targets may lie in several runs, and texts without room for the run are left out.)
 - `fitted_in_distribution`: `distill` fitted on in-distribution texts, scored there.
 - `clean`: `distill` fitted on a classifier that was trained without the shortcut, and on texts without it.
+- for the synonyms, `distill` and `mask` told the planted words: what is lacking there is not for want of finding them.
 - `unseen`: for the synonyms, `distill` and `mask` fitted on texts with one half of them and scored on texts with the
   other half. Synonyms that share a telling word are in one half.
 - `certificates`: over random splits of at most 1,000 scored texts into labelled and unlabelled ones, how often a
@@ -67,7 +68,7 @@ from shortcut_guardrail.encoder import EncodedTexts, TextClassifier
 from shortcut_guardrail.files import to_json, write_file
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.record import library_versions
-from shortcut_guardrail.targets import Targets
+from shortcut_guardrail.targets import Target, Targets
 
 DATASETS = ("goemo-st", "goemo-syn", "yelp-st", "yelp-syn")
 N_SUPPORT = 40
@@ -152,6 +153,8 @@ class Run:
         parts["clean"] = lambda _: self.harmless(self.clean_classifier(), clean)
         if len(self.data.shortcuts) > 1:
             parts["unseen"] = lambda _: self.unseen()
+            for name in ("distill", "mask"):
+                parts[f"{name}, told the words"] = partial(self.strategy, preset(name), told=True)
         if self.arguments.ablations:
             parts |= {f"ablation, {name}": partial(self.strategy, config) for name, config in ablations().items()}
             for name, verdicts in EVIDENCE.items():
@@ -200,6 +203,7 @@ class Run:
         texts: LabelledTexts | None = None,
         certify: bool = False,
         weigh: bool = False,
+        told: bool = False,
         verdicts: Sequence[str] | None = None,
     ) -> dict[str, Any]:
         """Fit on unlabelled texts and score at each choice of the strength.
@@ -210,12 +214,15 @@ class Run:
             texts: What to fit on, if not on the deployment texts.
             certify: Whether to count the errors of certificates too.
             weigh: Whether the support set has a say in what is neutralised.
+            told: Whether the planted words are given, and nothing is looked for.
             verdicts: Which evidence is enough; all if not given.
         """
         bounds = done["bounds"]
-        targets = self.known_targets(config, done) if texts is None and not weigh else None
+        targets = self.known_targets(config, done) if texts is None and not weigh and not told else None
         texts = texts or self.deployment(self.scored)
         guard = self.guard()
+        if told:
+            targets = Targets(tuple(Target(word, "given") for word in self.data.shortcuts))
         if verdicts is not None:
             targets = targets or guard.find_targets(texts.texts, config=config)
             targets = Targets(tuple(item for item in targets.items if item.verdict in verdicts))
@@ -227,7 +234,7 @@ class Run:
         chosen, dialled = ({"40 labels": guard.debias_strength}, 0.0) if learns else self.dials(guard, texts)
         chosen["1"] = 1.0
         # The search for targets is shared between the strategies; its time belongs to each of them.
-        searched = 0.0 if targets is None else done[_FINDS_TARGETS]["stages"]["target"]
+        searched = 0.0 if targets is None or told else done[_FINDS_TARGETS]["stages"]["target"]
         result: dict[str, Any] = {
             "seconds": seconds + searched,
             "seconds_of_the_choice_without_labels": dialled,
