@@ -134,7 +134,7 @@ def fake_record(run: Run, n: int = 120) -> dict[str, Any]:
         "scale": run.scale.name,
         "system": {
             "name": run.spec.kind,
-            "needs": [],
+            "needs": sorted(need.value for need in run.system.needs),
             "info": {"labels_spent": 40, "debias_strength": 0.5} if guard else {"labels_spent": 0},
         },
         "metrics": metrics,

@@ -88,7 +88,7 @@ def test_run_table_and_figure(cli: Any, mine: dict[str, Any]) -> None:
 
 def test_runs_can_be_restricted(cli: Any, mine: dict[str, Any]) -> None:
     run = ("benchmark", "run", mine["file"], *mine["options"], "--out", mine["out"])
-    status, printed, _ = cli(*run, "--systems", "erm,guardrail-paper", "--settings", "planted", "--set", "epochs=2")
+    status, printed, _ = cli(*run, "--methods", "erm,guardrail-paper", "--settings", "planted", "--set", "epochs=2")
     assert status == 0
     assert "2 runs finished" in printed
     assert [entry.system for entry in read_index(mine["out"], "mine")] == ["erm", "guardrail-paper"]

@@ -198,6 +198,34 @@ def test_csv_has_unrounded_numbers(collection: Collection) -> None:
     assert {"accuracy sd", "accuracy low", "accuracy high"} <= set(header)
 
 
+def test_the_table_of_positioning_is_the_papers_where_systems_are_handed_what_it_says(tmp_path: Path) -> None:
+    paper = {
+        "group_dro": "no no no",
+        "ltgr": "no yes yes",
+        "dfr-sg-paper": "no yes no",
+        "nfl": "no yes no",
+        "c2l": "no yes yes",
+        "tent": "yes yes no",
+        "guardrail": "yes yes yes",
+    }
+    # What the paper has otherwise, or does not have.
+    ours = {
+        "oracle": "no no no",
+        "jtt": "no yes no",  # at this scale it chooses nothing by groups
+        "dfr": "no no no",
+        "eata": "no yes no",
+        "few_shot": "yes yes no",
+        "guardrail-per-input": "yes yes yes",
+    }
+    names = ("deployment_time", "no_annotation", "attribution")
+    config = with_systems(_with_columns(read_experiment("leaderboard"), *names), *paper, *ours)
+    fake_results(tmp_path, config, seeds=(0,))
+    table = make_table(collect(tmp_path, config))
+    titles = table.header[-3:]
+    for system, expected in (paper | ours).items():
+        assert " ".join(entry(table, title, system).text for title in titles) == expected, system
+
+
 def test_an_unknown_format_or_column_is_refused(collection: Collection) -> None:
     with pytest.raises(ConfigError, match="format must be one of markdown, latex, csv, but is 'html'"):
         render(make_table(collection), "html")

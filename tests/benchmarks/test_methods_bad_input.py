@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import types
 import warnings
 from typing import Any
 
@@ -13,8 +14,21 @@ import torch
 from methods_toy import DEV, GROUPS, NAMES, SUPPORT, TRAIN, make_encoder, make_material, rows
 
 from shortcut_guardrail.benchmark.datasets.types import HIDDEN_GROUP, LabelledTexts
-from shortcut_guardrail.benchmark.methods import C2L, DFR, JTT, LTGR, NFL, RULES, FewShot, GroupDRO, LastLayer
+from shortcut_guardrail.benchmark.methods import (
+    C2L,
+    DFR,
+    EATA,
+    JTT,
+    LTGR,
+    NFL,
+    RULES,
+    FewShot,
+    GroupDRO,
+    LastLayer,
+    jtt,
+)
 from shortcut_guardrail.benchmark.methods.dfr import draw_with_all_classes
+from shortcut_guardrail.benchmark.methods.jtt import TrainPassErrors
 from shortcut_guardrail.benchmark.methods.same_budget import PriorShift, cross_validated
 from shortcut_guardrail.benchmark.methods.selection import Rule, best_index, find_rule, missing_groups, search
 from shortcut_guardrail.benchmark.methods.training import resolve_recipe, train
@@ -89,12 +103,70 @@ def test_jtt_counts_what_it_trained_on(material):
     assert system.forward_equivalents == 3 * len(TRAIN) + 3 * (len(TRAIN) + 5 * errors)
 
 
+def test_errors_are_noted_batch_by_batch_and_epoch_by_epoch():
+    recorder = TrainPassErrors()
+    logits = torch.tensor([[2.0, 1.0], [1.0, 2.0], [1.0, 2.0]])
+
+    def model(labels: torch.Tensor) -> Any:
+        return types.SimpleNamespace(logits=logits[: len(labels)], loss=torch.zeros(()))
+
+    recorder.loss(model, {"labels": torch.tensor([0, 0, 0])}, torch.tensor([7, 3, 5]))
+    recorder.loss(model, {"labels": torch.tensor([1])}, torch.tensor([1]))
+    recorder.next_epoch(0, model)
+    recorder.loss(model, {"labels": torch.tensor([1, 1, 1])}, torch.tensor([3, 7, 1]))
+    assert recorder.errors(0).tolist() == [1, 3, 5]
+    assert recorder.errors(1).tolist() == [3]
+
+
 @pytest.mark.filterwarnings("ignore:.*it has hardly learned")
-def test_errors_of_the_official_variant_are_those_of_the_training_pass(material):
-    options = {"upweights": (4,), "recipe": QUICK, "select": "last", "identification_epochs": (1,)}
-    official = JTT(**options, identification_rate=0.05).fit(material, seed=0).info()["n_errors"]
-    afterwards = JTT(variant="sg-paper", **options).fit(material, seed=0).info()["n_errors"]
-    assert official != afterwards
+def test_errors_of_the_official_variant_are_those_of_its_last_training_pass(material, monkeypatch):
+    recorders: list[TrainPassErrors] = []
+    monkeypatch.setattr(jtt, "TrainPassErrors", lambda: recorders.append(TrainPassErrors()) or recorders[-1])
+    counted: list[list[int]] = []
+    monkeypatch.setattr(
+        jtt, "upweighted", lambda n, errors, *rest, **named: counted.append(errors.tolist()) or np.arange(n)
+    )
+    options = {"upweights": (4,), "recipe": QUICK, "select": "last", "identification_epochs": (3,)}
+    JTT(**options, identification_rate=0.05).fit(material, seed=0)
+    passes = [recorders[0].errors(epoch).tolist() for epoch in range(3)]
+    assert counted == [passes[2]]
+    assert passes[2] not in passes[:2]
+
+
+def test_a_first_stage_that_diverges_is_trained_once_and_paid_for(material, monkeypatch):
+    asked: list[int] = []
+
+    def diverge(material: Material, rows: LabelledTexts, *rest: Any, spend: Any, **named: Any) -> None:
+        asked.append(len(rows))
+        spend(10.0)
+        raise RunError("the loss became nan")
+
+    monkeypatch.setattr(jtt, "train", diverge)
+    run = jtt._Run(JTT(recipe=QUICK), material, 0, None)
+    for upweight in (4, 5, 6):
+        with pytest.raises(RunError, match="became nan"):
+            run.fit_point({"learning_rate": 1e-3, "identification_epochs": 2, "upweight": upweight})
+    assert (asked, run.cost) == ([len(TRAIN)], 10.0)
+    with pytest.raises(RunError, match="diverged at all 3 points"):
+        JTT(recipe=QUICK).fit(material, seed=0)
+
+
+def test_a_training_that_diverges_costs_what_it_took(material):
+    spent: list[float] = []
+
+    def diverge_in_the_second_epoch(*_: Any, on_epoch_end: Any, **__: Any) -> None:
+        on_epoch_end(0, material.base.model)
+        raise RunError("the loss became nan")
+
+    for rule, scored in (("last", 0), ("dev-accuracy", len(DEV))):
+        with pytest.raises(RunError):
+            train(
+                *(material, TRAIN, FinetuneConfig(epochs=8), find_rule(rule)),
+                seed=0,
+                fit=diverge_in_the_second_epoch,
+                spend=spent.append,
+            )
+        assert spent.pop() == 3 * 2 * len(TRAIN) + scored
 
 
 def test_the_full_grid_has_18_points(material):
@@ -133,6 +205,20 @@ def test_a_class_missing_from_a_half_is_drawn_again_and_given_up_on_in_words():
 def test_a_probe_set_of_a_few_rows_is_refused_where_a_class_is_too_rare(material):
     with pytest.raises(DataError, match="left one out each time"):
         DFR(variant="sg-paper", share=0.005).fit(material, seed=0)
+
+
+def test_a_group_missing_from_a_half_is_drawn_again_and_said_where_it_cannot_be_mended():
+    method, values = DFR(), np.random.default_rng(0).normal(size=(100, 4))
+    for sizes, lacking in (((40, 3, 17, 40), []), ((40, 1, 19, 40), ["negative, with"])):
+        few = rows("dev", sizes, 5)
+        for seed in range(20):  # a group of 3 rows misses a half in a quarter of the draws
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                scores, one_sided = method.tune(values, few, np.random.default_rng(seed))
+            assert len(scores) == len(method.inverse_strengths)
+            assert one_sided == lacking
+            said = [str(w.message) for w in caught if "has rows in only one of the halves" in str(w.message)]
+            assert len(said) == len(lacking)
 
 
 def test_dfr_balances_the_groups_there_are_and_names_the_others(material):
@@ -464,3 +550,13 @@ def test_a_prompt_that_leaves_no_room_is_refused(bert):
 
     with pytest.raises(ModelError, match="A prompt of 30 tokens leaves no room for texts in inputs of 32 tokens"):
         add_prompt(*bert, 30, seed=0)
+
+
+# At test time
+
+
+def test_eata_without_source_texts_is_refused_rather_than_made_another_method(material):
+    nobody = with_(material, dev=DEV.select(np.array([], dtype=int)))
+    with pytest.raises(DataError, match="'eata' needs source texts to hold on to, but there are none"):
+        EATA().fit(nobody, seed=0)
+    assert EATA(fisher_weight=0.0).fit(nobody, seed=0).info()["adaptation"]["rows"] > 0

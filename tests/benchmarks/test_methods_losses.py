@@ -61,7 +61,7 @@ from shortcut_guardrail.benchmark.methods.ltgr import (
     shortcut_degree,
     smoothed_targets,
 )
-from shortcut_guardrail.benchmark.methods.nfl import output_distance, weight_distance
+from shortcut_guardrail.benchmark.methods.nfl import ConstrainedOutputs, output_distance, weight_distance
 from shortcut_guardrail.benchmark.methods.same_budget import bias_fit, em_prior, smoothed_prior
 from shortcut_guardrail.encoder import EncodedTexts, TextClassifier
 from shortcut_guardrail.finetune import FinetuneConfig, finetune_model
@@ -262,6 +262,49 @@ def test_output_distance_is_a_mean_of_means_over_real_tokens():
         per_text.append(1 - sum(values) / len(values))
     assert output_distance(hidden, initial, mask).item() == pytest.approx(sum(per_text) / 3, rel=1e-5)
     assert output_distance(hidden, hidden, mask).item() == pytest.approx(0.0, abs=1e-6)
+
+
+def padded_inputs() -> dict[str, torch.Tensor]:
+    ids = torch.tensor([[2, 7, 8, 9, 10, 3], [2, 11, 3, 0, 0, 0]])
+    return {"input_ids": ids, "attention_mask": (ids != 0).long(), "labels": torch.tensor([0, 1])}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_that_has_not_moved_is_at_no_distance_in_any_number_format(dtype):
+    model, tokenizer = tiny_bert(n_classes=2)
+    model.eval()
+    objective = ConstrainedOutputs(1000.0, attend_padding=False)
+    objective.begin(model, tokenizer)
+    plain = model.forward
+
+    def mixed(**inputs: Any) -> Any:  # as Accelerate wraps a model: its encoder alone would compute in 32 bit
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+            return plain(**inputs)
+
+    model.forward = mixed
+    inputs = padded_inputs()
+    loss = objective.loss(model, inputs, torch.arange(2))
+    assert loss.item() == pytest.approx(model(**inputs).loss.item(), abs=1e-3)
+    with torch.no_grad():
+        model.bert.encoder.layer[0].output.dense.weight.mul_(1.5)
+    assert objective.loss(model, inputs, torch.arange(2)).item() > model(**inputs).loss.item() + 1
+
+
+def test_attending_to_padding_as_the_official_code_does_is_seen_in_padded_texts_alone():
+    model, tokenizer = tiny_bert(n_classes=2)
+    model.eval()
+    losses = {}
+    for attend in (False, True):
+        objective = ConstrainedOutputs(1000.0, attend_padding=attend)
+        objective.begin(model, tokenizer)
+        for name, taken in (("unpadded", slice(0, 1)), ("both", slice(0, 2))):
+            inputs = {key: value[taken] for key, value in padded_inputs().items()}
+            distance = objective.loss(model, inputs, torch.arange(2)) - model(**inputs).loss
+            losses[attend, name] = distance.item()
+    assert [losses.pop(key) for key in ((False, "both"), (False, "unpadded"), (True, "unpadded"))] == pytest.approx(
+        [0, 0, 0], abs=1e-3
+    )
+    assert losses[True, "both"] > 0.1
 
 
 # LTGR

@@ -64,6 +64,24 @@ class Need(StrEnum):
     ORACLE_TEXTS = "oracle-texts"
 
 
+SOURCE_NEEDS = frozenset({Need.TRAIN, Need.TRAIN_GROUPS, Need.CLEAN_TRAIN, Need.DEV, Need.DEV_GROUPS})
+"""What is of the time before deployment: rows as those the base classifier was trained on."""
+
+ANNOTATION_NEEDS = frozenset(
+    {Need.TRAIN_GROUPS, Need.DEV_GROUPS, Need.CLEAN_TRAIN, Need.SHORTCUT_WORDS, Need.ORACLE_TEXTS}
+)
+"""What somebody who knows the shortcut has to provide."""
+
+PER_INPUT_ATTRIBUTION = frozenset(
+    {
+        *("ltgr", "c2l", "mask_average", "mask_top1", "guardrail", "guardrail-paper"),
+        *("guardrail-distill", "guardrail-distill-40", "guardrail-distill-named"),
+        *("guardrail-mask", "guardrail-per-input"),
+    }
+)
+"""Kinds of systems that ask of single texts which of their tokens matter, as the paper's table of positioning says."""
+
+
 @dataclass(frozen=True)
 class Material:
     """What a system is handed. Rows and texts it did not declare are `None`; groups it did not declare are hidden.

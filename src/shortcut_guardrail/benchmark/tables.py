@@ -29,6 +29,7 @@ from .statistics import (
     weighted_accuracy,
     weighted_balanced_accuracy,
 )
+from .systems import ANNOTATION_NEEDS, PER_INPUT_ATTRIBUTION, SOURCE_NEEDS, Need
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -369,12 +370,25 @@ def _labels(context: _Context) -> Entry:
 
 def _needs(context: _Context) -> Entry:
     """What the system was handed beside the base classifier; with the groups of its rows where it saw them."""
-    needs = {need for run in context.cell.runs.values() for need in run.result["system"]["needs"]}
+    needs = _handed(context)
     kinds = ("train", "clean-train", "dev", "support", "deployment")
     rows = [name for name in kinds if {name, f"{name}-groups"} & needs]
     named = [f"{name} with groups" if f"{name}-groups" in needs else name for name in rows]
     named += [name.replace("-", " ") for name in ("gradients", "shortcut-words", "oracle-texts") if name in needs]
     return Entry(text=", ".join(named) or "nothing")
+
+
+def _positioning(of: Callable[[_Context], bool]) -> Callable[[_Context], Entry]:
+    """A column of the paper's table of positioning (Appendix), by what a system was handed."""
+    return lambda context: Entry(text="yes" if of(context) else "no")
+
+
+def _without(unwanted: frozenset[Need]) -> Callable[[_Context], bool]:
+    return lambda context: not unwanted & _handed(context)
+
+
+def _handed(context: _Context) -> set[str]:
+    return {need for run in context.cell.runs.values() for need in run.result["system"]["needs"]}
 
 
 def _of_result(*keys: str, digits: int = 1) -> Callable[[_Context], Entry]:
@@ -423,6 +437,13 @@ _COLUMNS = {
         _Column("strength", "strength by seed", _strength),
         _Column("labels", "target labels", _labels),
         _Column("needs", "was handed", _needs),
+        _Column("deployment_time", "at deployment alone", _positioning(_without(SOURCE_NEEDS | {Need.ORACLE_TEXTS}))),
+        _Column("no_annotation", "no shortcut annotation", _positioning(_without(ANNOTATION_NEEDS))),
+        _Column(
+            "attribution",
+            "per-input attribution",
+            _positioning(lambda context: context.cell.kind in PER_INPUT_ATTRIBUTION),
+        ),
         _Column("cost", "F per text", _of_result("cost", "per_deployment_text")),
         _Column("cost_per_answer", "F per answer", _of_result("cost", "per_answer")),
         _Column("forward_equivalents", "F in all", _of_result("cost", "forward_equivalents", digits=0)),

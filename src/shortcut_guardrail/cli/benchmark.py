@@ -159,7 +159,9 @@ def run(
     encoder: Annotated[str | None, typer.Option(help="Encoder to fine-tune: a folder or a Hub name.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds, such as 0,1,2.")] = None,
     scale: Annotated[str | None, typer.Option(help="tiny, small or paper.", show_default="small")] = None,
-    systems: Annotated[str | None, typer.Option(help="Only these systems, such as erm,guardrail.")] = None,
+    systems: Annotated[
+        str | None, typer.Option("--systems", "--methods", help="Only these systems, such as erm,guardrail.")
+    ] = None,
     settings: Annotated[str | None, typer.Option(help="Only these settings, such as GoEmo-ST,Civil.")] = None,
     precision: Annotated[PrecisionChoice | None, typer.Option(help="Number format of fitting.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Change the scale: NAME=VALUE, as epochs=5.")] = None,

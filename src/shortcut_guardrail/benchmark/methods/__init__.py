@@ -47,6 +47,7 @@ METHODS: dict[str, Callable[..., System]] = {
     "eta": partial(EATA, name="eta", fisher_weight=0.0),
     "sar": SAR,
     "deyo": DeYO,
+    "deyo-biased": DeYO.biased,
     "last_layer": LastLayer,
     "few_shot": FewShot,
     "prior_shift": PriorShift,

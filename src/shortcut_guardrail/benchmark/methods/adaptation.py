@@ -169,7 +169,7 @@ class EataAdapter(Adapter):
 
     def __init__(self, classifier: TextClassifier, method: EATA, source: EncodedTexts | None) -> None:
         super().__init__(classifier, method)
-        self.entropy_margin = scaled_entropy(0.4 * IMAGENET_ENTROPY, self.n_classes)
+        self.entropy_margin = scaled_entropy(method.entropy_margin * IMAGENET_ENTROPY, self.n_classes)
         self.cosine_margin = scaled_cosine(method.cosine_margin, self.n_classes)
         self.mean_probs: Tensor | None = None
         self.fisher = {} if source is None else self._fisher(source)
@@ -210,7 +210,7 @@ class SarAdapter(Adapter):
 
     def __init__(self, classifier: TextClassifier, method: SAR) -> None:
         super().__init__(classifier, method)
-        self.entropy_margin = scaled_entropy(0.4 * IMAGENET_ENTROPY, self.n_classes)
+        self.entropy_margin = scaled_entropy(method.entropy_margin * IMAGENET_ENTROPY, self.n_classes)
         self.reset_below = scaled_entropy(method.reset_below, self.n_classes)
         self.average: float | None = None
 
@@ -269,8 +269,8 @@ class DeyoAdapter(Adapter):
 
     def __init__(self, classifier: TextClassifier, method: DeYO, rng: np.random.Generator) -> None:
         super().__init__(classifier, method)
-        self.filter_margin = scaled_entropy(0.5 * IMAGENET_ENTROPY, self.n_classes)
-        self.entropy_margin = scaled_entropy(0.4 * IMAGENET_ENTROPY, self.n_classes)
+        self.filter_margin = scaled_entropy(method.filter_margin * IMAGENET_ENTROPY, self.n_classes)
+        self.entropy_margin = scaled_entropy(method.entropy_margin * IMAGENET_ENTROPY, self.n_classes)
         self._rng = rng
 
     def _update(self, batch: Batch, logits: Tensor) -> None:
@@ -422,11 +422,18 @@ def adaptation_info(adapter: Adapter) -> dict[str, Any]:
     }
 
 
+def _check_shares(method: Tent, *names: str) -> None:
+    for name in names:
+        value = getattr(method, name)
+        require(value > 0, f"{name} must be above 0, but is {value}.")
+
+
 @dataclass(frozen=True)
 class EATA(Tent):
     """Efficient anti-forgetting test-time adaptation.
 
     Attributes:
+        entropy_margin: Rows count whose entropy is below this share of ln C.
         cosine_margin: epsilon at 1000 classes; see `entropy.scaled_cosine`.
         fisher_weight: beta; 0 leaves the anchor out (the paper's ETA), and needs no source texts.
         fisher_rows: Source texts that the Fisher information is estimated on; dev texts, whose labels are not read.
@@ -435,12 +442,14 @@ class EATA(Tent):
     name: str = "eata"
     learning_rate: float = 2.5e-4
     optimizer: Literal["adam", "sgd"] = "sgd"
+    entropy_margin: float = 0.4
     cosine_margin: float = 0.05
     fisher_weight: float = 2000.0
     fisher_rows: int = 2000
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _check_shares(self, "entropy_margin")
         require(self.cosine_margin > 0, f"cosine_margin must be above 0, but is {self.cosine_margin}.")
         require(self.fisher_weight >= 0, f"fisher_weight must be at least 0, but is {self.fisher_weight}.")
         require(self.fisher_rows >= 1, f"fisher_rows must be at least 1, but is {self.fisher_rows}.")
@@ -450,8 +459,15 @@ class EATA(Tent):
 
     def _adapter(self, start: _Start) -> Adapter:
         classifier = start.classifier()
-        source = classifier.encode(start.source[: self.fisher_rows]) if self.fisher_weight and start.source else None
-        return EataAdapter(classifier, self, source)
+        if not self.fisher_weight:
+            return EataAdapter(classifier, self, None)
+        require(
+            bool(start.source),
+            f"'{self.name}' needs source texts to hold on to, but there are none. Give dev texts, or set fisher_weight "
+            "to 0.",
+            DataError,
+        )
+        return EataAdapter(classifier, self, classifier.encode(start.source[: self.fisher_rows]))
 
 
 @dataclass(frozen=True)
@@ -459,6 +475,7 @@ class SAR(Tent):
     """Sharpness-aware and reliable entropy minimisation.
 
     Attributes:
+        entropy_margin: Rows count whose entropy is below this share of ln C.
         radius: rho of the sharpness-aware step.
         reset_below: The moving average of the entropy below which the model starts again, at 1000 classes; the official
             code has this 0.2 for any number of classes, which with few resets for ever.
@@ -468,11 +485,13 @@ class SAR(Tent):
     learning_rate: float = 1e-3
     optimizer: Literal["adam", "sgd"] = "sgd"
     skip_top: float = 0.25
+    entropy_margin: float = 0.4
     radius: float = 0.05
     reset_below: float = 0.2
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _check_shares(self, "entropy_margin")
         require(self.radius >= 0, f"radius must be at least 0, but is {self.radius}.")
         require(self.reset_below >= 0, f"reset_below must be at least 0, but is {self.reset_below}.")
 
@@ -484,8 +503,13 @@ class SAR(Tent):
 class DeYO(Tent):
     """Destroy your object, for text.
 
+    The defaults are what the official code takes for ImageNet-C under mixed shifts and a ViT. `biased` is what it takes
+    for data with a spurious correlation (Waterbirds).
+
     Attributes:
         plpd_margin: Rows count whose answer loses more probability than this when the text is destroyed.
+        filter_margin: Rows count whose entropy is below this share of ln C.
+        entropy_margin: E_0 of the weight 1 / exp(E - E_0), as a share of ln C.
         destroy: `shuffle` the ordinary tokens, or `mask` half of them.
     """
 
@@ -494,10 +518,18 @@ class DeYO(Tent):
     optimizer: Literal["adam", "sgd"] = "sgd"
     skip_top: float = 0.25
     plpd_margin: float = 0.2
+    filter_margin: float = 0.5
+    entropy_margin: float = 0.4
     destroy: Literal["shuffle", "mask"] = "shuffle"
+
+    @classmethod
+    def biased(cls, **options: Any) -> DeYO:
+        """The official code's values for data with a spurious correlation: five times the rate, a margin of .5."""
+        return cls(**{"name": "deyo-biased", "learning_rate": 5e-3, "plpd_margin": 0.5, **options})
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _check_shares(self, "filter_margin", "entropy_margin")
         require(-1 <= self.plpd_margin < 1, f"plpd_margin must be at least -1 and below 1, but is {self.plpd_margin}.")
         require(self.destroy in ("shuffle", "mask"), f"destroy must be shuffle or mask, but is {self.destroy!r}.")
 
@@ -528,7 +560,7 @@ class _Start:
             precision=material.precision,
             batch_size=material.batch_size,
             seed=seed,
-            source=None if material.dev is None else material.dev.texts,
+            source=material.dev.texts if material.dev is not None and Need.DEV in method.needs else None,
         )
 
     def classifier(self) -> TextClassifier:

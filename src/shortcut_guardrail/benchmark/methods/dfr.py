@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -9,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ...encoder import Progress
-from ...errors import DataError, RunError
+from ...errors import DataError, GuardrailWarning, RunError
 from ..datasets.types import HIDDEN_GROUP, LabelledTexts
 from ..systems import Material, ModelSystem, Need
 from .heads import Feature, features, head_system, with_head
@@ -107,7 +108,11 @@ def worst_group_of(guesses: Array, labels: Array, groups: Array) -> float:
 
 
 def draw_with_all_classes(
-    labels: Array, n_classes: int, draw: Callable[[], tuple[Array, ...]], what: str
+    labels: Array,
+    n_classes: int,
+    draw: Callable[[], tuple[Array, ...]],
+    what: str,
+    enough: Callable[[tuple[Array, ...]], bool] = lambda parts: True,
 ) -> tuple[Array, ...]:
     """Draw until the first part holds every class that occurs at all.
 
@@ -116,16 +121,22 @@ def draw_with_all_classes(
         n_classes: C.
         draw: Gives parts, each row numbers.
         what: What is drawn, for the message.
+        enough: What else is asked of the parts; where no draw grants it, the last one that holds all classes is taken.
 
     Raises:
         DataError: A class has no row at all, or no draw held them all.
     """
     absent = sorted(set(range(n_classes)) - set(labels.tolist()))
     require(not absent, f"DFR needs rows of every class in {what}, but there are none of class {absent}.", DataError)
+    kept: tuple[Array, ...] | None = None
     for _ in range(MOST_DRAWS):
         parts = draw()
         if len(set(labels[parts[0]].tolist())) == n_classes:
-            return parts
+            kept = parts
+            if enough(parts):
+                return parts
+    if kept is not None:
+        return kept
     counts = np.bincount(labels, minlength=n_classes).tolist()
     raise DataError(
         f"DFR needs every class in the half of {what} that it fits on, but {MOST_DRAWS} draws of {len(labels)} rows "
@@ -182,7 +193,7 @@ class DFR:
         """Read the features once, choose C, refit the head.
 
         Groups without rows in the dev set cannot be balanced: `original` balances those there are and names the others
-        in the result.
+        in the result, as it does those with rows in one half only.
 
         Raises:
             DataError: A class has no rows to fit on, or the groups are hidden.
@@ -219,7 +230,7 @@ class DFR:
             else:
                 standardise = Standardiser.of(values)
         with watch.time("fit"):
-            scores = self.tune(values, dev, rng)
+            scores, one_sided = self.tune(values, dev, rng)
             inverse_strength = self.inverse_strengths[best_index(scores)]
             weight, bias = self.average(standardise(values), dev, inverse_strength, rng)
         weight, bias = standardise.fold(weight, bias)
@@ -232,6 +243,7 @@ class DFR:
                     "oracle": False,
                     "dev_rows": len(dev),
                     "dev_groups_without_rows": missing_groups(dev),
+                    "dev_groups_in_one_half": one_sided,
                 },
                 "inverse_strength": inverse_strength,
                 "trials": _trials(self.inverse_strengths, scores),
@@ -240,29 +252,49 @@ class DFR:
             cost,
         )
 
-    def tune(self, values: Array, rows: LabelledTexts, rng: np.random.Generator) -> list[float]:
+    def tune(self, values: Array, rows: LabelledTexts, rng: np.random.Generator) -> tuple[list[float], list[str]]:
         """Worst-group accuracy of every C: fitted on a balanced half of the rows, scored on the other half.
+
+        Halves are drawn again until every group that has rows has some in both, which a group of a single row cannot.
 
         Args:
             values: Features, shape (N, H).
             rows: Their labels and groups.
             rng: Splits and balances.
+
+        Returns:
+            The score of every C, and the names of groups that have rows in one half only, which a warning says as well.
         """
 
         def draw() -> tuple[Array, ...]:
             order = rng.permutation(len(rows))
-            held_out, fitted = order[: len(rows) // 2], order[len(rows) // 2 :]
-            return fitted[balanced_rows(rows.groups[fitted], rng)], held_out
+            return order[len(rows) // 2 :], order[: len(rows) // 2]
+
+        def lacking(halves: tuple[Array, ...]) -> list[int]:
+            first, second = (set(rows.groups[half].tolist()) for half in halves)
+            return sorted(first ^ second)
 
         n_classes = len(rows.label_names)
-        fitted, held_out = draw_with_all_classes(rows.labels, n_classes, draw, f"'{rows.name}'")
+        halves = draw_with_all_classes(
+            rows.labels, n_classes, draw, f"'{rows.name}'", enough=lambda parts: not lacking(parts)
+        )
+        one_sided = [rows.group_names[group] for group in lacking(halves)]
+        if one_sided:
+            warnings.warn(
+                f"Of '{rows.name}' {', '.join(one_sided)} has rows in only one of the halves by which DFR chooses C, "
+                "so that choice does not know how well it is answered. Give more rows of it.",
+                GuardrailWarning,
+                stacklevel=4,
+            )
+        fitted, held_out = halves
+        fitted = fitted[balanced_rows(rows.groups[fitted], rng)]
         standardise = Standardiser.of(values[fitted])
         scores = []
         for inverse_strength in self.inverse_strengths:
             head = fit_head(standardise(values[fitted]), rows.labels[fitted], n_classes, inverse_strength)
             guesses = answers(standardise(values[held_out]), *head)
             scores.append(worst_group_of(guesses, rows.labels[held_out], rows.groups[held_out]))
-        return scores
+        return scores, one_sided
 
     def average(
         self, values: Array, rows: LabelledTexts, inverse_strength: float, rng: np.random.Generator

@@ -181,9 +181,9 @@ class GroupDRO:
                     seed=seed,
                     objective=loss,
                     sampling_weights=group_uniform_weights(rows.groups, len(counts)) if self.reweight_groups else None,
+                    spend=spent.append,
                     progress=progress,
                 )
-            spent.append(trained.cost)
             return (trained, loss.weights.tolist()), trained.score
 
         chosen = search([{"adjustment": c} for c in self.adjustments or (self.adjustment,)], fit_point, rule)

@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from ...encoder import Progress
-from ...errors import GuardrailWarning
+from ...errors import GuardrailWarning, RunError
 from ...finetune import FinetuneConfig, Objective
 from ..datasets.types import LabelledTexts
 from ..systems import Material, ModelSystem, Need
@@ -194,7 +194,7 @@ class _Run:
         self._method, self._material, self._seed, self._progress = method, material, seed, progress
         self._rows: LabelledTexts = material.train
         self._recipe = method._recipe(material)
-        self._errors: dict[tuple[float, int], Array] = {}
+        self._errors: dict[tuple[float, int], Array | RunError] = {}
         self._without_errors: dict[float, tuple[Trained, float | None]] = {}
 
     @property
@@ -215,10 +215,24 @@ class _Run:
         rate = self._method.identification_rate if self._method.variant == "official" else point["learning_rate"]
         key = (rate, point["identification_epochs"])
         if key not in self._errors:
+            self._errors[key] = self._identified(*key)
+        found = self._errors[key]
+        if isinstance(found, RunError):
+            raise found
+        return found
+
+    def _identified(self, rate: float, epochs: int) -> Array | RunError:
+        """The error set; or why there is none, which holds for every point of that first stage."""
+        try:
             with self.watch.time("identification"):
-                self._errors[key] = self._identify(*key)
-            self._warn(len(self._errors[key]))
-        return self._errors[key]
+                errors = self._identify(rate, epochs)
+        except RunError as error:
+            return error
+        self._warn(len(errors))
+        return errors
+
+    def _spend(self, cost: float) -> None:
+        self.cost += cost
 
     def _warn(self, n_errors: int) -> None:
         """Say so if the error set does not tell rows apart."""
@@ -235,7 +249,7 @@ class _Run:
                 f"The first stage of {name} answered all {n} training rows rightly, so its error set is empty and the "
                 "second stage is ordinary training. Take fewer identification_epochs or a lower rate."
             )
-        warnings.warn(reason, GuardrailWarning, stacklevel=6)
+        warnings.warn(reason, GuardrailWarning, stacklevel=7)
 
     def _identify(self, rate: float, epochs: int) -> Array:
         official = self._method.variant == "official"
@@ -252,9 +266,9 @@ class _Run:
             seed=self._seed,
             objective=recorder,
             on_epoch_end=recorder.next_epoch,
+            spend=self._spend,
             progress=self._progress,
         )
-        self.cost += trained.cost
         if official:
             return recorder.errors(epochs - 1)
         self.cost += len(self._rows)
@@ -277,9 +291,9 @@ class _Run:
                 _replaced(self._recipe, {"learning_rate": point["learning_rate"]}),
                 find_rule(self._method.select),
                 seed=self._seed,
+                spend=self._spend,
                 progress=self._progress,
             )
-        self.cost += trained.cost
         return trained, trained.score
 
 

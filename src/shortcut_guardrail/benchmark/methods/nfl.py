@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -106,19 +108,39 @@ class ConstrainedOutputs(Objective):
 
     def begin(self, model: Any, tokenizer: Any) -> None:
         """Keeps a copy of the encoder as it starts, without dropout."""
+        self._model = model
         self._initial = copy.deepcopy(model.base_model).requires_grad_(False).eval()
 
     def loss(self, model: Any, inputs: dict[str, Tensor], rows: Tensor) -> Tensor:
         """The penalised loss of a batch."""
-        output = model(**inputs, output_hidden_states=True)
+        with _seen_autocast(self._model.base_model) as autocast:
+            output = model(**inputs, output_hidden_states=True)
         known = {name: value for name, value in inputs.items() if name != "labels"}
         if self._attend_padding:
             known["attention_mask"] = torch.ones_like(known["attention_mask"])
-        with torch.no_grad():
+        # In the number format of the model in training, around which alone mixed precision is wrapped: the distance
+        # would otherwise hold the difference between two formats.
+        with torch.no_grad(), torch.autocast(**autocast):
             initial = self._initial(**known).last_hidden_state
         distance = output_distance(output.hidden_states[-1], initial, inputs["attention_mask"])
         loss: Tensor = output.loss
         return loss + self._factor * distance
+
+
+@contextmanager
+def _seen_autocast(module: Any) -> Iterator[dict[str, Any]]:
+    """The arguments of `torch.autocast` under which a module runs within the block; filled when it has run."""
+    found: dict[str, Any] = {}
+
+    def see(_module: Any, _args: Any, _kwargs: Any) -> None:
+        kind = module.device.type
+        found.update(device_type=kind, dtype=torch.get_autocast_dtype(kind), enabled=torch.is_autocast_enabled(kind))
+
+    handle = module.register_forward_pre_hook(see, with_kwargs=True)
+    try:
+        yield found
+    finally:
+        handle.remove()
 
 
 class FrozenEncoder(Objective):
@@ -186,8 +208,7 @@ class NFL:
 
         def fit_point(point: Any) -> tuple[Trained, float | None]:
             with watch.time("train"):
-                trained = self._train(material, recipe, point["factor"], seed, progress)
-            spent.append(trained.cost)
+                trained = self._train(material, recipe, point["factor"], seed, spent.append, progress)
             return trained, trained.score
 
         chosen = search([{"factor": factor} for factor in self._factors()], fit_point, rule)
@@ -209,7 +230,13 @@ class NFL:
         return (FACTORS.get(self.variant) if self.factor is None else self.factor,)
 
     def _train(
-        self, material: Material, recipe: FinetuneConfig, factor: float | None, seed: int, progress: Progress | None
+        self,
+        material: Material,
+        recipe: FinetuneConfig,
+        factor: float | None,
+        seed: int,
+        spend: Callable[[float], None],
+        progress: Progress | None,
     ) -> Trained:
         assert material.train is not None
         extras: dict[str, Any] = {}
@@ -237,6 +264,7 @@ class NFL:
             seed=seed,
             objective=objective,
             pass_cost=PASS_COST[self.variant],
+            spend=spend,
             progress=progress,
             **extras,
         )

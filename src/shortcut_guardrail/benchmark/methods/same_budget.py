@@ -283,12 +283,12 @@ class PriorShift:
 
     @property
     def needs(self) -> frozenset[Need]:
-        """By estimate: support and training rows (whose class counts alone are read), deployment texts and training
-        rows, or support rows."""
+        """The weights, for the bias; and by estimate support and training rows (whose class counts alone are read),
+        deployment texts and training rows, or support rows."""
         return {
-            "support": frozenset({Need.SUPPORT, Need.TRAIN}),
-            "em": frozenset({Need.DEPLOYMENT, Need.TRAIN}),
-            "bias": frozenset({Need.SUPPORT}),
+            "support": frozenset({Need.GRADIENTS, Need.SUPPORT, Need.TRAIN}),
+            "em": frozenset({Need.GRADIENTS, Need.DEPLOYMENT, Need.TRAIN}),
+            "bias": frozenset({Need.GRADIENTS, Need.SUPPORT}),
         }[self.estimate]
 
     def config(self) -> dict[str, Any]:

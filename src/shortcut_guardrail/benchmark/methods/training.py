@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ...encoder import Progress
-from ...errors import ConfigError, GuardrailError
+from ...errors import ConfigError, GuardrailError, RunError
 from ...finetune import FinetuneConfig, FinetuneResult, Objective, finetune_classifier
 from ..datasets.types import LabelledTexts
 from ..systems import Material, ModelSystem
@@ -104,6 +104,7 @@ def train(
     pass_cost: float = TRAIN_PASS,
     fit: Callable[..., FinetuneResult] | None = None,
     tokenizer: Any | None = None,
+    spend: Callable[[float], None] | None = None,
     progress: Progress | None = None,
 ) -> Trained:
     """Fine-tune, score the model on the dev set after every epoch, and keep the best epoch, the first of equals.
@@ -121,6 +122,7 @@ def train(
         fit: The fine-tuning, where it is not that of the pretrained encoder; takes the arguments of
             `finetune.finetune_classifier` but encoder and label names.
         tokenizer: Its tokenizer, where that is not the base classifier's.
+        spend: Told the cost, of a training that diverged as well: its epochs up to that in which it did.
         progress: Told how many steps are done.
 
     Raises:
@@ -129,24 +131,33 @@ def train(
     keeper = _EpochKeeper(material, rule, on_epoch_end, tokenizer)
     if fit is None:
         fit = functools.partial(finetune_classifier, encoder=material.encoder, label_names=material.label_names)
-    result = fit(
-        rows.texts,
-        rows.labels.tolist(),
-        config=recipe,
-        seed=seed,
-        objective=objective,
-        sampling_weights=sampling_weights,
-        on_epoch_end=keeper,
-        progress=progress,
-    )
+    epochs = recipe.epochs
+    try:
+        result = fit(
+            rows.texts,
+            rows.labels.tolist(),
+            config=recipe,
+            seed=seed,
+            objective=objective,
+            sampling_weights=sampling_weights,
+            on_epoch_end=keeper,
+            progress=progress,
+        )
+    except RunError:
+        epochs = min(keeper.epochs + 1, recipe.epochs)
+        raise
+    finally:
+        scored = len(keeper.scores) * len(material.dev) if material.dev is not None else 0
+        cost = pass_cost * epochs * len(rows) + scored
+        if spend is not None:
+            spend(cost)
     keeper.restore(result.model)
-    scored = len(keeper.scores) * len(material.dev) if material.dev is not None else 0
     return Trained(
         result,
         max(keeper.scores, default=None),
         keeper.best if keeper.scores else recipe.epochs - 1,
         tuple(keeper.scores),
-        pass_cost * recipe.epochs * len(rows) + scored,
+        cost,
     )
 
 
@@ -154,6 +165,7 @@ class _EpochKeeper:
     """Scores the model after every epoch and remembers the weights of the best one."""
 
     def __init__(self, material: Material, rule: Rule, then: Callable[[int, Any], None] | None, tokenizer: Any) -> None:
+        self.epochs = 0
         self.scores: list[float] = []
         self.best = 0
         self._material = material
@@ -163,6 +175,7 @@ class _EpochKeeper:
         self._weights: dict[str, torch.Tensor] = {}
 
     def __call__(self, epoch: int, model: Any) -> None:
+        self.epochs = epoch + 1
         if self._then is not None:
             self._then(epoch, model)
         if self._rule.score is None:
