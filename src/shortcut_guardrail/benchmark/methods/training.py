@@ -104,7 +104,7 @@ def train(
     pass_cost: float = TRAIN_PASS,
     fit: Callable[..., FinetuneResult] | None = None,
     tokenizer: Any | None = None,
-    spend: Callable[[float], None] | None = None,
+    spend: Callable[[float], None] = lambda cost: None,
     progress: Progress | None = None,
 ) -> Trained:
     """Fine-tune, score the model on the dev set after every epoch, and keep the best epoch, the first of equals.
@@ -131,7 +131,11 @@ def train(
     keeper = _EpochKeeper(material, rule, on_epoch_end, tokenizer)
     if fit is None:
         fit = functools.partial(finetune_classifier, encoder=material.encoder, label_names=material.label_names)
-    epochs = recipe.epochs
+
+    def cost(epochs: int) -> float:
+        scored = len(keeper.scores) * len(material.dev) if material.dev is not None else 0
+        return pass_cost * epochs * len(rows) + scored
+
     try:
         result = fit(
             rows.texts,
@@ -144,20 +148,16 @@ def train(
             progress=progress,
         )
     except RunError:
-        epochs = min(keeper.epochs + 1, recipe.epochs)
+        spend(cost(min(keeper.epochs + 1, recipe.epochs)))
         raise
-    finally:
-        scored = len(keeper.scores) * len(material.dev) if material.dev is not None else 0
-        cost = pass_cost * epochs * len(rows) + scored
-        if spend is not None:
-            spend(cost)
+    spend(cost(recipe.epochs))
     keeper.restore(result.model)
     return Trained(
         result,
         max(keeper.scores, default=None),
         keeper.best if keeper.scores else recipe.epochs - 1,
         tuple(keeper.scores),
-        cost,
+        cost(recipe.epochs),
     )
 
 
