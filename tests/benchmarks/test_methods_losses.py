@@ -741,7 +741,7 @@ def test_tuning_and_averaging_are_the_official_loops_in_scikit_learn():
     values, labels, groups = planted_features((60, 12, 12, 60), 4)
     data = rows("features", (60, 12, 12, 60), 4)
     method = DFR(resamples=5)
-    scores = method.tune(values, data, np.random.default_rng(7))
+    scores, _ = method.tune(values, data, np.random.default_rng(7))
     head = method.average(values, data, 0.3, np.random.default_rng(8))
 
     def regression(c: float) -> LogisticRegression:
