@@ -433,8 +433,19 @@ class TestHub:
     def test_no_clear_split(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.serve(monkeypatch, train={"text": ["a"]}, validation={"text": ["a"]})
         assert refusal("some-set") == (
-            "The data set 'some-set' has several splits and no 'test': 'train' and 'validation'. Name one with split."
+            "The data set 'some-set' has several splits and no 'test': 'train' and 'validation'. Name one, as in "
+            "'some-set:train'."
         )
+
+    def test_a_split_in_the_name(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        calls = self.serve(monkeypatch, train={"text": ["a"]}, validation={"text": ["b"]})
+        assert read_data("owner/some-set:validation").texts == ["b"]
+        assert read_data("some-set:train", split="train").texts == ["a"]
+        with pytest.raises(
+            ConfigError, match=r"^split is 'validation', but the name of the data set ends in ':train'\. Name one of"
+        ):
+            read_data("some-set:train", split="validation")
+        assert calls == [("owner/some-set", "validation"), ("some-set", "train")]
 
     def test_neither_a_file_nor_a_data_set(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         def load_dataset(name: str, split: str | None = None) -> Any:
@@ -447,7 +458,7 @@ class TestHub:
             "the Hub). Did you mean 'reviews.csv'?"
         )
 
-    @pytest.mark.parametrize("name", ["a.csv", "owner/a.parquet", "./owner/set", "/owner/set", "owner/set/more", "a b"])
+    @pytest.mark.parametrize("name", ["a.csv", "owner/a.parquet", "./owner/set", "/owner/set", "owner/set/more", "a b", "set:", ":test", "set:a:b"])
     def test_names_that_are_no_data_set(self, name: str, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         calls = self.serve(monkeypatch, test={"text": ["a"]})
         assert refusal(name).startswith(f"There is no file {name}")

@@ -107,7 +107,8 @@ def read_data(
 
     Args:
         source: A path, its format given by the suffix (.csv, .tsv, .jsonl, .ndjson, .json, .parquet); or, where no such
-            file exists and the name has none of these suffixes, a Hub data set such as "owner/name".
+            file exists and the name has none of these suffixes, a Hub data set such as "owner/name", or a split of
+            it such as "owner/name:validation".
         text_column: The column with the text, or with the first text of pairs.
         text_pair_column: The column with the second text of pairs.
         label_column: The column with the labels.
@@ -121,7 +122,7 @@ def read_data(
     Raises:
         DataError: The source cannot be found or read, its columns are missing or ambiguous, or a record is malformed
             or has an empty text or label. One message names all problems, each with its first lines and the total.
-        ConfigError: One column is given two roles, or a split is named for a file.
+        ConfigError: One column is given two roles, or a split is named for a file, or two splits.
 
     Example:
         >>> import tempfile

@@ -31,7 +31,7 @@ _FORMATS = {
     ".parquet": "Parquet",
 }
 
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
+_HUB_NAME = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*(/[\w.-]+)?)(:(?P<split>\w[\w.-]*))?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,12 @@ def open_table(name: str, split: str | None) -> Table:
     """The table of a file, by its suffix, or of a Hub data set.
 
     Args:
-        name: The file or data set, as the user named it.
+        name: The file or data set, as the user named it; "owner/name:split" names a split as well.
         split: The split of a Hub data set; without it "test", else the only one.
 
     Raises:
         DataError: It cannot be found or read, or two of its columns have one name.
-        ConfigError: A split is named for a file.
+        ConfigError: A split is named for a file, or another one in the name of the data set.
     """
     path = Path(name)
     suffix = path.suffix.lower()
@@ -71,8 +71,8 @@ def open_table(name: str, split: str | None) -> Table:
     if path.is_dir():
         raise DataError(f"{name} is a folder; name a file in it.")
     exists = os.path.exists(name)
-    if not exists and suffix not in _FORMATS and _HUB_NAME.fullmatch(name):
-        return _read_hub(name, split)
+    if not exists and suffix not in _FORMATS and (hub := _HUB_NAME.fullmatch(name)):
+        return _read_hub(hub["name"], _one_split(hub["split"], split))
     if not exists:
         raise DataError(_missing_file(path, name))
     if suffix not in _FORMATS:
@@ -251,12 +251,21 @@ def _read_hub(name: str, split: str | None) -> Table:
     return Table(list(loaded.column_names), rows, "row", lambda column: list(loaded[column]), [])
 
 
+def _one_split(named: str | None, split: str | None) -> str | None:
+    if named and split and named != split:
+        raise ConfigError(f"split is '{split}', but the name of the data set ends in ':{named}'. Name one of them.")
+    return named or split
+
+
 def _choose_split(splits: list[str], name: str) -> str:
     if "test" in splits:
         return "test"
     if len(splits) == 1:
         return splits[0]
-    raise DataError(f"The data set '{name}' has several splits and no 'test': {listed(splits)}. Name one with split.")
+    raise DataError(
+        f"The data set '{name}' has several splits and no 'test': {listed(splits)}. Name one, as in "
+        f"'{name}:{splits[0]}'."
+    )
 
 
 def _missing_file(path: Path, source: str) -> str:

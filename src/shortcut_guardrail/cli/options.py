@@ -67,7 +67,11 @@ ModelOrGuard = Annotated[
 ]
 Data = Annotated[
     str,
-    typer.Argument(metavar="DATA", help="CSV, TSV, JSON Lines or Parquet file, or a Hub data set.", show_default=False),
+    typer.Argument(
+        metavar="DATA",
+        help="CSV, TSV, JSON Lines or Parquet file, or a Hub data set (owner/name, owner/name:split).",
+        show_default=False,
+    ),
 ]
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder to write.", show_default=False)]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are already there; keeps others.")]
