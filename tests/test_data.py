@@ -458,7 +458,10 @@ class TestHub:
             "the Hub). Did you mean 'reviews.csv'?"
         )
 
-    @pytest.mark.parametrize("name", ["a.csv", "owner/a.parquet", "./owner/set", "/owner/set", "owner/set/more", "a b", "set:", ":test", "set:a:b"])
+    @pytest.mark.parametrize(
+        "name",
+        ["a.csv", "owner/a.parquet", "./owner/set", "/owner/set", "owner/set/more", "a b", "set:", ":test", "set:a:b"],
+    )
     def test_names_that_are_no_data_set(self, name: str, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         calls = self.serve(monkeypatch, test={"text": ["a"]})
         assert refusal(name).startswith(f"There is no file {name}")

@@ -364,3 +364,15 @@ def test_a_guard_that_was_not_fitted(bag):
             call()
     assert guard.targets == Targets()
     assert Target("x", "flagged").neutralised
+
+
+@pytest.mark.parametrize("unit", ["token", "word", "phrase"])
+def test_an_audit_of_a_masking_guard_does_not_see_what_is_masked(masked_bag, unit):
+    texts = [*BAD, *GOOD, "honestly"]  # of the last nothing is left to mask
+    base, guarded = (masked_bag.audit(texts, unit=unit, strength=s) for s in (0, None))
+    assert "honestly" in {candidate.text for candidate in base.candidates}
+    assert "honestly" not in {candidate.text for candidate in guarded.candidates}
+    line = guarded.input_to_dict(len(texts) - 1)
+    assert (line["sensitivity"], line["important_tokens"]) == (0.0, [])
+    assert guarded.sensitivity[-1] == 0
+    assert base.input_to_dict(len(texts) - 1)["sensitivity"] > 0

@@ -351,6 +351,31 @@ def test_conditions_and_redaction(cli, model_folder, write_csv, tmp_path):
     assert (status, SHORTCUT_TEXTS[0] in (tmp_path / "fine" / "audit.json").read_text()) == (0, True), err
 
 
+def test_labels_of_all_shards_are_read_in_one_way(bag, tmp_path):
+    model, tokenizer = bag
+    names = dict(model.config.id2label)
+    model.config.id2label = {i: str(i + 1) for i in names}  # where ids and names could be mistaken for each other
+    try:
+        guard = ShortcutGuardrail(model, tokenizer, batch_size=8)
+    finally:
+        model.config.id2label = names
+    labels = ["1"] * 20 + ["0"] * 15  # "0" is no name, so these are ids; the first two shards alone look like names
+    audited = guard.audit_in_shards(MemoryTexts(TEXTS, labels), tmp_path / "partial", config=CONFIG)
+    assert np.concatenate([shard.labels for shard in audited.shards()]).tolist() == [
+        int(labels[row]) for shard in audited.shards() for row in shard.rows
+    ]
+    assert plain(audited.report) == plain(guard.audit(TEXTS, labels=labels, config=CONFIG))
+    with pytest.raises(ConfigError, match="the labels"):
+        guard.audit_in_shards(MemoryTexts(TEXTS, labels[::-1]), tmp_path / "partial", config=CONFIG, resume=True)
+
+
+def test_a_misspelt_label_is_refused_before_anything_is_computed(guard, tmp_path):
+    labels = ["positive"] * (len(TEXTS) - 1) + ["positiv"]
+    with pytest.raises(DataError, match=r"^the file, row 35: .*'positiv'.*Did you mean 'positive'"):
+        guard.audit_in_shards(MemoryTexts(TEXTS, labels, name="the file"), tmp_path / "partial", config=CONFIG)
+    assert not (tmp_path / "partial").exists()
+
+
 def test_labels_on_the_command_line(cli, model_folder, write_csv, tmp_path):
     data = write_csv("data.csv", *((text, "mixed") for text in SHORTCUT_TEXTS))
     status, _, err = cli("audit", model_folder, data, "--label-column", "label", "--out", tmp_path / "out")

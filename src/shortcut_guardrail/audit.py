@@ -181,7 +181,7 @@ class AuditReport:
             "index": index,
             "label": self.label_names[predicted],
             "probability": round(float(self.saliency.probs[index, predicted]), 6),
-            "sensitivity": max(abs(token.change) for token in tokens),
+            "sensitivity": max((abs(token.change) for token in tokens), default=0.0),
             "important_tokens": [] if redact else [asdict(token) for token in tokens],
         }
 

@@ -58,6 +58,7 @@ from .strategies import AdapterGuard, Guard, Task, neutralise, restore
 from .streaming import ShardedAudit, TextSource, audit_in_shards
 from .target_search import find_targets
 from .targets import Targets, with_said
+from .threads import Lock, one_at_a_time
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -118,6 +119,8 @@ class _Fitted:
 class ShortcutGuardrail:
     """Finds out which tokens a text classifier leans on, and repairs it without its training data.
 
+    Threads may share one: they take turns. For more at a time, load one for each.
+
     Args:
         model: A Transformers sequence classifier on an encoder with a mask token. It is left as it was; its weights
             are shared, not copied.
@@ -163,6 +166,7 @@ class ShortcutGuardrail:
             precision=precision,
             fast=fast,
         )
+        self._lock = Lock()
         self._base_name: str | None = self._base.name or None
         self._revision: str | None = None
         self._fitted: _Fitted | None = None
@@ -336,6 +340,7 @@ class ShortcutGuardrail:
 
     # Audit
 
+    @one_at_a_time
     def audit(
         self,
         texts: Texts,
@@ -371,6 +376,7 @@ class ShortcutGuardrail:
                 check_same_length(encoded, ids)
             return audit_texts(classifier, encoded, config, labels=ids, progress=progress)
 
+    @one_at_a_time
     def audit_in_shards(
         self,
         source: TextSource,
@@ -402,6 +408,7 @@ class ShortcutGuardrail:
 
     # Adapt
 
+    @one_at_a_time
     def find_targets(
         self,
         texts: Texts,
@@ -435,6 +442,7 @@ class ShortcutGuardrail:
         check_same_length(encoded, labels)
         return encoded, labels
 
+    @one_at_a_time
     def fit(
         self,
         texts: Texts,
@@ -513,6 +521,7 @@ class ShortcutGuardrail:
             calibration=trained.calibration,
         )
 
+    @one_at_a_time
     def calibrate(
         self,
         support_texts: Texts,
@@ -565,6 +574,7 @@ class ShortcutGuardrail:
         self._support_hashes = _hashes(encoded)
         return calibration
 
+    @one_at_a_time
     def calibrate_without_labels(
         self, texts: Texts, *, at_most: int = 256, progress: Progress | None = None
     ) -> UnlabelledCalibration:
@@ -603,6 +613,7 @@ class ShortcutGuardrail:
         self._calibration, self._unlabelled, self._support_hashes = None, chosen.to_dict(), ()
         return chosen
 
+    @one_at_a_time
     def certify(
         self,
         texts: Texts,
@@ -662,6 +673,7 @@ class ShortcutGuardrail:
         self._use_strength(strength, source)
         return found
 
+    @one_at_a_time
     def to_label(self, unlabelled: Texts, n: int, *, seed: int = 0, progress: Progress | None = None) -> list[int]:
         """Which of some deployment texts to label for `certify`: a random sample of those answered differently.
 
@@ -679,6 +691,7 @@ class ShortcutGuardrail:
         _, answers = self.answers_by_strength(unlabelled, progress=progress)
         return [int(i) for i in texts_to_label(answers[0], answers[1:], n, seed=seed)]
 
+    @one_at_a_time
     def answers_by_strength(self, texts: Texts, *, progress: Progress | None = None) -> tuple[list[float], Array]:
         """Strength 0 and those of the grid, S in all, and the class ids of N texts at each of them, shape (S, N).
 
@@ -706,6 +719,7 @@ class ShortcutGuardrail:
 
     # Predict
 
+    @one_at_a_time
     def predict_proba(self, texts: Texts, *, strength: float | None = None, progress: Progress | None = None) -> Array:
         """Class probabilities, shape (N, C), float32, in the order of `label_names`.
 
@@ -728,6 +742,7 @@ class ShortcutGuardrail:
         probs = self.predict_proba(texts, strength=strength, progress=progress)
         return [self.label_names[i] for i in probs.argmax(axis=1)]
 
+    @one_at_a_time
     def count_truncated(self, texts: Texts) -> int:
         """How many of the texts are longer than the model takes, and are cut."""
         return sum(
@@ -735,6 +750,7 @@ class ShortcutGuardrail:
             for start in range(0, len(texts), _TEXTS_AT_ONCE)
         )
 
+    @one_at_a_time
     def evaluate(
         self,
         texts: Texts,
@@ -812,6 +828,7 @@ class ShortcutGuardrail:
 
     # Save
 
+    @one_at_a_time
     def record(self) -> GuardrailRecord:
         """What `guardrail.json` says.
 
@@ -846,6 +863,7 @@ class ShortcutGuardrail:
             versions=library_versions(),
         )
 
+    @one_at_a_time
     def save_pretrained(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write a PEFT adapter folder with the strength folded into `lora_alpha`, the record and a model card.
 

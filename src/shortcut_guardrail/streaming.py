@@ -1,6 +1,6 @@
 """Audits of large corpora: texts come in pieces, one shard is in memory at a time, and finished shards stay on disk.
 
-What grows with the corpus is 40 bytes an input (which inputs are equal) and the table of candidates.
+What grows with the corpus is some 50 bytes an input (which inputs are equal, and their labels) and the table of candidates.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .tables import large_fields
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-PARTIAL_SCHEMA_VERSION = 1
+PARTIAL_SCHEMA_VERSION = 2
 MANIFEST = "partial-audit.json"
 DEFAULT_SHARD_SIZE = 2000
 
@@ -317,21 +317,19 @@ def audit_in_shards(
         DataError: A text is empty or holds nothing that can be masked.
     """
     size = config.shard_size or (_started_with(folder) if resume else 0) or DEFAULT_SHARD_SIZE
-    exact, near, labelled = _read_keys(source, progress)
-    repeats = find_repeats(exact, near)
-    n = len(exact)
-    _open_folder(folder, _manifest(classifier, config, size, exact), resume)
+    read = _read_once(source, classifier.label_names, progress)
+    repeats = find_repeats(read.exact, read.near)
+    n = len(read.exact)
+    _open_folder(folder, _manifest(classifier, config, size, read), resume)
     n_shards = -(-n // size)
     phrases: tuple[str, ...] = ()
     pieces = _in_pieces(source, size)
     for number in range(n_shards):
-        texts, labels = next(pieces)
+        texts = next(pieces)
         shard = _finished(_shard_file(folder, number))
         if shard is None:
             rows = number * size + np.flatnonzero(repeats.weights[number * size : (number + 1) * size] > 0)
-            shard = _compute(
-                classifier, config, texts, labels if labelled else None, rows, number * size, repeats, phrases
-            )
+            shard = _compute(classifier, config, texts, read.labels, rows, number * size, repeats, phrases)
             _write_shard(_shard_file(folder, number), shard)
         phrases = tuple(sorted({*phrases, *shard.phrases}))
         if progress is not None:
@@ -345,43 +343,67 @@ def audit_in_shards(
     return ShardedAudit(report, folder, n_shards, repeats)
 
 
-def _read_keys(source: TextSource, progress: Progress | None) -> tuple[Array, Array, bool]:
-    """The keys of all texts, which tell repeats, and whether there are labels."""
-    exact, near, labelled = [], [], False
+@dataclass(frozen=True)
+class _Read:
+    """What is kept of N inputs from the first time that they are read.
+
+    Attributes:
+        exact: Keys that tell equal texts, shape (N,).
+        near: Keys that tell texts that are one piece of evidence, shape (N,).
+        labels: Class ids, shape (N,), or `None` for a source without.
+    """
+
+    exact: Array
+    near: Array
+    labels: Array | None
+
+
+def _read_once(source: TextSource, label_names: Sequence[str], progress: Progress | None) -> _Read:
+    """Keys and labels of all texts. Labels are understood all at once: a shard alone may fit another reading."""
+    exact, near, codes = [], [], []
+    known: dict[str, int] = {}
+    first: list[int] = []  # where each label of `known` stands first
+    done = 0
     for texts, labels in source.chunks():
-        labelled = labels is not None
         exact.append(np.array([text_key(text) for text in texts], dtype=np.uint64))
         near.append(np.array([evidence_key(text) for text in texts], dtype=np.uint64))
+        for row, label in enumerate(labels or (), start=done + 1):
+            if label not in known:
+                known[label] = len(first)
+                first.append(row)
+        if labels is not None:
+            codes.append(np.array([known[label] for label in labels], dtype=np.int32))
+        done += len(texts)
         if progress is not None:
-            read = sum(map(len, exact))
-            progress("Reading", read, read + 1)  # the end is not known yet
+            progress("Reading", done, done + 1)  # the end is not known yet
     if not exact:
         raise DataError(f"{source.name} holds no text; at least one is needed.")
-    keys = np.concatenate(exact), np.concatenate(near)
     if progress is not None:
-        progress("Reading", len(keys[0]), len(keys[0]))
-    return (*keys, labelled)
+        progress("Reading", done, done)
+    ids = None
+    if codes:
+        meant = np.array(label_ids(list(known), label_names, source=source.name, rows=first), dtype=np.int64)
+        ids = meant[np.concatenate(codes)]
+    return _Read(np.concatenate(exact), np.concatenate(near), ids)
 
 
-def _in_pieces(source: TextSource, size: int) -> Iterator[tuple[Texts, list[str] | None]]:
-    """The source in pieces of exactly `size` inputs but for the last."""
+def _in_pieces(source: TextSource, size: int) -> Iterator[Texts]:
+    """The texts in pieces of exactly `size` inputs but for the last."""
     texts: list[Any] = []
-    labels: list[str] = []
-    for chunk, chunk_labels in source.chunks():
+    for chunk, _ in source.chunks():
         texts += chunk
-        labels += chunk_labels or []
         while len(texts) >= size:
-            yield texts[:size], labels[:size] or None
-            texts, labels = texts[size:], labels[size:]
+            yield texts[:size]
+            texts = texts[size:]
     if texts:
-        yield texts, labels or None
+        yield texts
 
 
 def _compute(
     classifier: TextClassifier,
     config: AuditConfig,
     texts: Texts,
-    labels: list[str] | None,
+    labels: Array | None,
     rows: Array,
     offset: int,
     repeats: Repeats,
@@ -392,10 +414,6 @@ def _compute(
     distinct = cast(Texts, [texts[row - offset] for row in rows])
     encoded = classifier.encode(distinct)
     check_ordinary(encoded, rows + 1)
-    ids = None
-    if labels is not None:
-        every = label_ids(labels, classifier.label_names, rows=range(offset + 1, offset + len(labels) + 1))
-        ids = np.array(every, dtype=np.int64)[rows - offset]
     return make_shard(
         classifier,
         encoded,
@@ -404,7 +422,7 @@ def _compute(
         rows=rows,
         weights=repeats.weights[rows],
         evidence=repeats.evidence[rows] & (repeats.weights[rows] > 0),
-        labels=ids,
+        labels=None if labels is None else labels[rows],
         known_phrases=phrases,
     )
 
@@ -423,7 +441,7 @@ def _texts_at(source: TextSource, rows: set[int]) -> dict[int, str | tuple[str, 
 # The folder of an unfinished audit
 
 
-def _manifest(classifier: TextClassifier, config: AuditConfig, size: int, exact: Array) -> dict[str, Any]:
+def _manifest(classifier: TextClassifier, config: AuditConfig, size: int, read: _Read) -> dict[str, Any]:
     """What has to be the same for shards to belong to one audit."""
     shards = asdict(config)
     for name in (
@@ -441,8 +459,9 @@ def _manifest(classifier: TextClassifier, config: AuditConfig, size: int, exact:
         "schema_version": PARTIAL_SCHEMA_VERSION,
         "model": _model_digest(classifier),
         "max_length": classifier.max_length,
-        "texts": hashlib.sha256(exact.tobytes()).hexdigest(),
-        "n": len(exact),
+        "texts": hashlib.sha256(read.exact.tobytes()).hexdigest(),
+        "labels": None if read.labels is None else hashlib.sha256(read.labels.tobytes()).hexdigest(),
+        "n": len(read.exact),
         "shard_size": size,
         "config": shards,
     }
@@ -465,6 +484,7 @@ _SAID = {
     "model": "the model",
     "max_length": "max_length",
     "texts": "the texts",
+    "labels": "the labels",
     "n": "the number of texts",
     "shard_size": "shard_size",
     "config": "unit, top_k or gradient",

@@ -255,11 +255,12 @@ def find_important_units(
 
 
 def pad_units(units: Units, batch: Batch) -> Tensor:
-    """The unit of each token of a batch, shape (B, L), -1 for tokens that are not ordinary and for padding."""
+    """The unit of each token of a batch, shape (B, L), -1 for padding and for tokens that are not ordinary: those that
+    nothing is attributed to, and those that a guard has taken out of the batch."""
     out = np.full(tuple(batch.input_ids.shape), -1, dtype=np.int64)
     for row, i in enumerate(batch.indices):
         out[row, : len(units.of_token[i])] = units.of_token[i]
-    return torch.from_numpy(out).to(batch.input_ids.device)
+    return torch.from_numpy(out).to(batch.input_ids.device).masked_fill(~batch.ordinary, -1)
 
 
 def _sum_by_unit(scores: Tensor, of_token: Tensor) -> tuple[Tensor, Tensor]:

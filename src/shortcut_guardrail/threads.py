@@ -1,0 +1,52 @@
+"""One thread at a time in an object whose model is changed while it computes.
+
+To predict at a strength, a guard adds that much of the adapter to its model's layers, and takes it out again when it is
+done; packed texts have hooks and an attention of their own for as long as they are computed; and fast tokenizers keep
+the length they truncate to. A second thread would compute with the first one's weights, and without an error.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Lock:
+    """A re-entrant lock that copies and pickles of its owner do not share: they get one of their own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
+        return Lock, ()
+
+
+class Locked(Protocol):
+    """What has a lock."""
+
+    _lock: Lock
+
+
+S = TypeVar("S", bound=Locked)
+
+
+def one_at_a_time(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
+    """A method that waits until no other thread is in such a method of the same object."""
+
+    @wraps(method)
+    def waiting(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
+        with self._lock:
+            return method(self, *args, **kwargs)
+
+    return cast(Callable[Concatenate[S, P], R], waiting)  # `wraps` gives a type of its own

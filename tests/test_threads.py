@@ -1,0 +1,92 @@
+"""Threads that share a guard take turns, so that none computes with another's weights."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from shortcut_guardrail import AdapterConfig, FastPaths, GuardrailConfig, SaliencyConfig, ShortcutGuardrail
+from shortcut_guardrail.threads import Lock, one_at_a_time
+
+STRONG = GuardrailConfig(
+    preset="test",
+    saliency=SaliencyConfig(top_k=3),
+    adapter=AdapterConfig(learning_rate=2e-2, epochs=3, batch_size=4),
+)
+
+
+class Counter:
+    """Counts how many threads are in it at once."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self.inside = 0
+        self.most = 0
+
+    @one_at_a_time
+    def enter(self, pause: threading.Event, depth: int = 1) -> int:
+        """Stay for a moment, and enter again so many times from within."""
+        self.inside += 1
+        self.most = max(self.most, self.inside if depth else 0)
+        pause.wait(0.01)
+        if depth:
+            self.enter(pause, depth - 1)
+        self.inside -= 1
+        return depth
+
+
+def test_one_thread_is_in_at_a_time_and_may_enter_again():
+    counter, pause = Counter(), threading.Event()
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: counter.enter(pause), range(8))) == [1] * 8
+    assert counter.most == 1
+
+
+def test_an_exception_gives_the_turn_back():
+    class Failing(Counter):
+        @one_at_a_time
+        def fail(self) -> None:
+            raise KeyError("once")
+
+    failing = Failing()
+    with pytest.raises(KeyError, match="once"):
+        failing.fail()
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(failing.enter, threading.Event(), 0).result(timeout=10) == 0
+
+
+def test_copies_have_a_lock_of_their_own():
+    counter = Counter()
+    with counter._lock:
+        for twin in (copy.deepcopy(counter), pickle.loads(pickle.dumps(counter))):  # our own bytes
+            with ThreadPoolExecutor(1) as pool:
+                assert pool.submit(twin.enter, threading.Event(), 0).result(timeout=10) == 0
+
+
+@pytest.mark.parametrize("fast", [FastPaths(), FastPaths.none(), FastPaths(packing=False)])
+def test_threads_at_several_strengths_get_the_answers_of_one(bert, texts, fast):
+    guard = ShortcutGuardrail(*bert, batch_size=4, fast=fast)
+    guard.fit(texts, config=STRONG)
+    strengths = [0.0, 0.5, 1.0]
+    alone = {s: guard.predict_proba(texts, strength=s) for s in strengths}
+    assert not np.allclose(alone[0.0], alone[1.0], atol=1e-3)  # else the strengths could not be told apart
+    before = guard.record().base_model["fingerprint"]
+    asked = strengths * 8
+    with ThreadPoolExecutor(3) as pool:
+        answers = list(pool.map(lambda s: guard.predict_proba(texts, strength=s), asked))
+    for strength, probs in zip(asked, answers, strict=True):
+        np.testing.assert_array_equal(probs, alone[strength])
+    assert guard.record().base_model["fingerprint"] == before
+
+
+def test_threads_that_share_a_guard_without_adapter(bert, texts):
+    guard = ShortcutGuardrail(*bert, batch_size=4)
+    alone = guard.predict_proba(texts)
+    with ThreadPoolExecutor(3) as pool:
+        for probs in pool.map(lambda _: guard.predict_proba(texts), range(12)):
+            np.testing.assert_array_equal(probs, alone)
