@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from shortcut_guardrail.adapter import (
     texts_drawn,
     train_adapter,
 )
-from shortcut_guardrail.config import AdapterConfig
+from shortcut_guardrail.config import AdapterConfig, Schedule
 from shortcut_guardrail.encoder import FastPaths, TextClassifier
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, RunError
 from shortcut_guardrail.losses import masked_contrastive_loss
@@ -195,9 +196,20 @@ def test_unknown_target_modules_are_refused(prepared):
         train_adapter(*prepared, AdapterConfig(target_modules=("nope",)), seed=0)
 
 
-def test_an_unknown_schedule_is_refused(prepared):
-    with pytest.raises(ConfigError, match="scheduler 'sawtooth' is not usable"):
-        train_adapter(*prepared, AdapterConfig(scheduler="sawtooth", batch_size=4), seed=0)
+@pytest.mark.parametrize("scheduler", get_args(Schedule))
+def test_every_schedule_trains(prepared, scheduler):
+    config = AdapterConfig(scheduler=scheduler, batch_size=4, epochs=2, warmup_ratio=0.2, target_change=0.05)
+    model, training = train_adapter(*prepared, config, seed=0)
+    assert training.predicted_change == pytest.approx(0.05)
+    assert relative_change(model) > 0
+
+
+def test_a_schedule_without_a_step_is_refused(prepared):
+    config = AdapterConfig(scheduler="linear", batch_size=4, max_steps=1, warmup_ratio=0.5, target_change=0.05)
+    with pytest.raises(
+        ConfigError, match=r"^The schedule 'linear' with warmup_ratio 0.5 has a rate of 0 in all of 1 step"
+    ):
+        train_adapter(*prepared, config, seed=0)
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run(bert, texts):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 
 from shortcut_guardrail import AdapterConfig, CalibrationConfig, ConfigError, GuardrailConfig, SaliencyConfig, preset
@@ -97,6 +98,25 @@ def test_an_unknown_preset():
             "GuardrailConfig has no field 'stategy' (it has: preset, strategy, per_input, targets, "
             "distill, saliency, adapter, calibration).",
         ),
+        (lambda: AdapterConfig(rank="8"), "rank must be a whole number, but is '8'."),
+        (lambda: AdapterConfig(batch_size=16.5), "batch_size must be a whole number, but is 16.5."),
+        (lambda: AdapterConfig(epochs=True), "epochs must be a whole number, but is True."),
+        (lambda: AdapterConfig(dropout="no"), "dropout must be True or False, but is 'no'."),
+        (lambda: AdapterConfig(learning_rate="1e-4"), "learning_rate must be a number, but is '1e-4'."),
+        (
+            lambda: AdapterConfig(target_modules="query"),
+            "target_modules must be a list, each entry a text, but is 'query'.",
+        ),
+        (
+            lambda: GuardrailConfig.from_dict({"targets": {"keep": "word"}}),
+            "keep must be a list, each entry a text, but is 'word'.",
+        ),
+        (lambda: GuardrailConfig(preset=None), "preset must be a text, but is None."),
+        (
+            lambda: AdapterConfig(scheduler="sawtooth"),
+            "scheduler must be one of constant, constant_with_warmup, linear, cosine, cosine_with_restarts, "
+            "polynomial, inverse_sqrt, but is 'sawtooth'.",
+        ),
         (
             lambda: GuardrailConfig.from_dict({"saliency": {"topk": 3}}),
             "SaliencyConfig has no field 'topk' (it has: top_k, gradient).",
@@ -123,6 +143,12 @@ def test_what_is_refused(build, message):
 )
 def test_the_bounds_themselves_are_allowed(build):
     build()
+
+
+def test_lists_become_tuples_and_whole_numbers_are_numbers():
+    config = AdapterConfig(target_modules=["query", "value"], learning_rate=1, rank=np.int64(3))
+    assert config == AdapterConfig(target_modules=("query", "value"), learning_rate=1.0, rank=3)
+    assert hash(config) == hash(AdapterConfig(target_modules=("query", "value"), learning_rate=1.0, rank=3))
 
 
 def test_a_strength_is_given_back():

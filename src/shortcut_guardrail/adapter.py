@@ -22,6 +22,7 @@ from .losses import flat_contrastive_loss, masked_contrastive_loss
 from .masking import mask_variants
 from .processes import gather_shares, own_share, sum_gradients
 from .saliency import find_important_tokens
+from .sentences import counted
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -350,6 +351,11 @@ class TrainingLoop(ABC):
         config, model = self.config, self.classifier.model
         total = steps_to_take(self.n_items(), config)
         effective_steps = _effective_steps(config, total)
+        if not effective_steps:
+            raise ConfigError(
+                f"The schedule {config.scheduler!r} with warmup_ratio {config.warmup_ratio} has a rate of 0 in all of "
+                f"{counted(total, 'step')}. Use a smaller warmup_ratio, or more steps (min_steps, epochs)."
+            )
         learning_rate, expected = self._learning_rate(effective_steps)
         optimizer, scheduler = _optimizer(self.parameters, config, learning_rate, total)
         if expected < NEGLIGIBLE_CHANGE:
@@ -541,10 +547,7 @@ def _optimizer(
     kind: Any = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.SGD
     optimizer = kind(parameters, lr=learning_rate, weight_decay=config.weight_decay)
     warmup = math.ceil(config.warmup_ratio * total)
-    try:
-        return optimizer, get_scheduler(config.scheduler, optimizer, num_warmup_steps=warmup, num_training_steps=total)
-    except ValueError as error:
-        raise ConfigError(f"scheduler {config.scheduler!r} is not usable: {error}") from error
+    return optimizer, get_scheduler(config.scheduler, optimizer, num_warmup_steps=warmup, num_training_steps=total)
 
 
 def _effective_steps(config: AdapterConfig, total: int) -> float:

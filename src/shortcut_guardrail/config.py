@@ -1,7 +1,7 @@
 """The options of audit, adapter and calibration, their defaults and where each default comes from.
 
-The paper leaves several choices open. Each is a named field here, with the choice we record as its default; the three
-presets at the end are complete configurations. Everything survives a round trip through JSON.
+The paper leaves several choices open. Each is a named field here, with the choice we record as its default; the presets
+at the end are complete configurations. Everything survives a round trip through JSON.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import dataclasses
 import types
 import typing
 from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin
 
 from .errors import ConfigError
@@ -40,7 +41,7 @@ class SaliencyConfig:
 
     def __post_init__(self) -> None:
         _require(1 <= self.top_k <= 512, f"top_k must lie between 1 and 512, but is {self.top_k}.")
-        _check_choices(self)
+        _check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class AuditConfig:
     shard_size: int = 0
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        _check_fields(self)
         self.saliency()
         _require(0 < self.alpha < 1, f"alpha must lie between 0 and 1, but is {self.alpha}.")
         _require(self.min_count >= 2, f"min_count must be at least 2, but is {self.min_count}.")
@@ -100,6 +101,11 @@ class AuditConfig:
         return SaliencyConfig(top_k=self.top_k, gradient=self.gradient)
 
 
+Schedule = Literal[
+    "constant", "constant_with_warmup", "linear", "cosine", "cosine_with_restarts", "polynomial", "inverse_sqrt"
+]
+
+
 @dataclass(frozen=True)
 class AdapterConfig:
     """How the LoRA adapter is built and trained (paper Section 3.3 and its implementation appendix).
@@ -118,7 +124,7 @@ class AdapterConfig:
         batch_size: Inputs B per batch; each brings its k masked variants. The paper does not say; 16 here.
         temperature: tau of the contrastive loss (paper: 0.1).
         optimizer: `adamw` (the paper does not say; the Trainer's default) or `sgd`.
-        scheduler: Any schedule name of Transformers, e.g. `constant` or `linear`. The paper does not say.
+        scheduler: One of Transformers' schedules that need no option of their own. The paper does not say.
         warmup_ratio: Share of the steps spent warming up, for schedules that do.
         weight_decay: Decay of the LoRA weights. The paper does not say; 0 here.
         max_grad_norm: Gradient clipping norm; 0 turns clipping off.
@@ -147,7 +153,7 @@ class AdapterConfig:
     batch_size: int = 16
     temperature: float = 0.1
     optimizer: Literal["adamw", "sgd"] = "adamw"
-    scheduler: str = "constant"
+    scheduler: Schedule = "constant"
     warmup_ratio: float = 0.0
     weight_decay: float = 0.0
     max_grad_norm: float = 0.0
@@ -159,7 +165,7 @@ class AdapterConfig:
     sequences_per_pass: int = 0
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        _check_fields(self)
         _require(1 <= self.rank <= 256, f"rank must lie between 1 and 256, but is {self.rank}.")
         _require(self.lora_alpha > 0, f"lora_alpha must be greater than 0, but is {self.lora_alpha}.")
         _require(self.learning_rate > 0, f"learning_rate must be greater than 0, but is {self.learning_rate}.")
@@ -207,7 +213,7 @@ class CalibrationConfig:
     fixed_strength: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        _check_fields(self)
         _require(len(self.strengths) > 0, "strengths must name at least one strength, but is empty.")
         _require(
             list(self.strengths) == sorted(set(self.strengths)),
@@ -250,11 +256,9 @@ class TargetConfig:
     clear_level: float = 0.25
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        _check_fields(self)
         for name in ("shortcuts", "keep"):
-            given = getattr(self, name)
-            _require(not isinstance(given, str), f"{name} must be a list of words or phrases, but is {given!r}.")
-            _require(all(word.strip() for word in given), f"{name} must not hold an empty word.")
+            _require(all(word.strip() for word in getattr(self, name)), f"{name} must not hold an empty word.")
         both = sorted({word.casefold() for word in self.shortcuts} & {word.casefold() for word in self.keep})
         _require(not both, f"{', '.join(map(repr, both))} cannot be both a shortcut and kept. Name it once.")
         self.audit()
@@ -294,7 +298,7 @@ class DistillConfig:
     insert: bool = True
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        _check_fields(self)
         _require(self.temperature > 0, f"temperature must be greater than 0, but is {self.temperature}.")
         _require(self.keep_weight >= 0, f"keep_weight must not be negative, but is {self.keep_weight}.")
         _require(
@@ -321,7 +325,7 @@ class CertifyConfig:
     looks: int = 1
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        _check_fields(self)
         _require(0 <= self.margin < 1, f"margin must lie between 0 and 1, but is {self.margin}.")
         _require(0.5 <= self.confidence < 1, f"confidence must lie between 0.5 and 1, but is {self.confidence}.")
         _require(self.looks >= 1, f"looks must be at least 1, but is {self.looks}.")
@@ -364,7 +368,7 @@ class GuardrailConfig:
     calibration: CalibrationConfig = field(default_factory=CalibrationConfig)
 
     def __post_init__(self) -> None:
-        _check_choices(self)
+        _check_fields(self)
         if self.strategy == "few-shot":
             _require(
                 not self.per_input,
@@ -407,12 +411,41 @@ class GuardrailConfig:
         return replace(self, saliency=replace(self.saliency, **changes))
 
 
-def _check_choices(config: Any) -> None:
-    """Literal fields hold one of their values: dataclasses do not check that themselves."""
+_KINDS: dict[Any, tuple[type, str]] = {
+    bool: (bool, "True or False"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    str: (str, "a text"),
+}
+
+
+def _check_fields(config: Any) -> None:
+    """Fields hold what their types say, which dataclasses do not check themselves; lists become tuples.
+
+    Values may come from a file, where "8" is easily written for 8, and a word for a list of one.
+    """
     for name, hint in typing.get_type_hints(type(config)).items():
-        if get_origin(hint) is Literal and getattr(config, name) not in get_args(hint):
-            choices = ", ".join(map(str, get_args(hint)))
-            raise ConfigError(f"{name} must be one of {choices}, but is {getattr(config, name)!r}.")
+        value = getattr(config, name)
+        optional = isinstance(hint, types.UnionType)
+        if optional and value is None:
+            continue
+        kind = next(arg for arg in get_args(hint) if arg is not types.NoneType) if optional else hint
+        if get_origin(kind) is Literal and value not in get_args(kind):
+            choices = ", ".join(map(str, get_args(kind)))
+            raise ConfigError(f"{name} must be one of {choices}, but is {value!r}.")
+        if get_origin(kind) is tuple:
+            _, wanted = _KINDS[get_args(kind)[0]]
+            _require(
+                isinstance(value, list | tuple) and all(_is_a(get_args(kind)[0], item) for item in value),
+                f"{name} must be a list, each entry {wanted}, but is {value!r}.",
+            )
+            object.__setattr__(config, name, tuple(value))
+        elif kind in _KINDS:
+            _require(_is_a(kind, value), f"{name} must be {_KINDS[kind][1]}, but is {value!r}.")
+
+
+def _is_a(kind: Any, value: Any) -> bool:
+    return isinstance(value, _KINDS[kind][0]) and (kind is bool or not isinstance(value, bool))
 
 
 def _from_dict(cls: type, values: dict[str, Any]) -> Any:
@@ -429,7 +462,7 @@ def _restore(hint: Any, value: Any) -> Any:
     is_tuple = get_origin(hint) is tuple or (
         isinstance(hint, types.UnionType) and any(get_origin(arg) is tuple for arg in get_args(hint))
     )
-    return tuple(value) if is_tuple and value is not None else value
+    return tuple(value) if is_tuple and isinstance(value, list) else value
 
 
 PRESETS: dict[str, GuardrailConfig] = {

@@ -631,6 +631,7 @@ def load_model(
     Raises:
         ModelError: Nothing usable is there; the sentence says what was looked for.
     """
+    from safetensors import SafetensorError
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     name = str(source)
@@ -646,7 +647,7 @@ def load_model(
                 output_loading_info=True,
                 **options,
             )
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
         where = f"'{name}'" if Path(name).exists() else f"There is no folder '{name}' here,{_near_folder(name)} and it"
         raise ModelError(
             f"{where} could not be loaded as a text classifier: {_first_line(error)} Give a folder written by "

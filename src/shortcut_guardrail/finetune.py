@@ -444,6 +444,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _load(encoder: str, label_names: Sequence[str]) -> tuple[Any, Any]:
+    from safetensors import SafetensorError
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     try:
@@ -457,7 +458,7 @@ def _load(encoder: str, label_names: Sequence[str]) -> tuple[Any, Any]:
             dtype=torch.float32,
             use_safetensors=True,
         )
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise ModelError(
             f"'{encoder}' cannot be fine-tuned as a classifier of {len(label_names)} labels: {reason}. Give a "

@@ -1,6 +1,7 @@
 """Audits of large corpora: texts come in pieces, one shard is in memory at a time, and finished shards stay on disk.
 
-What grows with the corpus is some 50 bytes an input (which inputs are equal, and their labels) and the table of candidates.
+What grows with the corpus is some 50 bytes an input (which inputs are equal, and their labels) and the table of
+candidates.
 """
 
 from __future__ import annotations

@@ -228,6 +228,7 @@ class LanguageModelReplacer(Replacer):
 
 def load_language_model(encoder: str) -> Any | None:
     """The masked language model that an encoder was pretrained as; `None` if its folder has no such head."""
+    from safetensors import SafetensorError
     from transformers import AutoModelForMaskedLM
 
     try:
@@ -236,7 +237,7 @@ def load_language_model(encoder: str) -> Any | None:
             model, report = AutoModelForMaskedLM.from_pretrained(
                 encoder, dtype=torch.float32, use_safetensors=True, output_loading_info=True
             )
-    except (OSError, ValueError, KeyError, RuntimeError):
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError):
         return None
     return None if report["missing_keys"] else model
 
