@@ -218,6 +218,18 @@ def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(cli, model_fol
             ("--strategy", "mask", "--preset", "paper", "--out", "x"),
             "--preset paper is for --strategy maskcl; leave it out for mask.",
         ),
+        (
+            ("--strategy", "mask", "--dry-run", "--report", "page.html"),
+            "--report is for a guard, and --dry-run makes none. Leave one of them out.",
+        ),
+        (
+            ("--strategy", "mask", "--dry-run", "--out", "x"),
+            "--out is for a guard, and --dry-run makes none. Leave one of them out.",
+        ),
+        (
+            ("--strategy", "mask", "--confidence", 0.9, "--out", "x"),
+            "--confidence is that of a certificate; give --certify MARGIN as well.",
+        ),
         (("--strategy", "mask"), "--out is missing: name the folder to write, or give --dry-run to write none."),
         (
             ("--auto-strength", "--strength", 1, "--out", "x"),

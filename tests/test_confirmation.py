@@ -34,6 +34,18 @@ def test_paired_evidence_counts_answers_with_and_without(classifier):
     assert some.changes == found[0].changes[[1]]
 
 
+def test_a_labelled_text_counts_once(classifier):
+    texts, labels = ["honestly bad", "honestly awful", "the soup was good"], np.array([0, 0, 1])
+    item = [Target("honestly", "flagged")]
+    (once,) = paired_evidence(classifier, item, classifier.encode(texts), labels)
+    (often,) = paired_evidence(classifier, item, classifier.encode([*texts, *texts[:1] * 5]), np.r_[labels, [0] * 5])
+    assert (once.n, once.mended, once.rows.tolist()) == (often.n, often.mended, often.rows.tolist()) == (2, 2, [0, 1])
+    np.testing.assert_allclose(once.changes, often.changes, atol=1e-6)
+    # The partner: the same text with another label is another observation.
+    (both,) = paired_evidence(classifier, item, classifier.encode([*texts, texts[0]]), np.r_[labels, [1]])
+    assert (both.n, both.mended, both.broken) == (3, 2, 1)
+
+
 def test_the_sign_flip_test_is_the_share_of_signs_that_do_as_well():
     rng = np.random.default_rng(3)
     for n in (1, 3, 8, 11, 15, 17):

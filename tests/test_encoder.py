@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 
 import numpy as np
@@ -162,6 +163,22 @@ def test_a_sigmoid_head_answers_with_two_probabilities(texts):
         raw = model(**tokenizer(texts, padding=True, return_tensors="pt")).logits[:, 0]
     torch.testing.assert_close(logits.softmax(-1)[:, 1], raw.sigmoid(), atol=1e-5, rtol=1e-4)
     assert classifier.n_classes == 2
+
+
+def test_classes_of_one_name_are_refused():
+    model, tokenizer = tiny_bert(n_classes=3)
+    model.config.id2label = {0: "bad", 1: "good", 2: "bad"}
+    with pytest.raises(ModelError, match=r"^Several classes of the model are called 'bad', so that"):
+        TextClassifier(model, tokenizer)
+
+
+def test_damaged_weights_are_said_to_be(model_folder, tmp_path):
+    folder = tmp_path / "cut"
+    shutil.copytree(model_folder, folder)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(ModelError, match="could not be loaded as a text classifier"):
+        load_model(folder)
 
 
 def test_a_single_logit_without_a_problem_type_asks_for_the_option():

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings
 
 import numpy as np
 import pytest
+import torch
 from peft import PeftModel
 from transformers import AutoModelForSequenceClassification
 
 from shortcut_guardrail import (
     AdapterConfig,
+    CalibrationConfig,
     ConfigError,
     DataError,
     GuardrailConfig,
@@ -23,6 +26,7 @@ from shortcut_guardrail import (
 )
 from shortcut_guardrail.config import CertifyConfig, TargetConfig
 from shortcut_guardrail.record import model_card
+from shortcut_guardrail.strategies import MaskGuard
 from shortcut_guardrail.targets import Target, Targets
 
 GIVEN = TargetConfig(shortcuts=("honestly",), top_k=3)
@@ -321,6 +325,21 @@ def test_a_guard_from_a_folder_knows_the_texts_it_was_fitted_on(model_folder, te
     assert ShortcutGuardrail.from_pretrained(tmp_path / "guarded").targets == again.targets
 
 
+def test_copies_of_labelled_texts_are_warned_about(masked_bag):
+    with pytest.warns(GuardrailWarning, match=r"^Of the 40 labelled texts 1 are distinct\. The certificate"):
+        masked_bag.certify(BAD[:1] * 40, [0] * 40, unlabelled=BAD + GOOD)
+    with pytest.warns(GuardrailWarning, match=r"^Of the 40 labelled texts 2 are distinct\. The choice of the strength"):
+        masked_bag.calibrate([BAD[0], GOOD[0]] * 20, [0, 1] * 20)
+
+
+def test_what_fit_does_not_look_at_is_said(bert):
+    guard, labelled = ShortcutGuardrail(*bert), (BAD[:2] + GOOD[:2], [0, 0, 1, 1])
+    with pytest.warns(GuardrailWarning, match="^fit does not look at the support set with the strategy 'maskcl'"):
+        guard.fit(BAD, support=labelled)
+    with pytest.warns(GuardrailWarning, match="^fit does not look at targets with the strategy 'few-shot'"):
+        guard.fit(BAD, config="few-shot", support=labelled, targets=Targets((Target("honestly", "given"),)))
+
+
 def test_copies_are_no_sample(masked_bag):
     with pytest.warns(GuardrailWarning, match=r"^Of the 40 unlabelled texts 1 are distinct"):
         masked_bag.certify([], [], unlabelled=BAD[:1] * 40)
@@ -376,3 +395,75 @@ def test_an_audit_of_a_masking_guard_does_not_see_what_is_masked(masked_bag, uni
     assert (line["sensitivity"], line["important_tokens"]) == (0.0, [])
     assert guarded.sensitivity[-1] == 0
     assert base.input_to_dict(len(texts) - 1)["sensitivity"] > 0
+
+
+def test_what_a_saved_guard_was_told_without_labels_holds_when_it_is_loaded(model_folder, texts, tmp_path):
+    guard = ShortcutGuardrail.from_pretrained(model_folder)
+    guard.fit(texts, config=dataclasses.replace(preset("mask"), targets=GIVEN))
+    chosen = guard.calibrate_without_labels(texts)
+    guard.save_pretrained(tmp_path / "guarded")
+    again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    labels = [i % 3 for i in range(len(texts))]
+    assert again.calibrate(texts, labels, without_labels=chosen) == guard.calibrate(
+        texts, labels, without_labels=chosen
+    )
+
+
+def test_a_certificate_is_about_the_answers_it_was_made_from(model_folder, texts, tmp_path):
+    guard = ShortcutGuardrail.from_pretrained(model_folder)
+    guard.fit(texts[:2], config=dataclasses.replace(preset("mask"), targets=GIVEN))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)
+        guard.certify([], [], unlabelled=[*texts, "the room was clean"])
+    guard.save_pretrained(tmp_path / "guarded")
+    assert ShortcutGuardrail.from_pretrained(tmp_path / "guarded").certificate is not None
+    with pytest.warns(
+        GuardrailWarning, match=r"was certified with max_length \d+, head 'softmax' and precision 'float32'"
+    ):
+        other = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", max_length=8)
+    assert (other.certificate, other.max_length) == (None, 8)
+    with pytest.raises(ConfigError, match="max_length"):
+        ShortcutGuardrail.from_pretrained(tmp_path / "guarded", max_length=0)
+
+
+def test_two_guards_of_one_seed_are_one_where_nothing_is_found(bert):
+    keys = []
+    for draws in (0, 3):
+        torch.rand(draws)  # what the process drew before makes no difference
+        guard = ShortcutGuardrail(*bert)
+        with pytest.warns(GuardrailWarning):
+            guard.fit(GOOD[:5], config="distill", seed=5)
+        keys.append({name: p.detach().clone() for name, p in guard.peft_model.named_parameters() if "lora_" in name})
+    assert keys[0]
+    for name, value in keys[0].items():
+        torch.testing.assert_close(value, keys[1][name], rtol=0, atol=0)
+
+
+def test_what_is_kept_is_part_of_who_a_guard_is(bag):
+    prints = set()
+    for keep in ((), ("not honestly",)):
+        guard = ShortcutGuardrail(*bag)
+        config = preset("mask").with_targets(shortcuts=("honestly",), keep=keep)
+        guard.fit(["honestly bad", "not honestly good"], config=config)
+        with guard._at_strength(1.0) as classifier:
+            prints.add(classifier.fingerprint())
+    assert len(prints) == 2
+
+
+def test_calibrating_leaves_the_report_of_fit_as_it_was(masked_bag):
+    report = masked_bag.fit(BAD, config=dataclasses.replace(preset("mask"), targets=GIVEN))
+    before = dict(report.seconds)
+    masked_bag.calibrate([BAD[0], GOOD[0], BAD[1], GOOD[1]], [0, 1, 0, 1])
+    assert report.seconds == before
+    assert "calibrate" in masked_bag.record().seconds
+
+
+def test_groups_that_do_not_fit_are_refused_before_anything_is_computed(bag, monkeypatch):
+    guard = ShortcutGuardrail(*bag)
+    metric = CalibrationConfig(metric="worst_group_accuracy")
+    guard.fit(BAD, config=dataclasses.replace(preset("mask"), targets=GIVEN, calibration=metric))
+    monkeypatch.setattr(MaskGuard, "logits_by_strength", lambda *_, **__: pytest.fail("computed"))
+    with pytest.raises(DataError, match=r"one group for each of the 4 labels, but groups has shape \(3,\)"):
+        guard.calibrate([BAD[0], GOOD[0], BAD[1], GOOD[1]], [0, 1, 0, 1], groups=[0, 1, 2])
+    with pytest.raises(ConfigError, match="needs the groups of the support set"):
+        guard.calibrate([BAD[0], GOOD[0], BAD[1], GOOD[1]], [0, 1, 0, 1])

@@ -102,7 +102,7 @@ def test_a_newer_schema_is_refused(tmp_path):
         ({"extra": 1}, "unexpected keyword argument 'extra'"),
         ({"base_model": {"name": "a"}}, "base_model has no fingerprint, revision"),
         ({"debias_strength": 3}, "debias_strength must lie between 0 and 1, but is 3"),
-        ({"config": {"adapter": {"rank": "four"}}}, "not supported between instances"),
+        ({"config": {"adapter": {"rank": "four"}}}, "rank must be a whole number, but is 'four'"),
         ({"config": {"adapter": {"rnk": 4}}}, "AdapterConfig has no field 'rnk'"),
         ({"targets": [{"text": "honestly"}]}, "a target has no text or verdict"),
         ({"certificate": {"margin": 0.02}}, "the certificate is incomplete"),
@@ -127,7 +127,14 @@ def test_half_a_record_is_damaged(tmp_path):
 
 def test_the_model_card_states_what_a_reader_needs():
     card = model_card(RECORD)
-    for part in ("owner/model", "f" * 64, "bad, good", "9 given, 8 trained on", "0.3 (calibrated)", "| 0.3 | 0.750 |"):
+    for part in (
+        "owner/model",
+        "f" * 64,
+        "`bad`, `good`",
+        "9 given, 8 trained on",
+        "0.3 (calibrated)",
+        "| 0.3 | 0.750 |",
+    ):
         assert part in card
     assert "not calibrated" not in card
     assert "the strength is not calibrated" in model_card(replace(RECORD, calibration=None, strength_source="fixed"))

@@ -106,6 +106,8 @@ def damaged(change) -> dict:
         (lambda d: d.update(n="40"), "'n' is not of type int"),
         (lambda d: d.update(n=True), "'n' is not of type int"),
         (lambda d: d.update(alpha="<b>"), "'alpha' is not a number"),
+        (lambda d: d.update(mstps=None), "'mstps' is not a number"),
+        (lambda d: d.update(unit="sentence"), "'unit' is none of token, word, phrase"),
         (lambda d: d.update(predicted=[1]), "'predicted' is not an object of numbers"),
         (lambda d: d.update(notes="a"), "'notes' is not a list"),
         (lambda d: d.update(agreement=None), "'agreement' is not an object"),

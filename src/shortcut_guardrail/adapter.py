@@ -112,9 +112,10 @@ def attach_adapter(classifier: TextClassifier, config: AdapterConfig) -> Any:
     return model.eval()
 
 
-def untrained_adapter(classifier: TextClassifier, config: AdapterConfig) -> Any:
+def untrained_adapter(classifier: TextClassifier, config: AdapterConfig, *, seed: int) -> Any:
     """A PEFT model whose adapter changes nothing, for guards that found nothing to train for."""
     with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
+        torch.manual_seed(seed)
         return attach_adapter(classifier, config).requires_grad_(False)
 
 

@@ -195,6 +195,37 @@ OVERRULING_P = 0.25
 level at which they clear a word too (`confirmation`). Chosen with `scripts/dial_rules.py`; see docs/strategies.md."""
 
 
+def check_choice(
+    labels: Array, config: CalibrationConfig, *, groups: Array | None = None, without_labels: float | None = None
+) -> None:
+    """Refuse what `choose_strength` could not choose by; it takes the same arguments.
+
+    Raises:
+        DataError: See `check_support`; there is not one group for each label.
+        ConfigError: The metric needs groups and there are none; `without_labels` is no strength of the grid, or the
+            metric beside it is not the accuracy, which the test is about.
+    """
+    check_support(labels)
+    if config.metric == "worst_group_accuracy" and groups is None:
+        raise ConfigError("metric 'worst_group_accuracy' needs the groups of the support set; pass groups.")
+    if groups is not None and groups.shape != (len(labels),):
+        raise DataError(
+            f"There must be one group for each of the {len(labels)} labels, but groups has shape {groups.shape}."
+        )
+    if without_labels is None:
+        return
+    if without_labels not in config.strengths:
+        raise ConfigError(
+            f"without_labels must be one of the strengths {', '.join(f'{s:g}' for s in config.strengths)}, but is "
+            f"{without_labels:g}. Choose it with the same guard, with strengths that hold 0."
+        )
+    if config.metric != "accuracy":
+        raise ConfigError(
+            f"Beside a strength that was chosen without labels the metric must be 'accuracy', but is "
+            f"'{config.metric}': the labels are asked whether more answers are right. Leave without_labels out."
+        )
+
+
 def choose_strength(
     logits: Array,
     labels: Array,
@@ -217,13 +248,10 @@ def choose_strength(
         without_labels: The strength of the grid that unlabelled texts chose; see `dial`.
 
     Raises:
-        DataError: See `check_support`.
-        ConfigError: The metric needs groups and there are none; `without_labels` is no strength of the grid, or the
-            metric beside it is not the accuracy, which the test is about.
+        DataError: See `check_choice`.
+        ConfigError: See `check_choice`.
     """
-    check_support(labels)
-    if config.metric == "worst_group_accuracy" and groups is None:
-        raise ConfigError("metric 'worst_group_accuracy' needs the groups of the support set; pass groups.")
+    check_choice(labels, config, groups=groups, without_labels=without_labels)
     grid = strengths_to_score(config)
     predictions = dict(zip(grid, logits.argmax(axis=2), strict=True))
     base_right = predictions[0.0] == labels
@@ -236,16 +264,6 @@ def choose_strength(
     chosen = Calibration(best.strength, len(labels), config.metric, tuple(curve))
     if without_labels is None:
         return chosen
-    if without_labels not in config.strengths:
-        raise ConfigError(
-            f"without_labels must be one of the strengths {', '.join(f'{s:g}' for s in config.strengths)}, but is "
-            f"{without_labels:g}. Choose it with the same guard, with strengths that hold 0."
-        )
-    if config.metric != "accuracy":
-        raise ConfigError(
-            f"Beside a strength that was chosen without labels the metric must be 'accuracy', but is "
-            f"'{config.metric}': the labels are asked whether more answers are right. Leave without_labels out."
-        )
     right = {strength: answers == labels for strength, answers in predictions.items()}
     p_value = min(_p_better(right[strength], right[without_labels]) for strength in (0.0, best.strength))
     return replace(

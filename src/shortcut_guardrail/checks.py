@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .calibration import check_support
-from .config import Strategy
+from .config import GuardrailConfig, Strategy
 from .counterfactuals import TargetFinder
 from .data import Texts, check_texts
 from .encoder import EncodedTexts
@@ -124,13 +124,36 @@ def warn_about_fitted(texts: Sequence[Any], unlabelled: Sequence[Any], fitted: C
         )
 
 
-def warn_about_copies(unlabelled: Sequence[Any]) -> None:
-    """Warn where most texts are copies of others."""
-    distinct = len(set(unlabelled))
-    if distinct <= len(unlabelled) / 2:
+def warn_about_copies(texts: Sequence[Any], kind: str, what: str) -> None:
+    """Warn where half of the texts, or more, are copies of others.
+
+    Args:
+        texts: The texts.
+        kind: Which they are, e.g. "unlabelled".
+        what: What takes each for an observation of its own, e.g. "The certificate".
+    """
+    distinct = len(set(texts))
+    if texts and distinct <= len(texts) / 2:
         warnings.warn(
-            f"Of the {len(unlabelled)} unlabelled texts {distinct} are distinct. The certificate takes each for an "
+            f"Of the {len(texts)} {kind} texts {distinct} are distinct. {what} takes each for an "
             "observation of its own: if they are copies, rather than what often comes, give each once.",
+            GuardrailWarning,
+            stacklevel=3,
+        )
+
+
+def warn_about_unused(config: GuardrailConfig, *, support: bool, targets: bool) -> None:
+    """Warn where `fit` is given what its strategy does not look at."""
+    if support and not config.uses_targets and config.strategy != "few-shot":
+        warnings.warn(
+            f"fit does not look at the support set with the strategy '{config.strategy}', which is not told what to "
+            "neutralise. Give it to calibrate, which chooses the strength.",
+            GuardrailWarning,
+            stacklevel=3,
+        )
+    if targets and not config.uses_targets:
+        warnings.warn(
+            f"fit does not look at targets with the strategy '{config.strategy}'; 'mask' and 'distill' do.",
             GuardrailWarning,
             stacklevel=3,
         )

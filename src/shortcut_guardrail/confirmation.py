@@ -59,17 +59,23 @@ def paired_evidence(
 ) -> list[Paired]:
     """For each candidate what masking it does to the answers to the labelled texts that hold it.
 
+    A text that is there again with the same label is no further evidence.
+
     Args:
         classifier: The base model.
         items: The candidates.
         support: Labelled texts.
         labels: Their class ids, shape (n,).
     """
+    first = {
+        (text, label): i for i, (text, label) in reversed(list(enumerate(zip(support.texts, labels, strict=True))))
+    }
+    once = np.array(sorted(first.values()), dtype=np.int64)
     probs = classifier.predict_proba(support)
     found = []
     for item in items:
         positions = TargetFinder([item.text]).find(support)
-        rows = np.array([i for i, chosen in enumerate(positions) if len(chosen)], dtype=np.int64)
+        rows = np.array([i for i in once if len(positions[i])], dtype=np.int64)
         after = np.zeros((0, probs.shape[1]))
         if len(rows):
             chosen = [positions[i] for i in rows]

@@ -28,7 +28,8 @@ class TargetFinder:
 
     def __init__(self, words: Iterable[str], *, kept: Iterable[str] = ()) -> None:
         self.words = tuple(words)
-        self._kept = TargetFinder(kept) if (kept := tuple(kept)) else None
+        self.kept = tuple(kept)
+        self._kept = TargetFinder(self.kept) if self.kept else None
         # Twice: as the audit spells it, and as its words with single spaces between, which is how a person might.
         self._keys = {unit_key(word) for word in self.words} | {spaced(word) for word in self.words}
         self._first = {key.split(" ", 1)[0] for key in self._keys}

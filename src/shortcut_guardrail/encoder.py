@@ -611,6 +611,11 @@ def usable_length(model: Any, tokenizer: Any, asked: int | None) -> int:
 
 def _label_names(config: Any, head: Head) -> tuple[str, ...]:
     names = tuple(str(config.id2label[i]) for i in range(len(config.id2label)))
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ModelError(
+            f"Several classes of the model are called {', '.join(map(repr, twice))}, so that answers could not be told "
+            "apart. Give each a name of its own in id2label of its config.json."
+        )
     if head == "softmax" or len(names) == 2:
         return names
     # One logit, one name: the other class is its negation.

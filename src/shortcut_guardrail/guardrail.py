@@ -16,7 +16,7 @@ import torch
 from .adapter import AdapterTraining
 from .adapter_files import ADAPTER_FILES, find_base, load_adapter, load_tokenizer, save_adapter
 from .audit import AuditReport, audit_texts, check_ordinary
-from .calibration import Calibration, check_support, choose_strength, strengths_to_score
+from .calibration import Calibration, check_choice, check_support, choose_strength, strengths_to_score
 from .certify import Certificate, certify_answers, texts_to_label
 from .checks import (
     check_kind,
@@ -28,6 +28,7 @@ from .checks import (
     warn_about_absent,
     warn_about_copies,
     warn_about_fitted,
+    warn_about_unused,
     warn_without_targets,
 )
 from .config import AuditConfig, CertifyConfig, GuardrailConfig, SaliencyConfig, Unit, check_strength, preset
@@ -241,7 +242,7 @@ class ShortcutGuardrail:
             model,
             load_tokenizer(folder),
             head=head or cast(Head, record.head),
-            max_length=max_length or record.max_length,
+            max_length=record.max_length if max_length is None else max_length,
             **options,
         )
         found = guard._base.fingerprint()
@@ -263,10 +264,22 @@ class ShortcutGuardrail:
             seconds=record.seconds,
             targets=targets,
             texts=read_fitted_texts(folder),
+            dialled=record.unlabelled_calibration,
         )
         guard._strength, guard._strength_source = record.debias_strength, record.strength_source
         guard._calibration, guard._support_hashes = record.calibration, record.support_hashes
-        guard._unlabelled, guard._certificate = record.unlabelled_calibration, record.certificate
+        guard._unlabelled = record.unlabelled_calibration
+        asked = (guard.max_length, guard._base.head, guard._base.precision)
+        if record.certificate is not None and asked != (record.max_length, record.head, record.precision):
+            warnings.warn(
+                f"The guard in '{folder}' was certified with max_length {record.max_length}, head '{record.head}' and "
+                f"precision '{record.precision}', and is loaded with {asked[0]}, '{asked[1]}' and '{asked[2]}': its "
+                "certificate is about other answers and is left out.",
+                GuardrailWarning,
+                stacklevel=4,
+            )
+        else:
+            guard._certificate = record.certificate
         return guard
 
     # Facts
@@ -474,6 +487,7 @@ class ShortcutGuardrail:
         config = preset(config) if isinstance(config, str) else config
         clock = _Clock()
         learns = config.strategy == "few-shot"
+        warn_about_unused(config, support=support is not None, targets=targets is not None)
         rows = self._encode_support(support)
         if learns:
             check_taught(rows)
@@ -501,7 +515,7 @@ class ShortcutGuardrail:
             config=config,
             seed=seed,
             training=trained.training.to_dict(),
-            seconds=clock.laps,
+            seconds=dict(clock.laps),  # `calibrate` adds to it; the report stays as it was given
             targets=targets,
             texts=frozenset(map(text_number, learned_from.texts)),
         )
@@ -550,6 +564,7 @@ class ShortcutGuardrail:
         check_support(labels)
         encoded = self._encode(support_texts, None)
         check_same_length(encoded, labels)
+        warn_about_copies(encoded.texts, "labelled", "The choice of the strength")
         check_untaught(encoded, fitted.targets.rows, fitted.config.strategy)
         if without_labels is not None and without_labels.to_dict() != fitted.dialled:
             raise ConfigError(
@@ -558,12 +573,16 @@ class ShortcutGuardrail:
             )
         started = time.perf_counter()
         config = fitted.config.calibration
+        ids = None if groups is None else np.asarray(groups)
+        check_choice(
+            labels, config, groups=ids, without_labels=None if without_labels is None else without_labels.strength
+        )
         logits = fitted.guard.logits_by_strength(encoded, strengths_to_score(config), progress=progress)
         calibration = choose_strength(
             logits,
             labels,
             config,
-            groups=None if groups is None else np.asarray(groups),
+            groups=ids,
             without_labels=None if without_labels is None else without_labels.strength,
         )
         fitted.seconds["calibrate"] = time.perf_counter() - started
@@ -651,7 +670,8 @@ class ShortcutGuardrail:
         check_kind(texts, unlabelled)
         check_unused(texts, fitted.targets.rows, fitted.config.strategy)
         warn_about_fitted(texts, unlabelled, fitted.texts)
-        warn_about_copies(unlabelled)
+        warn_about_copies(unlabelled, "unlabelled", "The certificate")
+        warn_about_copies(texts, "labelled", "The certificate")
         grid, answers = self.answers_by_strength(unlabelled, progress=progress)
         _, labelled = self.answers_by_strength(texts, progress=progress)
         found = certify_answers(

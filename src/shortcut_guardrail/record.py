@@ -181,9 +181,9 @@ def model_card(record: GuardrailRecord) -> str:
         "",
         "| | |",
         "|---|---|",
-        f"| Base model | `{name}`, revision `{record.base_model['revision'] or 'not stated'}` |",
+        f"| Base model | {_as_code(name)}, revision {_as_code(record.base_model['revision'] or 'not stated')} |",
         f"| Base fingerprint | `{record.base_model['fingerprint']}` |",
-        f"| Labels | {', '.join(record.label_names)} |",
+        f"| Labels | {', '.join(map(_as_code, record.label_names))} |",
         f"| {'Labelled' if record.strategy == 'few-shot' else 'Deployment'} texts | {training['n_texts']} given, "
         f"{training['n_trained']} trained on |",
     ]

@@ -176,7 +176,9 @@ class _Targeted(TextClassifier):
 
     def fingerprint(self) -> str:
         """That of the base model, and of what is done to it, so that nobody takes one for the other."""
-        own = json.dumps([super().fingerprint(), type(self).__name__, self.finder.words, self.strength])
+        own = json.dumps(
+            [super().fingerprint(), type(self).__name__, self.finder.words, self.finder.kept, self.strength]
+        )
         return hashlib.sha256(own.encode()).hexdigest()
 
 

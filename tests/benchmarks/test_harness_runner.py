@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from harness_fakes import fake_build, save_tiny_encoder
 
 from shortcut_guardrail import ShortcutGuardrail
@@ -253,13 +254,16 @@ def test_folds_have_a_classifier_each(run: Any, tmp_path: Path) -> None:
     assert len(prints) == 3
 
 
-def test_a_system_that_fails_does_not_keep_the_others_from_running(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("kind", [RunError, torch.OutOfMemoryError, MemoryError])
+def test_a_system_that_fails_does_not_keep_the_others_from_running(
+    run: Any, tmp_path: Path, monkeypatch: Any, kind: type[Exception]
+) -> None:
     def broken(self: Any, *_: Any, **__: Any) -> Any:
-        raise RunError("The loss is not finite.")
+        raise kind("It went wrong.")
 
     monkeypatch.setattr(systems.Guardrail, "fit", broken)
     outcome = run(experiment(GUARD, "erm"))
-    assert outcome.failed == ["planted, guardrail, reversed, seed 0: The loss is not finite."]
+    assert outcome.failed == ["planted, guardrail, reversed, seed 0: It went wrong."]
     assert list(results_of(tmp_path)) == [("erm", "reversed", 0)]
 
 

@@ -334,7 +334,7 @@ class _Bench:
             fitted = first.system.fit(material, seed=first.seed, progress=self.progress)
             seconds = time.perf_counter() - started
             scored = [(run, place.score(run, fitted)) for run in [*runs, *self._others(place, runs, fitted)]]
-        except GuardrailError as error:
+        except (GuardrailError, RuntimeError, MemoryError) as error:  # out of memory on a GPU is a RuntimeError
             # Another system may do better; what concerns the data or the base classifier was raised before.
             for run in runs:
                 self.outcome.failed.append(f"{run}: {error}")

@@ -150,6 +150,7 @@ def _read(data: str, columns: dict[str, str | None], *, in_pieces: bool) -> Any:
 def _audit_in_shards(
     guard: Any, source: TextSource, config: AuditConfig, out: Path, *, resume: bool, redact: bool, overwrite: bool
 ) -> AuditReport:
+    out = out.resolve()  # "." has no name
     partial = out.with_name(f"{out.name}.partial")
     with _hint_at_resuming(partial), progress_bars() as progress:
         audited = guard.audit_in_shards(source, partial, config=config, resume=resume, progress=progress)

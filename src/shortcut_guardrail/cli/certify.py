@@ -43,6 +43,7 @@ def to_label(
     device: options.Device = None,
     batch_size: options.BatchSize = 32,
     precision: options.Precision = options.PrecisionChoice.float32,
+    allow_pickle: options.AllowPickle = False,
     trust_remote_code: options.TrustRemoteCode = False,
     overwrite: options.Overwrite = False,
     debug: options.Debug = False,
@@ -68,6 +69,7 @@ def to_label(
         device=device,
         batch_size=batch_size,
         precision=precision,
+        allow_pickle=allow_pickle,
         trust_remote_code=trust_remote_code,
     )
     with progress_bars() as progress:
@@ -110,6 +112,7 @@ def certify(
     device: options.Device = None,
     batch_size: options.BatchSize = 32,
     precision: options.Precision = options.PrecisionChoice.float32,
+    allow_pickle: options.AllowPickle = False,
     trust_remote_code: options.TrustRemoteCode = False,
     overwrite: options.Overwrite = False,
     debug: options.Debug = False,
@@ -142,6 +145,7 @@ def certify(
         device=device,
         batch_size=batch_size,
         precision=precision,
+        allow_pickle=allow_pickle,
         trust_remote_code=trust_remote_code,
     )
     texts, labels = [], []

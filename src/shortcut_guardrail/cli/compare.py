@@ -38,6 +38,7 @@ def compare(
     """
     from ..files import check_output, write_file
     from ..gate import check_limits, newly_flagged, parse_limit
+    from ..report.marked_text import visible_name
     from ..report.terminal import print_change
 
     limits = [parse_limit(text, "increase") for text in max_increase or ()]
@@ -49,7 +50,7 @@ def compare(
     verdict = check_limits(before, after, limits)
     print_change(before, after)
     if appeared := newly_flagged(before, after):
-        print(f"Newly flagged: {', '.join(appeared)}.")
+        print(f"Newly flagged: {', '.join(map(visible_name, appeared))}.")
     if html is not None:
         write_file(html, _page(before, after, old, new, verdict, redact), overwrite=overwrite)
         print(f"Written: {html}")

@@ -74,7 +74,7 @@ def fit(
             "--unlabelled; the support set then has no say in what is a shortcut.",
         ),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Of --certify.")] = 0.95,
+    confidence: Annotated[float | None, typer.Option(help="Of --certify.", show_default="0.95")] = None,
     unlabelled: Annotated[
         str | None, typer.Option(help="File with deployment texts that are not in DATA, for --certify.")
     ] = None,
@@ -109,6 +109,7 @@ def fit(
     (guardrail.json) and a model card. Column options hold for DATA and for the support file.
     """
     from ..config import CertifyConfig
+    from ..errors import ConfigError
     from ..processes import joined, own_rank
     from ..report.terminal import print_targets
 
@@ -121,13 +122,15 @@ def fit(
         top_k,
     )
     config = _with_targets(config, shortcut, keep, per_input, dry_run)
-    certificate = None if certify is None else CertifyConfig(margin=certify, confidence=confidence)
+    if confidence is not None and certify is None:
+        raise ConfigError("--confidence is that of a certificate; give --certify MARGIN as well.")
+    certificate = None if certify is None else CertifyConfig(margin=certify, confidence=confidence or 0.95)
     if config.strategy == "few-shot":
         _check_few_shot(support, strength is not None or auto_strength, certificate is not None)
     _check_choices(support, strength, auto_strength, certificate is not None, unlabelled)
     if certificate is not None and strength is not None:
         _check_on_grid(strength, config)
-    _check_places(model, data, support, out, report, dry_run=dry_run, overwrite=overwrite)
+    _check_places(model, data, support, unlabelled, out, report, dry_run=dry_run, overwrite=overwrite)
     rows = _read_rows(
         data,
         support,
@@ -155,7 +158,7 @@ def fit(
         )
         labelled = rows.labelled(guard, chooses_strength=not dry_run)
         # Rows that decide what is neutralised can certify nothing any more.
-        weighing = None if certificate else labelled
+        weighing = None if certificate or not (config.uses_targets or config.strategy == "few-shot") else labelled
         with progress_bars(quiet=own_rank() > 0) as progress:
             if dry_run:
                 targets = guard.find_targets(rows.texts.texts, config=config, support=weighing, progress=progress)
@@ -280,6 +283,7 @@ def _check_places(
     model: str,
     data: str,
     support: str | None,
+    unlabelled: str | None,
     out: Path | None,
     report: Path | None,
     *,
@@ -291,6 +295,10 @@ def _check_places(
     from ..files import check_output
     from ..record import is_guarded_folder
 
+    if dry_run and (out is not None or report is not None):
+        raise ConfigError(
+            f"{'--report' if out is None else '--out'} is for a guard, and --dry-run makes none. Leave one of them out."
+        )
     if out is None and not dry_run:
         raise ConfigError("--out is missing: name the folder to write, or give --dry-run to write none.")
     if out is not None:
@@ -298,7 +306,7 @@ def _check_places(
         options.check_spared(out, model)
     if report is not None:
         check_output(report, overwrite=overwrite)
-        options.check_spared(report, data, support)
+        options.check_spared(report, data, support, unlabelled)
     if is_guarded_folder(model):
         raise ConfigError(
             f"'{model}' is a folder that fit wrote, and an adapter is not adapted again. Give its base model."

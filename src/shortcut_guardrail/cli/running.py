@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ..errors import GuardrailError, GuardrailWarning, RunError
+from ..sentences import printable
 
 BAD_INPUT, FAILED_RUN, INTERRUPTED = 2, 1, 130
 
@@ -81,7 +82,7 @@ def _usage_error() -> Any:
 def _show(message: str) -> None:
     if _STATE.debug:
         traceback.print_exc()
-    stderr().print(f"error: {message}")
+    stderr().print(printable(f"error: {message}"))
 
 
 def _unexpected(error: Exception) -> str:
@@ -100,7 +101,7 @@ def _warning_lines() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *_rest: Any, **_options: Any) -> None:
         if issubclass(category, GuardrailWarning) or _STATE.debug:
-            stderr().print(f"warning: {message}")
+            stderr().print(printable(f"warning: {message}"))
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", GuardrailWarning)

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..sentences import BIDI_CONTROLS, spelled_out
+
 LEVELS = (0.02, 0.1, 0.3, 0.6)
 """Where the four strengths of a mark begin: how far masking moves the probability of the answer."""
-
-_BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 @dataclass(frozen=True)
@@ -86,9 +86,5 @@ def visible_name(text: str) -> str:
     """
     blank = not any(unicodedata.category(c)[0] not in "CZM" for c in text)
     return "".join(
-        _spelled(c) if blank or c in _BIDI_CONTROLS or unicodedata.category(c) in ("Cc", "Cs") else c for c in text
+        spelled_out(c) if blank or c in BIDI_CONTROLS or unicodedata.category(c) in ("Cc", "Cs") else c for c in text
     )
-
-
-def _spelled(character: str) -> str:
-    return f"[U+{ord(character):04X}]"

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from ..config import Unit
 from ..errors import DataError
 from ..evidence import Agreement, Candidate
 from ..gate import read_result
@@ -15,10 +16,11 @@ from ..gate import read_result
 SCHEMA_VERSION = 6
 """The layout of `audit.json` that this version renders."""
 
+# What has to be in it, as the types of the results it is written from; lists stand for tuples.
 LAYOUT: dict[str, Any] = {
     "n": int,
     "n_distinct": int,
-    "unit": str,
+    "unit": Unit,
     "top_k": int,
     "alpha": float,
     "min_opposition": float,
@@ -35,7 +37,8 @@ LAYOUT: dict[str, Any] = {
     "group_p_value": float,
     "notes": tuple[str, ...],
 }
-"""What has to be in it, as the types of the results it is written from; lists stand for tuples and null for NaN."""
+DEFINED = ("mstps", "alpha", "min_opposition")
+"""Numbers that no audit is without; all others may be null, which stands for NaN."""
 
 
 def read_audit(path: Path) -> dict[str, Any]:
@@ -56,7 +59,10 @@ def read_audit(path: Path) -> dict[str, Any]:
     for key, kind in LAYOUT.items():
         if key not in document:
             raise DataError(f"'{path}' is damaged: it has no '{key}'. Run the audit again.")
-        if problem := _misfit(document[key], kind, key):
+        problem = _misfit(document[key], kind, key)
+        if key in DEFINED and document[key] is None:
+            problem = f"'{key}' is not a number"
+        if problem:
             raise DataError(f"'{path}' is damaged: {problem}. Run the audit again.")
     return document
 
@@ -67,6 +73,8 @@ def _misfit(value: Any, kind: Any, place: str) -> str | None:
     if origin in (Union, UnionType):
         options = [option for option in get_args(kind) if option is not NoneType]
         return None if value is None else _misfit(value, options[0], place)
+    if origin is Literal:
+        return None if value in get_args(kind) else f"'{place}' is none of {', '.join(get_args(kind))}"
     if origin is tuple:
         return _misfit_of_list(value, get_args(kind), place)
     if origin is dict:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ..gate import Metric, common_metrics
 from ..record import what_labels_said
+from ..sentences import printable
 from .marked_text import visible_name
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def print_audit(audit: AuditReport | Mapping[str, Any]) -> None:
         # Numbers keep their width; names are folded where both do not fit.
         table.add_column(column, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
     for candidate in document["candidates"][:SHOWN_CANDIDATES]:
-        table.add_row(*(Text(cell) for cell in _audit_row(candidate)))
+        table.add_row(*(Text(printable(cell)) for cell in _audit_row(candidate)))
     console.print(table)
     for line in _audit_summary(document):
         console.print(line)
@@ -393,7 +394,7 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
     separator = " " if len(results) <= 2 else "\n"
     for i, group in enumerate(first.groups):
         cells = (accuracy_and_interval(result.groups[i], separator=separator) for result in results.values())
-        groups.add_row(Text(group.name), str(group.n), *cells)
+        groups.add_row(Text(printable(group.name)), str(group.n), *cells)
     console.print(groups)
     console.print(f"{first.n} texts.{cut_note(first.n_truncated)}")
 
@@ -412,7 +413,7 @@ def print_repair(
     for label, key in METRIC_ROWS[:5]:
         table.add_row(label, *(number(getattr(evaluation, key)) for evaluation in evaluations.values()))
     found = (", ".join(candidate.text for candidate in audit.candidates[:3]) for audit in audits.values())
-    table.add_row("tokens it leans on most", *(Text(tokens) for tokens in found))
+    table.add_row("tokens it leans on most", *(Text(printable(tokens)) for tokens in found))
     console.print(table)
     console.print(
         f"{evaluations['base'].n} synthetic deployment texts; planted shortcut: {shortcut}. "
