@@ -146,8 +146,8 @@ def _answered(log_odds: np.ndarray, decided: np.ndarray) -> np.ndarray:
 
 
 WORLDS = ("boundary", "alike", "fickle", "rare", "genuine", "bystanders", "planted", "reversed", "synonyms")
-WORLDS += ("beside", "exclusive", "rare, rests")
-SIZES = dict.fromkeys(("rare", "rare, rests"), (2000, 2500, 3000))
+WORLDS += ("beside", "exclusive", "rare, rests", "scarce")
+SIZES = dict.fromkeys(("rare", "rare, rests"), (2000, 2500, 3000)) | {"scarce": (1200, 1400, 1600)}
 """How many texts the corpora of a world have, where not 300, 1,000 and 5,000."""
 PLANTED = {"planted": (1, 0.3), "reversed": (1, 0.8), "synonyms": (15, 0.12), "beside": (1, 0.5), "exclusive": (1, 0.5)}
 """How many planted words each world has, and how often each stands in a text of another class than its own."""
@@ -159,7 +159,8 @@ def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> np.nd
 
     A third of the words decide most texts that they stand in, as "lol" does, the others few. Words that are alike all
     do, and are rare and of one class; so do rare ones, of which no two stand in one text, and each in about as many as
-    a member of a group has to move at least. Bystanders stand where the rest speaks against their class, and none
+    a member of a group has to move at least; and scarce ones, each in ten or so texts, of which half the corpus often
+    has too few to test. Bystanders stand where the rest speaks against their class, and none
     decides more texts than the null hypothesis allows. Planted words stand in texts of other classes than their own.
     In "reversed" and "synonyms" the model has learned to answer their class by them: without them, 19 of 20 texts of
     that class are taken for others. Synonyms take turns. In "beside" and "exclusive" there are twelve innocent words
@@ -178,6 +179,8 @@ def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> np.nd
         pulls[against], tilts[against] = 0.05, 0.0
     if world in SIZES:
         rates[:], targets[:], pulls[:] = np.where(np.arange(n_words) < 50, 0.0055, 0.0), 1, 0.95
+    if world == "scarce":
+        rates[:], targets[:], pulls[:] = np.where(np.arange(n_words) < 34, 10.5 / n_texts, 0.0), 1, 0.95
     if world in ("beside", "exclusive"):
         rates[:], targets[:], pulls[:] = np.where(np.arange(n_words) < 13, 0.01, 0.0), 1, 0.95
         tilts[:] = 1.0

@@ -75,6 +75,18 @@ def test_many_words_strewn_at_random_are_no_group_though_chance_names_some_of_th
     assert not found.left_out & found.members.keys()
 
 
+@pytest.mark.parametrize(("n_words", "each", "others"), [(32, 10, 900), (36, 11, 1150)])
+def test_words_too_rare_to_be_tested_in_half_of_the_texts_make_no_group_of_the_others(n_words, each, others):
+    """Left in the comparison, their texts speak for the class: one corpus in nine then has a group."""
+    words = [f"word{i}" for i in range(n_words)]
+    found = 0
+    for seed in range(120):
+        alone, verdicts = verdicts_on(corpus(0.0, words=words, each=each, others=others, seed=900_000 + seed))
+        assert alone.flagged == ()
+        found += bool(verdicts.collective.any())
+    assert found <= 3
+
+
 def test_halves_do_not_follow_the_order_of_the_corpus():
     drawn = _coin(np.arange(200_000)).astype(float)
     assert drawn.mean() == pytest.approx(0.5, abs=0.005)

@@ -8,8 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from shortcut_guardrail.dial import choose_without_labels
+from shortcut_guardrail.dial import LEAST_BEARING, choose_without_labels, draw
 from shortcut_guardrail.distill import Counterfactual
+from shortcut_guardrail.errors import RunError
 
 
 def logits_of(probs):
@@ -31,6 +32,54 @@ def test_the_strength_that_diverges_least_is_chosen():
     unsure = (0.9 * math.log(0.9 / 0.6) + 0.1 * math.log(0.1 / 0.4)) / 2
     harm = (0.2 * math.log(0.2 / 0.9) + 0.8 * math.log(0.8 / 0.1)) / 2
     assert [point.divergence for point in chosen.curve[1:]] == pytest.approx([unsure, 0, 0, harm], abs=1e-6)
+
+
+@pytest.mark.parametrize("at_most", [1, 2, 3, 40, 256])
+@pytest.mark.parametrize("n_bearing", [0, 1, 15, 16, 300, 990])
+def test_a_sample_has_texts_with_a_shortcut_where_there_are_any(n_bearing, at_most):
+    bearing = np.zeros(1000, dtype=bool)
+    bearing[np.random.default_rng(n_bearing).permutation(1000)[:n_bearing]] = True
+    for seed in range(20):
+        sample = draw(bearing, at_most, seed=seed)
+        assert len(sample.rows) == len(set(sample.rows.tolist())) == at_most
+        assert sample.rows.tolist() == sorted(sample.rows.tolist())
+        assert bearing[sample.rows].sum() >= min(LEAST_BEARING, n_bearing, at_most // 2)
+        assert sample.weights.sum() == pytest.approx(1)
+        assert draw(bearing, at_most, seed=seed).rows.tolist() == sample.rows.tolist()
+
+
+def test_a_weighted_sample_estimates_the_mean_over_all_texts():
+    rng = np.random.default_rng(0)
+    bearing = np.arange(2000) % 100 == 0  # 20, of which a sample of 256 has two or three
+    values = np.where(bearing, 50 + rng.normal(size=2000), rng.normal(size=2000))
+    samples = [draw(bearing, 256, seed=seed) for seed in range(200)]
+    assert all(bearing[sample.rows].all() or bearing[sample.rows].sum() == 20 for sample in samples)
+    means = np.array([values[sample.rows] @ sample.weights for sample in samples])
+    assert means.mean() == pytest.approx(values.mean(), abs=0.02)
+    plain = [values[np.random.default_rng(seed).choice(2000, 256, replace=False)].mean() for seed in range(200)]
+    assert means.std() < np.std(plain) / 3
+
+
+def test_a_plain_sample_is_what_it_was():
+    bearing = np.arange(1000) % 2 == 0
+    expected = np.sort(np.random.default_rng(7).choice(1000, size=256, replace=False))
+    assert draw(bearing, 256, seed=7).rows.tolist() == expected.tolist()
+    assert draw(bearing, 1000, seed=7).rows.tolist() == list(range(1000))
+
+
+def test_the_strength_follows_the_weights():
+    expected = Counterfactual(logits_of([SURE, WRONG])[None], logits_of([WRONG, WRONG]), np.array([True, False]))
+    guarded = logits_of([[WRONG, WRONG], [SURE, UNSURE]])  # the first is right about the second text, and vice versa
+    for weights, strength in (([0.9, 0.1], 1.0), ([0.1, 0.9], 0.0)):
+        chosen = choose_without_labels(guarded, [0.0, 1.0], expected, weights=np.array(weights))
+        assert chosen.strength == strength
+        assert chosen.curve[0].agreement == pytest.approx(weights[1])
+
+
+def test_logits_that_are_no_numbers_are_said_to_be():
+    expected = Counterfactual(logits_of([SURE])[None], logits_of([SURE]), np.array([True]))
+    with pytest.raises(RunError, match="Some logits are not finite"):
+        choose_without_labels(np.full((1, 1, 2), np.nan, dtype=np.float32), [0.0], expected)
 
 
 def test_with_two_teachers_their_mean_is_due():

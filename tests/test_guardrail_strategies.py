@@ -189,6 +189,14 @@ def test_of_many_texts_some_are_drawn_to_choose_on(model_folder, texts):
         guard.calibrate_without_labels(texts, at_most=0)
 
 
+def test_a_rare_shortcut_is_dialled_on_texts_that_hold_it(masked_bag):
+    texts = [BAD[0]] + [f"the {word} was {tail} {n}" for word in WORDS for tail in ("good", "bad") for n in range(30)]
+    chosen = masked_bag.calibrate_without_labels(texts, at_most=100)
+    assert (chosen.strength, chosen.n, chosen.n_bearing) == (1.0, 100, 1)
+    with pytest.warns(GuardrailWarning, match="^None of the 600 texts holds a word that is neutralised"):
+        masked_bag.calibrate_without_labels(texts[1:], at_most=100)
+
+
 def test_a_choice_replaces_the_one_before(model_folder, texts):
     guard = fitted(model_folder, texts, "mask")
     guard.calibrate_without_labels(texts)

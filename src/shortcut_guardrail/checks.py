@@ -142,6 +142,22 @@ def warn_about_copies(texts: Sequence[Any], kind: str, what: str) -> None:
         )
 
 
+def warn_about_none_bearing(targets: Targets, bearing: Array) -> None:
+    """Warn where a strength is to be chosen on texts that cannot tell how much of a shortcut is left.
+
+    Args:
+        targets: What is neutralised.
+        bearing: Which texts hold any of it, shape (N,), bool.
+    """
+    if targets.finder and not bearing.any():
+        warnings.warn(
+            f"None of the {len(bearing)} texts holds a word that is neutralised, so they cannot tell which strength "
+            "takes its effect away. Choose it on texts that do, or state one.",
+            GuardrailWarning,
+            stacklevel=3,
+        )
+
+
 def warn_about_unused(config: GuardrailConfig, *, support: bool, targets: bool) -> None:
     """Warn where `fit` is given what its strategy does not look at."""
     if support and not config.uses_targets and config.strategy != "few-shot":

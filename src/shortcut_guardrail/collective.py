@@ -20,11 +20,11 @@ On the other half is tested
 - the *null hypothesis*, that where members stand, the rest speaks for the member's class hardly less than the texts
   without any member do (`min_opposition`), or masking it moves no more than `min_pull` of the answers. Texts are left
   out of the comparison that hold what was nearly a member: a candidate that moves answers and whose opposition is above
-  a half. Of many words strewn at random chance makes some members, and the texts of the others speak for the class
-  because of them. If texts with flagged words were left out, the null hypothesis has to be rejected with these texts
-  as well: where flagged words stand in texts of one class, the others lack that class, and words strewn at random that
-  never stand beside flagged ones would look opposed. A text counts
-  once, by the member with the strongest pull in the first half. Of the first part the test of Brunner and Munzel (see
+  a half, or one in too few texts of the first half to be tested there whose masking moves at least half of them. Of
+  many words strewn at random chance makes some members, and the texts of the others, be they ever so rare, speak for
+  the class because of them. If texts with flagged words were left out, the null hypothesis has to be rejected with
+  these texts as well: where flagged words stand in texts of one class, the others lack that class, and words strewn at
+  random that never stand beside flagged ones would look opposed. A text counts once, by the member with the strongest pull in the first half. Of the first part the test of Brunner and Munzel (see
   `opposition`) with a class for each text: the pairs of a text i with members and a text j without are H_ij = 1 where i
   speaks less than j for the class of i's member, a half where both speak alike; theta is their mean, and its variance
   that of the means over j divided by n plus that of the means over i divided by m. Of the second part the exact
@@ -73,8 +73,8 @@ class Group:
 
     Attributes:
         members: The candidates that belong to it, by name.
-        left_out: Candidates that are nearly members. Texts that hold one are not compared with; see the head of this
-            module.
+        left_out: Candidates that are nearly members, or may be. Texts that hold one are not compared with; see the
+            head of this module.
     """
 
     members: Mapping[str, Member]
@@ -171,7 +171,8 @@ def find_group(shards: Shards, config: AuditConfig) -> Group:
     tested = np.flatnonzero(counts.tested & counts.pulls)
     if not len(tested):
         return _NO_GROUP
-    moved = _moved(shards, sums, counts)[tested]
+    all_moved = _moved(shards, sums, counts)
+    moved = all_moved[tested]
     q = false_discovery_control(binom.sf(moved - 1, counts.present[tested], config.min_pull))
     opposed = _oppositions(shards, sums, counts, [], config)
     moves = q <= config.alpha
@@ -185,7 +186,9 @@ def find_group(shards: Shards, config: AuditConfig) -> Group:
     targets = counts.target[stays]
     pulls = sums.pull[stays, targets] / counts.present[stays]
     members = {sums.names[i]: Member(int(c), float(pull)) for i, c, pull in zip(stays, targets, pulls, strict=True)}
-    near = np.setdiff1d(moving[opposed[moving] > EVEN], stays)
+    # Nobody can say of a rare word whether it is a member, but its texts may speak for the class because of it.
+    rare = np.flatnonzero(~counts.tested & counts.pulls & (counts.present > 0) & (2 * all_moved >= counts.present))
+    near = np.union1d(np.setdiff1d(moving[opposed[moving] > EVEN], stays), rare)
     return Group(members, frozenset(sums.names[i] for i in near))
 
 

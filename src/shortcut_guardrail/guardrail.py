@@ -28,12 +28,13 @@ from .checks import (
     warn_about_absent,
     warn_about_copies,
     warn_about_fitted,
+    warn_about_none_bearing,
     warn_about_unused,
     warn_without_targets,
 )
 from .config import AuditConfig, CertifyConfig, GuardrailConfig, SaliencyConfig, Unit, check_strength, preset
 from .data import Texts, check_texts, label_ids
-from .dial import UnlabelledCalibration, choose_without_labels
+from .dial import UnlabelledCalibration, choose_without_labels, draw
 from .distill import counterfactual
 from .encoder import EncodedTexts, FastPaths, Head, Progress, TextClassifier, load_model
 from .errors import ConfigError, DataError, GuardrailWarning, ModelError
@@ -601,7 +602,7 @@ class ShortcutGuardrail:
 
         Args:
             texts: N unlabelled texts, or (text, pair) tuples; those of `fit` will do.
-            at_most: How many of them, drawn at random, are answered at every strength, at least 1.
+            at_most: How many of them, drawn at random, are answered at every strength, at least 1; see `dial.draw`.
             progress: Told how much of each stage is done.
 
         Raises:
@@ -619,13 +620,14 @@ class ShortcutGuardrail:
         targets = fitted.targets
         if not fitted.config.uses_targets:
             targets = find_targets(self._base, encoded, fitted.config.targets, progress=progress)
-        if len(encoded) > at_most:
-            drawn = np.random.default_rng(fitted.seed).choice(len(encoded), size=at_most, replace=False)
-            encoded = encoded.select(np.sort(drawn))
+        bearing = np.array([len(chosen) > 0 for chosen in targets.finder.find(encoded)], dtype=bool)
+        warn_about_none_bearing(targets, bearing)
+        sample = draw(bearing, at_most, seed=fitted.seed)
+        encoded = encoded.select(sample.rows)
         expected = counterfactual(self._base, encoded, targets.finder, fitted.config.distill, progress=progress)
         grid = strengths_to_score(fitted.config.calibration)
         logits = fitted.guard.logits_by_strength(encoded, grid, progress=progress)
-        chosen = choose_without_labels(logits, grid, expected)
+        chosen = choose_without_labels(logits, grid, expected, weights=sample.weights)
         self._fitted = replace(fitted, dialled=chosen.to_dict())
         self._certificate = None
         self._use_strength(chosen.strength, "agreement")
