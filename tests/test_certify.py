@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.stats import binom
 
 from shortcut_guardrail import ConfigError, DataError
@@ -35,6 +37,27 @@ def test_the_bound_is_the_largest_share_that_is_not_refuted(k, n):
     bound = float(upper_bound(np.array([k]), n, 0.05)[0])
     assert binom.cdf(k, n, bound) == pytest.approx(0.05)
     assert binom.cdf(k, n, bound - 0.01) > 0.05
+
+
+@pytest.mark.parametrize("harm", ["net", "harmed"])
+@pytest.mark.parametrize(
+    ("differing", "labelled", "gained", "lost"), [(500, 100, 0, 10), (200, 60, 20, 5), (40, 30, 0, 0), (90, 7, 3, 3)]
+)
+def test_the_bounds_are_those_of_the_formula(harm, differing, labelled, gained, lost):
+    """Half of the error for each order; of that a tenth for D and the rest for the labels, literally."""
+
+    def largest_not_refuted(k, n, error):
+        return 1.0 if k >= n else brentq(lambda share: binom.cdf(k, n, share) - error, 1e-12, 1 - 1e-12)
+
+    found = certificate([differing] * 4, [gained] * 4, [lost] * 4, labelled=[labelled] * 4, harm=harm, confidence=0.9)
+    error = 0.1 / 2
+    share = largest_not_refuted(differing, 1000, 0.1 * error)
+    if harm == "net":
+        loss = share * max(0, 2 * largest_not_refuted(lost, gained + lost, 0.9 * error) - 1)
+    else:
+        loss = share * largest_not_refuted(lost, labelled, 0.9 * error)
+    assert found.points[0].differing_bound == pytest.approx(share, abs=1e-9)
+    assert found.points[0].loss_bound == pytest.approx(loss, abs=1e-9)
 
 
 def test_nothing_seen_and_everything_seen_bound_nothing():
@@ -103,12 +126,15 @@ def test_without_a_certificate_the_sentence_says_how_many_labels_would_do():
     assert found.sentence == (
         "No strength above 0 could be certified: it was not shown with 95% confidence that the accuracy lost against "
         f"the base is at most 2%. For strength 1 it would take about {found.points[-1].labels_needed} labelled texts "
-        "with a guarded answer other than the base's, if it mends all. Draw them anew: to add to these until it passes "
-        "is not valid, unless so many looks were planned."
+        "with an answer at strength 1 other than the base's, if it mends all. Draw them anew: to add to these until it "
+        "passes is not valid, unless so many looks were planned."
     )
+    # Of 200 labelled texts 9 get another answer, so for each that does 200 / 9 have to be labelled.
     seen = certificate([400] * 4, [6] * 4, [3] * 4)
-    assert f"about {seen.points[-1].labels_needed} labelled texts" in seen.sentence
-    assert "if they turn out like the 9 seen so far" in seen.sentence
+    rows = math.ceil(seen.points[-1].labels_needed * 200 / 9)
+    assert (
+        f"about {rows} labelled texts drawn and turning out like the 200 seen so far. Draw them anew" in seen.sentence
+    )
 
 
 def test_few_texts_without_another_answer_call_for_more_texts_not_for_labels_that_cannot_be_had():
@@ -126,6 +152,13 @@ def test_what_would_do_is_said_of_the_strength_in_use_and_of_all_before_it():
     assert counts[2:] == [None, None]
     for in_use, count in ((0.25, counts[0]), (0.5, max(counts[:2]))):
         assert f"For strength {in_use:g} it would take about {count} lab" in replace(found, in_use=in_use).sentence
+    # The second needs fewer than the first, which comes before it.
+    found = certificate([300, 300, 400, 400], [6, 3, 40, 40], [4, 1, 60, 60])
+    rows = [math.ceil(point.labels_needed * 200 / point.labelled) for point in found.points[:2]]
+    assert rows[0] > rows[1]
+    said = replace(found, in_use=0.5).sentence
+    assert f"it would take about {rows[0]} labelled texts drawn and turning out like the 200 seen so far" in said
+    assert "(so many for 0.25, which is tested before it)" in said
     assert replace(found, in_use=0.75).sentence.endswith("More texts like those seen so far would not change that.")
 
 

@@ -65,9 +65,9 @@ class CertifiedStrength:
         loss_bound: Upper bound of what is lost, as a share of all texts; see `CertifyConfig.harm`.
         certified: Whether the procedure certifies this strength. A bound below the margin is not enough: every strength
             before it, in one of the two orders, has to have one as well.
-        labels_needed: How many labelled texts with another answer would bring the bound below the margin, if the shares
-            of gained and lost ones stay as they are (without any so far: if all are gained); 0 if it is below; `None`
-            if no number would.
+        labels_needed: How many labelled texts with another answer at this strength would bring the bound below the
+            margin, if the shares of gained and lost ones stay as they are (without any so far: if all are gained); 0
+            if it is below; `None` if no number would.
         unlabelled_needed: How many unlabelled texts would, without a label, if the share of differing ones stays as it
             is; 0 and `None` likewise.
     """
@@ -136,20 +136,35 @@ class Certificate:
         """What to collect for the strength that was in use, or else the largest."""
         at = next((i for i, point in enumerate(self.points) if point.strength == self.in_use), len(self.points) - 1)
         goal, paths = self.points[at], (self.points[: at + 1], self.points[at:])
-        labels = _cheapest([[point.labels_needed for point in path] for path in paths])
-        texts = _cheapest([[point.unlabelled_needed for point in path] for path in paths])
+        labels = _cheapest(paths, goal, self._rows_needed)
+        texts = _cheapest(paths, goal, lambda point: point.unlabelled_needed)
         ways = []
         if labels is not None and goal.differing:
-            supposed = f"if they turn out like the {goal.labelled} seen so far" if goal.labelled else "if it mends all"
-            ways.append(f"about {labels} labelled texts with a guarded answer other than the base's, {supposed}")
+            count, hardest = labels
+            supposed = (
+                f"drawn and turning out like the {self.n_labels} seen so far"
+                if hardest.labelled
+                else f"with an answer at strength {hardest.strength:g} other than the base's, if it mends all"
+            )
+            more = "" if hardest is goal else f" (so many for {hardest.strength:g}, which is tested before it)"
+            ways.append(f"about {count} labelled texts {supposed}{more}")
         if texts is not None:
-            ways.append(f"about {texts} unlabelled texts and no label, if no more of them get another answer")
+            ways.append(f"about {texts[0]} unlabelled texts and no label, if no more of them get another answer")
         if not ways:
             return "More texts like those seen so far would not change that."
         return (
             f"For strength {goal.strength:g} it would take {', or '.join(ways)}. Draw them anew: to add to these until "
             "it passes is not valid, unless so many looks were planned."
         )
+
+    def _rows_needed(self, point: CertifiedStrength) -> int | None:
+        """How many texts to label, for as many of them to get another answer as the strength needs.
+
+        Of those labelled so far only `labelled` do. Where none does, only those are counted that get another answer.
+        """
+        if not point.labels_needed or not point.labelled:
+            return point.labels_needed
+        return math.ceil(point.labels_needed * self.n_labels / point.labelled)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
@@ -163,10 +178,20 @@ _HARM = {
 }
 
 
-def _cheapest(paths: Sequence[Sequence[int | None]]) -> int | None:
-    """What the less demanding path asks for, each as much as its most demanding step; `None` if neither can be gone."""
-    open_ = [[0 if count is None else count for count in path] for path in paths if None not in path]
-    return min((max(path) for path in open_), default=None)
+def _cheapest(
+    paths: Sequence[Sequence[CertifiedStrength]],
+    goal: CertifiedStrength,
+    needed: Callable[[CertifiedStrength], int | None],
+) -> tuple[int, CertifiedStrength] | None:
+    """What the less demanding path asks for, and its strength that asks for most, of equals the goal; `None` if neither
+    can be gone."""
+    steps = [[(needed(point), point) for point in path] for path in paths]
+    hardest = [
+        max(((count or 0, point) for count, point in path), key=lambda step: (step[0], step[1] is goal))
+        for path in steps
+        if all(count is not None for count, _ in path)
+    ]
+    return min(hardest, key=lambda step: step[0], default=None)
 
 
 def _percent(share: float) -> str:

@@ -24,10 +24,11 @@ On the other half is tested
   many words strewn at random chance makes some members, and the texts of the others, be they ever so rare, speak for
   the class because of them. If texts with flagged words were left out, the null hypothesis has to be rejected with
   these texts as well: where flagged words stand in texts of one class, the others lack that class, and words strewn at
-  random that never stand beside flagged ones would look opposed. A text counts once, by the member with the strongest pull in the first half. Of the first part the test of Brunner and Munzel (see
-  `opposition`) with a class for each text: the pairs of a text i with members and a text j without are H_ij = 1 where i
-  speaks less than j for the class of i's member, a half where both speak alike; theta is their mean, and its variance
-  that of the means over j divided by n plus that of the means over i divided by m. Of the second part the exact
+  random that never stand beside flagged ones would look opposed. A text counts once, by the member with the strongest
+  pull in the first half. Of the first part the test of Brunner and Munzel (see `opposition`) with a class for each
+  text: the pairs of a text i with members and a text j without are H_ij = 1 where i speaks less than j for the class
+  of i's member, a half where both speak alike; theta is their mean, and its variance that of the means over j divided
+  by n plus that of the means over i divided by m. Of the second part the exact
   binomial test. The larger p-value counts.
 
 Both halves take either part, and twice the smaller p-value decides (Bonferroni). A group has two members or more: of a
