@@ -280,8 +280,9 @@ def what_labels_said(calibration: Mapping[str, Any]) -> str:
     scores = {point["strength"]: point["score"] for point in calibration["curve"]}
     best = max(scores, key=lambda strength: scores[strength])
     if calibration["strength"] != before:
+        base = ", or the base," if best else ""  # the p-value is the smaller of two comparisons
         return (
-            f"Unlabelled texts chose {before:g}, which the labels overrule: strength {best:g} answers more of them "
+            f"Unlabelled texts chose {before:g}, which the labels overrule: strength {best:g}{base} answers more of them "
             f"rightly (p = {p_value:.2g})."
         )
     if scores[best] == scores[before]:
