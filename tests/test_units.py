@@ -9,6 +9,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from shortcut_guardrail.config import SaliencyConfig
+from shortcut_guardrail.counterfactuals import TargetFinder
 from shortcut_guardrail.encoder import TextClassifier
 from shortcut_guardrail.masking import mask_spans
 from shortcut_guardrail.saliency import find_important_tokens, token_scores
@@ -115,6 +116,14 @@ def test_pieces_are_grouped_to_the_words_they_come_from(kind):
     # The partner: there are more tokens than words.
     assert ordinary.sum() > 5
     assert units.wordlike[0].tolist() == [True, False, True, True, False]
+
+
+def test_an_accent_that_the_tokenizer_takes_off_is_part_of_the_word():
+    """Composed or not, it is one candidate, and the one that a person would name."""
+    _, encoded = encode("wordpiece", ["the caf\u00e9 was", "the cafe\u0301 was", "the cafe was"])
+    keys = words_as_units(encoded).keys
+    assert keys[0] == keys[1] == ["the", "caf\u00e9", "was"]
+    assert [len(found) > 0 for found in TargetFinder(["caf\u00e9"]).find(encoded)] == [True, True, False]
 
 
 def test_bytes_of_one_character_are_one_unit():

@@ -23,14 +23,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from shortcut_guardrail.characters import APOSTROPHES, UNSPACED
 from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.tables import read_utf8
 
-_APOSTROPHES = str.maketrans(dict.fromkeys("‘’‛ʻʼʹ′＇`´", "'"))
+# What keyboards give for an apostrophe as well: in a list of shortcuts "don`t" means "don't".
+_APOSTROPHES = str.maketrans(dict.fromkeys(APOSTROPHES + "‛ʻ`´", "'"))
 _JOINERS = "_\u200c\u200d"  # between two word characters these, the last two of no width, are part of the word
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-)
 _NEGATION = re.compile(r"(?<=n)'t(?!\w)")
 _CLITICS = ("'m", "'s", "'d", "'ll", "'re", "'ve")
 _SHAPE_OF_A_WORD = re.compile("'?w+(?:'w+)*")
@@ -252,7 +251,7 @@ def _joined(left: str, right: str) -> bool:
     """Whether two neighbours are parts of one word; either may be "", the end of the text."""
     if not left or not right or not (_in_word(left) and _in_word(right)):
         return False
-    return _is_mark(right) or not (_UNSPACED.match(left) or _UNSPACED.match(right))
+    return _is_mark(right) or not (UNSPACED.match(left) or UNSPACED.match(right))
 
 
 @cache

@@ -282,8 +282,8 @@ def what_labels_said(calibration: Mapping[str, Any]) -> str:
     if calibration["strength"] != before:
         base = ", or the base," if best else ""  # the p-value is the smaller of two comparisons
         return (
-            f"Unlabelled texts chose {before:g}, which the labels overrule: strength {best:g}{base} answers more of them "
-            f"rightly (p = {p_value:.2g})."
+            f"Unlabelled texts chose {before:g}, which the labels overrule: strength {best:g}{base} answers more of "
+            f"them rightly (p = {p_value:.2g})."
         )
     if scores[best] == scores[before]:
         return "Unlabelled texts chose it, and no strength answers more of the labelled ones rightly."

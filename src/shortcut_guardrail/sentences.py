@@ -2,32 +2,10 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Characters that turn the direction of writing, and so what a line seems to say."""
-
 _SHOWN = 5  # how many lines, values or problems a message names before it only counts
-
-
-def printable(text: str) -> str:
-    """A message without characters that a terminal would obey: names in it may come from anybody's files.
-
-    Example:
-        >>> printable("column '\\x1b[31mred'"), printable("two\\nlines")
-        ("column '[U+001B][31mred'", 'two\\nlines')
-    """
-    return "".join(
-        spelled_out(c) if c in BIDI_CONTROLS or (unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t") else c
-        for c in text
-    )
-
-
-def spelled_out(character: str) -> str:
-    """A character by its number, as in "[U+200B]"."""
-    return f"[U+{ord(character):04X}]"
 
 
 def sentence(source: str, rows: Sequence[int], word: str, what: str, advice: str) -> str:

@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .characters import APOSTROPHES, UNSPACED
 from .config import SaliencyConfig
 from .encoder import Batch, EncodedTexts, Progress, TextClassifier
 from .masking import mask_spans
@@ -39,11 +40,7 @@ MAX_PHRASE_WORDS = 5
 """Longest phrase, in words: "as a matter of fact"."""
 
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+(?:['_][A-Za-z0-9]+)*|([^\sA-Za-z0-9])\1*")
-_APOSTROPHES = "'’‘ʼʹ′＇"
-_FOLD_APOSTROPHES = str.maketrans(dict.fromkeys(_APOSTROPHES, "'"))
-_UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
-)
+_FOLD_APOSTROPHES = str.maketrans(dict.fromkeys(APOSTROPHES, "'"))
 _JOINERS = "\u200c\u200d"  # of no width but part of the spelling in some scripts, and of composed emoji
 
 _Kind = Literal["space", "extend", "word", "unspaced", "flag", "other"]
@@ -56,7 +53,7 @@ def _kind(character: str) -> _Kind:
         return "extend"
     if character.isspace() or category[0] in "ZC":
         return "space"
-    if _UNSPACED.match(character):
+    if UNSPACED.match(character):
         return "unspaced"
     if character.isalnum():
         return "word"
@@ -100,7 +97,7 @@ def _joined(text: str, start: int, base: int, i: int) -> bool:
         return base == start
     if kinds == ("word", "word"):
         return True
-    connector = _APOSTROPHES + "_"
+    connector = APOSTROPHES + "_"
     if kinds[0] == "word" and here in connector:
         return i + 1 < len(text) and _kind(text[i + 1]) == "word"
     if kinds[1] == "word" and before in connector:
@@ -211,7 +208,10 @@ def _group(at: Array, offsets: Array) -> list[list[int]]:
 
 
 def _extent(text: str, offsets: Array) -> tuple[int, int]:
+    """Where the characters of some tokens stand, accents that the tokenizer took off included, white space not."""
     start, end = int(offsets[:, 0].min()), int(offsets[:, 1].max())
+    while end < len(text) and unicodedata.combining(text[end]):
+        end += 1
     piece = text[start:end]
     lead = len(piece) - len(piece.lstrip())
     return (start + lead, start + len(piece.rstrip())) if piece.strip() else (start, end)

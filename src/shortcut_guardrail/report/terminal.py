@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..characters import printable
 from ..gate import Metric, common_metrics
 from ..record import what_labels_said
-from ..sentences import printable
 from .marked_text import visible_name
 
 if TYPE_CHECKING:

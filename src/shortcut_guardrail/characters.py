@@ -1,0 +1,35 @@
+"""Characters that words are made of in some way of their own, and those that a reader would not see."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+APOSTROPHES = "'’‘ʼʹ′＇"
+"""Characters that stand for an apostrophe within a word."""
+
+UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""A character of a script that does not set words apart by spaces: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
+
+BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that turn the direction of writing, and so what a line seems to say."""
+
+
+def printable(text: str) -> str:
+    """A message without characters that a terminal would obey: names in it may come from anybody's files.
+
+    Example:
+        >>> printable("column '\\x1b[31mred'"), printable("two\\nlines")
+        ("column '[U+001B][31mred'", 'two\\nlines')
+    """
+    return "".join(
+        spelled_out(c) if c in BIDI_CONTROLS or (unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t") else c
+        for c in text
+    )
+
+
+def spelled_out(character: str) -> str:
+    """A character by its number, as in "[U+200B]"."""
+    return f"[U+{ord(character):04X}]"
