@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from resuming import ASKED, finished
 
 from shortcut_guardrail.collective import with_group
 from shortcut_guardrail.config import AuditConfig
@@ -329,9 +330,8 @@ def audit_setting(args: argparse.Namespace) -> None:
     from shortcut_guardrail.benchmark.bases import open_setting
 
     changes, options = (dict(map(_change, given)) for given in (args.set, args.option))
-    audits: list[dict[str, Any]] = []
-    if args.out.exists():
-        audits = json.loads(args.out.read_text(encoding="utf-8"))["audits"]
+    asked = {name: getattr(args, name) for name in ("experiment", "setting", "clean", "test", "unit", "set", "option")}
+    audits = finished(args.out, asked, "audits")
     for seed in args.seeds:
         if any(audit["seed"] == seed for audit in audits):
             continue
@@ -354,6 +354,7 @@ def audit_setting(args: argparse.Namespace) -> None:
             for unit in args.unit
         ]
         result = {
+            ASKED: asked,
             "experiment": args.experiment,
             "setting": args.setting,
             "clean": args.clean,

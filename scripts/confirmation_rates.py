@@ -13,12 +13,12 @@ settings and seeds are kept.
 from __future__ import annotations
 
 import argparse
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from resuming import ASKED, finished
 
 from shortcut_guardrail.benchmark.bases import open_setting
 from shortcut_guardrail.benchmark.datasets import LabelledTexts
@@ -140,15 +140,15 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--cache", type=Path, default=Path("results/.cache"), help="where classifiers are kept")
     args = parser.parse_args()
-    results: list[dict[str, Any]] = []
-    if args.out.exists():
-        results = json.loads(args.out.read_text(encoding="utf-8"))["results"]
+    asked = {"draws": args.draws}
+    results = finished(args.out, asked, "results")
     done = {(one["setting"], one["seed"]) for one in results}
     for name in args.settings:
         for seed in args.seeds:
             if (name, seed) not in done:
                 results.append(measure(name, seed, args))
-                write_file(args.out, to_json({"versions": library_versions(), "results": results}), overwrite=True)
+                content = {ASKED: asked, "versions": library_versions(), "results": results}
+                write_file(args.out, to_json(content), overwrite=True)
                 print(name, seed, flush=True)
 
 

@@ -18,12 +18,12 @@ there the dial without labels asks for harm, and only labels can tell. Finished 
 from __future__ import annotations
 
 import argparse
-import json
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from resuming import ASKED, finished
 
 from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
 from shortcut_guardrail.benchmark.bases import open_setting
@@ -165,7 +165,8 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=500)
     args = parser.parse_args()
     warnings.simplefilter("ignore", GuardrailWarning)
-    results = json.loads(args.out.read_text(encoding="utf-8"))["results"] if args.out.exists() else []
+    asked = {"draws": args.draws}
+    results = finished(args.out, asked, "results")
     for name in args.settings.split(","):
         for seed in map(int, args.seeds.split(",")):
             if any((r["setting"], r["seed"]) == (name, seed) for r in results):
@@ -176,7 +177,7 @@ def main() -> None:
             results.append(found)
             order = {setting: i for i, setting in enumerate(SETTINGS)}
             results.sort(key=lambda r: (order.get(r["setting"], len(order)), r["seed"]))
-            write_file(args.out, to_json({"results": results}), overwrite=True)
+            write_file(args.out, to_json({ASKED: asked, "results": results}), overwrite=True)
             for kind, one in found["guards"].items():
                 at = next(d for d in one["draws"] if d["size"] == 40)
                 shown = ", ".join(f"{rule} {at[rule]['accuracy']:.3f}" for rule in RULES)

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from resuming import ASKED, finished
 
 from shortcut_guardrail import GuardrailWarning, ShortcutGuardrail
 from shortcut_guardrail.data import read_data
@@ -48,7 +49,7 @@ def biased_classifier(data: Path, work: Path, seed: int, precision: str) -> tupl
 
     Loss rather than accuracy: one row of 100 is a point of accuracy, more than separates the rates.
     """
-    folder = work / f"goemotions-base-{seed}"
+    folder = work / f"goemotions-base-{seed}-{precision}"
     if not (folder / "selection.json").exists():
         trials, best = [], None
         texts, labels = rows_of(data / "train.csv")
@@ -151,7 +152,8 @@ def main() -> None:
     warnings.simplefilter("ignore", GuardrailWarning)
     arguments.work.mkdir(parents=True, exist_ok=True)
     data = arguments.data_dir / "goemotions_shortcuts/single-word1"
-    runs = json.loads(arguments.out.read_text())["runs"] if arguments.out.exists() else []
+    asked = {"preset": arguments.preset, "precision": arguments.precision}
+    runs = finished(arguments.out, asked, "runs")
     for seed in map(int, arguments.seeds.split(",")):
         if any(run["seed"] == seed for run in runs):
             continue
@@ -159,6 +161,7 @@ def main() -> None:
         runs.append(run_seed(seed, data, arguments.work, arguments.preset, arguments.precision))
         runs[-1]["seconds"] = time.perf_counter() - started
         content = {
+            ASKED: asked,
             "command": "python scripts/goemotions_end_to_end.py "
             f"--preset {arguments.preset} --precision {arguments.precision}",
             "encoder": MINILM_ID,
