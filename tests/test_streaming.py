@@ -351,6 +351,19 @@ def test_conditions_and_redaction(cli, model_folder, write_csv, tmp_path):
     assert (status, SHORTCUT_TEXTS[0] in (tmp_path / "fine" / "audit.json").read_text()) == (0, True), err
 
 
+def test_records_far_down_are_held_to_the_same_rules(tmp_path):
+    file = tmp_path / "long.jsonl"
+    file.write_text('{"text": "fine"}\n' * 300 + '{"text": "a", "text": "b"}\n')
+    with pytest.raises(DataError, match=r"long.jsonl, line 301: not a JSON object on one line .*occurs twice"):
+        list(FileTexts(file).chunks())
+    file = tmp_path / "long.csv"
+    file.write_text("text\n" + "fine\n" * 300 + "\nfine\n\n")
+    with pytest.raises(DataError, match=r"long.csv, .* 301: the text is empty"):
+        list(FileTexts(file).chunks())
+    file.write_text("text\n" + "fine\n" * 300 + "\n\n")  # at the end they mean nothing
+    assert sum(len(texts) for texts, _ in FileTexts(file).chunks()) == 300
+
+
 def test_labels_of_all_shards_are_read_in_one_way(bag, tmp_path):
     model, tokenizer = bag
     names = dict(model.config.id2label)

@@ -31,7 +31,7 @@ from .encoder import Progress, TextClassifier
 from .errors import ConfigError, DataError, GuardrailWarning, RunError
 from .files import to_json, write_file
 from .shards import Shard, evidence_key, make_shard, measure, text_key
-from .tables import large_fields
+from .tables import large_fields, unique_keys
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -187,9 +187,16 @@ class FileTexts:
 
     def _csv_records(self, lines: Iterator[str]) -> Iterator[dict[str, Any]]:
         reader = csv.reader(lines, delimiter="," if self._suffix == ".csv" else "\t", strict=True)
-        records = (record for record in _records(reader, self.name) if record)
-        header = [name.strip() for name in next(records)]
+        records = _records(reader, self.name)
+        header = [name.strip() for name in next(record for record in records if record)]
+        blank = 0
         for record in records:
+            if not record:
+                blank += 1
+                continue
+            if len(header) == 1:  # between the rows of one column a blank line is an empty text, as in `read_data`
+                yield from ({header[0]: ""} for _ in range(blank))
+            blank = 0
             if len(record) != len(header):
                 raise DataError(
                     f"{self.name}, line {reader.line_num}: {len(record)} fields where the header names "
@@ -202,8 +209,8 @@ class FileTexts:
             if not line.strip():
                 continue
             try:
-                record = json.loads(line)
-            except ValueError as error:
+                record = json.loads(line, object_pairs_hook=unique_keys)
+            except (ValueError, RecursionError) as error:
                 raise DataError(f"{self.name}, line {number}: not a JSON object on one line ({error}).") from error
             if not isinstance(record, dict):
                 raise DataError(f"{self.name}, line {number}: each line must be a JSON object.")

@@ -179,7 +179,8 @@ class _DuplicateKeyError(ValueError):
     """A JSON object names a key twice."""
 
 
-def _unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For `json.loads`: an object, unless it names a key twice, which is a `ValueError`."""
     record = dict(items)
     if len(record) < len(items):
         keys = [key for key, _ in items]
@@ -198,7 +199,7 @@ def _read_json_lines(text: str, source: str) -> Table:
         if not written.strip():
             continue
         try:
-            record = json.loads(written, object_pairs_hook=_unique_keys)
+            record = json.loads(written, object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:
             reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
             problems.append(f"{source}, line {line}: not a JSON object on one line ({reason}).")
