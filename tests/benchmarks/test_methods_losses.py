@@ -31,7 +31,6 @@ from shortcut_guardrail.benchmark.methods.dfr import (
     balanced_rows,
     fit_head,
     fit_probe,
-    worst_group_of,
 )
 from shortcut_guardrail.benchmark.methods.entropy import (
     deyo_loss,
@@ -65,6 +64,7 @@ from shortcut_guardrail.benchmark.methods.nfl import ConstrainedOutputs, output_
 from shortcut_guardrail.benchmark.methods.same_budget import bias_fit, em_prior, smoothed_prior
 from shortcut_guardrail.encoder import EncodedTexts, TextClassifier
 from shortcut_guardrail.finetune import FinetuneConfig, finetune_model
+from shortcut_guardrail.metrics import worst_group_accuracy
 from tiny_models import tiny_bert
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -818,7 +818,7 @@ def test_dfr_forgets_the_shortcut_where_its_validation_set_can_show_it():
     dfr = method.average(dev_values, dev, 0.1, np.random.default_rng(0))
 
     def wga(head):
-        return worst_group_of(answers(test_values, *head), test_labels, test_groups)
+        return worst_group_accuracy(answers(test_values, *head), test_labels, test_groups)
 
     assert wga(dfr) > wga(erm) + 0.1
     # Without balance and without counter-examples, as at strength 1, the same regression learns the shortcut.

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ...adapter import attach_adapter, predicted_change, relative_change, steps_to_take, train_adapter
+from ...adapter import attach_adapter, first_of_equals, predicted_change, relative_change, steps_to_take, train_adapter
 from ...calibration import calibrate_strength, merged, strengths_to_score
 from ...config import GuardrailConfig, SaliencyConfig, check_strength, preset
 from ...data import Texts
@@ -339,7 +339,7 @@ class SimCSEAdapter(RandomMaskCL):
         progress: Progress | None,
     ) -> tuple[Any, dict[str, Any], float]:
         started, adapter = time.perf_counter(), guard.adapter
-        kept = sorted({ids.tobytes(): index for index, ids in reversed(list(enumerate(encoded.input_ids)))}.values())
+        kept = first_of_equals(encoded, np.arange(len(encoded)))
         require(
             len(kept) > 1,
             f"'{self.name}' needs at least 2 distinct deployment texts, but has {len(kept)}.",

@@ -11,6 +11,7 @@ import numpy as np
 
 from ...encoder import Progress
 from ...errors import DataError, GuardrailWarning, RunError
+from ...metrics import worst_group_accuracy
 from ..datasets.types import HIDDEN_GROUP, LabelledTexts
 from ..systems import Material, ModelSystem, Need
 from .heads import Feature, features, head_system, with_head
@@ -99,12 +100,6 @@ def balanced_rows(groups: Array, rng: np.random.Generator) -> Array:
     present = [np.flatnonzero(groups == group) for group in np.unique(groups)]
     size = min(map(len, present))
     return np.concatenate([rng.permutation(rows)[:size] for rows in present])
-
-
-def worst_group_of(guesses: Array, labels: Array, groups: Array) -> float:
-    """The lowest accuracy within any group that occurs."""
-    right = guesses == labels
-    return float(min(right[groups == group].mean() for group in np.unique(groups)))
 
 
 def draw_with_all_classes(
@@ -293,7 +288,7 @@ class DFR:
         for inverse_strength in self.inverse_strengths:
             head = fit_head(standardise(values[fitted]), rows.labels[fitted], n_classes, inverse_strength)
             guesses = answers(standardise(values[held_out]), *head)
-            scores.append(worst_group_of(guesses, rows.labels[held_out], rows.groups[held_out]))
+            scores.append(worst_group_accuracy(guesses, rows.labels[held_out], rows.groups[held_out]))
         return scores, one_sided
 
     def average(

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ...errors import ConfigError, DataError, RunError
-from ...metrics import accuracy, balanced_accuracy
+from ...metrics import accuracy, balanced_accuracy, worst_group_accuracy
 from ..datasets.types import HIDDEN_GROUP, LabelledTexts
 from ..systems import Need
 
@@ -53,14 +53,12 @@ def worst_present_group(predictions: Array, rows: LabelledTexts) -> float:
     """
     if (rows.groups == HIDDEN_GROUP).any():
         raise DataError(f"The rule 'dev-worst-group' needs the groups of '{rows.name}', but they are hidden.")
-    right = predictions == rows.labels
-    return float(min(right[rows.groups == group].mean() for group in np.unique(rows.groups)))
+    return worst_group_accuracy(predictions, rows.labels, rows.groups)
 
 
 def worst_class(predictions: Array, rows: LabelledTexts) -> float:
     """The lowest accuracy within any class that has rows, in [0, 1]: what is left of the rule above without groups."""
-    right = predictions == rows.labels
-    return float(min(right[rows.labels == label].mean() for label in np.unique(rows.labels)))
+    return worst_group_accuracy(predictions, rows.labels, rows.labels)
 
 
 RULES: dict[str, Rule] = {

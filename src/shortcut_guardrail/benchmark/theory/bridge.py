@@ -20,6 +20,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ...errors import ConfigError, DataError
+from ...metrics import exact_interval
 from .record import FinishedRows
 
 if TYPE_CHECKING:
@@ -176,9 +177,9 @@ def summarise_ranks(ranks: Sequence[int | None]) -> dict[str, Any]:
     middle = median(math.inf if rank is None else rank for rank in ranks)
     return {
         "first": first / len(ranks),
-        "first_interval": _interval(first, len(ranks)),
+        "first_interval": list(exact_interval(first, len(ranks))),
         "listed": listed / len(ranks),
-        "listed_interval": _interval(listed, len(ranks)),
+        "listed_interval": list(exact_interval(listed, len(ranks))),
         "median_rank": None if math.isinf(middle) else middle,
     }
 
@@ -341,10 +342,3 @@ def _find_encoder(encoder: str | None) -> tuple[str, str]:
     from ...demo.pretrained import MINILM_ID, find_minilm
 
     return str(find_minilm()), MINILM_ID
-
-
-def _interval(hits: int, trials: int) -> list[float]:
-    from scipy.stats import binomtest
-
-    interval = binomtest(hits, trials).proportion_ci(method="exact")
-    return [float(interval.low), float(interval.high)]
