@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import matplotlib
 import numpy as np
 import pytest
 from harness_fakes import fake_results, with_systems
@@ -49,6 +50,23 @@ def test_a_long_caption_stays_within_the_figure(name: str, tmp_path: Path, monke
     box = figure._suptitle.get_window_extent()
     assert box.x0 >= 0
     assert box.x1 <= figure.bbox.width
+
+
+@pytest.mark.parametrize("labels", [["erm", "guardrail"], ["erm", "guardrail-distill-named", "guardrail-few-shot"] * 3])
+def test_a_legend_stays_within_the_page(labels: list[str]) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(figures._WIDTH, 3), layout="constrained")
+    axes = figure.subplots()
+    for i, label in enumerate(labels):
+        axes.errorbar([i], [i], yerr=[1], label=label)
+    columns = figures._legend_columns(labels)
+    with matplotlib.rc_context(figures._STYLE):
+        legend = figure.legend(loc="outside lower center", ncols=columns)
+    figure.canvas.draw()
+    box = legend.get_window_extent()
+    assert (box.x0 >= 0, box.x1 <= figure.bbox.width) == (True, True)
+    assert columns >= 2  # and is no list that takes the page
 
 
 @pytest.mark.parametrize(("kind", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])

@@ -312,8 +312,14 @@ def _comparison_figure(mpl: Any, collection: Collection, settings: Any) -> Figur
             axes.axvline(edge - 0.5, color="#dddddd", linewidth=0.5)
         axes.set_title(f"({'abcdefgh'[at]}) {_NAMES.get(metric, metric)}")
         axes.set_ylim(-0.03, 1.03 if "accuracy" in metric else max(0.3, axes.get_ylim()[1]))
-    figure.legend(loc="outside lower center", ncols=min(6, len(systems) + 1))
+    figure.legend(loc="outside lower center", ncols=_legend_columns([*systems, "majority class"]))
     return cast("Figure", figure)
+
+
+def _legend_columns(labels: Sequence[str]) -> int:
+    """As many columns as a page's width holds; a legend that is wider is cut off at both sides."""
+    inches = 0.55 + 0.06 * max(map(len, labels))  # the mark, and characters of the legend's size
+    return max(1, min(6, len(labels), int(_WIDTH / inches)))
 
 
 def _majority(axes: Axes, collection: Collection) -> None:
