@@ -270,12 +270,12 @@ class ShortcutGuardrail:
         guard._strength, guard._strength_source = record.debias_strength, record.strength_source
         guard._calibration, guard._support_hashes = record.calibration, record.support_hashes
         guard._unlabelled = record.unlabelled_calibration
-        asked = (guard.max_length, guard._base.head, guard._base.precision)
-        if record.certificate is not None and asked != (record.max_length, record.head, record.precision):
+        # Another number format moves answers near a tie only; these change what is answered.
+        asked = (guard.max_length, guard._base.head)
+        if record.certificate is not None and asked != (record.max_length, record.head):
             warnings.warn(
-                f"The guard in '{folder}' was certified with max_length {record.max_length}, head '{record.head}' and "
-                f"precision '{record.precision}', and is loaded with {asked[0]}, '{asked[1]}' and '{asked[2]}': its "
-                "certificate is about other answers and is left out.",
+                f"The guard in '{folder}' was certified with max_length {record.max_length} and head '{record.head}', "
+                f"and is loaded with {asked[0]} and '{asked[1]}': its certificate, about other answers, is left out.",
                 GuardrailWarning,
                 stacklevel=4,
             )
