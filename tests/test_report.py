@@ -191,7 +191,10 @@ def test_a_strength_that_labels_left_or_overruled(capsys):
     )
     assert "the two apart to overrule it (p = 0.5)." in text
     overruled = replace(left, strength=0.3, p_value=0.01)
-    said = "Unlabelled texts chose 1, which the labels overrule: strength 0.3 answers more of them rightly (p = 0.01)."
+    said = (
+        "Unlabelled texts chose 1, which the labels overrule: strength 0.3, or the base, answers more of them rightly "
+        "(p = 0.01)."
+    )
     assert what_labels_said(asdict(overruled)) == said
     same = replace(left, strength=0.3, without_labels=0.3, p_value=1.0)
     said = "Unlabelled texts chose it, and no strength answers more of the labelled ones rightly."

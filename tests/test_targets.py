@@ -215,7 +215,7 @@ def test_damaged_targets_are_refused():
     [
         (
             lambda: TargetConfig(shortcuts="honestly"),
-            "shortcuts must be a list of words or phrases, but is 'honestly'.",
+            "shortcuts must be a list, each entry a text, but is 'honestly'.",
         ),
         (lambda: TargetConfig(keep=("a", " ")), "keep must not hold an empty word."),
         (
