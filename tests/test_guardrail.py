@@ -420,6 +420,20 @@ def test_a_base_that_has_moved_is_asked_for(bert, texts, tmp_path):
     assert loaded.record().base_model["name"] == str(tmp_path / "moved")
 
 
+def test_a_base_that_was_named_from_beside_the_guard_is_found_from_anywhere(bert, texts, tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    for part in bert:
+        part.save_pretrained("models/base")
+    guard = ShortcutGuardrail.from_pretrained("models/base")
+    guard.fit(texts, config=STRONG)
+    guard.save_pretrained("guarded")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    again = ShortcutGuardrail.from_pretrained("../work/guarded")
+    np.testing.assert_array_equal(again.predict_proba(texts), guard.predict_proba(texts))
+
+
 def test_a_model_without_a_name_needs_its_base_named(guard, bert, texts, tmp_path):
     guard.save_pretrained(tmp_path / "guarded")
     with pytest.raises(ModelError, match=r"trained on a model in memory that had no name\. Name its base with base="):

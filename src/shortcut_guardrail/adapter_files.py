@@ -30,6 +30,10 @@ def find_base(
             f"The adapter in '{folder}' was trained on a model in memory that had no name. "
             "Name its base with base=... (--base on the command line)."
         )
+    # A folder that was named from where the guard was made is looked for from there too; its weights are compared.
+    beside = folder.absolute().parent / name
+    if base is None and not Path(name).exists() and beside.is_dir():
+        name = str(beside)
     try:
         model, _ = load_model(
             name, revision=revision or (record.base_model["revision"] if base is None else None), **loading
