@@ -226,6 +226,43 @@ def test_the_table_of_positioning_is_the_papers_where_systems_are_handed_what_it
         assert " ".join(entry(table, title, system).text for title in titles) == expected, system
 
 
+def test_group_labels_are_those_of_the_rows_whose_groups_a_system_saw(tmp_path: Path) -> None:
+    config = with_systems(_with_columns(read_experiment("leaderboard"), "group_labels"), "nfl", "dfr", "group_dro")
+    fake_results(tmp_path, config, seeds=(0,))
+    table = make_table(collect(tmp_path, config))
+    shown = {system: entry(table, "group labels", system).text for system in ("nfl", "dfr", "group_dro")}
+    assert shown == {"nfl": "0", "dfr": "20", "group_dro": "100"}
+
+
+def test_what_an_oracle_chose_is_marked_in_every_table(tmp_path: Path) -> None:
+    config = with_systems(SHIFTED, "erm", "nfl", "dfr-sg-paper", "guardrail")
+    runs = fake_results(tmp_path, config, seeds=(0, 1))
+    rules = {
+        "nfl": {"rule": "oracle-worst-group", "oracle": True},
+        "dfr-sg-paper": {"rule": "probe-accuracy", "oracle": False},
+        "guardrail": "support accuracy",  # as results had it at first
+    }
+    for run in runs:
+        if run.spec.label in rules:
+            path = result_path(tmp_path, run.hash)
+            record = json.loads(path.read_text(encoding="utf-8"))
+            record["system"]["info"]["selection"] = rules[run.spec.label]
+            path.write_text(json.dumps(record), encoding="utf-8")
+    table = make_table(collect(tmp_path, config))
+    shown = {row[1].shown() for row in table.rows}
+    assert shown == {"erm", "nfl‡", "dfr-sg-paper", "guardrail"}
+    assert [note for note in table.notes if "‡" in note] == [
+        "‡ Chosen by a rule that looks at test labels (an oracle): no method can do that."
+    ]
+    with_rules = make_table(collect(tmp_path, _with_columns(config, "selection")))
+    assert [entry(with_rules, "chosen by", system).shown() for system in ("erm", *rules)] == [
+        "-",
+        "oracle-worst-group",
+        "probe-accuracy",
+        "support-accuracy",
+    ]
+
+
 def test_an_unknown_format_or_column_is_refused(collection: Collection) -> None:
     with pytest.raises(ConfigError, match="format must be one of markdown, latex, csv, but is 'html'"):
         render(make_table(collection), "html")

@@ -286,11 +286,16 @@ def _merged(folds: Sequence[Finished]) -> Finished:
     metrics, groups = merged_metrics(rows, [run.result for run in folds])
     results = [run.result for run in folds]
     strengths = [info["debias_strength"] for r in results if "debias_strength" in (info := r["system"]["info"])]
+    selections = [found for r in results if (found := r["system"]["info"].get("selection"))]
     info = {
         "labels_spent": sum(r["system"]["info"].get("labels_spent", 0) for r in results),
+        **({"selection": selections[0]} if selections else {}),  # one configuration has one rule
         **({"debias_strength": float(np.mean(strengths))} if strengths else {}),
     }
-    counts = {"train": {"all": round(float(np.mean([sum(r["data"]["counts"]["train"].values()) for r in results])))}}
+    counts = {
+        rows: {"all": round(float(np.mean([sum(r["data"]["counts"][rows].values()) for r in results])))}
+        for rows in ("train", "dev")
+    }
     cost = {name: float(np.mean([r["cost"][name] for r in results])) for name in results[0]["cost"]}
     seconds = {name: float(np.mean([r["seconds"][name] for r in results])) for name in ("fit", "predict")}
     merged = {

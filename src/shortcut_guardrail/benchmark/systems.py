@@ -430,7 +430,7 @@ class Guardrail:
             info={
                 "debias_strength": guard.debias_strength,
                 "labels_spent": labels,
-                "selection": "support accuracy" if calibration else "fixed",
+                "selection": {"rule": "support-accuracy" if calibration else "fixed", "oracle": False},
                 "calibration": calibration,
                 "training": training["training"],
                 "n_deployment": len(material.deployment),

@@ -35,7 +35,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 FORMATS = ("markdown", "latex", "csv")
 BASE, ORACLE = "erm", "oracle"
-SMALL_MARK = "†"
+SMALL_MARK, ORACLE_MARK = "†", "‡"
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,8 @@ def make_table(collection: Collection, *, min_group_size: int = 1) -> Table:
     rows = []
     for cell in collection.cells:
         context = _Context(collection, cell, min_group_size)
-        row = [Entry(text=cell.setting), *([Entry(text=cell.test)] if several_tests else []), Entry(text=cell.system)]
+        system = Entry(text=cell.system, mark=ORACLE_MARK if _chosen_by_oracle(cell) else "")
+        row = [Entry(text=cell.setting), *([Entry(text=cell.test)] if several_tests else []), system]
         for column in columns:
             row += _group_entries(context, groups) if column.name == "groups" else [column.entry(context)]
         rows.append(tuple(row))
@@ -368,6 +369,39 @@ def _labels(context: _Context) -> Entry:
     )
 
 
+def _selections(cell: Cell) -> list[Mapping[str, Any]]:
+    """By which rule each seed chose what it keeps, where it says so."""
+    found = [run.result["system"]["info"].get("selection") for run in cell.runs.values()]
+    # Results of the guardrail from before 23 November 2026 have the name alone.
+    return [
+        {"rule": one.replace(" ", "-"), "oracle": False} if isinstance(one, str) else one for one in found if one
+    ]
+
+
+def _chosen_by_oracle(cell: Cell) -> bool:
+    """Whether anything was chosen by a rule that looks at test labels."""
+    return any(found["oracle"] for found in _selections(cell))
+
+
+def _selection(context: _Context) -> Entry:
+    rules = dict.fromkeys(str(found["rule"]) for found in _selections(context.cell))
+    return Entry(text=" / ".join(rules) or "-")
+
+
+def _group_labels(context: _Context) -> Entry:
+    """How many training and dev rows the system saw the groups of."""
+    handed = _handed(context)
+    counts = [
+        sum(
+            sum(run.result["data"]["counts"][rows].values())
+            for rows, need in (("train", Need.TRAIN_GROUPS), ("dev", Need.DEV_GROUPS))
+            if need in handed
+        )
+        for run in context.cell.runs.values()
+    ]
+    return Entry(text=_range(sorted(set(counts))))
+
+
 def _needs(context: _Context) -> Entry:
     """What the system was handed beside the base classifier; with the groups of its rows where it saw them."""
     needs = _handed(context)
@@ -435,7 +469,9 @@ _COLUMNS = {
         _Column("misclassified_with", "shortcut important", _metric("misclassified_with_important_shortcut")),
         _Column("misclassified_without", "shortcut not important", _misclassified_without),
         _Column("strength", "strength by seed", _strength),
+        _Column("selection", "chosen by", _selection),
         _Column("labels", "target labels", _labels),
+        _Column("group_labels", "group labels", _group_labels),
         _Column("needs", "was handed", _needs),
         _Column("deployment_time", "at deployment alone", _positioning(_without(SOURCE_NEEDS | {Need.ORACLE_TEXTS}))),
         _Column("no_annotation", "no shortcut annotation", _positioning(_without(ANNOTATION_NEEDS))),
@@ -476,7 +512,12 @@ _EXPLANATIONS = {
     "p_value": "p: exact McNemar test against erm on the same rows, the largest over seeds; rows gained and lost are "
     "summed over seeds.",
     "gap_closed": "Share of gap: (system − erm) / (oracle − erm), of means over seeds.",
-    "mstps": "MSTPS with the important tokens of the evaluated model, and of the base model.",
+    "mstps": "MSTPS, own tokens: with the important tokens of the evaluated model, over a random part of the scored "
+    "rows; not where an answer is not that of one model, as with masking at prediction.",
+    "mstps_base_tokens": "MSTPS, base tokens: with those of the base model.",
+    "selection": "Chosen by: the rule by which an epoch, a point of a grid or a strength was kept; `last` compares "
+    "nothing, and a rule that reads test labels is called an oracle.",
+    "group_labels": "Group labels: training and dev rows whose group the system saw.",
     "cost": "F per text: fitting in forward passes per deployment text, without the base classifier's own training.",
     "misclassified_with": "Misclassified texts with the shortcut among the 10 most important tokens, and all others.",
 }
@@ -494,6 +535,8 @@ def _notes(collection: Collection, columns: Sequence[_Column], small: Sequence[s
     if short := collection.short_of_seeds:
         lacking = (f"{cell.setting} {cell.system} ({', '.join(map(str, sorted(cell.runs)))})" for cell in short)
         notes.append(f"Not all seeds, and those there are: {', '.join(lacking)}.")
+    if any(map(_chosen_by_oracle, collection.cells)):
+        notes.append(f"{ORACLE_MARK} Chosen by a rule that looks at test labels (an oracle): no method can do that.")
     if small and "worst_group_accuracy" in names:
         notes.append(f"{SMALL_MARK} The worst group has fewer than {SMALL_GROUP} rows.")
     if min_group_size > 1:
@@ -545,6 +588,7 @@ _LATEX = str.maketrans(
         "λ": r"$\lambda$",
         "×": r"$\times$",
         "†": r"$^{\dagger}$",
+        "‡": r"$^{\ddagger}$",
         '"': "''",
     }
 )
