@@ -9,7 +9,10 @@ than a point on all rows):
 
 - `labels`: the best accuracy on the support set, of equals the smallest (the paper's rule);
 - `without_labels`: the least divergence from the answers without the shortcuts, which no label has a say in;
-- `both, p`: the latter, unless the labels are evidence against it at that level (`choose_strength` takes .25).
+- `both, p`: the latter, unless the labels are evidence against it at that level (`choose_strength` takes .25);
+- `both, certified`: what `both, 0.25` chose if a certificate on the same labels, with all other rows as unlabelled ones,
+  covers it, or else the certified strength that mends most of the labels, as `ShortcutGuardrail.certify` does. `kept` is
+  how often it was covered; `harmful` is here to lose more than the margin.
 
 `told ...` is a guard that was told to neutralise genuine words, those of the audit whose masking breaks most answers:
 there the dial without labels asks for harm, and only labels can tell. Finished settings and seeds are kept.
@@ -29,6 +32,8 @@ from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardr
 from shortcut_guardrail.benchmark.bases import open_setting
 from shortcut_guardrail.benchmark.datasets import LabelledTexts
 from shortcut_guardrail.calibration import choose_strength
+from shortcut_guardrail.certify import certified_instead, certify_answers
+from shortcut_guardrail.config import CertifyConfig
 from shortcut_guardrail.files import to_json, write_file
 from shortcut_guardrail.record import library_versions
 from shortcut_guardrail.targets import Target, Targets
@@ -47,6 +52,8 @@ N_TOLD = 3
 MAX_ROWS = 1000
 LEVELS = (0.05, 0.1, 0.25, 0.5)
 RULES = ("labels", "without_labels", *(f"both, {level}" for level in LEVELS))
+TAKEN, CERTIFIED = "both, 0.25", "both, certified"
+CERTIFY = CertifyConfig(margin=0.02, confidence=0.95)
 
 
 def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
@@ -114,8 +121,8 @@ def rates(guard: dict[str, Any], labels: np.ndarray[Any, Any], size: int, draws:
     answers, dial = guard["answers"], guard["without_labels"]
     n_classes = int(max(answers.max(), labels.max())) + 1
     rng = np.random.default_rng([seed, size])
-    scored: dict[str, list[float]] = {rule: [] for rule in (*RULES, "base")}
-    chosen: dict[str, list[float]] = {rule: [] for rule in RULES}
+    scored: dict[str, list[float]] = {rule: [] for rule in (*RULES, CERTIFIED, "base")}
+    chosen: dict[str, list[float]] = {rule: [] for rule in (*RULES, CERTIFIED)}
     while len(scored["base"]) < draws:
         drawn = rng.choice(len(labels), size=size, replace=False)
         if len(set(labels[drawn].tolist())) < 2:
@@ -127,26 +134,48 @@ def rates(guard: dict[str, Any], labels: np.ndarray[Any, Any], size: int, draws:
         picks |= {f"both, {level}": best if p_value <= level else dial for level in LEVELS}
         rest = np.ones(len(labels), dtype=bool)
         rest[drawn] = False
+        picks[CERTIFIED] = certified(answers, labels, drawn, rest, picks[TAKEN], grid)
         accuracy = (answers[:, rest] == labels[rest]).mean(axis=1)
         scored["base"].append(float(accuracy[0]))
         for rule, strength in picks.items():
             scored[rule].append(float(accuracy[grid.index(strength)]))
             chosen[rule].append(strength)
     of_all = dict(zip(grid, (answers == labels).mean(axis=1), strict=True))
-    return {
-        "size": size,
-        "draws": draws,
-        "base": float(np.mean(scored["base"])),
-        **{
-            rule: {
-                "accuracy": float(np.mean(scored[rule])),
-                "accuracy_5": float(np.quantile(scored[rule], 0.05)),
-                "harmful": float(np.mean([of_all[strength] < of_all[0.0] - 0.01 for strength in chosen[rule]])),
-                "mean_strength": float(np.mean(chosen[rule])),
-            }
-            for rule in RULES
-        },
-    }
+
+    def summed_up(rule: str) -> dict[str, float]:
+        allowed = CERTIFY.margin if rule == CERTIFIED else 0.01
+        return {
+            "accuracy": float(np.mean(scored[rule])),
+            "accuracy_5": float(np.quantile(scored[rule], 0.05)),
+            "harmful": float(np.mean([of_all[strength] < of_all[0.0] - allowed for strength in chosen[rule]])),
+            "mean_strength": float(np.mean(chosen[rule])),
+        }
+
+    result: dict[str, Any] = {"size": size, "draws": draws, "base": float(np.mean(scored["base"]))}
+    result |= {rule: summed_up(rule) for rule in chosen}
+    result[CERTIFIED]["kept"] = float(np.mean(np.array(chosen[CERTIFIED]) == chosen[TAKEN]))
+    return result
+
+
+def certified(
+    answers: np.ndarray[Any, Any],
+    labels: np.ndarray[Any, Any],
+    drawn: np.ndarray[Any, Any],
+    rest: np.ndarray[Any, Any],
+    chosen: float,
+    grid: list[float],
+) -> float:
+    """The strength in use after a certificate on the rows that were drawn."""
+    found = certify_answers(
+        grid[1:],
+        CERTIFY,
+        unlabelled_base=answers[0, rest],
+        unlabelled_guarded=answers[1:, rest],
+        labelled_base=answers[0, drawn],
+        labelled_guarded=answers[1:, drawn],
+        labels=labels[drawn],
+    )
+    return chosen if chosen in found.certified else certified_instead(found)
 
 
 def replaced_by_answers(answers: np.ndarray[Any, Any], n_classes: int) -> np.ndarray[Any, Any]:
@@ -180,7 +209,7 @@ def main() -> None:
             write_file(args.out, to_json({ASKED: asked, "results": results}), overwrite=True)
             for kind, one in found["guards"].items():
                 at = next(d for d in one["draws"] if d["size"] == 40)
-                shown = ", ".join(f"{rule} {at[rule]['accuracy']:.3f}" for rule in RULES)
+                shown = ", ".join(f"{rule} {at[rule]['accuracy']:.3f}" for rule in (*RULES, CERTIFIED))
                 print(f"{name} {seed} {kind}: base {at['base']:.3f}, {shown}", flush=True)
 
 

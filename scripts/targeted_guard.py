@@ -27,8 +27,8 @@ scored at two, since it chooses none without labels. Beside that:
 
 Each data set and seed is one JSON file, written whenever a part of it is finished; finished parts are skipped, and a
 file that was begun with other options is refused. `commits` says from which commit each part is (where it is absent,
-from one before 22 November 2026, 15:00). Summary over the seeds of all files: `summary.json`; its intervals resample
-the scored rows within seeds. Answers are kept as strings, one character a row.
+from one before 22 November 2026, 15:00). Summary over the seeds of all files: `summary.json`; its shares of the gap are
+those of the means, and its intervals resample the scored rows within seeds. Answers are kept as strings, one character a row.
 """
 
 from __future__ import annotations
@@ -529,6 +529,20 @@ def run(name: str, seed: int, arguments: argparse.Namespace, file: Path) -> dict
     return result
 
 
+def gap_of_means(bounds: Sequence[dict[str, Any]], points: Sequence[dict[str, Any]], key: str) -> list[float] | None:
+    """Share of the gap that the means over seeds close, as in the benchmark's tables, and the standard deviation of the
+    seeds' own shares."""
+    base, oracle = (float(np.mean([bound[end][key] for bound in bounds])) for end in ("base", "oracle"))
+    found = float(np.mean([point["reversed"][key] for point in points]))
+    own = spread(
+        [
+            share(point["reversed"], bound["base"], bound["oracle"], key)
+            for bound, point in zip(bounds, points, strict=True)
+        ]
+    )
+    return None if own is None else [share_of_gap(found, base, oracle), own[1]]
+
+
 def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Mean and standard deviation over seeds of the headline figures."""
     table: dict[str, Any] = {}
@@ -539,8 +553,6 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "strength": lambda p: p["strength"],
             "accuracy": lambda p: p["reversed"]["accuracy"],
             "balanced_accuracy": lambda p: p["reversed"]["balanced_accuracy"],
-            "gap_closed": lambda p: p["gap_closed"],
-            "gap_closed_balanced": lambda p: p["gap_closed_balanced"],
             "in_distribution": lambda p: (p["in_distribution"] or {}).get("accuracy"),
         }
         for part in dict.fromkeys(name for r in runs for name, found in r["parts"].items() if "strengths" in found):
@@ -550,6 +562,8 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 bounds = [parts["bounds"] for parts in having]
                 points = [parts[part]["strengths"][how] for parts in having]
                 row: dict[str, Any] = {key: spread([get(p) for p in points]) for key, get in getters.items()}
+                row["gap_closed"] = gap_of_means(bounds, points, "accuracy")
+                row["gap_closed_balanced"] = gap_of_means(bounds, points, "balanced_accuracy")
                 row["gap_closed_interval"] = gap_interval(bounds, points, weighted_accuracy)
                 row["gap_closed_balanced_interval"] = gap_interval(bounds, points, weighted_balanced_accuracy)
                 row["n_seeds"] = len(points)

@@ -114,10 +114,13 @@ def test_no_number_of_labels_certifies_a_guard_that_harms():
 def test_the_sentence_says_what_was_shown_and_on_what():
     found = certificate([0, 60, 300, 400], [0, 1, 25, 30], [0, 1, 2, 2])
     assert found.sentence == (
-        "With 95% confidence, the accuracy lost against the base at strengths 0.25, 0.75, 1 is at most 2%, on texts "
-        "like the 1000 unlabelled and 200 labelled ones."
+        "With 95% confidence, the accuracy lost against the base at strengths 0.25, 0.75, 1 is at most 2%, by 1000 "
+        "unlabelled and 200 labelled texts."
     )
+    several = certificate([0, 60, 300, 400], [0, 1, 25, 30], [0, 1, 2, 2], looks=3)
+    assert several.sentence.endswith("labelled texts (3 certificates share the error).")
     values = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert "a random sample of the texts that the guard meets" in values["assumptions"]
     assert (values["margin"], values["certified"]) == (0.02, [0.0, 0.25, 0.75, 1.0])
 
 
@@ -214,6 +217,16 @@ def test_only_texts_with_another_answer_are_to_be_labelled():
     assert chosen.max() < 20
     assert chosen.tolist() != texts_to_label(base, guarded, 8, seed=2).tolist()
     assert len(texts_to_label(base, guarded, 100)) == 20
+
+
+def test_whoever_labels_the_first_texts_alone_has_a_random_sample():
+    base, guarded = np.zeros(40, dtype=int), np.ones((1, 40), dtype=int)
+    first = [set(texts_to_label(base, guarded, 40, seed=seed)[:10].tolist()) for seed in range(400)]
+    # Each of the texts is among the first ten in a quarter of the samples; six standard deviations are .13.
+    shares = [np.mean([i in chosen for chosen in first]) for i in range(40)]
+    assert 0.12 < min(shares) < max(shares) < 0.38
+    # Fewer texts of the same draw are the beginning of more of them.
+    assert texts_to_label(base, guarded, 10, seed=3).tolist() == texts_to_label(base, guarded, 40, seed=3)[:10].tolist()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 from pathlib import Path
 
@@ -277,7 +278,7 @@ def test_what_to_label_is_what_is_answered_differently(cli, guarded, unlabelled,
     _, answers = ShortcutGuardrail.from_pretrained(guarded).answers_by_strength(lines[1:])
     differing = (answers != answers[0]).any(axis=0)
     assert differing.any()
-    assert [int(row["line"]) - 2 for row in rows] == differing.nonzero()[0].tolist()
+    assert sorted(int(row["line"]) - 2 for row in rows) == differing.nonzero()[0].tolist()
     status, _, err = cli("to-label", guarded, unlabelled, "--n", 1, "--out", tmp_path / "one.jsonl")
     assert status == 0, err
     assert len((tmp_path / "one.jsonl").read_text().splitlines()) == 1
@@ -297,7 +298,8 @@ def test_the_filled_in_sample_certifies_a_finished_guard(cli, guarded, unlabelle
     rows = rows_of(tmp_path / "sample.csv")
     labelled = write_csv("labelled.csv", *((row["text"], "negative") for row in rows))
     options = ("--labelled", labelled, "--margin", 0.5, "--confidence", 0.8, "--harm", "harmed", "--looks", 2)
-    options = (*options, "--out", tmp_path / "certified")
+    report = tmp_path / "certificate.html"
+    options = (*options, "--out", tmp_path / "certified", "--report", report)
     status, out, err = cli("certify", guarded, unlabelled, *options)
     assert status == 0, err
     record = record_of(tmp_path / "certified")
@@ -305,6 +307,11 @@ def test_the_filled_in_sample_certifies_a_finished_guard(cli, guarded, unlabelle
     assert record["certificate"]["sentence"].split(".")[0] in " ".join(out.split())
     assert record["debias_strength"] in record["certificate"]["certified"]
     assert record_of(guarded)["certificate"] is None  # what was read is left as it was
+    page = html.unescape(report.read_text(encoding="utf-8"))
+    found = record["certificate"]
+    for part in (found["sentence"], found["method"], found["assumptions"], f"in {found['n_unlabelled']} unlabelled"):
+        assert part in page
+    assert page.count("</td><td>certified</td></tr>") == len(found["certified"]) - 1
 
 
 def test_a_certificate_can_only_be_looked_at(cli, guarded, unlabelled, tmp_path):

@@ -156,7 +156,10 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         certificate={
             "sentence": "At most 2 %.",
             "method": "tests",
+            "margin": 0.02,
+            "confidence": 0.95,
             "certified": [0.0],
+            "assumptions": "Of random samples.",
             "n_unlabelled": 90,
             "n_labels": 0,
             "points": [
@@ -170,7 +173,7 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
     for part in (
         "| Taken for shortcuts | `to be / honest'` |",
         "| Texts without them | keep the base model's answer |",
-        "## Certificate\n\nAt most 2 %.\n\nMethod: tests.",
+        "## Certificate\n\nAt most 2 %.\n\nMethod: tests.\n\nOf random samples.\n\n| strength",
         "| strength | other answers in 90 unlabelled texts | in 0 labelled ones |",
         "| 0.5 | 3 | 2 | 1 | 0 | 0.100 |  |",
         "## Strength chosen without labels on 9 texts: 0.5",

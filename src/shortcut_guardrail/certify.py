@@ -42,6 +42,13 @@ from .errors import ConfigError, DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+ASSUMPTIONS = (
+    "This supposes that the unlabelled texts are a random sample of the texts that the guard meets, that the labelled ones "
+    "are one too, or a random sample of those unlabelled texts that get another answer at any strength, and that none of "
+    "them had a part in what the guard learned or neutralises. It says nothing of texts of another kind."
+)
+"""What a certificate rests on, in words."""
+
 METHOD = "fixed-sequence tests of Clopper-Pearson bounds, from strength 0 upward and from the largest downward"
 
 # The shares of a test's error that its bound of D and its bound of theta may spend. Unlabelled texts are plenty and
@@ -123,14 +130,23 @@ class Certificate:
         if len(self.certified) == 1:
             return (
                 f"No strength above 0 could be certified: it was not shown with {_percent(self.confidence)} confidence "
-                f"that {_HARM[self.harm]} is at most {_percent(self.margin)}. {self._what_would_do()}"
+                f"that {_HARM[self.harm]} is at most {_percent(self.margin)}{self._planned}. {self._what_would_do()}"
             )
         # Nothing of the strength in use, which may change while this holds on.
         return (
             f"With {_percent(self.confidence)} confidence, {_HARM[self.harm]} at strengths "
-            f"{_listed(self.certified[1:])} is at most {_percent(self.margin)}, on texts like the {self.n_unlabelled} "
-            f"unlabelled and {self.n_labels} labelled ones."
+            f"{_listed(self.certified[1:])} is at most {_percent(self.margin)}, by {self.n_unlabelled} unlabelled and "
+            f"{self.n_labels} labelled texts{self._planned}."
         )
+
+    @property
+    def assumptions(self) -> str:
+        """What it rests on, in words."""
+        return ASSUMPTIONS
+
+    @property
+    def _planned(self) -> str:
+        return f" ({self.looks} certificates share the error)" if self.looks > 1 else ""
 
     def _what_would_do(self) -> str:
         """What to collect for the strength that was in use, or else the largest."""
@@ -169,7 +185,13 @@ class Certificate:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
         points = [asdict(point) for point in self.points]
-        return {**asdict(self), "points": points, "certified": list(self.certified), "sentence": self.sentence}
+        return {
+            **asdict(self),
+            "points": points,
+            "certified": list(self.certified),
+            "sentence": self.sentence,
+            "assumptions": self.assumptions,
+        }
 
 
 _HARM = {
@@ -294,6 +316,12 @@ def certify_counts(
     )
 
 
+def certified_instead(certificate: Certificate) -> float:
+    """The certified strength that mends most labelled answers, of equals the smallest; for one in use that is none."""
+    mended = {0.0: 0} | {point.strength: point.gained - point.lost for point in certificate.points if point.certified}
+    return max(mended, key=lambda strength: (mended[strength], -strength))
+
+
 def upper_bound(successes: Array, n: Array | int, error: float) -> Array:
     """One-sided Clopper-Pearson bound: the share exceeds it with at most this probability; 1 where n is 0.
 
@@ -362,6 +390,8 @@ def _first_that_would_do(would_do: Callable[[int], bool], seen: int) -> int | No
 def texts_to_label(base: Array, guarded: Array, n: int, *, seed: int = 0) -> Array:
     """Which unlabelled texts to label for a certificate: a random sample of those that get another answer anywhere.
 
+    They come in random order, so that the first so many of them are a random sample as well, for whoever stops early.
+
     Args:
         base: The base's answers to N texts, shape (N,).
         guarded: The guarded answers at each strength, shape (S, N).
@@ -369,8 +399,7 @@ def texts_to_label(base: Array, guarded: Array, n: int, *, seed: int = 0) -> Arr
         seed: Of the sample.
 
     Returns:
-        Their indices, ascending.
+        Their indices.
     """
     differing = np.flatnonzero((guarded != base).any(axis=0))
-    order = np.random.default_rng(seed).permutation(differing)
-    return np.sort(order[:n])
+    return np.random.default_rng(seed).permutation(differing)[:n]

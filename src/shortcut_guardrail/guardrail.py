@@ -17,7 +17,7 @@ from .adapter import AdapterTraining
 from .adapter_files import ADAPTER_FILES, find_base, load_adapter, load_tokenizer, save_adapter
 from .audit import AuditReport, audit_texts, check_ordinary
 from .calibration import Calibration, check_choice, check_support, choose_strength, strengths_to_score
-from .certify import Certificate, certify_answers, texts_to_label
+from .certify import Certificate, certified_instead, certify_answers, texts_to_label
 from .checks import (
     check_kind,
     check_same_length,
@@ -687,8 +687,7 @@ class ShortcutGuardrail:
         )
         strength, source = self._strength, self._strength_source
         if strength not in found.certified:
-            score = {0.0: 0} | {p.strength: p.gained - p.lost for p in found.points if p.certified}
-            strength, source = max(score, key=lambda s: (score[s], -s)), "certified"
+            strength, source = certified_instead(found), "certified"
             self._support_hashes = tuple(sorted({*self._support_hashes, *map(text_hash, texts)}))
         found = replace(found, in_use=self._strength, strength=strength)
         self._certificate = found.to_dict()
@@ -697,7 +696,8 @@ class ShortcutGuardrail:
 
     @one_at_a_time
     def to_label(self, unlabelled: Texts, n: int, *, seed: int = 0, progress: Progress | None = None) -> list[int]:
-        """Which of some deployment texts to label for `certify`: a random sample of those answered differently.
+        """Which of some deployment texts to label for `certify`: a random sample of those answered differently, in
+        random order, so that the first so many will do as well.
 
         Args:
             unlabelled: Deployment texts that `fit` has not seen.

@@ -127,7 +127,7 @@ def read_record(folder: Path) -> GuardrailRecord:
         raise ModelError(f"'{file}' is damaged and cannot be read: {reason}. Fit and save the guard again.") from error
 
 
-_CERTIFICATE_FIELDS = {"certified", "sentence", "method", "n_unlabelled", "n_labels", "points"}
+_CERTIFICATE_FIELDS = {"margin", "confidence", "certified", "sentence", "method", "n_unlabelled", "n_labels", "points"}
 
 
 def _check_record(record: GuardrailRecord) -> None:
@@ -247,6 +247,8 @@ def _certificate_lines(certificate: dict[str, Any] | None) -> list[str]:
         "",
         f"Method: {certificate['method']}.",
         "",
+        # Folders from before 23 November 2026 do not have it.
+        *((certificate["assumptions"], "") if "assumptions" in certificate else ()),
         f"| strength | other answers in {certificate['n_unlabelled']} unlabelled texts | in {certificate['n_labels']} "
         "labelled ones | gained | lost | loss at most | |",
         "|---|---|---|---|---|---|---|",

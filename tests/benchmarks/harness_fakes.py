@@ -147,7 +147,10 @@ def fake_record(run: Run, n: int = 120) -> dict[str, Any]:
         },
         "seconds": {"fit": sum(stages.values()), "predict": 1.0, "fit_stages": stages},
         "base": {"train_loss": [0.7, 0.5]},
-        "data": {"counts": {"train": {"a": 50, "b": 50}, "dev": {"a": 12, "b": 8}}, "fingerprint": f"{run.setting.name} {run.seed} {run.fold}"},
+        "data": {
+            "counts": {"train": {"a": 50, "b": 50}, "dev": {"a": 12, "b": 8}},
+            "fingerprint": f"{run.setting.name} {run.seed} {run.fold}",
+        },
         "command": "made up",
         "versions": {},
         "commit": None,

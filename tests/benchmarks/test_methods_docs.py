@@ -7,7 +7,7 @@ from pathlib import Path
 
 from shortcut_guardrail.benchmark.methods import METHODS, RULES
 from shortcut_guardrail.benchmark.methods.entropy import scaled_cosine
-from shortcut_guardrail.benchmark.systems import make_system
+from shortcut_guardrail.benchmark.systems import SYSTEMS, make_system
 
 TEXT = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
 
@@ -15,8 +15,8 @@ TEXT = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="u
 def test_every_method_and_rule_is_described():
     headings = " ".join(re.findall(r"^### .*", TEXT, flags=re.MULTILINE))
     table = "".join(line for line in TEXT.splitlines() if line.startswith("| `"))
-    assert set(re.findall(r"`([a-z0-9_-]+)`", headings)) == set(METHODS)
-    assert set(METHODS) <= set(re.findall(r"`([a-z0-9_-]+)`", table))
+    assert set(re.findall(r"`([a-z0-9_-]+)`", headings)) == {*SYSTEMS, *METHODS}
+    assert {*SYSTEMS, *METHODS} <= set(re.findall(r"`([a-z0-9_-]+)`", table))
     assert all(f"`{name}`" in TEXT for name in RULES)
 
 

@@ -373,9 +373,7 @@ def _selections(cell: Cell) -> list[Mapping[str, Any]]:
     """By which rule each seed chose what it keeps, where it says so."""
     found = [run.result["system"]["info"].get("selection") for run in cell.runs.values()]
     # Results of the guardrail from before 23 November 2026 have the name alone.
-    return [
-        {"rule": one.replace(" ", "-"), "oracle": False} if isinstance(one, str) else one for one in found if one
-    ]
+    return [{"rule": one.replace(" ", "-"), "oracle": False} if isinstance(one, str) else one for one in found if one]
 
 
 def _chosen_by_oracle(cell: Cell) -> bool:

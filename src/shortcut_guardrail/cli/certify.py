@@ -52,7 +52,7 @@ def to_label(
 
     Guarded and base accuracy differ only where their answers do, so only such texts need a label. A random sample of
     them is written with an empty column "label", to be filled in and given to `certify`. The answers of the models are
-    left out, so that they sway nobody.
+    left out, so that they sway nobody. The rows are in random order: whoever labels the first so many deletes the rest.
     """
     from ..data import read_data
     from ..files import check_output, write_file
@@ -104,6 +104,7 @@ def certify(
         Path | None,
         typer.Option("--out", help="Folder to write the guard to, with certificate.", show_default="only print"),
     ] = None,
+    report: Annotated[Path | None, typer.Option(help="HTML page to write, with the certificate.")] = None,
     text_column: options.TextColumn = None,
     text_pair_column: options.TextPairColumn = None,
     label_column: options.LabelColumn = None,
@@ -125,13 +126,17 @@ def certify(
     """
     from ..config import CertifyConfig
     from ..data import label_ids, read_data
-    from ..files import check_output
+    from ..files import check_output, write_file
+    from ..report.html import render_comparison
     from ..report.terminal import print_certificate
 
     config = CertifyConfig(margin=margin, confidence=confidence, harm=harm.value, looks=looks)
     if out is not None:
         check_output(out, overwrite=overwrite, folder=True)
         options.check_spared(out, guard)
+    if report is not None:
+        check_output(report, overwrite=overwrite)
+        options.check_spared(report, data, labelled)
     columns: dict[str, Any] = {"text_column": text_column, "text_pair_column": text_pair_column}
     around = read_data(data, **columns)
     rows = None
@@ -163,6 +168,18 @@ def certify(
     if out is not None:
         loaded.save_pretrained(out, overwrite=overwrite)
         print(f"Written: {out}")
+    if report is not None:
+        page = render_comparison(
+            title="A certificate",
+            subtitle=f"{guard}, {around.source}",
+            introduction=[f"The guard is applied at strength {loaded.debias_strength:g}."],
+            evaluations={},
+            audits={},
+            calibration=None,
+            certificate=found.to_dict(),
+        )
+        write_file(report, page, overwrite=overwrite)
+        print(f"Written: {report}")
 
 
 def _load(source: str, **settings: Any) -> Any:

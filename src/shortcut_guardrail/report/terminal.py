@@ -365,6 +365,7 @@ def print_certificate(certificate: Certificate) -> None:
         )
     console.print(table)
     console.print(certificate.sentence)
+    console.print(certificate.assumptions, style="dim")
 
 
 METRIC_ROWS = (
