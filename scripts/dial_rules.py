@@ -10,9 +10,9 @@ than a point on all rows):
 - `labels`: the best accuracy on the support set, of equals the smallest (the paper's rule);
 - `without_labels`: the least divergence from the answers without the shortcuts, which no label has a say in;
 - `both, p`: the latter, unless the labels are evidence against it at that level (`choose_strength` takes .25);
-- `both, certified`: what `both, 0.25` chose if a certificate on the same labels, with all other rows as unlabelled ones,
-  covers it, or else the certified strength that mends most of the labels, as `ShortcutGuardrail.certify` does. `kept` is
-  how often it was covered; `harmful` is here to lose more than the margin.
+- `both, certified`: what `both, 0.25` chose if a certificate on the same labels, with all other rows as unlabelled
+  ones, covers it, or else the certified strength that mends most of the labels, as `ShortcutGuardrail.certify` does.
+  `kept` is how often it was covered; `harmful` is here to lose more than the margin.
 
 `told ...` is a guard that was told to neutralise genuine words, those of the audit whose masking breaks most answers:
 there the dial without labels asks for harm, and only labels can tell. Finished settings and seeds are kept.

@@ -43,9 +43,9 @@ from .errors import ConfigError, DataError
 Array = np.ndarray[Any, np.dtype[Any]]
 
 ASSUMPTIONS = (
-    "This supposes that the unlabelled texts are a random sample of the texts that the guard meets, that the labelled ones "
-    "are one too, or a random sample of those unlabelled texts that get another answer at any strength, and that none of "
-    "them had a part in what the guard learned or neutralises. It says nothing of texts of another kind."
+    "This supposes that the unlabelled texts are a random sample of the texts that the guard meets, that the labelled "
+    "ones are one too, or a random sample of those unlabelled texts that get another answer at any strength, and that "
+    "none of them had a part in what the guard learned or neutralises. It says nothing of texts of another kind."
 )
 """What a certificate rests on, in words."""
 
