@@ -6,7 +6,9 @@ outside, and the numbers of the sources as their authors wrote them.
 
 from __future__ import annotations
 
+import dataclasses
 import types
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -31,11 +33,12 @@ from shortcut_guardrail.benchmark.methods.same_budget import cross_validated
 from shortcut_guardrail.benchmark.methods.selection import find_rule, missing_groups, search
 from shortcut_guardrail.benchmark.methods.training import train
 from shortcut_guardrail.benchmark.systems import Material, make_system
+from shortcut_guardrail.errors import GuardrailWarning
 from shortcut_guardrail.finetune import FinetuneConfig, FinetuneResult, Objective, finetune_classifier
 from tiny_models import tiny_bert
 
 Array = np.ndarray[Any, np.dtype[Any]]
-MAX_LENGTH = 16
+MAX_LENGTH = 30
 COLD = ("cold", "bland", "slow", "warm", "tasty")
 """Words of a third class."""
 
@@ -206,8 +209,18 @@ def different(name: str, sizes: tuple[int, int, int, int], seed: int) -> Labelle
 
 
 JTT_TRAIN = different("train", (30, 4, 4, 30), 1)
-LOOP = {"learning_rate": 3e-3, "epochs": 1, "batch_size": 8, "warmup_ratio": 0.3, "weight_decay": 0.5}
-"""What the second stage is told, and the first has to take over or leave."""
+LOOP: dict[str, Any] = {
+    "learning_rate": 1.0,
+    "epochs": 1,
+    "batch_size": 8,
+    "weight_decay": 0.5,
+    "warmup_ratio": 0.3,
+    "max_grad_norm": 0.7,
+}
+"""What the second stage is told, but for the rate, which is the grid's; the first has to take it over or leave it."""
+
+RATE = 1.5e-3
+SECOND = FinetuneConfig(**{**LOOP, "learning_rate": RATE, "max_length": MAX_LENGTH})
 
 
 def untrained(encoder: str, n_classes: int = 2, **given: Any) -> Material:
@@ -253,7 +266,7 @@ def first_stage_by_hand(encoder: str, config: FinetuneConfig) -> tuple[list[set[
     options: dict[str, Any] = {"encoder": encoder, "label_names": JTT_TRAIN.label_names, "seed": 0}
     result = finetune_classifier(JTT_TRAIN.texts, JTT_TRAIN.labels.tolist(), config=config, objective=watch, **options)
     watch.hook.remove()
-    assert all(training for *_, training in watch.seen)  # dropout was on
+    assert all(in_training for *_, in_training in watch.seen)  # dropout was on
     n = len(JTT_TRAIN)
     passes = [watch.seen[start : start + n] for start in range(0, len(watch.seen), n)]
     assert all({text for text, *_ in one} == set(JTT_TRAIN.texts) for one in passes)
@@ -262,20 +275,26 @@ def first_stage_by_hand(encoder: str, config: FinetuneConfig) -> tuple[list[set[
         with torch.no_grad():
             logits = result.model.eval()(**result.tokenizer(text, return_tensors="pt")).logits[0]
         if int(logits.argmax()) != label:
-            finished.add(text)
+            finished.add(str(text))
     return [{text for text, label, guess, _ in one if guess != label} for one in passes], finished
 
 
-@pytest.mark.parametrize("epochs", [2, 3])
 def test_official_jtt_counts_the_errors_of_its_last_training_pass_one_time_more(
-    epochs: int, encoder: str, trainings: list[dict[str, Any]]
+    encoder: str, trainings: list[dict[str, Any]]
 ) -> None:
-    method = JTT(identification_epochs=(epochs,), identification_rate=0.03, upweights=(5,), recipe=LOOP, select="last")
+    method = JTT(
+        identification_epochs=(3,),
+        identification_rate=0.03,
+        upweights=(5,),
+        learning_rates=(RATE,),
+        recipe=LOOP,
+        select="last",
+    )
     system = method.fit(untrained(encoder, train=JTT_TRAIN), seed=0)
     # Plain SGD: momentum 0.9 is all that `sgd` has; no warm-up, schedule, decay or clipping, whatever the recipe says.
     plain = FinetuneConfig(
         learning_rate=0.03,
-        epochs=epochs,
+        epochs=3,
         batch_size=8,
         weight_decay=0.0,
         warmup_ratio=0.0,
@@ -291,7 +310,7 @@ def test_official_jtt_counts_the_errors_of_its_last_training_pass_one_time_more(
     assert Counter(second["texts"]) == {text: 6 if text in passes[-1] else 1 for text in JTT_TRAIN.texts}
     assert system.info()["n_errors"] == len(passes[-1])
     # The partners: neither another pass nor the finished model has these errors.
-    assert len(passes) == epochs
+    assert len(passes) == 3
     assert passes[-1] not in (*passes[:-1], finished)
     assert 0 < len(passes[-1]) < len(JTT_TRAIN) / 2
     assert_second_stage(second, encoder)
@@ -300,11 +319,18 @@ def test_official_jtt_counts_the_errors_of_its_last_training_pass_one_time_more(
 def test_jtt_of_the_paper_counts_the_errors_of_its_finished_model_so_many_times(
     encoder: str, trainings: list[dict[str, Any]]
 ) -> None:
-    method = JTT(variant="sg-paper", identification_epochs=(2,), upweights=(5,), recipe=LOOP, select="last")
+    method = JTT(
+        variant="sg-paper",
+        identification_epochs=(2,),
+        upweights=(5,),
+        learning_rates=(RATE,),
+        recipe=LOOP,
+        select="last",
+    )
     system = method.fit(untrained(encoder, train=JTT_TRAIN), seed=0)
     # The first stage is the second's recipe, but for its length.
-    same = FinetuneConfig(**LOOP | {"epochs": 2, "max_length": MAX_LENGTH})  # type: ignore[arg-type]
-    assert (same.optimizer, same.scheduler, same.max_grad_norm) == ("adamw", "linear", 1.0)
+    same = dataclasses.replace(SECOND, epochs=2)
+    assert (same.optimizer, same.scheduler) == ("adamw", "linear")
     first, second = trainings
     assert (first["config"], first["seed"], first["sampling_weights"]) == (same, 0, None)
     passes, finished = first_stage_by_hand(encoder, same)
@@ -317,7 +343,7 @@ def test_jtt_of_the_paper_counts_the_errors_of_its_finished_model_so_many_times(
 
 def assert_second_stage(second: dict[str, Any], encoder: str) -> None:
     """It starts from the pretrained encoder, by the recipe as given, on rows that kept their labels."""
-    assert second["config"] == FinetuneConfig(**LOOP | {"max_length": MAX_LENGTH})  # type: ignore[arg-type]
+    assert second["config"] == SECOND
     assert (second["encoder"], second["objective"], second["sampling_weights"]) == (encoder, None, None)
     of_text = dict(zip(JTT_TRAIN.texts, JTT_TRAIN.labels.tolist(), strict=True))
     assert second["labels"] == [of_text[text] for text in second["texts"]]
@@ -388,11 +414,11 @@ def group_balanced(among: Array, groups: Array, rng: np.random.Generator) -> Arr
 
 
 class ByHand:
-    """DFR on validation data: the scores of the grid by two measures, and what the mean head answers."""
+    """DFR on validation data: the scores of the grid by two measures, and the fits of which the head is the mean."""
 
-    def __init__(self, values: Array, dev: LabelledTexts, standard: StandardScaler, seed: int) -> None:
+    def __init__(self, values: Array, dev: LabelledTexts, seed: int) -> None:
         rng = np.random.default_rng(seed)
-        self.n_classes, self.values, self.dev, self.standard = len(dev.label_names), values, dev, standard
+        self.n_classes, self.values, self.dev = len(dev.label_names), values, dev
         order = rng.permutation(len(dev))
         held_out, half = order[: len(dev) // 2], order[len(dev) // 2 :]
         assert set(dev.groups[held_out]) == set(dev.groups[half])  # or the method draws again
@@ -406,13 +432,14 @@ class ByHand:
             self.overall.append(right.mean())
         self.samples = [group_balanced(np.arange(len(dev)), dev.groups, rng) for _ in range(20)]
 
-    def answers(self, texts: Array, c: float, n_samples: int = 20) -> Array:
-        """The mean of the scores of linear models is the score of their mean."""
-        values, fits = self.standard.transform(self.values), []
-        for chosen in self.samples[:n_samples]:
-            model = regression(c, self.n_classes).fit(values[chosen], self.dev.labels[chosen])
-            fits.append(scores_against(self.standard.transform(texts), model))
-        return centred(np.mean(fits, axis=0))
+    def fits(self, c: float, standard: StandardScaler) -> list[Any]:
+        values, labels = standard.transform(self.values), self.dev.labels
+        return [regression(c, self.n_classes).fit(values[rows], labels[rows]) for rows in self.samples]
+
+
+def mean_answers(values: Array, fits: list[Any]) -> Array:
+    """What the mean of linear models answers, which is the mean of their scores."""
+    return centred(np.mean([scores_against(values, one) for one in fits], axis=0))
 
 
 def best(scores: list[Any]) -> float:
@@ -422,44 +449,45 @@ def best(scores: list[Any]) -> float:
 
 @pytest.mark.parametrize(
     ("n_classes", "train_sizes", "dev_sizes"),
-    [(2, (60, 0, 10, 30), (40, 16, 16, 40)), (3, (50, 0, 5, 30, 10, 5), (30, 14, 14, 30, 14, 30))],
+    [(2, (30, 0, 5, 15), (40, 16, 16, 40)), (3, (25, 0, 3, 15, 5, 2), (30, 14, 14, 30, 14, 30))],
 )
 def test_dfr_is_twenty_balanced_fits_with_the_strength_that_is_best_for_the_worst_group(
     n_classes: int, train_sizes: tuple[int, ...], dev_sizes: tuple[int, ...]
 ) -> None:
-    dev = reviews("dev", dev_sizes, 2)
-    material = untrained("none", n_classes, train=reviews("train", train_sizes, 1), dev=dev)
-    assert material.train is not None
+    train_rows, dev = reviews("train", train_sizes, 1), reviews("dev", dev_sizes, 2)
+    material = untrained("none", n_classes, train=train_rows, dev=dev)
     values = read(material, dev.texts, pooled=True)
-    of_train = StandardScaler().fit(read(material, material.train.texts, pooled=True))
-    hand = ByHand(values, dev, of_train, seed=4)
+    of_dev, of_train = (StandardScaler().fit(v) for v in (values, read(material, train_rows.texts, pooled=True)))
+    hand = ByHand(values, dev, seed=4)
     system = DFR().fit(material, seed=4)
 
     info, chosen = system.info(), best(hand.worst)
     assert [trial["point"]["inverse_strength"] for trial in info["trials"]] == list(GRID)
     assert [trial["score"] for trial in info["trials"]] == pytest.approx(hand.worst)
     assert info["inverse_strength"] == chosen
-    fresh = reviews("test", (10,) * 2 * n_classes, 3).texts
+    fresh = reviews("test", (5,) * 2 * n_classes, 3).texts
     texts = read(material, fresh, pooled=True)
-    expected = hand.answers(texts, chosen)
+    standard, fits = of_train.transform(texts), hand.fits(chosen, of_train)
+    expected = mean_answers(standard, fits)
+    assert len(fits) == 20
     assert answers_of(system, fresh) == pytest.approx(expected, abs=1e-3)
 
-    # The partners: the best C for all rows is another one, and that C, the dev set's standardisation, a single fit or
-    # a head that was not folded back answer differently.
-    of_dev = ByHand(values, dev, StandardScaler().fit(values), seed=4)
-    assert best(hand.overall) != chosen
-    assert len(hand.samples) == 20
-    others = (
-        *(hand.answers(texts, c) for c in GRID if c != chosen),
-        hand.answers(texts, chosen, n_samples=1),
-        hand.answers(texts, chosen, n_samples=19),
-        hand.answers(of_train.inverse_transform(texts), chosen),
-        of_dev.answers(texts, chosen),
-    )
-    assert min(np.abs(other - expected).max() for other in others) > 0.01
-
     without_train = DFR(standardise_on="dev").fit(untrained("none", n_classes, dev=dev), seed=4)
-    assert answers_of(without_train, fresh) == pytest.approx(of_dev.answers(texts, chosen), abs=1e-3)
+    by_dev = mean_answers(of_dev.transform(texts), hand.fits(chosen, of_dev))
+    assert answers_of(without_train, fresh) == pytest.approx(by_dev, abs=1e-3)
+
+    # The partners: the best C for all rows is another one, and that C, fewer fits, a head that was not folded back or
+    # the dev set's standardisation answer differently.
+    other = best(hand.overall)
+    assert other != chosen
+    different = (
+        mean_answers(standard, hand.fits(other, of_train)),
+        mean_answers(standard, fits[:1]),
+        mean_answers(standard, fits[:19]),
+        mean_answers(texts, fits),
+        by_dev,
+    )
+    assert min(np.abs(answers - expected).max() for answers in different) > 0.01
 
 
 @pytest.mark.parametrize(("n_classes", "sizes"), [(2, (500, 105, 105, 500)), (3, (300, 100, 110, 300, 100, 300))])
@@ -480,7 +508,7 @@ def test_dfr_of_the_paper_is_one_fit_on_a_twentieth_of_the_training_set(n_classe
     assert info["probe_rows"] == 61
     assert [trial["score"] for trial in info["trials"]] == pytest.approx(accuracies)
     assert info["inverse_strength"] == chosen
-    fresh = reviews("test", (10,) * 2 * n_classes, 3).texts
+    fresh = reviews("test", (5,) * 2 * n_classes, 3).texts
     texts = read(material, fresh, pooled=False)
     fits = {c: make_pipeline(StandardScaler(), regression(c, n_classes)).fit(values, labels) for c in GRID}
     expected = centred(scores_against(texts, fits[chosen]))
@@ -514,7 +542,7 @@ def test_the_last_layer_takes_the_strength_that_answers_left_out_folds_best() ->
     info, chosen = system.info(), best(accuracies)
     assert [trial["score"] for trial in info["trials"]] == pytest.approx(accuracies)
     assert (info["inverse_strength"], info["selection"]["folds"]) == (chosen, 5)
-    fresh = reviews("test", (10,) * 6, 3).texts
+    fresh = reviews("test", (5,) * 6, 3).texts
     texts = read(material, fresh, pooled=True)
     fits = {c: make_pipeline(StandardScaler(), regression(c, 3)).fit(values, support.labels) for c in GRID}
     expected = centred(scores_against(texts, fits[chosen]))
@@ -537,3 +565,142 @@ def test_cross_validation_takes_five_folds_or_as_many_as_a_class_has_rows(counts
             model = make_pipeline(StandardScaler(), regression(c, len(counts)))
             guesses = cross_val_predict(model, values, labels, cv=splits)
             assert cross_validated(values, labels, c, seed) == pytest.approx(np.mean(guesses == labels))
+
+
+# The sources' numbers
+
+
+def adamw(rate: float, epochs: int, batch: int, **others: Any) -> dict[str, Any]:
+    """AdamW with linear decay, no warm-up, no weight decay, clipped at 1: the defaults of Trainer and of run_glue.py."""
+    return {
+        "learning_rate": rate,
+        "epochs": epochs,
+        "batch_size": batch,
+        "weight_decay": 0.0,
+        "warmup_ratio": 0.0,
+        "max_grad_norm": 1.0,
+        "optimizer": "adamw",
+        "scheduler": "linear",
+        **others,
+    }
+
+
+JTT_OPTIONS: dict[str, Any] = {
+    "variant": "official",
+    "identification_epochs": [2],
+    "upweights": [4, 5, 6],
+    "learning_rates": None,
+    "identification_rate": 2e-5,
+    "select": "dev-worst-group",
+}
+NFL_OPTIONS: dict[str, Any] = {
+    "variant": "CP",
+    "factor": 15000.0,
+    "factors": None,
+    "prompt_length": 20,  # ours
+    "attend_padding": False,
+    "select": "dev-accuracy",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "recipes", "options"),
+    [
+        # anniesch/jtt, README on MultiNLI: "--n_epochs 5 --lr 2e-5 --weight_decay 0 --method ERM", then "--lr 1e-05
+        # --weight_decay 0.1"; generate_downstream.py: batch 32, 5 epochs, and for ERM use_bert_params = 0, which is
+        # train.py's SGD with momentum 0.9 and nothing else. Weights 4 to 6 and T1 = 2 are of the guardrail's paper.
+        (
+            "jtt",
+            [
+                adamw(2e-5, 2, 32, max_grad_norm=0.0, optimizer="sgd", scheduler="constant"),
+                adamw(1e-5, 5, 32, weight_decay=0.1),
+            ],
+            JTT_OPTIONS,
+        ),
+        # The guardrail's paper, appendix on baselines: batch 16, decay 0.01, T2 = 10.
+        (
+            "jtt-sg-paper",
+            [adamw(1e-5, 2, 16, weight_decay=0.01), adamw(1e-5, 10, 16, weight_decay=0.01)],
+            JTT_OPTIONS | {"variant": "sg-paper"},
+        ),
+        # oscarchew/doNt-Forget-your-Language, src/nfl.py: batches of 8 accumulated over 4 steps, 6 epochs, otherwise
+        # TrainingArguments as they are (5e-5, no decay); reg_factor 15000 in one version, which uses it for CP, 1 in
+        # the other; metric_for_best_model="accuracy".
+        ("nfl", [adamw(5e-5, 6, 32)], NFL_OPTIONS),
+        ("nfl-co", [adamw(5e-5, 6, 32)], NFL_OPTIONS | {"variant": "CO", "factor": 1.0}),
+        ("nfl-f", [adamw(5e-5, 6, 32)], NFL_OPTIONS | {"variant": "F", "factor": None}),
+        ("nfl-pt", [adamw(5e-5, 6, 32)], NFL_OPTIONS | {"variant": "PT", "factor": None}),
+        # kohpangwei/group_DRO, issue 2: "--lr 2e-05 --batch_size 32 --weight_decay 0 --model bert --n_epochs 20" and
+        # "--reweight_groups --robust --generalization_adjustment 0"; run_expt.py: robust_step_size 0.01, clipping at
+        # 1, no warm-up.
+        (
+            "group_dro",
+            [adamw(2e-5, 20, 32)],
+            {
+                "step_size": 0.01,
+                "adjustment": 0.0,
+                "adjustments": None,
+                "reweight_groups": True,
+                "select": "dev-worst-group",
+            },
+        ),
+        # Du et al., arXiv 2103.06922v3: Adam at 1e-5, 6 epochs, a = 0.8, the top 5 % of words, the two leading words,
+        # m = 50, the first epoch as the early one; the batch size is ours.
+        (
+            "ltgr",
+            [adamw(1e-5, 6, 32, max_grad_norm=0.0, scheduler="constant")],
+            {"weight": 0.8, "head_share": 0.05, "top": 2, "steps": 50, "early_epoch": 1, "select": "last"},
+        ),
+        # hist0613/causally-contrastive-learning, train_cfimdb_ours_public.sh: "--batch-size 8 --epoch 20
+        # --lambda-weight 1.0"; the training script: AdamW(lr=5e-5), linear decay, no clipping.
+        (
+            "c2l",
+            [adamw(5e-5, 20, 8, max_grad_norm=0.0)],
+            {"weight": 1.0, "proposals": "auto", "select": "last"},
+        ),
+        # Mosbach et al., ICLR 2021, section 6: 20 epochs, 2e-5, the first tenth warm-up, batch 16, decay 0.01.
+        ("few_shot", [adamw(2e-5, 20, 16, weight_decay=0.01, warmup_ratio=0.1)], {}),
+    ],
+)
+def test_recipes_and_options_are_the_sources(
+    name: str,
+    recipes: list[dict[str, Any]],
+    options: dict[str, Any],
+    encoder: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trained: list[FinetuneConfig] = []
+
+    def epochs_without_steps(model: Any, _tokenizer: Any, _rows: Any, config: Any, extras: Any, *_: Any) -> Any:
+        if config not in trained[-1:]:
+            trained.append(config)
+        for epoch in range(config.epochs):
+            if extras.on_epoch_end is not None:
+                extras.on_epoch_end(epoch, model.eval())
+        return (0.0,) * config.epochs, 0
+
+    monkeypatch.setattr(finetune, "_train", epochs_without_steps)
+    few = JTT_TRAIN.select(np.arange(8))
+    system = make_system(name)
+    assert system.config() == {**options, "recipe": "source"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)  # a first stage without steps has learned nothing
+        system.fit(untrained(encoder, train=few, dev=few, support=few), seed=0)
+    assert [config.to_dict() for config in trained] == [
+        {**recipe, "max_length": MAX_LENGTH, "precision": "float32", "group_by_length": False} for recipe in recipes
+    ]
+
+
+def test_the_grid_of_the_papers_jtt_is_its_appendixs() -> None:
+    changed = {"learning_rates": [1e-3, 1e-4, 1e-5], "identification_epochs": [1, 2], "upweights": [4, 5, 6]}
+    assert make_system("jtt-grid").config() == {**JTT_OPTIONS, **changed, "recipe": "source"}
+
+
+def test_constants_that_are_no_options_are_the_sources() -> None:
+    # Both repositories of DFR, and src/dfr.py of NFL's: the grid; num_retrains=20; data_percentage 0.05.
+    shared = {"inverse_strengths": list(GRID), "resamples": 20, "share": 0.05, "standardise_on": "train"}
+    assert make_system("dfr").config() == {**shared, "variant": "original"}
+    assert make_system("dfr-sg-paper").config() == {**shared, "variant": "sg-paper"}
+    assert make_system("last_layer").config() == {"inverse_strengths": list(GRID)}
+    # C2L's notebook: four proposals, half of the vector dropped.
+    assert (TOP_REPLACEMENTS, EMBEDDING_DROPOUT) == (4, 0.5)
