@@ -165,14 +165,36 @@ class _Ours:
     """Our table of an experiment, one row a cell of the collection.
 
     Attributes:
+        collection: The runs.
+        columns: What was asked for.
         table: As the library makes it.
         names: For each of its columns the name that made it; empty for setting and system.
         cells: Setting and system of each row.
     """
 
+    collection: Collection
+    columns: tuple[str, ...]
     table: Table
     names: tuple[str, ...]
     cells: tuple[tuple[str, str], ...]
+
+    def on_common_seeds(self, systems: Sequence[str]) -> _Ours:
+        """The same with these systems reduced, setting by setting, to the seeds that all of them have there: a mean of
+        one seed is not to be compared with one of three."""
+        chosen = [cell for cell in self.collection.cells if cell.system in systems]
+        common = {
+            cell.setting: set.intersection(*(set(other.runs) for other in chosen if other.setting == cell.setting))
+            for cell in chosen
+        }
+        if all(set(cell.runs) == common[cell.setting] for cell in chosen):
+            return self
+        cells = [
+            replace(cell, runs={seed: run for seed, run in cell.runs.items() if seed in common[cell.setting]})
+            if cell in chosen
+            else cell
+            for cell in self.collection.cells
+        ]
+        return _ours(replace(self.collection, cells=tuple(cell for cell in cells if cell.runs)), self.columns)
 
     def position(self, column: str) -> int | None:
         """Where a column stands, by its name or its title; the first of several."""
@@ -203,7 +225,8 @@ def _ours(collection: Collection, columns: Sequence[str]) -> _Ours:
     first = table.header.index("system") + 1
     n_groups = len(table.header) - first - len(columns) + 1
     names = [name for column in columns for name in [column] * (n_groups if column == "groups" else 1)]
-    return _Ours(table, ("",) * first + tuple(names), tuple((cell.setting, cell.system) for cell in collection.cells))
+    cells = tuple((cell.setting, cell.system) for cell in collection.cells)
+    return _Ours(collection, tuple(columns), table, ("",) * first + tuple(names), cells)
 
 
 def _collected(results: Path, experiment: ExperimentConfig) -> Iterator[tuple[Collection, list[str]]]:
@@ -335,7 +358,8 @@ def _judged(claim: Claim, ours: _Ours, comparison: Comparison, settings: Sequenc
     than, minus = (comparison.systems.get(name, (name,))[0] for name in (claim.than, claim.minus))
     here = []
     for label in labels:
-        counted = count(replace(claim, system=label, than=than, minus=minus), about, ours.number)
+        compared = ours.on_common_seeds([name for name in (label, than, minus) if name])
+        counted = count(replace(claim, system=label, than=than, minus=minus), about, compared.number)
         if counted:
             here.append(f"`{label}` {_counted(counted, claim)}{_beyond_chance(claim, label, ours, about)}")
     paper = count(claim, about, comparison.number)

@@ -22,6 +22,7 @@ from scripts.reproduction import NUMBERS, Claim, Comparison, make_block, read_nu
 from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.benchmark.collect import collect
 from shortcut_guardrail.benchmark.experiments import ExperimentConfig, read_experiment
+from shortcut_guardrail.benchmark.results import result_path
 from shortcut_guardrail.groups import ShortcutMatcher
 from shortcut_guardrail.metrics import exact_interval
 
@@ -174,6 +175,22 @@ def test_exceptions_are_named_also_the_papers_own(tmp_path: Path) -> None:
     fake_results(tmp_path, few("shifted", "erm"))
     text = block(tmp_path, "shifted", paper_like(Claim("worst_group_accuracy", "SG", "higher", "JTT")))
     assert "not run here; in the paper in 4 of 6 settings (not: MultiNLI; Yelp-Syn)." in text
+
+
+def test_systems_are_compared_on_the_seeds_that_both_have(tmp_path: Path) -> None:
+    setting = slice(4, 5)
+    accuracies = {("erm", 0): 0.9, ("erm", 1): 0.1, ("erm", 2): 0.1, ("guardrail", 0): 0.6}
+    for system in ("erm", "guardrail"):
+        seeds = tuple(seed for name, seed in accuracies if name == system)
+        for made in fake_results(tmp_path, few("shifted", system, settings=setting), seeds=seeds):
+            path = result_path(tmp_path, made.hash)
+            record = json.loads(path.read_text(encoding="utf-8"))
+            record["metrics"]["accuracy"] = accuracies[system, made.seed]
+            path.write_text(json.dumps(record), encoding="utf-8")
+    text = block(tmp_path, "shifted", paper_like(Claim("accuracy", "SG", "higher", "ERM")))
+    # Its one seed is above the base's mean over three, and below the base with that seed.
+    assert row(text, "GoEmo-ST", "erm")["accuracy"].startswith("0.367 (")
+    assert "is higher than that of ERM: here `guardrail` in 0 of 1 settings;" in text
 
 
 def test_a_trend_is_counted_over_steps_within_a_family(tmp_path: Path) -> None:
