@@ -30,7 +30,7 @@ from shortcut_guardrail.benchmark.methods import (
 from shortcut_guardrail.benchmark.methods.dfr import draw_with_all_classes
 from shortcut_guardrail.benchmark.methods.jtt import TrainPassErrors
 from shortcut_guardrail.benchmark.methods.same_budget import PriorShift, cross_validated
-from shortcut_guardrail.benchmark.methods.selection import Rule, best_index, find_rule, missing_groups, search
+from shortcut_guardrail.benchmark.methods.selection import Rule, best_index, find_rule, search
 from shortcut_guardrail.benchmark.methods.training import resolve_recipe, train
 from shortcut_guardrail.benchmark.systems import Material, Need, make_system
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
@@ -319,29 +319,6 @@ def test_the_kept_epoch_is_the_first_of_the_best_and_its_weights_are_back(materi
 
 
 # Rules
-
-
-def test_rules_are_their_formulas():
-    guesses = np.array([0, 0, 1, 1, 1, 0])
-    data = LabelledTexts(
-        name="dev",
-        texts=list("abcdef"),
-        labels=np.array([0, 0, 0, 1, 1, 1]),
-        label_names=NAMES,
-        groups=np.array([0, 0, 1, 3, 3, 3]),
-        group_names=GROUPS,
-    )
-    scores = {name: rule.score(guesses, data) for name, rule in RULES.items() if rule.score}
-    assert scores == pytest.approx(
-        {
-            "dev-accuracy": 4 / 6,
-            "dev-balanced-accuracy": (2 / 3 + 2 / 3) / 2,
-            "dev-worst-class": 2 / 3,
-            "dev-worst-group": 0.0,
-        }
-    )
-    # A group without rows is not the worst one.
-    assert missing_groups(data) == ["positive, without"]
 
 
 def test_the_worst_group_of_a_dev_set_at_strength_1_is_blind_to_the_shift():

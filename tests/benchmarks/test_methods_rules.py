@@ -472,22 +472,21 @@ def test_dfr_is_twenty_balanced_fits_with_the_strength_that_is_best_for_the_wors
     assert len(fits) == 20
     assert answers_of(system, fresh) == pytest.approx(expected, abs=1e-3)
 
-    without_train = DFR(standardise_on="dev").fit(untrained("none", n_classes, dev=dev), seed=4)
     by_dev = mean_answers(of_dev.transform(texts), hand.fits(chosen, of_dev))
-    assert answers_of(without_train, fresh) == pytest.approx(by_dev, abs=1e-3)
+    assert answers_of(DFR(standardise_on="dev").fit(material, seed=4), fresh) == pytest.approx(by_dev, abs=1e-3)
 
     # The partners: the best C for all rows is another one, and that C, fewer fits, a head that was not folded back or
     # the dev set's standardisation answer differently.
     other = best(hand.overall)
     assert other != chosen
-    different = (
+    others = (
         mean_answers(standard, hand.fits(other, of_train)),
         mean_answers(standard, fits[:1]),
         mean_answers(standard, fits[:19]),
         mean_answers(texts, fits),
         by_dev,
     )
-    assert min(np.abs(answers - expected).max() for answers in different) > 0.01
+    assert min(np.abs(answers - expected).max() for answers in others) > 0.01
 
 
 @pytest.mark.parametrize(("n_classes", "sizes"), [(2, (500, 105, 105, 500)), (3, (300, 100, 110, 300, 100, 300))])
@@ -571,7 +570,7 @@ def test_cross_validation_takes_five_folds_or_as_many_as_a_class_has_rows(counts
 
 
 def adamw(rate: float, epochs: int, batch: int, **others: Any) -> dict[str, Any]:
-    """AdamW with linear decay, no warm-up, no weight decay, clipped at 1: the defaults of Trainer and of run_glue.py."""
+    """AdamW with linear decay, no warm-up, no weight decay, clipped at 1: what Trainer and run_glue.py do untold."""
     return {
         "learning_rate": rate,
         "epochs": epochs,
@@ -658,7 +657,7 @@ NFL_OPTIONS: dict[str, Any] = {
             [adamw(5e-5, 20, 8, max_grad_norm=0.0)],
             {"weight": 1.0, "proposals": "auto", "select": "last"},
         ),
-        # Mosbach et al., ICLR 2021, section 6: 20 epochs, 2e-5, the first tenth warm-up, batch 16, decay 0.01.
+        # Mosbach et al., ICLR 2021: 20 epochs, 2e-5, the first tenth warm-up; batches of 16, decay 0.01.
         ("few_shot", [adamw(2e-5, 20, 16, weight_decay=0.01, warmup_ratio=0.1)], {}),
     ],
 )
