@@ -23,7 +23,7 @@ from shortcut_guardrail.benchmark.methods.adaptation import (
 )
 from shortcut_guardrail.benchmark.methods.entropy import scaled_entropy, softmax_entropy
 from shortcut_guardrail.benchmark.systems import Material, predict_proba
-from shortcut_guardrail.encoder import TextClassifier
+from shortcut_guardrail.encoder import Batch, TextClassifier
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
 from tiny_models import build_family, planted_bag
 
@@ -70,6 +70,45 @@ def test_tent_lowers_the_entropy_of_what_it_adapts_to(method, material):
     before = entropy_of(material.scorer(material.base.model))
     after = entropy_of(fitted(method, material).classifier)
     assert after < before
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        EATA(learning_rate=0.5),
+        EATA(name="eta", learning_rate=0.5, fisher_weight=0.0),
+        SAR(learning_rate=0.5, radius=0.01),
+        DeYO(learning_rate=0.5, plpd_margin=0.2),
+    ],
+    ids=lambda method: method.name,
+)
+def test_a_step_lowers_the_entropy_of_the_answers_that_it_is_taken_on(method, material):
+    adapter = method._adapter(_Start.of(method, material.for_needs(method.needs), 0))
+    classifier = adapter.classifier
+    batch = classifier.collate(classifier.encode(DEPLOYMENT), range(len(DEPLOYMENT)))
+    with torch.no_grad():
+        logits = classifier.logits(batch)
+        before = softmax_entropy(logits)
+        steps = before.sort().values
+        widest = int(steps[30:80].diff().argmax()) + 30  # so that nothing is near the margin
+        margin = steps[widest : widest + 2].mean().item()
+        rows = (before < margin).nonzero()[:, 0]
+        if method.name == "deyo":
+            broken = destroy(
+                batch, rows, np.random.default_rng(0), how="shuffle", mask_token_id=classifier.tokenizer.mask_token_id
+            )
+            answers = logits[rows].argmax(-1, keepdim=True)
+            lost = (logits[rows].softmax(-1) - classifier.logits(broken).softmax(-1)).gather(1, answers)[:, 0]
+            rows = rows[lost > 0.2]
+            adapter.filter_margin = margin
+        else:
+            adapter.entropy_margin = margin
+    adapter.step(batch)
+    assert adapter.counts.used == len(rows)
+    with torch.no_grad():
+        after = softmax_entropy(classifier.logits(batch))
+    assert 0 < len(rows) < len(DEPLOYMENT)
+    assert after[rows].mean() < before[rows].mean() - 1e-3
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -192,33 +231,80 @@ def sar_on(material: Material, **options: float) -> SarAdapter:
     return SarAdapter(_Start.of(method, material, 0).classifier(), method)
 
 
-def test_one_step_of_sar_is_sam_on_the_certain_rows(material):
-    adapter = sar_on(material, radius=0.05, learning_rate=0.01)
-    adapter.entropy_margin = 0.65  # so that some rows of the toy count, and some do not
-    classifier = adapter.classifier
-    batch = classifier.collate(classifier.encode(DEPLOYMENT), range(16))
-    names, values = list(adapter.parameters), list(adapter.parameters.values())
+def sam(
+    adapter: SarAdapter, batch: Batch, margin: float, radius: float
+) -> tuple[tuple[list[int], list[int]], list[float], list[tuple[torch.Tensor, ...]]]:
+    """The certain rows of a batch, those still certain at the worst point nearby, and there the entropy of all of the
+    former and of the latter, each with its gradient; the parameters are as before."""
+    classifier, values = adapter.classifier, list(adapter.parameters.values())
     start = [value.detach().clone() for value in values]
-
     entropies = softmax_entropy(classifier.logits(batch))
-    first = [i for i, e in enumerate(entropies.tolist()) if e < 0.65]
-    assert first
+    first = [i for i, entropy in enumerate(entropies.tolist()) if entropy < margin]
     gradients = torch.autograd.grad(sum(entropies[i] for i in first) / len(first), values)
     norm = math.sqrt(sum(float((g**2).sum()) for g in gradients))
     with torch.no_grad():
         for value, gradient in zip(values, gradients, strict=True):
-            value.add_(0.05 * gradient / norm)
+            value.add_(radius * gradient / norm)
     again = softmax_entropy(classifier.logits(batch))
-    second = [i for i in first if float(again[i].detach()) < 0.65]
-    gradients = torch.autograd.grad(sum(again[i] for i in second) / len(second), values)
-    expected = [s - 0.01 * g for s, g in zip(start, gradients, strict=True)]
+    second = [i for i in first if float(again[i].detach()) < margin]
+    losses = [sum(again[i] for i in rows) / len(rows) for rows in (first, second)]
+    slopes = [torch.autograd.grad(loss, values, retain_graph=True) for loss in losses]
     with torch.no_grad():
         for value, origin in zip(values, start, strict=True):
             value.copy_(origin)
+    return (first, second), [float(loss.detach()) for loss in losses], slopes
+
+
+def batches_of(adapter: SarAdapter, n: int) -> list[Batch]:
+    """The first n batches of 16 deployment texts."""
+    encoded = adapter.classifier.encode(DEPLOYMENT)
+    return [adapter.classifier.collate(encoded, range(16 * i, 16 * i + 16)) for i in range(n)]
+
+
+def test_one_step_of_sar_is_sam_on_the_rows_that_are_certain_before_and_after_the_climb(material):
+    adapter = sar_on(material, radius=0.2, learning_rate=0.01)
+    (batch,) = batches_of(adapter, 1)
+    entropies = sorted(softmax_entropy(adapter.classifier.logits(batch)).tolist())
+    margin = adapter.entropy_margin = (entropies[11] + entropies[12]) / 2  # 12 of the 16 are certain
+    names, values = list(adapter.parameters), list(adapter.parameters.values())
+    start = [value.detach().clone() for value in values]
+    (first, second), losses, (unfiltered, slopes) = sam(adapter, batch, margin, 0.2)
+    assert 0 < len(second) < len(first) == 12
 
     adapter.step(batch)
-    for name, value, target in zip(names, values, expected, strict=True):
-        assert torch.allclose(value, target, atol=1e-6), name
+    moves = [0.01 * slope for slope in slopes]
+    for name, value, origin, move in zip(names, values, start, moves, strict=True):
+        assert torch.allclose(value, origin - move, atol=1e-6), name
+    assert adapter.average == pytest.approx(losses[1], rel=1e-5)
+    assert adapter.counts.used == len(second)
+    # Without the second filter it would be another step.
+    assert max(float((0.01 * u - m).abs().max()) for u, m in zip(unfiltered, moves, strict=True)) > 1e-4
+
+
+def test_sar_resets_by_the_moving_average_of_its_losses_and_not_by_the_last_one(material):
+    """With a constant between the least loss and the least average, nine tenths of which are older."""
+    adapter = sar_on(material, learning_rate=0.05)
+    adapter.entropy_margin = math.log(2)
+    batches = batches_of(adapter, 5)
+    seen: list[float] = []
+    averages: list[float] = []
+    adapter.reset_below = 0.0
+    for batch in batches:
+        _, (_, loss), _ = sam(adapter, batch, adapter.entropy_margin, 0.05)
+        averages.append(0.9 * averages[-1] + 0.1 * loss if averages else loss)
+        seen.append(loss)
+        adapter.step(batch)
+        assert adapter.average == pytest.approx(averages[-1], rel=1e-5)
+    between = (min(seen) + min(averages)) / 2
+    assert min(seen) < between - 0.005 < between + 0.005 < min(averages)
+    resets = []
+    for constant in (between, min(averages) + 1e-3):
+        again = sar_on(material, learning_rate=0.05)
+        again.entropy_margin, again.reset_below = math.log(2), constant
+        for batch in batches:
+            again.step(batch)
+        resets.append(again.counts.resets)
+    assert resets[0] == 0 < resets[1]
 
 
 def test_sar_with_the_official_constant_resets_for_ever_and_with_the_scaled_one_does_not(material):
@@ -237,17 +323,32 @@ def test_sar_with_the_official_constant_resets_for_ever_and_with_the_scaled_one_
     assert run(scaled_entropy(0.2, 2)) == 0
 
 
-def test_a_reset_puts_the_weights_back(material):
-    adapter = sar_on(material)
-    adapter.entropy_margin = math.log(2)
-    start = {name: value.detach().clone() for name, value in adapter.parameters.items()}
-    batch = adapter.classifier.collate(adapter.classifier.encode(DEPLOYMENT), range(16))
-    adapter.reset_below = 0.0
-    adapter.step(batch)
-    assert any(not torch.equal(value, start[name]) for name, value in adapter.parameters.items())
+def test_after_a_reset_weights_average_and_momentum_are_those_of_a_beginning(material):
+    fresh, adapter, put_back = (sar_on(material, learning_rate=0.05) for _ in range(3))
+    one, two, three = batches_of(fresh, 3)
+    for other in (fresh, adapter, put_back):
+        other.entropy_margin, other.reset_below = math.log(2), 0.0
+    for other in (adapter, put_back):
+        other.step(one)
+        assert any(not torch.equal(value, other.start[name]) for name, value in other.parameters.items())
     adapter.reset_below = 10.0
-    adapter.step(batch)
-    assert all(torch.equal(value, start[name]) for name, value in adapter.parameters.items())
+    adapter.step(two)
+    put_back.step(two)
+    assert (adapter.counts.resets, put_back.counts.resets) == (1, 0)
+    assert all(torch.equal(value, adapter.start[name]) for name, value in adapter.parameters.items())
+    adapter.reset_below = 0.0
+    with torch.no_grad():  # the partner has the weights of a beginning, but an old average and old momentum
+        for name, value in put_back.parameters.items():
+            value.copy_(put_back.start[name])
+    for other in (fresh, adapter, put_back):
+        other.step(three)
+    assert adapter.average == fresh.average
+    assert all(torch.equal(value, fresh.parameters[name]) for name, value in adapter.parameters.items())
+    assert put_back.average != pytest.approx(fresh.average, abs=1e-3)
+    apart = [
+        float((value - fresh.parameters[name]).detach().abs().max()) for name, value in put_back.parameters.items()
+    ]
+    assert max(apart) > 1e-3
 
 
 def test_deyo_counts_rows_that_need_their_text(material):

@@ -20,6 +20,7 @@ from shortcut_guardrail.benchmark.methods.c2l import (
     Replacer,
     TripletLoss,
     find_causal_tokens,
+    gradient_norms,
     importance_by_type,
     triplet_loss,
 )
@@ -60,9 +61,14 @@ from shortcut_guardrail.benchmark.methods.ltgr import (
     shortcut_degree,
     smoothed_targets,
 )
-from shortcut_guardrail.benchmark.methods.nfl import ConstrainedOutputs, output_distance, weight_distance
+from shortcut_guardrail.benchmark.methods.nfl import (
+    ConstrainedOutputs,
+    ConstrainedParameters,
+    output_distance,
+    weight_distance,
+)
 from shortcut_guardrail.benchmark.methods.same_budget import bias_fit, em_prior, smoothed_prior
-from shortcut_guardrail.encoder import EncodedTexts, TextClassifier
+from shortcut_guardrail.encoder import EncodedTexts, FastPaths, TextClassifier
 from shortcut_guardrail.finetune import FinetuneConfig, finetune_model
 from shortcut_guardrail.metrics import worst_group_accuracy
 from tiny_models import tiny_bert
@@ -269,6 +275,75 @@ def padded_inputs() -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": (ids != 0).long(), "labels": torch.tensor([0, 1])}
 
 
+def literal_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """The mean of -log P(y), row by row."""
+    losses = [-torch.log(row.softmax(-1)[label]) for row, label in zip(logits, labels.tolist(), strict=True)]
+    return torch.stack(losses).mean()
+
+
+def moved(model: Any) -> Any:
+    """Every parameter a little elsewhere, the head's included."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.05)
+    return model
+
+
+@pytest.mark.parametrize("factor", [0.01, 15000.0])
+def test_the_loss_of_nfl_cp_is_cross_entropy_and_so_many_times_the_squared_distance_of_the_weights(factor):
+    model, tokenizer = tiny_bert(n_classes=2)
+    start = copy.deepcopy(dict(model.bert.named_parameters()))
+    objective = ConstrainedParameters(factor)
+    objective.begin(model, tokenizer)
+    moved(model)
+    inputs = padded_inputs()
+    held = {n: p for n, p in model.bert.named_parameters() if n.endswith(".weight") and "LayerNorm" not in n}
+    ordinary = literal_cross_entropy(model(**inputs).logits, inputs["labels"])
+    penalty = sum((weight - start[name].detach()).square().sum() for name, weight in held.items())
+    loss = objective.loss(model, inputs, torch.arange(2))
+    assert loss.item() == pytest.approx(ordinary.item() + factor * penalty.item(), rel=1e-5)
+    assert min(ordinary.item(), penalty.item()) > 0.1
+    # The gradient of what is held pulls back to the start; head, biases and normalisation have that of the answer.
+    values = dict(model.named_parameters())
+    names = ["bert.pooler.dense.weight", "classifier.weight", "bert.pooler.dense.bias"]
+    pulls = [2 * factor * (held["pooler.dense.weight"] - start["pooler.dense.weight"]), 0, 0]
+    plain = torch.autograd.grad(ordinary, [values[name] for name in names])
+    found = torch.autograd.grad(loss, [values[name] for name in names])
+    for gradient, own, pull in zip(found, plain, pulls, strict=True):
+        assert torch.allclose(gradient, own + pull, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1000.0])
+def test_the_loss_of_nfl_co_is_cross_entropy_and_so_many_times_the_distance_of_the_tokens_outputs(factor):
+    model, tokenizer = tiny_bert(n_classes=2, initializer_range=0.1)
+    start = copy.deepcopy(model.bert)
+    model.train()  # the model that is trained has dropout, the one that it is held to has none
+    objective = ConstrainedOutputs(factor, attend_padding=False)
+    objective.begin(model, tokenizer)
+    moved(model)
+    inputs = padded_inputs()
+    torch.manual_seed(4)
+    loss = objective.loss(model, inputs, torch.arange(2))
+    torch.manual_seed(4)
+    output = model(**inputs, output_hidden_states=True)
+    ordinary = literal_cross_entropy(output.logits, inputs["labels"])
+    distances = []
+    for ids, mask, hidden in zip(inputs["input_ids"], inputs["attention_mask"], output.hidden_states[-1], strict=True):
+        length = int(mask.sum())
+        with torch.no_grad():
+            known = start(input_ids=ids[None, :length]).last_hidden_state[0]  # by itself, without padding
+        cosines = [(h @ k) / (h.norm() * k.norm()) for h, k in zip(hidden[:length], known, strict=True)]
+        distances.append(1 - sum(cosines) / length)
+    expected = ordinary + factor * sum(distances) / 2
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert min(ordinary.item(), *(distance.item() for distance in distances)) > 0.01
+    weight = model.bert.encoder.layer[0].output.dense.weight
+    found, literal = (torch.autograd.grad(value, weight, retain_graph=True)[0] for value in (loss, expected))
+    assert torch.allclose(found, literal, rtol=1e-3, atol=1e-4)
+    assert not torch.allclose(found, torch.autograd.grad(ordinary, weight)[0], rtol=0.1, atol=1e-2)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_model_that_has_not_moved_is_at_no_distance_in_any_number_format(dtype):
     model, tokenizer = tiny_bert(n_classes=2)
@@ -453,6 +528,45 @@ def test_triplet_loss_is_the_mean_hinge():
     assert 0.0 in literal or max(literal) > 1.0
 
 
+def error_gradients(model: Any, tokenizer: Any, text: str, label: int, layer: nn.Module) -> list[float]:
+    """|| dCE(f(x), y) / de_t || of every token of one text by itself; e is what an embedding layer gives."""
+    leaves: list[torch.Tensor] = []
+
+    def leaf(_module: nn.Module, _inputs: Any, output: torch.Tensor) -> torch.Tensor:
+        leaves.append(output.detach().requires_grad_())
+        return leaves[-1]
+
+    handle = layer.register_forward_hook(leaf)
+    logits = model(**tokenizer(text, return_tensors="pt")).logits
+    handle.remove()
+    (gradient,) = torch.autograd.grad(literal_cross_entropy(logits, torch.tensor([label])), leaves)
+    return [math.sqrt(sum(x * x for x in row)) for row in gradient[0].tolist()]
+
+
+@pytest.mark.parametrize(
+    ("name", "batch_size", "fast"),
+    [("bert", 1, True), ("bert", 3, True), ("bert", 64, False), ("distilbert", 3, True), ("distilbert", 64, False)],
+)
+def test_c2l_weighs_a_token_by_the_gradient_of_its_own_texts_error(name, batch_size, fast, texts, family):
+    model, tokenizer = family(name)
+    classifier = TextClassifier(model, tokenizer, batch_size=batch_size, fast=FastPaths(packing=fast))
+    encoded = classifier.encode(texts)
+    answered = classifier.predict_logits(encoded).argmax(axis=1)
+    labels = np.where(np.arange(len(texts)) % 2, answered, 1 - answered)  # true of every other text
+    found = gradient_norms(classifier, encoded, labels)
+    embeddings = model.base_model.embeddings
+    for text, norms, label, answer in zip(texts, found, labels.tolist(), answered.tolist(), strict=True):
+        literal = error_gradients(model, tokenizer, text, label, embeddings.word_embeddings)
+        assert norms.tolist() == pytest.approx(literal, rel=1e-3, abs=1e-6)
+        # The official code reads it at the position vectors: the same number, as the two are summed.
+        at_positions = error_gradients(model, tokenizer, text, label, embeddings.position_embeddings)
+        assert at_positions == pytest.approx(literal, rel=1e-6)
+        if answer != label:
+            other = error_gradients(model, tokenizer, text, answer, embeddings.word_embeddings)
+            assert norms.tolist() != pytest.approx(other, rel=0.1)
+        assert max(literal) > 1e-5
+
+
 def test_importance_of_a_type_is_the_mean_over_its_occurrences(bag):
     encoded = TextClassifier(*bag).encode(["the room the", "the room"])
     norms = [np.arange(1.0, 6.0), np.array([10.0, 20.0, 30.0, 40.0])]
@@ -568,6 +682,33 @@ def test_half_of_the_replaced_tokens_vector_is_dropped_and_nothing_else(texts):
     assert torch.equal(proposals[0], proposals[1])
     assert torch.equal(seen[0], seen[1])
     assert not torch.equal(seen[0], seen[2])
+
+
+def test_proposals_are_the_four_tokens_that_the_language_model_finds_likeliest_in_that_place(texts):
+    classifier = TextClassifier(*tiny_bert(hidden_size=64))
+    model, encoded = language_model(classifier), classifier.encode(texts)
+    seen: list[torch.Tensor] = []
+    handle = model.bert.register_forward_pre_hook(
+        lambda _, args, inputs: seen.append(inputs["inputs_embeds"].clone()), with_kwargs=True
+    )
+    batch = classifier.collate(encoded, range(len(texts)))
+    places = torch.arange(len(texts)) % 4 + 2
+    found = LanguageModelReplacer(model, classifier.device, seed=3).propose(batch, places, np.arange(len(texts)))
+    handle.remove()
+    table, changed = model.get_input_embeddings(), 0
+
+    def ranked(vectors: torch.Tensor, place: int) -> list[int]:
+        with torch.no_grad():
+            scores = model(inputs_embeds=vectors[None]).logits[0, place].tolist()
+        return sorted(range(len(scores)), key=lambda token: -scores[token])
+
+    for row, place in enumerate(places.tolist()):
+        vectors = table(torch.from_numpy(encoded.input_ids[row].astype(np.int64))).detach()  # without padding
+        whole = ranked(vectors, place)
+        vectors[place] = seen[0][row, place]
+        assert found[row].tolist() == ranked(vectors, place)[:4]
+        changed += whole[:4] != found[row].tolist()
+    assert changed > len(texts) // 2  # what was dropped had a say
 
 
 def triplets(classifier: TextClassifier, texts: list[str], mask: str, weight: float) -> TripletLoss:

@@ -1,4 +1,4 @@
-"""One list of properties, gone through for every method."""
+"""One list of properties, gone through for every method, the base classifier as it is and the guardrail."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 import torch
 from methods_toy import DEPLOYMENT, DEV, RECIPE, REVERSED, SUPPORT, TRAIN, accuracy, make_encoder, make_material, rows
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 from shortcut_guardrail.benchmark.datasets.types import HIDDEN_GROUP
 from shortcut_guardrail.benchmark.methods import METHODS, load_fitted
 from shortcut_guardrail.benchmark.methods.same_budget import em_prior
 from shortcut_guardrail.benchmark.systems import FittedSystem, Material, Need, System, make_system
 from shortcut_guardrail.errors import ConfigError, GuardrailWarning
-from tiny_models import planted_bag
+from tiny_models import BagForSequenceClassification, planted_bag, tiny_bert
 
 QUICK = {"learning_rate": 5e-3, "epochs": 1, "batch_size": 32}
 TRAINED = {"recipe": QUICK}
@@ -53,6 +54,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "few_shot": {"recipe": {**QUICK, "epochs": 2}},
     "random_maskcl": {"preset": "paper"},
     "simcse_adapter": {"preset": "paper"},
+    "guardrail": {"min_steps": 8, "max_steps": 8},
     "guardrail-distill": {"min_steps": 8, "max_steps": 8},
     "guardrail-distill-40": {"min_steps": 8, "max_steps": 8},
     "guardrail-distill-named": {"min_steps": 8, "max_steps": 8},
@@ -61,9 +63,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 LABELLED = {
     *("last_layer", "few_shot", "prior_shift", "bias_fit", "random_maskcl", "simcse_adapter"),
-    *("guardrail-distill-40", "guardrail-few-shot"),
+    *("guardrail", "guardrail-paper", "guardrail-distill-40", "guardrail-few-shot"),
 }
 """Methods that spend the support labels."""
+ROWS = ("train", "dev", "support", "deployment", "clean_train")
+"""What a method is handed only if it declares it, beside the shortcut's words."""
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +75,32 @@ def material(tmp_path_factory) -> Material:
     return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))
 
 
+def state(material: Material) -> dict[str, Any]:
+    """Of the base classifier, the rows and the texts all that a method could change."""
+    base = material.base.model
+    return {
+        "weights": material.base.text_classifier().fingerprint(),
+        "training": base.training,
+        "asking": [n for n, p in base.named_parameters() if p.requires_grad],
+        "gradients": [n for n, p in base.named_parameters() if p.grad is not None],
+        "hooks": sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in base.modules()),
+        "attention": base.config._attn_implementation,
+        "vocabulary": len(material.base.tokenizer),
+        "template": material.base.tokenizer("the room").input_ids,
+        "sets": [s.fingerprint() for s in (TRAIN, DEV, SUPPORT)],
+        "groups": [s.groups.tolist() for s in (TRAIN, DEV, SUPPORT)],
+        "deployment": list(DEPLOYMENT),
+    }
+
+
 @pytest.fixture(scope="module")
-def fit(material):
+def as_made(material) -> dict[str, Any]:
+    """The state before any method is fitted."""
+    return state(material)
+
+
+@pytest.fixture(scope="module")
+def fit(material, as_made):
     @functools.cache
     def fitted(name: str, seed: int = 0) -> tuple[FittedSystem, np.ndarray]:
         system = make_system(name, **OPTIONS.get(name, {}))
@@ -86,7 +114,7 @@ def fit(material):
 
 
 def every(test):
-    return pytest.mark.parametrize("name", sorted(METHODS))(test)
+    return pytest.mark.parametrize("name", sorted({*METHODS, "erm", "guardrail", "guardrail-paper"}))(test)
 
 
 @every
@@ -107,46 +135,49 @@ def test_another_seed_can_give_others(name, fit):
         assert not np.array_equal(fit(name, 0)[1], fit(name, 1)[1])
 
 
+def record(system: FittedSystem) -> Any:
+    """What a system says of itself, but for the seconds that it took."""
+
+    def timeless(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: timeless(item) for name, item in value.items() if name != "seconds"}
+        return value
+
+    return timeless(system.info())
+
+
 @every
-def test_the_same_seed_gives_the_same_answers_and_all_is_left_as_found(name, fit, material):
-    _, first = fit(name)
-    base = material.base.model
+def test_the_same_seed_gives_the_same_answers_and_all_is_left_as_found(name, fit, material, as_made):
+    result, first = fit(name)
     system = make_system(name, **OPTIONS.get(name, {}))
     cut = material.for_needs(system.needs)
 
-    def state() -> dict[str, Any]:
-        return {
-            "weights": material.base.text_classifier().fingerprint(),
-            "training": base.training,
-            "asking": [n for n, p in base.named_parameters() if p.requires_grad],
-            "gradients": [n for n, p in base.named_parameters() if p.grad is not None],
-            "hooks": sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in base.modules()),
-            "attention": base.config._attn_implementation,
-            "vocabulary": len(material.base.tokenizer),
-            "template": material.base.tokenizer("the room").input_ids,
-            "sets": [s.fingerprint() for s in (TRAIN, DEV, SUPPORT)],
-            "groups": [s.groups.tolist() for s in (TRAIN, DEV, SUPPORT)],
-            "deployment": list(DEPLOYMENT),
-            "random": (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()),
-            "autocast": torch.is_autocast_enabled("cpu"),
-        }
+    def process() -> Any:
+        drawn = (random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state().tolist())
+        return drawn, torch.is_autocast_enabled("cpu")
 
     torch.manual_seed(77), random.seed(78), np.random.seed(79)  # whatever the process has drawn before
-    before = state()
+    before = process()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GuardrailWarning)
-        again = system.fit(cut, seed=0).predict_proba(REVERSED.texts)
-    assert state() == before
-    assert np.array_equal(again, first)
+        again = system.fit(cut, seed=0)
+    assert np.array_equal(again.predict_proba(REVERSED.texts), first)
+    assert process() == before
+    assert state(material) == as_made
+    # The answers of an adapter whose strength came out as 0 are the base's, whatever was trained.
+    assert record(again) == record(result)
 
 
 @every
 def test_it_is_handed_what_it_declared_and_nothing_else(name, material):
     needs = make_system(name, **OPTIONS.get(name, {})).needs
-    cut = material.for_needs(needs)
-    for field in ("train", "dev", "support", "deployment"):
-        declared = Need(field) in needs
+    cut = dataclasses.replace(material, clean_train=TRAIN).for_needs(needs)
+    for field in ROWS:
+        declared = Need(field.replace("_", "-")) in needs
         assert (getattr(cut, field) is not None) == declared, field
+    # The shortcut's words are handed to the one method that says that somebody names them.
+    assert (Need.SHORTCUT_WORDS in needs) == (name == "guardrail-distill-named")
+    assert cut.shortcut_words == (("honestly",) if Need.SHORTCUT_WORDS in needs else None)
     for field in ("train", "dev"):
         shown = getattr(cut, field)
         if shown is not None:
@@ -192,6 +223,26 @@ def test_a_fitted_system_is_saved_and_loaded(name, fit, tmp_path):
     assert again.info()["labels_spent"] == system.info()["labels_spent"]
     with pytest.raises(ConfigError, match="exists"):
         system.save(tmp_path / "system")
+
+
+@pytest.mark.parametrize("name", ["guardrail", "guardrail-paper", "random_maskcl", "simcse_adapter"])
+def test_an_adapter_at_full_strength_is_as_repeatable_leaves_as_much_and_is_saved_as_well(
+    name, fit, material, as_made, tmp_path
+):
+    """On the toy no strength above 0 is chosen: in the rest of the list they answer, save and load as the base does."""
+    system = make_system(name, strength=1.0, **OPTIONS.get(name, {}))
+    assert Need.SUPPORT not in system.needs
+    cut = material.for_needs(system.needs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)
+        first, again, other = (system.fit(cut, seed=seed) for seed in (0, 0, 1))
+    probs, repeated, otherwise = (fitted.predict_proba(REVERSED.texts) for fitted in (first, again, other))
+    assert np.array_equal(repeated, probs)
+    assert np.abs(otherwise - probs).max() > 1e-5
+    assert np.abs(fit("erm")[1] - probs).max() > 1e-4
+    assert state(material) == as_made
+    first.save(tmp_path / "system")
+    assert np.array_equal(load_fitted(tmp_path / "system").predict_proba(REVERSED.texts), probs)
 
 
 def test_a_folder_that_no_system_wrote_is_refused(tmp_path):
@@ -354,6 +405,52 @@ def test_c2l_searches_in_the_number_format_of_fitting_and_answers_in_that_of_sco
     assert (seen, system.classifier.precision) == (["bfloat16"], "float32")
 
 
+def test_c2l_brings_a_text_closer_to_its_copy_without_a_harmless_token_than_to_that_without_the_causal_one(
+    material, monkeypatch, tmp_path
+):
+    from shortcut_guardrail.benchmark.methods import c2l
+    from shortcut_guardrail.finetune import load_encoder
+
+    # An encoder whose copies of a text differ by the token alone, and by more than the toy's.
+    model, tokenizer = tiny_bert(
+        n_classes=2, initializer_range=0.3, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+    )
+    model.bert.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    material = dataclasses.replace(material, encoder=str(tmp_path))
+    causal: list[c2l.CausalTokens] = []
+    search = c2l.find_causal_tokens
+    monkeypatch.setattr(c2l, "find_causal_tokens", lambda *given: causal.append(search(*given)) or causal[-1])
+    recipe = {"learning_rate": 1e-3, "epochs": 2, "batch_size": 16}
+    contrasted, plain = (
+        make_system("c2l", proposals="mask", weight=weight, recipe=recipe).fit(material, seed=0)
+        for weight in (1.0, 0.0)
+    )
+
+    def margin(encoder: Any) -> float:
+        """The mean of d(a, p) - d(a, n) over the texts that have a triplet and all that could be a positive."""
+        found = []
+        for index in np.flatnonzero(causal[0].found).tolist():
+            ids = torch.tensor([tokenizer(TRAIN.texts[index]).input_ids])
+            apart = {}
+            for place in range(1, ids.shape[1] - 1):
+                masked = ids.clone()
+                masked[0, place] = tokenizer.mask_token_id
+                with torch.no_grad():
+                    anchor, copy = (encoder(input_ids=given).pooler_output[0] for given in (ids, masked))
+                apart[place] = float((anchor - copy).norm())
+            negative = apart.pop(int(causal[0].positions[index]))
+            found.append(sum(apart.values()) / len(apart) - negative)
+        assert len(found) > 5
+        return sum(found) / len(found)
+
+    start, _ = load_encoder(material.encoder, material.label_names, seed=0)
+    before, after, without = (
+        margin(model.bert) for model in (start.eval(), contrasted.classifier.plain_model, plain.classifier.plain_model)
+    )
+    assert after < min(before, without) - 0.5
+
+
 def test_nfl_holds_the_encoder_the_closer_the_larger_its_factor(material):
     from shortcut_guardrail.benchmark.methods.nfl import weight_distance
     from shortcut_guardrail.finetune import load_encoder
@@ -364,6 +461,30 @@ def test_nfl_holds_the_encoder_the_closer_the_larger_its_factor(material):
         system = make_system("nfl", factor=factor, recipe=QUICK, select="last").fit(material, seed=0)
         distances.append(weight_distance(system.classifier.plain_model.bert, start.bert).item())
     assert distances[0] > distances[1] > distances[2] > 0
+
+
+def test_nfl_co_holds_what_the_encoder_says_of_each_token(material):
+    from shortcut_guardrail.finetune import load_encoder
+
+    start, tokenizer = load_encoder(material.encoder, material.label_names, seed=0)
+    start.eval()
+
+    def distance(system: FittedSystem) -> float:
+        apart = []
+        for text in DEV.texts[:20]:
+            with torch.no_grad():
+                now, before = (
+                    model.bert(**tokenizer(text, return_tensors="pt")).last_hidden_state[0]
+                    for model in (system.classifier.plain_model, start)
+                )
+            apart.append(1 - float(torch.cosine_similarity(now, before, dim=-1).mean()))
+        return sum(apart) / len(apart)
+
+    held, free = (
+        make_system("nfl-co", recipe=QUICK, select="last", **options).fit(material, seed=0)
+        for options in ({}, {"factor": 0.0})
+    )
+    assert 0 < distance(held) < distance(free) / 2
 
 
 @pytest.mark.parametrize("name", ["nfl-f", "nfl-pt"])
@@ -448,6 +569,75 @@ def test_masking_the_most_important_token_undoes_a_shortcut_that_is_a_word(mater
     assert (make_system("mask_top1").fit(bag, seed=0).predict_proba(texts).argmax(axis=1) == 0).all()
 
 
+class LoudestForSequenceClassification(BagForSequenceClassification):
+    """The loudest word of either class decides, so that of a word that is there twice one is not missed."""
+
+    def forward(
+        self, input_ids: Any = None, attention_mask: Any = None, token_type_ids: Any = None, **_: Any
+    ) -> SequenceClassifierOutput:
+        values = self.bert(input_ids).last_hidden_state[..., 0] * attention_mask
+        margin = values.max(dim=1).values + values.min(dim=1).values
+        return SequenceClassifierOutput(logits=torch.stack([-margin, margin], dim=-1))
+
+
+def test_masking_any_token_undoes_on_average_what_hangs_by_one(material):
+    model, tokenizer = planted_bag(strength=1.05)
+    loudest = LoudestForSequenceClassification(model.config).eval()
+    loudest.bert.load_state_dict(model.bert.state_dict())
+    bag = dataclasses.replace(material, base=dataclasses.replace(material.base, model=loudest, tokenizer=tokenizer))
+    # "honestly" (1.05) is a little louder than "bad" (-1), of which there is more than one.
+    texts = [
+        "honestly the room was bad bad",
+        "bad food and honestly bad tea",
+        "a bad bad bad place",
+        "a good great place",
+    ]
+    erm, average, top = (make_system(kind).fit(bag, seed=0) for kind in ("erm", "mask_average", "mask_top1"))
+    assert erm.predict_proba(texts).argmax(axis=1).tolist() == [1, 1, 0, 1]
+    assert top.predict_proba(texts).argmax(axis=1).tolist() == [0, 0, 0, 1]
+    found = average.predict_proba(texts)
+    assert found.argmax(axis=1).tolist() == [0, 0, 0, 1]
+    for text, probs in zip(texts, found.tolist(), strict=True):
+        words = text.split()
+        variants = [" ".join([*words[:i], "[MASK]", *words[i + 1 :]]) for i in range(len(words))]
+        assert probs == pytest.approx(erm.predict_proba(variants).mean(axis=0).tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize(("name", "steps", "fall"), [("random_maskcl", 30, 0.05), ("simcse_adapter", 20, 0.02)])
+def test_a_control_lowers_the_contrast_that_it_is_trained_on(name, steps, fall, material):
+    tokenizer, texts = material.base.tokenizer, list(dict.fromkeys(DEPLOYMENT))
+    inputs = tokenizer(texts, padding=True, return_tensors="pt")
+    lengths = inputs["attention_mask"].sum(dim=1).tolist()
+
+    def passes(model: Any, draw: int) -> tuple[torch.Tensor, torch.Tensor]:
+        ids = inputs["input_ids"].clone()
+        if name == "random_maskcl":
+            rng = np.random.default_rng(draw)
+            for row, length in zip(ids, lengths, strict=True):
+                row[int(rng.integers(1, length - 1))] = tokenizer.mask_token_id
+        torch.manual_seed(draw)
+        model.train(name == "simcse_adapter")
+        with torch.no_grad():
+            first, second = (
+                model.bert(input_ids=given, attention_mask=inputs["attention_mask"]).last_hidden_state[:, 0]
+                for given in (inputs["input_ids"], ids)
+            )
+        model.eval()
+        return first, second
+
+    def contrast(model: Any, tau: float) -> float:
+        """Over eight draws, of masks or dropout, the mean of -log P(own copy among all copies)."""
+        losses = []
+        for draw in range(8):
+            first, second = (values / values.norm(dim=-1, keepdim=True) for values in passes(model, draw))
+            losses.append(-float((first @ second.T / tau).softmax(dim=-1).diagonal().log().mean()))
+        return sum(losses) / len(losses)
+
+    system = make_system(name, strength=1.0, min_steps=steps, max_steps=steps).fit(material, seed=0)
+    tau = 0.1 if name == "random_maskcl" else 0.05
+    assert contrast(system.classifier.plain_model, tau) < contrast(material.base.model, tau) - fall
+
+
 def reversed_bag(n: int, seed: int) -> tuple[list[str], np.ndarray]:
     """Words in any order, three of them of the text's class, and "honestly" in front of most negative texts; labels."""
     rng = np.random.default_rng(seed)
@@ -508,6 +698,36 @@ def test_em_finds_the_class_mixture_of_a_calibrated_model():
     positive = 1 / (1 + np.exp(-2 * (rng.normal(size=4000) + 2 * labels - 1)))
     probs = np.stack([1 - positive, positive], axis=1)
     assert em_prior(probs, np.array([0.5, 0.5])) == pytest.approx([0.1, 0.9], abs=0.02)
+
+
+def two_words(n: int, share: float, seed: int) -> tuple[list[str], np.ndarray]:
+    """Texts of two words, so many of them positive, of which the planted bag is the exact posterior; labels."""
+    values = {"good": 1.0, "great": 1.5, "bad": -1.0, "awful": -1.5, "room": 0.0}
+    rng = np.random.default_rng(seed)
+    labels = (rng.random(n) < share).astype(int)
+    texts = []
+    for label in labels:
+        odds = np.exp((label - 0.5) * np.array(list(values.values())))
+        texts.append(" ".join(rng.choice(list(values), size=2, p=odds / odds.sum())))
+    return texts, labels
+
+
+@pytest.mark.parametrize(("share", "gain"), [(0.9, 0.1), (0.1, 0.05)])
+def test_em_makes_up_for_another_class_mixture_of_a_calibrated_model(share, gain, material):
+    model, tokenizer = planted_bag()
+    deployment, _ = two_words(400, share, seed=1)
+    texts, labels = two_words(400, share, seed=2)
+    base = dataclasses.replace(material.base, model=model, tokenizer=tokenizer)
+    bag = dataclasses.replace(material, base=base, deployment=deployment)
+    system = make_system("prior_shift_em")
+    fitted = system.fit(bag.for_needs(system.needs), seed=0)
+    right = [
+        (s.predict_proba(texts).argmax(axis=1) == labels).mean() for s in (fitted, make_system("erm").fit(bag, seed=0))
+    ]
+    assert right[0] > right[1] + gain
+    # The training rows are half positive, so the shift is the estimated share of each class, twice.
+    found = [0.5 * math.exp(fitted.info()["shift"][label]) for label in ("negative", "positive")]
+    assert found == pytest.approx([1 - share, share], abs=0.07)
 
 
 def test_prior_shift_is_its_formula(material):
