@@ -144,7 +144,11 @@ def test_dropout_is_on_while_simcse_trains(dropout, material, monkeypatch):
     contrast = controls.simcse_loss
     monkeypatch.setattr(controls, "simcse_loss", lambda *given: (seen.append(given), contrast(*given))[1])
     cut = dataclasses.replace(material, base=dataclasses.replace(material.base, model=model))
-    info = fit(cut, "simcse_adapter", min_steps=5, max_steps=5).info()["training"]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GuardrailWarning)
+        system = make_system("simcse_adapter", min_steps=5, max_steps=5)
+        info = system.fit(cut.for_needs(system.needs), seed=0).info()["training"]
+    assert any("but this encoder has none" in str(one.message) for one in caught) == (not dropout)
     assert len(seen) == info["n_steps"] == 5
     assert sum(len(anchors) for anchors, _, _ in seen) == len(set(DEPLOYMENT))  # a pass over the distinct texts
     apart = torch.cat([(anchors - positives).norm(dim=-1) for anchors, positives, _ in seen])

@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import time
+import warnings
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from ...calibration import calibrate_strength, merged, strengths_to_score
 from ...config import GuardrailConfig, SaliencyConfig, check_strength, preset
 from ...data import Texts
 from ...encoder import EncodedTexts, FastPaths, Progress, TextClassifier, load_model
-from ...errors import ConfigError, DataError
+from ...errors import ConfigError, DataError, GuardrailWarning
 from ...files import to_json, write_folder
 from ...finetune import FinetuneConfig, Objective, seeded, train_in_place
 from ...saliency import find_important_tokens
@@ -357,6 +358,13 @@ class SimCSEAdapter(RandomMaskCL):
         )
         with seeded(seed):
             model = attach_adapter(plain, adapter)
+        if not any(module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)):
+            warnings.warn(
+                f"'{self.name}' contrasts two passes that differ by dropout, but this encoder has none: every text is "
+                "contrasted with itself, and the adapter learns from other texts alone.",
+                GuardrailWarning,
+                stacklevel=2,
+            )
         per_epoch = math.ceil(len(encoded) / adapter.batch_size)
         epochs = max(1, math.ceil(steps_to_take(len(encoded), adapter) / per_epoch))
         steps, linear = epochs * per_epoch, adapter.scheduler == "linear"
