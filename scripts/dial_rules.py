@@ -4,15 +4,17 @@
 
 For settings of the benchmark, guards are fitted around its base classifiers on unlabelled test texts, and all test rows
 are answered at every strength. Then support sets are drawn at random from the rows, the strength is chosen by each
-rule, and the guard is scored on the rows that were not drawn (`harmful`: how often the strength is one that loses more
-than a point on all rows):
+rule, and the guard is scored on the rows that were not drawn:
 
 - `labels`: the best accuracy on the support set, of equals the smallest (the paper's rule);
 - `without_labels`: the least divergence from the answers without the shortcuts, which no label has a say in;
 - `both, p`: the latter, unless the labels are evidence against it at that level (`choose_strength` takes .25);
 - `both, certified`: what `both, 0.25` chose if a certificate on the same labels, with all other rows as unlabelled
   ones, covers it, or else the certified strength that mends most of the labels, as `ShortcutGuardrail.certify` does.
-  `kept` is how often it was covered; `harmful` is here to lose more than the margin.
+  `kept` is how often it was covered. Guard and dial have seen these very rows, which a certificate supposes they have
+  not, so this says what certifying costs and not whether its promise holds for texts to come.
+
+`harmful` is how often the strength is one that loses more than a point on all rows, `beyond_margin` more than two.
 
 `told ...` is a guard that was told to neutralise genuine words, those of the audit whose masking breaks most answers:
 there the dial without labels asks for harm, and only labels can tell. Finished settings and seeds are kept.
@@ -22,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -143,11 +146,12 @@ def rates(guard: dict[str, Any], labels: np.ndarray[Any, Any], size: int, draws:
     of_all = dict(zip(grid, (answers == labels).mean(axis=1), strict=True))
 
     def summed_up(rule: str) -> dict[str, float]:
-        allowed = CERTIFY.margin if rule == CERTIFIED else 0.01
+        lost = np.array([of_all[0.0] - of_all[strength] for strength in chosen[rule]])
         return {
             "accuracy": float(np.mean(scored[rule])),
             "accuracy_5": float(np.quantile(scored[rule], 0.05)),
-            "harmful": float(np.mean([of_all[strength] < of_all[0.0] - allowed for strength in chosen[rule]])),
+            "harmful": float((lost > 0.01).mean()),
+            "beyond_margin": float((lost > CERTIFY.margin).mean()),
             "mean_strength": float(np.mean(chosen[rule])),
         }
 
@@ -194,7 +198,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=500)
     args = parser.parse_args()
     warnings.simplefilter("ignore", GuardrailWarning)
-    asked = {"draws": args.draws}
+    asked = {"draws": args.draws, "certify": asdict(CERTIFY)}
     results = finished(args.out, asked, "results")
     for name in args.settings.split(","):
         for seed in map(int, args.seeds.split(",")):

@@ -178,12 +178,18 @@ class _Ours:
     names: tuple[str, ...]
     cells: tuple[tuple[str, str], ...]
 
-    def on_common_seeds(self, systems: Sequence[str]) -> _Ours:
-        """The same with these systems reduced, setting by setting, to the seeds that all of them have there: a mean of
-        one seed is not to be compared with one of three."""
+    def on_common_seeds(self, systems: Sequence[str], *, along: bool = False) -> _Ours:
+        """The same with these systems reduced to the seeds that all of them have in a setting, or along all settings of
+        a family: a mean of one seed is not to be compared with one of three."""
         chosen = [cell for cell in self.collection.cells if cell.system in systems]
         common = {
-            cell.setting: set.intersection(*(set(other.runs) for other in chosen if other.setting == cell.setting))
+            cell.setting: set.intersection(
+                *(
+                    set(other.runs)
+                    for other in chosen
+                    if other.setting == cell.setting or (along and other.family == cell.family)
+                )
+            )
             for cell in chosen
         }
         if all(set(cell.runs) == common[cell.setting] for cell in chosen):
@@ -358,10 +364,11 @@ def _judged(claim: Claim, ours: _Ours, comparison: Comparison, settings: Sequenc
     than, minus = (comparison.systems.get(name, (name,))[0] for name in (claim.than, claim.minus))
     here = []
     for label in labels:
-        compared = ours.on_common_seeds([name for name in (label, than, minus) if name])
+        compared = ours.on_common_seeds([name for name in (label, than, minus) if name], along=bool(claim.trend))
         counted = count(replace(claim, system=label, than=than, minus=minus), about, compared.number)
         if counted:
-            here.append(f"`{label}` {_counted(counted, claim)}{_beyond_chance(claim, label, ours, about)}")
+            on = "" if compared is ours else " (on the seeds that both sides have)"
+            here.append(f"`{label}` {_counted(counted, claim)}{on}{_beyond_chance(claim, label, ours, about)}")
     paper = count(claim, about, comparison.number)
     said = [f"here {'; '.join(here)}" if here else "not run here"]
     if paper:

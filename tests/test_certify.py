@@ -114,13 +114,17 @@ def test_no_number_of_labels_certifies_a_guard_that_harms():
 def test_the_sentence_says_what_was_shown_and_on_what():
     found = certificate([0, 60, 300, 400], [0, 1, 25, 30], [0, 1, 2, 2])
     assert found.sentence == (
-        "With 95% confidence, the accuracy lost against the base at strengths 0.25, 0.75, 1 is at most 2%, by 1000 "
-        "unlabelled and 200 labelled texts."
+        "With 95% confidence, the accuracy lost against the base at strengths 0.25, 0.75, 1 is at most 2%, as "
+        "shown by 1000 unlabelled and 200 labelled texts."
     )
     several = certificate([0, 60, 300, 400], [0, 1, 25, 30], [0, 1, 2, 2], looks=3)
-    assert several.sentence.endswith("labelled texts (3 certificates share the error).")
+    assert several.sentence.endswith("labelled texts (one of 3 planned certificates, which share the error).")
     values = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert "a random sample of the texts that the guard meets" in values["assumptions"]
+    assert "The labelled texts are one too" in values["assumptions"]
+    fitted = replace(found, n_fitted=7)
+    assert fitted.sentence.endswith(" But the guard was fitted on 7 of these texts, so nothing is shown for others.")
+    assert "The labelled texts" not in replace(found, n_labels=0).assumptions
     assert (values["margin"], values["certified"]) == (0.02, [0.0, 0.25, 0.75, 1.0])
 
 

@@ -314,6 +314,28 @@ def test_the_filled_in_sample_certifies_a_finished_guard(cli, guarded, unlabelle
     assert page.count("</td><td>certified</td></tr>") == len(found["certified"]) - 1
 
 
+def test_a_page_without_a_folder_says_what_is_used_and_what_would_be(cli, guarded, unlabelled, tmp_path):
+    report = tmp_path / "page.html"
+    status, out, err = cli("certify", guarded, unlabelled, "--margin", 0.001, "--report", report)
+    assert status == 0, err
+    assert "0 would take its place" in out
+    page = html.unescape(report.read_text(encoding="utf-8"))
+    said = "is applied at strength 1, which is not certified; 0, the base model itself, would take its place."
+    assert said in page
+    assert '<tr class="chosen"><th scope="row">1 (in use)' in page
+    assert record_of(guarded)["debias_strength"] == 1
+
+
+def test_a_page_is_not_written_into_a_guard(cli, guarded, unlabelled, tmp_path):
+    before = (guarded / "guardrail.json").read_text(encoding="utf-8")
+    for place in (guarded / "guardrail.json", tmp_path / "new" / "page.html"):
+        options = ("--report", place, "--out", tmp_path / "new", "--overwrite")
+        status, _, err = cli("certify", guarded, unlabelled, *options)
+        assert status == 2
+        assert "which is a guard's. Name a file elsewhere." in " ".join(err.split())
+    assert (guarded / "guardrail.json").read_text(encoding="utf-8") == before
+
+
 def test_a_certificate_can_only_be_looked_at(cli, guarded, unlabelled, tmp_path):
     before = set(tmp_path.rglob("*"))
     status, out, err = cli("certify", guarded, unlabelled)

@@ -552,3 +552,22 @@ def test_a_change_says_what_the_gate_found():
     assert "flip rate, v1 <i>" in words
     assert "Candidates, v2" in words
     assert "Passed." in _Page(render_change(audit(), audit(), verdict=Verdict((), ()))).words
+
+
+def test_a_certificate_of_an_older_folder_is_shown_without_what_it_rests_on():
+    points = [{"strength": 1.0, "differing": 3, "labelled": 2, "gained": 2, "lost": 0, "loss_bound": 0.01}]
+    older = {
+        "sentence": "At most 2%.",
+        "method": "tests",
+        "n_unlabelled": 90,
+        "n_labels": 40,
+        "strength": 1.0,
+        "points": [point | {"certified": True} for point in points],
+    }
+    shown = {"title": "t", "introduction": (), "evaluations": {}, "audits": {}, "calibration": None}
+    page = render_comparison(**shown, certificate=older)
+    assert "At most 2%." in page
+    assert "supposes" not in page
+    assert "<p>Of random samples.</p>" in render_comparison(
+        **shown, certificate=older | {"assumptions": "Of random samples."}
+    )

@@ -24,8 +24,8 @@ downward, since a guard that helps has the clearest evidence there.
 a chance at every look. Whoever plans several says so (`CertifyConfig.looks`), and each has its share of the error.
 
 *Assumptions.* The unlabelled texts are a random sample of the texts the guard will meet, and were not used to fit it.
-So are the labelled ones, or they are a random sample of those unlabelled texts on which the answers differ at any
-strength (`texts_to_label`). Their labels had no part in fitting the guard.
+So are the labelled ones, or they are a random sample of those unlabelled texts on which the answers differ at some
+strength (`texts_to_label`). Their labels had no part in fitting the guard, nor in how many there are.
 """
 
 from __future__ import annotations
@@ -42,12 +42,18 @@ from .errors import ConfigError, DataError
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-ASSUMPTIONS = (
-    "This supposes that the unlabelled texts are a random sample of the texts that the guard meets, that the labelled "
-    "ones are one too, or a random sample of those unlabelled texts that get another answer at any strength, and that "
-    "none of them had a part in what the guard learned or neutralises. It says nothing of texts of another kind."
+_OF_TEXTS = (
+    "The certificate supposes that the unlabelled texts are a random sample of the texts that the guard meets, each "
+    "drawn for itself, and that none had a part in what the guard learned or neutralises."
 )
-"""What a certificate rests on, in words."""
+_OF_LABELS = (
+    " The labelled texts are one too, or a random sample of the unlabelled ones that get another answer from this "
+    "guard at some strength; how many there are was not decided by what their labels say."
+)
+_OF_LOOKS = (
+    " Margin and confidence were fixed before, and so was the number of certificates. It says nothing of texts of "
+    "another kind."
+)
 
 METHOD = "fixed-sequence tests of Clopper-Pearson bounds, from strength 0 upward and from the largest downward"
 
@@ -104,6 +110,8 @@ class Certificate:
         n_labels: Labelled texts, whether their answers differ or not.
         looks: How many certificates share the error.
         points: The strengths above 0, ascending.
+        n_fitted: How many of these texts the guard was fitted on. Where there are any, the sentence says that nothing
+            is shown for others.
         in_use: The strength that the guard had before; `None` if that is not known.
         strength: The strength chosen among 0 and the certified ones; `None` if none was chosen yet.
     """
@@ -116,6 +124,7 @@ class Certificate:
     n_labels: int
     looks: int
     points: tuple[CertifiedStrength, ...]
+    n_fitted: int = 0
     in_use: float | None = None
     strength: float | None = None
 
@@ -135,18 +144,24 @@ class Certificate:
         # Nothing of the strength in use, which may change while this holds on.
         return (
             f"With {_percent(self.confidence)} confidence, {_HARM[self.harm]} at strengths "
-            f"{_listed(self.certified[1:])} is at most {_percent(self.margin)}, by {self.n_unlabelled} unlabelled and "
-            f"{self.n_labels} labelled texts{self._planned}."
+            f"{_listed(self.certified[1:])} is at most {_percent(self.margin)}, as shown by {self.n_unlabelled} "
+            f"unlabelled and {self.n_labels} labelled texts{self._planned}.{self._fitted}"
         )
 
     @property
     def assumptions(self) -> str:
         """What it rests on, in words."""
-        return ASSUMPTIONS
+        return _OF_TEXTS + (_OF_LABELS if self.n_labels else "") + _OF_LOOKS
+
+    @property
+    def _fitted(self) -> str:
+        if not self.n_fitted:
+            return ""
+        return f" But the guard was fitted on {self.n_fitted} of these texts, so nothing is shown for others."
 
     @property
     def _planned(self) -> str:
-        return f" ({self.looks} certificates share the error)" if self.looks > 1 else ""
+        return f" (one of {self.looks} planned certificates, which share the error)" if self.looks > 1 else ""
 
     def _what_would_do(self) -> str:
         """What to collect for the strength that was in use, or else the largest."""
@@ -317,7 +332,8 @@ def certify_counts(
 
 
 def certified_instead(certificate: Certificate) -> float:
-    """The certified strength that mends most labelled answers, of equals the smallest; for one in use that is none."""
+    """What takes the place of a strength in use that is not certified: the certified one that mends most labelled
+    answers, of equals the smallest."""
     mended = {0.0: 0} | {point.strength: point.gained - point.lost for point in certificate.points if point.certified}
     return max(mended, key=lambda strength: (mended[strength], -strength))
 
@@ -388,9 +404,11 @@ def _first_that_would_do(would_do: Callable[[int], bool], seen: int) -> int | No
 
 
 def texts_to_label(base: Array, guarded: Array, n: int, *, seed: int = 0) -> Array:
-    """Which unlabelled texts to label for a certificate: a random sample of those that get another answer anywhere.
+    """Which unlabelled texts to label for a certificate: a random sample of those that get another answer at some
+    strength.
 
-    They come in random order, so that the first so many of them are a random sample as well, for whoever stops early.
+    They come in random order, so that the first so many of them are a random sample as well. How many has to be decided
+    without regard to what their labels say.
 
     Args:
         base: The base's answers to N texts, shape (N,).

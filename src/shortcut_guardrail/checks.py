@@ -111,8 +111,8 @@ def check_kind(texts: Sequence[Any], unlabelled: Sequence[Any]) -> None:
         raise DataError(f"The labelled ones are {kinds[0]}, but the unlabelled ones are {kinds[1]}. Give one kind.")
 
 
-def warn_about_fitted(texts: Sequence[Any], unlabelled: Sequence[Any], fitted: Collection[int]) -> None:
-    """Warn of texts that the guard was fitted on, given as their `record.text_number`."""
+def warn_about_fitted(texts: Sequence[Any], unlabelled: Sequence[Any], fitted: Collection[int]) -> int:
+    """Warn of texts that the guard was fitted on, given as their `record.text_number`; how many there are."""
     counts = [sum(text_number(text) in fitted for text in some) for some in (unlabelled, texts)]
     kinds = zip(counts, (unlabelled, texts), ("unlabelled", "labelled"), strict=True)
     if seen := [f"{count} of the {len(some)} {kind}" for count, some, kind in kinds if count]:
@@ -122,6 +122,7 @@ def warn_about_fitted(texts: Sequence[Any], unlabelled: Sequence[Any], fitted: C
             GuardrailWarning,
             stacklevel=3,
         )
+    return sum(counts)
 
 
 def warn_about_copies(texts: Sequence[Any], kind: str, what: str) -> None:

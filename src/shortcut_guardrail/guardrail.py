@@ -671,7 +671,7 @@ class ShortcutGuardrail:
             raise DataError(f"There must be one label for each text, but there are {len(texts)} and {len(ids)}.")
         check_kind(texts, unlabelled)
         check_unused(texts, fitted.targets.rows, fitted.config.strategy)
-        warn_about_fitted(texts, unlabelled, fitted.texts)
+        n_fitted = warn_about_fitted(texts, unlabelled, fitted.texts)
         warn_about_copies(unlabelled, "unlabelled", "The certificate")
         warn_about_copies(texts, "labelled", "The certificate")
         grid, answers = self.answers_by_strength(unlabelled, progress=progress)
@@ -689,7 +689,7 @@ class ShortcutGuardrail:
         if strength not in found.certified:
             strength, source = certified_instead(found), "certified"
             self._support_hashes = tuple(sorted({*self._support_hashes, *map(text_hash, texts)}))
-        found = replace(found, in_use=self._strength, strength=strength)
+        found = replace(found, in_use=self._strength, strength=strength, n_fitted=n_fitted)
         self._certificate = found.to_dict()
         self._use_strength(strength, source)
         return found
@@ -697,7 +697,7 @@ class ShortcutGuardrail:
     @one_at_a_time
     def to_label(self, unlabelled: Texts, n: int, *, seed: int = 0, progress: Progress | None = None) -> list[int]:
         """Which of some deployment texts to label for `certify`: a random sample of those answered differently, in
-        random order, so that the first so many will do as well.
+        random order, so that the first so many will do as well (how many, not by what their labels say).
 
         Args:
             unlabelled: Deployment texts that `fit` has not seen.

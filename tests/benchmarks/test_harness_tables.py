@@ -254,12 +254,13 @@ def test_what_an_oracle_chose_is_marked_in_every_table(tmp_path: Path) -> None:
     assert [note for note in table.notes if "‡" in note] == [
         "‡ Chosen by a rule that looks at test labels (an oracle): no method can do that."
     ]
+    assert "GoEmo-ST,nfl‡," in render(table, "csv")
     with_rules = make_table(collect(tmp_path, _with_columns(config, "selection")))
     assert [entry(with_rules, "chosen by", system).shown() for system in ("erm", *rules)] == [
         "-",
-        "oracle-worst-group",
-        "probe-accuracy",
-        "support-accuracy",
+        "oracle worst group",
+        "probe accuracy",
+        "support accuracy",
     ]
 
 

@@ -190,7 +190,9 @@ def test_systems_are_compared_on_the_seeds_that_both_have(tmp_path: Path) -> Non
     text = block(tmp_path, "shifted", paper_like(Claim("accuracy", "SG", "higher", "ERM")))
     # Its one seed is above the base's mean over three, and below the base with that seed.
     assert row(text, "GoEmo-ST", "erm")["accuracy"].startswith("0.367 (")
-    assert "is higher than that of ERM: here `guardrail` in 0 of 1 settings;" in text
+    assert (
+        "is higher than that of ERM: here `guardrail` in 0 of 1 settings (on the seeds that both sides have);" in text
+    )
 
 
 def test_a_trend_is_counted_over_steps_within_a_family(tmp_path: Path) -> None:

@@ -293,8 +293,8 @@ def _merged(folds: Sequence[Finished]) -> Finished:
         **({"debias_strength": float(np.mean(strengths))} if strengths else {}),
     }
     counts = {
-        rows: {"all": round(float(np.mean([sum(r["data"]["counts"][rows].values()) for r in results])))}
-        for rows in ("train", "dev")
+        name: {"all": round(float(np.mean([sum(r["data"]["counts"][name].values()) for r in results])))}
+        for name in ("train", "dev")
     }
     cost = {name: float(np.mean([r["cost"][name] for r in results])) for name in results[0]["cost"]}
     seconds = {name: float(np.mean([r["seconds"][name] for r in results])) for name in ("fit", "predict")}

@@ -373,7 +373,7 @@ def _selections(cell: Cell) -> list[Mapping[str, Any]]:
     """By which rule each seed chose what it keeps, where it says so."""
     found = [run.result["system"]["info"].get("selection") for run in cell.runs.values()]
     # Results of the guardrail from before 23 November 2026 have the name alone.
-    return [{"rule": one.replace(" ", "-"), "oracle": False} if isinstance(one, str) else one for one in found if one]
+    return [{"rule": one, "oracle": False} if isinstance(one, str) else one for one in found if one]
 
 
 def _chosen_by_oracle(cell: Cell) -> bool:
@@ -382,8 +382,10 @@ def _chosen_by_oracle(cell: Cell) -> bool:
 
 
 def _selection(context: _Context) -> Entry:
-    rules = dict.fromkeys(str(found["rule"]) for found in _selections(context.cell))
-    return Entry(text=" / ".join(rules) or "-")
+    # Rules of `select` by their name; results have others with hyphens or without, and "none" where nothing is chosen.
+    named = (str(found["rule"]) for found in _selections(context.cell))
+    rules = dict.fromkeys(rule if rule.startswith("dev-") else rule.replace("-", " ") for rule in named)
+    return Entry(text=" / ".join(rule for rule in rules if rule != "none") or "-")
 
 
 def _group_labels(context: _Context) -> Entry:
@@ -514,8 +516,9 @@ _EXPLANATIONS = {
     "rows; not where an answer is not that of one model, as with masking at prediction.",
     "mstps_base_tokens": "MSTPS, base tokens: with those of the base model.",
     "selection": "Chosen by: the rule by which an epoch, a point of a grid or a strength was kept; `last` compares "
-    "nothing, and a rule that reads test labels is called an oracle.",
-    "group_labels": "Group labels: training and dev rows whose group the system saw.",
+    "nothing, - has nothing to choose, and a rule that reads test labels is called an oracle.",
+    "group_labels": "Group labels: training and dev rows whose group the system saw, of folds the mean (target labels "
+    "are those of all folds).",
     "cost": "F per text: fitting in forward passes per deployment text, without the base classifier's own training.",
     "misclassified_with": "Misclassified texts with the shortcut among the 10 most important tokens, and all others.",
 }
@@ -641,7 +644,7 @@ def _csv(table: Table) -> str:
         for at, entry in enumerate(row):
             ends = entry.interval or (None, None)
             numbers = {"sd": entry.spread, "low": ends[0], "high": ends[1]}
-            cells.append(entry.text or _plain(entry.value))
+            cells.append(entry.text + (ORACLE_MARK if entry.mark == ORACLE_MARK else "") or _plain(entry.value))
             cells += [_plain(numbers[k]) for k, on in spans[at].items() if on]
         writer.writerow(cells)
     return out.getvalue()

@@ -13,6 +13,7 @@ from .rows import check_suffix, rendered
 from .running import progress_bars
 
 if TYPE_CHECKING:
+    from ..certify import Certificate
     from ..data import TextData
 
 
@@ -52,7 +53,8 @@ def to_label(
 
     Guarded and base accuracy differ only where their answers do, so only such texts need a label. A random sample of
     them is written with an empty column "label", to be filled in and given to `certify`. The answers of the models are
-    left out, so that they sway nobody. The rows are in random order: whoever labels the first so many deletes the rest.
+    left out, so that they sway nobody. The rows are in random order, so the first so many do as well: decide how many
+    before you see what the labels say, skip none, and delete the rest.
     """
     from ..data import read_data
     from ..files import check_output, write_file
@@ -137,6 +139,7 @@ def certify(
     if report is not None:
         check_output(report, overwrite=overwrite)
         options.check_spared(report, data, labelled)
+        _check_apart(report, guard, out)
     columns: dict[str, Any] = {"text_column": text_column, "text_pair_column": text_pair_column}
     around = read_data(data, **columns)
     rows = None
@@ -170,13 +173,13 @@ def certify(
         print(f"Written: {out}")
     if report is not None:
         page = render_comparison(
-            title="A certificate",
+            title="Certificate of a guard",
             subtitle=f"{guard}, {around.source}",
-            introduction=[f"The guard is applied at strength {loaded.debias_strength:g}."],
+            introduction=[_what_is_used(found, before, guard, out)],
             evaluations={},
             audits={},
             calibration=None,
-            certificate=found.to_dict(),
+            certificate={**found.to_dict(), "strength": before if out is None else found.strength},
         )
         write_file(report, page, overwrite=overwrite)
         print(f"Written: {report}")
@@ -191,6 +194,26 @@ def _load(source: str, **settings: Any) -> Any:
             f"'{source}' is no folder that fit wrote. Fit a guard first; there is nothing to certify yet."
         )
     return options.load_guard(source, head=None, **settings)
+
+
+def _check_apart(report: Path, guard: str, out: Path | None) -> None:
+    from ..errors import ConfigError
+
+    for folder in (Path(guard), out):
+        if folder is not None and folder.resolve() in (report.resolve(), *report.resolve().parents):
+            raise ConfigError(f"--report '{report}' lies in '{folder}', which is a guard's. Name a file elsewhere.")
+
+
+def _what_is_used(found: Certificate, before: float, guard: str, out: Path | None) -> str:
+    """At which strength the guard is applied, and which would be."""
+    if found.strength == before:
+        base = ", which is the base model itself" if before == 0 else ", which is certified"
+        return f"The guard is applied at strength {before:g}{base}."
+    new = f"{found.strength:g}{', the base model itself,' if found.strength == 0 else ''}"
+    if out is None:
+        now = f"The guard in {guard} is applied at strength {before:g}, which is not certified"
+        return f"{now}; {new} would take its place."
+    return f"Strength {before:g} was not certified; {new} takes its place in {out}."
 
 
 LABEL = "label"

@@ -358,7 +358,8 @@ class SimCSEAdapter(RandomMaskCL):
         )
         with seeded(seed):
             model = attach_adapter(plain, adapter)
-        if not any(module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)):
+        inside = base.plain_model.base_model.modules()  # the head's dropout is behind what is contrasted
+        if not any(module.p for module in inside if isinstance(module, torch.nn.Dropout)):
             warnings.warn(
                 f"'{self.name}' contrasts two passes that differ by dropout, but this encoder has none: every text is "
                 "contrasted with itself, and the adapter learns from other texts alone.",

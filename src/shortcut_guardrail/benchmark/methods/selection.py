@@ -1,7 +1,7 @@
 """Selection by a named rule: which epoch, and which point of a grid, a method keeps.
 
 A rule reads the predictions on the dev set, which is distributed as the training set. No rule here reads a test set.
-The name of one that did would have to start with `oracle`; tables mark every system that was chosen by such a rule.
+The name of one that did would have to start with `oracle`; every table marks a system that was chosen by such a rule.
 """
 
 from __future__ import annotations
