@@ -421,16 +421,16 @@ def test_a_base_that_has_moved_is_asked_for(bert, texts, tmp_path):
 
 
 def test_a_base_that_was_named_from_beside_the_guard_is_found_from_anywhere(bert, texts, tmp_path, monkeypatch):
-    (tmp_path / "work").mkdir()
+    (tmp_path / "project").mkdir()
     (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "project")
     for part in bert:
         part.save_pretrained("models/base")
     guard = ShortcutGuardrail.from_pretrained("models/base")
     guard.fit(texts, config=STRONG)
     guard.save_pretrained("guarded")
     monkeypatch.chdir(tmp_path / "elsewhere")
-    again = ShortcutGuardrail.from_pretrained("../work/guarded")
+    again = ShortcutGuardrail.from_pretrained("../project/guarded")
     np.testing.assert_array_equal(again.predict_proba(texts), guard.predict_proba(texts))
 
 
