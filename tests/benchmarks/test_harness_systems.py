@@ -63,6 +63,17 @@ def test_a_system_sees_what_it_declared_and_nothing_else(full: Material) -> None
     assert full.for_needs(()).train is None
 
 
+def test_the_model_of_the_base_is_for_those_who_declared_it(full: Material, base: TrainedClassifier) -> None:
+    for need in (Need.BASE, Need.GRADIENTS):
+        assert full.for_needs({need}).base.model is base.model
+    cut = full.for_needs({Need.TRAIN, Need.DEV})
+    assert cut.base.model is None
+    assert (cut.base.recipe, cut.base.seed, cut.base.tokenizer) == (base.recipe, base.seed, base.tokenizer)
+    assert full.base.model is base.model, "the harness keeps its own"
+    with pytest.raises(ConfigError, match="for systems that declare the need 'gradients'"):
+        cut.scorer(cut.base.model)
+
+
 def test_groups_of_the_support_set_are_hidden(full: Material) -> None:
     cut = full.for_needs({Need.SUPPORT, Need.DEV_GROUPS, Need.TRAIN_GROUPS})
     assert cut.support is not None
@@ -81,7 +92,7 @@ def test_erm_answers_like_the_base_classifier(full: Material, base: TrainedClass
     guard = ShortcutGuardrail(base.model, base.tokenizer, max_length=32)
     assert np.array_equal(fitted.predict_proba(full.deployment), guard.predict_proba(full.deployment))
     assert fitted.forward_equivalents == 0
-    assert Oracle().needs == {Need.ORACLE_TEXTS}
+    assert Oracle().needs == {Need.BASE, Need.ORACLE_TEXTS}
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.6])
@@ -174,7 +185,7 @@ def test_clean_trains_on_the_clean_rows_by_the_recipe_of_the_base(full: Material
 
 
 def test_a_fitted_system_survives_the_disk(full: Material, tmp_path: Path) -> None:
-    fitted = Erm().fit(full.for_needs(()), seed=0)
+    fitted = Erm().fit(full.for_needs(Erm().needs), seed=0)
     fitted.save(tmp_path / "system")
     again = ModelSystem.load(tmp_path / "system")
     assert np.array_equal(again.predict_proba(full.deployment), fitted.predict_proba(full.deployment))

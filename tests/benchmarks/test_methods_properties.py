@@ -175,6 +175,9 @@ def test_it_is_handed_what_it_declared_and_nothing_else(name, material):
     for field in ROWS:
         declared = Need(field.replace("_", "-")) in needs
         assert (getattr(cut, field) is not None) == declared, field
+    # What starts from the pretrained encoder gets no model that it could start from or look into.
+    assert (cut.base.model is None) == (not needs & {Need.BASE, Need.GRADIENTS})
+    assert material.base.model is not None
     # The shortcut's words are handed to the one method that says that somebody names them.
     assert (Need.SHORTCUT_WORDS in needs) == (name == "guardrail-distill-named")
     assert cut.shortcut_words == (("honestly",) if Need.SHORTCUT_WORDS in needs else None)
@@ -188,10 +191,10 @@ def test_it_is_handed_what_it_declared_and_nothing_else(name, material):
 
 @dataclasses.dataclass(frozen=True)
 class Sneaky:
-    """Reads groups that it did not declare."""
+    """Reads what it did not declare: the groups of the dev rows, or the base classifier's features."""
 
+    needs: frozenset[Need]
     name: str = "sneaky"
-    needs: frozenset[Need] = frozenset({Need.DEV})
 
     def fit(self, material: Material, *, seed: int) -> float:
         return make_system("dfr", standardise_on="dev").fit(material, seed=seed)
@@ -200,8 +203,12 @@ class Sneaky:
 def test_a_method_that_reads_more_than_it_declared_fails(material):
     from shortcut_guardrail.errors import DataError
 
+    reads_groups = Sneaky(frozenset({Need.DEV, Need.GRADIENTS}))
     with pytest.raises(DataError, match="needs the groups of 'dev', but they are hidden"):
-        Sneaky().fit(material.for_needs(Sneaky.needs), seed=0)
+        reads_groups.fit(material.for_needs(reads_groups.needs), seed=0)
+    reads_weights = Sneaky(frozenset({Need.DEV, Need.DEV_GROUPS}))
+    with pytest.raises(ConfigError, match="for systems that declare the need 'gradients'"):
+        reads_weights.fit(material.for_needs(reads_weights.needs), seed=0)
 
 
 @every

@@ -45,11 +45,12 @@ SYSTEM_FILE = "system.json"
 
 
 class Need(StrEnum):
-    """What a system asks for beyond the base classifier.
+    """What a system asks for.
 
-    `GRADIENTS` asks for no material: it says that the system needs the weights, not only the answers, of the base
-    classifier when it is deployed. `SHORTCUT_WORDS` is somebody who names the shortcut. `ORACLE_TEXTS` is knowledge of
-    the shortcut at test time: the harness hands such a system the test texts without it.
+    `GRADIENTS` is the base classifier's model, for whoever looks into it or starts from its weights. `BASE` is the same
+    for the references that answer as it does. A system that declares neither starts from the pretrained encoder and is
+    handed no model. `SHORTCUT_WORDS` is somebody who names the shortcut. `ORACLE_TEXTS` is knowledge of the shortcut at
+    test time: the harness hands such a system the test texts without it.
     """
 
     TRAIN = "train"
@@ -59,6 +60,7 @@ class Need(StrEnum):
     DEV_GROUPS = "dev-groups"
     SUPPORT = "support"
     DEPLOYMENT = "deployment"
+    BASE = "base"
     GRADIENTS = "gradients"
     SHORTCUT_WORDS = "shortcut-words"
     ORACLE_TEXTS = "oracle-texts"
@@ -84,10 +86,11 @@ PER_INPUT_ATTRIBUTION = frozenset(
 
 @dataclass(frozen=True)
 class Material:
-    """What a system is handed. Rows and texts it did not declare are `None`; groups it did not declare are hidden.
+    """What a system is handed. What it did not declare is `None`; groups it did not declare are hidden.
 
     Attributes:
-        base: The ERM classifier, fine-tuned on `train`; to be left as found.
+        base: The ERM classifier, fine-tuned on `train`; to be left as found. Its recipe, seed and tokenizer are for
+            all, its `model` is `None` for a system that declared neither `BASE` nor `GRADIENTS`.
         encoder: Folder or Hub id of the pretrained encoder, for methods that train from the start.
         label_names: The C class names.
         train: The biased training rows.
@@ -145,6 +148,8 @@ class Material:
                 given[name] = given[name].without_groups()
         if given["clean_train"] is not None:
             given["clean_train"] = given["clean_train"].without_groups()
+        if not declared & {Need.BASE, Need.GRADIENTS}:
+            given["base"] = dataclasses.replace(self.base, model=None)
         return dataclasses.replace(self, **given)
 
     def scorer(self, model: Any, tokenizer: Any | None = None, *, fitting: bool = False) -> TextClassifier:
@@ -155,7 +160,15 @@ class Material:
             tokenizer: Its tokenizer; `None` takes the base classifier's.
             fitting: Multiply in the number format of fitting, for what a method computes on the way, such as
                 attributions.
+
+        Raises:
+            ConfigError: The model is the base classifier's, which was not declared.
         """
+        if model is None:
+            raise ConfigError(
+                "There is no model to score with: that of the base classifier is for systems that declare the need "
+                "'gradients' (or 'base'). Add it to what the system needs."
+            )
         return TextClassifier(
             model,
             tokenizer or self.base.tokenizer,
@@ -313,7 +326,7 @@ class Erm:
     """The base classifier as it is."""
 
     name: str = "erm"
-    needs: frozenset[Need] = frozenset()
+    needs: frozenset[Need] = frozenset({Need.BASE})
 
     def config(self) -> dict[str, Any]:
         """Nothing decides beyond the base classifier's recipe, which is the run's."""
@@ -329,7 +342,7 @@ class Oracle(Erm):
     """The base classifier, asked about the test texts without the inserted shortcut: no method can know more."""
 
     name: str = "oracle"
-    needs: frozenset[Need] = frozenset({Need.ORACLE_TEXTS})
+    needs: frozenset[Need] = frozenset({Need.BASE, Need.ORACLE_TEXTS})
 
 
 @dataclass(frozen=True)

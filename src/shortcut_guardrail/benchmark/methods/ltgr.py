@@ -313,10 +313,10 @@ class LTGR:
         rows, watch, rule = material.train, Stopwatch(), find_rule(self.select)
         assert rows is not None
         recipe = resolve_recipe(self.recipe, SOURCE, material)
-        encoded = material.scorer(material.base.model).encode(rows.texts)
-        heads = self._heads(encoded, rows)
         with watch.time("teacher"):
             teacher = self._teacher(material, rows, recipe, seed, progress)
+        encoded = material.scorer(teacher.final).encode(rows.texts)
+        heads = self._heads(encoded, rows)
         with watch.time("shortcut degree"):
             early, final = (
                 integrated_gradients(material.scorer(model, fitting=True), encoded, rows.labels, steps=self.steps)
@@ -363,11 +363,11 @@ class LTGR:
     ) -> _Teacher:
         """The biased model, trained as the student will be but on the labels alone.
 
-        With recipe and seed of the base classifier that training is the base classifier's own: only its early state is
-        not at hand, and training ends when that is reached.
+        With recipe and seed of the base classifier that training is the base classifier's own, which the harness keeps:
+        only its early state is not at hand, and training here ends when that is reached.
         """
-        base = material.base
-        known = recipe == base.recipe and seed == base.seed
+        base, retrain = material.base, material.retrain
+        known = retrain is not None and recipe == base.recipe and seed == base.seed
         # A teacher of fewer epochs has no other early state than its last.
         n_early = min(self.early_epoch, recipe.epochs)
         early: list[Any] = []
@@ -381,5 +381,7 @@ class LTGR:
         try:
             trained = train(material, rows, recipe, find_rule("last"), seed=seed, on_epoch_end=look, progress=progress)
         except _RestIsKnown:
-            return _Teacher(early[0], base.model, base.train_loss, TRAIN_PASS * n_early * len(rows), "base")
+            assert retrain is not None
+            kept = retrain(rows)
+            return _Teacher(early[0], kept.model, kept.train_loss, TRAIN_PASS * n_early * len(rows), "base")
         return _Teacher(early[0], trained.result.model, trained.result.train_loss, trained.cost, "trained")
