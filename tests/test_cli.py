@@ -256,6 +256,17 @@ def test_a_file_where_a_folder_goes_and_the_other_way_round(cli, no_model, data,
     assert (status, one_error(err)) == (2, f"'{tmp_path}' is a folder, but a file is to be written. Name a file.")
 
 
+@pytest.mark.parametrize("report", ["guarded", "guarded/report.html", "guarded/pages/report.html"])
+def test_a_report_does_not_lie_in_the_guards_folder(cli, no_model, data, tmp_path, report):
+    out = tmp_path / "guarded"
+    status, _, err = cli("fit", "model", data, "--out", out, "--report", tmp_path / report, "--strength", 1)
+    assert (status, one_error(err)) == (
+        2,
+        f"--report '{tmp_path / report}' lies in '{out}', which is a guard's. Name a file elsewhere.",
+    )
+    assert not out.exists()
+
+
 def test_what_is_read_is_not_written_over(cli, no_model, data, model_folder):
     before = data.read_bytes()
     for arguments in (

@@ -234,6 +234,21 @@ def test_group_labels_are_those_of_the_rows_whose_groups_a_system_saw(tmp_path: 
     assert shown == {"nfl": "0", "dfr": "20", "group_dro": "100"}
 
 
+def test_a_column_that_few_data_sets_fill_is_there_where_one_does(tmp_path: Path) -> None:
+    config = with_systems(_with_columns(read_experiment("real-world"), "n", "worst_overlapping_group"), "erm")
+    runs = fake_results(tmp_path, config, seeds=(0, 1))
+    assert "worst of 16 groups" not in make_table(collect(tmp_path, config)).header
+    for accuracy, run in zip((0.5, 0.7), (run for run in runs if run.setting.name == "Civil"), strict=True):
+        path = result_path(tmp_path, run.hash)
+        record = json.loads(path.read_text(encoding="utf-8"))
+        group = {"name": "toxic, muslim", "n": 40, "accuracy": accuracy, "interval": [0.3, 0.9]}
+        record["metrics"]["worst_overlapping_group"] = group
+        path.write_text(json.dumps(record), encoding="utf-8")
+    table = make_table(collect(tmp_path, config))
+    assert entry(table, "worst of 16 groups", "erm", "Civil").value == pytest.approx(0.6)
+    assert entry(table, "worst of 16 groups", "erm", "SST-2").shown() == "-"
+
+
 def test_what_an_oracle_chose_is_marked_in_every_table(tmp_path: Path) -> None:
     config = with_systems(SHIFTED, "erm", "nfl", "dfr-sg-paper", "guardrail")
     runs = fake_results(tmp_path, config, seeds=(0, 1))

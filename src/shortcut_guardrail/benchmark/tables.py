@@ -121,14 +121,16 @@ def make_table(collection: Collection, *, min_group_size: int = 1) -> Table:
     if min_group_size < 1:
         raise ConfigError(f"min_group_size must be at least 1, but is {min_group_size}.")
     columns = [column for name in collection.experiment.table.get("columns", ()) for column in _columns(name)]
+    contexts = [_Context(collection, cell, min_group_size) for cell in collection.cells]
+    columns = [column for column in columns if not column.optional or any(map(_has_entry(column), contexts))]
     several_tests = len({test for _, test in collection.places}) > 1
     groups = _group_names(collection) if any(column.name == "groups" for column in columns) else ()
     header = ["setting", *(["test"] if several_tests else []), "system"]
     for column in columns:
         header += groups if column.name == "groups" else [column.title]
     rows = []
-    for cell in collection.cells:
-        context = _Context(collection, cell, min_group_size)
+    for context in contexts:
+        cell = context.cell
         system = Entry(text=cell.system, mark=ORACLE_MARK if _chosen_by_oracle(cell) else "")
         row = [Entry(text=cell.setting), *([Entry(text=cell.test)] if several_tests else []), system]
         for column in columns:
@@ -171,12 +173,18 @@ class _Column:
     name: str
     title: str
     entry: Callable[[_Context], Entry]
+    optional: bool = False
+    """Left out where no cell has an entry, as overlapping groups, which few data sets have."""
 
 
 def _columns(name: str) -> list[_Column]:
     if name not in _COLUMNS:
         raise ConfigError(f"There is no column '{name}' (there are: {', '.join(_COLUMNS)}).")
     return [_COLUMNS[name]]
+
+
+def _has_entry(column: _Column) -> Callable[[_Context], bool]:
+    return lambda context: column.entry(context).shown() != Entry().shown()
 
 
 def _metric(name: str, digits: int = 3) -> Callable[[_Context], Entry]:
@@ -451,7 +459,7 @@ _COLUMNS = {
         _Column("groups", "groups", lambda context: Entry()),
         _Column("worst_group_accuracy", "worst-group accuracy", _worst_accuracy),
         _Column("worst_group", "worst group", _worst_group),
-        _Column("worst_overlapping_group", "worst of 16 groups", _worst_overlapping),
+        _Column("worst_overlapping_group", "worst of 16 groups", _worst_overlapping, optional=True),
         _Column("difference", "accuracy − erm", _difference),
         _Column("p_value", "p (+gained −lost)", _p_value),
         _Column("gap_closed", "share of gap, accuracy", _gap("accuracy", weighted_accuracy)),

@@ -139,7 +139,7 @@ def certify(
     if report is not None:
         check_output(report, overwrite=overwrite)
         options.check_spared(report, data, labelled)
-        _check_apart(report, guard, out)
+        options.check_apart(report, guard, out)
     columns: dict[str, Any] = {"text_column": text_column, "text_pair_column": text_pair_column}
     around = read_data(data, **columns)
     rows = None
@@ -194,14 +194,6 @@ def _load(source: str, **settings: Any) -> Any:
             f"'{source}' is no folder that fit wrote. Fit a guard first; there is nothing to certify yet."
         )
     return options.load_guard(source, head=None, **settings)
-
-
-def _check_apart(report: Path, guard: str, out: Path | None) -> None:
-    from ..errors import ConfigError
-
-    for folder in (Path(guard), out):
-        if folder is not None and folder.resolve() in (report.resolve(), *report.resolve().parents):
-            raise ConfigError(f"--report '{report}' lies in '{folder}', which is a guard's. Name a file elsewhere.")
 
 
 def _what_is_used(found: Certificate, before: float, guard: str, out: Path | None) -> str:

@@ -307,6 +307,7 @@ def _check_places(
     if report is not None:
         check_output(report, overwrite=overwrite)
         options.check_spared(report, data, support, unlabelled)
+        options.check_apart(report, out)
     if is_guarded_folder(model):
         raise ConfigError(
             f"'{model}' is a folder that fit wrote, and an adapter is not adapted again. Give its base model."

@@ -135,6 +135,19 @@ def check_spared(out: Path, *inputs: str | Path | None) -> None:
             raise ConfigError(f"'{out}' is also what the command reads. Choose another place for the output.")
 
 
+def check_apart(report: Path, *folders: str | Path | None) -> None:
+    """Refuse a report inside the folder of a guard, which is written whole.
+
+    Raises:
+        ConfigError: `report` lies in one of the folders, or is one.
+    """
+    from ..errors import ConfigError
+
+    for folder in folders:
+        if folder is not None and Path(folder).resolve() in (report.resolve(), *report.resolve().parents):
+            raise ConfigError(f"--report '{report}' lies in '{folder}', which is a guard's. Name a file elsewhere.")
+
+
 def check_same_kind(data: TextData, other: TextData | None) -> None:
     """Refuse single texts beside pairs.
 
