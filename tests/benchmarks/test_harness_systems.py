@@ -180,6 +180,7 @@ def test_clean_trains_on_the_clean_rows_by_the_recipe_of_the_base(full: Material
 
     material = dataclasses.replace(full, retrain=retrain)
     fitted = Clean().fit(material.for_needs(Clean().needs), seed=0)
+    assert material.for_needs({Need.TRAIN, Need.GRADIENTS}).retrain is None
     assert asked[0].texts == full.clean_train.texts  # type: ignore[union-attr]
     assert fitted.forward_equivalents == 7.0
 

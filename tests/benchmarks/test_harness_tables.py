@@ -19,8 +19,10 @@ from harness_fakes import fake_results, with_systems
 from shortcut_guardrail import ConfigError, DataError, GuardrailWarning
 from shortcut_guardrail.benchmark.collect import Cell, Collection, collect
 from shortcut_guardrail.benchmark.experiments import ExperimentConfig, experiment_names, read_experiment
+from shortcut_guardrail.benchmark.positioning import APPROACHES, PER_INPUT_ATTRIBUTION, SETTLED_ON
 from shortcut_guardrail.benchmark.results import read_index, result_path
 from shortcut_guardrail.benchmark.statistics import mcnemar
+from shortcut_guardrail.benchmark.systems import system_factories
 from shortcut_guardrail.benchmark.tables import Entry, Table, make_table, render
 from shortcut_guardrail.metrics import exact_interval, group_accuracy
 
@@ -217,13 +219,50 @@ def test_the_table_of_positioning_is_the_papers_where_systems_are_handed_what_it
         "few_shot": "yes yes no",
         "guardrail-per-input": "yes yes yes",
     }
-    names = ("deployment_time", "no_annotation", "attribution")
+    approaches = {
+        "group_dro": "Worst-group reweighting",
+        "jtt": "Error-based retraining",
+        "ltgr": "Attribution-guided training",
+        "dfr-sg-paper": "Last-layer retraining",
+        "nfl": "Weight regularization",
+        "c2l": "Contrastive learning",
+        "tent": "Entropy minimization",
+        "guardrail": "Gradient-based attribution + Masked contrastive learning",
+    }
+    names = ("deployment_time", "no_annotation", "attribution", "approach")
     config = with_systems(_with_columns(read_experiment("leaderboard"), *names), *paper, *ours)
     fake_results(tmp_path, config, seeds=(0,))
     table = make_table(collect(tmp_path, config))
-    titles = table.header[-3:]
+    *titles, last = table.header[-4:]
     for system, expected in (paper | ours).items():
         assert " ".join(entry(table, title, system).text for title in titles) == expected, system
+    assert {system: entry(table, last, system).text for system in approaches} == approaches
+
+
+def test_every_system_has_its_approach() -> None:
+    assert set(APPROACHES) == set(system_factories())
+    assert set(SETTLED_ON) | PER_INPUT_ATTRIBUTION <= set(APPROACHES)
+
+
+def test_what_people_settled_on_scored_rows_is_marked_where_they_did(tmp_path: Path) -> None:
+    config = with_systems(read_experiment("natural-shortcuts"), "erm", "guardrail-distill", "guardrail-distill-40")
+    fake_results(tmp_path, config, seeds=(0,))
+    on_amazon = make_table(collect(tmp_path, config))
+    marked = {(row[0].text, row[1].shown()) for row in on_amazon.rows if row[1].mark}
+    assert marked == {("Amazon", "guardrail-distill-40§")}
+    assert [note for note in on_amazon.notes if note.startswith("§")] == [
+        "§ Options of this system were settled by people who saw its answers to scored rows of this data set, as an "
+        "oracle does. Read it beside sets on which nothing was settled."
+    ]
+    shifted = with_systems(SHIFTED, "erm", "guardrail", "guardrail-distill")
+    fake_results(tmp_path, shifted, seeds=(0,))
+    table = make_table(collect(tmp_path, shifted))
+    shown = {(row[0].text, row[1].shown()) for row in table.rows}
+    assert {("GoEmo-ST", "guardrail-distill§"), ("GoEmo-ST", "guardrail"), ("Civil", "guardrail-distill")} <= shown
+    assert "guardrail-distill§," in render(table, "csv")
+    unmarked = with_systems(SHIFTED, "erm", "guardrail")
+    fake_results(tmp_path / "without", unmarked, seeds=(0,))
+    assert not any("§" in note for note in make_table(collect(tmp_path / "without", unmarked)).notes)
 
 
 def test_group_labels_are_those_of_the_rows_whose_groups_a_system_saw(tmp_path: Path) -> None:

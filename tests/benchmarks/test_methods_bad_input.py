@@ -147,7 +147,7 @@ def test_a_first_stage_that_diverges_is_trained_once_and_paid_for(material, monk
         with pytest.raises(RunError, match="became nan"):
             run.fit_point({"learning_rate": 1e-3, "identification_epochs": 2, "upweight": upweight})
     assert (asked, run.cost) == ([len(TRAIN)], 10.0)
-    with pytest.raises(RunError, match="diverged at all 3 points"):
+    with pytest.warns(GuardrailWarning, match="is left out"), pytest.raises(RunError, match="diverged at all 3 points"):
         JTT(recipe=QUICK).fit(material, seed=0)
 
 
@@ -192,8 +192,9 @@ def test_a_class_missing_from_a_half_is_drawn_again_and_given_up_on_in_words():
         rows_of_half = np.arange(30) if len(draws) < 4 else np.arange(1, 31)
         return (rows_of_half,)
 
-    assert 30 in draw_with_all_classes(labels, 2, draw, "'dev'")[0]
-    assert len(draws) == 4
+    (half,), n_draws = draw_with_all_classes(labels, 2, draw, "'dev'")
+    assert 30 in half
+    assert len(draws) == n_draws == 4
     with pytest.raises(DataError) as error:
         draw_with_all_classes(labels, 2, lambda: (np.arange(30),), "'dev'")
     assert str(error.value) == (
@@ -211,19 +212,24 @@ def test_a_group_missing_from_a_half_is_drawn_again_and_said_where_it_cannot_be_
     method, values = DFR(), np.random.default_rng(0).normal(size=(100, 4))
     for sizes, lacking in (((40, 3, 17, 40), []), ((40, 1, 19, 40), ["negative, with"])):
         few = rows("dev", sizes, 5)
+        drawn = []
         for seed in range(20):  # a group of 3 rows misses a half in a quarter of the draws
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                scores, one_sided = method.tune(values, few, np.random.default_rng(seed))
+                scores, one_sided, n_draws = method.tune(values, few, np.random.default_rng(seed))
+            drawn.append(n_draws)
             assert len(scores) == len(method.inverse_strengths)
             assert one_sided == lacking
             said = [str(w.message) for w in caught if "has rows in only one of the halves" in str(w.message)]
             assert len(said) == len(lacking)
+        # A group of one row can never be in both halves, however often they are drawn.
+        assert set(drawn) == {100} if lacking else set(drawn) > {1}
 
 
 def test_dfr_balances_the_groups_there_are_and_names_the_others(material):
     info = DFR(resamples=2).fit(with_(material, dev=AT_STRENGTH_1), seed=0).info()
     assert info["selection"]["dev_groups_without_rows"] == ["negative, with", "positive, without"]
+    assert info["selection"]["draws"] == {"halves": 1, "resamples": 2}
 
 
 def test_dfr_without_groups_says_which_variant_needs_none(material):
@@ -260,12 +266,27 @@ def test_groups_without_training_rows_get_no_weight_and_are_named(material):
     assert [trial["point"]["adjustment"] for trial in info["trials"]] == [0.0, 1.0]
 
 
+def test_a_group_missing_from_a_batch_is_counted(material):
+    rare = rows("train", (60, 2, 60, 60), 1)
+    system = GroupDRO(recipe={**QUICK, "batch_size": 8}, reweight_groups=False)
+    info = system.fit(with_(material, train=rare), seed=0).info()
+    absent, n_steps = info["batches_without_group"], info["training"]["n_steps"]
+    # Its two rows are in two of the batches of an epoch at most.
+    assert n_steps - 2 <= absent["negative, with"] < n_steps
+    assert absent["negative, without"] < n_steps - 2
+    drawn_equally = GroupDRO(recipe={**QUICK, "batch_size": 8}).fit(with_(material, train=rare), seed=0).info()
+    assert drawn_equally["batches_without_group"]["negative, with"] < n_steps / 2
+
+
 # Grids
 
 
 def test_a_diverging_point_is_recorded_and_never_chosen(material):
     method = JTT(learning_rates=(1e38, 5e-3), upweights=(4,), identification_epochs=(1,), recipe=QUICK)
-    info = method.fit(material, seed=0).info()
+    with pytest.warns(
+        GuardrailWarning, match=r"The grid point .*1e\+38.* is left out, since its training failed: .*finite"
+    ):
+        info = method.fit(material, seed=0).info()
     assert info["point"]["learning_rate"] == 5e-3
     bad, good = info["trials"]
     assert good["diverged"] is None
@@ -286,7 +307,8 @@ def test_the_best_point_is_the_first_of_the_highest_scores():
             raise RunError("it blew up")
         return point["name"], scores[point["name"]]
 
-    chosen = search([{"name": name} for name in "dabc"], fit, RULES["dev-accuracy"])
+    with pytest.warns(GuardrailWarning, match="'name': 'd'} is left out, since its training failed: it blew up"):
+        chosen = search([{"name": name} for name in "dabc"], fit, RULES["dev-accuracy"])
     assert (chosen.fitted, chosen.point) == ("b", {"name": "b"})
     assert [trial.diverged for trial in chosen.trials] == ["it blew up", None, None, None]
     assert best_index([0.1, math.nan, 0.3, 0.3]) == 2

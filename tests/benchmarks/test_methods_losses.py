@@ -882,8 +882,9 @@ def test_tuning_and_averaging_are_the_official_loops_in_scikit_learn():
     values, labels, groups = planted_features((60, 12, 12, 60), 4)
     data = rows("features", (60, 12, 12, 60), 4)
     method = DFR(resamples=5)
-    scores, _ = method.tune(values, data, np.random.default_rng(7))
-    head = method.average(values, data, 0.3, np.random.default_rng(8))
+    scores, _, _ = method.tune(values, data, np.random.default_rng(7))
+    *head, n_draws = method.average(values, data, 0.3, np.random.default_rng(8))
+    assert n_draws == method.resamples
 
     def regression(c: float) -> LogisticRegression:
         return LogisticRegression(l1_ratio=1.0, C=c, solver="liblinear", random_state=0)
@@ -956,7 +957,7 @@ def test_dfr_forgets_the_shortcut_where_its_validation_set_can_show_it():
     test_values, test_labels, test_groups = planted_features((20, 60, 60, 20), 8)
     erm = fit_head(values, labels, 2, 1.0)
     method = DFR()
-    dfr = method.average(dev_values, dev, 0.1, np.random.default_rng(0))
+    *dfr, _ = method.average(dev_values, dev, 0.1, np.random.default_rng(0))
 
     def wga(head):
         return worst_group_accuracy(answers(test_values, *head), test_labels, test_groups)

@@ -169,15 +169,19 @@ def test_the_same_seed_gives_the_same_answers_and_all_is_left_as_found(name, fit
 
 
 @every
-def test_it_is_handed_what_it_declared_and_nothing_else(name, material):
+def test_it_is_handed_what_it_declared_and_nothing_else(name, material, tmp_path):
     needs = make_system(name, **OPTIONS.get(name, {})).needs
-    cut = dataclasses.replace(material, clean_train=TRAIN).for_needs(needs)
+    full = dataclasses.replace(material, clean_train=TRAIN, retrain=lambda rows: material.base, cache=tmp_path)
+    cut = full.for_needs(needs)
     for field in ROWS:
         declared = Need(field.replace("_", "-")) in needs
         assert (getattr(cut, field) is not None) == declared, field
     # What starts from the pretrained encoder gets no model that it could start from or look into.
     assert (cut.base.model is None) == (not needs & {Need.BASE, Need.GRADIENTS})
     assert material.base.model is not None
+    # Nor a way to it: training on the training rows again gives the base, and the cache is where it lies.
+    assert cut.retrain is None
+    assert (cut.cache is None) == (Need.GRADIENTS not in needs)
     # The shortcut's words are handed to the one method that says that somebody names them.
     assert (Need.SHORTCUT_WORDS in needs) == (name == "guardrail-distill-named")
     assert cut.shortcut_words == (("honestly",) if Need.SHORTCUT_WORDS in needs else None)

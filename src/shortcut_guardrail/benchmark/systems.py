@@ -74,15 +74,6 @@ ANNOTATION_NEEDS = frozenset(
 )
 """What somebody who knows the shortcut has to provide."""
 
-PER_INPUT_ATTRIBUTION = frozenset(
-    {
-        *("ltgr", "c2l", "mask_average", "mask_top1", "guardrail", "guardrail-paper"),
-        *("guardrail-distill", "guardrail-distill-40", "guardrail-distill-named"),
-        *("guardrail-mask", "guardrail-per-input"),
-    }
-)
-"""Kinds of systems that ask of single texts which of their tokens matter, as the paper's table of positioning says."""
-
 
 @dataclass(frozen=True)
 class Material:
@@ -104,9 +95,9 @@ class Material:
         scoring_precision: Number format of matrix products when it predicts.
         batch_size: Sequences per forward pass outside training.
         retrain: Fine-tunes the encoder on other rows with the recipe and seed of `base`; the harness keeps what it
-            trained, so that asking twice costs once.
-        cache: A folder in which a system may keep what is costly to make, under a name that is a hash of everything it
-            depends on; `None` keeps nothing.
+            trained, so that asking twice costs once. For systems that declared `CLEAN_TRAIN`.
+        cache: A folder in which a system that declared `GRADIENTS` may keep what is costly to make, under a name that
+            is a hash of everything it depends on; `None` keeps nothing.
     """
 
     base: TrainedClassifier
@@ -150,6 +141,10 @@ class Material:
             given["clean_train"] = given["clean_train"].without_groups()
         if not declared & {Need.BASE, Need.GRADIENTS}:
             given["base"] = dataclasses.replace(self.base, model=None)
+        if Need.CLEAN_TRAIN not in declared:
+            given["retrain"] = None  # asked for the training rows it would give the base classifier
+        if Need.GRADIENTS not in declared:
+            given["cache"] = None  # where the base classifier and its guards lie
         return dataclasses.replace(self, **given)
 
     def scorer(self, model: Any, tokenizer: Any | None = None, *, fitting: bool = False) -> TextClassifier:
@@ -359,7 +354,7 @@ class Clean:
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> ModelSystem:
         """Fine-tunes once; later calls take what the harness kept."""
         assert material.clean_train is not None
-        assert material.retrain is not None, "the harness hands `retrain` to every system"
+        assert material.retrain is not None, "the harness hands `retrain` to whoever declared `CLEAN_TRAIN`"
         trained = material.retrain(material.clean_train)
         return ModelSystem(
             material.scorer(trained.model, trained.tokenizer),

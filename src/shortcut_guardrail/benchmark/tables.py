@@ -19,6 +19,7 @@ import numpy as np
 from ..errors import ConfigError, GuardrailWarning
 from ..metrics import SMALL_GROUP
 from .collect import Cell, Collection, Finished
+from .positioning import APPROACHES, PER_INPUT_ATTRIBUTION, SETTLED_ON
 from .statistics import (
     Statistic,
     mcnemar,
@@ -29,13 +30,13 @@ from .statistics import (
     weighted_accuracy,
     weighted_balanced_accuracy,
 )
-from .systems import ANNOTATION_NEEDS, PER_INPUT_ATTRIBUTION, SOURCE_NEEDS, Need
+from .systems import ANNOTATION_NEEDS, SOURCE_NEEDS, Need
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 FORMATS = ("markdown", "latex", "csv")
 BASE, ORACLE = "erm", "oracle"
-SMALL_MARK, ORACLE_MARK = "†", "‡"
+SMALL_MARK, ORACLE_MARK, SETTLED_MARK = "†", "‡", "§"
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def make_table(collection: Collection, *, min_group_size: int = 1) -> Table:
     rows = []
     for context in contexts:
         cell = context.cell
-        system = Entry(text=cell.system, mark=ORACLE_MARK if _chosen_by_oracle(cell) else "")
+        system = Entry(text=cell.system, mark=_system_marks(cell))
         row = [Entry(text=cell.setting), *([Entry(text=cell.test)] if several_tests else []), system]
         for column in columns:
             row += _group_entries(context, groups) if column.name == "groups" else [column.entry(context)]
@@ -384,6 +385,16 @@ def _selections(cell: Cell) -> list[Mapping[str, Any]]:
     return [{"rule": one, "oracle": False} if isinstance(one, str) else one for one in found if one]
 
 
+def _system_marks(cell: Cell) -> str:
+    return (ORACLE_MARK if _chosen_by_oracle(cell) else "") + (SETTLED_MARK if _settled_here(cell) else "")
+
+
+def _settled_here(cell: Cell) -> bool:
+    """Whether options of this kind of system were settled by people who saw how it answers rows of this data set."""
+    data = {run.result["config"]["data"]["name"] for run in cell.runs.values()}
+    return bool(data & SETTLED_ON.get(cell.kind, frozenset()))
+
+
 def _chosen_by_oracle(cell: Cell) -> bool:
     """Whether anything was chosen by a rule that looks at test labels."""
     return any(found["oracle"] for found in _selections(cell))
@@ -481,6 +492,7 @@ _COLUMNS = {
         _Column("labels", "target labels", _labels),
         _Column("group_labels", "group labels", _group_labels),
         _Column("needs", "was handed", _needs),
+        _Column("approach", "approach", lambda context: Entry(text=APPROACHES[context.cell.kind])),
         _Column("deployment_time", "at deployment alone", _positioning(_without(SOURCE_NEEDS | {Need.ORACLE_TEXTS}))),
         _Column("no_annotation", "no shortcut annotation", _positioning(_without(ANNOTATION_NEEDS))),
         _Column(
@@ -546,6 +558,11 @@ def _notes(collection: Collection, columns: Sequence[_Column], small: Sequence[s
         notes.append(f"Not all seeds, and those there are: {', '.join(lacking)}.")
     if any(map(_chosen_by_oracle, collection.cells)):
         notes.append(f"{ORACLE_MARK} Chosen by a rule that looks at test labels (an oracle): no method can do that.")
+    if any(map(_settled_here, collection.cells)):
+        notes.append(
+            f"{SETTLED_MARK} Options of this system were settled by people who saw its answers to scored rows of this "
+            "data set, as an oracle does. Read it beside sets on which nothing was settled."
+        )
     if small and "worst_group_accuracy" in names:
         notes.append(f"{SMALL_MARK} The worst group has fewer than {SMALL_GROUP} rows.")
     if min_group_size > 1:
@@ -652,7 +669,7 @@ def _csv(table: Table) -> str:
         for at, entry in enumerate(row):
             ends = entry.interval or (None, None)
             numbers = {"sd": entry.spread, "low": ends[0], "high": ends[1]}
-            cells.append(entry.text + (ORACLE_MARK if entry.mark == ORACLE_MARK else "") or _plain(entry.value))
+            cells.append(entry.text + entry.mark.replace(SMALL_MARK, "") or _plain(entry.value))
             cells += [_plain(numbers[k]) for k, on in spans[at].items() if on]
         writer.writerow(cells)
     return out.getvalue()

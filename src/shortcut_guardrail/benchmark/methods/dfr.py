@@ -108,7 +108,7 @@ def draw_with_all_classes(
     draw: Callable[[], tuple[Array, ...]],
     what: str,
     enough: Callable[[tuple[Array, ...]], bool] = lambda parts: True,
-) -> tuple[Array, ...]:
+) -> tuple[tuple[Array, ...], int]:
     """Draw until the first part holds every class that occurs at all.
 
     Args:
@@ -118,20 +118,23 @@ def draw_with_all_classes(
         what: What is drawn, for the message.
         enough: What else is asked of the parts; where no draw grants it, the last one that holds all classes is taken.
 
+    Returns:
+        The parts, and how many times was drawn: 1 unless a class, or what else is asked, was missing at first.
+
     Raises:
         DataError: A class has no row at all, or no draw held them all.
     """
     absent = sorted(set(range(n_classes)) - set(labels.tolist()))
     require(not absent, f"DFR needs rows of every class in {what}, but there are none of class {absent}.", DataError)
     kept: tuple[Array, ...] | None = None
-    for _ in range(MOST_DRAWS):
+    for n_draws in range(1, MOST_DRAWS + 1):
         parts = draw()
         if len(set(labels[parts[0]].tolist())) == n_classes:
             kept = parts
             if enough(parts):
-                return parts
+                return parts, n_draws
     if kept is not None:
-        return kept
+        return kept, MOST_DRAWS
     counts = np.bincount(labels, minlength=n_classes).tolist()
     raise DataError(
         f"DFR needs every class in the half of {what} that it fits on, but {MOST_DRAWS} draws of {len(labels)} rows "
@@ -225,9 +228,9 @@ class DFR:
             else:
                 standardise = Standardiser.of(values)
         with watch.time("fit"):
-            scores, one_sided = self.tune(values, dev, rng)
+            scores, one_sided, draws = self.tune(values, dev, rng)
             inverse_strength = self.inverse_strengths[best_index(scores)]
-            weight, bias = self.average(standardise(values), dev, inverse_strength, rng)
+            weight, bias, resamples = self.average(standardise(values), dev, inverse_strength, rng)
         weight, bias = standardise.fold(weight, bias)
         return (
             weight,
@@ -239,6 +242,7 @@ class DFR:
                     "dev_rows": len(dev),
                     "dev_groups_without_rows": missing_groups(dev),
                     "dev_groups_in_one_half": one_sided,
+                    "draws": {"halves": draws, "resamples": resamples},
                 },
                 "inverse_strength": inverse_strength,
                 "trials": _trials(self.inverse_strengths, scores),
@@ -247,7 +251,7 @@ class DFR:
             cost,
         )
 
-    def tune(self, values: Array, rows: LabelledTexts, rng: np.random.Generator) -> tuple[list[float], list[str]]:
+    def tune(self, values: Array, rows: LabelledTexts, rng: np.random.Generator) -> tuple[list[float], list[str], int]:
         """Worst-group accuracy of every C: fitted on a balanced half of the rows, scored on the other half.
 
         Halves are drawn again until every group that has rows has some in both, which a group of a single row cannot.
@@ -258,7 +262,8 @@ class DFR:
             rng: Splits and balances.
 
         Returns:
-            The score of every C, and the names of groups that have rows in one half only, which a warning says as well.
+            The score of every C; the names of groups that have rows in one half only, which a warning says as well; and
+            how many times halves were drawn.
         """
 
         def draw() -> tuple[Array, ...]:
@@ -270,7 +275,7 @@ class DFR:
             return sorted(first ^ second)
 
         n_classes = len(rows.label_names)
-        halves = draw_with_all_classes(
+        halves, n_draws = draw_with_all_classes(
             rows.labels, n_classes, draw, f"'{rows.name}'", enough=lambda parts: not lacking(parts)
         )
         one_sided = [rows.group_names[group] for group in lacking(halves)]
@@ -289,12 +294,12 @@ class DFR:
             head = fit_head(standardise(values[fitted]), rows.labels[fitted], n_classes, inverse_strength)
             guesses = answers(standardise(values[held_out]), *head)
             scores.append(worst_group_accuracy(guesses, rows.labels[held_out], rows.groups[held_out]))
-        return scores, one_sided
+        return scores, one_sided, n_draws
 
     def average(
         self, values: Array, rows: LabelledTexts, inverse_strength: float, rng: np.random.Generator
-    ) -> tuple[Array, Array]:
-        """Mean weight and bias over `resamples` group-balanced fits on all rows.
+    ) -> tuple[Array, Array, int]:
+        """Mean weight and bias over `resamples` group-balanced fits on all rows, and how many samples they took.
 
         Args:
             values: Standardised features, shape (N, H).
@@ -303,13 +308,15 @@ class DFR:
             rng: Balances.
         """
         n_classes = len(rows.label_names)
-        heads = []
+        heads, n_draws = [], 0
         for _ in range(self.resamples):
-            (chosen,) = draw_with_all_classes(
+            (chosen,), drawn = draw_with_all_classes(
                 rows.labels, n_classes, lambda: (balanced_rows(rows.groups, rng),), f"'{rows.name}'"
             )
+            n_draws += drawn
             heads.append(fit_head(values[chosen], rows.labels[chosen], n_classes, inverse_strength))
-        return np.mean([weight for weight, _ in heads], axis=0), np.mean([bias for _, bias in heads], axis=0)
+        weight, bias = (np.mean(parts, axis=0) for parts in zip(*heads, strict=True))
+        return weight, bias, n_draws
 
     def _fit_sg_paper(
         self, material: Material, feature: Feature, rng: np.random.Generator
@@ -322,7 +329,7 @@ class DFR:
             probe = rng.permutation(len(train))[:size]
             return probe[size // 2 :], probe[: size // 2]
 
-        fitted, held_out = draw_with_all_classes(
+        (fitted, held_out), n_draws = draw_with_all_classes(
             train.labels, n_classes, draw, f"{self.share:.0%} of '{train.name}' ({size} rows)"
         )
         probe = train.select(np.concatenate([fitted, held_out]))
@@ -334,7 +341,13 @@ class DFR:
             weight,
             bias,
             {
-                "selection": {"rule": "probe-accuracy", "oracle": False, "dev_rows": 0, "dev_groups_without_rows": []},
+                "selection": {
+                    "rule": "probe-accuracy",
+                    "oracle": False,
+                    "dev_rows": 0,
+                    "dev_groups_without_rows": [],
+                    "draws": {"halves": n_draws},
+                },
                 "inverse_strength": self.inverse_strengths[best_index(scores)],
                 "trials": _trials(self.inverse_strengths, scores),
                 "probe_rows": size,

@@ -81,6 +81,7 @@ class GroupDroLoss(Objective):
         ).float()
         # A group without rows can never be drawn; the official code cannot have one.
         self.weights = present.float() / present.sum()
+        self.batches_without = torch.zeros(len(counts), dtype=torch.long)
         self._step_size = step_size
 
     def loss(self, model: Any, inputs: dict[str, Tensor], rows: Tensor) -> Tensor:
@@ -93,13 +94,15 @@ class GroupDroLoss(Objective):
         """Update q by the losses of a batch, and weight them by it.
 
         A group that is not in the batch has loss 0 there, so its weight shrinks by the normalisation, as in the
-        official code: with group-uniform drawing each is absent equally often.
+        official code: with group-uniform drawing each is absent equally often. `batches_without` counts for every
+        group the batches in which it was not.
 
         Args:
             losses: Shape (B,).
             groups: Shape (B,).
         """
         mean = group_losses(losses, groups, len(self.weights))
+        self.batches_without += (torch.bincount(groups.cpu(), minlength=len(self.weights)) == 0).long()
         adjusted = mean.detach() + self._adjustment.to(mean.device)
         self.weights = updated_weights(self.weights.to(mean.device), adjusted, self._step_size)
         return mean @ self.weights
@@ -170,7 +173,7 @@ class GroupDRO:
         rule, recipe, watch = find_rule(self.select), resolve_recipe(self.recipe, SOURCE, material), Stopwatch()
         spent: list[float] = []
 
-        def fit_point(point: Any) -> tuple[tuple[Trained, list[float]], float | None]:
+        def fit_point(point: Any) -> tuple[tuple[Trained, GroupDroLoss], float | None]:
             loss = GroupDroLoss(rows.groups, counts, step_size=self.step_size, adjustment=point["adjustment"])
             with watch.time("train"):
                 trained = train(
@@ -184,10 +187,13 @@ class GroupDRO:
                     spend=spent.append,
                     progress=progress,
                 )
-            return (trained, loss.weights.tolist()), trained.score
+            return (trained, loss), trained.score
 
         chosen = search([{"adjustment": c} for c in self.adjustments or (self.adjustment,)], fit_point, rule)
-        trained, weights = chosen.fitted
+        trained, loss = chosen.fitted
+        by_group = dict(
+            zip(rows.group_names, zip(loss.weights.tolist(), loss.batches_without.tolist(), strict=True), strict=True)
+        )
         return model_system(
             material,
             trained,
@@ -195,7 +201,8 @@ class GroupDRO:
                 "selection": selection_info(rule, material),
                 "point": chosen.point,
                 "trials": [trial.to_dict() for trial in chosen.trials],
-                "group_weights": dict(zip(rows.group_names, weights, strict=True)),
+                "group_weights": {name: weight for name, (weight, _) in by_group.items()},
+                "batches_without_group": {name: absent for name, (_, absent) in by_group.items()},
                 "train_groups_without_rows": missing_groups(rows),
             },
             cost=sum(spent),

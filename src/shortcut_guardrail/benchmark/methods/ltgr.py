@@ -296,8 +296,9 @@ class LTGR:
 
     @property
     def needs(self) -> frozenset[Need]:
-        """Training rows, and what the rule reads."""
-        return frozenset({Need.TRAIN}) | find_rule(self.select).needs
+        """Training rows, what the rule reads, and the base classifier's model where that can be the teacher."""
+        teacher = {Need.GRADIENTS} if self.recipe == "base" else set()
+        return frozenset({Need.TRAIN, *teacher}) | find_rule(self.select).needs
 
     def config(self) -> dict[str, Any]:
         """Every option."""
@@ -363,11 +364,11 @@ class LTGR:
     ) -> _Teacher:
         """The biased model, trained as the student will be but on the labels alone.
 
-        With recipe and seed of the base classifier that training is the base classifier's own, which the harness keeps:
-        only its early state is not at hand, and training here ends when that is reached.
+        With recipe and seed of the base classifier that training is the base classifier's own: only its early state is
+        not at hand, and training ends when that is reached.
         """
-        base, retrain = material.base, material.retrain
-        known = retrain is not None and recipe == base.recipe and seed == base.seed
+        base = material.base
+        known = base.model is not None and recipe == base.recipe and seed == base.seed
         # A teacher of fewer epochs has no other early state than its last.
         n_early = min(self.early_epoch, recipe.epochs)
         early: list[Any] = []
@@ -381,7 +382,5 @@ class LTGR:
         try:
             trained = train(material, rows, recipe, find_rule("last"), seed=seed, on_epoch_end=look, progress=progress)
         except _RestIsKnown:
-            assert retrain is not None
-            kept = retrain(rows)
-            return _Teacher(early[0], kept.model, kept.train_loss, TRAIN_PASS * n_early * len(rows), "base")
+            return _Teacher(early[0], base.model, base.train_loss, TRAIN_PASS * n_early * len(rows), "base")
         return _Teacher(early[0], trained.result.model, trained.result.train_loss, trained.cost, "trained")

@@ -6,13 +6,14 @@ The name of one that did would have to start with `oracle`; every table marks a 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ...errors import ConfigError, DataError, RunError
+from ...errors import ConfigError, DataError, GuardrailWarning, RunError
 from ...metrics import accuracy, balanced_accuracy, worst_group_accuracy
 from ..datasets.types import HIDDEN_GROUP, LabelledTexts
 from ..systems import Need
@@ -146,7 +147,7 @@ def search(points: Iterable[Point], fit: Callable[[Point], tuple[Fitted, float |
     """Fit every point of a grid and keep the best by the rule, the first of equals.
 
     A point whose training diverges (its loss or logits stop being finite) is recorded as such and never chosen; the
-    others go on.
+    others go on, and a warning says so.
 
     Args:
         points: The grid.
@@ -173,6 +174,12 @@ def search(points: Iterable[Point], fit: Callable[[Point], tuple[Fitted, float |
             fitted, score = fit(point)
         except RunError as error:
             trials.append(Trial(dict(point), None, str(error)))
+            if len(points) > 1:  # of a single point the error below tells
+                warnings.warn(
+                    f"The grid point {dict(point)} is left out, since its training failed: {error}",
+                    GuardrailWarning,
+                    stacklevel=3,
+                )
             continue
         trials.append(Trial(dict(point), score, None))
         if best is None or (score is not None and score > best_score):

@@ -1,0 +1,64 @@
+"""What the tables say of a kind of system beside its numbers: the paper's table of positioning, and what tuned it.
+
+Whether a system is for deployment alone and needs no annotation follows from what it is handed (`systems.Need`); how it
+goes about it does not, so that is written down here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PER_INPUT_ATTRIBUTION = frozenset(
+    {
+        *("ltgr", "c2l", "mask_average", "mask_top1", "guardrail", "guardrail-paper"),
+        *("guardrail-distill", "guardrail-distill-40", "guardrail-distill-named"),
+        *("guardrail-mask", "guardrail-per-input"),
+    }
+)
+"""Kinds of systems that ask of single texts which of their tokens matter, as the paper's table of positioning says."""
+
+APPROACHES: Mapping[str, str] = {
+    "erm": "Fine-tuning",
+    "oracle": "Shortcut removed from the test texts",
+    "clean": "Shortcut removed from the training texts",
+    # The paper's words, of its table of positioning.
+    **dict.fromkeys(("jtt", "jtt-sg-paper", "jtt-grid"), "Error-based retraining"),
+    **dict.fromkeys(("nfl", "nfl-co"), "Weight regularization"),
+    **dict.fromkeys(("dfr", "dfr-sg-paper"), "Last-layer retraining"),
+    "group_dro": "Worst-group reweighting",
+    "ltgr": "Attribution-guided training",
+    "c2l": "Contrastive learning",
+    "tent": "Entropy minimization",
+    **dict.fromkeys(("guardrail", "guardrail-paper"), "Gradient-based attribution + Masked contrastive learning"),
+    # In its manner, for what it does not list.
+    "nfl-f": "Frozen encoder",
+    "nfl-pt": "Frozen encoder + Prompt tuning",
+    **dict.fromkeys(("eata", "eta"), "Entropy minimization on selected texts"),
+    "sar": "Entropy minimization + Flat minima",
+    **dict.fromkeys(("deyo", "deyo-biased"), "Entropy minimization on texts whose answer needs their order"),
+    "last_layer": "Last-layer retraining on the support set",
+    "few_shot": "Fine-tuning on the support set",
+    **dict.fromkeys(("prior_shift", "prior_shift_em"), "Class prior correction"),
+    "bias_fit": "Class bias correction",
+    "mask_average": "Averaging over masked variants",
+    "mask_top1": "Masking the most important token",
+    "random_maskcl": "Masked contrastive learning at random",
+    "simcse_adapter": "Contrastive learning over dropout",
+    **dict.fromkeys(("guardrail-distill", "guardrail-distill-40"), "Audit + Counterfactual distillation"),
+    "guardrail-distill-named": "Named words + Counterfactual distillation",
+    "guardrail-mask": "Audit + Masking at prediction",
+    "guardrail-per-input": "Audit + Counterfactual distillation, per input",
+    "guardrail-few-shot": "Adapter fine-tuned on the support set",
+}
+"""How a kind of system mitigates, in a few words: the last column of the paper's table of positioning."""
+
+_TRIED_ON = frozenset({"goemo-st", "goemo-syn", "yelp-st", "yelp-syn"})
+
+SETTLED_ON: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(
+        ("guardrail-distill", "guardrail-mask", "guardrail-per-input", "guardrail-distill-named"), _TRIED_ON
+    ),
+    "guardrail-distill-40": _TRIED_ON | {"amazon-testbed"},
+}
+"""Kinds of systems some of whose options people settled while they saw the answers to scored rows, and of which data
+sets these were (docs/strategies.md): what a rule that reads test labels is to a program, this is to a person."""
