@@ -433,6 +433,32 @@ def test_an_opened_setting_has_the_data_and_the_classifier_of_the_runs(
         assert [names.index(name) for name in guard.predict(texts)] == rows.predictions.tolist()
 
 
+@pytest.mark.parametrize("name", ["bias_fit", "tent"])
+def test_an_opened_setting_hands_a_method_what_the_run_does(run: Any, tmp_path: Path, encoder: str, name: str) -> None:
+    (tmp_path / "mine.toml").write_text(OPENED)
+    run(experiment("erm", name), seeds=(1,), changes=CHANGES)
+    opened = bases.open_setting(
+        str(tmp_path / "mine.toml"),
+        "planted",
+        1,
+        data_dir=None,
+        cache=tmp_path / ".cache",
+        scale="tiny",
+        encoder=encoder,
+        changes=CHANGES,
+    )
+    result = results_of(tmp_path)[name, "reversed", 1]
+    method = systems.make_system(name)
+    fitted = method.fit(opened.material("reversed").for_needs(method.needs), seed=1)
+    scored, rows = opened.scored("reversed"), rows_of(result)
+    order = np.argsort(rows.index)
+    assert scored.labels.tolist() == rows.labels[order].tolist()
+    assert fitted.predict_proba(scored.texts) == pytest.approx(rows.probs[order], abs=1e-4)
+    assert len(scored) < len(opened.data.tests["reversed"])
+    unlike = results_of(tmp_path)["erm", "reversed", 1]
+    assert fitted.predict_proba(scored.texts) != pytest.approx(rows_of(unlike).probs[order], abs=1e-4)
+
+
 def test_an_opened_setting_trains_alike_on_other_rows_and_takes_other_options(
     run: Any, tmp_path: Path, encoder: str
 ) -> None:

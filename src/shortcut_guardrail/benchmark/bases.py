@@ -1,4 +1,4 @@
-"""One setting of an experiment with one seed: its data, and the base classifier that every system starts from."""
+"""One setting of an experiment with one seed: its data, its base classifier, and what a system is handed of them."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from .classifiers import ClassifierStore, TrainedClassifier, find_encoder
 from .datasets import BenchmarkData, LabelledTexts, build, from_file
 from .experiments import Scale, Setting, read_experiment
 from .results import prepare_cache
+from .systems import Array, Material
 
 SELECTION_SEED = 0
 OWN_FILES = "own-files"
@@ -50,6 +51,25 @@ class OpenedSetting:
         """The base classifier, or one that was trained alike on other rows; from the store if it is there."""
         trained = self.store.train(self.data.train if rows is None else rows, self.recipe, self.seed)
         return replace(trained, selection=self.selection)
+
+    def material(self, test: str) -> Material:
+        """All that there is for systems on one of `data.tests`; `for_needs` cuts it down to what one declared."""
+        return whole_material(
+            self.data,
+            test,
+            self.scale,
+            self.seed,
+            base=self.train(),
+            encoder=self.store.encoder.source,
+            retrain=self.train,
+            cache=self.store.folder,
+        )
+
+    def scored(self, test: str) -> LabelledTexts:
+        """The rows of one of `data.tests` that systems are scored on: without the support set and what else is held
+        out, in the order of the data."""
+        rows = self.data.tests[test]
+        return rows.select(np.sort(held_out_order(rows, self.seed, self.scale.n_support)[self.scale.n_held_out :]))
 
 
 def open_setting(
@@ -166,3 +186,60 @@ def setting_data(
 def first(rows: LabelledTexts, n: int | None) -> LabelledTexts:
     """The first rows, or all."""
     return rows if n is None or n >= len(rows) else rows.select(np.arange(n))
+
+
+def held_out_order(rows: LabelledTexts, seed: int, n_support: int) -> Array:
+    """The rows of a test set in the order that decides which are held out, shape (N,); the same for all systems."""
+    order = np.random.default_rng([seed, len(rows)]).permutation(len(rows))
+    # A support set of one class cannot tell strengths apart: one of its rows makes way for one of another class.
+    labels = rows.labels[order]
+    if len(set(labels[:n_support].tolist())) == 1 and (other := np.flatnonzero(labels != labels[0])).size:
+        order[[1, other[0]]] = order[[other[0], 1]]
+    return cast(Array, order)
+
+
+def deployment_rows(rows: LabelledTexts, scale: Scale, seed: int) -> Array:
+    """Which rows' texts are deployment texts: all, support set included, or the first so many of `held_out_order`."""
+    return cast(Array, np.sort(held_out_order(rows, seed, scale.n_support)[: scale.n_deployment]))
+
+
+def whole_material(
+    data: BenchmarkData,
+    test: str,
+    scale: Scale,
+    seed: int,
+    *,
+    base: TrainedClassifier,
+    encoder: str,
+    retrain: Callable[[LabelledTexts], TrainedClassifier],
+    cache: Path,
+) -> Material:
+    """Everything that there is for systems on a test set, before it is cut down to what one of them declared.
+
+    Args:
+        data: The data of the setting, seed and fold.
+        test: The name of a test set.
+        scale: Says sizes and number formats.
+        seed: Decides which rows are the support set and the deployment texts.
+        base: The base classifier.
+        encoder: Folder or Hub id of the pretrained encoder.
+        retrain: See `Material`.
+        cache: See `Material`.
+    """
+    rows = data.tests[test]
+    return Material(
+        base=base,
+        encoder=encoder,
+        label_names=data.label_names,
+        train=data.train,
+        dev=first(data.dev, scale.n_dev),
+        support=rows.select(held_out_order(rows, seed, scale.n_support)[: scale.n_support]),
+        deployment=rows.select(deployment_rows(rows, scale, seed)).texts,
+        clean_train=data.clean_train,
+        shortcut_words=data.shortcuts,
+        max_length=base.max_length,
+        precision=cast(Precision, scale.precision),
+        scoring_precision=cast(Precision, scale.scoring_precision),
+        retrain=retrain,
+        cache=cache,
+    )

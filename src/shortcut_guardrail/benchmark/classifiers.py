@@ -145,7 +145,7 @@ class ClassifierStore:
 
     def __init__(self, encoder: Encoder, folder: Path, *, progress: Progress | None = None) -> None:
         self.encoder = encoder
-        self._folder = folder
+        self.folder = folder
         self._progress = progress
 
     def train(self, rows: LabelledTexts, recipe: FinetuneConfig, seed: int) -> TrainedClassifier:
@@ -156,7 +156,7 @@ class ClassifierStore:
             ModelError: The encoder cannot be loaded as a sequence classifier.
             RunError: The training loss is not finite, or the disk is full.
         """
-        folder = self._folder / "classifiers" / self._key(rows, recipe=recipe.to_dict(), seed=seed)
+        folder = self.folder / "classifiers" / self._key(rows, recipe=recipe.to_dict(), seed=seed)
         if not (folder / TRAINING_FILE).exists():
             self._train_into(folder, rows, recipe, seed)
         return _load(folder, recipe, seed)
@@ -183,7 +183,7 @@ class ClassifierStore:
         if len(rates) == 1:
             return dataclasses.replace(recipe, learning_rate=rates[0]), ()
         key = self._key(train, dev=dev.fingerprint(), recipe=recipe.to_dict(), rates=list(rates), seed=seed)
-        file = self._folder / "selections" / f"{key}.json"
+        file = self.folder / "selections" / f"{key}.json"
         if not file.exists():
             candidates = [dataclasses.replace(recipe, learning_rate=rate) for rate in rates]
             trials = [
@@ -197,7 +197,7 @@ class ClassifierStore:
             if trial["learning_rate"] != best:
                 loser = dataclasses.replace(recipe, learning_rate=trial["learning_rate"])
                 loser_key = self._key(train, recipe=loser.to_dict(), seed=seed)
-                shutil.rmtree(self._folder / "classifiers" / loser_key, ignore_errors=True)
+                shutil.rmtree(self.folder / "classifiers" / loser_key, ignore_errors=True)
         return dataclasses.replace(recipe, learning_rate=best), tuple(trials)
 
     def _key(self, rows: LabelledTexts, **rest: Any) -> str:

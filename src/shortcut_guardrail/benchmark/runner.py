@@ -18,7 +18,16 @@ from ..encoder import Progress, TextClassifier
 from ..errors import ConfigError, DataError, GuardrailError
 from ..evaluation import ShortcutIn
 from ..precision import Precision
-from .bases import OWN_FILES, choose_recipe, data_options, first, recipe, setting_data
+from .bases import (
+    OWN_FILES,
+    choose_recipe,
+    data_options,
+    deployment_rows,
+    held_out_order,
+    recipe,
+    setting_data,
+    whole_material,
+)
 from .classifiers import ClassifierStore, Encoder, TrainedClassifier, find_encoder
 from .datasets import BenchmarkData, LabelledTexts
 from .experiments import ExperimentConfig, Scale, Setting, SystemSpec, system_options
@@ -440,42 +449,26 @@ class _Place:
         return ""
 
     def order(self, run: Run) -> Array:
-        """The rows of a test set in the order that decides which are held out; the same for all systems."""
-        test = self.data.tests[run.test]
-        order = np.random.default_rng([run.seed, len(test)]).permutation(len(test))
-        # A support set of one class cannot tell strengths apart: one of its rows makes way for one of another class.
-        labels = test.labels[order]
-        if (
-            len(set(labels[: run.scale.n_support].tolist())) == 1
-            and (other := np.flatnonzero(labels != labels[0])).size
-        ):
-            order[[1, other[0]]] = order[[other[0], 1]]
-        return cast(Array, order)
+        """The rows of a test set in the order that decides which are held out."""
+        return held_out_order(self.data.tests[run.test], run.seed, run.scale.n_support)
 
     def deployment(self, run: Run) -> Array:
-        """Which rows' texts are deployment texts: all, support set included, or the first so many of `order`."""
-        return cast(Array, np.sort(self.order(run)[: run.scale.n_deployment]))
+        """Which rows' texts are deployment texts."""
+        return deployment_rows(self.data.tests[run.test], run.scale, run.seed)
 
     def material(self, run: Run) -> Material:
         """What the system of a run is handed."""
-        test, order = self.data.tests[run.test], self.order(run)
-        full = Material(
+        whole = whole_material(
+            self.data,
+            run.test,
+            run.scale,
+            run.seed,
             base=self.base,
             encoder=self._bench.encoder.source,
-            label_names=self.data.label_names,
-            train=self.data.train,
-            dev=first(self.data.dev, run.scale.n_dev),
-            support=test.select(order[: run.scale.n_support]),
-            deployment=test.select(self.deployment(run)).texts,
-            clean_train=self.data.clean_train,
-            shortcut_words=self.data.shortcuts,
-            max_length=self.base.max_length,
-            precision=cast(Precision, run.scale.precision),
-            scoring_precision=cast(Precision, run.scale.scoring_precision),
             retrain=self._retrain,
             cache=self._bench.cache,
         )
-        return full.for_needs(run.system.needs)
+        return whole.for_needs(run.system.needs)
 
     def _retrain(self, rows: LabelledTexts) -> TrainedClassifier:
         return self._bench.store.train(rows, self.base.recipe, self.base.seed)
