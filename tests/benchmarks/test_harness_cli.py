@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from harness_fakes import fake_build, fake_results, save_tiny_encoder
 
-from shortcut_guardrail.benchmark import bases
+from shortcut_guardrail.benchmark import bases, runner
+from shortcut_guardrail.benchmark.classifiers import Encoder
 from shortcut_guardrail.benchmark.experiments import experiment_names, read_experiment
 from shortcut_guardrail.benchmark.results import read_index, read_result
 from shortcut_guardrail.cli.benchmark import EXPERIMENTS, parse_changes
@@ -96,6 +97,30 @@ def test_runs_can_be_restricted(cli: Any, mine: dict[str, Any]) -> None:
     status, _, said = cli("benchmark", "table", mine["file"], "--results", mine["out"])
     assert status == 2
     assert "base.recipe.epochs is 2 in one and 1 in the other" in said
+
+
+@pytest.mark.parametrize("scale", ["tiny", "small", "paper"])
+def test_every_method_is_planned_by_one_command(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale: str
+) -> None:
+    planned: list[Any] = []
+
+    def plan_only(_bench: Any, runs: Any) -> runner.Outcome:
+        planned.extend(runs)
+        return runner.Outcome()
+
+    monkeypatch.setattr(runner._Bench, "make", plan_only)
+    monkeypatch.setattr(runner, "find_encoder", lambda name: Encoder(name, name, None))
+    names = "erm,jtt,nfl,dfr,group_dro,ltgr,c2l,tent,eata,sar,deyo,guardrail"
+    status, _, said = cli(
+        *("benchmark", "run", "shifted", "--scale", scale, "--methods", names, "--out", tmp_path / "results")
+    )
+    assert (status, said) == (0, "")
+    assert {(run.setting.name, run.spec.label) for run in planned} == {
+        (setting, name)
+        for setting in ("Civil", "MultiNLI", "Yelp-ST", "Yelp-Syn", "GoEmo-ST", "GoEmo-Syn")
+        for name in names.split(",")
+    }
 
 
 def test_a_failed_run_fails_the_command_and_keeps_the_rest(

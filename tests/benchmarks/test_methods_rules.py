@@ -7,6 +7,7 @@ outside, and the numbers of the sources as their authors wrote them.
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import warnings
 from collections import Counter
@@ -28,7 +29,8 @@ from shortcut_guardrail import finetune
 from shortcut_guardrail.benchmark.classifiers import TrainedClassifier
 from shortcut_guardrail.benchmark.datasets.types import LabelledTexts
 from shortcut_guardrail.benchmark.methods import DFR, JTT, RULES, LastLayer, training
-from shortcut_guardrail.benchmark.methods.c2l import EMBEDDING_DROPOUT, TOP_REPLACEMENTS
+from shortcut_guardrail.benchmark.methods.c2l import EMBEDDING_DROPOUT, TOP_REPLACEMENTS, with_warmup
+from shortcut_guardrail.benchmark.methods.c2l import SOURCE as C2L_SOURCE
 from shortcut_guardrail.benchmark.methods.same_budget import cross_validated
 from shortcut_guardrail.benchmark.methods.selection import find_rule, missing_groups, search
 from shortcut_guardrail.benchmark.methods.training import train
@@ -654,7 +656,7 @@ NFL_OPTIONS: dict[str, Any] = {
         # --lambda-weight 1.0"; the training script: AdamW(lr=5e-5), linear decay, no clipping.
         (
             "c2l",
-            [adamw(5e-5, 20, 8, max_grad_norm=0.0)],
+            [adamw(5e-5, 20, 8, max_grad_norm=0.0, warmup_ratio=1.0)],  # 20 steps on 8 rows, all of them warm-up
             {"weight": 1.0, "proposals": "auto", "select": "last"},
         ),
         # Mosbach et al., ICLR 2021: 20 epochs, 2e-5, the first tenth warm-up; batches of 16, decay 0.01.
@@ -688,6 +690,14 @@ def test_recipes_and_options_are_the_sources(
     assert [config.to_dict() for config in trained] == [
         {**recipe, "max_length": MAX_LENGTH, "precision": "float32", "group_by_length": False} for recipe in recipes
     ]
+
+
+@pytest.mark.parametrize("n_rows", [60, 1124, 2000, 115_931])
+def test_c2l_warms_up_for_fifty_steps_whatever_the_size(n_rows: int) -> None:
+    recipe = with_warmup(C2L_SOURCE, n_rows)
+    n_steps = recipe.epochs * math.ceil(n_rows / recipe.batch_size)
+    assert math.ceil(recipe.warmup_ratio * n_steps) == 50  # as `finetune_classifier` makes steps of it
+    assert dataclasses.replace(recipe, warmup_ratio=0.0) == C2L_SOURCE
 
 
 def test_the_grid_of_the_papers_jtt_is_its_appendixs() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -36,11 +37,18 @@ Proposals = Literal["auto", "mlm", "mask"]
 SOURCE = FinetuneConfig(
     learning_rate=5e-5, epochs=20, batch_size=8, weight_decay=0.0, warmup_ratio=0.0, max_grad_norm=0.0
 )
-"""The repository's, which clips no gradient. Its warm-up of 50 steps is left out: it is a share here, and next to
-nothing of 20 epochs."""
+"""The repository's, which clips no gradient; `with_warmup` adds its warm-up, which is a number of steps."""
+WARMUP_STEPS = 50
 
 TOP_REPLACEMENTS = 4
 EMBEDDING_DROPOUT = 0.5
+
+
+def with_warmup(recipe: FinetuneConfig, n_rows: int) -> FinetuneConfig:
+    """The recipe with the repository's 50 steps of warm-up, as the share that they are of the training on N rows."""
+    n_steps = recipe.epochs * math.ceil(n_rows / recipe.batch_size)
+    # Half a step less, since the share is rounded up to whole steps again.
+    return replace(recipe, warmup_ratio=min(1.0, (WARMUP_STEPS - 0.5) / n_steps))
 
 
 def gradient_norms(classifier: TextClassifier, encoded: EncodedTexts, labels: Array) -> list[Array]:
@@ -423,6 +431,8 @@ class C2L:
                 stacklevel=2,
             )
         recipe = resolve_recipe(self.recipe, SOURCE, material)
+        if self.recipe == "source":
+            recipe = with_warmup(recipe, len(rows))
         with watch.time("train"):
             trained = train(material, rows, recipe, rule, seed=seed, objective=triplets, progress=progress)
         more_passes = TRAIN_PASS * 2 * recipe.epochs * triplets.n_triplets
