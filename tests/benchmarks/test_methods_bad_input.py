@@ -505,7 +505,9 @@ def test_important_tokens_of_the_base_are_found_behind_a_prompt(name, family):
     positions = np.array([[1, 3, -1], [len(encoded.input_ids[1]) - 2, 2, 4]], dtype=np.int32)
     nothing = np.zeros(0)
     saliency = Saliency(positions, nothing, nothing, nothing, nothing)
-    reading = BaseReading(encoded, saliency, positions, [{1, 2}, {len(encoded.input_ids[1]) - 2}], base.fingerprint())
+    reading = BaseReading(
+        encoded, saliency, positions, [{1, 2}, {len(encoded.input_ids[1]) - 2}], base.fingerprint(), "[MASK]"
+    )
     assert _as_read_by(base, reading) is reading
     prompted, longer, _ = add_prompt(model, tokenizer, 3, seed=0)
     moved = _as_read_by(TextClassifier(prompted, longer, max_length=12), reading)

@@ -46,6 +46,7 @@ class BaseReading:
         positions: The same tokens as positions in `encoded`, shape (N, K), -1 where empty.
         shortcut_tokens: For each text the positions of its shortcut tokens.
         fingerprint: Of the base classifier's weights.
+        mask_token: What stands for a masked token in a text.
     """
 
     encoded: EncodedTexts
@@ -53,6 +54,7 @@ class BaseReading:
     positions: Array
     shortcut_tokens: list[set[int]]
     fingerprint: str
+    mask_token: str
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def read_base(
     saliency = find_important_tokens(base, encoded, SaliencyConfig(top_k=top_k), progress=progress)
     matcher = ShortcutMatcher.from_words(shortcuts) if shortcuts else None
     tokens = [set[int]() for _ in rows.texts] if matcher is None else shortcut_tokens(encoded, matcher, shortcut_in)
-    return BaseReading(encoded, saliency, saliency.positions, tokens, base.fingerprint())
+    return BaseReading(encoded, saliency, saliency.positions, tokens, base.fingerprint(), base.tokenizer.mask_token)
 
 
 def score(
@@ -123,11 +125,12 @@ def score(
     probs = fitted.predict_proba(rows.texts, progress=progress)
     predictions = probs.argmax(axis=1).astype(np.int64)
     seconds = {"predict": time.perf_counter() - started}
-    reading = _Reading.empty()
+    started = time.perf_counter()
     if fitted.classifier is not None:
-        started = time.perf_counter()
         reading = _read(fitted.classifier, base, top_k=top_k, n_audit=n_audit, progress=progress)
-        seconds["audit"] = time.perf_counter() - started
+    else:
+        reading = _Reading.of_answers(_sensitivity_of_answers(fitted, probs, base, n_audit, progress))
+    seconds["audit"] = time.perf_counter() - started
     per_group = group_accuracy(predictions, rows.labels, rows.groups, rows.group_names)
     return Scores(
         metrics={
@@ -236,18 +239,17 @@ class _Reading:
     recall: Mapping[str, Any]
 
     @classmethod
-    def empty(cls) -> _Reading:
-        """For a system that is not one model."""
+    def of_answers(cls, sensitivity_base_tokens: Array) -> _Reading:
+        """For a system that is not one model, and has no important tokens of its own."""
         nothing = np.zeros(0)
-        return cls(nothing.astype(np.int64), nothing, nothing, {})
+        return cls(nothing.astype(np.int64), nothing, sensitivity_base_tokens, {})
 
     def metrics(self, wrong: Array) -> dict[str, Any]:
         """MSTPS, recall, and which misclassified texts had the shortcut among their important tokens."""
-        audited = len(self.sensitivity)
         values: dict[str, Any] = {
-            "n_audited": audited,
-            "mstps": float(self.sensitivity.mean()) if audited else None,
-            "mstps_base_tokens": float(self.sensitivity_base_tokens.mean()) if audited else None,
+            "n_audited": len(self.sensitivity_base_tokens),
+            "mstps": _mean(self.sensitivity),
+            "mstps_base_tokens": _mean(self.sensitivity_base_tokens),
             "shortcut_token_recall": dict(self.recall),
         }
         if len(self.shortcut_rank):
@@ -255,6 +257,10 @@ class _Reading:
             values["misclassified"] = float(wrong.mean())
             values["misclassified_with_important_shortcut"] = float((wrong & important).mean())
         return values
+
+
+def _mean(values: Array) -> float | None:
+    return float(values.mean()) if len(values) else None
 
 
 def _read(
@@ -319,6 +325,46 @@ def _sensitivity(
     predictions = saliency.predictions[audited]
     effects = masking_effects(classifier, encoded.select(audited), positions[audited], progress=progress)
     return sensitivity(saliency.probs[audited, predictions], effects.probability_of(predictions))
+
+
+def _sensitivity_of_answers(
+    fitted: FittedSystem, probs: Array, base: BaseReading, n_audit: int, progress: Progress | None
+) -> Array:
+    """Each audited text's term in MSTPS for whatever answers texts: the base's important tokens, masked in the text.
+
+    The mask token takes the characters' place, so that the text is cut into tokens anew; what is left of a word of
+    which one piece is masked may be cut otherwise than it was.
+
+    Args:
+        fitted: The system.
+        probs: Its answers, shape (N, C).
+        base: The base classifier's reading of the texts.
+        n_audit: How many texts, from the first on.
+        progress: Told how many variants are done.
+    """
+    audited = min(n_audit, len(probs))
+    places = [(row, slot) for row in range(audited) for slot in np.flatnonzero(base.positions[row] >= 0)]
+    if not places:
+        return np.zeros(0)
+    variants = [_masked_text(base, row, int(base.positions[row, slot])) for row, slot in places]
+    answers = np.full((audited, base.positions.shape[1], probs.shape[1]), np.nan, dtype=np.float32)
+    answers[tuple(np.array(places).T)] = fitted.predict_proba(variants, progress=progress)
+    predictions = probs[:audited].argmax(axis=1)
+    of_predicted = np.take_along_axis(answers, predictions[:, None, None], axis=2)[..., 0]
+    return sensitivity(probs[np.arange(audited), predictions], of_predicted)
+
+
+def _masked_text(base: BaseReading, row: int, position: int) -> Any:
+    """The text, or the pair of texts, with the mask token in the place of one of its tokens."""
+    span = _spans(base.encoded, row)[position]
+    assert span is not None, "an important token is one of the text's own"
+    segment, start, end = span
+    side = base.encoded.text_of(row, segment)
+    masked = side[:start] + base.mask_token + side[end:]
+    text = base.encoded.texts[row]
+    if isinstance(text, str):
+        return masked
+    return (masked, text[1]) if segment == 0 else (text[0], masked)
 
 
 def _ranks(positions: Array, tokens: list[set[int]]) -> Array:

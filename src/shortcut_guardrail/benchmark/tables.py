@@ -534,7 +534,8 @@ _EXPLANATIONS = {
     "gap_closed": "Share of gap: (system − erm) / (oracle − erm), of means over seeds.",
     "mstps": "MSTPS, own tokens: with the important tokens of the evaluated model, over a random part of the scored "
     "rows; not where an answer is not that of one model, as with masking at prediction.",
-    "mstps_base_tokens": "MSTPS, base tokens: with those of the base model.",
+    "mstps_base_tokens": "MSTPS, base tokens: with those of the base model, masked in the text where an answer is "
+    "not that of one model.",
     "selection": "Chosen by: the rule by which an epoch, a point of a grid or a strength was kept; `last` compares "
     "nothing, - has nothing to choose, and a rule that reads test labels is called an oracle.",
     "group_labels": "Group labels: training and dev rows whose group the system saw, of folds the mean (target labels "
