@@ -36,7 +36,7 @@ NUMBERS = Path(__file__).with_name("paper_numbers.toml")
 BLOCK = re.compile(r"^<!-- generated: (?P<name>.+?) -->\n(?P<body>.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
 START = re.compile(r"^<!-- generated: ", re.MULTILINE)
 LEFT_OUT_SCALES = ("tiny",)
-BEYOND_THE_PAPER = frozenset({"leaderboard", "leaderboard-in-distribution", "natural-shortcuts"})
+BEYOND_THE_PAPER = frozenset({"leaderboard", "leaderboard-in-distribution", "natural-shortcuts", "source-recipes"})
 
 Number = float | str
 Lookup = Callable[[str, str, str], float | None]

@@ -38,6 +38,7 @@ PROMISED = (
     "leaderboard",
     "leaderboard-in-distribution",
     "natural-shortcuts",
+    "source-recipes",
 )
 
 

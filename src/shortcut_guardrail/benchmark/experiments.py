@@ -254,6 +254,7 @@ _ORDER = (
     "leaderboard",
     "leaderboard-in-distribution",
     "natural-shortcuts",
+    "source-recipes",
 )
 
 
