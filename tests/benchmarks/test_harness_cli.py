@@ -116,6 +116,7 @@ def test_every_method_is_planned_by_one_command(
         *("benchmark", "run", "shifted", "--scale", scale, "--methods", names, "--out", tmp_path / "results")
     )
     assert (status, said) == (0, "")
+    assert {run.scale.name for run in planned} == {scale}
     assert {(run.setting.name, run.spec.label) for run in planned} == {
         (setting, name)
         for setting in ("Civil", "MultiNLI", "Yelp-ST", "Yelp-Syn", "GoEmo-ST", "GoEmo-Syn")

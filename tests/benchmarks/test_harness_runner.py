@@ -455,6 +455,9 @@ def test_an_opened_setting_hands_a_method_what_the_run_does(run: Any, tmp_path: 
     assert scored.labels.tolist() == rows.labels[order].tolist()
     assert fitted.predict_proba(scored.texts) == pytest.approx(rows.probs[order], abs=1e-4)
     assert len(scored) < len(opened.data.tests["reversed"])
+    for ask in (opened.material, opened.scored):
+        with pytest.raises(ConfigError, match=r"'planted' has no test set 'test' \(it has: .*reversed"):
+            ask("test")
     unlike = results_of(tmp_path)["erm", "reversed", 1]
     assert fitted.predict_proba(scored.texts) != pytest.approx(rows_of(unlike).probs[order], abs=1e-4)
 

@@ -28,11 +28,11 @@ class AnswersOnly:
         self.asked: list[Any] = []
 
     def predict_proba(self, texts: Any, *, progress: Any = None) -> Any:
-        self.asked.append(texts)
+        self.asked.append(list(texts))
         return self._system.predict_proba(texts)
 
     def info(self) -> dict[str, Any]:
-        return {}
+        return {"last": self.asked[-1]}
 
     def save(self, folder: Any) -> None:
         raise NotImplementedError
@@ -73,7 +73,8 @@ def test_tokens_masked_in_the_text_say_what_tokens_masked_in_the_input_do(models
     assert as_answers.metrics["mstps"] is None
     assert as_answers.metrics["n_audited"] == len(texts)
     assert len(as_answers.rows.shortcut_rank) == len(as_answers.rows.sensitivity) == 0
-    variants = answers.asked[1]
+    assert answers.info() == {"last": texts}, "what it says of its last answers is said of the scored rows"
+    variants = answers.asked[0]
     assert len(variants) == len(texts)
     assert all(str(variant).count("[MASK]") == 1 for variant in variants)
 
@@ -82,10 +83,24 @@ def test_only_the_audited_texts_are_masked(models: Any) -> None:
     base, other = models
     system = AnswersOnly(ModelSystem(other))
     two = scored(system, base, TEXTS, n_audit=2)
-    assert (len(system.asked[0]), len(system.asked[1])) == (4, 2)
+    assert [len(asked) for asked in system.asked] == [2, 4]
     assert two.metrics["n_audited"] == 2
     nothing = scored(AnswersOnly(ModelSystem(other)), base, TEXTS, n_audit=0)
     assert (nothing.metrics["n_audited"], nothing.metrics["mstps_base_tokens"]) == (0, None)
+
+
+class Adaptive(AnswersOnly):
+    """A system whose answers depend on the texts that it was asked about before."""
+
+    depends_on_batch = True
+
+
+def test_a_system_that_adapts_to_what_it_is_asked_is_not_asked_about_variants(models: Any) -> None:
+    base, other = models
+    system = Adaptive(ModelSystem(other))
+    found = scored(system, base, TEXTS)
+    assert system.asked == [TEXTS]
+    assert (found.metrics["n_audited"], found.metrics["mstps_base_tokens"]) == (0, None)
 
 
 def test_a_text_without_tokens_of_its_own_does_not_change(models: Any) -> None:

@@ -700,6 +700,27 @@ def test_c2l_warms_up_for_fifty_steps_whatever_the_size(n_rows: int) -> None:
     assert dataclasses.replace(recipe, warmup_ratio=0.0) == C2L_SOURCE
 
 
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [("source", 1.0), ({"epochs": 1}, 1.0), ({"warmup_ratio": 0.25}, 0.25), ("base", 0.2)],
+)
+def test_single_values_of_c2ls_recipe_leave_its_warmup_alone(
+    recipe: Any, expected: float, encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[FinetuneConfig] = []
+
+    def take_no_step(_model: Any, _tokenizer: Any, _rows: Any, config: FinetuneConfig, *_: Any) -> Any:
+        trained.append(config)
+        return (0.0,) * config.epochs, 0
+
+    monkeypatch.setattr(finetune, "_train", take_no_step)
+    few = JTT_TRAIN.select(np.arange(8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)  # a text without a causal token
+        make_system("c2l", recipe=recipe).fit(untrained(encoder, train=few), seed=0)
+    assert [config.warmup_ratio for config in trained] == [expected]
+
+
 def test_the_grid_of_the_papers_jtt_is_its_appendixs() -> None:
     changed = {"learning_rates": [1e-3, 1e-4, 1e-5], "identification_epochs": [1, 2], "upweights": [4, 5, 6]}
     assert make_system("jtt-grid").config() == {**JTT_OPTIONS, **changed, "recipe": "source"}

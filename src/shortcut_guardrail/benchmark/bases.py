@@ -53,7 +53,12 @@ class OpenedSetting:
         return replace(trained, selection=self.selection)
 
     def material(self, test: str) -> Material:
-        """All that there is for systems on one of `data.tests`; `for_needs` cuts it down to what one declared."""
+        """All that there is for systems on one of `data.tests`; `for_needs` cuts it down to what one declared.
+
+        Raises:
+            ConfigError: There is no such test set.
+        """
+        self._rows(test)
         return whole_material(
             self.data,
             test,
@@ -67,9 +72,20 @@ class OpenedSetting:
 
     def scored(self, test: str) -> LabelledTexts:
         """The rows of one of `data.tests` that systems are scored on: without the support set and what else is held
-        out, in the order of the data."""
-        rows = self.data.tests[test]
+        out, in the order of the data. `oracle` is scored on the same rows of `data.oracle_tests`.
+
+        Raises:
+            ConfigError: There is no such test set.
+        """
+        rows = self._rows(test)
         return rows.select(np.sort(held_out_order(rows, self.seed, self.scale.n_support)[self.scale.n_held_out :]))
+
+    def _rows(self, test: str) -> LabelledTexts:
+        if test not in self.data.tests:
+            raise ConfigError(
+                f"The setting '{self.setting.name}' has no test set '{test}' (it has: {', '.join(self.data.tests)})."
+            )
+        return self.data.tests[test]
 
 
 def open_setting(

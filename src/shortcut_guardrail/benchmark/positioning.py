@@ -61,4 +61,5 @@ SETTLED_ON: Mapping[str, frozenset[str]] = {
     "guardrail-distill-40": _TRIED_ON | {"amazon-testbed"},
 }
 """Kinds of systems some of whose options people settled while they saw the answers to scored rows, and of which data
-sets these were (docs/strategies.md): what a rule that reads test labels is to a program, this is to a person."""
+sets these were (docs/strategies.md, docs/strategies-measured.md): what a rule that reads test labels is to a program,
+this is to a person."""

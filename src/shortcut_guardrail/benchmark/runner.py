@@ -376,7 +376,8 @@ class _Bench:
             "scale": run.scale.name,
             "system": {
                 "name": run.system.name,
-                "needs": sorted(need.value for need in run.system.needs),
+                # `BASE` is no material: it says that a reference is the base classifier.
+                "needs": sorted(need.value for need in run.system.needs - {Need.BASE}),
                 "info": info,
             },
             "metrics": scores.metrics,

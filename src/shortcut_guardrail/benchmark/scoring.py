@@ -122,6 +122,10 @@ def score(
         progress: Told how many texts are done.
     """
     started = time.perf_counter()
+    # Before the rows themselves, since a system may tell of its last answers what they took.
+    to_variants = None if fitted.classifier is not None else _answers_to_variants(fitted, base, n_audit, progress)
+    audited = time.perf_counter() - started
+    started = time.perf_counter()
     probs = fitted.predict_proba(rows.texts, progress=progress)
     predictions = probs.argmax(axis=1).astype(np.int64)
     seconds = {"predict": time.perf_counter() - started}
@@ -129,8 +133,8 @@ def score(
     if fitted.classifier is not None:
         reading = _read(fitted.classifier, base, top_k=top_k, n_audit=n_audit, progress=progress)
     else:
-        reading = _Reading.of_answers(_sensitivity_of_answers(fitted, probs, base, n_audit, progress))
-    seconds["audit"] = time.perf_counter() - started
+        reading = _Reading.of_answers(_sensitivity_of_answers(probs, to_variants))
+    seconds["audit"] = audited + time.perf_counter() - started
     per_group = group_accuracy(predictions, rows.labels, rows.groups, rows.group_names)
     return Scores(
         metrics={
@@ -327,30 +331,42 @@ def _sensitivity(
     return sensitivity(saliency.probs[audited, predictions], effects.probability_of(predictions))
 
 
-def _sensitivity_of_answers(
-    fitted: FittedSystem, probs: Array, base: BaseReading, n_audit: int, progress: Progress | None
-) -> Array:
-    """Each audited text's term in MSTPS for whatever answers texts: the base's important tokens, masked in the text.
+def _answers_to_variants(
+    fitted: FittedSystem, base: BaseReading, n_audit: int, progress: Progress | None
+) -> Array | None:
+    """What a system that is not one model answers with the base's important tokens masked one at a time in the text.
 
     The mask token takes the characters' place, so that the text is cut into tokens anew; what is left of a word of
     which one piece is masked may be cut otherwise than it was.
 
     Args:
         fitted: The system.
-        probs: Its answers, shape (N, C).
         base: The base classifier's reading of the texts.
         n_audit: How many texts, from the first on.
         progress: Told how many variants are done.
+
+    Returns:
+        Class probabilities, shape (A, K, C), NaN for empty slots; `None` where there is nothing to mask, or where an
+        answer depends on the texts it is asked with, among which near copies of one text would be.
     """
-    audited = min(n_audit, len(probs))
+    audited = min(n_audit, len(base.encoded))
     places = [(row, slot) for row in range(audited) for slot in np.flatnonzero(base.positions[row] >= 0)]
-    if not places:
-        return np.zeros(0)
+    if not places or getattr(fitted, "depends_on_batch", False):
+        return None
     variants = [_masked_text(base, row, int(base.positions[row, slot])) for row, slot in places]
+    probs = fitted.predict_proba(variants, progress=progress)
     answers = np.full((audited, base.positions.shape[1], probs.shape[1]), np.nan, dtype=np.float32)
-    answers[tuple(np.array(places).T)] = fitted.predict_proba(variants, progress=progress)
+    answers[tuple(np.array(places).T)] = probs
+    return answers
+
+
+def _sensitivity_of_answers(probs: Array, to_variants: Array | None) -> Array:
+    """Each audited text's term in MSTPS, shape (A,): answers, shape (N, C), beside those to variants."""
+    if to_variants is None:
+        return np.zeros(0)
+    audited = len(to_variants)
     predictions = probs[:audited].argmax(axis=1)
-    of_predicted = np.take_along_axis(answers, predictions[:, None, None], axis=2)[..., 0]
+    of_predicted = np.take_along_axis(to_variants, predictions[:, None, None], axis=2)[..., 0]
     return sensitivity(probs[np.arange(audited), predictions], of_predicted)
 
 

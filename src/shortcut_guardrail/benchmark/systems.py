@@ -159,13 +159,8 @@ class Material:
         Raises:
             ConfigError: The model is the base classifier's, which was not declared.
         """
-        if model is None:
-            raise ConfigError(
-                "There is no model to score with: that of the base classifier is for systems that declare the need "
-                "'gradients' (or 'base'). Add it to what the system needs."
-            )
         return TextClassifier(
-            model,
+            _declared(model),
             tokenizer or self.base.tokenizer,
             max_length=self.max_length,
             batch_size=self.batch_size,
@@ -173,14 +168,27 @@ class Material:
         )
 
     def guard(self) -> ShortcutGuardrail:
-        """A guard around the base classifier, to be fitted with the settings of this material."""
+        """A guard around the base classifier, to be fitted with the settings of this material.
+
+        Raises:
+            ConfigError: The base classifier's model was not declared.
+        """
         return ShortcutGuardrail(
-            self.base.model,
+            _declared(self.base.model),
             self.base.tokenizer,
             max_length=self.max_length,
             batch_size=self.batch_size,
             precision=self.precision,
         )
+
+
+def _declared(model: Any) -> Any:
+    if model is None:
+        raise ConfigError(
+            "There is no model: that of the base classifier is for systems that declare the need 'gradients' (or "
+            "'base'). Add it to what the system needs."
+        )
+    return model
 
 
 class FittedSystem(Protocol):

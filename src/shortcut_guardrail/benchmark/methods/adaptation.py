@@ -585,6 +585,9 @@ class OnlineSystem:
         info: See `FittedSystem.info`.
     """
 
+    depends_on_batch = True
+    """An answer depends on the texts that were asked about before it, so that masking one text has no answer."""
+
     def __init__(self, start: _Start, info: dict[str, Any]) -> None:
         self._start = start
         self._info = info

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
@@ -431,7 +432,7 @@ class C2L:
                 stacklevel=2,
             )
         recipe = resolve_recipe(self.recipe, SOURCE, material)
-        if self.recipe == "source":
+        if self.recipe == "source" or (isinstance(self.recipe, Mapping) and "warmup_ratio" not in self.recipe):
             recipe = with_warmup(recipe, len(rows))
         with watch.time("train"):
             trained = train(material, rows, recipe, rule, seed=seed, objective=triplets, progress=progress)

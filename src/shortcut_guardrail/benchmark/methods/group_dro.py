@@ -191,9 +191,6 @@ class GroupDRO:
 
         chosen = search([{"adjustment": c} for c in self.adjustments or (self.adjustment,)], fit_point, rule)
         trained, loss = chosen.fitted
-        by_group = dict(
-            zip(rows.group_names, zip(loss.weights.tolist(), loss.batches_without.tolist(), strict=True), strict=True)
-        )
         return model_system(
             material,
             trained,
@@ -201,8 +198,8 @@ class GroupDRO:
                 "selection": selection_info(rule, material),
                 "point": chosen.point,
                 "trials": [trial.to_dict() for trial in chosen.trials],
-                "group_weights": {name: weight for name, (weight, _) in by_group.items()},
-                "batches_without_group": {name: absent for name, (_, absent) in by_group.items()},
+                "group_weights": dict(zip(rows.group_names, loss.weights.tolist(), strict=True)),
+                "batches_without_group": dict(zip(rows.group_names, loss.batches_without.tolist(), strict=True)),
                 "train_groups_without_rows": missing_groups(rows),
             },
             cost=sum(spent),

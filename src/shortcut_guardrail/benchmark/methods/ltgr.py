@@ -316,6 +316,7 @@ class LTGR:
         recipe = resolve_recipe(self.recipe, SOURCE, material)
         with watch.time("teacher"):
             teacher = self._teacher(material, rows, recipe, seed, progress)
+        # Any model will do to cut texts into tokens, and before this there may be none.
         encoded = material.scorer(teacher.final).encode(rows.texts)
         heads = self._heads(encoded, rows)
         with watch.time("shortcut degree"):
@@ -364,8 +365,8 @@ class LTGR:
     ) -> _Teacher:
         """The biased model, trained as the student will be but on the labels alone.
 
-        With recipe and seed of the base classifier that training is the base classifier's own: only its early state is
-        not at hand, and training ends when that is reached.
+        With `recipe = "base"` and the base classifier's seed that training is the base classifier's own: only its early
+        state is not at hand, and training ends when that is reached.
         """
         base = material.base
         known = base.model is not None and recipe == base.recipe and seed == base.seed
