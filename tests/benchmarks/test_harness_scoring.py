@@ -34,9 +34,6 @@ class AnswersOnly:
     def info(self) -> dict[str, Any]:
         return {"last": self.asked[-1]}
 
-    def save(self, folder: Any) -> None:
-        raise NotImplementedError
-
 
 @pytest.fixture(scope="module")
 def models() -> tuple[TextClassifier, TextClassifier]:
