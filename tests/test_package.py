@@ -20,8 +20,8 @@ MODULES = sorted(info.name for info in pkgutil.walk_packages([str(PACKAGE)], "sh
 # Lowest first; a module imports from levels below its own, or from its own.
 LEVELS = [
     {"characters", "errors", "config", "packing", "precision", "processes", "sentences", "threads"},
-    {"tables"},
-    {"data", "encoder"},
+    {"files", "tables"},
+    {"checkpoints", "data", "encoder"},
     {
         "saliency",
         "masking",
@@ -41,7 +41,7 @@ LEVELS = [
         "collective",
         "details",
     },
-    {"files", "record"},
+    {"record"},
     {"certify"},
     {"audit", "streaming", "adapter", "calibration"},
     {"counterfactuals", "targets", "confirmation", "target_search"},

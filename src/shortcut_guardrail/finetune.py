@@ -9,22 +9,27 @@ minimise something else than cross-entropy, draw rows unevenly or look at the mo
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
 import math
 import random
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
+from .checkpoints import CheckpointKeeper, Checkpoints, Resumable
 from .data import Texts, check_texts
 from .encoder import Progress, quiet_transformers, usable_length
 from .errors import ConfigError, DataError, ModelError, RunError
@@ -61,9 +66,20 @@ class Objective:
         loss: Tensor = model(**inputs).loss
         return loss
 
+    def state(self) -> dict[str, Tensor]:
+        """What `loss` has changed in this object: a checkpoint keeps it. Nothing here."""
+        return {}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `state` gave; called after `begin` where a fine-tuning goes on from a checkpoint."""
+
 
 OnEpochEnd = Callable[[int, Any], None]
-"""Called after each epoch with its number, from 0, and the model in evaluation mode."""
+"""Called after each epoch with its number, from 0, and the model in evaluation mode.
+
+One that remembers something is `checkpoints.Resumable` too: where a fine-tuning goes on from a checkpoint, it is not
+called for the epochs before that.
+"""
 
 
 @dataclass(frozen=True)
@@ -135,9 +151,11 @@ class FinetuneResult:
         tokenizer: Its tokenizer.
         train_loss: Mean cross-entropy over the steps of each epoch, in nats; as many as epochs.
         n_steps: Optimizer steps taken.
-        seconds: Wall-clock time, loading and tokenizing included.
+        seconds: Wall-clock time, loading and tokenizing included, and what it took up to the checkpoint that it went on
+            from, if it did.
         config: The configuration used.
         seed: The seed used.
+        seconds_before: The part of `seconds` up to that checkpoint; 0 without one.
     """
 
     model: Any
@@ -147,9 +165,10 @@ class FinetuneResult:
     seconds: float
     config: FinetuneConfig
     seed: int
+    seconds_before: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but model and tokenizer, as JSON types."""
+        """The configuration and how it went, as JSON types."""
         return {
             "config": self.config.to_dict(),
             "seed": self.seed,
@@ -171,13 +190,14 @@ def finetune_classifier(
     objective: Objective | None = None,
     sampling_weights: Array | None = None,
     on_epoch_end: OnEpochEnd | None = None,
+    checkpoints: Checkpoints | None = None,
     progress: Progress | None = None,
 ) -> FinetuneResult:
     """Fine-tune a pretrained encoder with a fresh classification head, by cross-entropy unless told otherwise.
 
     The result depends on the arguments, the seed and the hardware only. The caller's random states (Python, NumPy,
     PyTorch on CPU and CUDA), loggers, warning filters and progress bars are as before afterwards, also when training
-    fails, and nothing stays on the disk.
+    fails, and without `checkpoints` nothing stays on the disk.
 
     Args:
         texts: N single texts, or N pairs (text, text) such as premise and hypothesis.
@@ -193,13 +213,15 @@ def finetune_classifier(
         sampling_weights: Draw N texts an epoch with replacement, each with a probability in proportion to its weight,
             shape (N,), rather than every text once.
         on_epoch_end: Called after each epoch, such as to score the model; it must leave the model as it is.
+        checkpoints: Where a long fine-tuning keeps its state; the same call goes on from there and ends with the same
+            weights. The last state stays, so that even what was finished need not be done again.
         progress: Called as `progress("fine-tune", done, total)` in optimizer steps, from 0 to the last.
 
     Raises:
         DataError: No texts, broken texts, texts mixed with pairs, labels that do not fit, or a single class.
         ConfigError: The device is not there, or the weights do not fit the texts.
         ModelError: The encoder cannot be loaded as a sequence classifier.
-        RunError: The training loss is not finite.
+        RunError: The training loss is not finite, or a checkpoint cannot be written.
     """
     texts = check_texts(texts)
     _check_labels(labels, len(texts), label_names)
@@ -210,7 +232,7 @@ def finetune_classifier(
         config or FinetuneConfig(),
         seed,
         device,
-        _Extras(objective, _checked_weights(sampling_weights, len(texts)), on_epoch_end),
+        _Extras(objective, _checked_weights(sampling_weights, len(texts)), on_epoch_end, checkpoints),
         progress,
     )
 
@@ -227,6 +249,7 @@ def finetune_model(
     objective: Objective | None = None,
     sampling_weights: Array | None = None,
     on_epoch_end: OnEpochEnd | None = None,
+    checkpoints: Checkpoints | None = None,
     progress: Progress | None = None,
 ) -> FinetuneResult:
     """Train a copy of a classifier further; the one handed in is left as it is.
@@ -242,12 +265,13 @@ def finetune_model(
         objective: What is minimised.
         sampling_weights: How often each text is drawn.
         on_epoch_end: Called after each epoch.
+        checkpoints: Where it keeps its state.
         progress: Told how many steps are done.
 
     Raises:
         DataError: No texts, broken texts, labels that do not fit, or a single class.
         ConfigError: The device is not there, or the weights do not fit the texts.
-        RunError: The training loss is not finite.
+        RunError: The training loss is not finite, or a checkpoint cannot be written.
     """
     texts = check_texts(texts)
     _check_labels(labels, len(texts), [str(model.config.id2label[i]) for i in range(model.config.num_labels)])
@@ -258,7 +282,7 @@ def finetune_model(
         config or FinetuneConfig(),
         seed,
         device,
-        _Extras(objective, _checked_weights(sampling_weights, len(texts)), on_epoch_end),
+        _Extras(objective, _checked_weights(sampling_weights, len(texts)), on_epoch_end, checkpoints),
         progress,
     )
 
@@ -270,6 +294,7 @@ class _Extras:
     objective: Objective | None = None
     sampling_weights: Array | None = None
     on_epoch_end: OnEpochEnd | None = None
+    checkpoints: Checkpoints | None = None
 
 
 def _finetune(
@@ -290,16 +315,17 @@ def _finetune(
         attention = model.config._attn_implementation
         if use_cpu and _precision(config, use_cpu) == "bfloat16":
             use_plain_attention(model)
-        train_loss, n_steps = _train(model, tokenizer, rows, config, extras, seed, use_cpu, progress)
+        done = _train(model, tokenizer, rows, config, extras, seed, use_cpu, progress)
         model.set_attn_implementation(attention)
     return FinetuneResult(
         model=model.eval(),
         tokenizer=tokenizer,
-        train_loss=train_loss,
-        n_steps=n_steps,
-        seconds=time.perf_counter() - started,
+        train_loss=done.losses,
+        n_steps=done.n_steps,
+        seconds=done.seconds_before + time.perf_counter() - started,
         config=config,
         seed=seed,
+        seconds_before=done.seconds_before,
     )
 
 
@@ -352,9 +378,9 @@ def train_in_place(
     use_cpu = _use_cpu(device)
     with seeded(seed), _quiet():
         rows = _tokenized(texts, [0] * len(texts), tokenizer, config.max_length)
-        losses, _ = _train(model, tokenizer, rows, config, _Extras(objective), seed, use_cpu, progress)
+        done = _train(model, tokenizer, rows, config, _Extras(objective), seed, use_cpu, progress)
     model.eval()
-    return losses
+    return done.losses
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -480,6 +506,15 @@ def _tokenized(texts: Texts, labels: Sequence[int], tokenizer: Any, max_length: 
     ]
 
 
+@dataclass(frozen=True)
+class _Done:
+    """The loss of each epoch, the number of steps, and what was taken up to a checkpoint."""
+
+    losses: tuple[float, ...]
+    n_steps: int
+    seconds_before: float
+
+
 def _train(
     model: Any,
     tokenizer: Any,
@@ -489,35 +524,16 @@ def _train(
     seed: int,
     use_cpu: bool,
     progress: Progress | None,
-) -> tuple[tuple[float, ...], int]:
-    """Train `model` in place; the loss of each epoch, and the number of steps."""
-    from transformers import DataCollatorWithPadding, PrinterCallback, TrainingArguments
+) -> _Done:
+    """Train `model` in place, from the last checkpoint on if there is one."""
+    from transformers import DataCollatorWithPadding, PrinterCallback
 
-    n_steps = config.epochs * math.ceil(len(rows) / config.batch_size)
-    recorder = _recorder(progress, extras.on_epoch_end)
     objective = extras.objective or Objective()
-    with tempfile.TemporaryDirectory() as output_dir:  # Trainer makes the folder even when there is nothing to write
-        arguments = TrainingArguments(
-            output_dir=output_dir,
-            learning_rate=config.learning_rate,
-            num_train_epochs=config.epochs,
-            per_device_train_batch_size=config.batch_size,
-            weight_decay=config.weight_decay,
-            warmup_steps=math.ceil(config.warmup_ratio * n_steps),
-            lr_scheduler_type="linear" if config.scheduler == "linear" else "constant_with_warmup",
-            max_grad_norm=config.max_grad_norm,
-            bf16=_precision(config, use_cpu) == "bfloat16",
-            train_sampling_strategy="group_by_length" if config.group_by_length else "random",
-            remove_unused_columns=False,  # which would take the row numbers away
-            seed=seed,
-            use_cpu=use_cpu,
-            logging_strategy="epoch",
-            logging_nan_inf_filter=False,  # which would hide a loss that is not finite
-            save_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-        )
-        arguments._n_gpu = min(arguments.n_gpu, 1)  # several GPUs would change the batch size behind our back
+    remembering = [one for one in (objective, extras.on_epoch_end) if isinstance(one, Resumable)]
+    keeper = CheckpointKeeper(extras.checkpoints, _identity(rows, config, seed, extras.checkpoints), remembering)
+    recorder = _recorder(progress, extras.on_epoch_end, keeper)
+    with _output_folder(extras.checkpoints) as output_folder:
+        arguments = _arguments(output_folder, config, len(rows), seed, use_cpu)
         model.to(arguments.device)
         objective.begin(model, tokenizer)
         trainer = _trainer_class()(
@@ -532,11 +548,69 @@ def _train(
             optimizers=(_sgd(model, config) if config.optimizer == "sgd" else None, None),
         )
         trainer.remove_callback(PrinterCallback)
+        resumed = keeper.resume()
         try:
-            trainer.train()
+            trainer.train(resume_from_checkpoint=None if resumed is None else str(resumed))
         finally:
             _unwrap(model)  # or the wrapper would outlive the training
-    return tuple(recorder.losses), n_steps
+    return _Done(tuple(recorder.losses), _n_steps(config, len(rows)), keeper.seconds_before)
+
+
+def _n_steps(config: FinetuneConfig, n_rows: int) -> int:
+    return config.epochs * math.ceil(n_rows / config.batch_size)
+
+
+def _identity(rows: list[dict[str, Any]], config: FinetuneConfig, seed: int, checkpoints: Checkpoints | None) -> str:
+    """What tells a fine-tuning from another in the same folder; the objective is for whoever names the folder."""
+    if checkpoints is None:
+        return ""
+    versions = [metadata.version(name) for name in ("shortcut-guardrail", "torch", "transformers")]
+    return hashlib.sha256(json.dumps([versions, rows, config.to_dict(), seed], sort_keys=True).encode()).hexdigest()
+
+
+@contextmanager
+def _output_folder(checkpoints: Checkpoints | None) -> Iterator[str]:
+    """The folder of `Trainer`, which makes it even when there is nothing to write."""
+    if checkpoints is None:
+        with tempfile.TemporaryDirectory() as folder:
+            yield folder
+        return
+    try:
+        yield str(checkpoints.folder)
+    except (OSError, SafetensorError) as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
+        raise RunError(
+            f"A checkpoint could not be kept in '{checkpoints.folder}': {reason}. Make room, or name another folder."
+        ) from error
+
+
+def _arguments(output_folder: str, config: FinetuneConfig, n_rows: int, seed: int, use_cpu: bool) -> Any:
+    """`TrainingArguments` for a recipe."""
+    from transformers import TrainingArguments
+
+    arguments = TrainingArguments(
+        output_dir=output_folder,
+        learning_rate=config.learning_rate,
+        num_train_epochs=config.epochs,
+        per_device_train_batch_size=config.batch_size,
+        weight_decay=config.weight_decay,
+        warmup_steps=math.ceil(config.warmup_ratio * _n_steps(config, n_rows)),
+        lr_scheduler_type="linear" if config.scheduler == "linear" else "constant_with_warmup",
+        max_grad_norm=config.max_grad_norm,
+        bf16=_precision(config, use_cpu) == "bfloat16",
+        train_sampling_strategy="group_by_length" if config.group_by_length else "random",
+        remove_unused_columns=False,  # which would take the row numbers away
+        seed=seed,
+        use_cpu=use_cpu,
+        logging_strategy="epoch",
+        logging_nan_inf_filter=False,  # which would hide a loss that is not finite
+        save_strategy="no",  # the recorder asks for checkpoints
+        save_total_limit=2,  # the older one goes when the newer one is written but not yet complete
+        report_to="none",
+        disable_tqdm=True,
+    )
+    arguments._n_gpu = min(arguments.n_gpu, 1)  # several GPUs would change the batch size behind our back
+    return arguments
 
 
 def _sgd(model: Any, config: FinetuneConfig) -> torch.optim.Optimizer:
@@ -588,8 +662,9 @@ def _trainer_class() -> Any:
     return ObjectiveTrainer
 
 
-def _recorder(progress: Progress | None, on_epoch_end: OnEpochEnd | None) -> Any:
-    """A Trainer callback that collects the loss of each epoch, reports progress, and lets the caller look."""
+def _recorder(progress: Progress | None, on_epoch_end: OnEpochEnd | None, keeper: CheckpointKeeper) -> Any:
+    """A Trainer callback that collects the loss of each epoch, reports progress, asks for checkpoints, and lets the
+    caller look."""
     from transformers import TrainerCallback
 
     class Recorder(TrainerCallback):  # type: ignore[misc]
@@ -598,6 +673,8 @@ def _recorder(progress: Progress | None, on_epoch_end: OnEpochEnd | None) -> Any
             self.epochs = 0
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            self.losses = [entry["loss"] for entry in state.log_history if "loss" in entry]  # those before a checkpoint
+            self.epochs = len(self.losses)
             self._report(state)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -609,6 +686,10 @@ def _recorder(progress: Progress | None, on_epoch_end: OnEpochEnd | None) -> Any
                     on_epoch_end(self.epochs, model)
                 model.train()
             self.epochs += 1
+            control.should_save = keeper.due()
+
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            keeper.complete(state.global_step)
 
         def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:
             if "loss" in logs:  # the last record sums the run up and has none

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -21,10 +22,13 @@ from harness_fakes import fake_build, save_tiny_encoder
 
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.benchmark import bases, classifiers, runner, systems
+from shortcut_guardrail.benchmark.classifiers import UNFINISHED_FOLDER
 from shortcut_guardrail.benchmark.experiments import ExperimentConfig, Setting, SystemSpec, read_experiment
+from shortcut_guardrail.benchmark.methods import training
 from shortcut_guardrail.benchmark.results import add_to_index, read_index, read_result, result_path, rows_of
 from shortcut_guardrail.benchmark.runner import Outcome, run_experiment
 from shortcut_guardrail.benchmark.systems import Need
+from shortcut_guardrail.checkpoints import Checkpoints
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
 from shortcut_guardrail.metrics import worst_group_accuracy
 
@@ -532,6 +536,43 @@ def test_a_killed_run_loses_nothing_that_was_finished(run: Any, tmp_path: Path, 
     assert {(e.system, e.seed) for e in read_index(tmp_path, "made-up")} >= {
         (system, seed) for system in ("erm", "oracle", "clean", "guardrail") for seed in (0, 1, 2)
     }
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_training_that_was_cut_short_goes_on_from_its_checkpoint(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
+) -> None:
+    spec = SystemSpec("group_dro", "group_dro", {"recipe": {"epochs": 4, "batch_size": 8}, "select": "last"})
+    run(experiment(spec), out=tmp_path / "whole")
+    for module in (classifiers, training):
+        monkeypatch.setattr(module, "Checkpoints", functools.partial(Checkpoints, every=0))
+    cache = tmp_path / "cache"
+
+    def steps(stop_at: int = -1, **options: Any) -> list[tuple[int, int]]:
+        seen: list[tuple[int, int]] = []
+
+        def progress(stage: str, done: int, total: int) -> None:
+            if stage == "fine-tune":
+                seen.append((done, total))
+                if len(seen) == stop_at:
+                    raise KeyboardInterrupt
+
+        try:
+            run(experiment(spec), progress=progress, cache=cache, **options)
+        except KeyboardInterrupt:
+            assert any((cache / UNFINISHED_FOLDER).glob("*"))
+        return seen
+
+    assert steps(stop_at=4)[-1] == (3, 4)  # of the base classifier: two epochs of two steps
+    seen = steps(stop_at=3 + 14)
+    assert seen[0] == (2, 4)
+    assert seen[-1] == (13, 16)  # of the method
+    seen = steps(overwrite=overwrite)
+    assert seen[0] == ((0, 16) if overwrite else (12, 16))
+    assert seen[-1] == (16, 16)
+    assert not any((cache / UNFINISHED_FOLDER).rglob("*.*"))
+    resumed, whole = results_of(tmp_path), results_of(tmp_path / "whole")
+    assert resumed["group_dro", "reversed", 0]["rows"] == whole["group_dro", "reversed", 0]["rows"]
 
 
 def test_several_processes_may_list_their_runs_at_once(run: Any, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from shortcut_guardrail.benchmark.methods.dfr import draw_with_all_classes
 from shortcut_guardrail.benchmark.methods.jtt import TrainPassErrors
 from shortcut_guardrail.benchmark.methods.same_budget import PriorShift, cross_validated
 from shortcut_guardrail.benchmark.methods.selection import Rule, best_index, find_rule, search
-from shortcut_guardrail.benchmark.methods.training import resolve_recipe, train
+from shortcut_guardrail.benchmark.methods.training import Stopwatch, resolve_recipe, train
 from shortcut_guardrail.benchmark.systems import Material, Need, make_system
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
 from shortcut_guardrail.finetune import FinetuneConfig
@@ -162,6 +162,8 @@ def test_a_training_that_diverges_costs_what_it_took(material):
         with pytest.raises(RunError):
             train(
                 *(material, TRAIN, FinetuneConfig(epochs=8), find_rule(rule)),
+                stage="all",
+                watch=Stopwatch(),
                 seed=0,
                 fit=diverge_in_the_second_epoch,
                 spend=spent.append,
@@ -332,7 +334,7 @@ def test_the_kept_epoch_is_the_first_of_the_best_and_its_weights_are_back(materi
     def look(epoch: int, model: Any) -> None:
         states.append({name: value.clone() for name, value in model.state_dict().items()})
 
-    trained = train(material, TRAIN, recipe, rule, seed=0, on_epoch_end=look)
+    trained = train(material, TRAIN, recipe, rule, stage="all", watch=Stopwatch(), seed=0, on_epoch_end=look)
     assert (trained.epoch, trained.score, trained.scores) == (1, 0.8, (0.3, 0.8, 0.8, 0.1))
     kept = trained.result.model.state_dict()
     assert all((kept[name] == states[1][name]).all() for name in kept)

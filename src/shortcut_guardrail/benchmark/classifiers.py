@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ..checkpoints import Checkpoints
 from ..encoder import Progress, TextClassifier, load_model, quiet_transformers, usable_length
 from ..errors import ModelError
 from ..files import to_json, write_file, write_folder
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from .datasets.types import LabelledTexts
 
 TRAINING_FILE = "training.json"
+UNFINISHED_FOLDER = "unfinished"
+"""Where in a cache trainings keep their checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +215,7 @@ class ClassifierStore:
             label_names=rows.label_names,
             config=recipe,
             seed=seed,
+            checkpoints=Checkpoints(self.folder / UNFINISHED_FOLDER / folder.name),
             progress=self._progress,
         )
 
@@ -223,6 +227,7 @@ class ClassifierStore:
             (target / TRAINING_FILE).write_text(to_json(record), encoding="utf-8")
 
         write_folder(folder, fill, overwrite=True)
+        shutil.rmtree(self.folder / UNFINISHED_FOLDER / folder.name, ignore_errors=True)
 
 
 def _load(folder: Path, recipe: FinetuneConfig, seed: int) -> TrainedClassifier:

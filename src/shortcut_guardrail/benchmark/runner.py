@@ -6,6 +6,7 @@ computed twice: a run that was killed costs nothing that was done before.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +29,7 @@ from .bases import (
     setting_data,
     whole_material,
 )
-from .classifiers import ClassifierStore, Encoder, TrainedClassifier, find_encoder
+from .classifiers import UNFINISHED_FOLDER, ClassifierStore, Encoder, TrainedClassifier, find_encoder
 from .datasets import BenchmarkData, LabelledTexts
 from .experiments import ExperimentConfig, Scale, Setting, SystemSpec, system_options
 from .results import (
@@ -337,7 +338,10 @@ class _Bench:
         experiment will ask for them.
         """
         first = runs[0]
-        material = place.material(first)
+        unfinished = self.cache / UNFINISHED_FOLDER / first.hash
+        if self.overwrite:
+            shutil.rmtree(unfinished, ignore_errors=True)
+        material = replace(place.material(first), checkpoints=unfinished)
         try:
             started = time.perf_counter()
             fitted = first.system.fit(material, seed=first.seed, progress=self.progress)
@@ -356,6 +360,7 @@ class _Bench:
                 self._list([run])
                 self.outcome.finished.append(run.hash)
                 self._say(run, _summary(record))
+        shutil.rmtree(unfinished, ignore_errors=True)
 
     def _others(self, place: _Place, runs: Sequence[Run], fitted: FittedSystem) -> list[Run]:
         first = runs[0]

@@ -96,6 +96,8 @@ class Material:
         batch_size: Sequences per forward pass outside training.
         retrain: Fine-tunes the encoder on other rows with the recipe and seed of `base`; the harness keeps what it
             trained, so that asking twice costs once. For systems that declared `CLEAN_TRAIN`.
+        checkpoints: A folder of this fit alone, in which a training that takes long keeps its state and goes on from it
+            when the run is made again; `None` keeps nothing.
         cache: A folder in which a system that declared `GRADIENTS` may keep what is costly to make, under a name that
             is a hash of everything it depends on; `None` keeps nothing.
     """
@@ -115,6 +117,7 @@ class Material:
     batch_size: int = 64
     retrain: Callable[[LabelledTexts], TrainedClassifier] | None = None
     cache: Path | None = None
+    checkpoints: Path | None = None
 
     def for_needs(self, needs: Iterable[Need]) -> Material:
         """The same, cut down to what was declared.

@@ -435,7 +435,17 @@ class C2L:
         if self.recipe == "source" or (isinstance(self.recipe, Mapping) and "warmup_ratio" not in self.recipe):
             recipe = with_warmup(recipe, len(rows))
         with watch.time("train"):
-            trained = train(material, rows, recipe, rule, seed=seed, objective=triplets, progress=progress)
+            trained = train(
+                material,
+                rows,
+                recipe,
+                rule,
+                stage="encoder",
+                watch=watch,
+                seed=seed,
+                objective=triplets,
+                progress=progress,
+            )
         more_passes = TRAIN_PASS * 2 * recipe.epochs * triplets.n_triplets
         return model_system(
             material,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +90,14 @@ class GroupDroLoss(Objective):
         labels = inputs.pop("labels")
         losses = F.cross_entropy(model(**inputs).logits.float(), labels, reduction="none")
         return self.weighted(losses, self._groups[rows.cpu()].to(losses.device))
+
+    def state(self) -> dict[str, Tensor]:
+        """q, and in how many batches each group was not."""
+        return {"weights": self.weights, "batches_without": self.batches_without}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `state` gave."""
+        self.weights, self.batches_without = state["weights"], state["batches_without"]
 
     def weighted(self, losses: Tensor, groups: Tensor) -> Tensor:
         """Update q by the losses of a batch, and weight them by it.
@@ -181,6 +190,8 @@ class GroupDRO:
                     rows,
                     recipe,
                     rule,
+                    stage=f"adjustment {point['adjustment']}",
+                    watch=watch,
                     seed=seed,
                     objective=loss,
                     sampling_weights=group_uniform_weights(rows.groups, len(counts)) if self.reweight_groups else None,

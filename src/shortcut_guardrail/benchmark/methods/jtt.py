@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from ...encoder import Progress
@@ -80,6 +82,21 @@ class TrainPassErrors(Objective):
         self._wrong[-1].update(zip(rows.tolist(), wrong.tolist(), strict=True))
         loss: Tensor = output.loss
         return loss
+
+    def state(self) -> dict[str, Tensor]:
+        """Rows and whether they were answered wrongly, of every epoch."""
+        return {
+            f"{epoch}.{name}": torch.tensor(list(values), dtype=torch.long)
+            for epoch, wrong in enumerate(self._wrong)
+            for name, values in (("rows", wrong.keys()), ("wrong", wrong.values()))
+        }
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `state` gave."""
+        self._wrong = [
+            dict(zip(state[f"{epoch}.rows"].tolist(), map(bool, state[f"{epoch}.wrong"].tolist()), strict=True))
+            for epoch in range(len(state) // 2)
+        ]
 
     def next_epoch(self, epoch: int, model: Any) -> None:
         """To be called after every epoch."""
@@ -263,6 +280,8 @@ class _Run:
             self._rows,
             _replaced(self._recipe, changes),
             find_rule("last"),
+            stage="identification",
+            watch=self.watch,
             seed=self._seed,
             objective=recorder,
             on_epoch_end=recorder.next_epoch,
@@ -290,6 +309,8 @@ class _Run:
                 self._rows.select(rows),
                 _replaced(self._recipe, {"learning_rate": point["learning_rate"]}),
                 find_rule(self._method.select),
+                stage="second stage",
+                watch=self.watch,
                 seed=self._seed,
                 spend=self._spend,
                 progress=self._progress,

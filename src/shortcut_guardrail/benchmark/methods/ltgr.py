@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -262,6 +262,41 @@ class _RestIsKnown(Exception):
     """Ends a training that would go on as another one did."""
 
 
+class _EarlyState(Objective):
+    """Cross-entropy; keeps a copy of the model after its first epochs.
+
+    Args:
+        n_epochs: After how many.
+        then_end: Whether the training ends there.
+    """
+
+    def __init__(self, n_epochs: int, *, then_end: bool) -> None:
+        self._n_epochs, self._then_end = n_epochs, then_end
+        self._model: Any = None
+        self.early: Any = None
+
+    def begin(self, model: Any, tokenizer: Any) -> None:
+        """Keeps hold of the model."""
+        self._model = model
+
+    def look(self, epoch: int, model: Any) -> None:
+        """To be called after every epoch."""
+        if epoch + 1 == self._n_epochs:
+            self.early = copy.deepcopy(model)
+            if self._then_end:
+                raise _RestIsKnown
+
+    def state(self) -> dict[str, Tensor]:
+        """The copy's weights, once there is one."""
+        return {} if self.early is None else dict(self.early.state_dict())
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take over what `state` gave."""
+        if state:
+            self.early = copy.deepcopy(self._model).eval()
+            self.early.load_state_dict(state)
+
+
 @dataclass(frozen=True)
 class LTGR:
     """Self-distillation that smooths the teacher's answer to texts that look like shortcuts.
@@ -315,7 +350,7 @@ class LTGR:
         assert rows is not None
         recipe = resolve_recipe(self.recipe, SOURCE, material)
         with watch.time("teacher"):
-            teacher = self._teacher(material, rows, recipe, seed, progress)
+            teacher = self._teacher(material, rows, recipe, watch, seed, progress)
         # Any model will do to cut texts into tokens, and before this there may be none.
         encoded = material.scorer(teacher.final).encode(rows.texts)
         heads = self._heads(encoded, rows)
@@ -334,6 +369,8 @@ class LTGR:
                 rows,
                 recipe,
                 rule,
+                stage="student",
+                watch=watch,
                 seed=seed,
                 objective=_Distillation(targets, self.weight),
                 progress=progress,
@@ -361,7 +398,13 @@ class LTGR:
         return head_words(local_mutual_information(words, rows.labels), self.head_share)
 
     def _teacher(
-        self, material: Material, rows: LabelledTexts, recipe: FinetuneConfig, seed: int, progress: Progress | None
+        self,
+        material: Material,
+        rows: LabelledTexts,
+        recipe: FinetuneConfig,
+        watch: Stopwatch,
+        seed: int,
+        progress: Progress | None,
     ) -> _Teacher:
         """The biased model, trained as the student will be but on the labels alone.
 
@@ -372,16 +415,20 @@ class LTGR:
         known = base.model is not None and recipe == base.recipe and seed == base.seed
         # A teacher of fewer epochs has no other early state than its last.
         n_early = min(self.early_epoch, recipe.epochs)
-        early: list[Any] = []
-
-        def look(epoch: int, model: Any) -> None:
-            if epoch + 1 == n_early:
-                early.append(copy.deepcopy(model))
-                if known:
-                    raise _RestIsKnown
-
+        note = _EarlyState(n_early, then_end=known)
         try:
-            trained = train(material, rows, recipe, find_rule("last"), seed=seed, on_epoch_end=look, progress=progress)
+            trained = train(
+                material,
+                rows,
+                recipe,
+                find_rule("last"),
+                stage="teacher",
+                watch=watch,
+                seed=seed,
+                objective=note,
+                on_epoch_end=note.look,
+                progress=progress,
+            )
         except _RestIsKnown:
-            return _Teacher(early[0], base.model, base.train_loss, TRAIN_PASS * n_early * len(rows), "base")
-        return _Teacher(early[0], trained.result.model, trained.result.train_loss, trained.cost, "trained")
+            return _Teacher(note.early, base.model, base.train_loss, TRAIN_PASS * n_early * len(rows), "base")
+        return _Teacher(note.early, trained.result.model, trained.result.train_loss, trained.cost, "trained")

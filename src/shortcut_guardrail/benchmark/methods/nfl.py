@@ -208,7 +208,7 @@ class NFL:
 
         def fit_point(point: Any) -> tuple[Trained, float | None]:
             with watch.time("train"):
-                trained = self._train(material, recipe, point["factor"], seed, spent.append, progress)
+                trained = self._train(material, recipe, point["factor"], seed, watch, spent.append, progress)
             return trained, trained.score
 
         chosen = search([{"factor": factor} for factor in self._factors()], fit_point, rule)
@@ -235,6 +235,7 @@ class NFL:
         recipe: FinetuneConfig,
         factor: float | None,
         seed: int,
+        watch: Stopwatch,
         spend: Callable[[float], None],
         progress: Progress | None,
     ) -> Trained:
@@ -261,6 +262,8 @@ class NFL:
             material.train,
             recipe,
             find_rule(self.select),
+            stage=f"factor {factor}",
+            watch=watch,
             seed=seed,
             objective=objective,
             pass_cost=PASS_COST[self.variant],

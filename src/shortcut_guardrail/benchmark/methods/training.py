@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...checkpoints import Checkpoints, Resumable
 from ...encoder import Progress
 from ...errors import ConfigError, GuardrailError, RunError
 from ...finetune import FinetuneConfig, FinetuneResult, Objective, finetune_classifier
@@ -97,6 +100,8 @@ def train(
     recipe: FinetuneConfig,
     rule: Rule,
     *,
+    stage: str,
+    watch: Stopwatch,
     seed: int,
     objective: Objective | None = None,
     sampling_weights: Array | None = None,
@@ -114,6 +119,9 @@ def train(
         rows: What to train on.
         recipe: How.
         rule: Which epoch is kept.
+        stage: What tells this fine-tuning from the others of the method; with recipe, rows and seed the name of its
+            checkpoints.
+        watch: Running; told what the fine-tuning took before it went on from a checkpoint.
         seed: Decides head, order and dropout.
         objective: What is minimised; cross-entropy by default.
         sampling_weights: See `finetune.finetune_classifier`.
@@ -145,13 +153,16 @@ def train(
             objective=objective,
             sampling_weights=sampling_weights,
             on_epoch_end=keeper,
+            checkpoints=_checkpoints(material, rows, recipe, stage, seed),
             progress=progress,
         )
     except RunError:
         spend(cost(min(keeper.epochs + 1, recipe.epochs)))
         raise
+    if result.seconds_before:
+        watch.credit(result.seconds_before)
     spend(cost(recipe.epochs))
-    keeper.restore(result.model)
+    keeper.put_back(result.model)
     return Trained(
         result,
         max(keeper.scores, default=None),
@@ -159,6 +170,15 @@ def train(
         tuple(keeper.scores),
         cost(recipe.epochs),
     )
+
+
+def _checkpoints(
+    material: Material, rows: LabelledTexts, recipe: FinetuneConfig, stage: str, seed: int
+) -> Checkpoints | None:
+    if material.checkpoints is None:
+        return None
+    identity = json.dumps([stage, rows.fingerprint(), recipe.to_dict(), seed], sort_keys=True)
+    return Checkpoints(material.checkpoints / hashlib.sha256(identity.encode()).hexdigest()[:16])
 
 
 class _EpochKeeper:
@@ -189,9 +209,34 @@ class _EpochKeeper:
             self.best = epoch
             self._weights = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
 
-    def restore(self, model: Any) -> None:
+    def put_back(self, model: Any) -> None:
+        """Give a model the weights of the best epoch."""
         if self._weights:
             model.load_state_dict(self._weights)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Scores and best weights so far, and what `then` remembers."""
+        memory = {
+            "epochs": torch.tensor(self.epochs),
+            "best": torch.tensor(self.best),
+            "scores": torch.tensor(self.scores, dtype=torch.float64),
+            **{f"weights.{name}": value for name, value in self._weights.items()},
+        }
+        if isinstance(self._then, Resumable):
+            memory |= {f"then.{name}": value for name, value in self._then.state().items()}
+        return memory
+
+    def restore(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Take over what `state` gave."""
+        self.epochs, self.best = int(state["epochs"]), int(state["best"])
+        self.scores = state["scores"].tolist()
+        self._weights = _under("weights.", state)
+        if isinstance(self._then, Resumable):
+            self._then.restore(_under("then.", state))
+
+
+def _under(prefix: str, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
 
 
 def model_system(
@@ -229,15 +274,23 @@ class Stopwatch:
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self._stage: str | None = None
 
     @contextmanager
     def time(self, stage: str) -> Iterator[None]:
         """The time that the block takes is added to a stage."""
-        started = time.perf_counter()
+        started, outer = time.perf_counter(), self._stage
+        self._stage = stage
         try:
             yield
         finally:
+            self._stage = outer
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
+
+    def credit(self, seconds: float) -> None:
+        """Add what the running stage took in an earlier process."""
+        assert self._stage is not None
+        self.seconds[self._stage] = self.seconds.get(self._stage, 0.0) + seconds
 
 
 def as_config(method: Any) -> dict[str, Any]:
