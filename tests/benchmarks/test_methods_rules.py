@@ -156,9 +156,11 @@ def test_every_rule_keeps_another_epoch_the_first_of_equals(name: str) -> None:
         return FinetuneResult(model, None, (), 0, 0.0, recipe, 0)
 
     material: Any = types.SimpleNamespace(
-        encoder="none", label_names=data.label_names, dev=data, scorer=lambda model, tokenizer: model
+        encoder="none", label_names=data.label_names, dev=data, scorer=lambda model, tokenizer: model, checkpoints=None
     )
-    trained = train(material, data, recipe, find_rule(name), seed=0, fit=trained_to_answer)
+    trained = train(
+        material, data, recipe, find_rule(name), stage="all", watch=training.Stopwatch(), seed=0, fit=trained_to_answer
+    )
     if name == "last":
         assert (trained.epoch, trained.score, trained.scores) == (9, None, ())
     else:
@@ -678,7 +680,7 @@ def test_recipes_and_options_are_the_sources(
         for epoch in range(config.epochs):
             if extras.on_epoch_end is not None:
                 extras.on_epoch_end(epoch, model.eval())
-        return (0.0,) * config.epochs, 0
+        return finetune._Done((0.0,) * config.epochs, 0, 0.0)
 
     monkeypatch.setattr(finetune, "_train", epochs_without_steps)
     few = JTT_TRAIN.select(np.arange(8))
@@ -711,7 +713,7 @@ def test_single_values_of_c2ls_recipe_leave_its_warmup_alone(
 
     def take_no_step(_model: Any, _tokenizer: Any, _rows: Any, config: FinetuneConfig, *_: Any) -> Any:
         trained.append(config)
-        return (0.0,) * config.epochs, 0
+        return finetune._Done((0.0,) * config.epochs, 0, 0.0)
 
     monkeypatch.setattr(finetune, "_train", take_no_step)
     few = JTT_TRAIN.select(np.arange(8))
