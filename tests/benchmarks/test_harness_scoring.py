@@ -100,6 +100,15 @@ def test_a_system_that_adapts_to_what_it_is_asked_is_not_asked_about_variants(mo
     assert (found.metrics["n_audited"], found.metrics["mstps_base_tokens"]) == (0, None)
 
 
+def test_texts_without_any_token_are_as_steady_for_answers_as_for_a_model(models: Any) -> None:
+    base, other = models
+    system = AnswersOnly(ModelSystem(other))
+    found, as_model = (scored(one, base, ["", " "]) for one in (system, ModelSystem(other)))
+    assert system.asked == [["", " "]]
+    assert (found.metrics["n_audited"], found.metrics["mstps_base_tokens"]) == (2, 0.0)
+    assert (as_model.metrics["n_audited"], as_model.metrics["mstps_base_tokens"]) == (2, 0.0)
+
+
 def test_a_text_without_tokens_of_its_own_does_not_change(models: Any) -> None:
     base, other = models
     found = scored(AnswersOnly(ModelSystem(other)), base, ["[SEP]", *TEXTS])

@@ -346,17 +346,18 @@ def _answers_to_variants(
         progress: Told how many variants are done.
 
     Returns:
-        Class probabilities, shape (A, K, C), NaN for empty slots; `None` where there is nothing to mask, or where an
-        answer depends on the texts it is asked with, among which near copies of one text would be.
+        Class probabilities, shape (A, K, C), NaN for empty slots; `None` where an answer depends on the texts it is
+        asked with, among which near copies of one text would be.
     """
+    if getattr(fitted, "depends_on_batch", False):
+        return None
     audited = min(n_audit, len(base.encoded))
     places = [(row, slot) for row in range(audited) for slot in np.flatnonzero(base.positions[row] >= 0)]
-    if not places or getattr(fitted, "depends_on_batch", False):
-        return None
-    variants = [_masked_text(base, row, int(base.positions[row, slot])) for row, slot in places]
-    probs = fitted.predict_proba(variants, progress=progress)
-    answers = np.full((audited, base.positions.shape[1], probs.shape[1]), np.nan, dtype=np.float32)
-    answers[tuple(np.array(places).T)] = probs
+    shape = (audited, base.positions.shape[1], base.saliency.probs.shape[1])
+    answers = np.full(shape, np.nan, dtype=np.float32)
+    if places:
+        variants = [_masked_text(base, row, int(base.positions[row, slot])) for row, slot in places]
+        answers[tuple(np.array(places).T)] = fitted.predict_proba(variants, progress=progress)
     return answers
 
 
