@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,10 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from shortcut_guardrail.checkpoints import MARK_FILE, MEMORY_FILE, Checkpoints
-from shortcut_guardrail.errors import RunError
+from shortcut_guardrail import checkpoints as checkpoint_files
+from shortcut_guardrail import finetune as finetune_module
+from shortcut_guardrail.checkpoints import (
+    LOCK_FILE,
+    MARK_FILE,
+    MEMORY_FILE,
+    STATE_FILE,
+    WEIGHTS_FILE,
+    Checkpoints,
+    discard,
+)
+from shortcut_guardrail.errors import GuardrailWarning
 from shortcut_guardrail.finetune import FinetuneConfig, FinetuneResult, Objective, finetune_classifier, finetune_model
 from tiny_models import tiny_bert
 
@@ -35,6 +49,15 @@ class Interrupted(Exception):
 def encoder(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("encoder")
     model, tokenizer = tiny_bert(initializer_range=0.1)
+    model.bert.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def another_encoder(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("another")
+    model, tokenizer = tiny_bert(initializer_range=0.1, seed=7)
     model.bert.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -174,39 +197,130 @@ def test_what_an_objective_and_a_looker_remember_comes_back(finetune, checkpoint
     assert (first.seen, second.seen) == ([0, 1, 2], [0, 1, 2, 3, 4])
 
 
-@pytest.mark.parametrize("damage", ["no mark", "broken mark", "no memory", "broken memory"])
-def test_a_checkpoint_that_was_cut_short_gives_way_to_the_one_before(finetune, checkpoints, damage):
+FILES = [MARK_FILE, MEMORY_FILE, WEIGHTS_FILE, STATE_FILE, "optimizer.pt", "scheduler.pt", "rng_state.pth"]
+
+
+@pytest.mark.parametrize("damage", ["absent", "broken"])
+@pytest.mark.parametrize("name", FILES)
+def test_a_checkpoint_that_is_not_whole_is_not_used(finetune, checkpoints, name, damage):
     with pytest.raises(Interrupted):
         finetune(checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
-    newest = checkpoints.folder / f"checkpoint-{3 * EPOCH}"
-    file = newest / (MARK_FILE if "mark" in damage else MEMORY_FILE)
-    file.unlink() if "no" in damage.split() else file.write_bytes(b"{")
+    file = checkpoints.folder / f"checkpoint-{3 * EPOCH}" / name
+    file.unlink() if damage == "absent" else file.write_bytes(file.read_bytes()[:-1] + b"?")
+    assert steps_of(finetune, checkpoints=checkpoints)[0] == 0
+    assert same(finetune(checkpoints=checkpoints), finetune())
+
+
+def test_a_checkpoint_that_was_being_written_gives_way_to_the_one_before(finetune, checkpoints, monkeypatch):
+    write = checkpoint_files.write_tensors
+    memories: list[Path] = []
+
+    def killed_at_the_third(tensors: Any, file: Path) -> None:
+        write(tensors, file)
+        memories.extend([file] if file.name == MEMORY_FILE else [])
+        if len(memories) == 3:
+            raise Interrupted
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint_files, "write_tensors", killed_at_the_third)
+        with pytest.raises(Interrupted):
+            finetune(checkpoints=checkpoints)
+    assert (checkpoints.folder / f"checkpoint-{3 * EPOCH}" / WEIGHTS_FILE).exists()
     assert steps_of(finetune, checkpoints=checkpoints)[0] == 2 * EPOCH
     assert same(finetune(checkpoints=checkpoints), finetune())
 
 
-@pytest.mark.parametrize("other", ["recipe", "seed", "texts"])
-def test_a_checkpoint_of_another_fine_tuning_is_not_used(finetune, checkpoints, other):
+@pytest.mark.parametrize("failing", [WEIGHTS_FILE, MEMORY_FILE])
+def test_a_full_disk_ends_no_training(finetune, checkpoints, monkeypatch, failing):
+    write = checkpoint_files.write_tensors
+    written: list[Path] = []
+
+    def full(tensors: Any, file: Path) -> None:
+        write(tensors, file)
+        written.extend([file] if file.name == failing else [])
+        if len(written) == 2:
+            raise RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0")
+
+    with monkeypatch.context() as patched:
+        for module in (checkpoint_files, finetune_module):
+            patched.setattr(module, "write_tensors", full)
+        with pytest.warns(GuardrailWarning, match=r"No checkpoint could be kept in '.*states' \(.*unexpected pos"):
+            result = finetune(checkpoints=checkpoints)
+    assert same(result, finetune())
+    assert [path.name for path in checkpoints.folder.glob("checkpoint-*")] == [f"checkpoint-{EPOCH}"]
+    assert steps_of(finetune, checkpoints=checkpoints)[0] == EPOCH
+
+
+def test_of_two_at_once_one_does_without(finetune, checkpoints):
+    inner: list[FinetuneResult] = []
+
+    def meanwhile(epoch: int, model: Any) -> None:
+        if epoch == 2:
+            inner.append(finetune(checkpoints=checkpoints))
+
+    outer = finetune(checkpoints=checkpoints, on_epoch_end=meanwhile)
+    assert inner[0].seconds_before == 0
+    assert same(outer, inner[0])
+    assert steps_of(finetune, checkpoints=checkpoints) == [5 * EPOCH]
+
+
+def test_what_another_process_has_open_is_not_discarded(finetune, checkpoints):
+    finetune(checkpoints=checkpoints)
+    with FileLock(checkpoints.folder / LOCK_FILE):
+        discard(checkpoints.folder.parent)
+        assert steps_of(finetune, checkpoints=checkpoints)[0] == 0
+    assert steps_of(finetune, checkpoints=checkpoints) == [5 * EPOCH]
+    discard(checkpoints.folder.parent)
+    assert not checkpoints.folder.exists()
+    discard(checkpoints.folder)  # of nothing there is nothing to remove
+
+
+def test_names_of_old_weight_files_are_no_obstacle(finetune, checkpoints, encoder, tmp_path):
+    """As those of google-bert/bert-base-uncased, in whose place others are loaded, and saved again as they were."""
+    old = tmp_path / "old"
+    shutil.copytree(encoder, old)
+    weights_of = load_file(encoder / "model.safetensors")
+    renamed = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
+        for name, value in weights_of.items()
+    }
+    assert renamed.keys() != weights_of.keys()
+    save_file(renamed, old / "model.safetensors", {"format": "pt"})
+    whole = finetune(encoder=old)
+    with pytest.raises(Interrupted):
+        finetune(encoder=old, checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
+    assert same(finetune(encoder=old, checkpoints=checkpoints), whole)
+    assert same(finetune(encoder=old, checkpoints=checkpoints), whole), "loaded when finished"
+
+
+@pytest.mark.parametrize("other", ["recipe", "seed", "texts", "weights", "objective", "encoder"])
+def test_a_checkpoint_of_another_fine_tuning_is_not_used(finetune, checkpoints, another_encoder, other):
     with pytest.raises(Interrupted):
         finetune(checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
     options: dict[str, Any] = {
         "recipe": {"config": FinetuneConfig(**{**CONFIG.to_dict(), "learning_rate": 2e-2})},
         "seed": {"seed": 1},
         "texts": {"texts": [*TEXTS[1:], TEXTS[0]]},
+        "weights": {"sampling_weights": np.ones(len(TEXTS))},
+        "objective": {"objective": Momentary()},
+        "encoder": {"encoder": another_encoder},
     }[other]
     assert steps_of(finetune, **options, checkpoints=checkpoints)[0] == 0
-    assert same(finetune(**options, checkpoints=checkpoints), finetune(**options))
 
 
-def test_a_short_fine_tuning_writes_nothing(finetune, tmp_path):
+def test_a_short_fine_tuning_writes_none(finetune, tmp_path):
     finetune(checkpoints=Checkpoints(tmp_path / "states"))
-    assert not list(tmp_path.glob("states/*"))
+    assert [path.name for path in (tmp_path / "states").iterdir()] == [LOCK_FILE]
 
 
-def test_the_last_two_are_kept(finetune, checkpoints):
+def test_the_last_is_kept_and_when_all_is_done_its_weights_alone(finetune, checkpoints):
+    with pytest.raises(Interrupted):
+        finetune(checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
+    assert [path.name for path in checkpoints.folder.glob("checkpoint-*")] == [f"checkpoint-{3 * EPOCH}"]
+    assert (checkpoints.folder / f"checkpoint-{3 * EPOCH}" / "optimizer.pt").exists()
     finetune(checkpoints=checkpoints)
-    kept = {folder.name for folder in checkpoints.folder.iterdir()}
-    assert kept == {f"checkpoint-{4 * EPOCH}", f"checkpoint-{5 * EPOCH}"}
+    kept = {str(path.relative_to(checkpoints.folder)) for path in checkpoints.folder.rglob("*.*")} - {LOCK_FILE}
+    assert kept == {f"checkpoint-{5 * EPOCH}/{n}" for n in (WEIGHTS_FILE, MEMORY_FILE, STATE_FILE, MARK_FILE)}
 
 
 def test_seconds_are_those_of_all_processes(finetune, checkpoints):
@@ -223,7 +337,19 @@ def test_seconds_are_those_of_all_processes(finetune, checkpoints):
     assert 1000 < finetune(checkpoints=checkpoints).seconds_before < 1600
 
 
-def test_a_folder_that_cannot_be_written_is_named(finetune, tmp_path):
+def test_who_asks_is_told_the_seconds_even_if_training_then_fails(finetune, checkpoints):
+    with pytest.raises(Interrupted):
+        finetune(checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
+    told: list[float] = []
+    asking = dataclasses.replace(checkpoints, on_resume=told.append)
+    with pytest.raises(Interrupted):
+        finetune(checkpoints=asking, progress=stop_at(3 * EPOCH + 2))
+    assert len(told) == 1
+    assert 0 < told[0] < 600
+
+
+def test_a_folder_that_cannot_be_made_is_named(finetune, tmp_path):
     (tmp_path / "file").write_text("x", encoding="utf-8")
-    with pytest.raises(RunError, match=r"A checkpoint could not be kept in '.*file.states': .* Make room"):
-        finetune(checkpoints=Checkpoints(tmp_path / "file" / "states", every=0))
+    with pytest.warns(GuardrailWarning, match=r"No checkpoint could be kept in '.*file.states' .* it starts over"):
+        result = finetune(checkpoints=Checkpoints(tmp_path / "file" / "states", every=0))
+    assert same(result, finetune())

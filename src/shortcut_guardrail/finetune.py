@@ -26,13 +26,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
-from .checkpoints import CheckpointKeeper, Checkpoints, Resumable
+from .checkpoints import WEIGHTS_FILE, CheckpointKeeper, Checkpoints, Resumable, write_tensors
 from .data import Texts, check_texts
 from .encoder import Progress, quiet_transformers, usable_length
-from .errors import ConfigError, DataError, ModelError, RunError
+from .errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
 from .precision import Precision, fast_precision, use_plain_attention
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -214,14 +214,15 @@ def finetune_classifier(
             shape (N,), rather than every text once.
         on_epoch_end: Called after each epoch, such as to score the model; it must leave the model as it is.
         checkpoints: Where a long fine-tuning keeps its state; the same call goes on from there and ends with the same
-            weights. The last state stays, so that even what was finished need not be done again.
+            weights, to the bit on a processor. The last state stays, so that even what was finished need not be done
+            again. A folder that cannot be written is warned about.
         progress: Called as `progress("fine-tune", done, total)` in optimizer steps, from 0 to the last.
 
     Raises:
         DataError: No texts, broken texts, texts mixed with pairs, labels that do not fit, or a single class.
         ConfigError: The device is not there, or the weights do not fit the texts.
         ModelError: The encoder cannot be loaded as a sequence classifier.
-        RunError: The training loss is not finite, or a checkpoint cannot be written.
+        RunError: The training loss is not finite.
     """
     texts = check_texts(texts)
     _check_labels(labels, len(texts), label_names)
@@ -271,7 +272,7 @@ def finetune_model(
     Raises:
         DataError: No texts, broken texts, labels that do not fit, or a single class.
         ConfigError: The device is not there, or the weights do not fit the texts.
-        RunError: The training loss is not finite, or a checkpoint cannot be written.
+        RunError: The training loss is not finite.
     """
     texts = check_texts(texts)
     _check_labels(labels, len(texts), [str(model.config.id2label[i]) for i in range(model.config.num_labels)])
@@ -317,6 +318,8 @@ def _finetune(
             use_plain_attention(model)
         done = _train(model, tokenizer, rows, config, extras, seed, use_cpu, progress)
         model.set_attn_implementation(attention)
+    if done.problem is not None:
+        warnings.warn(done.problem, GuardrailWarning, stacklevel=3)
     return FinetuneResult(
         model=model.eval(),
         tokenizer=tokenizer,
@@ -508,11 +511,12 @@ def _tokenized(texts: Texts, labels: Sequence[int], tokenizer: Any, max_length: 
 
 @dataclass(frozen=True)
 class _Done:
-    """The loss of each epoch, the number of steps, and what was taken up to a checkpoint."""
+    """The loss of each epoch, the number of steps, what was taken up to a checkpoint, and why there was none."""
 
     losses: tuple[float, ...]
     n_steps: int
-    seconds_before: float
+    seconds_before: float = 0.0
+    problem: str | None = None
 
 
 def _train(
@@ -530,15 +534,19 @@ def _train(
 
     objective = extras.objective or Objective()
     remembering = [one for one in (objective, extras.on_epoch_end) if isinstance(one, Resumable)]
-    keeper = CheckpointKeeper(extras.checkpoints, _identity(rows, config, seed, extras.checkpoints), remembering)
+    keeper = CheckpointKeeper(
+        extras.checkpoints, lambda: _identity(model, rows, config, extras, seed, use_cpu), remembering
+    )
     recorder = _recorder(progress, extras.on_epoch_end, keeper)
-    with _output_folder(extras.checkpoints) as output_folder:
+    n_steps = _n_steps(config, len(rows))
+    with keeper, _output_folder(keeper) as output_folder:
         arguments = _arguments(output_folder, config, len(rows), seed, use_cpu)
         model.to(arguments.device)
         objective.begin(model, tokenizer)
         trainer = _trainer_class()(
             objective=objective,
             sampling_weights=extras.sampling_weights,
+            keeper=keeper,
             model=model,
             args=arguments,
             train_dataset=rows,
@@ -553,35 +561,40 @@ def _train(
             trainer.train(resume_from_checkpoint=None if resumed is None else str(resumed))
         finally:
             _unwrap(model)  # or the wrapper would outlive the training
-    return _Done(tuple(recorder.losses), _n_steps(config, len(rows)), keeper.seconds_before)
+        keeper.finish(n_steps)
+    return _Done(tuple(recorder.losses), n_steps, keeper.seconds_before, keeper.problem)
 
 
 def _n_steps(config: FinetuneConfig, n_rows: int) -> int:
     return config.epochs * math.ceil(n_rows / config.batch_size)
 
 
-def _identity(rows: list[dict[str, Any]], config: FinetuneConfig, seed: int, checkpoints: Checkpoints | None) -> str:
-    """What tells a fine-tuning from another in the same folder; the objective is for whoever names the folder."""
-    if checkpoints is None:
-        return ""
+def _identity(
+    model: Any, rows: list[dict[str, Any]], config: FinetuneConfig, extras: _Extras, seed: int, use_cpu: bool
+) -> str:
+    """What tells a fine-tuning from another in the same folder, but for the options of its objective."""
     versions = [metadata.version(name) for name in ("shortcut-guardrail", "torch", "transformers")]
-    return hashlib.sha256(json.dumps([versions, rows, config.to_dict(), seed], sort_keys=True).encode()).hexdigest()
+    objective = type(extras.objective or Objective()).__qualname__
+    how = [versions, config.to_dict(), seed, use_cpu, _precision(config, use_cpu), objective]
+    digest = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
+    for row in rows:
+        digest.update(json.dumps(row, sort_keys=True).encode())
+    if extras.sampling_weights is not None:
+        digest.update(extras.sampling_weights.tobytes())
+    for name, value in model.state_dict().items():
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 @contextmanager
-def _output_folder(checkpoints: Checkpoints | None) -> Iterator[str]:
+def _output_folder(keeper: CheckpointKeeper) -> Iterator[str]:
     """The folder of `Trainer`, which makes it even when there is nothing to write."""
-    if checkpoints is None:
-        with tempfile.TemporaryDirectory() as folder:
-            yield folder
+    if keeper.folder is not None:
+        yield str(keeper.folder)
         return
-    try:
-        yield str(checkpoints.folder)
-    except (OSError, SafetensorError) as error:
-        reason = str(error).strip().partition("\n")[0].rstrip(".")
-        raise RunError(
-            f"A checkpoint could not be kept in '{checkpoints.folder}': {reason}. Make room, or name another folder."
-        ) from error
+    with tempfile.TemporaryDirectory() as folder:
+        yield folder
 
 
 def _arguments(output_folder: str, config: FinetuneConfig, n_rows: int, seed: int, use_cpu: bool) -> Any:
@@ -605,7 +618,6 @@ def _arguments(output_folder: str, config: FinetuneConfig, n_rows: int, seed: in
         logging_strategy="epoch",
         logging_nan_inf_filter=False,  # which would hide a loss that is not finite
         save_strategy="no",  # the recorder asks for checkpoints
-        save_total_limit=2,  # the older one goes when the newer one is written but not yet complete
         report_to="none",
         disable_tqdm=True,
     )
@@ -641,10 +653,13 @@ def _trainer_class() -> Any:
     from transformers import Trainer
 
     class ObjectiveTrainer(Trainer):  # type: ignore[misc]
-        def __init__(self, *, objective: Objective, sampling_weights: Array | None, **options: Any) -> None:
+        def __init__(
+            self, *, objective: Objective, sampling_weights: Array | None, keeper: CheckpointKeeper, **options: Any
+        ) -> None:
             super().__init__(**options)
             self._objective = objective
             self._sampling_weights = sampling_weights
+            self._keeper = keeper
 
         def compute_loss(
             self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
@@ -658,6 +673,20 @@ def _trainer_class() -> Any:
             return torch.utils.data.WeightedRandomSampler(
                 self._sampling_weights.tolist(), num_samples=len(self._sampling_weights), replacement=True
             )
+
+        def _save_checkpoint(self, model: Any, trial: Any) -> None:
+            save = super()._save_checkpoint
+            self._keeper.write(self.state.global_step, lambda: save(model, trial))
+
+        # Weights under the names that they have in the model, all of which have to be there again. `save_pretrained`
+        # goes back to the names of old files, such as LayerNorm.gamma, and `Trainer` would pass over them in loading.
+        def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+            assert output_dir is not None
+            Path(output_dir).mkdir(parents=True, exist_ok=True)
+            write_tensors(self.model.state_dict(), Path(output_dir) / WEIGHTS_FILE)
+
+        def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+            self.model.load_state_dict(load_file(Path(resume_from_checkpoint) / WEIGHTS_FILE))
 
     return ObjectiveTrainer
 
@@ -687,9 +716,6 @@ def _recorder(progress: Progress | None, on_epoch_end: OnEpochEnd | None, keeper
                 model.train()
             self.epochs += 1
             control.should_save = keeper.due()
-
-        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            keeper.complete(state.global_step)
 
         def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any) -> None:
             if "loss" in logs:  # the last record sums the run up and has none

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import warnings
 from typing import Any
 
@@ -13,7 +14,7 @@ from methods_toy import REVERSED, make_encoder, make_material
 
 from shortcut_guardrail.benchmark.methods import training
 from shortcut_guardrail.benchmark.systems import FittedSystem, Material, make_system
-from shortcut_guardrail.checkpoints import Checkpoints
+from shortcut_guardrail.checkpoints import MARK_FILE, Checkpoints
 from shortcut_guardrail.errors import GuardrailWarning
 
 QUICK: dict[str, Any] = {"recipe": {"learning_rate": 5e-3, "epochs": 3, "batch_size": 32}}
@@ -28,6 +29,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "ltgr, its own teacher": ("ltgr", {**QUICK, "steps": 2}),
     "ltgr, late early state": ("ltgr", {**QUICK, "steps": 2, "early_epoch": 2}),
     "ltgr, the base as teacher": ("ltgr", {"recipe": "base", "steps": 2}),
+    "ltgr, the base's second epoch": ("ltgr", {"recipe": "base", "steps": 2, "early_epoch": 2}),
     "c2l": ("c2l", QUICK),
 }
 
@@ -90,14 +92,20 @@ def test_a_method_that_was_cut_short_ends_as_it_would_have(case, material, tmp_p
     assert resumed.forward_equivalents == whole.forward_equivalents
 
 
-def test_seconds_hold_what_was_done_before(material, tmp_path, monkeypatch):
-    case = "group_dro, best epoch"
+@pytest.mark.parametrize("case", ["group_dro, best epoch", "ltgr, the base's second epoch"])
+def test_seconds_hold_what_was_done_before(material, tmp_path, case):
     kept = dataclasses.replace(material, checkpoints=tmp_path / "unfinished")
-    fit(kept, case)
-    finetune = training.finetune_classifier
-
-    def as_if_from_long_ago(*args: Any, **options: Any) -> Any:
-        return dataclasses.replace(finetune(*args, **options), seconds_before=500.0)
-
-    monkeypatch.setattr(training, "finetune_classifier", as_if_from_long_ago)
-    assert 1000 < fit(kept, case).info()["seconds"]["train"] < 1100
+    counter = Plug()
+    fit(material, case, progress=counter)
+    with pytest.raises(Interrupted):
+        fit(kept, case, progress=Plug(int(0.9 * counter.steps)))
+    marks = list((tmp_path / "unfinished").rglob(MARK_FILE))
+    assert len(marks) == 2  # of the first point and the second, of teacher and student
+    for mark in marks:
+        mark.write_text(json.dumps({**json.loads(mark.read_text(encoding="utf-8")), "seconds": 500.0}), "utf-8")
+    seconds = fit(kept, case).info()["seconds"]
+    if case.startswith("ltgr"):
+        assert 500 < seconds["teacher"] < 600
+        assert 500 < seconds["student"] < 600
+    else:
+        assert 1000 < seconds["train"] < 1100

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ..checkpoints import Checkpoints
+from ..checkpoints import Checkpoints, discard
 from ..encoder import Progress, TextClassifier, load_model, quiet_transformers, usable_length
 from ..errors import ModelError
 from ..files import to_json, write_file, write_folder
@@ -227,7 +227,7 @@ class ClassifierStore:
             (target / TRAINING_FILE).write_text(to_json(record), encoding="utf-8")
 
         write_folder(folder, fill, overwrite=True)
-        shutil.rmtree(self.folder / UNFINISHED_FOLDER / folder.name, ignore_errors=True)
+        discard(self.folder / UNFINISHED_FOLDER / folder.name)
 
 
 def _load(folder: Path, recipe: FinetuneConfig, seed: int) -> TrainedClassifier:

@@ -6,7 +6,6 @@ computed twice: a run that was killed costs nothing that was done before.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from ..checkpoints import discard
 from ..encoder import Progress, TextClassifier
 from ..errors import ConfigError, DataError, GuardrailError
 from ..evaluation import ShortcutIn
@@ -292,6 +292,7 @@ class _Bench:
         self._list(runs)
         for run in runs:
             self.outcome.skipped.append(run.hash)
+            discard(self._unfinished(run))
             self._say(run, "finished before")
 
     def _check_data(self, runs: Sequence[Run]) -> None:
@@ -338,9 +339,9 @@ class _Bench:
         experiment will ask for them.
         """
         first = runs[0]
-        unfinished = self.cache / UNFINISHED_FOLDER / first.hash
+        unfinished = self._unfinished(first)
         if self.overwrite:
-            shutil.rmtree(unfinished, ignore_errors=True)
+            discard(unfinished)
         material = replace(place.material(first), checkpoints=unfinished)
         try:
             started = time.perf_counter()
@@ -349,6 +350,8 @@ class _Bench:
             scored = [(run, place.score(run, fitted)) for run in [*runs, *self._others(place, runs, fitted)]]
         except (GuardrailError, RuntimeError, MemoryError) as error:  # out of memory on a GPU is a RuntimeError
             # Another system may do better; what concerns the data or the base classifier was raised before.
+            if isinstance(error, GuardrailError):  # it would fail again
+                discard(unfinished)
             for run in runs:
                 self.outcome.failed.append(f"{run}: {error}")
                 self._say(run, f"failed: {error}")
@@ -360,7 +363,12 @@ class _Bench:
                 self._list([run])
                 self.outcome.finished.append(run.hash)
                 self._say(run, _summary(record))
-        shutil.rmtree(unfinished, ignore_errors=True)
+        discard(unfinished)
+
+    def _unfinished(self, run: Run) -> Path:
+        """Where trainings of a fit keep their checkpoints: one folder for all tests that share the fit."""
+        fit = run if run.system.needs & PER_TEST else replace(run, test="any")
+        return self.cache / UNFINISHED_FOLDER / fit.hash
 
     def _others(self, place: _Place, runs: Sequence[Run], fitted: FittedSystem) -> list[Run]:
         first = runs[0]

@@ -153,14 +153,12 @@ def train(
             objective=objective,
             sampling_weights=sampling_weights,
             on_epoch_end=keeper,
-            checkpoints=_checkpoints(material, rows, recipe, stage, seed),
+            checkpoints=_checkpoints(material, rows, recipe, stage, seed, watch),
             progress=progress,
         )
     except RunError:
         spend(cost(min(keeper.epochs + 1, recipe.epochs)))
         raise
-    if result.seconds_before:
-        watch.credit(result.seconds_before)
     spend(cost(recipe.epochs))
     keeper.put_back(result.model)
     return Trained(
@@ -173,12 +171,13 @@ def train(
 
 
 def _checkpoints(
-    material: Material, rows: LabelledTexts, recipe: FinetuneConfig, stage: str, seed: int
+    material: Material, rows: LabelledTexts, recipe: FinetuneConfig, stage: str, seed: int, watch: Stopwatch
 ) -> Checkpoints | None:
     if material.checkpoints is None:
         return None
     identity = json.dumps([stage, rows.fingerprint(), recipe.to_dict(), seed], sort_keys=True)
-    return Checkpoints(material.checkpoints / hashlib.sha256(identity.encode()).hexdigest()[:16])
+    name = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    return Checkpoints(material.checkpoints / name, on_resume=watch.credit)
 
 
 class _EpochKeeper:
