@@ -19,7 +19,12 @@ from harness_fakes import fake_results, with_systems
 from shortcut_guardrail import ConfigError, DataError, GuardrailWarning
 from shortcut_guardrail.benchmark.collect import Cell, Collection, collect
 from shortcut_guardrail.benchmark.experiments import ExperimentConfig, experiment_names, read_experiment
-from shortcut_guardrail.benchmark.positioning import APPROACHES, PER_INPUT_ATTRIBUTION, SETTLED_ON
+from shortcut_guardrail.benchmark.positioning import (
+    APPROACHES,
+    CHOSEN_BESIDE,
+    PER_INPUT_ATTRIBUTION,
+    SETTLED_ON,
+)
 from shortcut_guardrail.benchmark.results import read_index, result_path
 from shortcut_guardrail.benchmark.statistics import mcnemar
 from shortcut_guardrail.benchmark.systems import system_factories
@@ -194,7 +199,7 @@ def test_latex_escapes_what_it_must(collection: Collection) -> None:
 
 def test_csv_has_unrounded_numbers(collection: Collection) -> None:
     (header, *rows) = csv.reader(io.StringIO(render(make_table(collection), "csv")))
-    row = next(row for row in rows if row[:2] == ["GoEmo-ST", "guardrail"])
+    row = next(row for row in rows if row[:2] == ["GoEmo-ST", "guardrail¶"])
     expected = np.mean(cell_of(collection, "guardrail").values("accuracy"))
     assert float(row[header.index("accuracy")]) == pytest.approx(expected, abs=1e-15)
     assert {"accuracy sd", "accuracy low", "accuracy high"} <= set(header)
@@ -241,7 +246,7 @@ def test_the_table_of_positioning_is_the_papers_where_systems_are_handed_what_it
 
 def test_every_system_has_its_approach() -> None:
     assert set(APPROACHES) == set(system_factories())
-    assert set(SETTLED_ON) | PER_INPUT_ATTRIBUTION <= set(APPROACHES)
+    assert set(SETTLED_ON) | set(CHOSEN_BESIDE) | PER_INPUT_ATTRIBUTION <= set(APPROACHES)
 
 
 def test_what_people_settled_on_scored_rows_is_marked_where_they_did(tmp_path: Path) -> None:
@@ -258,11 +263,13 @@ def test_what_people_settled_on_scored_rows_is_marked_where_they_did(tmp_path: P
     fake_results(tmp_path, shifted, seeds=(0,))
     table = make_table(collect(tmp_path, shifted))
     shown = {(row[0].text, row[1].shown()) for row in table.rows}
-    assert {("GoEmo-ST", "guardrail-distill§"), ("GoEmo-ST", "guardrail"), ("Civil", "guardrail-distill")} <= shown
+    assert {("GoEmo-ST", "guardrail-distill§"), ("GoEmo-ST", "guardrail¶"), ("Civil", "guardrail-distill")} <= shown
+    assert {("GoEmo-Syn", "guardrail"), ("GoEmo-ST", "erm")} <= shown
+    assert sum(note.startswith("¶ Rate and steps of this system were chosen on 500") for note in table.notes) == 1
     assert "guardrail-distill§," in render(table, "csv")
-    unmarked = with_systems(SHIFTED, "erm", "guardrail")
+    unmarked = with_systems(SHIFTED, "erm", "few_shot")
     fake_results(tmp_path / "without", unmarked, seeds=(0,))
-    assert not any("§" in note for note in make_table(collect(tmp_path / "without", unmarked)).notes)
+    assert not any(mark in note for mark in "§¶" for note in make_table(collect(tmp_path / "without", unmarked)).notes)
 
 
 def test_group_labels_are_those_of_the_rows_whose_groups_a_system_saw(tmp_path: Path) -> None:
@@ -304,7 +311,7 @@ def test_what_an_oracle_chose_is_marked_in_every_table(tmp_path: Path) -> None:
             path.write_text(json.dumps(record), encoding="utf-8")
     table = make_table(collect(tmp_path, config))
     shown = {row[1].shown() for row in table.rows}
-    assert shown == {"erm", "nfl‡", "dfr-sg-paper", "guardrail"}
+    assert shown == {"erm", "nfl‡", "dfr-sg-paper", "guardrail¶"}
     assert [note for note in table.notes if "‡" in note] == [
         "‡ Chosen by a rule that looks at test labels (an oracle): no method can do that."
     ]

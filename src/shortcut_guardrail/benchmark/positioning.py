@@ -63,3 +63,9 @@ SETTLED_ON: Mapping[str, frozenset[str]] = {
 """Kinds of systems some of whose options people settled while they saw the answers to scored rows, and of which data
 sets these were (docs/strategies.md, docs/strategies-measured.md): what a rule that reads test labels is to a program,
 this is to a person."""
+
+CHOSEN_BESIDE: Mapping[str, frozenset[str]] = dict.fromkeys(
+    ("guardrail", "guardrail-few-shot", "random_maskcl", "simcse_adapter"), frozenset({"goemo-st"})
+)
+"""Kinds of systems whose rate and steps were chosen on labelled rows of a data set with the shortcut reversed that
+nobody is scored on (docs/defaults.md): other rows, but of the very shift that the scored ones show."""

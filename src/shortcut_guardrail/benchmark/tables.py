@@ -19,7 +19,7 @@ import numpy as np
 from ..errors import ConfigError, GuardrailWarning
 from ..metrics import SMALL_GROUP
 from .collect import Cell, Collection, Finished
-from .positioning import APPROACHES, PER_INPUT_ATTRIBUTION, SETTLED_ON
+from .positioning import APPROACHES, CHOSEN_BESIDE, PER_INPUT_ATTRIBUTION, SETTLED_ON
 from .statistics import (
     Statistic,
     mcnemar,
@@ -36,7 +36,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 FORMATS = ("markdown", "latex", "csv")
 BASE, ORACLE = "erm", "oracle"
-SMALL_MARK, ORACLE_MARK, SETTLED_MARK = "†", "‡", "§"
+SMALL_MARK, ORACLE_MARK, SETTLED_MARK, BESIDE_MARK = "†", "‡", "§", "¶"
 
 
 @dataclass(frozen=True)
@@ -386,13 +386,22 @@ def _selections(cell: Cell) -> list[Mapping[str, Any]]:
 
 
 def _system_marks(cell: Cell) -> str:
-    return (ORACLE_MARK if _chosen_by_oracle(cell) else "") + (SETTLED_MARK if _settled_here(cell) else "")
+    marks = {ORACLE_MARK: _chosen_by_oracle, SETTLED_MARK: _settled_here, BESIDE_MARK: _chosen_beside}
+    return "".join(mark for mark, holds in marks.items() if holds(cell))
 
 
 def _settled_here(cell: Cell) -> bool:
     """Whether options of this kind of system were settled by people who saw how it answers rows of this data set."""
-    data = {run.result["config"]["data"]["name"] for run in cell.runs.values()}
-    return bool(data & SETTLED_ON.get(cell.kind, frozenset()))
+    return bool(_data_sets(cell) & SETTLED_ON.get(cell.kind, frozenset()))
+
+
+def _chosen_beside(cell: Cell) -> bool:
+    """Whether options of this kind of system were chosen on other rows of this data set under the same shift."""
+    return bool(_data_sets(cell) & CHOSEN_BESIDE.get(cell.kind, frozenset()))
+
+
+def _data_sets(cell: Cell) -> set[str]:
+    return {run.result["config"]["data"]["name"] for run in cell.runs.values()}
 
 
 def _chosen_by_oracle(cell: Cell) -> bool:
@@ -563,6 +572,11 @@ def _notes(collection: Collection, columns: Sequence[_Column], small: Sequence[s
         notes.append(
             f"{SETTLED_MARK} Options of this system were settled by people who saw its answers to scored rows of this "
             "data set, as an oracle does. Read it beside sets on which nothing was settled."
+        )
+    if any(map(_chosen_beside, collection.cells)):
+        notes.append(
+            f"{BESIDE_MARK} Rate and steps of this system were chosen on 500 labelled rows of this data set with the "
+            "shortcut reversed, on which nobody is scored (docs/defaults.md)."
         )
     if small and "worst_group_accuracy" in names:
         notes.append(f"{SMALL_MARK} The worst group has fewer than {SMALL_GROUP} rows.")

@@ -18,7 +18,7 @@ from ...encoder import Batch, EncodedTexts, Progress, TextClassifier, quiet_tran
 from ...errors import GuardrailWarning, ModelError
 from ...finetune import FinetuneConfig, Objective, seeded
 from ..systems import Material, ModelSystem, Need
-from .selection import find_rule
+from .selection import find_rule, rule_for
 from .training import (
     TRAIN_PASS,
     Recipe,
@@ -408,7 +408,7 @@ class C2L:
             ModelError: A language model is asked for and the encoder has none.
             RunError: Training diverged.
         """
-        rows, watch, rule = material.train, Stopwatch(), find_rule(self.select)
+        rows, watch, rule = material.train, Stopwatch(), rule_for(self.select, material.dev)
         assert rows is not None
         base = material.scorer(material.base.model, fitting=True)
         encoded = base.encode(rows.texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ...encoder import Progress
-from ...errors import DataError
+from ...errors import DataError, GuardrailWarning
 from ...finetune import FinetuneConfig, Objective
 from ..datasets.types import HIDDEN_GROUP, LabelledTexts
 from ..systems import Material, ModelSystem, Need
-from .selection import find_rule, missing_groups, search
+from .selection import find_rule, missing_groups, named, rule_for, search
 from .training import (
     Recipe,
     Stopwatch,
@@ -168,8 +169,8 @@ class GroupDRO:
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> ModelSystem:
         """Train once for every point of the grid.
 
-        Groups without training rows are left out of the weights and named in the result: nothing can be minimised on
-        them.
+        Groups without training rows are left out of the weights, warned about and named in the result: nothing can be
+        minimised on them.
 
         Raises:
             DataError: The groups are hidden, or only one has rows.
@@ -179,7 +180,11 @@ class GroupDRO:
         assert rows is not None
         _check_groups(rows)
         counts = np.bincount(rows.groups, minlength=len(rows.group_names))
-        rule, recipe, watch = find_rule(self.select), resolve_recipe(self.recipe, SOURCE, material), Stopwatch()
+        rule, recipe, watch = (
+            rule_for(self.select, material.dev),
+            resolve_recipe(self.recipe, SOURCE, material),
+            Stopwatch(),
+        )
         spent: list[float] = []
 
         def fit_point(point: Any) -> tuple[tuple[Trained, GroupDroLoss], float | None]:
@@ -224,6 +229,12 @@ def _check_groups(rows: LabelledTexts) -> None:
         f"Group DRO needs the groups of '{rows.name}', but they are hidden; declare train-groups.",
         DataError,
     )
+    if missing := missing_groups(rows):
+        warnings.warn(
+            f"Group DRO cannot do anything for {named(missing)}: '{rows.name}' has no row of it.",
+            GuardrailWarning,
+            stacklevel=3,
+        )
     require(
         len(np.unique(rows.groups)) > 1,
         f"Group DRO needs rows of at least two groups, but all {len(rows)} of '{rows.name}' are in one.",

@@ -17,7 +17,7 @@ from ...errors import GuardrailWarning, RunError
 from ...finetune import FinetuneConfig, Objective
 from ..datasets.types import LabelledTexts
 from ..systems import Material, ModelSystem, Need
-from .selection import Point, find_rule, search
+from .selection import Point, find_rule, rule_for, search
 from .training import (
     Recipe,
     Stopwatch,
@@ -174,7 +174,7 @@ class JTT:
             RunError: Training diverged at every point.
         """
         run = _Run(self, material, seed, progress)
-        rule = find_rule(self.select)
+        rule = rule_for(self.select, material.dev)
         chosen = search(self._grid(material), run.fit_point, rule)
         return model_system(
             material,

@@ -24,7 +24,7 @@ from ...errors import DataError
 from ...finetune import FinetuneConfig, Objective
 from ..datasets.types import LabelledTexts
 from ..systems import Material, ModelSystem, Need
-from .selection import find_rule
+from .selection import find_rule, rule_for
 from .training import (
     TRAIN_PASS,
     Recipe,
@@ -346,7 +346,7 @@ class LTGR:
             DataError: No text has an ordinary token.
             RunError: Training diverged.
         """
-        rows, watch, rule = material.train, Stopwatch(), find_rule(self.select)
+        rows, watch, rule = material.train, Stopwatch(), rule_for(self.select, material.dev)
         assert rows is not None
         recipe = resolve_recipe(self.recipe, SOURCE, material)
         with watch.time("teacher"):

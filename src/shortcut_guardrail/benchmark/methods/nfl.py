@@ -17,7 +17,7 @@ from ...encoder import Progress
 from ...finetune import FinetuneConfig, Objective, finetune_model, load_encoder
 from ..systems import Material, ModelSystem, Need
 from .prompts import add_prompt, train_prompt_only
-from .selection import find_rule, search
+from .selection import find_rule, rule_for, search
 from .training import (
     TRAIN_PASS,
     Recipe,
@@ -202,7 +202,7 @@ class NFL:
         Raises:
             RunError: Training diverged at every point.
         """
-        rule, watch = find_rule(self.select), Stopwatch()
+        rule, watch = rule_for(self.select, material.dev), Stopwatch()
         recipe = resolve_recipe(self.recipe, SOURCE, material)
         spent: list[float] = []
 

@@ -90,6 +90,28 @@ def find_rule(name: str) -> Rule:
     return RULES[name]
 
 
+def rule_for(name: str, dev: LabelledTexts | None) -> Rule:
+    """The rule of that name; a warning names the groups that it cannot see on these dev rows.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    rule = find_rule(name)
+    if Need.DEV_GROUPS in rule.needs and dev is not None and (missing := missing_groups(dev)):
+        warnings.warn(
+            f"The rule '{name}' reads the worst of the groups that have rows in '{dev.name}', which has none of "
+            f"{named(missing)}: it does not see them.",
+            GuardrailWarning,
+            stacklevel=3,
+        )
+    return rule
+
+
+def named(groups: Sequence[str]) -> str:
+    """Groups in a sentence."""
+    return " and ".join(f"'{group}'" for group in groups)
+
+
 def missing_groups(rows: LabelledTexts) -> list[str]:
     """Names of the groups without rows; empty where groups are hidden."""
     if (rows.groups == HIDDEN_GROUP).any():
