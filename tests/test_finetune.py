@@ -277,6 +277,14 @@ def test_device_that_is_not_there_is_refused(finetune):
     assert str(error.value) == "device must be cpu on this machine, but is 'cuda'."
 
 
+def test_one_of_several_processes_is_refused(finetune, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match="fine-tuned by one process, but this is one of several"):
+        finetune()
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    finetune(config=FinetuneConfig(epochs=1))
+
+
 def test_encoder_that_is_not_there_is_refused_with_advice(finetune, tmp_path):
     with pytest.raises(ModelError) as error:
         finetune(encoder=tmp_path / "nothing")

@@ -12,6 +12,7 @@ import copy
 import hashlib
 import json
 import math
+import os
 import random
 import tempfile
 import time
@@ -34,6 +35,7 @@ from .data import Texts, check_texts
 from .encoder import Progress, quiet_transformers, usable_length
 from .errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
 from .precision import Precision, fast_precision, use_plain_attention
+from .processes import n_processes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -532,6 +534,7 @@ def _train(
     """Train `model` in place, from the last checkpoint on if there is one."""
     from transformers import DataCollatorWithPadding, PrinterCallback
 
+    _check_alone()
     objective = extras.objective or Objective()
     remembering = [one for one in (objective, extras.on_epoch_end) if isinstance(one, Resumable)]
     keeper = CheckpointKeeper(
@@ -563,6 +566,16 @@ def _train(
             _unwrap(model)  # or the wrapper would outlive the training
         keeper.finish(n_steps)
     return _Done(tuple(recorder.losses), n_steps, keeper.seconds_before, keeper.problem)
+
+
+def _check_alone() -> None:
+    """Refuse to be one of several processes: `Trainer` would join them, and a batch would be several times as large."""
+    if max(n_processes(), int(os.environ.get("WORLD_SIZE", "1"))) > 1:
+        raise ConfigError(
+            "A classifier is fine-tuned by one process, but this is one of several that torchrun or accelerate "
+            "started. Start the command by itself; of several GPUs each can make other runs (CUDA_VISIBLE_DEVICES, "
+            "--seeds)."
+        )
 
 
 def _n_steps(config: FinetuneConfig, n_rows: int) -> int:

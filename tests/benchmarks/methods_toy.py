@@ -10,7 +10,7 @@ import numpy as np
 
 from shortcut_guardrail.benchmark.classifiers import TrainedClassifier
 from shortcut_guardrail.benchmark.datasets.types import LabelledTexts
-from shortcut_guardrail.benchmark.systems import Material
+from shortcut_guardrail.benchmark.systems import FittedSystem, Material, System
 from shortcut_guardrail.finetune import FinetuneConfig, finetune_classifier
 from tiny_models import tiny_bert
 
@@ -94,3 +94,8 @@ def accuracy(system: Any, test: LabelledTexts = REVERSED) -> float:
 def without(material: Material, **nothing: None) -> Material:
     """The same material lacking something."""
     return dataclasses.replace(material, **nothing)
+
+
+def fit(method: System, material: Material, *, seed: int = 0) -> FittedSystem:
+    """A method fitted on what it declared of a material."""
+    return method.fit(material.for_needs(method.needs), seed=seed)

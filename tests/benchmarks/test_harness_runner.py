@@ -538,6 +538,7 @@ def test_a_killed_run_loses_nothing_that_was_finished(run: Any, tmp_path: Path, 
     }
 
 
+@pytest.mark.filterwarnings("ignore:Group DRO cannot do anything")
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_a_training_that_was_cut_short_goes_on_from_its_checkpoint(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool

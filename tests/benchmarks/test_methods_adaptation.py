@@ -188,7 +188,7 @@ def test_fisher_information_and_penalty_are_their_sums(material):
 
 def test_two_steps_of_eata_are_its_filter_its_weights_and_its_anchor(material):
     method = EATA(batch_size=16, fisher_weight=5.0, learning_rate=0.05, entropy_margin=0.7)
-    start = _Start.of(method, material, 0)
+    start = _Start.of(method, material.for_needs(method.needs), 0)
     classifier = start.classifier()
     adapter = EataAdapter(classifier, method, classifier.encode(start.source))
     margin = 0.7 * math.log(2)

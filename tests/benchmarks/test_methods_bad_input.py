@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from methods_toy import DEV, GROUPS, NAMES, SUPPORT, TRAIN, make_encoder, make_material, rows
+from methods_toy import DEV, GROUPS, NAMES, SUPPORT, TRAIN, fit, make_encoder, make_material, rows
 
 from shortcut_guardrail.benchmark.datasets.types import HIDDEN_GROUP, LabelledTexts
 from shortcut_guardrail.benchmark.methods import (
@@ -182,7 +182,7 @@ def test_the_full_grid_has_18_points(material):
 def test_a_class_without_rows_stops_dfr(material):
     negative = DEV.select(np.flatnonzero(DEV.labels == 0))
     with pytest.raises(DataError, match=r"DFR needs rows of every class in 'dev', but there are none of class \[1\]"):
-        DFR().fit(with_(material, dev=negative), seed=0)
+        fit(DFR(), with_(material, dev=negative))
 
 
 def test_a_class_missing_from_a_half_is_drawn_again_and_given_up_on_in_words():
@@ -229,7 +229,7 @@ def test_a_group_missing_from_a_half_is_drawn_again_and_said_where_it_cannot_be_
 
 
 def test_dfr_balances_the_groups_there_are_and_names_the_others(material):
-    info = DFR(resamples=2).fit(with_(material, dev=AT_STRENGTH_1), seed=0).info()
+    info = fit(DFR(resamples=2), with_(material, dev=AT_STRENGTH_1)).info()
     assert info["selection"]["dev_groups_without_rows"] == ["negative, with", "positive, without"]
     assert info["selection"]["draws"] == {"halves": 1, "resamples": 2}
 
@@ -257,11 +257,14 @@ def test_group_dro_with_a_single_group_is_refused(material):
 
 
 def test_groups_without_training_rows_get_no_weight_and_are_named(material):
-    info = (
-        GroupDRO(recipe=QUICK, adjustments=(0.0, 1.0))
-        .fit(with_(material, train=rows("train", (90, 0, 6, 90), 1)), seed=0)
-        .info()
-    )
+    method = GroupDRO(recipe=QUICK, adjustments=(0.0, 1.0))
+    with pytest.warns(GuardrailWarning) as caught:
+        info = fit(method, with_(material, train=rows("train", (90, 0, 6, 90), 1), dev=AT_STRENGTH_1)).info()
+    assert [str(warning.message) for warning in caught] == [
+        "Group DRO cannot do anything for 'negative, with': 'train' has no row of it.",
+        "The rule 'dev-worst-group' reads the worst of the groups that have rows in 'dev', which has none of "
+        "'negative, with' and 'positive, without': it does not see them.",
+    ]
     assert info["train_groups_without_rows"] == ["negative, with"]
     assert info["group_weights"]["negative, with"] == 0.0
     assert sum(info["group_weights"].values()) == pytest.approx(1.0)
@@ -420,7 +423,7 @@ ONE_CLASS = SUPPORT.select(np.flatnonzero(SUPPORT.labels == 0))
 @pytest.mark.parametrize("method", [LastLayer(), FewShot(), PriorShift(), PriorShift(estimate="bias")])
 def test_support_rows_of_one_class_are_refused(method, material):
     with pytest.raises(DataError, match="needs support rows of at least two classes"):
-        method.fit(with_(material, support=ONE_CLASS), seed=0)
+        fit(method, with_(material, support=ONE_CLASS))
 
 
 def test_a_class_without_support_rows_is_never_answered_and_warned_about(material):
@@ -447,7 +450,7 @@ def test_a_class_of_a_single_support_row_is_left_out_in_turn():
 def test_a_class_without_training_rows_has_no_prior(material):
     negative = TRAIN.select(np.flatnonzero(TRAIN.labels == 0))
     with pytest.raises(DataError, match="but there is none of positive"):
-        PriorShift().fit(with_(material, train=negative), seed=0)
+        fit(PriorShift(), with_(material, train=negative))
 
 
 # C2L and LTGR
@@ -561,5 +564,5 @@ def test_a_prompt_that_leaves_no_room_is_refused(bert):
 def test_eata_without_source_texts_is_refused_rather_than_made_another_method(material):
     nobody = with_(material, dev=DEV.select(np.array([], dtype=int)))
     with pytest.raises(DataError, match="'eata' needs source texts to hold on to, but there are none"):
-        EATA().fit(nobody, seed=0)
-    assert EATA(fisher_weight=0.0).fit(nobody, seed=0).info()["adaptation"]["rows"] > 0
+        fit(EATA(), nobody)
+    assert fit(EATA(fisher_weight=0.0), nobody).info()["adaptation"]["rows"] > 0

@@ -8,12 +8,14 @@ import json
 import math
 import random
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from methods_toy import DEPLOYMENT, DEV, RECIPE, REVERSED, SUPPORT, TRAIN, accuracy, make_encoder, make_material, rows
+from methods_toy import fit as fit_toy
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from shortcut_guardrail.benchmark.datasets.types import HIDDEN_GROUP
@@ -66,7 +68,9 @@ LABELLED = {
     *("guardrail", "guardrail-paper", "guardrail-distill-40", "guardrail-few-shot"),
 }
 """Methods that spend the support labels."""
-ROWS = ("train", "dev", "support", "deployment", "clean_train")
+PARTS = {"train_texts": "train", "train_class_counts": "train", "dev_texts": "dev"}
+"""What is handed of rows to those who read no more of them, and of which rows."""
+ROWS = ("train", "dev", "support", "deployment", "clean_train", *PARTS)
 """What a method is handed only if it declares it, beside the shortcut's words."""
 
 
@@ -189,6 +193,10 @@ def test_it_is_handed_what_it_declared_and_nothing_else(name, material, tmp_path
         shown = getattr(cut, field)
         if shown is not None:
             assert (shown.groups == HIDDEN_GROUP).all() == (Need(f"{field}-groups") not in needs)
+    if cut.train_class_counts is not None:
+        assert cut.train_class_counts.tolist() == [96, 96]
+    assert cut.train_texts in (None, TRAIN.texts)
+    assert cut.dev_texts in (None, DEV.texts)
     if cut.support is not None:
         assert (cut.support.groups == HIDDEN_GROUP).all()
 
@@ -218,10 +226,10 @@ def test_a_method_that_reads_more_than_it_declared_fails(material):
 @every
 def test_a_method_without_what_it_declared_is_refused_before_it_starts(name, material):
     needs = make_system(name, **OPTIONS.get(name, {})).needs
-    for need in ("train", "dev", "support", "deployment", "shortcut-words"):
-        if Need(need) in needs:
+    for field in ("train", "dev", "support", "deployment", "shortcut_words", *PARTS):
+        if Need(need := field.replace("_", "-")) in needs:
             with pytest.raises(ConfigError, match=f"needs {need}"):
-                dataclasses.replace(material, **{need.replace("-", "_"): None}).for_needs(needs)
+                dataclasses.replace(material, **{PARTS.get(field, field): None}).for_needs(needs)
 
 
 @every
@@ -393,7 +401,7 @@ def unlearned(material) -> Material:
 
 def test_a_last_layer_that_balances_groups_or_sees_the_target_leans_less_on_the_shortcut(unlearned):
     probe = make_system("dfr-sg-paper", share=1.0).fit(unlearned, seed=0)
-    balanced, refitted = (make_system(name).fit(unlearned, seed=0) for name in ("dfr", "last_layer"))
+    balanced, refitted = (fit_toy(make_system(name), unlearned) for name in ("dfr", "last_layer"))
     assert worst_group(balanced, BALANCED) > worst_group(probe, BALANCED) + 0.2
     assert accuracy(balanced) > accuracy(probe) + 0.2
     assert accuracy(refitted) > accuracy(probe) + 0.1
@@ -682,7 +690,7 @@ def test_what_overrides_the_rest_of_its_texts_is_found_without_labels_and_undone
 def test_prior_shift_helps_where_it_is_true(material):
     skewed = rows("test-skewed", (0, 4, 40, 40), 7)
     support = skewed.select(np.arange(0, len(skewed), 3))
-    shifted = make_system("prior_shift").fit(dataclasses.replace(material, support=support), seed=0)
+    shifted = fit_toy(make_system("prior_shift"), dataclasses.replace(material, support=support))
     assert shifted.info()["shift"]["positive"] > 0 > shifted.info()["shift"]["negative"]
     assert log_likelihood(shifted, skewed) > log_likelihood(make_system("erm").fit(material, seed=0), skewed) + 0.02
 
@@ -743,7 +751,7 @@ def test_em_makes_up_for_another_class_mixture_of_a_calibrated_model(share, gain
 
 def test_prior_shift_is_its_formula(material):
     support = SUPPORT.select(np.arange(25))
-    shifted = make_system("prior_shift").fit(dataclasses.replace(material, support=support), seed=0)
+    shifted = fit_toy(make_system("prior_shift"), dataclasses.replace(material, support=support))
     probs = make_system("erm").fit(material, seed=0).predict_proba(REVERSED.texts).astype(float)
     source = np.bincount(TRAIN.labels, minlength=2) / len(TRAIN)
     target = (np.bincount(support.labels, minlength=2) + 1) / (len(support) + 2)
@@ -773,3 +781,49 @@ def test_dfr_answers_as_scikit_learn_does_on_the_same_features(material):
     assert not np.allclose(
         features(base, REVERSED.texts[:3], "cls"), features(base, REVERSED.texts[:3], "head-input"), atol=1e-2
     )
+
+
+PROMISES = {
+    "group_dro": "test_group_dro_lifts_the_worst_group",
+    **dict.fromkeys(
+        ("jtt", "jtt-sg-paper", "jtt-grid"), "test_jtt_lifts_the_worst_group_when_its_errors_are_the_minority"
+    ),
+    "nfl": "test_nfl_holds_the_encoder_the_closer_the_larger_its_factor",
+    "nfl-co": "test_nfl_co_holds_what_the_encoder_says_of_each_token",
+    **dict.fromkeys(("nfl-f", "nfl-pt"), "test_nfl_with_a_frozen_encoder_trains_head_and_prompt_alone"),
+    **dict.fromkeys(
+        ("dfr", "dfr-sg-paper", "last_layer"),
+        "test_a_last_layer_that_balances_groups_or_sees_the_target_leans_less_on_the_shortcut",
+    ),
+    "ltgr": "test_ltgr_is_less_certain_where_the_shortcut_is",
+    "c2l": "test_c2l_brings_a_text_closer_to_its_copy_without_a_harmless_token_than_to_that_without_the_causal_one",
+    **dict.fromkeys(
+        ("tent", "eata", "eta", "sar", "deyo", "deyo-biased"),
+        "ADAPT",
+    ),
+    "few_shot": "test_forty_rows_of_the_target_are_worth_something_to_a_fine_tuning",
+    "prior_shift": "test_prior_shift_helps_where_it_is_true",
+    "bias_fit": "test_a_bias_fitted_to_rows_of_the_target_helps_there_too",
+    "prior_shift_em": "test_em_makes_up_for_another_class_mixture_of_a_calibrated_model",
+    "mask_top1": "test_masking_the_most_important_token_undoes_a_shortcut_that_is_a_word",
+    "mask_average": "test_masking_any_token_undoes_on_average_what_hangs_by_one",
+    **dict.fromkeys(("random_maskcl", "simcse_adapter"), "test_a_control_lowers_the_contrast_that_it_is_trained_on"),
+    **dict.fromkeys(
+        ("guardrail", "guardrail-paper"), "test_adapter.py::test_training_lowers_the_loss_and_changes_the_adapter_alone"
+    ),
+    **dict.fromkeys(
+        ("guardrail-distill", "guardrail-distill-40", "guardrail-distill-named", "guardrail-per-input"),
+        "test_distill.py::test_the_adapted_model_answers_as_if_the_shortcut_were_not_there",
+    ),
+    "guardrail-mask": "test_what_overrides_the_rest_of_its_texts_is_found_without_labels_and_undone",
+    "guardrail-few-shot": "test_few_shot.py::test_the_adapter_learns_its_labels_and_leaves_the_base",
+}
+"""Where each method is held to what its theory promises on planted data; those without a file are here."""
+
+
+def test_every_method_is_held_to_what_it_promises():
+    assert PROMISES.keys() == METHODS.keys() | {"guardrail", "guardrail-paper"}
+    for place in PROMISES.values():
+        file, _, name = place.rpartition("::")
+        source = Path(__file__) if not file else Path(__file__).parents[1] / file
+        assert f"\ndef {name}(" in source.read_text(encoding="utf-8"), place

@@ -463,7 +463,7 @@ def test_dfr_is_twenty_balanced_fits_with_the_strength_that_is_best_for_the_wors
     values = read(material, dev.texts, pooled=True)
     of_dev, of_train = (StandardScaler().fit(v) for v in (values, read(material, train_rows.texts, pooled=True)))
     hand = ByHand(values, dev, seed=4)
-    system = DFR().fit(material, seed=4)
+    system = DFR().fit(material.for_needs(DFR().needs), seed=4)
 
     info, chosen = system.info(), best(hand.worst)
     assert [trial["point"]["inverse_strength"] for trial in info["trials"]] == list(GRID)

@@ -49,15 +49,19 @@ class Need(StrEnum):
 
     `GRADIENTS` is the base classifier's model, for whoever looks into it or starts from its weights. `BASE` is the same
     for the references that answer as it does. A system that declares neither starts from the pretrained encoder and is
-    handed no model. `SHORTCUT_WORDS` is somebody who names the shortcut. `ORACLE_TEXTS` is knowledge of the shortcut at
+    handed no model. `TRAIN_TEXTS`, `TRAIN_CLASS_COUNTS` and `DEV_TEXTS` are parts of rows for whoever reads no more of
+    them. `SHORTCUT_WORDS` is somebody who names the shortcut. `ORACLE_TEXTS` is knowledge of the shortcut at
     test time: the harness hands such a system the test texts without it.
     """
 
     TRAIN = "train"
     TRAIN_GROUPS = "train-groups"
+    TRAIN_TEXTS = "train-texts"
+    TRAIN_CLASS_COUNTS = "train-class-counts"
     CLEAN_TRAIN = "clean-train"
     DEV = "dev"
     DEV_GROUPS = "dev-groups"
+    DEV_TEXTS = "dev-texts"
     SUPPORT = "support"
     DEPLOYMENT = "deployment"
     BASE = "base"
@@ -66,7 +70,12 @@ class Need(StrEnum):
     ORACLE_TEXTS = "oracle-texts"
 
 
-SOURCE_NEEDS = frozenset({Need.TRAIN, Need.TRAIN_GROUPS, Need.CLEAN_TRAIN, Need.DEV, Need.DEV_GROUPS})
+SOURCE_NEEDS = frozenset(
+    {
+        *(Need.TRAIN, Need.TRAIN_GROUPS, Need.TRAIN_TEXTS, Need.TRAIN_CLASS_COUNTS, Need.CLEAN_TRAIN),
+        *(Need.DEV, Need.DEV_GROUPS, Need.DEV_TEXTS),
+    }
+)
 """What is of the time before deployment: rows as those the base classifier was trained on."""
 
 ANNOTATION_NEEDS = frozenset(
@@ -90,6 +99,9 @@ class Material:
         deployment: Unlabelled texts from where the system is used.
         clean_train: The training rows without the shortcut.
         shortcut_words: The words and phrases that the shortcut is.
+        train_texts: The texts of the training rows alone; this and the next two are filled by `for_needs`.
+        train_class_counts: How many of them each class has, shape (C,).
+        dev_texts: The texts alone of the dev rows.
         max_length: Tokens per input.
         precision: Number format of matrix products while a system is fitted.
         scoring_precision: Number format of matrix products when it predicts.
@@ -111,6 +123,9 @@ class Material:
     deployment: Texts | None = None
     clean_train: LabelledTexts | None = None
     shortcut_words: tuple[str, ...] | None = None
+    train_texts: Texts | None = None
+    train_class_counts: Array | None = None
+    dev_texts: Texts | None = None
     max_length: int = 128
     precision: Precision = "float32"
     scoring_precision: Precision = "float32"
@@ -132,7 +147,8 @@ class Material:
         given: dict[str, Any] = {
             name: getattr(self, name) if name in wanted or f"{name}_groups" in wanted else None for name in fields
         }
-        absent = [name.replace("_", "-") for name in fields if name in wanted and given[name] is None]
+        given |= {name: part if name in wanted else None for name, part in self._parts().items()}
+        absent = [name.replace("_", "-") for name in given if name in wanted and given[name] is None]
         if absent:
             raise ConfigError(
                 f"The system needs {', '.join(absent)}, which this setting does not have. Leave the system out of it."
@@ -149,6 +165,15 @@ class Material:
         if Need.GRADIENTS not in declared:
             given["cache"] = None  # where the base classifier and its guards lie
         return dataclasses.replace(self, **given)
+
+    def _parts(self) -> dict[str, Any]:
+        """What is left of rows for those who read no more of them."""
+        train, dev = self.train, self.dev
+        return {
+            "train_texts": None if train is None else train.texts,
+            "train_class_counts": None if train is None else np.bincount(train.labels, minlength=len(self.label_names)),
+            "dev_texts": None if dev is None else dev.texts,
+        }
 
     def scorer(self, model: Any, tokenizer: Any | None = None, *, fitting: bool = False) -> TextClassifier:
         """A classifier for scoring around a Transformers model, with the settings of this material.

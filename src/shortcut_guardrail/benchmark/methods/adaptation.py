@@ -436,7 +436,7 @@ class EATA(Tent):
         entropy_margin: Rows count whose entropy is below this share of ln C.
         cosine_margin: epsilon at 1000 classes; see `entropy.scaled_cosine`.
         fisher_weight: beta; 0 leaves the anchor out (the paper's ETA), and needs no source texts.
-        fisher_rows: Source texts that the Fisher information is estimated on; dev texts, whose labels are not read.
+        fisher_rows: Source texts that the Fisher information is estimated on: dev texts.
     """
 
     name: str = "eata"
@@ -455,7 +455,7 @@ class EATA(Tent):
         require(self.fisher_rows >= 1, f"fisher_rows must be at least 1, but is {self.fisher_rows}.")
 
     def _further_needs(self) -> set[Need]:
-        return {Need.DEV} if self.fisher_weight else set()
+        return {Need.DEV_TEXTS} if self.fisher_weight else set()
 
     def _adapter(self, start: _Start) -> Adapter:
         classifier = start.classifier()
@@ -560,7 +560,7 @@ class _Start:
             precision=material.precision,
             batch_size=material.batch_size,
             seed=seed,
-            source=material.dev.texts if material.dev is not None and Need.DEV in method.needs else None,
+            source=material.dev_texts,
         )
 
     def classifier(self) -> TextClassifier:

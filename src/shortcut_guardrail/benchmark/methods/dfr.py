@@ -181,7 +181,7 @@ class DFR:
         if self.variant == "sg-paper":
             return frozenset({Need.TRAIN, Need.GRADIENTS})
         dev = frozenset({Need.DEV, Need.DEV_GROUPS, Need.GRADIENTS})
-        return dev | {Need.TRAIN} if self.standardise_on == "train" else dev
+        return dev | {Need.TRAIN_TEXTS} if self.standardise_on == "train" else dev
 
     def config(self) -> dict[str, Any]:
         """Every option."""
@@ -222,9 +222,9 @@ class DFR:
             values = features(base, dev.texts, feature)
             cost = float(len(dev))
             if self.standardise_on == "train":
-                assert material.train is not None
-                standardise = Standardiser.of(features(base, material.train.texts, feature))
-                cost += len(material.train)
+                assert material.train_texts is not None
+                standardise = Standardiser.of(features(base, material.train_texts, feature))
+                cost += len(material.train_texts)
             else:
                 standardise = Standardiser.of(values)
         with watch.time("fit"):

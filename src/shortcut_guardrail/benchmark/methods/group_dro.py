@@ -229,14 +229,14 @@ def _check_groups(rows: LabelledTexts) -> None:
         f"Group DRO needs the groups of '{rows.name}', but they are hidden; declare train-groups.",
         DataError,
     )
+    require(
+        len(np.unique(rows.groups)) > 1,
+        f"Group DRO needs rows of at least two groups, but all {len(rows)} of '{rows.name}' are in one.",
+        DataError,
+    )
     if missing := missing_groups(rows):
         warnings.warn(
             f"Group DRO cannot do anything for {named(missing)}: '{rows.name}' has no row of it.",
             GuardrailWarning,
             stacklevel=3,
         )
-    require(
-        len(np.unique(rows.groups)) > 1,
-        f"Group DRO needs rows of at least two groups, but all {len(rows)} of '{rows.name}' are in one.",
-        DataError,
-    )

@@ -283,11 +283,11 @@ class PriorShift:
 
     @property
     def needs(self) -> frozenset[Need]:
-        """The weights, for the bias; and by estimate support and training rows (whose class counts alone are read),
-        deployment texts and training rows, or support rows."""
+        """The weights, for the bias; and by estimate support rows and the class counts of the training rows, deployment
+        texts and these counts, or support rows."""
         return {
-            "support": frozenset({Need.GRADIENTS, Need.SUPPORT, Need.TRAIN}),
-            "em": frozenset({Need.GRADIENTS, Need.DEPLOYMENT, Need.TRAIN}),
+            "support": frozenset({Need.GRADIENTS, Need.SUPPORT, Need.TRAIN_CLASS_COUNTS}),
+            "em": frozenset({Need.GRADIENTS, Need.DEPLOYMENT, Need.TRAIN_CLASS_COUNTS}),
             "bias": frozenset({Need.GRADIENTS, Need.SUPPORT}),
         }[self.estimate]
 
@@ -324,7 +324,7 @@ class PriorShift:
             support = _support(material, self.name)
             log_probs = _log_probs(base, support.texts)
             return bias_fit(log_probs, support.labels), float(len(support)), len(support)
-        source = self._source_prior(material, n_classes)
+        source = self._source_prior(material)
         if self.estimate == "support":
             support = _support(material, self.name)
             return np.log(smoothed_prior(support.labels, n_classes) / source), 0.0, len(support)
@@ -335,9 +335,9 @@ class PriorShift:
         ratio = np.maximum(target, np.finfo(np.float32).tiny) / source
         return np.maximum(np.log(ratio), NEVER), float(len(material.deployment)), 0
 
-    def _source_prior(self, material: Material, n_classes: int) -> Array:
-        assert material.train is not None
-        counts = np.bincount(material.train.labels, minlength=n_classes)
+    def _source_prior(self, material: Material) -> Array:
+        counts = material.train_class_counts
+        assert counts is not None
         absent = [material.label_names[label] for label in np.flatnonzero(counts == 0)]
         require(
             not absent,
