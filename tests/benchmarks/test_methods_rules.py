@@ -627,8 +627,8 @@ NFL_OPTIONS: dict[str, Any] = {
             JTT_OPTIONS | {"variant": "sg-paper"},
         ),
         # oscarchew/doNt-Forget-your-Language, src/nfl.py: batches of 8 accumulated over 4 steps, 6 epochs, otherwise
-        # TrainingArguments as they are (5e-5, no decay); reg_factor 15000 in one version, which uses it for CP, 1 in
-        # the other; metric_for_best_model="accuracy".
+        # TrainingArguments as they are (5e-5, no decay); reg_factor 15000 in one version and 1 in the other, both with
+        # NFL-CP; metric_for_best_model="accuracy". CO takes the 1, and "nfl, factor 1" of the tables is CP with it.
         ("nfl", [adamw(5e-5, 6, 32)], NFL_OPTIONS),
         ("nfl-co", [adamw(5e-5, 6, 32)], NFL_OPTIONS | {"variant": "CO", "factor": 1.0}),
         ("nfl-f", [adamw(5e-5, 6, 32)], NFL_OPTIONS | {"variant": "F", "factor": None}),
