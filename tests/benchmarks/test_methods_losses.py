@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from methods_toy import rows
 from torch import nn
 
-from shortcut_guardrail.benchmark.methods import c2l
+from shortcut_guardrail.benchmark.methods import c2l, ltgr
 from shortcut_guardrail.benchmark.methods.c2l import (
     CausalTokens,
     LanguageModelReplacer,
@@ -208,6 +209,44 @@ def test_group_dro_is_its_update_rule_batch_after_batch():
         expected = sum(weight * mean for weight, mean in zip(q, means, strict=True))
         assert loss.weighted(losses, torch.tensor(batch_groups)).item() == pytest.approx(expected, rel=1e-6)
         assert loss.weights.tolist() == pytest.approx(q, rel=1e-6)
+
+
+class Says:
+    """A model that answers a batch with the logits it is given."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        self._logits = logits
+
+    def __call__(self, **inputs: Any) -> Any:
+        assert set(inputs) == {"input_ids"}, "labels are the loss's own matter"
+        return types.SimpleNamespace(logits=self._logits)
+
+
+def test_group_dro_takes_the_groups_of_the_rows_that_the_batch_holds():
+    groups = np.array([0, 1, 0, 1, 0, 1])
+    loss = GroupDroLoss(groups, np.array([3, 3]), step_size=0.5, adjustment=0.0)
+    rows, labels = [5, 2, 0, 3], [1, 0, 1, 1]
+    logits = torch.randn(4, 2, generator=GENERATOR)
+    inputs = {"input_ids": torch.zeros(4, 1), "labels": torch.tensor(labels)}
+    found = loss.loss(Says(logits), inputs, torch.tensor(rows)).item()
+    nll = [math.log(sum(map(math.exp, row))) - row[y] for row, y in zip(logits.tolist(), labels, strict=True)]
+    of_group = [(nll[1] + nll[2]) / 2, (nll[0] + nll[3]) / 2]  # rows 2 and 0 are of group 0, rows 5 and 3 of group 1
+    grown = [math.exp(0.5 * value) for value in of_group]
+    assert found == pytest.approx(sum(g * v for g, v in zip(grown, of_group, strict=True)) / sum(grown), rel=1e-5)
+
+
+def test_ltgr_takes_the_targets_of_the_rows_that_the_batch_holds():
+    targets = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
+    rows, labels, weight = [2, 0], [1, 0], 0.8
+    logits = torch.randn(2, 2, generator=GENERATOR)
+    inputs = {"input_ids": torch.zeros(2, 1), "labels": torch.tensor(labels)}
+    found = ltgr._Distillation(targets, weight).loss(Says(logits), inputs, torch.tensor(rows)).item()
+    expected = 0.0
+    for answer, row, label in zip(logits.tolist(), rows, labels, strict=True):
+        log_probs = [value - math.log(sum(map(math.exp, answer))) for value in answer]
+        soft = sum(t * value for t, value in zip(targets[row].tolist(), log_probs, strict=True))
+        expected -= ((1 - weight) * log_probs[label] + weight * soft) / len(rows)
+    assert found == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_group_that_is_not_in_the_batch_has_loss_0_and_no_gradient():
