@@ -40,8 +40,8 @@ SOURCE = FinetuneConfig(
 """The repository's: Trainer's defaults, 6 epochs, 8 texts a step with gradients accumulated over 4 steps."""
 
 FACTORS = {"CP": 15000.0, "CO": 1.0}
-"""The weight of the penalty. The code's default is 15000 in one of its public versions and 1 in the other, for CP and CO
-alike; the paper of this library says "default" and not which, and its NFL hardly moves, as under the former."""
+"""The weight of the penalty. The code's default is 15000 in one of its public versions and 1 in the other, for CP and
+CO alike; the paper of this library says "default" and not which, and its NFL hardly moves, as under the former."""
 
 PASS_COST = {"CP": TRAIN_PASS, "CO": TRAIN_PASS + 1, "F": 1, "PT": 2}
 """Forward equivalents of a training pass: CO encodes once more with the initial model; F needs no backward pass through
