@@ -27,7 +27,7 @@ from shortcut_guardrail.checkpoints import (
     Checkpoints,
     discard,
 )
-from shortcut_guardrail.errors import GuardrailWarning
+from shortcut_guardrail.errors import GuardrailWarning, RunError
 from shortcut_guardrail.finetune import FinetuneConfig, FinetuneResult, Objective, finetune_classifier, finetune_model
 from tiny_models import tiny_bert
 
@@ -234,6 +234,7 @@ def test_a_checkpoint_that_was_being_written_gives_way_to_the_one_before(finetun
 def test_a_full_disk_ends_no_training(finetune, checkpoints, monkeypatch, failing):
     write = checkpoint_files.write_tensors
     written: list[Path] = []
+    warned: list[int] = []
 
     def full(tensors: Any, file: Path) -> None:
         write(tensors, file)
@@ -244,8 +245,9 @@ def test_a_full_disk_ends_no_training(finetune, checkpoints, monkeypatch, failin
     with monkeypatch.context() as patched:
         for module in (checkpoint_files, finetune_module):
             patched.setattr(module, "write_tensors", full)
-        with pytest.warns(GuardrailWarning, match=r"No checkpoint could be kept in '.*states' \(.*unexpected pos"):
-            result = finetune(checkpoints=checkpoints)
+        with pytest.warns(GuardrailWarning, match=r"No checkpoint could be kept in '.*states' \(.*unexpect") as said:
+            result = finetune(checkpoints=checkpoints, on_epoch_end=lambda epoch, model: warned.append(len(said.list)))
+    assert warned == [0, 0, 1, 1, 1], "at once, and once"
     assert same(result, finetune())
     assert [path.name for path in checkpoints.folder.glob("checkpoint-*")] == [f"checkpoint-{EPOCH}"]
     assert steps_of(finetune, checkpoints=checkpoints)[0] == EPOCH
@@ -323,6 +325,39 @@ def test_the_last_is_kept_and_when_all_is_done_its_weights_alone(finetune, check
     assert kept == {f"checkpoint-{5 * EPOCH}/{n}" for n in (WEIGHTS_FILE, MEMORY_FILE, STATE_FILE, MARK_FILE)}
 
 
+def test_a_finished_training_that_wrote_one_is_kept_whenever_that_was(finetune, checkpoints, monkeypatch):
+    due = iter([False, True, False, False, False])
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint_files.CheckpointKeeper, "due", lambda self: next(due))
+        whole = finetune(checkpoints=checkpoints)
+    kept = {str(path.relative_to(checkpoints.folder)) for path in checkpoints.folder.rglob("*.*")} - {LOCK_FILE}
+    assert kept == {f"checkpoint-{5 * EPOCH}/{n}" for n in (WEIGHTS_FILE, MEMORY_FILE, STATE_FILE, MARK_FILE)}
+    assert steps_of(finetune, checkpoints=checkpoints) == [5 * EPOCH]
+    assert same(finetune(checkpoints=checkpoints), whole)
+
+
+def test_what_else_is_in_the_folder_is_left(finetune, checkpoints):
+    (checkpoints.folder / "mine").mkdir(parents=True)
+    (checkpoints.folder / "mine" / "notes.txt").write_text("x", encoding="utf-8")
+    with pytest.raises(Interrupted):
+        finetune(checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
+    finetune(checkpoints=checkpoints)
+    assert (checkpoints.folder / "mine" / "notes.txt").exists()
+
+
+def test_memory_that_nobody_understands_is_refused_in_a_sentence(finetune, checkpoints):
+    with pytest.raises(Interrupted):
+        finetune(objective=Momentary(), checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
+
+    class Renamed(Momentary):
+        def restore(self, state: Mapping[str, Tensor]) -> None:
+            self.batches = int(state["seen"])
+
+    Renamed.__qualname__ = Momentary.__qualname__
+    with pytest.raises(RunError, match=r"whole, but cannot be gone on from \('seen'\). Delete that folder"):
+        finetune(objective=Renamed(), checkpoints=checkpoints)
+
+
 def test_seconds_are_those_of_all_processes(finetune, checkpoints):
     with pytest.raises(Interrupted):
         finetune(checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
@@ -350,6 +385,6 @@ def test_who_asks_is_told_the_seconds_even_if_training_then_fails(finetune, chec
 
 def test_a_folder_that_cannot_be_made_is_named(finetune, tmp_path):
     (tmp_path / "file").write_text("x", encoding="utf-8")
-    with pytest.warns(GuardrailWarning, match=r"No checkpoint could be kept in '.*file.states' .* it starts over"):
+    with pytest.warns(GuardrailWarning, match=r"No checkpoint could be kept in '.*file.states' .* or starts over"):
         result = finetune(checkpoints=Checkpoints(tmp_path / "file" / "states", every=0))
     assert same(result, finetune())

@@ -279,7 +279,7 @@ def test_device_that_is_not_there_is_refused(finetune):
 
 def test_one_of_several_processes_is_refused(finetune, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match="fine-tuned by one process, but this is one of several"):
+    with pytest.raises(ConfigError, match="a classifier is done by one process, but this is one of several"):
         finetune()
     monkeypatch.setenv("WORLD_SIZE", "1")
     finetune(config=FinetuneConfig(epochs=1))

@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from .errors import GuardrailError
+from .errors import GuardrailError, GuardrailWarning, RunError
 from .files import to_json, write_file
 
 WEIGHTS_FILE = "model.safetensors"
@@ -47,7 +48,8 @@ class Checkpoints:
     """Where a fine-tuning keeps its state at the ends of epochs, so that the same call goes on from there.
 
     A fine-tuning that takes less than `every` writes none. One checkpoint is kept, which takes three to five times the
-    room of the model, and once all is done its weights alone; while the next one is written there are two. Where
+    room of the model, and once all is done what it ended with, which takes one or two; while the next one is written
+    there are two. Where
     another process has the folder open, this one does without. It is this machine's scratch, not a file to hand on:
     `Trainer` writes the optimizer's state with PyTorch's serialisation, and reads it without executing anything
     (`weights_only`).
@@ -65,9 +67,9 @@ class Checkpoints:
 
 def discard(folder: Path) -> None:
     """Remove the checkpoints of one fine-tuning, or of all in a folder; what another process has open stays."""
-    for lock_file in list(folder.rglob(LOCK_FILE)):
-        with suppress(Timeout, OSError), FileLock(lock_file, timeout=0):
-            shutil.rmtree(lock_file.parent, ignore_errors=True)
+    for used in {path.parent for name in (LOCK_FILE, "checkpoint-*") for path in folder.rglob(name)}:
+        with suppress(Timeout, OSError), FileLock(used / LOCK_FILE, timeout=0):
+            shutil.rmtree(used, ignore_errors=True)
     with suppress(OSError):
         folder.rmdir()
 
@@ -75,8 +77,8 @@ def discard(folder: Path) -> None:
 class CheckpointKeeper:
     """Says when a checkpoint is due, completes those that `Trainer` writes, and finds the one to go on from.
 
-    A context: within it nobody else writes into the folder. What goes wrong with a checkpoint ends no training; it
-    stands in `problem`, and from then on there are none.
+    A context: within it nobody else writes into the folder. A checkpoint that cannot be written ends no training: it is
+    warned about, and from then on there are none.
 
     Args:
         checkpoints: Where and how often; `None` keeps nothing.
@@ -93,8 +95,7 @@ class CheckpointKeeper:
         self._lock: FileLock | None = None
         self.seconds_before = 0.0
         """What the fine-tuning had taken when the checkpoint was written that it goes on from."""
-        self.problem: str | None = None
-        """Why a checkpoint could not be written."""
+        self._any = False
 
     def __enter__(self) -> CheckpointKeeper:
         if self._checkpoints is not None:
@@ -120,7 +121,11 @@ class CheckpointKeeper:
         return None if self._checkpoints is None else self._checkpoints.folder
 
     def resume(self) -> Path | None:
-        """The last complete checkpoint, with everyone told what they knew; others are removed."""
+        """The last complete checkpoint, with everyone told what they knew; what is not whole is removed.
+
+        Raises:
+            RunError: Somebody cannot make sense of what they are told.
+        """
         if self._checkpoints is None:
             return None
         found = self._found(self._checkpoints.folder)
@@ -128,19 +133,26 @@ class CheckpointKeeper:
             return None
         step = max(found)
         mark, folder = found[step], self._folder_of(step)
-        memory = load_file(folder / MEMORY_FILE)
-        for at, one in enumerate(self._remembering):
-            prefix = f"{at}."
-            one.restore({name.removeprefix(prefix): memory[name] for name in memory if name.startswith(prefix)})
+        try:
+            memory = load_file(folder / MEMORY_FILE)
+            for at, one in enumerate(self._remembering):
+                prefix = f"{at}."
+                one.restore({name.removeprefix(prefix): memory[name] for name in memory if name.startswith(prefix)})
+        except (KeyError, ValueError, RuntimeError, OSError, SafetensorError) as error:
+            raise RunError(
+                f"The checkpoint in '{folder}' is whole, but cannot be gone on from ({error}). Delete that folder to "
+                "start over."
+            ) from error
+        self._any = True
         self.seconds_before = float(mark["seconds"])
         if self._checkpoints.on_resume is not None:
             self._checkpoints.on_resume(self.seconds_before)
         return folder
 
     def _found(self, folder: Path) -> dict[int, dict[str, Any]]:
-        """The marks of usable checkpoints by their step; other folders are removed."""
+        """The marks of usable checkpoints by their step; others are removed."""
         found = {}
-        for path in [path for path in folder.iterdir() if path.is_dir()]:
+        for path in list(folder.glob("checkpoint-*")):
             mark = _mark(path, self._identity)
             if mark is None:
                 shutil.rmtree(path, ignore_errors=True)
@@ -168,19 +180,28 @@ class CheckpointKeeper:
             }
             write_tensors(memory, folder / MEMORY_FILE)
             self._complete(folder, step)
-            for other in folder.parent.iterdir():
-                if other.is_dir() and other != folder:
-                    shutil.rmtree(other, ignore_errors=True)
+            for other in set(folder.parent.glob("checkpoint-*")) - {folder}:
+                shutil.rmtree(other, ignore_errors=True)
+            self._any = True
         except (OSError, RuntimeError, SafetensorError, GuardrailError) as error:
             shutil.rmtree(folder, ignore_errors=True)
             self._give_up(error)
         self._written = time.perf_counter()
 
-    def finish(self, step: int) -> None:
-        """Of the last checkpoint keep what a finished training needs: its weights, and what was noted."""
-        if self._checkpoints is None or not (self._folder_of(step) / MARK_FILE).exists():
+    def finish(self, step: int, save: Callable[[Path], None]) -> None:
+        """In the place of a checkpoint keep what a finished training needs: its weights and what was noted.
+
+        Args:
+            step: All steps.
+            save: Writes weights and `Trainer`'s state into a folder.
+        """
+        if self._checkpoints is None or not self._any:
             return
         folder = self._folder_of(step)
+        if not (folder / MARK_FILE).exists():
+            self.write(step, lambda: save(folder))
+        if self._checkpoints is None:  # there was no room
+            return
         kept = {WEIGHTS_FILE, MEMORY_FILE, STATE_FILE}
         with suppress(OSError, GuardrailError):
             self._complete(folder, step, {path for path in folder.iterdir() if path.name in kept})
@@ -205,10 +226,14 @@ class CheckpointKeeper:
     def _give_up(self, error: BaseException) -> None:
         assert self._checkpoints is not None
         reason = str(error).strip().partition("\n")[0].rstrip(".")
-        self.problem = (
-            f"No checkpoint could be kept in '{self._checkpoints.folder}' ({reason}). The training is not affected; if "
-            "it is cut short, it starts over."
-        )
+        with warnings.catch_warnings():  # at once: the libraries' own warnings are off while they train
+            warnings.simplefilter("default")
+            warnings.warn(
+                f"No checkpoint could be kept in '{self._checkpoints.folder}' ({reason}), and no further one is tried. "
+                "The training is not affected; if it is cut short, it goes on from an earlier one or starts over.",
+                GuardrailWarning,
+                stacklevel=2,
+            )
         self._checkpoints = None
 
 

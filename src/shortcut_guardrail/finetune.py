@@ -12,7 +12,6 @@ import copy
 import hashlib
 import json
 import math
-import os
 import random
 import tempfile
 import time
@@ -30,12 +29,12 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from .checkpoints import WEIGHTS_FILE, CheckpointKeeper, Checkpoints, Resumable, write_tensors
+from .checkpoints import STATE_FILE, WEIGHTS_FILE, CheckpointKeeper, Checkpoints, Resumable, write_tensors
 from .data import Texts, check_texts
 from .encoder import Progress, quiet_transformers, usable_length
-from .errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
+from .errors import ConfigError, DataError, ModelError, RunError
 from .precision import Precision, fast_precision, use_plain_attention
-from .processes import n_processes
+from .processes import check_alone
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -216,8 +215,8 @@ def finetune_classifier(
             shape (N,), rather than every text once.
         on_epoch_end: Called after each epoch, such as to score the model; it must leave the model as it is.
         checkpoints: Where a long fine-tuning keeps its state; the same call goes on from there and ends with the same
-            weights, to the bit on a processor. The last state stays, so that even what was finished need not be done
-            again. A folder that cannot be written is warned about.
+            weights, to the bit on a processor. What a training that wrote one ended with stays as well, and is loaded
+            by the same call. A folder that cannot be written is warned about.
         progress: Called as `progress("fine-tune", done, total)` in optimizer steps, from 0 to the last.
 
     Raises:
@@ -320,8 +319,6 @@ def _finetune(
             use_plain_attention(model)
         done = _train(model, tokenizer, rows, config, extras, seed, use_cpu, progress)
         model.set_attn_implementation(attention)
-    if done.problem is not None:
-        warnings.warn(done.problem, GuardrailWarning, stacklevel=3)
     return FinetuneResult(
         model=model.eval(),
         tokenizer=tokenizer,
@@ -513,12 +510,11 @@ def _tokenized(texts: Texts, labels: Sequence[int], tokenizer: Any, max_length: 
 
 @dataclass(frozen=True)
 class _Done:
-    """The loss of each epoch, the number of steps, what was taken up to a checkpoint, and why there was none."""
+    """The loss of each epoch, the number of steps, and what was taken up to a checkpoint."""
 
     losses: tuple[float, ...]
     n_steps: int
     seconds_before: float = 0.0
-    problem: str | None = None
 
 
 def _train(
@@ -534,7 +530,7 @@ def _train(
     """Train `model` in place, from the last checkpoint on if there is one."""
     from transformers import DataCollatorWithPadding, PrinterCallback
 
-    _check_alone()
+    check_alone("The fine-tuning of a classifier")  # `Trainer` would join the others, and batches would grow
     objective = extras.objective or Objective()
     remembering = [one for one in (objective, extras.on_epoch_end) if isinstance(one, Resumable)]
     keeper = CheckpointKeeper(
@@ -564,18 +560,8 @@ def _train(
             trainer.train(resume_from_checkpoint=None if resumed is None else str(resumed))
         finally:
             _unwrap(model)  # or the wrapper would outlive the training
-        keeper.finish(n_steps)
-    return _Done(tuple(recorder.losses), n_steps, keeper.seconds_before, keeper.problem)
-
-
-def _check_alone() -> None:
-    """Refuse to be one of several processes: `Trainer` would join them, and a batch would be several times as large."""
-    if max(n_processes(), int(os.environ.get("WORLD_SIZE", "1"))) > 1:
-        raise ConfigError(
-            "A classifier is fine-tuned by one process, but this is one of several that torchrun or accelerate "
-            "started. Start the command by itself; of several GPUs each can make other runs (CUDA_VISIBLE_DEVICES, "
-            "--seeds)."
-        )
+        keeper.finish(n_steps, trainer.save_finished)
+    return _Done(tuple(recorder.losses), n_steps, keeper.seconds_before)
 
 
 def _n_steps(config: FinetuneConfig, n_rows: int) -> int:
@@ -697,6 +683,11 @@ def _trainer_class() -> Any:
             assert output_dir is not None
             Path(output_dir).mkdir(parents=True, exist_ok=True)
             write_tensors(self.model.state_dict(), Path(output_dir) / WEIGHTS_FILE)
+
+        def save_finished(self, folder: Path) -> None:
+            """Weights and losses, for a training that is asked for again."""
+            self.save_model(str(folder))
+            self.state.save_to_json(str(folder / STATE_FILE))
 
         def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
             self.model.load_state_dict(load_file(Path(resume_from_checkpoint) / WEIGHTS_FILE))

@@ -13,6 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from .errors import ConfigError
+
 
 def n_processes() -> int:
     """How many processes work together; 1 without `torch.distributed`."""
@@ -22,6 +24,22 @@ def n_processes() -> int:
 def own_rank() -> int:
     """This process's number, from 0."""
     return dist.get_rank() if n_processes() > 1 else 0
+
+
+def check_alone(what: str) -> None:
+    """Refuse to be one of several processes.
+
+    Args:
+        what: What is done by one process, as the subject of a sentence.
+
+    Raises:
+        ConfigError: This process was started with others, by `torchrun` or `accelerate launch`.
+    """
+    if max(n_processes(), int(os.environ.get("WORLD_SIZE", "1"))) > 1:
+        raise ConfigError(
+            f"{what} is done by one process, but this is one of several that torchrun or accelerate started. Start it "
+            "by itself."
+        )
 
 
 def own_share(n: int) -> slice:

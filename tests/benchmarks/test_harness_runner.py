@@ -561,7 +561,7 @@ def test_a_training_that_was_cut_short_goes_on_from_its_checkpoint(
         try:
             run(experiment(spec), progress=progress, cache=cache, **options)
         except KeyboardInterrupt:
-            assert any((cache / UNFINISHED_FOLDER).glob("*"))
+            assert any((cache / UNFINISHED_FOLDER).rglob("checkpoint-*"))
         return seen
 
     assert steps(stop_at=4)[-1] == (3, 4)  # of the base classifier: two epochs of two steps
@@ -574,6 +574,13 @@ def test_a_training_that_was_cut_short_goes_on_from_its_checkpoint(
     assert not any((cache / UNFINISHED_FOLDER).rglob("*.*"))
     resumed, whole = results_of(tmp_path), results_of(tmp_path / "whole")
     assert resumed["group_dro", "reversed", 0]["rows"] == whole["group_dro", "reversed", 0]["rows"]
+
+
+def test_one_of_several_processes_is_refused(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match="A benchmark is done by one process"):
+        run(experiment("erm"))
+    assert not any(tmp_path.iterdir())
 
 
 def test_several_processes_may_list_their_runs_at_once(run: Any, tmp_path: Path) -> None:

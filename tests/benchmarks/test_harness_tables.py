@@ -265,11 +265,23 @@ def test_what_people_settled_on_scored_rows_is_marked_where_they_did(tmp_path: P
     shown = {(row[0].text, row[1].shown()) for row in table.rows}
     assert {("GoEmo-ST", "guardrail-distill§"), ("GoEmo-ST", "guardrail¶"), ("Civil", "guardrail-distill")} <= shown
     assert {("GoEmo-Syn", "guardrail"), ("GoEmo-ST", "erm")} <= shown
-    assert sum(note.startswith("¶ Rate and steps of this system were chosen on 500") for note in table.notes) == 1
+    assert sum(note.startswith("¶ Rate and steps of this system, or how far") for note in table.notes) == 1
     assert "guardrail-distill§," in render(table, "csv")
     unmarked = with_systems(SHIFTED, "erm", "few_shot")
     fake_results(tmp_path / "without", unmarked, seeds=(0,))
     assert not any(mark in note for mark in "§¶" for note in make_table(collect(tmp_path / "without", unmarked)).notes)
+
+
+def test_a_part_of_rows_is_named_among_what_was_handed(tmp_path: Path) -> None:
+    config = with_systems(read_experiment("leaderboard"), "dfr", "eata", "prior_shift")
+    fake_results(tmp_path, config, seeds=(0,))
+    table = make_table(collect(tmp_path, config))
+    shown = {system: entry(table, "was handed", system).text for system in ("dfr", "eata", "prior_shift")}
+    assert shown == {
+        "dfr": "dev with groups, train texts, gradients",
+        "eata": "deployment, dev texts, gradients",
+        "prior_shift": "support, train class counts, gradients",
+    }
 
 
 def test_group_labels_are_those_of_the_rows_whose_groups_a_system_saw(tmp_path: Path) -> None:
@@ -311,7 +323,7 @@ def test_what_an_oracle_chose_is_marked_in_every_table(tmp_path: Path) -> None:
             path.write_text(json.dumps(record), encoding="utf-8")
     table = make_table(collect(tmp_path, config))
     shown = {row[1].shown() for row in table.rows}
-    assert shown == {"erm", "nfl‡", "dfr-sg-paper", "guardrail¶"}
+    assert shown == {"erm", "nfl‡", "dfr-sg-paper", "guardrail", "guardrail¶"}
     assert [note for note in table.notes if "‡" in note] == [
         "‡ Chosen by a rule that looks at test labels (an oracle): no method can do that."
     ]

@@ -261,7 +261,7 @@ def test_groups_without_training_rows_get_no_weight_and_are_named(material):
     with pytest.warns(GuardrailWarning) as caught:
         info = fit(method, with_(material, train=rows("train", (90, 0, 6, 90), 1), dev=AT_STRENGTH_1)).info()
     assert [str(warning.message) for warning in caught] == [
-        "Group DRO cannot do anything for 'negative, with': 'train' has no row of it.",
+        "Group DRO cannot do anything for 'negative, with', of which 'train' has no row.",
         "The rule 'dev-worst-group' reads the worst of the groups that have rows in 'dev', which has none of "
         "'negative, with' and 'positive, without': it does not see them.",
     ]

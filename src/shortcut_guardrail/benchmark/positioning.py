@@ -67,5 +67,6 @@ this is to a person."""
 CHOSEN_BESIDE: Mapping[str, frozenset[str]] = dict.fromkeys(
     ("guardrail", "guardrail-few-shot", "random_maskcl", "simcse_adapter"), frozenset({"goemo-st"})
 )
-"""Kinds of systems whose rate and steps were chosen on labelled rows of a data set with the shortcut reversed that
-nobody is scored on (docs/defaults.md): other rows, but of the very shift that the scored ones show."""
+"""Kinds of systems whose rate and steps, or how far they move weights, were chosen on labelled rows of a data set with
+the shortcut reversed that nobody is scored on (docs/defaults.md): other rows, but of the shift that the scored ones
+show."""

@@ -19,6 +19,7 @@ from ..encoder import Progress, TextClassifier
 from ..errors import ConfigError, DataError, GuardrailError
 from ..evaluation import ShortcutIn
 from ..precision import Precision
+from ..processes import check_alone
 from .bases import (
     OWN_FILES,
     choose_recipe,
@@ -216,11 +217,12 @@ def run_experiment(
         What was done. A run that failed does not keep the others from being made.
 
     Raises:
-        ConfigError: Something is unknown or out of range.
+        ConfigError: Something is unknown or out of range, or this is one of several processes that work together.
         DataError: Data are missing or not as they have to be.
         ModelError: The encoder cannot be used.
         RunError: A result cannot be written.
     """
+    check_alone("A benchmark")
     sized = experiment.scale(scale).with_changes(changes or {})
     if data_dir is not None and not data_dir.is_dir():
         raise DataError(f"--data-dir must be a folder with the data sets, but '{data_dir}' is none.")
@@ -292,7 +294,6 @@ class _Bench:
         self._list(runs)
         for run in runs:
             self.outcome.skipped.append(run.hash)
-            discard(self._unfinished(run))
             self._say(run, "finished before")
 
     def _check_data(self, runs: Sequence[Run]) -> None:
@@ -350,8 +351,6 @@ class _Bench:
             scored = [(run, place.score(run, fitted)) for run in [*runs, *self._others(place, runs, fitted)]]
         except (GuardrailError, RuntimeError, MemoryError) as error:  # out of memory on a GPU is a RuntimeError
             # Another system may do better; what concerns the data or the base classifier was raised before.
-            if isinstance(error, GuardrailError):  # it would fail again
-                discard(unfinished)
             for run in runs:
                 self.outcome.failed.append(f"{run}: {error}")
                 self._say(run, f"failed: {error}")

@@ -436,7 +436,8 @@ def _needs(context: _Context) -> Entry:
     kinds = ("train", "clean-train", "dev", "support", "deployment")
     rows = [name for name in kinds if {name, f"{name}-groups"} & needs]
     named = [f"{name} with groups" if f"{name}-groups" in needs else name for name in rows]
-    named += [name.replace("-", " ") for name in ("gradients", "shortcut-words", "oracle-texts") if name in needs]
+    parts = ("train-texts", "train-class-counts", "dev-texts", "gradients", "shortcut-words", "oracle-texts")
+    named += [name.replace("-", " ") for name in parts if name in needs]
     return Entry(text=", ".join(named) or "nothing")
 
 
@@ -575,8 +576,8 @@ def _notes(collection: Collection, columns: Sequence[_Column], small: Sequence[s
         )
     if any(map(_chosen_beside, collection.cells)):
         notes.append(
-            f"{BESIDE_MARK} Rate and steps of this system were chosen on 500 labelled rows of this data set with the "
-            "shortcut reversed, on which nobody is scored (docs/defaults.md)."
+            f"{BESIDE_MARK} Rate and steps of this system, or how far it moves weights, were chosen on 500 labelled "
+            "rows of this data set with the shortcut reversed, on which nobody is scored (docs/defaults.md)."
         )
     if small and "worst_group_accuracy" in names:
         notes.append(f"{SMALL_MARK} The worst group has fewer than {SMALL_GROUP} rows.")

@@ -236,7 +236,7 @@ def _check_groups(rows: LabelledTexts) -> None:
     )
     if missing := missing_groups(rows):
         warnings.warn(
-            f"Group DRO cannot do anything for {named(missing)}: '{rows.name}' has no row of it.",
+            f"Group DRO cannot do anything for {named(missing)}, of which '{rows.name}' has no row.",
             GuardrailWarning,
             stacklevel=3,
         )
