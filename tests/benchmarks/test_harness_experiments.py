@@ -223,3 +223,12 @@ def test_names_with_a_comma_can_be_chosen() -> None:
     assert [spec.label for _, spec in ranks.plan(systems=["rank 8", "scale 2", "jtt"])] == ["rank 8, scale 2", "jtt"]
     with pytest.raises(ConfigError, match="no setting 'Yelp-ST' here"):
         sweep.plan(settings=["Yelp-ST", "λ = .7"])
+
+
+def test_a_label_means_that_system_and_a_kind_all_that_are_of_it() -> None:
+    recipes = read_experiment("source-recipes")
+    assert [spec.label for _, spec in recipes.plan(systems=["nfl"])] == ["nfl"]
+    assert [spec.label for _, spec in recipes.plan(systems=["nfl, source"])] == ["nfl, source"]
+    ranks = [spec.label for _, spec in read_experiment("lora-rank").plan(systems=["guardrail-paper"])]
+    assert len(ranks) == 4
+    assert "guardrail-paper" not in ranks

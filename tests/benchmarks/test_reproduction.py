@@ -51,7 +51,9 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 
 def row(text: str, setting: str, system: str) -> dict[str, str]:
-    return next(found for found in rows_of(text) if (found["setting"], found["system"]) == (setting, system))
+    """The row of a system, whatever mark stands at its name."""
+    found = ((row["setting"], row["system"].rstrip("‡§¶"), row) for row in rows_of(text))
+    return next(row for *names, row in found if names == [setting, system])
 
 
 # Blocks

@@ -205,7 +205,8 @@ class ExperimentConfig:
         """Every setting with every system.
 
         Args:
-            systems: Labels or kinds to restrict it to; a kind that the experiment does not have is added.
+            systems: Labels to restrict it to, or kinds that are no labels; a kind that the experiment does not have is
+                added.
             settings: Names of settings to restrict it to.
 
         Raises:
@@ -215,7 +216,9 @@ class ExperimentConfig:
         chosen_systems = self.systems
         if systems:
             systems = _rejoined(systems, {name for spec in self.systems for name in (spec.label, spec.kind)})
-            known = [spec for spec in self.systems if spec.label in systems or spec.kind in systems]
+            # A label means that system alone, although others may be of the kind that it is named after.
+            kinds = set(systems) - {spec.label for spec in self.systems}
+            known = [spec for spec in self.systems if spec.label in systems or spec.kind in kinds]
             names = {name for spec in known for name in (spec.label, spec.kind)}
             chosen_systems = (*known, *(SystemSpec(name, name) for name in systems if name not in names))
         return [(setting, spec) for setting in chosen_settings for spec in chosen_systems]

@@ -204,7 +204,7 @@ def run_experiment(
         scale: `tiny`, `small` or `paper`.
         seeds: `None` takes the scale's.
         encoder: Folder or Hub id; `None` takes the scale's.
-        systems: Labels or kinds of systems to restrict it to, or further kinds to add.
+        systems: Labels of systems to restrict it to, kinds that are no labels, or further kinds to add.
         settings: Names of settings to restrict it to.
         changes: Fields of the scale to replace in all settings.
         cache: Where classifiers and adapters are kept; `None` takes a hidden folder in `out`.
