@@ -29,7 +29,7 @@ from shortcut_guardrail.checkpoints import (
 )
 from shortcut_guardrail.errors import GuardrailWarning, RunError
 from shortcut_guardrail.finetune import FinetuneConfig, FinetuneResult, Objective, finetune_classifier, finetune_model
-from tiny_models import tiny_bert
+from tiny_models import save_tiny_encoder
 
 NAMES = ("bad", "good")
 THINGS = ("room", "staff", "food", "service", "soup")
@@ -47,20 +47,12 @@ class Interrupted(Exception):
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("encoder")
-    model, tokenizer = tiny_bert(initializer_range=0.1)
-    model.bert.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return save_tiny_encoder(tmp_path_factory.mktemp("encoder"))
 
 
 @pytest.fixture(scope="module")
 def another_encoder(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("another")
-    model, tokenizer = tiny_bert(initializer_range=0.1, seed=7)
-    model.bert.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return save_tiny_encoder(tmp_path_factory.mktemp("another"), seed=7)
 
 
 @pytest.fixture

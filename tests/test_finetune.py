@@ -27,7 +27,7 @@ from shortcut_guardrail.finetune import (
     load_encoder,
     train_in_place,
 )
-from tiny_models import tiny_bert
+from tiny_models import save_tiny_encoder
 
 NAMES = ("bad", "good")
 CONFIG = FinetuneConfig(learning_rate=1e-2, epochs=15, batch_size=8, max_length=16)
@@ -40,12 +40,7 @@ LABELS = [label for _ in THINGS for _ in FRAMES for label in (0, 1)]
 
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory) -> Path:
-    """A pretrained encoder without a head, as a folder: two random layers."""
-    folder = tmp_path_factory.mktemp("encoder")
-    model, tokenizer = tiny_bert(initializer_range=0.1)
-    model.bert.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return save_tiny_encoder(tmp_path_factory.mktemp("encoder"))
 
 
 @pytest.fixture

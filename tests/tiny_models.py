@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -146,6 +147,19 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "classifier_pooling": "mean",
     },
 }
+
+
+def save_tiny_encoder(folder: Path, **options: Any) -> Path:
+    """A pretrained encoder without a head, as a folder that can be fine-tuned: two random layers.
+
+    Args:
+        folder: The folder.
+        options: Of `tiny_bert`.
+    """
+    model, tokenizer = tiny_bert(initializer_range=0.1, **options)
+    model.bert.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 def build_family(name: str, *, n_classes: int = 2, seed: int = 0) -> tuple[Any, Any]:

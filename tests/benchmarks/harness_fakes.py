@@ -16,19 +16,10 @@ from shortcut_guardrail.benchmark.results import Rows, add_to_index, write_resul
 from shortcut_guardrail.benchmark.runner import Run, plan_runs
 from shortcut_guardrail.benchmark.scoring import merged_metrics
 from shortcut_guardrail.groups import by_shortcut
-from tiny_models import tiny_bert
 
 LABEL_NAMES = ("negative", "positive")
 SHORTCUT = "honestly"
 FAKE_ENCODER = Encoder("unused", "an-encoder", "0" * 64)
-
-
-def save_tiny_encoder(folder: Path) -> Path:
-    """A random two-layer BERT over sixty words, as a folder that can be fine-tuned."""
-    model, tokenizer = tiny_bert(n_classes=2, initializer_range=0.1)
-    model.bert.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 def _texts(name: str, n: int, with_shortcut: tuple[float, float], rng: np.random.Generator) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from shortcut_guardrail.benchmark.classifiers import TrainedClassifier
 from shortcut_guardrail.benchmark.datasets.types import LabelledTexts
 from shortcut_guardrail.benchmark.systems import FittedSystem, Material, System
 from shortcut_guardrail.finetune import FinetuneConfig, finetune_classifier
-from tiny_models import tiny_bert
+from tiny_models import save_tiny_encoder
 
 NAMES = ("negative", "positive")
 GROUPS = ("negative, without", "negative, with", "positive, without", "positive, with")
@@ -53,10 +53,7 @@ DEPLOYMENT = list(rows("deployment", (4, 40, 40, 4), 5).texts)
 
 def make_encoder(folder: Path) -> str:
     """A pretrained encoder without a head: two random layers."""
-    model, tokenizer = tiny_bert(n_classes=2, initializer_range=0.1)
-    model.bert.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
+    return str(save_tiny_encoder(folder, n_classes=2))
 
 
 def make_material(encoder: str) -> Material:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness_fakes import fake_build, fake_results, save_tiny_encoder
+from harness_fakes import fake_build, fake_results
 
 from shortcut_guardrail.benchmark import bases, runner
 from shortcut_guardrail.benchmark.classifiers import Encoder
@@ -14,6 +14,7 @@ from shortcut_guardrail.benchmark.experiments import experiment_names, read_expe
 from shortcut_guardrail.benchmark.results import read_index, read_result
 from shortcut_guardrail.cli.benchmark import EXPERIMENTS, parse_changes
 from shortcut_guardrail.errors import ConfigError, RunError
+from tiny_models import save_tiny_encoder
 
 MINE = """
 shows = "Mine."
@@ -36,7 +37,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """An experiment of one's own on made-up data, and the options that make it fast."""
     monkeypatch.setattr(bases, "build", fake_build)
     (tmp_path / "mine.toml").write_text(MINE)
-    encoder = save_tiny_encoder(tmp_path / "tiny-bert")
+    encoder = save_tiny_encoder(tmp_path / "tiny-bert", n_classes=2)
     (tmp_path / "data").mkdir()
     options = ["--data-dir", tmp_path / "data", "--encoder", encoder, "--scale", "tiny", "--set", "n_train=32"]
     return {"file": str(tmp_path / "mine.toml"), "options": options, "out": tmp_path / "results"}
@@ -171,7 +172,7 @@ def test_bad_input_is_a_sentence_and_status_2(
 
 def test_missing_data_are_named_before_anything_is_trained(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    encoder = save_tiny_encoder(tmp_path / "tiny-bert")
+    encoder = save_tiny_encoder(tmp_path / "tiny-bert", n_classes=2)
     for name, folder in (("testbed-strength", "amazon"), ("shifted", "civilcomments"), ("real-world", "sst2")):
         status, _, said = cli(
             "benchmark", "run", name, "--data-dir", tmp_path / "data", "--encoder", encoder, "--out", tmp_path / "out"
@@ -183,7 +184,7 @@ def test_missing_data_are_named_before_anything_is_trained(cli: Any, tmp_path: P
 
 def test_a_share_out_of_range_is_refused(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    encoder = save_tiny_encoder(tmp_path / "tiny-bert")
+    encoder = save_tiny_encoder(tmp_path / "tiny-bert", n_classes=2)
     for data, option, value in (("amazon-testbed", "correlation", 1.5), ("yelp-st", "strength", -0.1)):
         (tmp_path / "odd.toml").write_text(
             MINE.replace('data = "fake"', f'data = "{data}"\noptions = {{ {option} = {value} }}')

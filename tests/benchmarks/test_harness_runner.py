@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from harness_fakes import fake_build, save_tiny_encoder
+from harness_fakes import fake_build
 
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.benchmark import bases, classifiers, runner, systems
@@ -31,6 +31,7 @@ from shortcut_guardrail.benchmark.systems import Need
 from shortcut_guardrail.checkpoints import Checkpoints
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
 from shortcut_guardrail.metrics import worst_group_accuracy
+from tiny_models import save_tiny_encoder
 
 CHANGES = {
     "n_train": 32,
@@ -54,7 +55,7 @@ def experiment(*systems: str | SystemSpec, **changes: Any) -> ExperimentConfig:
 
 @pytest.fixture(scope="session")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(save_tiny_encoder(tmp_path_factory.mktemp("encoder") / "tiny-bert"))
+    return str(save_tiny_encoder(tmp_path_factory.mktemp("encoder") / "tiny-bert", n_classes=2))
 
 
 @pytest.fixture
