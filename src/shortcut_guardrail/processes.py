@@ -91,12 +91,23 @@ def joined() -> Iterator[None]:
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or dist.is_initialized():
         yield
         return
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+    dist.init_process_group(_backend())
     try:
         yield
         # Whoever is done first waits: to leave while others still talk can end a process in PyTorch's threads.
         dist.barrier()
     finally:
         dist.destroy_process_group()
+
+
+def _backend() -> str:
+    """How the processes of `joined` talk; takes this one's GPU on the way, which others may have to share.
+
+    NCCL refuses two processes on one GPU, and tensors that `--device cpu` left on the CPU; Gloo takes both.
+    """
+    gpus = torch.cuda.device_count()
+    if gpus == 0:
+        return "gloo"
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % gpus)
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("WORLD_SIZE", "1")))
+    return "cpu:gloo,cuda:nccl" if here <= gpus else "gloo"
