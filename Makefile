@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test speed clean
+.PHONY: demo test test-gpu speed clean
 
 # Real texts for `make speed`: a folder with sst2, goemotions_shortcuts and yelp.
 DATA ?= ../shared/data
@@ -18,6 +18,10 @@ test: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+
+# In the environment that is active: `constraints.txt` pins a PyTorch without CUDA.
+test-gpu:
+	python -m pytest -m gpu
 
 # Half an hour on two cores, alone on the machine; a run that was cut short goes on where it stopped.
 speed: $(VENV)/.dev

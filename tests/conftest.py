@@ -17,6 +17,15 @@ from tiny_models import SHORTCUT_TEXTS, build_family, planted_bag, tiny_bert
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """The tests run on the CPU, whatever there is: their toys are trained to digits that a GPU's rounding moves.
+
+    `pytest -m gpu` runs those that compare a GPU with the CPU, and only there are GPUs visible.
+    """
+    if config.getoption("markexpr") != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _few_threads():
     # Tiny matrices: more threads only get in each other's way.

@@ -1,0 +1,219 @@
+"""A GPU against the CPU. Run with `pytest -m gpu`, which alone lets the tests see one (see `conftest.py`)."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from shortcut_guardrail import ShortcutGuardrail, packing, preset
+from shortcut_guardrail.checkpoints import Checkpoints
+from shortcut_guardrail.config import AdapterConfig, GuardrailConfig, TargetConfig
+from shortcut_guardrail.encoder import FastPaths, TextClassifier
+from shortcut_guardrail.errors import GuardrailWarning
+from shortcut_guardrail.finetune import FinetuneConfig, finetune_classifier
+from shortcut_guardrail.saliency import find_important_tokens, token_scores
+from shortcut_guardrail.sensitivity import masking_effects
+from test_processes import fit as fit_in_processes
+from tiny_models import FAMILIES, SHORTCUT_TEXTS, save_tiny_encoder
+
+GPU = "cuda"
+CONFIG = preset("paper").with_adapter(batch_size=4, epochs=3, learning_rate=5e-3)
+STRATEGIES = {
+    "maskcl": CONFIG,
+    "distill": GuardrailConfig(
+        strategy="distill",
+        targets=TargetConfig(shortcuts=("honestly",), top_k=3),
+        adapter=AdapterConfig(learning_rate=2e-2, batch_size=4, epochs=20),
+    ),
+}
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
+    pytest.mark.filterwarnings("ignore::shortcut_guardrail.errors.GuardrailWarning"),
+]
+
+
+def on_both(model: tuple[Any, Any], **options: Any) -> tuple[TextClassifier, TextClassifier]:
+    """One classifier on the GPU and on the CPU."""
+    return TextClassifier(*model, device=GPU, **options), TextClassifier(*model, device="cpu", **options)
+
+
+@pytest.mark.parametrize("name", list(FAMILIES))
+@pytest.mark.filterwarnings("ignore:.*ELECTRA discriminator")
+def test_scores_and_effects_of_every_family_are_the_cpus(family, name, texts):
+    here, there = on_both(family(name), batch_size=4)
+    batches = [c.collate(c.encode(texts), range(len(texts))) for c in (here, there)]
+    scores = [token_scores(c, batch).scores.cpu() for c, batch in zip((here, there), batches, strict=True)]
+    torch.testing.assert_close(*scores, rtol=1e-3, atol=1e-5)
+    found = find_important_tokens(there, there.encode(texts))
+    effects = [masking_effects(c, c.encode(texts), found.positions) for c in (here, there)]
+    own = [np.nan_to_num(e.probability_of(found.predictions), nan=-1.0) for e in effects]
+    np.testing.assert_allclose(*own, rtol=1e-4, atol=1e-6)
+
+
+def test_every_fast_path_gives_what_none_gives(bert, texts):
+    plain = TextClassifier(*bert, device=GPU, fast=FastPaths.none())
+    fast = TextClassifier(*bert, device=GPU)
+    batch = plain.collate(plain.encode(texts), range(len(texts)))
+    with torch.inference_mode():
+        torch.testing.assert_close(fast.logits(batch), plain.logits(batch), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_gradients_do_not_depend_on_what_goes_together(bert, texts, precision, monkeypatch):
+    plain = TextClassifier(*bert, device=GPU, precision=precision, fast=FastPaths(packing=False))
+    fast = TextClassifier(*bert, device=GPU, precision=precision)
+    batch = plain.collate(plain.encode(texts), range(len(texts)))
+    found = []
+    for classifier, most in ((plain, 1.0), (fast, 1.0), (fast, 1.3), (fast, 99.0)):
+        monkeypatch.setattr(packing, "_MOST_PADDED", most)
+        with classifier.word_embedding_leaf() as leaves:
+            (gradient,) = torch.autograd.grad(classifier.logits(batch).square().sum(), leaves)
+        found.append(classifier.per_token(gradient.norm(dim=-1), batch) * batch.attention_mask)
+    assert len(fast.pack(batch).runs) == 1
+    for other in found[1:]:
+        close = {"rtol": 1e-3, "atol": 1e-4} if precision == "float32" else {"rtol": 0.2, "atol": 0.1}
+        torch.testing.assert_close(other, found[0], **close)
+
+
+def test_the_fast_number_format_is_bfloat16_and_close(bert, texts):
+    exact = TextClassifier(*bert, device=GPU)
+    fast = TextClassifier(*bert, device=GPU, precision="auto")
+    if fast.precision != "bfloat16":
+        pytest.skip("this GPU does not multiply in bfloat16")
+    batch = exact.collate(exact.encode(texts), range(len(texts)))
+    with torch.inference_mode():
+        a, b = (c.logits(batch).softmax(-1) for c in (exact, fast))
+    assert b.dtype == torch.float32
+    assert 0 < (a - b).abs().max() < 0.1
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_guard_is_fitted_the_same_twice_and_saved_for_the_cpu(bert, texts, tmp_path, strategy, precision):
+    guards = [ShortcutGuardrail(*bert, device=GPU, precision=precision) for _ in range(2)]
+    losses = [guard.fit(texts, config=STRATEGIES[strategy]).training.losses for guard in guards]
+    answers = [guard.predict_proba(texts, strength=1.0) for guard in guards]
+    assert losses[0] == losses[1]
+    assert np.array_equal(*answers)
+    base = TextClassifier(*bert, device=GPU, precision=precision)
+    before = ShortcutGuardrail(*bert, device=GPU, precision=precision).predict_proba(texts)
+    assert np.array_equal(guards[0].predict_proba(texts, strength=0.0), before)
+    assert np.abs(answers[0] - before).max() > 1e-3
+    assert guards[0]._base.fingerprint() == base.fingerprint()
+    bert[0].save_pretrained(tmp_path / "base")
+    bert[1].save_pretrained(tmp_path / "base")
+    guards[0].save_pretrained(tmp_path / "guard")
+    read = ShortcutGuardrail.from_pretrained(tmp_path / "guard", base=tmp_path / "base", device="cpu")
+    tolerance = 1e-4 if precision == "float32" else 0.1
+    np.testing.assert_allclose(read.predict_proba(texts, strength=1.0), answers[0], atol=tolerance)
+
+
+def test_a_fit_follows_the_cpus(bert, texts):
+    losses = [ShortcutGuardrail(*bert, device=d).fit(texts, config=CONFIG).training.losses for d in (GPU, "cpu")]
+    assert losses[0][0] == pytest.approx(losses[1][0], rel=1e-4)
+    assert losses[0] == pytest.approx(losses[1], rel=2e-2)
+
+
+def test_strengths_together_are_strengths_apart(bert, texts):
+    labels = [i % 3 for i in range(len(texts))]
+    curves = []
+    for together in (True, False):
+        guard = ShortcutGuardrail(*bert, device=GPU, fast=FastPaths(strengths_together=together))
+        guard.fit(texts, config=CONFIG)
+        guard.calibrate(texts, labels)
+        curves.append(guard.answers_by_strength(texts)[1])
+    np.testing.assert_allclose(np.asarray(curves[0], dtype=float), np.asarray(curves[1], dtype=float), atol=1e-4)
+
+
+def test_an_audit_finds_what_the_cpu_finds(bert, texts):
+    found = [ShortcutGuardrail(*bert, device=d).audit(texts * 3).to_dict() for d in (GPU, "cpu")]
+    ranked = [[candidate["text"] for candidate in audit["candidates"]] for audit in found]
+    assert ranked[0] == ranked[1]
+
+
+NAMES = ("bad", "good")
+TEXTS = [f"the {thing} was {word}" for thing in ("room", "staff", "food", "soup", "bread", "tea") for word in NAMES] * 4
+
+
+def train(folder: Any, **options: Any) -> Any:
+    config = FinetuneConfig(learning_rate=1e-2, epochs=10, batch_size=8, max_length=16, precision="auto")
+    settings: dict[str, Any] = {"encoder": folder, "label_names": NAMES, "config": config, "seed": 0, **options}
+    return finetune_classifier(TEXTS, [i % 2 for i in range(len(TEXTS))], **settings)
+
+
+def same(a: Any, b: Any) -> bool:
+    first, second = a.model.state_dict(), b.model.state_dict()
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_fine_tuning_learns_and_repeats_itself(tmp_path):
+    folder = save_tiny_encoder(tmp_path / "encoder")
+    first, again, other = (train(folder, seed=seed) for seed in (0, 0, 1))
+    assert first.train_loss[-1] < first.train_loss[0] / 2
+    assert same(first, again)
+    assert not same(first, other)
+    assert next(first.model.parameters()).is_cuda
+
+
+def test_a_fine_tuning_that_is_cut_short_ends_with_the_same_weights(tmp_path):
+    folder = save_tiny_encoder(tmp_path / "encoder")
+    whole = train(folder)
+
+    def stop(_stage: str, done: int, _total: int) -> None:
+        if done == 14:  # in the third epoch of 6 steps
+            raise KeyboardInterrupt
+
+    checkpoints = Checkpoints(tmp_path / "states", every=0)
+    with pytest.raises(KeyboardInterrupt):
+        train(folder, progress=stop, checkpoints=checkpoints)
+    steps: list[int] = []
+    resumed = train(folder, checkpoints=checkpoints, progress=lambda _stage, done, _total: steps.append(done))
+    assert steps[0] >= 6
+    assert same(resumed, whole)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_two_processes_share_one_gpu(model_folder, write_csv, tmp_path, device, strategy):
+    data = write_csv("texts.csv", *((text,) for text in SHORTCUT_TEXTS), header=("text",))
+    more = ("--device", device, *(("--strategy", "distill", "--shortcut", "honestly") if strategy == "distill" else ()))
+    one, two = (
+        fit_in_processes(model_folder, data, tmp_path / str(n), processes=n, batch=3, more=more) for n in (1, 2)
+    )
+    for name, tensor in one.items():
+        torch.testing.assert_close(tensor, two[name], rtol=5e-3, atol=1e-5)
+
+
+def test_the_command_line_works_on_either_device(model_folder, write_csv, tmp_path, cli):
+    data = write_csv("texts.csv", *((text,) for text in SHORTCUT_TEXTS), header=("text",))
+    weights = {}
+    for device in ("cuda", "cuda:0", "cpu"):
+        out = tmp_path / device.replace(":", "-")
+        arguments = ["--epochs", 2, "--train-batch-size", 3, "--strength", 1, "--device", device]
+        status, _, stderr = cli("fit", model_folder, data, "--out", out, *arguments)
+        assert status == 0, stderr
+        status, _, stderr = cli("predict", out, data, "--out", tmp_path / f"{out.name}.csv", "--device", device)
+        assert status == 0, stderr
+        weights[device] = load_file(out / "adapter_model.safetensors")
+    for name, tensor in weights["cuda"].items():
+        assert torch.equal(tensor, weights["cuda:0"][name])
+        torch.testing.assert_close(tensor, weights["cpu"][name], rtol=5e-2, atol=1e-4)
+
+
+def test_memory_is_given_back(bert, texts):
+    copies = copy.deepcopy(bert[0]), bert[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)
+        ShortcutGuardrail(*copies, device=GPU).fit(texts, config=CONFIG)
+        before = torch.cuda.memory_allocated()
+        for _ in range(3):
+            ShortcutGuardrail(*copies, device=GPU).fit(texts, config=CONFIG)
+    assert torch.cuda.memory_allocated() <= before + (1 << 20)
