@@ -7,9 +7,9 @@ import copy
 import pytest
 import torch
 
-from shortcut_guardrail import packing
+from shortcut_guardrail import ShortcutGuardrail, encoder, packing, preset
 from shortcut_guardrail.encoder import FastPaths, TextClassifier
-from shortcut_guardrail.packing import can_pack, pack, packed_attention
+from shortcut_guardrail.packing import Run, can_pack, pack, packed_attention
 from shortcut_guardrail.saliency import find_important_tokens
 from tiny_models import FAMILIES, SHORTCUT_TEXTS
 
@@ -101,11 +101,84 @@ def test_a_row_holds_every_token_once_longest_sequence_first(bert):
     classifier = TextClassifier(*bert)
     batch = classifier.collate(classifier.encode(["bad", "soup bread tea", "good", "cold soup and tea"]), range(4))
     row = pack(classifier.plain_model, batch.input_ids, batch.attention_mask)
-    assert row.runs == ((1, 6), (1, 5), (2, 3))
+    assert row.runs == (Run(1, 6, 6), Run(1, 5, 5), Run(2, 3, 6))
     assert row.starts.tolist() == [0, 6, 11, 14]
     assert row.order[row.places].tolist() == [0, 1, 2, 3]
     assert row.position_ids[0].tolist() == [*range(6), *range(5), *range(3), *range(3)]
     assert torch.equal(row.pad(row.input_ids), batch.input_ids)  # the padding id is 0 here
+
+
+@pytest.mark.parametrize(
+    ("most_padded", "runs"),
+    [
+        (1.0, [(1, 6, 6), (1, 5, 5), (2, 3, 6)]),
+        (1.1, [(2, 6, 11), (2, 3, 6)]),  # 12 places for 11 tokens; 24 for 17 would be 1.41
+        (1.42, [(4, 6, 17)]),
+        (9.0, [(4, 6, 17)]),
+    ],
+)
+def test_sequences_of_similar_length_go_together_up_to_some_padding(bert, most_padded, runs):
+    classifier = TextClassifier(*bert)
+    batch = classifier.collate(classifier.encode(["bad", "soup bread tea", "good", "cold soup and tea"]), range(4))
+    row = pack(classifier.plain_model, batch.input_ids, batch.attention_mask, most_padded=most_padded)
+    assert [run[:3] for run in row.runs] == runs
+    for run in row.runs:
+        if run.mask is None:
+            assert run.tokens == run.n * run.length
+            assert run.at is None
+        else:
+            assert run.mask.shape == (run.n, run.length)
+            assert run.mask.flatten()[run.at].all()
+            assert int(run.mask.sum()) == len(run.at) == run.tokens
+
+
+@pytest.fixture(params=[1.0, 1.3, 2.0, 99.0])
+def most_padded(request, monkeypatch):
+    """As on a GPU, with other limits as well."""
+
+    def padded(*arguments):
+        return pack(*arguments, most_padded=request.param)
+
+    monkeypatch.setattr(encoder, "pack", padded)
+    return request.param
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert"])
+def test_a_pass_and_its_gradients_do_not_depend_on_what_goes_together(family, name, precision, most_padded):
+    packed, padded = both(family(name), precision=precision)
+    batch = packed.collate(packed.encode(TEXTS), range(len(TEXTS)))
+    assert len(packed.pack(batch).runs) < len(set(batch.attention_mask.sum(1).tolist())) or most_padded == 1
+    close = {"rtol": 1e-4, "atol": 1e-4} if precision == "float32" else {"rtol": 0.1, "atol": 0.05}
+    values = []
+    for classifier in (packed, padded):
+        with classifier.word_embedding_leaf() as leaves:
+            logits = classifier.logits(batch)
+            (gradient,) = torch.autograd.grad(logits.square().sum(), leaves)
+        values.append((logits.detach(), classifier.per_token(gradient.norm(dim=-1), batch) * batch.attention_mask))
+    for first, second in zip(*values, strict=True):
+        torch.testing.assert_close(first, second, **close)
+
+
+def test_training_does_not_depend_on_what_goes_together(bert, most_padded):
+    losses = []
+    for fast in (FastPaths(), FastPaths(packing=False)):
+        guard = ShortcutGuardrail(*bert, fast=fast)
+        config = preset("paper").with_adapter(batch_size=4, epochs=3, learning_rate=5e-3)
+        losses.append(guard.fit(list(SHORTCUT_TEXTS), config=config).training.losses)
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+
+
+def test_dropout_drops_within_a_grid_too(bert, most_padded):
+    classifier = TextClassifier(*bert)
+    batch = classifier.collate(classifier.encode(TEXTS), range(len(TEXTS)))
+    packed = classifier.pack(batch)
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(1, 2, packed.input_ids.shape[1], 8, requires_grad=True) for _ in range(3))
+    whole, _ = packing._attend(bert[0], q, k, v, None, packed_runs=packed.runs)
+    dropped, _ = packing._attend(bert[0], q, k, v, None, packed_runs=packed.runs, dropout=0.5)
+    assert torch.isfinite(dropped).all()
+    assert not torch.allclose(whole, dropped)
 
 
 def test_roberta_counts_positions_from_its_padding_id_on(family):

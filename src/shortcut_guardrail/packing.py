@@ -1,9 +1,10 @@
 """Sequences of different lengths one after another in a single row, so that nothing is spent on padding.
 
 Everything in an encoder but attention works on one token at a time. Packed, a batch of M sequences with T tokens in all
-is one row of T tokens; attention alone goes run by run, a run being the sequences of one length. A head that reads the
-first token needs only that token from the last block's attention output on, which is where the row becomes M rows of
-one token each, so that the pooler and the head above see what they expect.
+is one row of T tokens; attention alone goes run by run, a run being the sequences of one length. On a GPU, where many
+small kernels take longer than a large one with some padding, sequences of similar length go together, padded for
+attention alone. A head that reads the first token needs only that token from the last block's attention output on, so
+there the row becomes M rows of one token each, as the pooler and the head above expect.
 
 The families here compute attention through Transformers' attention interface and take positions as an argument. Others
 run padded.
@@ -12,7 +13,7 @@ run padded.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -20,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 Keep = Literal["all", "first", "first-late"]
 
@@ -27,6 +29,30 @@ PACKED_ATTENTION = "shortcut_guardrail_packed"
 
 _FUSED_FROM = 256
 """From this length on the fused kernel is no slower in training, and it keeps no table of all pairs of tokens."""
+
+
+_PLANLESS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+
+_MOST_PADDED = 2.0
+"""Places over tokens up to which a GPU attends to sequences of several lengths together."""
+
+
+class Run(NamedTuple):
+    """Sequences that follow one another in the row and are attended to together.
+
+    Attributes:
+        n: How many.
+        length: Tokens of the longest, which is the first.
+        tokens: Tokens in all; n * length if all are of one length.
+        mask: Which places of the grid hold tokens, shape (n, length), bool; `None` if all do.
+        at: Place in the grid of each token, shape (tokens,); `None` if all do.
+    """
+
+    n: int
+    length: int
+    tokens: int
+    mask: Tensor | None = None
+    at: Tensor | None = None
 
 
 class _Family(NamedTuple):
@@ -59,7 +85,7 @@ class PackedSequences:
         token_type_ids: Shape (1, T), or `None`.
         starts: Where each sequence begins in the row, shape (M,).
         places: Which sequence of the row each of the batch is, shape (M,).
-        runs: Number of sequences and their length, for each run of equal lengths.
+        runs: What is attended to together, in the order of the row.
         mask: Which places of the padded batch hold tokens, its rows longest first, shape (M, L).
         order: Which sequence of the batch each of the row is, shape (M,); the inverse of `places`.
     """
@@ -69,7 +95,7 @@ class PackedSequences:
     token_type_ids: Tensor | None
     starts: Tensor
     places: Tensor
-    runs: tuple[tuple[int, int], ...]
+    runs: tuple[Run, ...]
     mask: Tensor
     order: Tensor
 
@@ -112,9 +138,25 @@ def can_pack(model: Any) -> bool:
 
 
 def pack(
-    model: Any, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    model: Any,
+    input_ids: Tensor,
+    attention_mask: Tensor,
+    token_type_ids: Tensor | None = None,
+    *,
+    most_padded: float | None = None,
 ) -> PackedSequences:
-    """Put the sequences of a batch padded on the right, each of shape (M, L), into one row."""
+    """Put the sequences of a batch padded on the right, each of shape (M, L), into one row.
+
+    Args:
+        model: The classifier.
+        input_ids: The batch.
+        attention_mask: 1 for its tokens.
+        token_type_ids: Of a model that takes them.
+        most_padded: Places over tokens up to which sequences of several lengths are attended to together; 1 for none.
+            By default 1 on a CPU and 2 elsewhere.
+    """
+    if most_padded is None:
+        most_padded = 1.0 if input_ids.device.type == "cpu" else _MOST_PADDED
     lengths = attention_mask.sum(dim=1)
     order = torch.argsort(lengths, descending=True, stable=True)
     mask = attention_mask[order].bool()
@@ -129,10 +171,29 @@ def pack(
         token_type_ids=None if token_type_ids is None else token_type_ids[order][mask][None],
         starts=ordered.cumsum(0) - ordered,
         places=torch.argsort(order),
-        runs=tuple(zip(counts.tolist(), values.tolist(), strict=True)),
+        runs=tuple(_runs(list(zip(counts.tolist(), values.tolist(), strict=True)), mask, most_padded)),
         mask=mask,
         order=order,
     )
+
+
+def _runs(equal: list[tuple[int, int]], mask: Tensor, most_padded: float) -> Iterator[Run]:
+    """Neighbouring runs of equal length (number, length; longest first), put together as long as little is padded."""
+    start, at = 0, 0
+    while at < len(equal):
+        n, length = equal[at]
+        tokens, end = n * length, at + 1
+        while end < len(equal):
+            more, shorter = equal[end]
+            if (n + more) * length > most_padded * (tokens + more * shorter):
+                break
+            n, tokens, end = n + more, tokens + more * shorter, end + 1
+        if end == at + 1:
+            yield Run(n, length, tokens)
+        else:
+            grid = mask[start : start + n, :length]
+            yield Run(n, length, tokens, grid, grid.flatten().nonzero()[:, 0])
+        start, at = start + n, end
 
 
 @contextmanager
@@ -181,33 +242,53 @@ def _attend(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    packed_runs: tuple[tuple[int, int], ...],
+    packed_runs: tuple[Run, ...],
     scaling: float | None = None,
     dropout: float = 0.0,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention within each sequence of a packed row; query, key and value have shape (1, heads, T, d)."""
     # Split rather than sliced: the gradient of a slice is a whole row of zeros, for each run once.
-    sizes = [n * length for n, length in packed_runs]
-    parts = zip(*(torch.split(x[0], sizes, dim=1) for x in (query, key, value)), strict=True)  # (heads, n * length, d)
+    sizes = [run.tokens for run in packed_runs]
+    parts = zip(*(torch.split(x[0], sizes, dim=1) for x in (query, key, value)), strict=True)  # (heads, tokens, d)
     out = []
-    for (n, length), run in zip(packed_runs, parts, strict=True):
-        q, k, v = (x.view(x.shape[0], n, length, -1).transpose(0, 1) for x in run)
-        attended = _products(q, k, v, scaling, dropout)  # (n, heads, length, d)
-        out.append(attended.transpose(1, 2).flatten(0, 1))
+    for run, of_run in zip(packed_runs, parts, strict=True):
+        q, k, v = (_grid(x, run) for x in of_run)
+        attended = _products(q, k, v, scaling, dropout, run.mask).transpose(1, 2).flatten(0, 1)  # (places, heads, d)
+        out.append(attended if run.at is None else attended.index_select(0, run.at))
     return torch.cat(out)[None], None  # (1, T, heads, d)
 
 
-def _products(query: Tensor, key: Tensor, value: Tensor, scaling: float | None, dropout: float) -> Tensor:
+def _grid(states: Tensor, run: Run) -> Tensor:
+    """States of a run's tokens, shape (heads, tokens, d), as sequences, shape (n, heads, length, d), padded with 0."""
+    if run.at is None:
+        return states.view(states.shape[0], run.n, run.length, -1).transpose(0, 1)
+    by_token = states.transpose(0, 1)
+    padded = by_token.new_zeros(run.n * run.length, *by_token.shape[1:]).index_copy(0, run.at, by_token)
+    return padded.view(run.n, run.length, *by_token.shape[1:]).transpose(1, 2)
+
+
+def _products(
+    query: Tensor, key: Tensor, value: Tensor, scaling: float | None, dropout: float, mask: Tensor | None = None
+) -> Tensor:
     """Fused attention, save where its backward pass is the slower: bfloat16 on a CPU (docs/performance.md)."""
     slow = query.device.type == "cpu" and query.dtype == torch.bfloat16 and query.requires_grad
     slow = slow and query.shape[-2] < _FUSED_FROM
+    seen = None if mask is None else mask[:, None, None]  # (n, 1, 1, length): every place sees its sequence's tokens
     if not slow:
-        return F.scaled_dot_product_attention(query, key, value, scale=scaling, dropout_p=dropout)
+        with _kernels(query.device):
+            return F.scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scaling, dropout_p=dropout)
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     weights = torch.matmul(query, key.transpose(-1, -2)) * scaling
+    if seen is not None:
+        weights = weights.masked_fill(~seen, float("-inf"))
     weights = F.dropout(weights.softmax(dim=-1), p=dropout, training=dropout > 0)
     return torch.matmul(weights.to(value.dtype), value)
+
+
+def _kernels(device: torch.device) -> AbstractContextManager[Any]:
+    """On a GPU all kernels but cuDNN's, which compiles anew for every length (pytorch/pytorch#155958)."""
+    return nullcontext() if device.type != "cuda" else sdpa_kernel(_PLANLESS)
 
 
 @cache
