@@ -10,7 +10,6 @@ import torch
 
 from shortcut_guardrail import ShortcutGuardrail, preset
 from shortcut_guardrail.encoder import FastPaths
-from shortcut_guardrail.precision import fast_precision
 
 from . import machine, material, plain
 from .timing import in_turns, once, ratio
@@ -46,8 +45,7 @@ def operations(tokenizer: Any, texts: list[str], *, k: int = 10) -> dict[str, fl
 
 def whole_epoch(data_dir: Path) -> dict[str, Any]:
     """The 872 sentences, tokenising and attribution included, and how much of the machine's product rate that is."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    precision = fast_precision(device)
+    device, precision = machine.device(), machine.precision()
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     texts, tokenizer = material.sst2(data_dir), material.tokenizer()
     model = material.random_bert(material.BERT_BASE)
@@ -73,13 +71,14 @@ def whole_epoch(data_dir: Path) -> dict[str, Any]:
     }
 
 
-def against_plain(data_dir: Path, *, n: int = 48, n_careless: int = 8) -> dict[str, Any]:
+def against_plain(data_dir: Path) -> dict[str, Any]:
     """Times in turns on sentences spread evenly over SST-2's lengths, and the first loss of each way."""
+    n, n_careless = (872, 128) if machine.device().type == "cuda" else (48, 8)
     tokenizer = material.tokenizer()
     model = material.random_bert(material.BERT_BASE)
     texts = material.spread(material.sst2(data_dir), n)
     few = material.spread(material.sst2(data_dir), n_careless)
-    precision = fast_precision(torch.device("cpu"))
+    precision = machine.precision()
     good = in_turns(
         {
             "ours": lambda: adapt(model, tokenizer, texts, precision=precision),
@@ -91,9 +90,9 @@ def against_plain(data_dir: Path, *, n: int = 48, n_careless: int = 8) -> dict[s
     )
     careless = in_turns(
         {
-            "ours": lambda: adapt(model, tokenizer, few, precision=precision, batch_size=n_careless),
+            "ours": lambda: adapt(model, tokenizer, few, precision=precision, batch_size=8),
             "careless": lambda: plain.adapt(
-                copy.deepcopy(model), tokenizer, few, batch_size=n_careless, pad_to=128, all_weights=True
+                copy.deepcopy(model), tokenizer, few, batch_size=8, pad_to=128, all_weights=True
             ),
         },
         rounds=1,
@@ -121,12 +120,13 @@ def first_losses(model: Any, tokenizer: Any, texts: list[str], precision: str) -
     }
 
 
-def without_each(data_dir: Path, *, n: int = 24) -> dict[str, Any]:
+def without_each(data_dir: Path) -> dict[str, Any]:
     """What each fast path brings: the time without it over the time with all, on the same sentences."""
+    n = 872 if machine.device().type == "cuda" else 24
     tokenizer = material.tokenizer()
     model = material.random_bert(material.BERT_BASE)
     texts = material.spread(material.sst2(data_dir), n)
-    precision = fast_precision(torch.device("cpu"))
+    precision = machine.precision()
     ways: dict[str, dict[str, Any]] = {
         "all": {},
         "without packing": {"packing": False},

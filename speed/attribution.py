@@ -9,11 +9,10 @@ import numpy as np
 import torch
 
 from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.precision import fast_precision
 from shortcut_guardrail.saliency import find_important_tokens, token_scores
 from shortcut_guardrail.sensitivity import masking_effects
 
-from . import material, plain
+from . import machine, material, plain
 from .timing import in_turns, ratio
 
 
@@ -37,8 +36,9 @@ def audit(classifier: TextClassifier, texts: list[str]) -> float:
     return float(np.mean(np.nanmean(falls, axis=1)))
 
 
-def attribution(data_dir: Path, *, n: int = 64) -> dict[str, Any]:
+def attribution(data_dir: Path) -> dict[str, Any]:
     """Attribution alone, in turns."""
+    n = 256 if machine.device().type == "cuda" else 64
     classifiers, model, tokenizer, texts = _setting(data_dir, n)
     runs = {name: lambda c=c: scores_of(c, texts) for name, c in classifiers.items()}  # type: ignore[misc]
     runs["one at a time"] = lambda: plain.gradient_times_input(model, tokenizer, texts)
@@ -60,8 +60,9 @@ def attribution(data_dir: Path, *, n: int = 64) -> dict[str, Any]:
     }
 
 
-def whole_audit(data_dir: Path, *, n: int = 32) -> dict[str, Any]:
+def whole_audit(data_dir: Path) -> dict[str, Any]:
     """Attribution and masking effects, in turns."""
+    n = 128 if machine.device().type == "cuda" else 32
     classifiers, model, tokenizer, texts = _setting(data_dir, n)
     runs = {name: lambda c=c: audit(c, texts) for name, c in classifiers.items()}  # type: ignore[misc]
     runs["captum"] = lambda: plain.captum_audit(model, tokenizer, texts)
@@ -82,7 +83,7 @@ def _setting(data_dir: Path, n: int) -> tuple[dict[str, TextClassifier], Any, An
     tokenizer = material.tokenizer()
     model = material.random_bert(material.BERT_BASE)
     texts = material.spread(material.sst2(data_dir), n)
-    fast = fast_precision(torch.device("cpu"))
+    fast = machine.precision()
     classifiers = {
         p: TextClassifier(model, tokenizer, precision=p, batch_size=64) for p in dict.fromkeys((fast, "float32"))
     }
@@ -92,4 +93,4 @@ def _setting(data_dir: Path, n: int) -> tuple[dict[str, TextClassifier], Any, An
 def _difference(scores: list[torch.Tensor], expected: list[torch.Tensor]) -> float:
     """Largest difference of a score, over the largest score of its text."""
     pairs = zip(scores, expected, strict=True)
-    return max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs)
+    return max(float((a.cpu() - b.cpu()).abs().max() / b.abs().max()) for a, b in pairs)

@@ -12,15 +12,14 @@ import torch
 from shortcut_guardrail.adapter import MaskedContrastiveLearning, attach_adapter
 from shortcut_guardrail.config import AdapterConfig
 from shortcut_guardrail.encoder import FastPaths, TextClassifier
-from shortcut_guardrail.precision import fast_precision
 from shortcut_guardrail.saliency import find_important_tokens
 
-from . import material
+from . import machine, material
 
 
 def trial(data_dir: Path, *, n: int = 8, steps: int = 3) -> dict[str, Any]:
     """Seconds of a step of n texts, padded (a compiled graph wants whole tensors), eager and compiled."""
-    precision = fast_precision(torch.device("cpu"))
+    precision = machine.precision()
     texts = material.spread(material.sst2(data_dir), n)
     results: dict[str, Any] = {"texts": n, "precision": precision}
     for name in ("packed", "padded", "padded and compiled"):
@@ -41,7 +40,9 @@ def trial(data_dir: Path, *, n: int = 8, steps: int = 3) -> dict[str, Any]:
 def _steps(trainer: MaskedContrastiveLearning, n: int, steps: int) -> dict[str, float]:
     seconds = []
     for _ in range(steps + 1):
+        machine.wait()
         started = time.perf_counter()
         trainer.loss(np.arange(n)).backward()
+        machine.wait()
         seconds.append(time.perf_counter() - started)
     return {"first_s": seconds[0], "then_s": min(seconds[1:])}

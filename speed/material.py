@@ -12,6 +12,8 @@ from transformers import AutoTokenizer, BertConfig, BertForSequenceClassificatio
 from shortcut_guardrail.data import read_data
 from shortcut_guardrail.demo.pretrained import find_minilm
 
+from . import machine
+
 BERT_BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
 MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
@@ -21,7 +23,7 @@ def random_bert(shape: dict[str, int], *, seed: int = 0, **changes: Any) -> Bert
     """A classifier of some shape with random weights, which cost as much time as trained ones."""
     torch.manual_seed(seed)
     config = BertConfig(vocab_size=30522, num_labels=2, **{**shape, **changes})
-    return BertForSequenceClassification(config).eval()
+    return BertForSequenceClassification(config).eval().to(machine.device())
 
 
 def tokenizer() -> Any:

@@ -19,10 +19,9 @@ import torch
 
 from shortcut_guardrail import ShortcutGuardrail, preset
 from shortcut_guardrail.encoder import FastPaths
-from shortcut_guardrail.precision import fast_precision
 from shortcut_guardrail.streaming import FileTexts
 
-from . import material
+from . import machine, material
 
 _MB = 1 << 20
 
@@ -164,7 +163,7 @@ def _with_capacity(data_dir: Path, capacity: int) -> dict[str, float]:
 def measure_epoch(data_dir: str) -> None:
     """Two epochs on 160 sentences at MiniLM's shape; prints the seconds of the faster and the peak memory."""
     texts = material.spread(material.sst2(Path(data_dir)), 160)
-    precision = fast_precision(torch.device("cpu"))
+    precision = machine.precision()
     guard = ShortcutGuardrail(material.random_bert(material.MINILM), material.tokenizer(), precision=precision)
     config = preset("paper").with_adapter(learning_rate=1e-3)
     seconds = []
@@ -193,7 +192,7 @@ def measure_batch(most: int, length: int, batch_size: int) -> None:
 
     The peak is that of the whole process, model included: what a step has freed may stay with the process.
     """
-    precision = fast_precision(torch.device("cpu"))
+    precision = machine.precision()
     guard = ShortcutGuardrail(material.random_bert(material.BERT_BASE), material.tokenizer(), precision=precision)
     rng = np.random.default_rng(0)
     words = ["good", "bad", "film", "plot", "actor", "scene", "music", "long", "story", "funny"]

@@ -23,16 +23,17 @@ def batches(texts: list[str], size: int) -> Iterator[list[str]]:
         yield texts[start : start + size]
 
 
-def tokenized(tokenizer: Any, texts: list[str], pad_to: int | None) -> dict[str, Tensor]:
-    """Padded to the longest of the batch, or to a fixed length."""
+def tokenized(model: Any, tokenizer: Any, texts: list[str], pad_to: int | None) -> dict[str, Tensor]:
+    """Padded to the longest of the batch, or to a fixed length, and where the model is."""
     padding = {"padding": "max_length", "max_length": pad_to} if pad_to else {"padding": True, "max_length": 512}
-    return dict(tokenizer(texts, truncation=True, return_tensors="pt", **padding))
+    inputs = tokenizer(texts, truncation=True, return_tensors="pt", **padding)
+    return {name: value.to(model.device) for name, value in inputs.items()}
 
 
 def ordinary(tokenizer: Any, ids: Tensor) -> Tensor:
     """Which tokens may be masked."""
     special = torch.tensor(sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}))
-    return ~torch.isin(ids, special)
+    return ~torch.isin(ids, special.to(ids.device))
 
 
 def margin_of(logits: Tensor) -> Tensor:
@@ -55,7 +56,7 @@ def gradient_times_input(model: Any, tokenizer: Any, texts: list[str], pad_to: i
     """One text at a time, as most explainers do it."""
     scores = []
     for text in texts:
-        inputs = tokenized(tokenizer, [text], pad_to)
+        inputs = tokenized(model, tokenizer, [text], pad_to)
         embeddings = model.get_input_embeddings()(inputs["input_ids"]).detach().requires_grad_()
         (gradient,) = torch.autograd.grad(from_embeddings(model, inputs)(embeddings).sum(), embeddings)
         scores.append((gradient * embeddings.detach()).norm(dim=-1)[0])
@@ -66,7 +67,7 @@ def captum_scores(model: Any, tokenizer: Any, texts: list[str], *, batch_size: i
     """captum's InputXGradient in batches, padded to each batch's longest."""
     scores = []
     for part in batches(texts, batch_size):
-        inputs = tokenized(tokenizer, part, None)
+        inputs = tokenized(model, tokenizer, part, None)
         embeddings = model.get_input_embeddings()(inputs["input_ids"]).detach().requires_grad_()
         product = InputXGradient(from_embeddings(model, inputs)).attribute(embeddings)
         norms = product.detach().norm(dim=-1)
@@ -78,7 +79,7 @@ def captum_audit(model: Any, tokenizer: Any, texts: list[str], *, k: int = 10) -
     """Mean fall of the predicted class's probability when each of the k top tokens is masked, text by text."""
     falls = []
     for text, scores in zip(texts, captum_scores(model, tokenizer, texts), strict=True):
-        inputs = tokenized(tokenizer, [text], None)
+        inputs = tokenized(model, tokenizer, [text], None)
         allowed = ordinary(tokenizer, inputs["input_ids"])[0]
         top = scores.masked_fill(~allowed, -1).topk(min(k, int(allowed.sum()))).indices
         copies = inputs["input_ids"].repeat(len(top), 1)
@@ -147,7 +148,7 @@ def _important(
     """Positions of the k tokens with the largest gradient of the cross-entropy times input."""
     chosen = []
     for part in batches(texts, 1 if one_by_one else 32):
-        inputs = tokenized(tokenizer, part, pad_to)
+        inputs = tokenized(model, tokenizer, part, pad_to)
         embeddings = model.get_input_embeddings()(inputs["input_ids"]).detach().requires_grad_()
         rest = {name: value for name, value in inputs.items() if name != "input_ids"}
         logits = model(inputs_embeds=embeddings, **rest).logits
@@ -164,7 +165,7 @@ def _important(
 def _loss(
     encoder: Any, tokenizer: Any, texts: list[str], positions: list[list[int]], k: int, pad_to: int | None
 ) -> Any:
-    inputs = tokenized(tokenizer, texts, pad_to)
+    inputs = tokenized(encoder, tokenizer, texts, pad_to)
     b = len(texts)
     rows = [i for i in range(b) for _ in positions[i]]
     ids = torch.cat([inputs["input_ids"], inputs["input_ids"][rows]])
@@ -179,9 +180,9 @@ def _loss(
         here = [at for at, slot in enumerate(slot_of) if slot == j]
         if not here:
             continue
-        own = torch.tensor([rows[at] for at in here])
+        own = torch.tensor([rows[at] for at in here], device=variants.device)
         similarity = variants[here] @ anchors.T / 0.1  # (variants in slot j, B)
         total = total + F.cross_entropy(similarity, own, reduction="sum")
-        total = total + F.cross_entropy(similarity.T[own], torch.arange(len(here)), reduction="sum")
+        total = total + F.cross_entropy(similarity.T[own], torch.arange(len(here), device=own.device), reduction="sum")
         pairs += len(here)
     return total / (2 * pairs)

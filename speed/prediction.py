@@ -7,13 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from shortcut_guardrail import ShortcutGuardrail, preset
 from shortcut_guardrail.encoder import FastPaths
-from shortcut_guardrail.precision import fast_precision
 
-from . import material
+from . import machine, material
 from .timing import in_turns, once, ratio
 
 
@@ -21,7 +18,7 @@ def calibration(data_dir: Path, *, n_support: int = 40) -> dict[str, Any]:
     """Eleven strengths on 40 rows, as a share of one epoch on all 872 sentences at MiniLM's shape."""
     texts, tokenizer = material.sst2(data_dir), material.tokenizer()
     model = material.random_bert(material.MINILM)
-    precision = fast_precision(torch.device("cpu"))
+    precision = machine.precision()
     support, labels = material.spread(texts, n_support), [i % 2 for i in range(n_support)]
     guards = {}
     for name, together in (("together", True), ("one after the other", False)):
@@ -40,12 +37,13 @@ def calibration(data_dir: Path, *, n_support: int = 40) -> dict[str, Any]:
     }
 
 
-def prediction(data_dir: Path, *, n: int = 64) -> dict[str, Any]:
+def prediction(data_dir: Path) -> dict[str, Any]:
     """The base model, the merged guard and the adapter beside the weights, in turns, at BERT-base shape."""
+    n = 872 if machine.device().type == "cuda" else 64
     texts, tokenizer = material.spread(material.sst2(data_dir), n), material.tokenizer()
     model = material.random_bert(material.BERT_BASE)
     config = preset("paper").with_adapter(learning_rate=1e-3)
-    precision = fast_precision(torch.device("cpu"))
+    precision = machine.precision()
     guards = {}
     for name, merging in (("merged", True), ("beside", False)):
         fast = FastPaths(merging=merging)

@@ -6,20 +6,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
+from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from shortcut_guardrail.adapter import MaskedContrastiveLearning, attach_adapter
 from shortcut_guardrail.config import AdapterConfig
 from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.precision import fast_precision
 from shortcut_guardrail.saliency import find_important_tokens
 
-from . import material
+from . import machine, material
+from .timing import once
 
+_FUSED = (
+    "aten::_scaled_dot_product_flash_attention",
+    "aten::_scaled_dot_product_efficient_attention",
+    "aten::_flash_attention_forward",
+    "aten::_efficient_attention_forward",
+    "aten::_flash_attention_backward",
+    "aten::_efficient_attention_backward",
+)
 _KINDS = {
     "products": ("aten::mm", "aten::addmm"),
-    "attention's products": ("aten::bmm",),
+    "attention's products": ("aten::bmm", *_FUSED),
     "copies": ("aten::copy_",),
     "additions": ("aten::add", "aten::add_", "aten::mul"),
     "gelu": ("aten::gelu", "aten::gelu_backward"),
@@ -29,19 +37,29 @@ _KINDS = {
 
 
 def step(data_dir: Path, *, n: int = 16) -> dict[str, Any]:
-    """Shares of the processor time of one step of n SST-2 sentences at BERT-base shape, after one to warm up."""
+    """Shares of the computing time of one step of n SST-2 sentences at BERT-base shape, after some to warm up.
+
+    On a GPU it is the GPU's time, and `device_busy` the share of the step's seconds in which it computes.
+    """
     classifier = TextClassifier(
-        material.random_bert(material.BERT_BASE), material.tokenizer(), precision=fast_precision(torch.device("cpu"))
+        material.random_bert(material.BERT_BASE), material.tokenizer(), precision=machine.precision()
     )
     encoded = classifier.encode(material.spread(material.sst2(data_dir), n))
     positions = find_important_tokens(classifier, encoded).positions
     config = AdapterConfig(batch_size=n)
     adapted = attach_adapter(classifier, config)
     trainer = MaskedContrastiveLearning(classifier.with_model(adapted), encoded, positions, config, 0, None)
-    trainer.loss(np.arange(n)).backward()
-    with profile(activities=[ProfilerActivity.CPU]) as watched:
-        trainer.loss(np.arange(n)).backward()
-    times = {event.key: event.self_cpu_time_total for event in watched.key_averages()}
+    take_step = lambda: trainer.loss(np.arange(n)).backward()  # noqa: E731
+    for _ in range(3):
+        _, seconds = once(take_step)
+    gpu = machine.device().type == "cuda"
+    with profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]) as watched:
+        once(take_step)
+    clock = "self_device_time_total" if gpu else "self_cpu_time_total"
+    # Kernels are listed beside the operations that launched them, to which their time is counted.
+    operations = [event for event in watched.key_averages() if not gpu or event.device_type == DeviceType.CPU]
+    times = {event.key: getattr(event, clock) for event in operations}
     total = sum(times.values())
     shares = {kind: sum(times.get(name, 0) for name in names) / total for kind, names in _KINDS.items()}
-    return {"texts": n, "seconds": total / 1e6, "shares": {**shares, "other": 1 - sum(shares.values())}}
+    result = {"texts": n, "seconds": total / 1e6, "shares": {**shares, "other": 1 - sum(shares.values())}}
+    return {**result, "wall_s": seconds, "device_busy": total / 1e6 / seconds} if gpu else result

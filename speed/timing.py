@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .machine import wait
+
 
 def in_turns(contestants: Mapping[str, Callable[[], Any]], *, rounds: int, warm_up: bool = True) -> dict[str, Any]:
     """Run every contestant once a round, in alternating order, so that a slow minute hits all of them.
@@ -21,8 +23,10 @@ def in_turns(contestants: Mapping[str, Callable[[], Any]], *, rounds: int, warm_
     for round_ in range(rounds):
         names = list(contestants)
         for name in names if round_ % 2 == 0 else reversed(names):
+            wait()
             started = time.perf_counter()
             contestants[name]()
+            wait()
             seconds[name].append(time.perf_counter() - started)
     return {name: {"seconds": times, "median_s": statistics.median(times)} for name, times in seconds.items()}
 
@@ -35,6 +39,8 @@ def ratio(times: Mapping[str, Any], slow: str, fast: str) -> dict[str, float]:
 
 def once(run: Callable[[], Any]) -> tuple[Any, float]:
     """What a run gives, and its seconds."""
+    wait()
     started = time.perf_counter()
     result = run()
+    wait()
     return result, time.perf_counter() - started
