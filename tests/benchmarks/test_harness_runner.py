@@ -577,6 +577,22 @@ def test_a_training_that_was_cut_short_goes_on_from_its_checkpoint(
     assert resumed["group_dro", "reversed", 0]["rows"] == whole["group_dro", "reversed", 0]["rows"]
 
 
+def test_checkpoints_that_a_kill_left_behind_go_with_the_next_run(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: set[Path] = set()
+    for module in (classifiers, runner):
+        monkeypatch.setattr(module, "discard", used.add)
+    run(experiment("erm", GUARD))
+    monkeypatch.undo()
+    monkeypatch.setattr(bases, "build", fake_build)
+    assert len(used) == 2 + 1, "a folder for each of the two systems and for the classifier"
+    for folder in used:
+        (folder / "checkpoint-8").mkdir(parents=True)
+    run(experiment("erm", "oracle", GUARD))
+    assert not any(folder.exists() for folder in used)
+
+
 def test_one_of_several_processes_is_refused(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match="A benchmark is done by one process"):

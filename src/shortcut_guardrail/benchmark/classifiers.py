@@ -162,6 +162,8 @@ class ClassifierStore:
         folder = self.folder / "classifiers" / self._key(rows, recipe=recipe.to_dict(), seed=seed)
         if not (folder / TRAINING_FILE).exists():
             self._train_into(folder, rows, recipe, seed)
+        # Whoever wrote the classifier may have been killed before it came to this.
+        discard(self.folder / UNFINISHED_FOLDER / folder.name)
         return _load(folder, recipe, seed)
 
     def choose_recipe(
@@ -227,7 +229,6 @@ class ClassifierStore:
             (target / TRAINING_FILE).write_text(to_json(record), encoding="utf-8")
 
         write_folder(folder, fill, overwrite=True)
-        discard(self.folder / UNFINISHED_FOLDER / folder.name)
 
 
 def _load(folder: Path, recipe: FinetuneConfig, seed: int) -> TrainedClassifier:

@@ -294,6 +294,8 @@ class _Bench:
         self._list(runs)
         for run in runs:
             self.outcome.skipped.append(run.hash)
+            # A run may have been killed between its result and this.
+            discard(self._unfinished(run))
             self._say(run, "finished before")
 
     def _check_data(self, runs: Sequence[Run]) -> None:
