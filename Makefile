@@ -19,9 +19,9 @@ test: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
-# In the environment that is active: `constraints.txt` pins a PyTorch without CUDA.
+# In the environment that is active, or PYTHON's: `constraints.txt` pins a PyTorch without CUDA.
 test-gpu:
-	python -m pytest -m gpu
+	$(PYTHON) -m pytest --gpu
 
 # Half an hour on two cores, alone on the machine; a run that was cut short goes on where it stopped.
 speed: $(VENV)/.dev

@@ -73,7 +73,7 @@ def whole_epoch(data_dir: Path) -> dict[str, Any]:
 
 def against_plain(data_dir: Path) -> dict[str, Any]:
     """Times in turns on sentences spread evenly over SST-2's lengths, and the first loss of each way."""
-    n, n_careless = (872, 128) if machine.device().type == "cuda" else (48, 8)
+    n, n_careless = (872, 128) if machine.on_gpu() else (48, 8)
     tokenizer = material.tokenizer()
     model = material.random_bert(material.BERT_BASE)
     texts = material.spread(material.sst2(data_dir), n)
@@ -122,7 +122,7 @@ def first_losses(model: Any, tokenizer: Any, texts: list[str], precision: str) -
 
 def without_each(data_dir: Path) -> dict[str, Any]:
     """What each fast path brings: the time without it over the time with all, on the same sentences."""
-    n = 872 if machine.device().type == "cuda" else 24
+    n = 872 if machine.on_gpu() else 24
     tokenizer = material.tokenizer()
     model = material.random_bert(material.BERT_BASE)
     texts = material.spread(material.sst2(data_dir), n)

@@ -38,7 +38,7 @@ def audit(classifier: TextClassifier, texts: list[str]) -> float:
 
 def attribution(data_dir: Path) -> dict[str, Any]:
     """Attribution alone, in turns."""
-    n = 256 if machine.device().type == "cuda" else 64
+    n = 256 if machine.on_gpu() else 64
     classifiers, model, tokenizer, texts = _setting(data_dir, n)
     runs = {name: lambda c=c: scores_of(c, texts) for name, c in classifiers.items()}  # type: ignore[misc]
     runs["one at a time"] = lambda: plain.gradient_times_input(model, tokenizer, texts)
@@ -62,7 +62,7 @@ def attribution(data_dir: Path) -> dict[str, Any]:
 
 def whole_audit(data_dir: Path) -> dict[str, Any]:
     """Attribution and masking effects, in turns."""
-    n = 128 if machine.device().type == "cuda" else 32
+    n = 128 if machine.on_gpu() else 32
     classifiers, model, tokenizer, texts = _setting(data_dir, n)
     runs = {name: lambda c=c: audit(c, texts) for name, c in classifiers.items()}  # type: ignore[misc]
     runs["captum"] = lambda: plain.captum_audit(model, tokenizer, texts)

@@ -39,7 +39,7 @@ def calibration(data_dir: Path, *, n_support: int = 40) -> dict[str, Any]:
 
 def prediction(data_dir: Path) -> dict[str, Any]:
     """The base model, the merged guard and the adapter beside the weights, in turns, at BERT-base shape."""
-    n = 872 if machine.device().type == "cuda" else 64
+    n = 872 if machine.on_gpu() else 64
     texts, tokenizer = material.spread(material.sst2(data_dir), n), material.tokenizer()
     model = material.random_bert(material.BERT_BASE)
     config = preset("paper").with_adapter(learning_rate=1e-3)

@@ -49,10 +49,13 @@ def step(data_dir: Path, *, n: int = 16) -> dict[str, Any]:
     config = AdapterConfig(batch_size=n)
     adapted = attach_adapter(classifier, config)
     trainer = MaskedContrastiveLearning(classifier.with_model(adapted), encoded, positions, config, 0, None)
-    take_step = lambda: trainer.loss(np.arange(n)).backward()  # noqa: E731
+
+    def take_step() -> None:
+        trainer.loss(np.arange(n)).backward()
+
     for _ in range(3):
         _, seconds = once(take_step)
-    gpu = machine.device().type == "cuda"
+    gpu = machine.on_gpu()
     with profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]) as watched:
         once(take_step)
     clock = "self_device_time_total" if gpu else "self_cpu_time_total"

@@ -11,15 +11,18 @@ Row = tuple[str, str, str, str]
 def table(results: dict[str, Any]) -> str:
     """One line a goal: what was measured, the goal, and whether it was met."""
     machine = results["machine"]
+    device = machine["gpu"] or f"{machine['processor']}, {machine['threads']} threads"
+    rows = [row for name, make in _ROWS.items() if name in results for row in make(results[name])]
+    if machine["gpu"]:  # the goals are a processor's
+        rows = [(what, measured, "", "") for what, measured, _, _ in rows]
     lines = [
-        f"{machine['processor']}, {machine['threads']} threads, PyTorch {machine['torch']}, "
-        f"Transformers {machine['transformers']}.",
+        f"{device}, PyTorch {machine['torch']}, Transformers {machine['transformers']}.",
         "",
         "| What | Measured | Goal | |",
         "| --- | --- | --- | --- |",
+        *(f"| {' | '.join(row)} |" for row in rows),
     ]
-    rows = [row for name, make in _ROWS.items() if name in results for row in make(results[name])]
-    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)]) + "\n"
+    return "\n".join(lines) + "\n"
 
 
 def _met(value: bool) -> str:
@@ -33,7 +36,7 @@ def _times(ratio: dict[str, float]) -> str:
 def _adaptation(r: dict[str, Any]) -> Iterator[Row]:
     yield (
         f"One epoch, {r['texts']} SST-2 sentences, BERT-base shape, {r['precision']}",
-        f"{r['seconds']:.0f} s, {r['seconds_at_matmul_rate']:.0f} s at the machine's product rate",
+        f"{r['seconds']:.3g} s, {r['seconds_at_matmul_rate']:.3g} s at the machine's product rate",
         "160 s",
         _met(r["seconds"] <= 160),
     )

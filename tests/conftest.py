@@ -17,13 +17,22 @@ from tiny_models import SHORTCUT_TEXTS, build_family, planted_bag, tiny_bert
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """The tests run on the CPU, whatever there is: their toys are trained to digits that a GPU's rounding moves.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--gpu", action="store_true", help="run the tests that compare a GPU with the CPU, and no others")
 
-    `pytest -m gpu` runs those that compare a GPU with the CPU, and only there are GPUs visible.
-    """
-    if config.getoption("markexpr") != "gpu":
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Without --gpu the tests run on the CPU, whatever there is: their toys' digits do not survive a GPU's rounding."""
+    if not config.getoption("--gpu"):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    elif not torch.cuda.is_available():
+        raise pytest.UsageError("--gpu needs a GPU and a PyTorch that sees it, but torch.cuda.is_available() is False.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = [item for item in items if ("gpu" in item.keywords) == config.getoption("--gpu")]
+    config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
+    items[:] = wanted
 
 
 @pytest.fixture(scope="session", autouse=True)

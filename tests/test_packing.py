@@ -109,18 +109,18 @@ def test_a_row_holds_every_token_once_longest_sequence_first(bert):
 
 
 @pytest.mark.parametrize(
-    ("most_padded", "runs"),
+    ("most_pairs", "runs"),
     [
         (1.0, [(1, 6, 6), (1, 5, 5), (2, 3, 6)]),
-        (1.1, [(2, 6, 11), (2, 3, 6)]),  # 12 places for 11 tokens; 24 for 17 would be 1.41
-        (1.42, [(4, 6, 17)]),
+        (1.2, [(2, 6, 11), (2, 3, 6)]),  # 72 pairs for 61; 144 for 79 would be 1.82
+        (1.83, [(4, 6, 17)]),
         (9.0, [(4, 6, 17)]),
     ],
 )
-def test_sequences_of_similar_length_go_together_up_to_some_padding(bert, most_padded, runs):
+def test_sequences_of_similar_length_go_together_up_to_some_padding(bert, most_pairs, runs):
     classifier = TextClassifier(*bert)
     batch = classifier.collate(classifier.encode(["bad", "soup bread tea", "good", "cold soup and tea"]), range(4))
-    row = pack(classifier.plain_model, batch.input_ids, batch.attention_mask, most_padded=most_padded)
+    row = pack(classifier.plain_model, batch.input_ids, batch.attention_mask, most_pairs=most_pairs)
     assert [run[:3] for run in row.runs] == runs
     for run in row.runs:
         if run.mask is None:
@@ -133,11 +133,11 @@ def test_sequences_of_similar_length_go_together_up_to_some_padding(bert, most_p
 
 
 @pytest.fixture(params=[1.0, 1.3, 2.0, 99.0])
-def most_padded(request, monkeypatch):
+def most_pairs(request, monkeypatch):
     """As on a GPU, with other limits as well."""
 
     def padded(*arguments):
-        return pack(*arguments, most_padded=request.param)
+        return pack(*arguments, most_pairs=request.param)
 
     monkeypatch.setattr(encoder, "pack", padded)
     return request.param
@@ -145,10 +145,10 @@ def most_padded(request, monkeypatch):
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["bert", "roberta", "distilbert"])
-def test_a_pass_and_its_gradients_do_not_depend_on_what_goes_together(family, name, precision, most_padded):
+def test_a_pass_and_its_gradients_do_not_depend_on_what_goes_together(family, name, precision, most_pairs):
     packed, padded = both(family(name), precision=precision)
     batch = packed.collate(packed.encode(TEXTS), range(len(TEXTS)))
-    assert len(packed.pack(batch).runs) < len(set(batch.attention_mask.sum(1).tolist())) or most_padded == 1
+    assert len(packed.pack(batch).runs) < len(set(batch.attention_mask.sum(1).tolist())) or most_pairs == 1
     close = {"rtol": 1e-4, "atol": 1e-4} if precision == "float32" else {"rtol": 0.1, "atol": 0.05}
     values = []
     for classifier in (packed, padded):
@@ -160,7 +160,7 @@ def test_a_pass_and_its_gradients_do_not_depend_on_what_goes_together(family, na
         torch.testing.assert_close(first, second, **close)
 
 
-def test_training_does_not_depend_on_what_goes_together(bert, most_padded):
+def test_training_does_not_depend_on_what_goes_together(bert, most_pairs):
     losses = []
     for fast in (FastPaths(), FastPaths(packing=False)):
         guard = ShortcutGuardrail(*bert, fast=fast)
@@ -169,7 +169,7 @@ def test_training_does_not_depend_on_what_goes_together(bert, most_padded):
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)
 
 
-def test_dropout_drops_within_a_grid_too(bert, most_padded):
+def test_dropout_drops_within_a_grid_too(bert, most_pairs):
     classifier = TextClassifier(*bert)
     batch = classifier.collate(classifier.encode(TEXTS), range(len(TEXTS)))
     packed = classifier.pack(batch)
@@ -220,3 +220,34 @@ def test_short_and_long_runs_in_training_give_the_same_gradients(monkeypatch):
         gradients.append(torch.stack([x.grad.float() for x in (query, key, value)]))
     assert not torch.equal(*gradients)
     torch.testing.assert_close(*gradients, rtol=0.05, atol=0.05)
+
+
+def switches() -> dict[str, bool]:
+    cuda = torch.backends.cuda
+    return {
+        "flash": cuda.flash_sdp_enabled(),
+        "efficient": cuda.mem_efficient_sdp_enabled(),
+        "math": cuda.math_sdp_enabled(),
+        "cudnn": cuda.cudnn_sdp_enabled(),
+    }
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_cudnns_attention_is_off_until_the_last_of_several_is_done(before):
+    usual = switches()
+    torch.backends.cuda.enable_cudnn_sdp(before)
+    torch.backends.cuda.enable_flash_sdp(False)
+    try:
+        first, second = (packing._without_cudnn_attention(torch.device("cuda")) for _ in range(2))
+        for context in (first, second):
+            context.__enter__()
+            assert switches() == {**usual, "cudnn": False, "flash": False}
+        first.__exit__(None, None, None)
+        assert not switches()["cudnn"]
+        second.__exit__(None, None, None)
+        assert switches() == {**usual, "cudnn": before, "flash": False}
+        with packing._without_cudnn_attention(torch.device("cpu")):
+            assert switches()["cudnn"] is before
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(usual["cudnn"])
+        torch.backends.cuda.enable_flash_sdp(usual["flash"])

@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from shortcut_guardrail import processes
 from shortcut_guardrail.processes import gather_shares, joined, n_processes, own_rank, own_share, sum_gradients
 from tiny_models import SHORTCUT_TEXTS
 
@@ -69,3 +70,25 @@ def test_a_process_on_its_own_has_everything_to_itself():
         parameter = torch.nn.Parameter(torch.ones(2))
         sum_gradients([parameter])
         assert parameter.grad is None
+
+
+@pytest.mark.parametrize(
+    ("gpus", "environment", "taken", "backend"),
+    [
+        (0, {"RANK": "1", "WORLD_SIZE": "2"}, None, "gloo"),
+        (1, {"RANK": "1", "WORLD_SIZE": "2"}, 0, "gloo"),
+        (2, {"RANK": "1", "WORLD_SIZE": "2"}, 1, "cpu:gloo,cuda:nccl"),
+        (2, {"RANK": "2", "WORLD_SIZE": "3"}, 0, "gloo"),
+        (2, {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 1, "cpu:gloo,cuda:nccl"),
+    ],
+)
+def test_processes_that_have_to_share_a_gpu_talk_without_nccl(monkeypatch, gpus, environment, taken, backend):
+    for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    assert processes._backend() == backend
+    assert chosen == ([] if taken is None else [taken])

@@ -12,8 +12,9 @@ run padded.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -21,7 +22,6 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 Keep = Literal["all", "first", "first-late"]
 
@@ -31,10 +31,8 @@ _FUSED_FROM = 256
 """From this length on the fused kernel is no slower in training, and it keeps no table of all pairs of tokens."""
 
 
-_PLANLESS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-
-_MOST_PADDED = 2.0
-"""Places over tokens up to which a GPU attends to sequences of several lengths together."""
+_MOST_PAIRS = 3.0
+"""Pairs of places over pairs of tokens up to which a GPU attends to sequences of several lengths together."""
 
 
 class Run(NamedTuple):
@@ -143,7 +141,7 @@ def pack(
     attention_mask: Tensor,
     token_type_ids: Tensor | None = None,
     *,
-    most_padded: float | None = None,
+    most_pairs: float | None = None,
 ) -> PackedSequences:
     """Put the sequences of a batch padded on the right, each of shape (M, L), into one row.
 
@@ -152,11 +150,12 @@ def pack(
         input_ids: The batch.
         attention_mask: 1 for its tokens.
         token_type_ids: Of a model that takes them.
-        most_padded: Places over tokens up to which sequences of several lengths are attended to together; 1 for none.
-            By default 1 on a CPU and 2 elsewhere.
+        most_pairs: Pairs of places over pairs of tokens, which is what attention costs over what it would without
+            padding, up to which sequences of several lengths are attended to together; 1 for none. By default 1 on a
+            CPU and 3 elsewhere.
     """
-    if most_padded is None:
-        most_padded = 1.0 if input_ids.device.type == "cpu" else _MOST_PADDED
+    if most_pairs is None:
+        most_pairs = 1.0 if input_ids.device.type == "cpu" else _MOST_PAIRS
     lengths = attention_mask.sum(dim=1)
     order = torch.argsort(lengths, descending=True, stable=True)
     mask = attention_mask[order].bool()
@@ -171,23 +170,24 @@ def pack(
         token_type_ids=None if token_type_ids is None else token_type_ids[order][mask][None],
         starts=ordered.cumsum(0) - ordered,
         places=torch.argsort(order),
-        runs=tuple(_runs(list(zip(counts.tolist(), values.tolist(), strict=True)), mask, most_padded)),
+        runs=tuple(_runs(list(zip(counts.tolist(), values.tolist(), strict=True)), mask, most_pairs)),
         mask=mask,
         order=order,
     )
 
 
-def _runs(equal: list[tuple[int, int]], mask: Tensor, most_padded: float) -> Iterator[Run]:
+def _runs(equal: list[tuple[int, int]], mask: Tensor, most_pairs: float) -> Iterator[Run]:
     """Neighbouring runs of equal length (number, length; longest first), put together as long as little is padded."""
     start, at = 0, 0
     while at < len(equal):
         n, length = equal[at]
-        tokens, end = n * length, at + 1
+        tokens, pairs, end = n * length, n * length**2, at + 1
         while end < len(equal):
             more, shorter = equal[end]
-            if (n + more) * length > most_padded * (tokens + more * shorter):
+            needed = pairs + more * shorter**2
+            if (n + more) * length**2 > most_pairs * needed:
                 break
-            n, tokens, end = n + more, tokens + more * shorter, end + 1
+            n, tokens, pairs, end = n + more, tokens + more * shorter, needed, end + 1
         if end == at + 1:
             yield Run(n, length, tokens)
         else:
@@ -214,7 +214,8 @@ def packed_attention(model: Any, sequences: PackedSequences, *, keep: Keep) -> I
     config._attn_implementation = PACKED_ATTENTION
     handle = _keep_first_tokens(model, sequences.starts, keep) if keep != "all" else None
     try:
-        yield
+        with _without_cudnn_attention(sequences.input_ids.device):
+            yield
     finally:
         config._attn_implementation = usual
         if handle is not None:
@@ -276,8 +277,7 @@ def _products(
     slow = slow and query.shape[-2] < _FUSED_FROM
     seen = None if mask is None else mask[:, None, None]  # (n, 1, 1, length): every place sees its sequence's tokens
     if not slow:
-        with _kernels(query.device):
-            return F.scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scaling, dropout_p=dropout)
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scaling, dropout_p=dropout)
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     weights = torch.matmul(query, key.transpose(-1, -2)) * scaling
     if seen is not None:
@@ -286,9 +286,35 @@ def _products(
     return torch.matmul(weights.to(value.dtype), value)
 
 
-def _kernels(device: torch.device) -> AbstractContextManager[Any]:
-    """On a GPU all kernels but cuDNN's, which compiles anew for every length (pytorch/pytorch#155958)."""
-    return nullcontext() if device.type != "cuda" else sdpa_kernel(_PLANLESS)
+class _Cudnn:
+    """Who does without cuDNN's attention; the switch is PyTorch's and for the whole process."""
+
+    lock = threading.Lock()
+    users = 0
+    before = True
+
+
+@contextmanager
+def _without_cudnn_attention(device: torch.device) -> Iterator[None]:
+    """On a GPU any fused kernel but cuDNN's, which compiles anew for every length (pytorch/pytorch#155958).
+
+    The first of several threads switches it off and the last one back, the other kernels stay as the user has them.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    with _Cudnn.lock:
+        if _Cudnn.users == 0:
+            _Cudnn.before = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+            torch.backends.cuda.enable_cudnn_sdp(False)
+        _Cudnn.users += 1
+    try:
+        yield
+    finally:
+        with _Cudnn.lock:
+            _Cudnn.users -= 1
+            if _Cudnn.users == 0:
+                torch.backends.cuda.enable_cudnn_sdp(_Cudnn.before)
 
 
 @cache

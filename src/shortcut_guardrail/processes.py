@@ -103,11 +103,12 @@ def joined() -> Iterator[None]:
 def _backend() -> str:
     """How the processes of `joined` talk; takes this one's GPU on the way, which others may have to share.
 
-    NCCL refuses two processes on one GPU, and tensors that `--device cpu` left on the CPU; Gloo takes both.
+    NCCL refuses two processes on one GPU, and tensors that `--device cpu` left on the CPU; Gloo takes both. Each
+    machine decides for itself, so all of several have to have enough GPUs, or too few.
     """
     gpus = torch.cuda.device_count()
     if gpus == 0:
         return "gloo"
-    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % gpus)
+    torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", os.environ["RANK"])) % gpus)
     here = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("WORLD_SIZE", "1")))
     return "cpu:gloo,cuda:nccl" if here <= gpus else "gloo"

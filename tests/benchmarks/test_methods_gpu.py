@@ -1,4 +1,4 @@
-"""Every method on a GPU: run with `pytest -m gpu` (see `conftest.py`)."""
+"""Every method on a GPU: run with `pytest --gpu` (see `conftest.py`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from shortcut_guardrail.benchmark.systems import make_system
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU"),
     pytest.mark.filterwarnings("ignore::shortcut_guardrail.errors.GuardrailWarning"),
 ]
 TEXTS = list(REVERSED.texts)
