@@ -17,8 +17,8 @@ scored at two, since it chooses none without labels. Beside that:
 - `fitted_in_distribution`: `distill` fitted on in-distribution texts, scored there.
 - `clean`: `distill` fitted on a classifier that was trained without the shortcut, and on texts without it.
 - for the synonyms, `distill` and `mask` told the planted words: what is lacking there is not for want of finding them.
-- `unseen`: for the synonyms, `distill` and `mask` fitted on texts with one half of them and scored on texts with the
-  other half. Synonyms that share a telling word are in one half.
+- `unseen` and `unseen, maskcl`: for the synonyms, `distill` and `mask`, and the paper's strategy, fitted on texts with
+  one half of them and scored on texts with the other half. Synonyms that share a telling word are in one half.
 - `certificates`: over random splits of at most 1,000 scored texts into labelled and unlabelled ones, how often a
   certified strength loses more than the margin on all of them, and how often one above 0 is certified; and the same on
   in-distribution texts, where a guard that pulls too hard harms.
@@ -43,7 +43,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -115,6 +115,16 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
 }
 
 
+class Paraphrases(NamedTuple):
+    """Two halves of the synonyms: texts without the second, to fit on, and rows with it, as they are and cleaned."""
+
+    seen: Sequence[str]
+    held_out: Sequence[str]
+    texts: list[str]
+    test: LabelledTexts
+    oracle: LabelledTexts
+
+
 class Run:
     """One data set and seed."""
 
@@ -154,6 +164,7 @@ class Run:
         parts["clean"] = lambda _: self.harmless(self.clean_classifier(), clean)
         if len(self.data.shortcuts) > 1:
             parts["unseen"] = lambda _: self.unseen()
+            parts["unseen, maskcl"] = lambda _: self.unseen_by_maskcl()
             for name in ("distill", "mask"):
                 parts[f"{name}, told the words"] = partial(self.strategy, preset(name), told=True)
         if self.arguments.ablations:
@@ -342,32 +353,59 @@ class Run:
 
     def unseen(self) -> dict[str, Any]:
         """Fit on texts with every other synonym (and texts with none), score on texts with those it never saw."""
-        seen, held_out = halves(self.data.shortcuts)
-        with_held_out = shortcut_present(self.scored.texts, held_out)
-        rows = self.scored.select(np.flatnonzero(~with_held_out))
-        test, oracle = (s.select(np.flatnonzero(with_held_out)) for s in (self.scored, self.oracle))
+        split = self.paraphrases()
         guard = self.guard()
-        base, best = self.scores(guard, test, 0), self.scores(guard, oracle, 0)
-        targets = guard.find_targets(self.deployment(rows).texts, config="distill")
+        base, best = self.scores(guard, split.test, 0), self.scores(guard, split.oracle, 0)
+        targets = guard.find_targets(split.texts, config="distill")
         result: dict[str, Any] = {
-            "seen": list(seen),
-            "unseen": list(held_out),
+            "seen": list(split.seen),
+            "unseen": list(split.held_out),
             "targets": targets.to_dict(),
-            "targets_in_unseen": [word for word in targets.words if shortcut_present(held_out, (word,)).any()],
+            "targets_in_unseen": [word for word in targets.words if shortcut_present(split.held_out, (word,)).any()],
             "base": base,
             "oracle": best,
         }
         for strategy in ("distill", "mask"):
-            guard.fit(self.deployment(rows).texts, config=strategy, seed=self.seed, targets=targets)
-            strength = guard.calibrate_without_labels(self.deployment(rows).texts).strength
-            found = self.scores(guard, test, strength)
-            result[strategy] = {
-                "strength": strength,
-                "guarded": found,
-                "gap_closed": share(found, base, best, "accuracy"),
-                "gap_closed_balanced": share(found, base, best, "balanced_accuracy"),
-            }
+            guard.fit(split.texts, config=strategy, seed=self.seed, targets=targets)
+            strength = guard.calibrate_without_labels(split.texts).strength
+            result[strategy] = self.on_unseen(guard, split, strength, base, best)
         return result
+
+    def unseen_by_maskcl(self) -> dict[str, Any]:
+        """The same with the paper's strategy, its strength chosen in either way."""
+        split = self.paraphrases()
+        guard = self.guard()
+        base, best = self.scores(guard, split.test, 0), self.scores(guard, split.oracle, 0)
+        guard.fit(split.texts, config=STRATEGIES["maskcl"], seed=self.seed)
+        dial = guard.calibrate_without_labels(split.texts)
+        # Those of the 40 that hold a synonym of the other half have to go, or the strength is chosen on them.
+        known = self.support.select(np.flatnonzero(~shortcut_present(self.support.texts, split.held_out)))
+        chosen = {
+            "without labels": dial.strength,
+            "labels": guard.calibrate(known.texts, known.labels.tolist()).strength,
+        }
+        found = {how: self.on_unseen(guard, split, strength, base, best) for how, strength in chosen.items()}
+        return {"base": base, "oracle": best, "labels": len(known), **found}
+
+    def paraphrases(self) -> Paraphrases:
+        """The two halves of the synonyms, and what holds which."""
+        seen, held_out = halves(self.data.shortcuts)
+        with_held_out = shortcut_present(self.scored.texts, held_out)
+        test, oracle = (s.select(np.flatnonzero(with_held_out)) for s in (self.scored, self.oracle))
+        rows = self.scored.select(np.flatnonzero(~with_held_out))
+        return Paraphrases(seen, held_out, list(self.deployment(rows).texts), test, oracle)
+
+    def on_unseen(
+        self, guard: ShortcutGuardrail, split: Paraphrases, strength: float, base: dict[str, Any], best: dict[str, Any]
+    ) -> dict[str, Any]:
+        """A guard at a strength on the texts with the other half."""
+        found = self.scores(guard, split.test, strength)
+        return {
+            "strength": strength,
+            "guarded": found,
+            "gap_closed": share(found, base, best, "accuracy"),
+            "gap_closed_balanced": share(found, base, best, "balanced_accuracy"),
+        }
 
     def corpora(self) -> dict[str, LabelledTexts]:
         """Fewer or more texts to fit on, and texts of which fewer hold the shortcut."""
@@ -385,6 +423,10 @@ class Run:
             few = rows[: max(1, round(total * percent / 100))]
             others = [self.scored.select(rest), filling]
             found[f"{percent} % with the shortcut"] = join([self.scored.select(few), *others], total)
+            # The same texts throughout: in those beyond the share what was put in is taken out.
+            kept = np.isin(np.arange(len(self.scored)), rows[: max(1, round(len(self.scored) * percent / 100))])
+            parts = [self.scored.select(np.flatnonzero(kept)), self.oracle.select(np.flatnonzero(~kept))]
+            found[f"{percent} % with the shortcut, the others cleaned"] = join(parts, self.arguments.n_deployment)
         return found
 
     def certificates(self, guard: ShortcutGuardrail, scored: LabelledTexts) -> list[dict[str, Any]]:
