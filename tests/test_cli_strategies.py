@@ -143,13 +143,33 @@ def test_a_guard_learns_from_a_few_labels(cli, model_folder, data, write_csv, tm
     assert status == 0, err
 
 
-def test_one_labelled_row_is_enough_for_a_dry_run(cli, model_folder, data, write_csv, tmp_path):
-    one = write_csv("one.csv", ("honestly fine", "mixed"))
-    options = ("--strategy", "mask", "--support", one)
+@pytest.mark.parametrize("rows", [[("honestly fine", "mixed")], [("honestly fine", "mixed"), ("so fine", "mixed")]])
+def test_however_few_labels_have_a_say_in_what_is_neutralised(cli, model_folder, data, write_csv, tmp_path, rows):
+    few = write_csv("few.csv", *rows)
+    options = ("--strategy", "mask", "--shortcut", "honestly", "--support", few)
     status, _, err = cli("fit", model_folder, data, *options, "--dry-run")
     assert status == 0, err
-    status, _, err = cli("fit", model_folder, data, *options, "--out", tmp_path / "out")  # the strength takes more
+    status, _, err = cli("fit", model_folder, data, *options, "--out", tmp_path / "out")
+    assert status == 0, err
+    assert "cannot tell strengths apart: the strength is the one chosen without labels" in " ".join(err.split())
+    record = record_of(tmp_path / "out")
+    assert record["strength_source"] == "agreement"
+    assert record["calibration"] is None
+    assert len(record["target_rows"]) == len(rows)
+    status, _, err = cli("fit", model_folder, data, "--support", few, "--out", tmp_path / "paper")
+    assert status == 2  # there they choose the strength
+
+
+def test_labels_weigh_what_is_neutralised_beside_a_stated_strength(cli, model_folder, data, support, tmp_path):
+    options = ("--shortcut", "honestly", "--support", support, "--strength", 0.7)
+    status, _, err = cli("fit", model_folder, data, "--strategy", "mask", *options, "--out", tmp_path / "out")
+    assert status == 0, err
+    record = record_of(tmp_path / "out")
+    assert (record["debias_strength"], record["strength_source"]) == (0.7, "fixed")
+    assert len(record["target_rows"]) == 3
+    status, _, err = cli("fit", model_folder, data, *options[2:], "--out", tmp_path / "paper")
     assert status == 2
+    assert "--support chooses the strength and --strength states it" in " ".join(err.split())
 
 
 def test_labels_have_a_say_in_what_is_neutralised(cli, model_folder, data, support, tmp_path):
@@ -232,6 +252,10 @@ def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(cli, model_fol
             "--confidence is that of a certificate; give --certify MARGIN as well.",
         ),
         (("--strategy", "mask"), "--out is missing: name the folder to write, or give --dry-run to write none."),
+        (
+            ("--strategy", "mask", "--certify", 0.02, "--unlabelled", "x.csv", "--confidence", 0, "--out", "x"),
+            "confidence must lie between 0.5 and 1, but is 0.0.",
+        ),
         (
             ("--auto-strength", "--strength", 1, "--out", "x"),
             "--auto-strength and --strength both say how the strength is chosen; give one of them.",

@@ -124,24 +124,27 @@ def fit(
     config = _with_targets(config, shortcut, keep, per_input, dry_run)
     if confidence is not None and certify is None:
         raise ConfigError("--confidence is that of a certificate; give --certify MARGIN as well.")
-    certificate = None if certify is None else CertifyConfig(margin=certify, confidence=confidence or 0.95)
+    certificate = None if certify is None else CertifyConfig(certify, 0.95 if confidence is None else confidence)
     if config.strategy == "few-shot":
         _check_few_shot(support, strength is not None or auto_strength, certificate is not None)
-    _check_choices(support, strength, auto_strength, certificate is not None, unlabelled)
+    weighs = config.uses_targets or config.strategy == "few-shot"
+    _check_choices(support, strength, auto_strength, certificate is not None, unlabelled, weighs=weighs)
     if certificate is not None and strength is not None:
         _check_on_grid(strength, config)
     _check_places(model, data, support, unlabelled, out, report, dry_run=dry_run, overwrite=overwrite)
+    automatic = auto_strength or (config.uses_targets and config.strategy != "maskcl" and strength is None)
+    # Elsewhere the labels weigh what is neutralised, for which one is enough, and have to choose nothing.
+    chooses = not (dry_run or automatic) and strength is None
     rows = _read_rows(
         data,
         support,
         unlabelled,
         {"text_column": text_column, "text_pair_column": text_pair_column},
         label_column,
-        chooses_strength=not dry_run,
+        chooses_strength=chooses,
     )
     if config.strategy == "maskcl":
         _check_distinct(rows.texts)
-    automatic = auto_strength or (config.uses_targets and config.strategy != "maskcl" and strength is None)
     if not (dry_run or support is not None or strength is not None or automatic):
         _warn_uncalibrated()
     with joined():
@@ -156,9 +159,9 @@ def fit(
             allow_pickle=allow_pickle,
             trust_remote_code=trust_remote_code,
         )
-        labelled = rows.labelled(guard, chooses_strength=not dry_run)
+        labelled = rows.labelled(guard, chooses_strength=chooses)
         # Rows that decide what is neutralised can certify nothing any more.
-        weighing = None if certificate or not (config.uses_targets or config.strategy == "few-shot") else labelled
+        weighing = labelled if weighs and certificate is None else None
         with progress_bars(quiet=own_rank() > 0) as progress:
             if dry_run:
                 targets = guard.find_targets(rows.texts.texts, config=config, support=weighing, progress=progress)
@@ -170,7 +173,7 @@ def fit(
         print_targets(targets)
         return
     assert out is not None
-    choice = _choose_strength(guard, fitted, rows, labelled, certificate, automatic=automatic)
+    choice = _choose_strength(guard, fitted, rows, labelled, certificate, automatic=automatic, stated=strength)
     guard.save_pretrained(out, overwrite=overwrite)
     _show(fitted, choice, stated=strength is not None)
     print(f"Written: {out}")
@@ -250,12 +253,13 @@ def _choose_strength(
     certificate: CertifyConfig | None,
     *,
     automatic: bool,
+    stated: float | None,
 ) -> _Choice:
     calibration, without_labels, certified = fitted.calibration, None, None
     with progress_bars() as progress:
         if calibration is None and automatic:
             without_labels = guard.calibrate_without_labels(rows.texts.texts, progress=progress)
-        if calibration is None and labelled is not None:
+        if calibration is None and stated is None and labelled is not None and _can_choose(labelled[1], automatic):
             calibration = guard.calibrate(*labelled, without_labels=without_labels, progress=progress)
         strength = guard.debias_strength
         if certificate is not None and rows.unlabelled is not None:
@@ -264,6 +268,28 @@ def _choose_strength(
                 texts, labels, unlabelled=rows.unlabelled.texts, config=certificate, progress=progress
             )
     return _Choice(strength, calibration, without_labels, certified)
+
+
+def _can_choose(labels: list[int], automatic: bool) -> bool:
+    """Whether labels can tell strengths apart; a warning where they cannot and need not."""
+    import warnings
+
+    from ..calibration import check_support
+    from ..errors import DataError, GuardrailWarning
+
+    try:
+        check_support(labels)
+    except DataError:
+        if not automatic:
+            raise
+        warnings.warn(
+            "The support set has a single row or a single label and cannot tell strengths apart: the strength is the "
+            "one chosen without labels.",
+            GuardrailWarning,
+            stacklevel=2,
+        )
+        return False
+    return True
 
 
 def _show(fitted: FitReport, choice: _Choice, *, stated: bool) -> None:
@@ -335,12 +361,18 @@ def _with_targets(
 
 
 def _check_choices(
-    support: str | None, strength: float | None, automatic: bool, certifies: bool, unlabelled: str | None
+    support: str | None,
+    strength: float | None,
+    automatic: bool,
+    certifies: bool,
+    unlabelled: str | None,
+    *,
+    weighs: bool,
 ) -> None:
-    """Options that contradict or need one another."""
+    """Options that contradict or need one another; `weighs`: the labels have more to say than the strength."""
     from ..errors import ConfigError
 
-    if support is not None and strength is not None:
+    if support is not None and strength is not None and not weighs:
         raise ConfigError("--support chooses the strength and --strength states it; give one of them.")
     if automatic and strength is not None:
         raise ConfigError("--auto-strength and --strength both say how the strength is chosen; give one of them.")
