@@ -115,6 +115,15 @@ EVIDENCE: dict[str, tuple[str, ...]] = {
 }
 
 
+OFTEN = "evidence: masking the word changes 2 % of all answers"
+
+
+def often_decisive(guard: ShortcutGuardrail, texts: LabelledTexts) -> list[str]:
+    """Words on which many answers hang, whether or not the rest of their texts speaks against them."""
+    report = guard.audit(texts.texts, config=preset("distill").with_targets(unit="word").targets.audit())
+    return [item.text for item in report.candidates if item.count * item.flip_rate >= 0.02 * len(texts)]
+
+
 class Paraphrases(NamedTuple):
     """Two halves of the synonyms: texts without the second, to fit on, and rows with it, as they are and cleaned."""
 
@@ -166,11 +175,14 @@ class Run:
             parts["unseen"] = lambda _: self.unseen()
             parts["unseen, maskcl"] = lambda _: self.unseen_by_maskcl()
             for name in ("distill", "mask"):
-                parts[f"{name}, told the words"] = partial(self.strategy, preset(name), told=True)
+                parts[f"{name}, told the words"] = partial(
+                    self.strategy, preset(name), words=lambda *_: self.data.shortcuts
+                )
         if self.arguments.ablations:
             parts |= {f"ablation, {name}": partial(self.strategy, config) for name, config in ablations().items()}
             for name, verdicts in EVIDENCE.items():
                 parts[f"ablation, {name}"] = partial(self.strategy, preset("distill"), verdicts=verdicts)
+            parts[f"ablation, {OFTEN}"] = partial(self.strategy, preset("distill"), words=often_decisive)
             for name, texts in self.corpora().items():
                 parts[f"ablation, {name}"] = partial(self.strategy, preset("distill"), texts=texts)
         return parts
@@ -215,7 +227,7 @@ class Run:
         texts: LabelledTexts | None = None,
         certify: bool = False,
         weigh: bool = False,
-        told: bool = False,
+        words: Callable[[ShortcutGuardrail, LabelledTexts], Sequence[str]] | None = None,
         verdicts: Sequence[str] | None = None,
     ) -> dict[str, Any]:
         """Fit on unlabelled texts and score at each choice of the strength.
@@ -226,15 +238,15 @@ class Run:
             texts: What to fit on, if not on the deployment texts.
             certify: Whether to count the errors of certificates too.
             weigh: Whether the support set has a say in what is neutralised.
-            told: Whether the planted words are given, and nothing is looked for.
+            words: Gives what is neutralised, instead of looking for it.
             verdicts: Which evidence is enough; all if not given.
         """
         bounds = done["bounds"]
-        targets = self.known_targets(config, done) if texts is None and not weigh and not told else None
+        targets = self.known_targets(config, done) if texts is None and not weigh and words is None else None
         texts = texts or self.deployment(self.scored)
         guard = self.guard()
-        if told:
-            targets = Targets(tuple(Target(word, "given") for word in self.data.shortcuts))
+        if words is not None:
+            targets = Targets(tuple(Target(word, "given") for word in words(guard, texts)))
         if verdicts is not None:
             targets = targets or guard.find_targets(texts.texts, config=config)
             targets = Targets(tuple(item for item in targets.items if item.verdict in verdicts))
@@ -246,7 +258,7 @@ class Run:
         chosen, dialled = ({"40 labels": guard.debias_strength}, 0.0) if learns else self.dials(guard, texts)
         chosen["1"] = 1.0
         # The search for targets is shared between the strategies; its time belongs to each of them.
-        searched = 0.0 if targets is None or told else done[_FINDS_TARGETS]["stages"]["target"]
+        searched = 0.0 if targets is None or words is not None else done[_FINDS_TARGETS]["stages"]["target"]
         result: dict[str, Any] = {
             "seconds": seconds + searched,
             "seconds_of_the_choice_without_labels": dialled,
