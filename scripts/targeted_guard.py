@@ -397,7 +397,7 @@ class Run:
             "labels": guard.calibrate(known.texts, known.labels.tolist()).strength,
         }
         found = {how: self.on_unseen(guard, split, strength, base, best) for how, strength in chosen.items()}
-        return {"base": base, "oracle": best, "labels": len(known), **found}
+        return {"base": base, "oracle": best, "n_labels": len(known), **found}
 
     def paraphrases(self) -> Paraphrases:
         """The two halves of the synonyms, and what holds which."""
