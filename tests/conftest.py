@@ -30,9 +30,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    wanted = [item for item in items if ("gpu" in item.keywords) == config.getoption("--gpu")]
-    config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
-    items[:] = wanted
+    chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        chosen[(item.get_closest_marker("gpu") is not None) == config.getoption("--gpu")].append(item)
+    config.hook.pytest_deselected(items=chosen[False])
+    items[:] = chosen[True]
 
 
 @pytest.fixture(scope="session", autouse=True)
