@@ -363,6 +363,8 @@ def test_an_unknown_label_gets_a_suggestion(cli, model_folder, data, write_csv, 
     assert (status, one_error(err)) == (2, sentence)
     status, _, err = cli("fit", model_folder, data, "--support", path, "--out", tmp_path / "out")
     assert (status, one_error(err)) == (2, sentence)
+    status, _, err = cli("audit", model_folder, path, "--label-column", "label", "--out", tmp_path / "out")
+    assert (status, one_error(err)) == (2, sentence)
 
 
 def test_a_length_the_model_cannot_take(cli, model_folder, data, tmp_path):

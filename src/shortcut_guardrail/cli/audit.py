@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
     from ..audit import AuditReport
     from ..config import AuditConfig
+    from ..data import TextData
     from ..gate import Condition
+    from ..guardrail import ShortcutGuardrail
     from ..streaming import TextSource
 
 STREAMED_BYTES = 64 * 2**20
@@ -89,6 +91,7 @@ def audit(
     from ..config import AuditConfig
     from ..files import check_output
     from ..gate import check_conditions, parse_condition
+    from ..streaming import FileTexts, MemoryTexts
 
     check_output(out, overwrite=overwrite, folder=True)
     conditions: list[Condition] = [parse_condition(text) for text in fail_if or ()]
@@ -96,8 +99,9 @@ def audit(
         unit=unit.value, top_k=top_k, alpha=fdr, compare_with=compare_with.value, shard_size=shard_size
     )
     columns = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
-    in_shards = bool(shard_size) or resume or _is_large(data)
-    source = _read(data, columns, in_pieces=_is_large(data))
+    in_shards = bool(shard_size) or resume
+    found = None if _is_large(data) else _read(data, columns)
+    source: Any = FileTexts(data, **columns) if found is None else MemoryTexts(found.texts, found.labels, name=data)
     guard = options.load_guard(
         model,
         device=device,
@@ -110,11 +114,12 @@ def audit(
         allow_pickle=allow_pickle,
         trust_remote_code=trust_remote_code,
     )
-    if in_shards:
+    if in_shards or found is None:
         report = _audit_in_shards(guard, source, config, out, resume=resume, redact=redact, overwrite=overwrite)
     else:
+        labels = _label_ids(guard, found)
         with progress_bars() as progress:
-            report = guard.audit(source.texts, labels=source.labels, config=config, progress=progress)
+            report = guard.audit(found.texts, labels=labels, config=config, progress=progress)
         inputs = (report.input_to_dict(index, redact=redact) for index in range(report.n))
         _write(out, report, inputs, redact=redact, overwrite=overwrite)
     _show(report, out)
@@ -129,22 +134,24 @@ def _is_large(data: str) -> bool:
     return file.is_file() and file.stat().st_size >= STREAMED_BYTES
 
 
-def _read(data: str, columns: dict[str, str | None], *, in_pieces: bool) -> Any:
-    """The texts, all of them checked where they fit into memory. Labels are read only where they are asked for."""
-    from ..data import read_data
-    from ..streaming import FileTexts, MemoryTexts
+def _read(data: str, columns: dict[str, str | None]) -> TextData:
+    """The texts, all of them checked. Labels are read only where they are asked for."""
+    from dataclasses import replace
 
-    if in_pieces:
-        return FileTexts(data, **columns)
-    label_column = columns["label_column"]
-    found = read_data(
-        data,
-        text_column=columns["text_column"],
-        text_pair_column=columns["text_pair_column"],
-        label_column=label_column,
-        require_labels=label_column is not None,
-    )
-    return MemoryTexts(found.texts, found.labels if label_column else None, name=data)
+    from ..data import read_data
+
+    labelled = columns["label_column"] is not None
+    found = read_data(data, **columns, require_labels=labelled)
+    return found if labelled else replace(found, labels=None)
+
+
+def _label_ids(guard: ShortcutGuardrail, found: TextData) -> list[int] | None:
+    """Class ids of what was read; a label that the model does not have is named with its line."""
+    from ..data import label_ids
+
+    if found.labels is None:
+        return None
+    return label_ids(found.labels, guard.label_names, source=found.source, rows=found.rows, row_word=found.row_word)
 
 
 def _audit_in_shards(
