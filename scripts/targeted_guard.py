@@ -183,6 +183,8 @@ class Run:
             for name, verdicts in EVIDENCE.items():
                 parts[f"ablation, {name}"] = partial(self.strategy, preset("distill"), verdicts=verdicts)
             parts[f"ablation, {OFTEN}"] = partial(self.strategy, preset("distill"), words=often_decisive)
+            parts[f"fitted_in_distribution, {OFTEN}"] = lambda _: self.harmless(self.trained, inside, often=True)
+            parts[f"clean, {OFTEN}"] = lambda _: self.harmless(self.clean_classifier(), clean, often=True)
             for name, texts in self.corpora().items():
                 parts[f"ablation, {name}"] = partial(self.strategy, preset("distill"), texts=texts)
         return parts
@@ -348,11 +350,19 @@ class Run:
             return None
         return Targets.from_dict(done[_FINDS_TARGETS]["targets"])
 
-    def harmless(self, trained: TrainedClassifier, rows: LabelledTexts) -> dict[str, Any]:
-        """`distill` where there is nothing to repair: fitted and scored on the same texts."""
+    def harmless(self, trained: TrainedClassifier, rows: LabelledTexts, *, often: bool = False) -> dict[str, Any]:
+        """`distill` where there is nothing to repair: fitted and scored on the same texts.
+
+        Args:
+            trained: The classifier.
+            rows: The texts, with the labels they are scored by.
+            often: Whether every word on which many answers hang is taken for a shortcut.
+        """
         guard = self.guard(trained)
         before = self.scores(guard, rows, 0)
-        guard.fit(self.deployment(rows).texts, config="distill", seed=self.seed)
+        words = often_decisive(guard, self.deployment(rows)) if often else ()
+        targets = Targets(tuple(Target(word, "given") for word in words)) if often else None
+        guard.fit(self.deployment(rows).texts, config="distill", seed=self.seed, targets=targets)
         strength = guard.calibrate_without_labels(self.deployment(rows).texts).strength
         after = self.scores(guard, rows, strength)
         return {
