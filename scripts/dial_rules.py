@@ -17,7 +17,10 @@ rule, and the guard is scored on the rows that were not drawn:
 `harmful` is how often the strength is one that loses more than a point on all rows, `beyond_margin` more than two.
 
 `told ...` is a guard that was told to neutralise genuine words, those of the audit whose masking breaks most answers:
-there the dial without labels asks for harm, and only labels can tell. Finished settings and seeds are kept.
+there the dial without labels asks for harm, and only labels can tell. `told the shortcut`, for the settings of
+`natural-shortcuts`, where next to nothing is found, is one that was told what the data set annotates; there the worst
+group stands beside (over all rows, at the strength that a rule chose), since what is gained there may cost accuracy.
+Finished settings and seeds are kept.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from shortcut_guardrail.calibration import choose_strength
 from shortcut_guardrail.certify import certified_instead, certify_answers
 from shortcut_guardrail.config import CertifyConfig
 from shortcut_guardrail.files import to_json, write_file
+from shortcut_guardrail.metrics import worst_group_accuracy
 from shortcut_guardrail.record import library_versions
 from shortcut_guardrail.targets import Target, Targets
 
@@ -49,6 +53,8 @@ SETTINGS = (
     "shifted/Yelp-Syn/reversed",
     "natural-shortcuts/Amazon/test",
     "natural-shortcuts/SST-2/test",
+    "natural-shortcuts/Civil/test",
+    "natural-shortcuts/MultiNLI/test",
 )
 SIZES = (20, 40, 100, 200)
 N_TOLD = 3
@@ -66,6 +72,7 @@ def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
         experiment_name, setting_name, seed, data_dir=args.data_dir, cache=args.cache, changes={"n_test": None}
     )
     data, trained = opened.data, opened.train()
+    natural = experiment_name == "natural-shortcuts"
     guard = ShortcutGuardrail(
         trained.model, trained.tokenizer, max_length=trained.max_length, batch_size=64, precision="auto"
     )
@@ -79,6 +86,9 @@ def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
         "distill": guarded(guard, rows, preset("distill"), found, seed),
         f"told {', '.join(told.words)}": guarded(guard, rows, preset("distill"), told, seed),
     }
+    if natural and data.shortcuts:
+        annotated = Targets(tuple(Target(word, "given") for word in data.shortcuts))
+        guards["told the shortcut"] = guarded(guard, rows, preset("distill"), annotated, seed)
     return {
         "setting": name,
         "seed": seed,
@@ -86,7 +96,7 @@ def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
         "draws": args.draws,
         "versions": library_versions(),
         "guards": {
-            kind: one | {"draws": [rates(one, rows.labels, size, args.draws, seed) for size in SIZES]}
+            kind: one | {"draws": [rates(one, rows, size, args.draws, seed, groups=natural) for size in SIZES]}
             for kind, one in guards.items()
         },
     }
@@ -117,8 +127,12 @@ def guarded(
     }
 
 
-def rates(guard: dict[str, Any], labels: np.ndarray[Any, Any], size: int, draws: int, seed: int) -> dict[str, Any]:
-    """Accuracy on the rows that were not drawn, by the strength that each rule chooses."""
+def rates(
+    guard: dict[str, Any], rows: LabelledTexts, size: int, draws: int, seed: int, *, groups: bool
+) -> dict[str, Any]:
+    """Accuracy on the rows that were not drawn, by the strength that each rule chooses; with `groups` the worst group's
+    on all rows beside it."""
+    labels = rows.labels
     config = preset("distill").calibration
     grid = sorted({0.0, *config.strengths})
     answers, dial = guard["answers"], guard["without_labels"]
@@ -144,6 +158,7 @@ def rates(guard: dict[str, Any], labels: np.ndarray[Any, Any], size: int, draws:
             scored[rule].append(float(accuracy[grid.index(strength)]))
             chosen[rule].append(strength)
     of_all = dict(zip(grid, (answers == labels).mean(axis=1), strict=True))
+    worst = {s: worst_group_accuracy(found, labels, rows.groups) for s, found in zip(grid, answers, strict=True)}
 
     def summed_up(rule: str) -> dict[str, float]:
         lost = np.array([of_all[0.0] - of_all[strength] for strength in chosen[rule]])
@@ -153,9 +168,11 @@ def rates(guard: dict[str, Any], labels: np.ndarray[Any, Any], size: int, draws:
             "harmful": float((lost > 0.01).mean()),
             "beyond_margin": float((lost > CERTIFY.margin).mean()),
             "mean_strength": float(np.mean(chosen[rule])),
+            **({"worst_group": float(np.mean([worst[s] for s in chosen[rule]]))} if groups else {}),
         }
 
     result: dict[str, Any] = {"size": size, "draws": draws, "base": float(np.mean(scored["base"]))}
+    result |= {"base_worst_group": worst[0.0]} if groups else {}
     result |= {rule: summed_up(rule) for rule in chosen}
     result[CERTIFIED]["kept"] = float(np.mean(np.array(chosen[CERTIFIED]) == chosen[TAKEN]))
     return result
