@@ -585,7 +585,8 @@ def _notes(
         )
     if not verdicts.tested.any():
         notes.append(
-            f"Nothing occurs in {config.min_count} or more distinct texts, so no candidate was tested. Audit more."
+            f"Nothing occurs in {config.min_count} or more distinct texts, so no candidate was tested. More of them, "
+            "not repeated ones, are needed."
         )
     if totals["agreement"].mean < LOW_AGREEMENT:  # NaN is not
         notes.append(
