@@ -124,6 +124,15 @@ def often_decisive(guard: ShortcutGuardrail, texts: LabelledTexts) -> list[str]:
     return [item.text for item in report.candidates if item.count * item.flip_rate >= 0.02 * len(texts)]
 
 
+Words = Callable[[ShortcutGuardrail, LabelledTexts], Sequence[str]]
+"""What gives the words to neutralise, from a guard that is not fitted yet and the texts that it is to be fitted on."""
+
+
+def given(words: Sequence[str]) -> Targets:
+    """Words and phrases that nobody has to look for."""
+    return Targets(tuple(Target(word, "given") for word in words))
+
+
 class Paraphrases(NamedTuple):
     """Two halves of the synonyms: texts without the second, to fit on, and rows with it, as they are and cleaned."""
 
@@ -183,8 +192,10 @@ class Run:
             for name, verdicts in EVIDENCE.items():
                 parts[f"ablation, {name}"] = partial(self.strategy, preset("distill"), verdicts=verdicts)
             parts[f"ablation, {OFTEN}"] = partial(self.strategy, preset("distill"), words=often_decisive)
-            parts[f"fitted_in_distribution, {OFTEN}"] = lambda _: self.harmless(self.trained, inside, often=True)
-            parts[f"clean, {OFTEN}"] = lambda _: self.harmless(self.clean_classifier(), clean, often=True)
+            parts[f"fitted_in_distribution, {OFTEN}"] = lambda _: self.harmless(
+                self.trained, inside, words=often_decisive
+            )
+            parts[f"clean, {OFTEN}"] = lambda _: self.harmless(self.clean_classifier(), clean, words=often_decisive)
             for name, texts in self.corpora().items():
                 parts[f"ablation, {name}"] = partial(self.strategy, preset("distill"), texts=texts)
         return parts
@@ -229,7 +240,7 @@ class Run:
         texts: LabelledTexts | None = None,
         certify: bool = False,
         weigh: bool = False,
-        words: Callable[[ShortcutGuardrail, LabelledTexts], Sequence[str]] | None = None,
+        words: Words | None = None,
         verdicts: Sequence[str] | None = None,
     ) -> dict[str, Any]:
         """Fit on unlabelled texts and score at each choice of the strength.
@@ -248,7 +259,7 @@ class Run:
         texts = texts or self.deployment(self.scored)
         guard = self.guard()
         if words is not None:
-            targets = Targets(tuple(Target(word, "given") for word in words(guard, texts)))
+            targets = given(words(guard, texts))
         if verdicts is not None:
             targets = targets or guard.find_targets(texts.texts, config=config)
             targets = Targets(tuple(item for item in targets.items if item.verdict in verdicts))
@@ -350,18 +361,19 @@ class Run:
             return None
         return Targets.from_dict(done[_FINDS_TARGETS]["targets"])
 
-    def harmless(self, trained: TrainedClassifier, rows: LabelledTexts, *, often: bool = False) -> dict[str, Any]:
+    def harmless(
+        self, trained: TrainedClassifier, rows: LabelledTexts, *, words: Words | None = None
+    ) -> dict[str, Any]:
         """`distill` where there is nothing to repair: fitted and scored on the same texts.
 
         Args:
             trained: The classifier.
             rows: The texts, with the labels they are scored by.
-            often: Whether every word on which many answers hang is taken for a shortcut.
+            words: Gives what is neutralised, instead of looking for it.
         """
         guard = self.guard(trained)
         before = self.scores(guard, rows, 0)
-        words = often_decisive(guard, self.deployment(rows)) if often else ()
-        targets = Targets(tuple(Target(word, "given") for word in words)) if often else None
+        targets = None if words is None else given(words(guard, self.deployment(rows)))
         guard.fit(self.deployment(rows).texts, config="distill", seed=self.seed, targets=targets)
         strength = guard.calibrate_without_labels(self.deployment(rows).texts).strength
         after = self.scores(guard, rows, strength)
