@@ -63,7 +63,7 @@ from shortcut_guardrail.benchmark.statistics import (
 )
 from shortcut_guardrail.certify import certify_answers
 from shortcut_guardrail.config import CertifyConfig, DistillConfig
-from shortcut_guardrail.counterfactuals import masked_texts, shortened_texts
+from shortcut_guardrail.counterfactuals import masked_texts, parts_of, shortened_texts, spaced
 from shortcut_guardrail.distill import counterfactual
 from shortcut_guardrail.encoder import EncodedTexts, TextClassifier
 from shortcut_guardrail.files import to_json, write_file
@@ -133,6 +133,25 @@ def given(words: Sequence[str]) -> Targets:
     return Targets(tuple(Target(word, "given") for word in words))
 
 
+INFLUENTIAL = "evidence: influential words and phrases too"
+LISTED = "evidence: what of the influential ones somebody named"
+
+
+def influential(guard: ShortcutGuardrail, texts: LabelledTexts) -> list[str]:
+    """What `fit --take-influential` takes."""
+    return list(guard.find_targets(texts.texts, config=preset("distill").with_targets(take_influential=True)).words)
+
+
+def named_of_the_list(shortcuts: Sequence[str], guard: ShortcutGuardrail, texts: LabelledTexts) -> list[str]:
+    """What is taken, and of what `fit --dry-run` lists beside it what was planted or stands in what was.
+
+    That is what a person would name who tells the list's genuine words from the others, and knows nothing else.
+    """
+    parts = {part for shortcut in shortcuts for part in (spaced(shortcut), *parts_of(spaced(shortcut)))}
+    found = guard.find_targets(texts.texts, config="distill")
+    return [item.text for item in found.items if item.neutralised or spaced(item.text) in parts]
+
+
 class Paraphrases(NamedTuple):
     """Two halves of the synonyms: texts without the second, to fit on, and rows with it, as they are and cleaned."""
 
@@ -196,9 +215,23 @@ class Run:
                 self.trained, inside, words=often_decisive
             )
             parts[f"clean, {OFTEN}"] = lambda _: self.harmless(self.clean_classifier(), clean, words=often_decisive)
+            parts |= self.of_the_influential()
             for name, texts in self.corpora().items():
                 parts[f"ablation, {name}"] = partial(self.strategy, preset("distill"), texts=texts)
         return parts
+
+    def of_the_influential(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
+        """What it does to take words on which many answers hang, by name, with a word of the labels or of a person."""
+        inside, clean = self.data.tests["in_distribution"], self.data.oracle_tests["reversed"]
+        takes = preset("distill").with_targets(take_influential=True)
+        named = partial(named_of_the_list, self.data.shortcuts)
+        return {
+            f"ablation, {INFLUENTIAL}": partial(self.strategy, preset("distill"), words=influential),
+            f"ablation, {INFLUENTIAL}, weighed by 40 labels": partial(self.strategy, takes, weigh=True),
+            f"ablation, {LISTED}": partial(self.strategy, preset("distill"), words=named),
+            f"fitted_in_distribution, {INFLUENTIAL}": lambda _: self.harmless(self.trained, inside, words=influential),
+            f"clean, {INFLUENTIAL}": lambda _: self.harmless(self.clean_classifier(), clean, words=influential),
+        }
 
     def bounds(self) -> dict[str, Any]:
         """The base, and the oracle that reads the texts without the inserted shortcut."""

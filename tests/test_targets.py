@@ -53,7 +53,7 @@ def verdicts(targets):
 def test_without_labels_the_flagged_candidates_are_taken(classifier):
     targets = choose(classifier)
     assert targets.words == ("honestly",)
-    (item,) = targets.items
+    item = targets.items[0]
     assert (item.verdict, item.pulls_to, item.n_support, item.p_value) == ("flagged", "positive", 0, None)
     assert item.flip_rate == 1.0
 
@@ -67,7 +67,7 @@ def test_what_decides_very_many_texts_is_taken_though_nothing_can_be_compared(cl
         return {item.text: item.verdict for item in found.items}
 
     assert chosen() == {"honestly": "dominant"}
-    assert chosen(dominant_share=1.0) == {}
+    assert chosen(dominant_share=1.0) == {"honestly": "listed"}
 
 
 def test_what_is_flagged_does_not_make_the_words_of_its_class_dominant(bag):
@@ -150,8 +150,36 @@ def test_a_phrase_none_of_whose_words_decides_a_text_is_found_as_a_whole(bag):
     assert all("really quite" in word for word in found)
 
 
+def test_words_on_which_many_answers_hang_are_listed_and_taken_only_if_asked_for(classifier):
+    targets = choose(classifier)
+    listed = [item for item in targets.items if item.verdict == "listed"]
+    held = [item.answers_held for item in listed]
+    assert {item.text for item in listed} == {"good", "great"}  # genuine words, which decide their texts rightly
+    assert held == sorted(held, reverse=True)
+    assert min(held) >= 0.02 * len(DEPLOYED)
+    assert not {item.text for item in listed} & set(targets.words)
+    taken = choose(classifier, take_influential=True)
+    assert set(taken.words) == {"honestly", *(item.text for item in listed)}
+    assert set(verdicts(taken).values()) == {"flagged", "influential"}
+    # The partners: another share, and none.
+    most = choose(classifier, influential_share=held[0] / len(DEPLOYED))
+    assert [item.text for item in most.items[1:]] == [item.text for item in listed if item.answers_held == held[0]]
+    assert choose(classifier, influential_share=1.0, take_influential=True).items == targets.items[:1]
+
+
+def test_labels_clear_what_was_taken_because_many_answers_hang_on_it(classifier):
+    rows = [f"the {word} was good" for word in WORDS]
+    support = (rows, [1] * len(rows))
+    targets = choose(classifier, support=support)
+    item = next(item for item in targets.items if item.text == "good")
+    assert (item.verdict, item.n_support, item.mended, item.broken) == ("listed", 12, 0, 12)
+    taken = choose(classifier, support=support, take_influential=True)
+    assert verdicts(taken)["good"] == "cleared"
+    assert "good" not in taken.words
+
+
 def test_a_person_has_the_last_word(classifier):
-    targets = choose(classifier, shortcuts=("Great", "to be honest"), keep=("honestly",))
+    targets = choose(classifier, shortcuts=("Great", "to be honest"), keep=("honestly",), influential_share=1.0)
     assert verdicts(targets) == {"great": "given", "to be honest": "given", "honestly": "kept"}
     assert targets.words == ("great", "to be honest")
 

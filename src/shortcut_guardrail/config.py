@@ -236,6 +236,10 @@ class TargetConfig:
         dominant_share: Candidates that are not flagged are taken all the same if they dominate: if, in more than this
             share of all texts, one that pulls to the same class decides although the rest is confidently given another
             answer; 1 turns this off. Which words could rightly decide so many texts, for one class, alone?
+        influential_share: Words and phrases whose masking changes at least this share of all answers are listed even if
+            no test speaks against them, for a person to look at; 1 lists none.
+        take_influential: Take them for shortcuts as well, unless labels clear them. That finds more wordings of a
+            shortcut, and takes genuine words along: what an answer rightly hangs on is influential too.
         max_considered: How many candidates of its ranking a support set may confirm or clear.
         confirm_level: A candidate that is not flagged is confirmed if masking it mends more answers of the support set
             than it breaks, and if that shows at this level that it raises the probability of the right class: a
@@ -251,6 +255,8 @@ class TargetConfig:
     top_k: int = 10
     alpha: float = 0.05
     dominant_share: float = 0.25
+    influential_share: float = 0.02
+    take_influential: bool = False
     max_considered: int = 20
     confirm_level: float = 0.05
     clear_level: float = 0.25
@@ -264,6 +270,10 @@ class TargetConfig:
         self.audit()
         _require(
             0 < self.dominant_share <= 1, f"dominant_share must be above 0 and at most 1, but is {self.dominant_share}."
+        )
+        _require(
+            0 < self.influential_share <= 1,
+            f"influential_share must be above 0 and at most 1, but is {self.influential_share}.",
         )
         _require(self.max_considered >= 0, f"max_considered must not be negative, but is {self.max_considered}.")
         for name in ("confirm_level", "clear_level"):

@@ -90,17 +90,18 @@ def paired_evidence(
 
 
 def weigh(items: list[Target], evidence: list[Paired], config: TargetConfig) -> list[Target]:
-    """Verdicts from the support set; candidates that neither the audit nor it names are left out.
+    """Verdicts from the support set; candidates that neither the audit nor it names are left out, but for those that
+    are listed.
 
     Args:
-        items: What the audit says of each candidate.
+        items: What the audit says of each candidate, in the order of its ranking.
         evidence: What labelled texts say of it.
-        config: `confirm_level` and `clear_level`.
+        config: `confirm_level` and `clear_level`; the first `max_considered` may be confirmed.
     """
     worse = [mcnemar_greater(found.broken, found.mended) for found in evidence]
-    open_ = [i for i, item in enumerate(items) if item.verdict not in UNLABELLED]
+    open_ = [i for i, item in enumerate(items[: config.max_considered]) if item.verdict not in UNLABELLED]
     better = {i: sign_flip_test(evidence[i].changes) for i in open_}
-    rejected = holm([better[i] for i in open_], [_answers_held(items[i]) for i in open_], config.confirm_level)
+    rejected = holm([better[i] for i in open_], [items[i].answers_held for i in open_], config.confirm_level)
     confirmed = {open_[j] for j in rejected if evidence[open_[j]].mended > evidence[open_[j]].broken}
     weighed = []
     for i, (item, found) in enumerate(zip(items, evidence, strict=True)):
@@ -111,12 +112,9 @@ def weigh(items: list[Target], evidence: list[Paired], config: TargetConfig) -> 
             weighed.append(replace(seen, p_value=worse[i] if found.n else None))
         elif i in confirmed:
             weighed.append(replace(seen, verdict="confirmed", p_value=better[i]))
+        elif item.verdict == "listed":
+            weighed.append(seen)
     return weighed
-
-
-def _answers_held(item: Target) -> float:
-    """How many answers to unlabelled texts change when it is masked: what there is to gain by confirming it."""
-    return (item.count or 0) * (item.flip_rate or 0.0)
 
 
 LEAST_CHANGE = 0.1

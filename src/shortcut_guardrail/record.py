@@ -18,6 +18,7 @@ from .errors import ModelError
 GUARDRAIL_FILE = "guardrail.json"
 GUARDRAIL_SCHEMA_VERSION = 1
 FITTED_TEXTS_FILE = "fitted_texts.npy"
+_LEFT_ALONE = ("kept", "cleared", "listed")  # verdicts, see `Target`, on what is not neutralised
 
 
 def text_hash(text: str | tuple[str, str]) -> str:
@@ -86,7 +87,7 @@ class GuardrailRecord:
     @property
     def words(self) -> tuple[str, ...]:
         """The words and phrases that are neutralised."""
-        return tuple(t["text"] for t in self.targets if t["verdict"] not in ("kept", "cleared"))
+        return tuple(t["text"] for t in self.targets if t["verdict"] not in _LEFT_ALONE)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -61,9 +61,11 @@ def find_targets(
     check_said(config)
     items = ranked_targets(classifier, encoded, config, progress=progress)
     taken = sum(item.verdict in UNLABELLED for item in items)
-    items = items[: taken if support is None else max(taken, config.max_considered)]
+    considered = max(taken, 0 if support is None else config.max_considered)
+    items = [item for i, item in enumerate(items) if i < considered or item.verdict == "listed"]
     if support is not None:
         items = weigh(items, paired_evidence(classifier, items, *support), config)
+    items.sort(key=lambda item: -item.answers_held if item.verdict == "listed" else -math.inf)
     rows = () if support is None else tuple(sorted({text_hash(text) for text in support[0].texts}))
     return with_said(Targets(tuple(items), rows), config)
 
@@ -77,7 +79,12 @@ def ranked_targets(
     """
     report = audit_texts(classifier, encoded, config.audit(), progress=progress)
     dominant = _dominant(classifier, encoded, report, config, progress)
-    items = [_audited(candidate, dominant) for candidate in report.candidates if not np.isnan(candidate.p_value)]
+    least = config.influential_share * report.n
+    items = [
+        _audited(candidate, dominant, config, least)
+        for candidate in report.candidates
+        if not np.isnan(candidate.p_value)
+    ]
     audited = {item.text for item in items}
     items += [
         Target(found.text, "dominant", found.count, found.flip_rate, found.pulls_to)
@@ -87,9 +94,11 @@ def ranked_targets(
     return sorted(items, key=lambda item: item.verdict not in UNLABELLED)
 
 
-def _audited(candidate: Candidate, dominant: Mapping[str, Any]) -> Target:
-    """A candidate of the audit; one that nothing speaks against counts as cleared until a support set confirms it."""
-    return Target(
+def _audited(candidate: Candidate, dominant: Mapping[str, Any], config: TargetConfig, least: float) -> Target:
+    """A candidate of the audit; one that nothing speaks against counts as cleared until a support set confirms it, or
+    as influential, taken or listed, if masking it changes
+    `least` answers."""
+    found = Target(
         text=candidate.text,
         verdict=_unlabelled_verdict(candidate, dominant),
         count=candidate.count,
@@ -97,6 +106,9 @@ def _audited(candidate: Candidate, dominant: Mapping[str, Any]) -> Target:
         pulls_to=candidate.pulls_to,
         q_value=candidate.q_value,
     )
+    if found.verdict != "cleared" or config.influential_share == 1 or found.answers_held < least:
+        return found
+    return replace(found, verdict="influential" if config.take_influential else "listed")
 
 
 def _unlabelled_verdict(candidate: Candidate, dominant: Mapping[str, Any]) -> Verdict:

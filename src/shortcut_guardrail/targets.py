@@ -14,8 +14,19 @@ from .counterfactuals import TargetFinder, parts_of, spaced
 from .errors import ConfigError, ModelError
 from .units import unit_key
 
-Verdict = Literal["given", "kept", "flagged", "alternate", "collective", "dominant", "confirmed", "cleared"]
-UNLABELLED = ("flagged", "alternate", "collective", "dominant")
+Verdict = Literal[
+    "given",
+    "kept",
+    "flagged",
+    "alternate",
+    "collective",
+    "dominant",
+    "influential",
+    "confirmed",
+    "cleared",
+    "listed",
+]
+UNLABELLED = ("flagged", "alternate", "collective", "dominant", "influential")
 """Verdicts that rest on unlabelled texts."""
 _NEUTRALISED = ("given", *UNLABELLED, "confirmed")
 
@@ -28,8 +39,9 @@ class Target:
         text: Its characters, lower case.
         verdict: `given` by a person as a shortcut, `kept` by a person, `flagged` by the audit, `alternate` for taking
             turns with flagged ones, `collective` for being one of a group that overrides its texts together,
-            `dominant` in the corpus, `confirmed` by the support set, or `cleared` by it. All but kept and cleared ones
-            are neutralised.
+            `dominant` in the corpus, `influential` where that is to be enough, `confirmed` by the support set, or
+            `cleared` by it; `listed` for a person to look at if many answers hang on it and nothing tells whether they
+            should. All but kept, cleared and listed ones are neutralised.
         count: Texts of the audit in which it is important; `None` where it was not audited.
         flip_rate: See `Candidate`.
         pulls_to: See `Candidate`.
@@ -56,6 +68,11 @@ class Target:
     def neutralised(self) -> bool:
         """Whether it is taken for a shortcut."""
         return self.verdict in _NEUTRALISED
+
+    @property
+    def answers_held(self) -> float:
+        """How many answers to unlabelled texts change when it is masked."""
+        return (self.count or 0) * (self.flip_rate or 0.0)
 
 
 @dataclass(frozen=True)

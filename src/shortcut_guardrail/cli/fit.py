@@ -47,6 +47,14 @@ def fit(
     keep: Annotated[
         list[str] | None, typer.Option(metavar="WORD", help="A word or phrase that is none. Repeatable.")
     ] = None,
+    take_influential: Annotated[
+        bool,
+        typer.Option(
+            "--take-influential",
+            help="Also take words and phrases on which many answers hang, though no test speaks against them: finds "
+            "more, genuine words too.",
+        ),
+    ] = False,
     per_input: Annotated[
         bool, typer.Option("--per-input", help="Texts without a shortcut keep the base model's answer.")
     ] = False,
@@ -121,7 +129,7 @@ def fit(
         | {"temperature": temperature},
         top_k,
     )
-    config = _with_targets(config, shortcut, keep, per_input, dry_run)
+    config = _with_targets(config, shortcut, keep, take_influential, per_input, dry_run)
     if confidence is not None and certify is None:
         raise ConfigError("--confidence is that of a certificate; give --certify MARGIN as well.")
     certificate = None if certify is None else CertifyConfig(certify, 0.95 if confidence is None else confidence)
@@ -341,7 +349,12 @@ def _check_places(
 
 
 def _with_targets(
-    config: GuardrailConfig, shortcut: list[str] | None, keep: list[str] | None, per_input: bool, dry_run: bool
+    config: GuardrailConfig,
+    shortcut: list[str] | None,
+    keep: list[str] | None,
+    take_influential: bool,
+    per_input: bool,
+    dry_run: bool,
 ) -> GuardrailConfig:
     """What the person says about single words."""
     from dataclasses import replace
@@ -351,13 +364,16 @@ def _with_targets(
     if per_input and config.strategy == "few-shot":
         raise ConfigError("--per-input is for strategies that look for shortcuts, and 'few-shot' looks for none.")
     config = replace(config, per_input=per_input)
-    if not config.uses_targets and (shortcut or keep or dry_run):
-        named = "--shortcut" if shortcut else "--keep" if keep else "--dry-run"
+    given = {"--shortcut": shortcut, "--keep": keep, "--take-influential": take_influential, "--dry-run": dry_run}
+    if not config.uses_targets and any(given.values()):
+        named = next(name for name, value in given.items() if value)
         raise ConfigError(
             f"{named} is for strategies that know what they neutralise, and '{config.strategy}' does not. Choose "
             f"--strategy mask or --strategy distill{'' if config.strategy == 'few-shot' else ', or --per-input'}."
         )
-    return config.with_targets(shortcuts=tuple(shortcut or ()), keep=tuple(keep or ()))
+    return config.with_targets(
+        shortcuts=tuple(shortcut or ()), keep=tuple(keep or ()), take_influential=take_influential
+    )
 
 
 def _check_choices(

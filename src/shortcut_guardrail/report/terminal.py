@@ -329,12 +329,18 @@ def print_targets(targets: Targets) -> None:
             str(item.broken) if item.n_support else "-",
         )
     console.print(table)
-    console.print(
-        "Flip rate: how often masking it changes the answer. Mended, broken: labelled answers that masking it puts "
-        "right, or wrong. Add a word with --shortcut, spare one with --keep."
-        if targets.items
-        else "Nothing is taken for a shortcut. Name what you know with --shortcut."
-    )
+    if targets.items:
+        console.print(
+            "Flip rate: how often masking it changes the answer. Mended, broken: labelled answers that masking it puts "
+            "right, or wrong. Add a word with --shortcut, spare one with --keep."
+        )
+    if any(item.verdict in ("influential", "listed") for item in targets.items):
+        console.print(
+            "Many answers: they hang on this word, and no test says whether they should. Which of these are about the "
+            "task, and which are not, is for you to say."
+        )
+    if not targets.words:
+        console.print("Nothing is taken for a shortcut. Name what you know with --shortcut.")
 
 
 _WHY = {
@@ -344,8 +350,10 @@ _WHY = {
     "alternate": "audit: takes turns",
     "collective": "audit: together",
     "dominant": "audit: dominant",
+    "influential": "many answers",
     "confirmed": "labels",
     "cleared": "labels",
+    "listed": "many answers",
 }
 
 
