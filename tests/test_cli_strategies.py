@@ -50,6 +50,37 @@ def test_a_dry_run_shows_what_would_be_neutralised_and_writes_nothing(cli, model
     assert set(tmp_path.rglob("*")) == before
 
 
+def test_what_many_answers_hang_on_is_listed_and_taken_on_request(cli, model_folder, bag, write_csv, monkeypatch):
+    monkeypatch.setattr("shortcut_guardrail.cli.options.load_guard", lambda *_, **__: ShortcutGuardrail(*bag))
+    nouns = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
+    texts = [f"honestly the bad {noun} was {tail}" for noun in nouns for tail in ("awful", "so awful")]
+    texts += [f"the {noun} was {tail}" for noun in nouns for tail in ("good", "great", "bad and slow", "bad and cold")]
+    data = write_csv("data.csv", *((text,) for text in texts), header=("text",))
+
+    def shown(*more):
+        status, out, err = cli("fit", model_folder, data, "--strategy", "mask", "--top-k", 3, "--dry-run", *more)
+        assert status == 0, err
+        cells = [line.split() for line in out.splitlines()]
+        rows = {row[0]: row[1:4] for row in cells if row[1:2] in (["yes"], ["no"])}
+        many = [row for row in rows.values() if row[1:] == ["many", "answers"]]
+        assert ("no test says whether they should" in " ".join(out.split())) == bool(many)
+        return rows
+
+    rows = shown()
+    assert rows.pop("honestly")[:2] == ["yes", "audit"]
+    assert rows == {"good": ["no", "many", "answers"], "great": ["no", "many", "answers"]}
+    taken = shown("--take-influential", "--keep", "great")
+    assert taken["good"] == ["yes", "many", "answers"]
+    assert taken["great"] == ["no", "you", "said"]
+    assert "many" not in str(shown("--shortcut", "great", "--keep", "good"))  # a person's word comes before that
+
+
+def test_only_what_looks_for_shortcuts_can_take_influential_words(cli, model_folder, data, tmp_path):
+    status, _, err = cli("fit", model_folder, data, "--take-influential", "--out", tmp_path / "out")
+    assert status == 2
+    assert "--take-influential is for strategies that know what they neutralise" in " ".join(err.split())
+
+
 @pytest.mark.parametrize("strategy", ["mask", "distill"])
 def test_a_targeted_guard_is_fitted_dialled_and_written(cli, model_folder, data, tmp_path, strategy):
     training = FAST if strategy == "distill" else ("--top-k", 3)
