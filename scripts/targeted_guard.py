@@ -61,6 +61,7 @@ from shortcut_guardrail.benchmark.statistics import (
     weighted_accuracy,
     weighted_balanced_accuracy,
 )
+from shortcut_guardrail.benchmark.systems import guard_options
 from shortcut_guardrail.certify import certify_answers
 from shortcut_guardrail.config import CertifyConfig, DistillConfig
 from shortcut_guardrail.counterfactuals import masked_texts, parts_of, shortened_texts, spaced
@@ -603,6 +604,16 @@ def join(parts: Sequence[LabelledTexts], n: int) -> LabelledTexts:
     )
 
 
+def unlike(found: Any, wanted: Any, path: str = "") -> list[str]:
+    """In which options two configurations differ, in words."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        names = sorted(found.keys() | wanted.keys())
+        return [
+            text for name in names for text in unlike(found.get(name), wanted.get(name), f"{path}.{name}".lstrip("."))
+        ]
+    return [] if found == wanted else [f"{path} {found} (now {wanted})"]
+
+
 def run(name: str, seed: int, arguments: argparse.Namespace, file: Path) -> dict[str, Any]:
     """Data, classifier, and all measurements; what the file has is not measured again."""
     changes = {"n_test": arguments.n_test}
@@ -619,14 +630,14 @@ def run(name: str, seed: int, arguments: argparse.Namespace, file: Path) -> dict
     }
     options = {name: getattr(arguments, name) for name in ("n_test", "n_deployment", "splits", "precision")}
     # What the library takes as it is, so that parts measured before a default was changed are not taken for new ones.
-    options |= {"dial": "divergence", "strategies": {key: config.to_dict() for key, config in STRATEGIES.items()}}
+    options |= {"dial": "divergence", "strategies": {key: guard_options(config) for key, config in STRATEGIES.items()}}
     result["options"] = options = json.loads(to_json(options))
     if file.exists():
         result = json.loads(file.read_text(encoding="utf-8"))
         if result.get("options") != options:
             raise SystemExit(
-                f"{file} was begun with the options {result.get('options')}, but these are {options}. Choose another "
-                "--out, or delete the file."
+                f"{file} was begun with other options than these: {', '.join(unlike(result.get('options'), options))}. "
+                "Choose another --out, or delete the file."
             )
         if result["classifier"]["train_loss"] != list(measured.trained.train_loss):
             raise SystemExit(f"{file} is of another classifier, trained elsewhere. Choose another --out, or delete it.")

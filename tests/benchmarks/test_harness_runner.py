@@ -20,18 +20,20 @@ import pytest
 import torch
 from harness_fakes import fake_build
 
-from shortcut_guardrail import ShortcutGuardrail
+from shortcut_guardrail import GuardrailConfig, ShortcutGuardrail, preset
 from shortcut_guardrail.benchmark import bases, classifiers, runner, systems
 from shortcut_guardrail.benchmark.classifiers import UNFINISHED_FOLDER
 from shortcut_guardrail.benchmark.experiments import ExperimentConfig, Setting, SystemSpec, read_experiment
 from shortcut_guardrail.benchmark.methods import training
 from shortcut_guardrail.benchmark.results import add_to_index, read_index, read_result, result_path, rows_of
 from shortcut_guardrail.benchmark.runner import Outcome, run_experiment
-from shortcut_guardrail.benchmark.systems import Need
+from shortcut_guardrail.benchmark.systems import Need, guard_options
 from shortcut_guardrail.checkpoints import Checkpoints
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
 from shortcut_guardrail.metrics import worst_group_accuracy
 from tiny_models import save_tiny_encoder
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 CHANGES = {
     "n_train": 32,
@@ -316,6 +318,23 @@ def test_data_are_checked_before_anything_is_trained(run: Any, tmp_path: Path, m
     monkeypatch.setattr(classifiers, "finetune_classifier", lambda *_, **__: pytest.fail("trained first"))
     with pytest.raises(ConfigError, match=r"strength must lie between 0 and 1, but is 7\.0"):
         run(experiment("erm", settings=settings))
+
+
+def test_options_that_came_later_leave_what_was_measured_before_them_its_hash() -> None:
+    plain = preset("distill")
+    assert "take_influential" not in guard_options(plain)["targets"]
+    assert guard_options(plain.with_targets(take_influential=True))["targets"]["take_influential"] is True
+    assert guard_options(plain.with_targets(influential_share=0.1))["targets"]["influential_share"] == 0.1
+    assert GuardrailConfig.from_dict(guard_options(plain)) == plain
+
+
+def test_committed_runs_of_guards_are_still_found() -> None:
+    recorded = [json.loads(file.read_text(encoding="utf-8")) for file in (RESULTS / "runs").glob("*/result.json")]
+    guards = [record["config"]["system"].get("guard") for record in recorded]
+    guards = [guard for guard in guards if guard is not None]
+    assert len(guards) > 100
+    today = [guard_options(GuardrailConfig.from_dict(guard)) for guard in guards]
+    assert json.loads(json.dumps(today)) == guards
 
 
 def test_every_option_that_decides_is_in_the_hash(encoder: str) -> None:

@@ -18,7 +18,7 @@ import importlib.util
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -27,7 +27,7 @@ import numpy as np
 import torch
 
 from ..calibration import strengths_to_score
-from ..config import GuardrailConfig, check_strength, preset
+from ..config import GuardrailConfig, TargetConfig, check_strength, preset
 from ..data import Texts
 from ..encoder import Progress, TextClassifier, load_model, quiet_transformers
 from ..errors import ConfigError
@@ -406,6 +406,22 @@ class Clean:
 # The guardrail
 
 
+_ADDED = ("influential_share", "take_influential")
+
+
+def guard_options(config: GuardrailConfig) -> dict[str, Any]:
+    """A guard's whole configuration, as a part of what identifies a run.
+
+    Options that came after results were committed are left out where they have their default, which is what those
+    results were measured with: they are still found.
+    """
+    options = config.to_dict()
+    default = asdict(TargetConfig())
+    targets = options["targets"].items()
+    options["targets"] = {name: value for name, value in targets if name not in _ADDED or value != default[name]}
+    return options
+
+
 @dataclass(frozen=True)
 class Guardrail:
     """Shortcut Guardrail: an adapter trained on the deployment texts, its strength chosen on the support set.
@@ -453,7 +469,7 @@ class Guardrail:
 
     def config(self) -> dict[str, Any]:
         """The guard's whole configuration, the fixed strength and the size of the support set."""
-        return {"guard": self.guard_config.to_dict(), "strength": self.strength, "n_support": self.n_support}
+        return {"guard": guard_options(self.guard_config), "strength": self.strength, "n_support": self.n_support}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> ModelSystem:
         """Adapts, chooses the strength, and folds it into the weights of a copy of the base classifier."""

@@ -26,7 +26,7 @@ from ...files import to_json, write_folder
 from ...finetune import FinetuneConfig, Objective, seeded, train_in_place
 from ...saliency import find_important_tokens
 from ...sensitivity import masking_effects
-from ..systems import FittedSystem, Material, ModelSystem, Need
+from ..systems import FittedSystem, Material, ModelSystem, Need, guard_options
 from .training import Stopwatch, as_config, require
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -210,7 +210,7 @@ class RandomMaskCL:
     def config(self) -> dict[str, Any]:
         """The guard's whole configuration, which has the steps, and every other option."""
         options = {name: value for name, value in as_config(self).items() if name not in ("min_steps", "max_steps")}
-        return options | {"guard": self.guard_config.to_dict()}
+        return options | {"guard": guard_options(self.guard_config)}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> ModelSystem:
         """Train the adapter, choose its strength, merge it into a copy of the base classifier.

@@ -24,7 +24,7 @@ from ...errors import ConfigError
 from ...few_shot import FOLDS
 from ...files import to_json, write_folder
 from ...guardrail import ShortcutGuardrail
-from ..systems import SYSTEM_FILE, FittedSystem, Material, ModelSystem, Need, folded
+from ..systems import SYSTEM_FILE, FittedSystem, Material, ModelSystem, Need, folded, guard_options
 from .training import as_config
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -80,7 +80,7 @@ class Targeted:
     def config(self) -> dict[str, Any]:
         """Every option, and the guard's whole configuration."""
         rule = {"dial": _RULES[True]} if self.labels else {}
-        return {**as_config(self), "guard": self.guard_config.to_dict(), **rule}
+        return {**as_config(self), "guard": guard_options(self.guard_config), **rule}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> FittedSystem:
         """Finds targets, fits, and chooses the strength."""
@@ -181,7 +181,7 @@ class Taught:
 
     def config(self) -> dict[str, Any]:
         """Every option, and the guard's whole configuration."""
-        return {**as_config(self), "guard": self.guard_config.to_dict()}
+        return {**as_config(self), "guard": guard_options(self.guard_config)}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> FittedSystem:
         """Cross-validates the strength, and trains on all support rows.
