@@ -93,6 +93,7 @@ def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
         "setting": name,
         "seed": seed,
         "n": len(rows),
+        "groups": rows.counts(),
         "draws": args.draws,
         "versions": library_versions(),
         "guards": {

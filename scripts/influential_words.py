@@ -1,0 +1,219 @@
+"""What becomes of words on which many answers hang, if a few labels may say which of them are shortcuts: five rules.
+
+    python scripts/influential_words.py --data-dir ../shared/data --out results/influential_words.json
+
+For settings of the benchmark the targets of the base classifier are found without labels, with all words and phrases
+whose masking changes 2 % of all answers beside them (`TargetConfig.take_influential`). Then support sets of 40 rows are
+drawn at random, and each rule says which words are taken. Every choice is scored by what the base answers to the rows
+that were not drawn with the chosen words cut out, which is what `distill` imitates; no adapter is trained.
+
+- `none`: what `fit` takes without labels.
+- `all`: the influential ones too (`--take-influential` without labels).
+- `today`: without them, but what a support set confirms by `weigh` is added, and what it speaks against taken away.
+- `unless cleared`: the influential ones too, unless the support set speaks against them (`--take-influential
+  --support`).
+- `mended`: of the influential ones those whose masking mends more labelled answers than it breaks.
+
+`fitted in distribution` and `clean` are settings without anything to repair: texts in which the shortcut holds as in
+training, and a classifier that was trained without it. `harmful` is how often the answers that are imitated lose more
+than a point against the base's, on all rows. Finished settings and seeds are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from resuming import ASKED, finished
+
+from shortcut_guardrail import preset
+from shortcut_guardrail.benchmark.bases import open_setting
+from shortcut_guardrail.benchmark.datasets import LabelledTexts
+from shortcut_guardrail.config import DistillConfig, TargetConfig
+from shortcut_guardrail.confirmation import Paired, paired_evidence, weigh
+from shortcut_guardrail.counterfactuals import TargetFinder
+from shortcut_guardrail.distill import counterfactual
+from shortcut_guardrail.encoder import TextClassifier
+from shortcut_guardrail.files import to_json, write_file
+from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
+from shortcut_guardrail.record import library_versions
+from shortcut_guardrail.target_search import ranked_targets
+from shortcut_guardrail.targets import UNLABELLED, Target
+
+SETTINGS = (
+    "shifted/GoEmo-ST/reversed",
+    "shifted/GoEmo-Syn/reversed",
+    "shifted/GoEmo-Syn/in_distribution",
+    "shifted/GoEmo-Syn/clean",
+    "shifted/Yelp-ST/reversed",
+    "shifted/Yelp-Syn/reversed",
+    "shifted/Yelp-Syn/in_distribution",
+    "shifted/Yelp-Syn/clean",
+    "natural-shortcuts/Amazon/test",
+    "natural-shortcuts/Civil/test",
+    "natural-shortcuts/SST-2/test",
+    "natural-shortcuts/MultiNLI/test",
+)
+MAX_ROWS = 1000
+SIZE = 40
+RULES = ("none", "all", "today", "unless cleared", "mended")
+
+
+class Candidates:
+    """The targets of one classifier, what the labels of all rows say of each, and answers without some of them."""
+
+    def __init__(self, classifier: TextClassifier, rows: LabelledTexts) -> None:
+        self.classifier, self.rows = classifier, rows
+        self.encoded = classifier.encode(rows.texts)
+        ranked = ranked_targets(classifier, self.encoded, taking(True))
+        considered = TargetConfig().max_considered
+        self.items = [item for i, item in enumerate(ranked) if i < considered or item.neutralised]
+        self.evidence = paired_evidence(classifier, self.items, self.encoded, rows.labels)
+        self._answers: dict[frozenset[str], np.ndarray[Any, Any]] = {}
+
+    def chosen(self, rule: str, drawn: np.ndarray[Any, Any]) -> frozenset[str]:
+        """The words that a rule takes, by the labels of some rows."""
+        seen = [found.among(drawn) for found in self.evidence]
+        if rule == "none":
+            return frozenset(item.text for item in self.items if item.verdict in UNLABELLED[:-1])
+        if rule == "all":
+            return frozenset(item.text for item in self.items if item.neutralised)
+        if rule == "unless cleared":
+            return words_of(weigh(self.items, seen, taking(True)))
+        taken = words_of(weigh(*self._ranked_as_today(seen), taking(False)))
+        if rule == "mended":
+            pairs = zip(self.items, seen, strict=True)
+            taken |= {item.text for item, one in pairs if item.verdict == "influential" and one.mended > one.broken}
+        return taken
+
+    def _ranked_as_today(self, seen: list[Paired]) -> tuple[list[Target], list[Paired]]:
+        """The candidates and what is seen of them where influential ones are left to the support set."""
+        pairs = [
+            (replace(item, verdict="cleared") if item.verdict == "influential" else item, one)
+            for item, one in zip(self.items, seen, strict=True)
+        ]
+        pairs.sort(key=lambda pair: not pair[0].neutralised)
+        return [item for item, _ in pairs], [one for _, one in pairs]
+
+    def answers(self, words: frozenset[str]) -> np.ndarray[Any, Any]:
+        """The base's answers to all rows without these words, shape (n,)."""
+        if words not in self._answers:
+            found = counterfactual(self.classifier, self.encoded, TargetFinder(sorted(words)), DistillConfig())
+            self._answers[words] = found.answers()
+        return self._answers[words]
+
+    def described(self) -> list[dict[str, Any]]:
+        """The influential words, and what all labels say of each."""
+        return [
+            {
+                "text": item.text,
+                "verdict": item.verdict,
+                "answers_held": item.answers_held,
+                "n": one.n,
+                "mended": one.mended,
+                "broken": one.broken,
+            }
+            for item, one in zip(self.items, self.evidence, strict=True)
+            if item.neutralised
+        ]
+
+
+def taking(influential: bool) -> TargetConfig:
+    """The preset's configuration, with or without the influential words."""
+    return preset("distill").with_targets(take_influential=influential).targets
+
+
+def words_of(items: list[Target]) -> frozenset[str]:
+    """The words that are neutralised."""
+    return frozenset(item.text for item in items if item.neutralised)
+
+
+def rates(found: Candidates, rule: str, draws: int, seed: int) -> dict[str, Any]:
+    """Scores over random support sets, on the rows that were not drawn."""
+    rows, base = found.rows, found.answers(frozenset())
+    rng = np.random.default_rng([seed, SIZE])
+    accuracy, balanced, worst, lost, counts = [], [], [], [], []
+    for _ in range(draws):
+        drawn = rng.choice(len(rows), size=SIZE, replace=False)
+        rest = np.setdiff1d(np.arange(len(rows)), drawn)
+        words = found.chosen(rule, drawn)
+        answers = found.answers(words)
+        accuracy.append((answers[rest] == rows.labels[rest]).mean())
+        balanced.append(balanced_accuracy(answers[rest], rows.labels[rest]))
+        worst.append(worst_group_accuracy(answers[rest], rows.labels[rest], rows.groups[rest]))
+        lost.append((base == rows.labels).mean() - (answers == rows.labels).mean())
+        counts.append(len(words))
+    return {
+        "accuracy": float(np.mean(accuracy)),
+        "accuracy_5": float(np.quantile(accuracy, 0.05)),
+        "balanced_accuracy": float(np.mean(balanced)),
+        "worst_group_accuracy": float(np.mean(worst)),
+        "harmful": float((np.array(lost) > 0.01).mean()),
+        "most_lost": float(max(lost)),
+        "words": float(np.mean(counts)),
+    }
+
+
+def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
+    """One setting and seed."""
+    experiment, setting, test = name.split("/")
+    opened = open_setting(experiment, setting, seed, data_dir=args.data_dir, cache=args.cache, changes={"n_test": None})
+    data = opened.data
+    trained = opened.train(data.clean_train if test == "clean" else None)
+    rows, best = (data.oracle_tests["reversed"], None) if test == "clean" else (data.tests[test], None)
+    if test != "clean" and test in data.oracle_tests:
+        best = data.oracle_tests[test]
+    order = np.random.default_rng(seed).permutation(len(rows))[:MAX_ROWS]
+    rows = rows.select(order)
+    classifier = TextClassifier(
+        trained.model, trained.tokenizer, max_length=trained.max_length, batch_size=64, precision="auto"
+    )
+    found = Candidates(classifier, rows)
+
+    def scored(answers: np.ndarray[Any, Any]) -> dict[str, float]:
+        return {
+            "accuracy": float((answers == rows.labels).mean()),
+            "balanced_accuracy": balanced_accuracy(answers, rows.labels),
+            "worst_group_accuracy": worst_group_accuracy(answers, rows.labels, rows.groups),
+        }
+
+    oracle = None if best is None else classifier.predict_proba(classifier.encode(best.select(order).texts)).argmax(1)
+    return {
+        "setting": name,
+        "seed": seed,
+        "n": len(rows),
+        "groups": rows.counts(),
+        "base": scored(found.answers(frozenset())),
+        "oracle": None if oracle is None else scored(oracle),
+        "targets": found.described(),
+        "rules": {rule: rates(found, rule, args.draws, seed) for rule in RULES},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data-dir", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--settings", nargs="+", default=SETTINGS, help="EXPERIMENT/SETTING/TEST of the benchmark")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--draws", type=int, default=50)
+    parser.add_argument("--cache", type=Path, default=Path("results/.cache"), help="where classifiers are kept")
+    args = parser.parse_args()
+    asked = {"draws": args.draws, "size": SIZE}
+    results = finished(args.out, asked, "results")
+    done = {(one["setting"], one["seed"]) for one in results}
+    for name in args.settings:
+        for seed in args.seeds:
+            if (name, seed) not in done:
+                results.append(measure(name, seed, args))
+                content = {ASKED: asked, "versions": library_versions(), "results": results}
+                write_file(args.out, to_json(content), overwrite=True)
+                rules = results[-1]["rules"]
+                print(name, seed, {rule: f"{one['accuracy']:.3f} {one['harmful']}" for rule, one in rules.items()})
+
+
+if __name__ == "__main__":
+    main()
