@@ -60,12 +60,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "guardrail-distill": {"min_steps": 8, "max_steps": 8},
     "guardrail-distill-40": {"min_steps": 8, "max_steps": 8},
     "guardrail-distill-named": {"min_steps": 8, "max_steps": 8},
+    "guardrail-distill-influential": {"min_steps": 8, "max_steps": 8},
+    "guardrail-distill-influential-40": {"min_steps": 8, "max_steps": 8},
     "guardrail-few-shot": {"min_steps": 8, "max_steps": 8},
     "guardrail-per-input": {"min_steps": 8, "max_steps": 8},
 }
 LABELLED = {
     *("last_layer", "few_shot", "prior_shift", "bias_fit", "random_maskcl", "simcse_adapter"),
     *("guardrail", "guardrail-paper", "guardrail-distill-40", "guardrail-few-shot"),
+    "guardrail-distill-influential-40",
 }
 """Methods that spend the support labels."""
 PARTS = {"train_texts": "train", "train_class_counts": "train", "dev_texts": "dev"}
@@ -335,6 +338,20 @@ def test_the_strength_of_a_control_costs_a_forward_pass_a_row_and_strength(name,
 def test_a_named_shortcut_is_neutralised_without_being_found(fit):
     targets = fit("guardrail-distill-named")[0].info()["targets"]
     assert [item["text"] for item in targets if item["verdict"] == "given"] == ["honestly"]
+
+
+def test_words_on_which_many_answers_hang_are_taken_along(fit):
+    def verdicts(name):
+        return {item["text"]: item["verdict"] for item in fit(name)[0].info()["targets"]}
+
+    listed = {word for word, verdict in verdicts("guardrail-distill").items() if verdict == "listed"}
+    taken = {word for word, verdict in verdicts("guardrail-distill-influential").items() if verdict == "influential"}
+    assert listed
+    assert taken == listed
+    assert {word for word, verdict in verdicts("guardrail-distill-influential-40").items() if verdict != "cleared"} <= {
+        *verdicts("guardrail-distill-influential"),
+        *verdicts("guardrail-distill-40"),
+    }
 
 
 def test_targeted_strategies_cost_what_the_docs_say(fit):
@@ -813,7 +830,10 @@ PROMISES = {
         ("guardrail", "guardrail-paper"), "test_adapter.py::test_training_lowers_the_loss_and_changes_the_adapter_alone"
     ),
     **dict.fromkeys(
-        ("guardrail-distill", "guardrail-distill-40", "guardrail-distill-named", "guardrail-per-input"),
+        (
+            *("guardrail-distill", "guardrail-distill-40", "guardrail-distill-named", "guardrail-per-input"),
+            *("guardrail-distill-influential", "guardrail-distill-influential-40"),
+        ),
         "test_distill.py::test_the_adapted_model_answers_as_if_the_shortcut_were_not_there",
     ),
     "guardrail-mask": "test_what_overrides_the_rest_of_its_texts_is_found_without_labels_and_undone",

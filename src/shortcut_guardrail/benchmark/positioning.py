@@ -12,6 +12,7 @@ PER_INPUT_ATTRIBUTION = frozenset(
     {
         *("ltgr", "c2l", "mask_average", "mask_top1", "guardrail", "guardrail-paper"),
         *("guardrail-distill", "guardrail-distill-40", "guardrail-distill-named"),
+        *("guardrail-distill-influential", "guardrail-distill-influential-40"),
         *("guardrail-mask", "guardrail-per-input"),
     }
 )
@@ -45,6 +46,10 @@ APPROACHES: Mapping[str, str] = {
     "random_maskcl": "Masked contrastive learning at random",
     "simcse_adapter": "Contrastive learning over dropout",
     **dict.fromkeys(("guardrail-distill", "guardrail-distill-40"), "Audit + Counterfactual distillation"),
+    **dict.fromkeys(
+        ("guardrail-distill-influential", "guardrail-distill-influential-40"),
+        "Audit + Influential words + Counterfactual distillation",
+    ),
     "guardrail-distill-named": "Named words + Counterfactual distillation",
     "guardrail-mask": "Audit + Masking at prediction",
     "guardrail-per-input": "Audit + Counterfactual distillation, per input",
@@ -58,7 +63,8 @@ SETTLED_ON: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(
         ("guardrail-distill", "guardrail-mask", "guardrail-per-input", "guardrail-distill-named"), _TRIED_ON
     ),
-    "guardrail-distill-40": _TRIED_ON | {"amazon-testbed"},
+    "guardrail-distill-influential": _TRIED_ON,
+    **dict.fromkeys(("guardrail-distill-40", "guardrail-distill-influential-40"), _TRIED_ON | {"amazon-testbed"}),
 }
 """Kinds of systems some of whose options people settled while they saw the answers to scored rows, and of which data
 sets these were (docs/strategies.md, docs/strategies-measured.md): what a rule that reads test labels is to a program,

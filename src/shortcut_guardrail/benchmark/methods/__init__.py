@@ -27,7 +27,7 @@ from .ltgr import LTGR
 from .nfl import NFL
 from .same_budget import FewShot, LastLayer, PriorShift
 from .selection import RULES
-from .targeted import Named, Targeted, Taught
+from .targeted import Influential, Named, Targeted, Taught
 
 METHODS: dict[str, Callable[..., System]] = {
     "jtt": JTT,
@@ -59,6 +59,8 @@ METHODS: dict[str, Callable[..., System]] = {
     "simcse_adapter": SimCSEAdapter,
     "guardrail-distill": Targeted,
     "guardrail-distill-40": partial(Targeted, name="guardrail-distill-40", labels=True),
+    "guardrail-distill-influential": Influential,
+    "guardrail-distill-influential-40": partial(Influential, name="guardrail-distill-influential-40", labels=True),
     "guardrail-distill-named": Named,
     "guardrail-few-shot": Taught,
     "guardrail-mask": partial(Targeted, name="guardrail-mask", strategy="mask"),
@@ -79,6 +81,7 @@ __all__ = [
     "DeYO",
     "FewShot",
     "GroupDRO",
+    "Influential",
     "LastLayer",
     "MaskAverage",
     "Named",

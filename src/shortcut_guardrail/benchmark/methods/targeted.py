@@ -136,6 +136,17 @@ class Targeted:
 
 
 @dataclass(frozen=True)
+class Influential(Targeted):
+    """The same with words and phrases taken along on which many answers hang, as `fit --take-influential` does."""
+
+    name: str = "guardrail-distill-influential"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "guard_config", self.guard_config.with_targets(take_influential=True))
+
+
+@dataclass(frozen=True)
 class Named(Targeted):
     """The same where somebody names the shortcut's words, as `fit --shortcut` lets a user do."""
 
