@@ -10,9 +10,9 @@ that were not drawn with the chosen words cut out, which is what `distill` imita
 - `none`: what `fit` takes without labels.
 - `all`: the influential ones too (`--take-influential` without labels).
 - `today`: without them, but what a support set confirms by `weigh` is added, and what it speaks against taken away.
-- `unless cleared`: the influential ones too, unless the support set speaks against them (`--take-influential
+- `unless cleared`: the influential ones too, unless the support set speaks against them, as with what was flagged.
+- `mended`: of the influential ones those whose masking mends more labelled answers than it breaks (`--take-influential
   --support`).
-- `mended`: of the influential ones those whose masking mends more labelled answers than it breaks.
 
 `fitted in distribution` and `clean` are settings without anything to repair: texts in which the shortcut holds as in
 training, and a classifier that was trained without it. `harmful` is how often the answers that are imitated lose more
@@ -32,8 +32,8 @@ from resuming import ASKED, finished
 from shortcut_guardrail import preset
 from shortcut_guardrail.benchmark.bases import open_setting
 from shortcut_guardrail.benchmark.datasets import LabelledTexts
-from shortcut_guardrail.config import DistillConfig, TargetConfig
-from shortcut_guardrail.confirmation import Paired, paired_evidence, weigh
+from shortcut_guardrail.config import DistillConfig
+from shortcut_guardrail.confirmation import paired_evidence, weigh
 from shortcut_guardrail.counterfactuals import TargetFinder
 from shortcut_guardrail.distill import counterfactual
 from shortcut_guardrail.encoder import TextClassifier
@@ -59,6 +59,7 @@ SETTINGS = (
 )
 MAX_ROWS = 1000
 SIZE = 40
+CONFIG = preset("distill").with_targets(take_influential=True).targets
 RULES = ("none", "all", "today", "unless cleared", "mended")
 
 
@@ -68,9 +69,8 @@ class Candidates:
     def __init__(self, classifier: TextClassifier, rows: LabelledTexts) -> None:
         self.classifier, self.rows = classifier, rows
         self.encoded = classifier.encode(rows.texts)
-        ranked = ranked_targets(classifier, self.encoded, taking(True))
-        considered = TargetConfig().max_considered
-        self.items = [item for i, item in enumerate(ranked) if i < considered or item.neutralised]
+        ranked = ranked_targets(classifier, self.encoded, CONFIG)
+        self.items = [item for i, item in enumerate(ranked) if i < CONFIG.max_considered or item.neutralised]
         self.evidence = paired_evidence(classifier, self.items, self.encoded, rows.labels)
         self._answers: dict[frozenset[str], np.ndarray[Any, Any]] = {}
 
@@ -78,25 +78,15 @@ class Candidates:
         """The words that a rule takes, by the labels of some rows."""
         seen = [found.among(drawn) for found in self.evidence]
         if rule == "none":
-            return frozenset(item.text for item in self.items if item.verdict in UNLABELLED[:-1])
+            return frozenset(item.text for item in self.items if item.verdict in UNLABELLED)
         if rule == "all":
-            return frozenset(item.text for item in self.items if item.neutralised)
+            return words_of(self.items)
+        if rule == "today":
+            return words_of(weigh([listed(item) for item in self.items], seen, CONFIG))
+        weighed = weigh(self.items, seen, CONFIG)
         if rule == "unless cleared":
-            return words_of(weigh(self.items, seen, taking(True)))
-        taken = words_of(weigh(*self._ranked_as_today(seen), taking(False)))
-        if rule == "mended":
-            pairs = zip(self.items, seen, strict=True)
-            taken |= {item.text for item, one in pairs if item.verdict == "influential" and one.mended > one.broken}
-        return taken
-
-    def _ranked_as_today(self, seen: list[Paired]) -> tuple[list[Target], list[Paired]]:
-        """The candidates and what is seen of them where influential ones are left to the support set."""
-        pairs = [
-            (replace(item, verdict="cleared") if item.verdict == "influential" else item, one)
-            for item, one in zip(self.items, seen, strict=True)
-        ]
-        pairs.sort(key=lambda pair: not pair[0].neutralised)
-        return [item for item, _ in pairs], [one for _, one in pairs]
+            return frozenset(item.text for item in weighed if item.neutralised or item.verdict == "listed")
+        return words_of(weighed)
 
     def answers(self, words: frozenset[str]) -> np.ndarray[Any, Any]:
         """The base's answers to all rows without these words, shape (n,)."""
@@ -121,9 +111,9 @@ class Candidates:
         ]
 
 
-def taking(influential: bool) -> TargetConfig:
-    """The preset's configuration, with or without the influential words."""
-    return preset("distill").with_targets(take_influential=influential).targets
+def listed(item: Target) -> Target:
+    """What an item is where influential ones are not taken."""
+    return replace(item, verdict="listed") if item.verdict == "influential" else item
 
 
 def words_of(items: list[Target]) -> frozenset[str]:

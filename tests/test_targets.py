@@ -178,6 +178,15 @@ def test_labels_clear_what_was_taken_because_many_answers_hang_on_it(classifier)
     assert "good" not in taken.words
 
 
+@pytest.mark.parametrize(("labels", "verdict"), [([0, 0, 1], "influential"), ([0, 1], "listed"), ([], "listed")])
+def test_influential_words_stay_taken_where_labels_mend_more_than_they_break(classifier, labels, verdict):
+    rows = [f"the {word} was good" for word in WORDS[: len(labels)]] + ["the soup was bad"]
+    targets = choose(classifier, support=(rows, [*labels, 0]), take_influential=True)
+    assert verdicts(targets)["good"] == verdict
+    assert ("good" in targets.words) == (verdict == "influential")
+    assert verdicts(choose(classifier, support=(rows, [*labels, 0])))["good"] == "listed"  # not without being asked
+
+
 def test_a_person_has_the_last_word(classifier):
     targets = choose(classifier, shortcuts=("Great", "to be honest"), keep=("honestly",), influential_share=1.0)
     assert verdicts(targets) == {"great": "given", "to be honest": "given", "honestly": "kept"}

@@ -238,8 +238,9 @@ class TargetConfig:
             answer; 1 turns this off. Which words could rightly decide so many texts, for one class, alone?
         influential_share: Words and phrases whose masking changes at least this share of all answers are listed even if
             no test speaks against them, for a person to look at; 1 lists none.
-        take_influential: Take them for shortcuts as well, unless labels clear them. That finds more wordings of a
-            shortcut, and takes genuine words along: what an answer rightly hangs on is influential too.
+        take_influential: Take them for shortcuts as well; with a support set those of them whose masking mends more
+            labelled answers than it breaks. That finds more wordings of a shortcut, and without labels genuine words
+            too: what an answer rightly hangs on is influential.
         max_considered: How many candidates of its ranking a support set may confirm or clear.
         confirm_level: A candidate that is not flagged is confirmed if masking it mends more answers of the support set
             than it breaks, and if that shows at this level that it raises the probability of the right class: a

@@ -93,6 +93,9 @@ def weigh(items: list[Target], evidence: list[Paired], config: TargetConfig) -> 
     """Verdicts from the support set; candidates that neither the audit nor it names are left out, but for those that
     are listed.
 
+    Nothing but their number of answers speaks for influential words, so labels have to: those stay taken whose masking
+    mends more answers than it breaks.
+
     Args:
         items: What the audit says of each candidate, in the order of its ranking.
         evidence: What labelled texts say of it.
@@ -106,14 +109,15 @@ def weigh(items: list[Target], evidence: list[Paired], config: TargetConfig) -> 
     weighed = []
     for i, (item, found) in enumerate(zip(items, evidence, strict=True)):
         seen = replace(item, n_support=found.n, mended=found.mended, broken=found.broken)
-        if item.verdict in UNLABELLED and worse[i] <= config.clear_level:
+        if i in confirmed:
+            weighed.append(replace(seen, verdict="confirmed", p_value=better[i]))
+        elif item.verdict in (*UNLABELLED, "influential") and worse[i] <= config.clear_level:
             weighed.append(replace(seen, verdict="cleared", p_value=worse[i]))
         elif item.verdict in UNLABELLED:
             weighed.append(replace(seen, p_value=worse[i] if found.n else None))
-        elif i in confirmed:
-            weighed.append(replace(seen, verdict="confirmed", p_value=better[i]))
-        elif item.verdict == "listed":
-            weighed.append(seen)
+        elif item.verdict in ("influential", "listed"):
+            mends = item.verdict == "influential" and found.mended > found.broken
+            weighed.append(replace(seen, verdict="influential" if mends else "listed"))
     return weighed
 
 

@@ -62,7 +62,7 @@ def find_targets(
     items = ranked_targets(classifier, encoded, config, progress=progress)
     taken = sum(item.verdict in UNLABELLED for item in items)
     considered = max(taken, 0 if support is None else config.max_considered)
-    items = [item for i, item in enumerate(items) if i < considered or item.verdict == "listed"]
+    items = [item for i, item in enumerate(items) if i < considered or item.verdict in ("listed", "influential")]
     if support is not None:
         items = weigh(items, paired_evidence(classifier, items, *support), config)
     items.sort(key=lambda item: -item.answers_held if item.verdict == "listed" else -math.inf)

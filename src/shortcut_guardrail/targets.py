@@ -26,9 +26,9 @@ Verdict = Literal[
     "cleared",
     "listed",
 ]
-UNLABELLED = ("flagged", "alternate", "collective", "dominant", "influential")
-"""Verdicts that rest on unlabelled texts."""
-_NEUTRALISED = ("given", *UNLABELLED, "confirmed")
+UNLABELLED = ("flagged", "alternate", "collective", "dominant")
+"""Verdicts that rest on the evidence of unlabelled texts; to be influential is none."""
+_NEUTRALISED = ("given", *UNLABELLED, "influential", "confirmed")
 
 
 @dataclass(frozen=True)
