@@ -167,6 +167,13 @@ def test_finding_nothing_is_said_and_changes_nothing(model_folder, texts):
         assert guard.calibrate_without_labels(texts).strength == 0.0
 
 
+def test_where_nothing_is_taken_words_on_which_many_answers_hang_are_named(model_folder, texts):
+    guard = ShortcutGuardrail.from_pretrained(model_folder)
+    found = Targets((Target("book", "listed"), Target("soup", "cleared"), Target("not", "listed")))
+    with pytest.warns(GuardrailWarning, match=r"Many answers hang on 'book', 'not': should they\?$"):
+        guard.fit(texts, config="mask", targets=found)
+
+
 # The strength without labels
 
 

@@ -40,12 +40,17 @@ def warn_about_absent(targets: Targets, encoded: EncodedTexts) -> None:
         )
 
 
+_SHOWN = 5  # listed words in a warning
+
+
 def warn_without_targets(targets: Targets) -> None:
     """Warn that nothing is neutralised."""
     if not targets.words:
+        listed = [item.text for item in targets.items if item.verdict == "listed"][:_SHOWN]
+        hint = f" Many answers hang on {', '.join(map(repr, listed))}: should they?" if listed else ""
         warnings.warn(
             "Nothing on these texts is taken for a shortcut, so the guard answers as the base does. Give more texts, "
-            "labelled rows, or name what you know with the shortcuts option (--shortcut on the command line).",
+            f"labelled rows, or name what you know with the shortcuts option (--shortcut on the command line).{hint}",
             GuardrailWarning,
             stacklevel=3,
         )
