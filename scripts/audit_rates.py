@@ -292,7 +292,6 @@ def audit_model(
         "false_alarms": [text for text in flagged if text not in right],
         "undecided": [candidate.text for candidate in report.undecided[:SHOWN]],
         "candidates": [_row(candidate) for candidate in report.candidates[:SHOWN]],
-        "planted_candidates": [_row(c) for c in report.candidates if is_planted(c.text, planted)][:SHOWN],
         "seconds": round(time.perf_counter() - started, 1),
     }
 
