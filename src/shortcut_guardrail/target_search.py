@@ -96,8 +96,7 @@ def ranked_targets(
 
 def _audited(candidate: Candidate, dominant: Mapping[str, Any], config: TargetConfig, least: float) -> Target:
     """A candidate of the audit; one that nothing speaks against counts as cleared until a support set confirms it, or
-    as influential, taken or listed, if masking it changes
-    `least` answers."""
+    as influential, taken or listed, if masking it changes `least` answers."""
     found = Target(
         text=candidate.text,
         verdict=_unlabelled_verdict(candidate, dominant),
