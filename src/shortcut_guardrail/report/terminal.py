@@ -336,8 +336,9 @@ def print_targets(targets: Targets) -> None:
         )
     if any(item.verdict in ("influential", "listed") for item in targets.items):
         console.print(
-            "Many answers: they hang on this word, and no test says whether they should. Which of these are about the "
-            "task, and which are not, is for you to say."
+            "Many answers: they hang on it, and no test says whether they should. Name it with --shortcut if the task "
+            "is not about it; --take-influential takes all of these, with --support those that mend more than they "
+            "break."
         )
     if not targets.words:
         console.print("Nothing is taken for a shortcut. Name what you know with --shortcut.")
