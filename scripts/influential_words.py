@@ -96,7 +96,7 @@ class Candidates:
         return self._answers[words]
 
     def described(self) -> list[dict[str, Any]]:
-        """The influential words, and what all labels say of each."""
+        """What is found and what is influential, and what all labels say of each."""
         return [
             {
                 "text": item.text,
@@ -189,7 +189,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--settings", nargs="+", default=SETTINGS, help="EXPERIMENT/SETTING/TEST of the benchmark")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--draws", type=int, default=50)
+    parser.add_argument("--draws", type=int, default=30)
     parser.add_argument("--cache", type=Path, default=Path("results/.cache"), help="where classifiers are kept")
     args = parser.parse_args()
     asked = {"draws": args.draws, "size": SIZE}

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 
+from audits import candidate
 from shortcut_guardrail import ConfigError, ModelError
 from shortcut_guardrail.audit import audit_texts
 from shortcut_guardrail.config import TargetConfig
 from shortcut_guardrail.counterfactuals import TargetFinder, masked_texts
 from shortcut_guardrail.encoder import TextClassifier
 from shortcut_guardrail.metrics import exact_interval
-from shortcut_guardrail.target_search import _dominant, _read_masked, _Reading, find_targets
-from shortcut_guardrail.targets import Target, Targets
+from shortcut_guardrail.record import _LEFT_ALONE
+from shortcut_guardrail.target_search import _audited, _dominant, _read_masked, _Reading, find_targets
+from shortcut_guardrail.targets import Target, Targets, Verdict, with_said
 
 
 @pytest.fixture
@@ -172,7 +175,7 @@ def test_labels_clear_what_was_taken_because_many_answers_hang_on_it(classifier)
     support = (rows, [1] * len(rows))
     targets = choose(classifier, support=support)
     item = next(item for item in targets.items if item.text == "good")
-    assert (item.verdict, item.n_support, item.mended, item.broken) == ("listed", 12, 0, 12)
+    assert (item.verdict, item.n_support, item.mended, item.broken) == ("cleared", 12, 0, 12)
     taken = choose(classifier, support=support, take_influential=True)
     assert verdicts(taken)["good"] == "cleared"
     assert "good" not in taken.words
@@ -185,6 +188,23 @@ def test_influential_words_stay_taken_where_labels_mend_more_than_they_break(cla
     assert verdicts(targets)["good"] == verdict
     assert ("good" in targets.words) == (verdict == "influential")
     assert verdicts(choose(classifier, support=(rows, [*labels, 0])))["good"] == "listed"  # not without being asked
+
+
+def test_a_listed_phrase_does_not_spare_the_words_in_it():
+    items = (Target("honestly", "flagged"), Target("honestly good", "listed"), Target("to be good", "flagged"))
+    said = with_said(Targets(items), TargetConfig(keep=("good",)))
+    assert verdicts(said) == {"honestly": "flagged", "honestly good": "listed", "to be good": "kept", "good": "kept"}
+
+
+def test_a_share_that_is_met_exactly_is_enough():
+    assert Target("a", "listed", count=22, flip_rate=15 / 22).answers_held < 15  # a count times a rate, which rounds
+    found = candidate("a", count=22, flip_rate=15 / 22, flagged=False)
+    assert _audited(found, {}, TargetConfig(), 0.02 * 750).verdict == "listed"
+    assert _audited(found, {}, TargetConfig(), 0.02 * 751).verdict == "cleared"
+
+
+def test_what_is_neutralised_is_the_same_in_a_folder():
+    assert {verdict for verdict in get_args(Verdict) if not Target("a", verdict).neutralised} == {*_LEFT_ALONE}
 
 
 def test_a_person_has_the_last_word(classifier):

@@ -237,7 +237,8 @@ class TargetConfig:
             share of all texts, one that pulls to the same class decides although the rest is confidently given another
             answer; 1 turns this off. Which words could rightly decide so many texts, for one class, alone?
         influential_share: Words and phrases whose masking changes at least this share of all answers are listed even if
-            no test speaks against them, for a person to look at; 1 lists none.
+            no test speaks against them, for a person to look at; counted are texts in which they are important. 1 lists
+            none.
         take_influential: Take them for shortcuts as well; with a support set those of them whose masking mends more
             labelled answers than it breaks. That finds more wordings of a shortcut, and without labels genuine words
             too: what an answer rightly hangs on is influential.

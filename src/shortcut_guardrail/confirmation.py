@@ -89,6 +89,9 @@ def paired_evidence(
     return found
 
 
+_MANY_ANSWERS = ("influential", "listed")
+
+
 def weigh(items: list[Target], evidence: list[Paired], config: TargetConfig) -> list[Target]:
     """Verdicts from the support set; candidates that neither the audit nor it names are left out, but for those that
     are listed.
@@ -111,11 +114,11 @@ def weigh(items: list[Target], evidence: list[Paired], config: TargetConfig) -> 
         seen = replace(item, n_support=found.n, mended=found.mended, broken=found.broken)
         if i in confirmed:
             weighed.append(replace(seen, verdict="confirmed", p_value=better[i]))
-        elif item.verdict in (*UNLABELLED, "influential") and worse[i] <= config.clear_level:
+        elif item.verdict in (*UNLABELLED, *_MANY_ANSWERS) and worse[i] <= config.clear_level:
             weighed.append(replace(seen, verdict="cleared", p_value=worse[i]))
         elif item.verdict in UNLABELLED:
             weighed.append(replace(seen, p_value=worse[i] if found.n else None))
-        elif item.verdict in ("influential", "listed"):
+        elif item.verdict in _MANY_ANSWERS:
             mends = item.verdict == "influential" and found.mended > found.broken
             weighed.append(replace(seen, verdict="influential" if mends else "listed"))
     return weighed

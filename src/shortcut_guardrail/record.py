@@ -18,7 +18,7 @@ from .errors import ModelError
 GUARDRAIL_FILE = "guardrail.json"
 GUARDRAIL_SCHEMA_VERSION = 1
 FITTED_TEXTS_FILE = "fitted_texts.npy"
-_LEFT_ALONE = ("kept", "cleared", "listed")  # verdicts, see `Target`, on what is not neutralised
+_LEFT_ALONE = ("kept", "cleared", "listed")  # verdicts on what is not neutralised, as `Target.neutralised` has it
 
 
 def text_hash(text: str | tuple[str, str]) -> str:

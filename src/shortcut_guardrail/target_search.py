@@ -105,7 +105,8 @@ def _audited(candidate: Candidate, dominant: Mapping[str, Any], config: TargetCo
         pulls_to=candidate.pulls_to,
         q_value=candidate.q_value,
     )
-    if found.verdict != "cleared" or config.influential_share == 1 or found.answers_held < least:
+    few = found.answers_held < least - 1e-9  # a count times a rate, which rounds
+    if found.verdict != "cleared" or config.influential_share == 1 or few:
         return found
     return replace(found, verdict="influential" if config.take_influential else "listed")
 

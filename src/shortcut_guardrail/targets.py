@@ -145,7 +145,7 @@ def with_said(targets: Targets, config: TargetConfig) -> Targets:
         key = spaced(item.text)
         if key in given:
             item = replace(item, verdict="given")
-        elif kept.keys() & {key, *parts_of(key)}:
+        elif key in kept or (item.neutralised and kept.keys() & parts_of(key)):
             item = replace(item, verdict="kept")
         judged.append(item)
     known = {spaced(item.text) for item in judged}

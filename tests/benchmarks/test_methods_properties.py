@@ -348,10 +348,9 @@ def test_words_on_which_many_answers_hang_are_taken_along(fit):
     taken = {word for word, verdict in verdicts("guardrail-distill-influential").items() if verdict == "influential"}
     assert listed
     assert taken == listed
-    assert {word for word, verdict in verdicts("guardrail-distill-influential-40").items() if verdict != "cleared"} <= {
-        *verdicts("guardrail-distill-influential"),
-        *verdicts("guardrail-distill-40"),
-    }
+    weighed = fit("guardrail-distill-influential-40")[0].info()["targets"]
+    assert all(item["mended"] > item["broken"] for item in weighed if item["verdict"] == "influential")
+    assert all(item["mended"] <= item["broken"] for item in weighed if item["verdict"] == "listed")
 
 
 def test_targeted_strategies_cost_what_the_docs_say(fit):

@@ -52,7 +52,8 @@ def fit(
         typer.Option(
             "--take-influential",
             help="Also take words and phrases on which many answers hang, though no test speaks against them; with "
-            "--support those whose masking mends more labels than it breaks. Without, genuine words come along.",
+            "--support those whose masking mends more labels than it breaks. Without it, or with --certify, genuine "
+            "words come along.",
         ),
     ] = False,
     per_input: Annotated[

@@ -334,12 +334,14 @@ def print_targets(targets: Targets) -> None:
             "Flip rate: how often masking it changes the answer. Mended, broken: labelled answers that masking it puts "
             "right, or wrong. Add a word with --shortcut, spare one with --keep."
         )
-    if any(item.verdict in ("influential", "listed") for item in targets.items):
+    verdicts = {item.verdict for item in targets.items}
+    if verdicts & {"influential", "listed"}:
         console.print(
             "Many answers: they hang on it, and no test says whether they should. Name it with --shortcut if the task "
-            "is not about it; --take-influential takes all of these, with --support those that mend more than they "
-            "break."
+            "is not about it, spare it with --keep if it is."
         )
+    if "listed" in verdicts and "influential" not in verdicts:
+        console.print("--take-influential takes all of these, and with --support those that mend more than they break.")
     if not targets.words:
         console.print("Nothing is taken for a shortcut. Name what you know with --shortcut.")
 
