@@ -14,9 +14,12 @@ that were not drawn with the chosen words cut out, which is what `distill` imita
 - `mended`: of the influential ones those whose masking mends more labelled answers than it breaks (`--take-influential
   --support`).
 
-`fitted in distribution` and `clean` are settings without anything to repair: texts in which the shortcut holds as in
+`in_distribution` and `clean` are settings without anything to repair: texts in which the shortcut holds as in
 training, and a classifier that was trained without it. `harmful` is how often the answers that are imitated lose more
 than a point against the base's, on all rows. Finished settings and seeds are kept.
+
+The committed results are those of GoEmo-Syn (reversed, in distribution, clean) and Amazon, three seeds, and of Yelp-Syn
+(reversed, in distribution), seed 0; called again, the command measures what is missing.
 """
 
 from __future__ import annotations
@@ -153,9 +156,8 @@ def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     opened = open_setting(experiment, setting, seed, data_dir=args.data_dir, cache=args.cache, changes={"n_test": None})
     data = opened.data
     trained = opened.train(data.clean_train if test == "clean" else None)
-    rows, best = (data.oracle_tests["reversed"], None) if test == "clean" else (data.tests[test], None)
-    if test != "clean" and test in data.oracle_tests:
-        best = data.oracle_tests[test]
+    rows = data.oracle_tests["reversed"] if test == "clean" else data.tests[test]
+    best = None if test == "clean" else data.oracle_tests.get(test)
     order = np.random.default_rng(seed).permutation(len(rows))[:MAX_ROWS]
     rows = rows.select(order)
     classifier = TextClassifier(
