@@ -163,6 +163,13 @@ class Paraphrases(NamedTuple):
     oracle: LabelledTexts
 
 
+def drawn(rows: LabelledTexts, n: int, seed: int) -> LabelledTexts:
+    """n rows drawn at random, or all in their order if there are no more: the released sets are sorted by class."""
+    if len(rows) <= n:
+        return rows
+    return rows.select(np.random.default_rng(seed).permutation(len(rows))[:n])
+
+
 class Run:
     """One data set and seed."""
 
@@ -187,7 +194,7 @@ class Run:
         )
 
     def deployment(self, rows: LabelledTexts) -> LabelledTexts:
-        """What guards are fitted on, without its labels."""
+        """What guards are fitted on, the first of rows in random order."""
         return rows.select(np.arange(min(len(rows), self.arguments.n_deployment)))
 
     def parts(self) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
@@ -398,7 +405,7 @@ class Run:
     def harmless(
         self, trained: TrainedClassifier, rows: LabelledTexts, *, words: Words | None = None
     ) -> dict[str, Any]:
-        """`distill` where there is nothing to repair: fitted and scored on the same texts.
+        """`distill` where there is nothing to repair: fitted on some of the texts it is scored on, or on all.
 
         Args:
             trained: The classifier.
@@ -407,9 +414,10 @@ class Run:
         """
         guard = self.guard(trained)
         before = self.scores(guard, rows, 0)
-        targets = None if words is None else given(words(guard, self.deployment(rows)))
-        guard.fit(self.deployment(rows).texts, config="distill", seed=self.seed, targets=targets)
-        strength = guard.calibrate_without_labels(self.deployment(rows).texts).strength
+        deployed = drawn(rows, self.arguments.n_deployment, self.seed)
+        targets = None if words is None else given(words(guard, deployed))
+        guard.fit(deployed.texts, config="distill", seed=self.seed, targets=targets)
+        strength = guard.calibrate_without_labels(deployed.texts).strength
         after = self.scores(guard, rows, strength)
         return {
             "base": before,
@@ -482,6 +490,7 @@ class Run:
         # For small shares, in-distribution texts without the shortcut fill up.
         inside = self.data.tests["in_distribution"]
         filling = inside.select(np.flatnonzero(~shortcut_present(inside.texts, self.data.shortcuts)))
+        filling = drawn(filling, self.arguments.n_deployment, self.seed)
         sizes = [n for n in (50, 100, 200, 400, 2000) if n < len(self.scored)]
         if len(self.scored) > self.arguments.n_deployment:
             sizes.append(len(self.scored))
@@ -498,8 +507,8 @@ class Run:
         return found
 
     def certificates(self, guard: ShortcutGuardrail, scored: LabelledTexts) -> list[dict[str, Any]]:
-        """Error and success of certificates over random splits of the first of some texts."""
-        rows = scored.select(np.arange(min(len(scored), N_CERTIFIED)))
+        """Error and success of certificates over random splits of texts."""
+        rows = drawn(scored, N_CERTIFIED, self.seed)
         grid, answers = guard.answers_by_strength(rows.texts)
         right = answers == rows.labels
         loss = right[0].mean() - right.mean(axis=1)
