@@ -101,10 +101,10 @@ def test_the_adapter_of_a_guard_that_was_there_goes(model_folder, texts, tmp_pat
 
 def test_a_word_that_stands_nowhere_is_named(model_folder, texts):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
-    config = preset("mask").with_targets(shortcuts=("honestly", "zebra", "to be frank"))
-    with pytest.warns(GuardrailWarning, match=r"^'zebra', 'to be frank' stand in none of these \d+ texts\."):
+    config = preset("mask").with_targets(shortcuts=("honestly", "zebra", "to be frank"), keep=("hapy",))
+    with pytest.warns(GuardrailWarning, match=r"^'zebra', 'to be frank', 'hapy' stand in none of these \d+ texts\."):
         guard.fit(texts, config=config)
-    with pytest.warns(GuardrailWarning, match=r"^'zebra', 'to be frank' stand in none"):
+    with pytest.warns(GuardrailWarning, match=r"^'zebra', 'to be frank', 'hapy' stand in none"):
         guard.find_targets(texts, config=config)
 
 
@@ -312,7 +312,7 @@ def test_labels_that_decided_what_is_neutralised_certify_nothing(bag, found_befo
         guard.fit(BAD + GOOD, config="mask", support=support)
     assert "honestly" in guard.targets.words
     with pytest.raises(DataError) as error:
-        guard.certify(BAD[1:4], [0, 0, 0], unlabelled=["the soup was good"])
+        guard.certify([f"{BAD[1]} ", *BAD[2:4]], [0, 0, 0], unlabelled=["the soup was good"])
     assert str(error.value) == (
         "1 of the 3 labelled texts decided which words are neutralised, so they cannot certify the result. Use other "
         "labelled texts, or fit without the support set."

@@ -213,6 +213,14 @@ def test_a_person_has_the_last_word(classifier):
     assert targets.words == ("great", "to be honest")
 
 
+def test_labels_show_where_a_person_names_a_genuine_word(classifier):
+    rows = [f"the {word} was good" for word in WORDS[:3]]
+    targets = choose(classifier, support=(rows, [1, 1, 1]), shortcuts=("good", "was good", "zebra"))
+    seen = {item.text: (item.n_support, item.mended, item.broken) for item in targets.items if item.verdict == "given"}
+    assert seen == {"good": (3, 0, 3), "was good": (3, 0, 3), "zebra": (0, 0, 0)}
+    assert {"good", "was good", "zebra"} <= set(targets.words)  # and a person's word stands
+
+
 @pytest.mark.parametrize(
     ("shortcut", "kept"), [("I’m honest", "i'm honest"), ("to  be", "to be"), ("to be honest", "honest")]
 )

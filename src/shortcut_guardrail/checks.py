@@ -30,8 +30,8 @@ def check_same_length(encoded: EncodedTexts, labels: Array) -> None:
 
 def warn_about_absent(targets: Targets, encoded: EncodedTexts) -> None:
     """Warn of words that a person named and that stand in none of the texts."""
-    given = [item.text for item in targets.items if item.verdict == "given"]
-    if absent := [word for word in given if not TargetFinder([word]).present(encoded).any()]:
+    said = [item.text for item in targets.items if item.verdict in ("given", "kept")]
+    if absent := [word for word in said if not TargetFinder([word]).present(encoded).any()]:
         warnings.warn(
             f"{_named(absent)} in none of these {len(encoded)} texts. Look for other spellings: occurrences are whole "
             "words.",

@@ -22,8 +22,11 @@ _LEFT_ALONE = ("kept", "cleared", "listed")  # verdicts on what is not neutralis
 
 
 def text_hash(text: str | tuple[str, str]) -> str:
-    """A hash that recognises a text without holding it, 32 hexadecimal digits."""
-    return hashlib.sha256(json.dumps(text, ensure_ascii=False).encode()).hexdigest()[:32]
+    """A hash that recognises a text without holding it, however its words are spaced; 32 hexadecimal digits."""
+    parts = [text] if isinstance(text, str) else text
+    spaced = [" ".join(part.split()) for part in parts]
+    content = spaced[0] if isinstance(text, str) else spaced
+    return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()[:32]
 
 
 def text_number(text: str | tuple[str, str]) -> int:

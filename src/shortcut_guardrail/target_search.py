@@ -67,7 +67,17 @@ def find_targets(
         items = weigh(items, paired_evidence(classifier, items, *support), config)
     items.sort(key=lambda item: -item.answers_held if item.verdict == "listed" else -math.inf)
     rows = () if support is None else tuple(sorted({text_hash(text) for text in support[0].texts}))
-    return with_said(Targets(tuple(items), rows), config)
+    targets = with_said(Targets(tuple(items), rows), config)
+    return targets if support is None else _named_on_support(classifier, targets, support)
+
+
+def _named_on_support(classifier: TextClassifier, targets: Targets, support: tuple[EncodedTexts, Array]) -> Targets:
+    """What labels say of words that a person named and the audit did not weigh; it changes no verdict, but shows where
+    a genuine word was named."""
+    named = [item for item in targets.items if item.verdict == "given" and not item.n_support]
+    seen = zip(named, paired_evidence(classifier, named, *support), strict=True)
+    counted = {item: replace(item, n_support=found.n, mended=found.mended, broken=found.broken) for item, found in seen}
+    return replace(targets, items=tuple(counted.get(item, item) for item in targets.items))
 
 
 def ranked_targets(
