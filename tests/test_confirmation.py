@@ -119,3 +119,11 @@ def test_more_is_asked_of_a_candidate_that_holds_few_answers():
 
     assert confirmed([telling, silent]) == [("book", 1 / 128)]
     assert confirmed([silent, telling]) == []
+
+
+def test_what_the_audit_found_is_not_among_those_to_confirm():
+    items = [Target("service", "flagged", 900, 0.5), Target("book", "cleared", 300, 0.3)]
+    rows, mended = np.arange(7), np.array([1, 0, 0, 0, 0, 0, 0])
+    evidence = [Paired(rows, mended, np.zeros(7)), Paired(rows, mended, np.full(7, 0.4))]  # p = 1 and 1 / 128
+    weighed = weigh(items, evidence, TargetConfig(confirm_level=0.012))
+    assert [(item.text, item.verdict) for item in weighed] == [("service", "flagged"), ("book", "confirmed")]

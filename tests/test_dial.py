@@ -34,6 +34,14 @@ def test_the_strength_that_diverges_least_is_chosen():
     assert [point.divergence for point in chosen.curve[1:]] == pytest.approx([unsure, 0, 0, harm], abs=1e-6)
 
 
+def test_of_strengths_that_differ_by_rounding_the_smallest_is_chosen():
+    expected = Counterfactual(logits_of([SURE, WRONG])[None], logits_of([WRONG, WRONG]), np.array([True, False]))
+    guarded = logits_of([[WRONG, WRONG], [(0.901, 0.099), WRONG], [SURE, WRONG], [UNSURE, WRONG]])
+    chosen = choose_without_labels(guarded, [0, 0.3, 0.6, 1.0], expected)
+    assert 0 < chosen.curve[1].divergence - chosen.curve[2].divergence < 1e-5
+    assert chosen.strength == 0.3
+
+
 @pytest.mark.parametrize("at_most", [1, 2, 3, 40, 256])
 @pytest.mark.parametrize("n_bearing", [0, 1, 15, 16, 300, 990])
 def test_a_sample_has_texts_with_a_shortcut_where_there_are_any(n_bearing, at_most):
