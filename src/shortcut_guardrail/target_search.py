@@ -75,6 +75,8 @@ def _named_on_support(classifier: TextClassifier, targets: Targets, support: tup
     """What labels say of words that a person named and the audit did not weigh; it changes no verdict, but shows where
     a genuine word was named."""
     named = [item for item in targets.items if item.verdict == "given" and not item.n_support]
+    if not named:
+        return targets
     seen = zip(named, paired_evidence(classifier, named, *support), strict=True)
     counted = {item: replace(item, n_support=found.n, mended=found.mended, broken=found.broken) for item, found in seen}
     return replace(targets, items=tuple(counted.get(item, item) for item in targets.items))
