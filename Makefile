@@ -37,8 +37,8 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[demo]'
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.torch pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[demo,benchmark,dev]'
+$(VENV)/.dev: $(VENV)/.torch pyproject.toml bench/pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[demo,dev]' --editable ./bench
 	touch $@ $(VENV)/.demo
 
 clean:

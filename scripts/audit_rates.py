@@ -33,7 +33,7 @@ from shortcut_guardrail.record import library_versions
 from shortcut_guardrail.shards import Shard
 
 if TYPE_CHECKING:
-    from shortcut_guardrail.benchmark.datasets import LabelledTexts
+    from shortcut_bench.datasets import LabelledTexts
 
 SHOWN = 20
 
@@ -327,7 +327,7 @@ def _defined(value: Any) -> Any:
 
 def audit_setting(args: argparse.Namespace) -> None:
     """Fine-tunes and audits the base classifiers of one setting, a seed at a time."""
-    from shortcut_guardrail.benchmark.bases import open_setting
+    from shortcut_bench.bases import open_setting
 
     changes, options = (dict(map(_change, given)) for given in (args.set, args.option))
     asked = {name: getattr(args, name) for name in ("experiment", "setting", "clean", "test", "unit", "set", "option")}

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from resuming import ASKED, finished
 
-from shortcut_guardrail.benchmark.bases import open_setting
-from shortcut_guardrail.benchmark.datasets import LabelledTexts
+from shortcut_bench.bases import open_setting
+from shortcut_bench.datasets import LabelledTexts
 from shortcut_guardrail.config import TargetConfig
 from shortcut_guardrail.confirmation import Paired, holm, paired_evidence, weigh
 from shortcut_guardrail.encoder import TextClassifier

@@ -34,9 +34,9 @@ from typing import Any
 import numpy as np
 from resuming import ASKED, finished
 
+from shortcut_bench.bases import open_setting
+from shortcut_bench.datasets import LabelledTexts
 from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
-from shortcut_guardrail.benchmark.bases import open_setting
-from shortcut_guardrail.benchmark.datasets import LabelledTexts
 from shortcut_guardrail.calibration import choose_strength
 from shortcut_guardrail.certify import certified_instead, certify_answers
 from shortcut_guardrail.config import CertifyConfig

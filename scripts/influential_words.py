@@ -32,9 +32,9 @@ from typing import Any
 import numpy as np
 from resuming import ASKED, finished
 
+from shortcut_bench.bases import open_setting
+from shortcut_bench.datasets import LabelledTexts
 from shortcut_guardrail import preset
-from shortcut_guardrail.benchmark.bases import open_setting
-from shortcut_guardrail.benchmark.datasets import LabelledTexts
 from shortcut_guardrail.config import DistillConfig
 from shortcut_guardrail.confirmation import paired_evidence, weigh
 from shortcut_guardrail.counterfactuals import TargetFinder

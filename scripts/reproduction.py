@@ -24,11 +24,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from shortcut_bench.collect import Collection, collect
+from shortcut_bench.experiments import ExperimentConfig, Setting, experiment_names, read_experiment
+from shortcut_bench.results import IndexEntry, read_index
+from shortcut_bench.tables import Entry, Table, make_table, render
 from shortcut_guardrail import ConfigError, DataError, GuardrailWarning
-from shortcut_guardrail.benchmark.collect import Collection, collect
-from shortcut_guardrail.benchmark.experiments import ExperimentConfig, Setting, experiment_names, read_experiment
-from shortcut_guardrail.benchmark.results import IndexEntry, read_index
-from shortcut_guardrail.benchmark.tables import Entry, Table, make_table, render
 from shortcut_guardrail.cli.running import run
 from shortcut_guardrail.files import write_file
 

@@ -47,13 +47,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
-from shortcut_guardrail.benchmark.bases import OpenedSetting, open_setting
-from shortcut_guardrail.benchmark.classifiers import TrainedClassifier
-from shortcut_guardrail.benchmark.datasets import LabelledTexts
-from shortcut_guardrail.benchmark.datasets.presence import shortcut_present
-from shortcut_guardrail.benchmark.results import commit
-from shortcut_guardrail.benchmark.statistics import (
+from shortcut_bench.bases import OpenedSetting, open_setting
+from shortcut_bench.classifiers import TrainedClassifier
+from shortcut_bench.datasets import LabelledTexts
+from shortcut_bench.datasets.presence import shortcut_present
+from shortcut_bench.results import commit
+from shortcut_bench.statistics import (
     Statistic,
     percentile_interval,
     resample,
@@ -61,7 +60,8 @@ from shortcut_guardrail.benchmark.statistics import (
     weighted_accuracy,
     weighted_balanced_accuracy,
 )
-from shortcut_guardrail.benchmark.systems import guard_options
+from shortcut_bench.systems import guard_options
+from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
 from shortcut_guardrail.certify import certify_answers
 from shortcut_guardrail.config import CertifyConfig, DistillConfig
 from shortcut_guardrail.counterfactuals import masked_texts, parts_of, shortened_texts, spaced

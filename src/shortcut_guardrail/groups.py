@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from shortcut_guardrail.characters import APOSTROPHES, UNSPACED
 from shortcut_guardrail.errors import ConfigError, DataError
+from shortcut_guardrail.stop_words import STOP_WORDS
 from shortcut_guardrail.tables import read_utf8
 
 # What keyboards give for an apostrophe as well: in a list of shortcuts "don`t" means "don't".
@@ -107,7 +108,7 @@ def content_spans(text: str, match: ShortcutMatch) -> list[tuple[int, int]]:
     """Where the content-bearing words of a matched phrase stand in the text.
 
     A lone "to" is not "to be honest": a phrase counts as found by a model only through the words that carry its
-    content, which are those that are not among scikit-learn's English stop words. Contractions are function words
+    content, which are those that are not among `STOP_WORDS`. Contractions are function words
     ("I'm", "don't"), and a clitic is cut off ("truth's" leaves "truth"). A shortcut of one word, and a phrase of
     nothing but function words, counts whole.
 
@@ -310,12 +311,5 @@ def _content_words(folded: str) -> Iterator[tuple[int, int]]:
             end = folded.rindex("'", start, end)
         start += folded.startswith("'", start, end)
         word = folded[start:end]
-        if word and not word.endswith("n't") and word not in _stop_words():
+        if word and not word.endswith("n't") and word not in STOP_WORDS:
             yield start, end
-
-
-@cache
-def _stop_words() -> frozenset[str]:
-    from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
-
-    return frozenset(ENGLISH_STOP_WORDS)

@@ -43,7 +43,11 @@ app.command("evaluate")(evaluate.evaluate)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
 app.command("demo")(demo.demo)
-app.add_typer(benchmark.app, name="benchmark")
+app.command(
+    "benchmark",
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    add_help_option=False,  # everything after the name is the other distribution's
+)(benchmark.benchmark)
 
 
 def main() -> None:

@@ -1,1 +1,5 @@
-"""What `shortcut-guardrail demo` needs: a real pretrained encoder without a network, and a synthetic corpus."""
+"""The demo: a corpus made by code, the small encoder it needs, and the story that is told with them."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,313 @@
+"""What the training-time methods share: a recipe, a fine-tuning with the epoch chosen by a rule, and its cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from shortcut_guardrail.checkpoints import Checkpoints, Resumable
+from shortcut_guardrail.encoder import Progress
+from shortcut_guardrail.errors import ConfigError, GuardrailError, RunError
+from shortcut_guardrail.finetune import FinetuneConfig, FinetuneResult, Objective, finetune_classifier
+
+from ..datasets.types import LabelledTexts
+from ..systems import Material, ModelSystem
+from .selection import Rule, missing_groups
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Recipe = str | Mapping[str, Any]
+"""`source`, `base`, or fields of `FinetuneConfig` that replace those of the source's recipe."""
+
+TRAIN_PASS = 3
+"""Forward equivalents of a training pass over one text: one forward, and a backward to weights and activations."""
+
+
+def resolve_recipe(recipe: Recipe, source: FinetuneConfig, material: Material) -> FinetuneConfig:
+    """The recipe to train with.
+
+    Args:
+        recipe: `source` takes the values of the method's own paper or code, which are for BERT-base and many thousand
+            texts; `base` takes what the base classifier was trained with, so that a comparison differs in the method
+            alone; a mapping replaces single fields of the source's.
+        source: The source's values.
+        material: Says how long inputs are and how matrices are multiplied, and knows the base's recipe.
+
+    Raises:
+        ConfigError: It is none of these, or a field is unknown or out of range.
+    """
+    if recipe == "base":
+        return material.base.recipe
+    changes: dict[str, Any] = {"max_length": material.max_length, "precision": material.precision}
+    if isinstance(recipe, Mapping):
+        changes |= dict(recipe)
+    try:
+        return dataclasses.replace(source, **changes)
+    except TypeError as error:
+        known = ", ".join(field.name for field in dataclasses.fields(FinetuneConfig))
+        raise ConfigError(f"recipe has a field that does not exist ({error}); the fields are {known}.") from error
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """Refuse what `resolve_recipe` would, as far as it shows without material.
+
+    Raises:
+        ConfigError: It is no known name and no mapping, or a field is unknown or out of range.
+    """
+    if isinstance(recipe, Mapping):
+        try:
+            FinetuneConfig(**recipe)
+        except TypeError as error:
+            raise ConfigError(f"recipe has a field that does not exist ({error}).") from error
+    elif recipe not in ("source", "base"):
+        raise ConfigError(f"recipe must be source, base or a table of FinetuneConfig fields, but is {recipe!r}.")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A classifier from one fine-tuning, at the epoch that the rule chose.
+
+    Attributes:
+        result: The fine-tuning; its model holds the weights of the chosen epoch.
+        score: The rule's score of that epoch; `None` where the rule compares nothing.
+        epoch: The chosen epoch, from 0.
+        scores: The rule's score of every epoch.
+        cost: Forward equivalents of training and of scoring.
+    """
+
+    result: FinetuneResult
+    score: float | None
+    epoch: int
+    scores: tuple[float, ...]
+    cost: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON types."""
+        return {"epoch": self.epoch, "epoch_scores": list(self.scores), **self.result.to_dict()}
+
+
+def train(
+    material: Material,
+    rows: LabelledTexts,
+    recipe: FinetuneConfig,
+    rule: Rule,
+    *,
+    stage: str,
+    watch: Stopwatch,
+    seed: int,
+    objective: Objective | None = None,
+    sampling_weights: Array | None = None,
+    on_epoch_end: Callable[[int, Any], None] | None = None,
+    pass_cost: float = TRAIN_PASS,
+    fit: Callable[..., FinetuneResult] | None = None,
+    tokenizer: Any | None = None,
+    spend: Callable[[float], None] = lambda cost: None,
+    progress: Progress | None = None,
+) -> Trained:
+    """Fine-tune, score the model on the dev set after every epoch, and keep the best epoch, the first of equals.
+
+    Args:
+        material: Holds the encoder to start from and the dev set.
+        rows: What to train on.
+        recipe: How.
+        rule: Which epoch is kept.
+        stage: What tells this fine-tuning from the others of the method; with recipe, rows and seed the name of its
+            checkpoints.
+        watch: Running; told what the fine-tuning took before it went on from a checkpoint.
+        seed: Decides head, order and dropout.
+        objective: What is minimised; cross-entropy by default.
+        sampling_weights: See `finetune.finetune_classifier`.
+        on_epoch_end: Called after each epoch, before it is scored.
+        pass_cost: Forward equivalents of training on one text once.
+        fit: The fine-tuning, where it is not that of the pretrained encoder; takes the arguments of
+            `finetune.finetune_classifier` but encoder and label names.
+        tokenizer: Its tokenizer, where that is not the base classifier's.
+        spend: Told the cost, of a training that diverged as well: its epochs up to that in which it did.
+        progress: Told how many steps are done.
+
+    Raises:
+        RunError: The loss, or a logit on the dev set, is not finite.
+    """
+    keeper = _EpochKeeper(material, rule, on_epoch_end, tokenizer)
+    if fit is None:
+        fit = functools.partial(finetune_classifier, encoder=material.encoder, label_names=material.label_names)
+
+    def cost(epochs: int) -> float:
+        scored = len(keeper.scores) * len(material.dev) if material.dev is not None else 0
+        return pass_cost * epochs * len(rows) + scored
+
+    try:
+        result = fit(
+            rows.texts,
+            rows.labels.tolist(),
+            config=recipe,
+            seed=seed,
+            objective=objective,
+            sampling_weights=sampling_weights,
+            on_epoch_end=keeper,
+            checkpoints=_checkpoints(material, rows, recipe, stage, seed, watch),
+            progress=progress,
+        )
+    except RunError:
+        spend(cost(min(keeper.epochs + 1, recipe.epochs)))
+        raise
+    spend(cost(recipe.epochs))
+    keeper.put_back(result.model)
+    return Trained(
+        result,
+        max(keeper.scores, default=None),
+        keeper.best if keeper.scores else recipe.epochs - 1,
+        tuple(keeper.scores),
+        cost(recipe.epochs),
+    )
+
+
+def _checkpoints(
+    material: Material, rows: LabelledTexts, recipe: FinetuneConfig, stage: str, seed: int, watch: Stopwatch
+) -> Checkpoints | None:
+    if material.checkpoints is None:
+        return None
+    identity = json.dumps([stage, rows.fingerprint(), recipe.to_dict(), seed], sort_keys=True)
+    name = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    return Checkpoints(material.checkpoints / name, on_resume=watch.credit)
+
+
+class _EpochKeeper:
+    """Scores the model after every epoch and remembers the weights of the best one."""
+
+    def __init__(self, material: Material, rule: Rule, then: Callable[[int, Any], None] | None, tokenizer: Any) -> None:
+        self.epochs = 0
+        self.scores: list[float] = []
+        self.best = 0
+        self._material = material
+        self._rule = rule
+        self._then = then
+        self._tokenizer = tokenizer
+        self._weights: dict[str, torch.Tensor] = {}
+
+    def __call__(self, epoch: int, model: Any) -> None:
+        self.epochs = epoch + 1
+        if self._then is not None:
+            self._then(epoch, model)
+        if self._rule.score is None:
+            return
+        dev = self._material.dev
+        assert dev is not None
+        scorer = self._material.scorer(model, self._tokenizer)
+        predictions = scorer.predict_logits(scorer.encode(dev.texts)).argmax(axis=1)
+        self.scores.append(self._rule.score(predictions, dev))
+        if self.scores[-1] > max(self.scores[:-1], default=-np.inf):
+            self.best = epoch
+            self._weights = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
+
+    def put_back(self, model: Any) -> None:
+        """Give a model the weights of the best epoch."""
+        if self._weights:
+            model.load_state_dict(self._weights)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Scores and best weights so far, and what `then` remembers."""
+        memory = {
+            "epochs": torch.tensor(self.epochs),
+            "best": torch.tensor(self.best),
+            "scores": torch.tensor(self.scores, dtype=torch.float64),
+            **{f"weights.{name}": value for name, value in self._weights.items()},
+        }
+        if isinstance(self._then, Resumable):
+            memory |= {f"then.{name}": value for name, value in self._then.state().items()}
+        return memory
+
+    def restore(self, state: Mapping[str, torch.Tensor]) -> None:
+        """Take over what `state` gave."""
+        self.epochs, self.best = int(state["epochs"]), int(state["best"])
+        self.scores = state["scores"].tolist()
+        self._weights = _under("weights.", state)
+        if isinstance(self._then, Resumable):
+            self._then.restore(_under("then.", state))
+
+
+def _under(prefix: str, state: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+
+
+def model_system(
+    material: Material, trained: Trained, info: Mapping[str, Any], *, cost: float, seconds: Mapping[str, float]
+) -> ModelSystem:
+    """The fitted system around a trained model.
+
+    Args:
+        material: Its settings for scoring.
+        trained: The classifier.
+        info: What the method has to say beyond it.
+        cost: All forward equivalents spent.
+        seconds: Per stage.
+    """
+    return ModelSystem(
+        material.scorer(trained.result.model, trained.result.tokenizer),
+        info={"labels_spent": 0, "seconds": dict(seconds), "training": trained.to_dict(), **info},
+        forward_equivalents=cost,
+    )
+
+
+def selection_info(rule: Rule, material: Material) -> dict[str, Any]:
+    """What a result says about how a candidate was chosen."""
+    dev = None if rule.score is None else material.dev
+    return {
+        "rule": rule.name,
+        "oracle": rule.oracle,
+        "dev_rows": 0 if dev is None else len(dev),
+        "dev_groups_without_rows": [] if dev is None else missing_groups(dev),
+    }
+
+
+class Stopwatch:
+    """Seconds per stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._stage: str | None = None
+
+    @contextmanager
+    def time(self, stage: str) -> Iterator[None]:
+        """The time that the block takes is added to a stage."""
+        started, outer = time.perf_counter(), self._stage
+        self._stage = stage
+        try:
+            yield
+        finally:
+            self._stage = outer
+            self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - started
+
+    def credit(self, seconds: float) -> None:
+        """Add what the running stage took in an earlier process."""
+        assert self._stage is not None
+        self.seconds[self._stage] = self.seconds.get(self._stage, 0.0) + seconds
+
+
+def as_config(method: Any) -> dict[str, Any]:
+    """The options of a method, a dataclass, as JSON types."""
+    values = {field.name: getattr(method, field.name) for field in dataclasses.fields(method) if field.init}
+    return {name: _plain(value) for name, value in values.items() if name != "name"}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def require(condition: bool, message: str, kind: type[GuardrailError] = ConfigError) -> None:
+    """Raise unless the condition holds."""
+    if not condition:
+        raise kind(message)

@@ -1,0 +1,142 @@
+"""Intervals and tests over runs: what several seeds and a finite test set allow to be said.
+
+Two sources of chance are kept apart. The *spread* is the standard deviation of a score over seeds: other training rows,
+another head, another support set. The *interval* comes from resampling the scored rows within each seed and averaging
+over seeds: other test rows, the same models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from shortcut_guardrail.errors import DataError
+from shortcut_guardrail.metrics import paired_p_value
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Columns = Mapping[str, Array]
+"""Aligned arrays by name, one entry a row, such as `right`, `labels`."""
+Statistic = Callable[[Columns, Array], Array]
+"""From the U distinct rows and R sets of weights, shape (R, U), to R values."""
+
+RESAMPLES = 2000
+
+
+def spread(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and standard deviation (ddof 1); the latter is NaN for a single value, both for none."""
+    given = np.asarray(values, dtype=np.float64)
+    mean = float(given.mean()) if len(given) else math.nan
+    return mean, float(given.std(ddof=1)) if len(given) > 1 else math.nan
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Two systems on the same rows.
+
+    Attributes:
+        gained: Rows that only the second got right.
+        lost: Rows that only the first got right.
+        p_value: Two-sided exact McNemar test: how often a difference as large comes about if neither is better.
+    """
+
+    gained: int
+    lost: int
+    p_value: float
+
+
+def mcnemar(first: Array, second: Array) -> Paired:
+    """The exact McNemar test of two systems on the same rows.
+
+    Args:
+        first: Which rows the first got right, shape (N,), bool.
+        second: The same for the second.
+
+    Raises:
+        DataError: They are not on the same number of rows.
+
+    Example:
+        >>> import numpy as np
+        >>> mcnemar(np.array([True, False, False, False]), np.array([True, True, True, False]))
+        Paired(gained=2, lost=0, p_value=0.5)
+    """
+    if len(first) != len(second):
+        raise DataError(f"A paired test needs the same rows, but there are {len(first)} and {len(second)}.")
+    gained, lost = int((second & ~first).sum()), int((first & ~second).sum())
+    return Paired(gained, lost, paired_p_value(gained, lost))
+
+
+def weighted_accuracy(column: str) -> Statistic:
+    """The share of rows for which a column is true."""
+
+    def statistic(rows: Columns, weights: Array) -> Array:
+        return np.asarray(weights @ rows[column] / weights.sum(axis=1))
+
+    return statistic
+
+
+def weighted_balanced_accuracy(column: str) -> Statistic:
+    """The mean over the labels that occur of the share of rows for which a column is true."""
+
+    def statistic(rows: Columns, weights: Array) -> Array:
+        shares = []
+        for label in np.unique(rows["labels"]):
+            mine = rows["labels"] == label
+            of_label = weights[:, mine]
+            size = of_label.sum(axis=1)
+            # A resample may have lost a rare label; it is averaged over the others then.
+            shares.append(np.where(size > 0, of_label @ rows[column][mine] / np.maximum(size, 1), np.nan))
+        return np.asarray(np.nanmean(np.stack(shares), axis=0))
+
+    return statistic
+
+
+def resample(
+    seeds: Sequence[Columns], statistics: Mapping[str, Statistic], *, resamples: int = RESAMPLES, seed: int = 0
+) -> dict[str, Array]:
+    """Scores on resampled rows, averaged over seeds.
+
+    All statistics see the same resamples, so that their differences are paired.
+
+    Args:
+        seeds: The rows of each seed.
+        statistics: What is computed of them.
+        resamples: How many times the rows of each seed are drawn with replacement.
+        seed: Decides the draws.
+
+    Returns:
+        By the names of `statistics`: shape (resamples,).
+    """
+    rng = np.random.default_rng(seed)
+    totals = {name: np.zeros(resamples) for name in statistics}
+    for rows in seeds:
+        distinct, counts = _distinct(rows)
+        weights = rng.multinomial(counts.sum(), counts / counts.sum(), size=resamples)
+        for name, statistic in statistics.items():
+            totals[name] += statistic(distinct, weights) / len(seeds)
+    return totals
+
+
+def _distinct(rows: Columns) -> tuple[dict[str, Array], Array]:
+    """The distinct rows and how often each occurs: drawing rows is drawing how often each of them comes."""
+    table = np.stack([np.asarray(values, dtype=np.float64) for values in rows.values()], axis=1)
+    distinct, counts = np.unique(table, axis=0, return_counts=True)
+    return {name: distinct[:, at] for at, name in enumerate(rows)}, counts
+
+
+def percentile_interval(values: Array, confidence: float = 0.95) -> tuple[float, float]:
+    """The middle share of resampled values."""
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def share_of_gap(system: float, base: float, oracle: float) -> float:
+    """How much of the way from the base to the oracle a system went: 0 none of it, 1 all, negative away from it.
+
+    NaN where the oracle is not better than the base, so that there is no gap.
+    """
+    return (system - base) / (oracle - base) if oracle > base else math.nan

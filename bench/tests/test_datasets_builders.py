@@ -1,0 +1,490 @@
+"""Every builder on made-up data in the layout of the data folder."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from made_up_data import (
+    AMAZON_TEST,
+    CIVIL_TEST,
+    GOEMOTIONS_TEST,
+    GOEMOTIONS_TRAIN,
+    MNLI,
+    write_csv,
+    write_data,
+)
+from shortcut_bench.datasets import DATASETS, build, dataset_settings
+from shortcut_bench.datasets.amazon import CORRELATIONS, PROPORTIONS
+from shortcut_bench.datasets.identities import IDENTITIES
+from shortcut_guardrail.errors import ConfigError, DataError
+from tiny_models import wordpiece_tokenizer
+
+CONTROLLED = ("goemo-st", "goemo-syn", "yelp-st", "yelp-syn", "civil-controlled", "mnli-controlled")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write_data(tmp_path_factory.mktemp("data"))
+
+
+def copied(folder, tmp_path):
+    return shutil.copytree(folder, tmp_path / "data")
+
+
+# What holds for all
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_the_same_seed_gives_the_same_sets_and_another_one_others(name, folder):
+    data = build(name, data_dir=folder, seed=3, n_train=60, n_test=12)
+    assert data.fingerprint() == build(name, data_dir=folder, seed=3, n_train=60, n_test=12).fingerprint()
+    assert data.fingerprint() != build(name, data_dir=folder, seed=4, n_train=60, n_test=12).fingerprint()
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_sets_fit_together(name, folder):
+    data = build(name, data_dir=folder, n_train=60, n_test=12)
+    assert data.name == name
+    assert len(data.train) == data.settings["n_train"]
+    assert len(data.train) in (57, 58, 59, 60)
+    assert {len(test) for test in data.tests.values()} == {data.settings["n_test"]} == {12}
+    assert 1 <= len(data.dev) == data.settings["n_dev"] <= 9
+    assert set(data.tests) == ({"in_distribution", "reversed"} if name in CONTROLLED else {"test"})
+    assert {rows.label_names for rows in data.sets().values()} == {data.label_names}
+    assert not set(data.train.texts) & set(data.dev.texts)
+    assert not set(data.train.texts) & {text for test in data.tests.values() for text in test.texts}
+    assert data.card.licence
+    assert data.card.citation
+    assert str(folder) not in str(data.to_dict())
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_without_sizes_the_sets_are_as_large_as_the_data_allow(name, folder):
+    small, large = build(name, data_dir=folder, n_train=60, n_test=12), build(name, data_dir=folder)
+    assert len(large.train) > len(small.train)
+    assert all(len(large.tests[key]) > len(small.tests[key]) for key in small.tests)
+    assert not set(large.train.texts) & set(large.dev.texts)
+    with pytest.raises(DataError, match=r"more than|needs|are asked for"):
+        build(name, data_dir=folder, n_train=100_000)
+    with pytest.raises(DataError, match=r"needs|are asked for"):
+        build(name, data_dir=folder, n_test=100_000)
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_texts_are_capped_before_anything_else(name, folder):
+    tokenizer = wordpiece_tokenizer(model_max_length=500)
+    cap = 34 if name.endswith("syn") else 20  # the longest synonym is 17 tokens here
+    data = build(name, data_dir=folder, max_tokens=cap, tokenizer=tokenizer, n_train=30, n_test=6)
+    for rows in data.sets().values():
+        for text in rows.texts:
+            assert len(tokenizer(*((text,) if isinstance(text, str) else text))["input_ids"]) <= cap
+    assert data.settings["max_tokens"] == cap
+    whole = build(name, data_dir=folder, n_train=30, n_test=6)
+    if name != "sst2":  # whose texts are short
+        assert data.fingerprint() != whole.fingerprint()
+    # What is planted is not lost.
+    for key, rows in data.tests.items():
+        assert rows.counts() == whole.tests[key].counts()
+
+
+def test_an_unknown_data_set():
+    with pytest.raises(ConfigError, match=r"no data set 'goemo_st'; there are .*Did you mean 'goemo-st'"):
+        build("goemo_st", data_dir=None)
+
+
+def test_an_unknown_setting(folder):
+    with pytest.raises(ConfigError, match=r"'yelp-st' has no setting strenght; it has strength, .*mean 'strength"):
+        build("yelp-st", data_dir=folder, strenght=1.0)
+    with pytest.raises(ConfigError, match="'sst2' has no setting strength; it has none"):
+        build("sst2", data_dir=folder, strength=1.0)
+    assert dataset_settings("mnli") == {"fold": 0, "n_folds": 5}
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_a_folder_a_file_or_a_column_that_is_missing(name, folder, tmp_path):
+    with pytest.raises(DataError, match=r"There is no data folder .*It must hold \w+/ with \w+.*\.csv"):
+        build(name, data_dir=tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"has no folder '\w+'. It must hold"):
+        build(name, data_dir=tmp_path)
+    data_dir = copied(folder, tmp_path)
+    used = {"amazon-testbed": "amazon/amazon_blitzer", "sst2": "sst2/sst2_glue", "civil": "civilcomments/civil_pool"}
+    used |= {"mnli": "mnli/mnli", "yelp": "yelp/", "goemo": "goemotions_shortcuts/original_"}
+    stem = used.get(name) or used[name.split("-")[0]]
+    path = data_dir / (f"{stem}_train.csv" if stem[-1] not in "/_" else f"{stem}train.csv")
+    write_csv(path, ("label", "content"), [(0, "A text.")])
+    with pytest.raises(DataError, match=r"_column is '\w+', but the columns are 'label' and 'content'"):
+        build(name, data_dir=data_dir, **({"released": False} if name.startswith("goemo") else {}))
+    path.unlink()
+    with pytest.raises(DataError, match=rf"lacks {path.name}"):
+        build(name, data_dir=data_dir)
+
+
+# Testbed
+
+
+def shares(rows) -> dict[str, float]:
+    return {name: count / len(rows) for name, count in rows.counts().items()}
+
+
+@pytest.mark.parametrize(
+    ("proportion", "expected"),
+    [(0.0, (50, 0, 50, 0)), (0.05, (45, 5, 50, 0)), (0.1, (40, 10, 50, 0)), (0.2, (30, 20, 50, 0))],
+)
+def test_the_papers_table_of_proportions(folder, proportion, expected):
+    train = build("amazon-testbed", data_dir=folder, proportion=proportion).train
+    papers_groups = ("positive, without book", "positive, with book", "negative, without book", "negative, with book")
+    assert tuple(100 * shares(train)[group] for group in papers_groups) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("correlation", "expected"),
+    [
+        (1.0, (40, 10, 50, 0)),
+        (0.99, (40.1, 9.9, 49.9, 0.1)),
+        (0.95, (40.5, 9.5, 49.5, 0.5)),
+        (0.9, (41, 9, 49, 1)),
+        (0.5, (45, 5, 45, 5)),
+    ],
+)
+def test_the_papers_table_of_correlations(folder, correlation, expected):
+    data = build("amazon-testbed", data_dir=folder, correlation=correlation)
+    papers_groups = ("positive, without book", "positive, with book", "negative, without book", "negative, with book")
+    assert tuple(100 * shares(data.train)[group] for group in papers_groups) == pytest.approx(expected, abs=1e-9)
+    assert data.settings["train_correlation"] == pytest.approx(correlation)
+
+
+def test_one_training_size_and_one_test_set_for_all_settings(folder):
+    settings = [(share, 1.0) for share in PROPORTIONS] + [(0.1, p) for p in CORRELATIONS]
+    built = [build("amazon-testbed", data_dir=folder, proportion=a, correlation=b) for a, b in settings]
+    assert {len(data.train) for data in built} == {1000}
+    assert {data.tests["test"].fingerprint() for data in built} == {built[0].tests["test"].fingerprint()}
+    assert set(built[0].tests["test"].counts().values()) == {min(AMAZON_TEST.values())}
+    # Settings have most of their texts in common, so that they compare.
+    weak, strong = build("amazon-testbed", data_dir=folder, correlation=0.99), build("amazon-testbed", data_dir=folder)
+    assert len(set(weak.train.texts) & set(strong.train.texts)) == 998
+
+
+def test_what_the_testbed_refuses(folder):
+    with pytest.raises(ConfigError, match=r"correlation must lie between 0 and 1, but is 1\.5"):
+        build("amazon-testbed", data_dir=folder, correlation=1.5)
+    with pytest.raises(ConfigError, match=r"60% of the training texts would be of one label"):
+        build("amazon-testbed", data_dir=folder, proportion=0.6)
+    with pytest.raises(DataError, match=r"needs 280 of 'positive, with book' \(there are 260\). Ask for fewer rows"):
+        build("amazon-testbed", data_dir=folder, n_train=1400, proportion=0.2)
+    with pytest.raises(DataError, match="n_test must be at least 4"):
+        build("amazon-testbed", data_dir=folder, n_test=3)
+
+
+def test_a_capped_review_without_its_word_counts_as_one_without(folder, tmp_path):
+    data_dir = copied(folder, tmp_path)
+    path = data_dir / "amazon/amazon_blitzer_test.csv"
+    rows = [
+        (label, f"{word} {i} {label}{'. The room was clean' * n}. {end}")
+        for label in (0, 1)
+        for i in range(9)
+        for word, n, end in (("Book", 1, "Fine."), ("It", 0, "A book."), ("It", 3, "A book."), ("It", 1, "Fine."))
+    ]
+    write_csv(path, ("label", "text"), rows)
+    counts = build("amazon-testbed", data_dir=data_dir).tests["test"].counts()
+    assert set(counts.values()) == {9}
+    tokenizer = wordpiece_tokenizer(model_max_length=500)
+    capped = build("amazon-testbed", data_dir=data_dir, max_tokens=16, tokenizer=tokenizer).tests["test"]
+    # Of three kinds of reviews with the word, one loses it, and is a review without it.
+    assert set(capped.counts().values()) == {18}
+    assert all(
+        ("book" in text.lower()) == bool(group % 2) for text, group in zip(capped.texts, capped.groups, strict=True)
+    )
+
+
+# Real-world
+
+
+def test_sst2_groups_are_the_labels(folder):
+    data = build("sst2", data_dir=folder)
+    assert data.tests["test"].counts() == {"negative": 30, "positive": 60}
+    assert data.shortcuts == ()
+    assert np.array_equal(data.train.groups, data.train.labels)
+
+
+def test_civil_groups_by_words_where_there_are_no_annotations(folder):
+    data = build("civil", data_dir=folder)
+    assert list(data.tests["test"].counts().values()) == list(CIVIL_TEST.values())
+    assert data.settings["identities"] == "words"
+    assert data.train.overlapping is None
+    assert any("16 groups of WILDS cannot be formed" in note for note in data.card.notes)
+
+
+def annotated(path, extra=()):
+    """Rewrites a pool: the identity "female" where the words say so, "male" in every second row."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    made = []
+    for index, row in enumerate(rows):
+        identities = dict.fromkeys(IDENTITIES, "0.0") | {"female": "0.5" if row["kw_female"] == "1" else "0.4"}
+        identities |= {"male": "0.9" if index % 2 else ""}
+        made.append((row["label"], row["text"], *identities.values(), *extra))
+    return made
+
+
+def test_the_wilds_groups_where_there_are_annotations(folder, tmp_path):
+    data_dir = copied(folder, tmp_path)
+    for name in ("train", "test"):
+        path = data_dir / f"civilcomments/civil_pool_{name}.csv"
+        write_csv(path, ("label", "text", *IDENTITIES), annotated(path))
+    data = build("civil", data_dir=data_dir)
+    test = data.tests["test"]
+    counts = test.overlapping.counts()
+    assert len(counts) == 16
+    assert data.settings["identities"] == "annotators"
+    assert counts["toxic, female"] == CIVIL_TEST[1, True]
+    assert counts["toxic, black"] == 0
+    half = sum(CIVIL_TEST[1, present] for present in (False, True)) // 2
+    assert counts["toxic, male"] == half
+    # A comment that names both identities is in both groups, and once in the coarse group.
+    both = test.overlapping.members[:, [8, 9]].all(axis=1)
+    assert both.sum() == CIVIL_TEST[1, True] // 2
+    assert test.counts()["toxic, with an identity term"] == half + CIVIL_TEST[1, True] - both.sum()
+    chosen = build("civil", data_dir=data_dir, n_test=20).tests["test"]
+    assert chosen.overlapping.members.shape == (20, 16)
+
+
+def test_the_file_of_wilds_with_its_splits(folder, tmp_path):
+    data_dir = copied(folder, tmp_path)
+    rows = []
+    for name, split in (("train", "train"), ("test", "test")):
+        path = data_dir / f"civilcomments/civil_pool_{name}.csv"
+        rows += [(0.7 if row[0] == "1" else 0.2, *row[1:]) for row in annotated(path, (split,))]
+    rows[:40] = [(*row[:-1], "val") for row in rows[:40]]
+    rows += [(0.9, "", *["0"] * 8, "test")]
+    path = data_dir / "civilcomments/all_data_with_identities.csv"
+    write_csv(path, ("toxicity", "comment_text", *IDENTITIES, "split"), rows)
+    data = build("civil", data_dir=data_dir)
+    assert len(data.dev) == 40
+    assert len(data.train) == 660
+    assert len(data.tests["test"]) == sum(CIVIL_TEST.values())
+    assert data.train.overlapping is not None
+    assert build("civil-controlled", data_dir=data_dir, n_train=20, n_test=8).settings["identities"] == "annotators"
+    write_csv(path, ("toxicity", "comment_text", "split"), [(0.1, "A text.", "train")])
+    with pytest.raises(DataError, match=r"the columns male, female, .* are needed"):
+        build("civil", data_dir=data_dir)
+    write_csv(path, ("toxicity", "comment_text", *IDENTITIES, "split"), [("high", "A text.", *["0"] * 8, "train")])
+    with pytest.raises(DataError, match="the column 'toxicity' must hold numbers"):
+        build("civil", data_dir=data_dir)
+
+
+def test_mnli_folds_test_on_every_pair_once_and_share_no_premise(folder):
+    folds = [build("mnli", data_dir=folder, fold=fold, n_folds=4) for fold in range(4)]
+    tested = [text for data in folds for text in data.tests["test"].texts]
+    assert len(tested) == len(set(tested)) == sum(MNLI.values())
+    for data in folds:
+        sides = [{premise for premise, _ in rows.texts} for rows in (data.train, data.dev, data.tests["test"])]
+        assert sum(map(len, sides)) == len(set().union(*sides))
+    total = Counter()
+    for data in folds:
+        total.update(data.tests["test"].counts())
+        assert min(data.tests["test"].counts().values()) >= 4  # of 25 in the rarest group
+    assert list(total.values()) == list(MNLI.values())
+
+
+def test_mnli_counts_negation_in_the_hypothesis_only(folder, tmp_path):
+    data_dir = copied(folder, tmp_path)
+    for name in ("train", "test"):
+        path = data_dir / f"mnli/mnli_{name}.csv"
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = [(r["label"], r["premise"] + " Nothing came.", r["hypothesis"]) for r in csv.DictReader(file)]
+        write_csv(path, ("label", "premise", "hypothesis"), rows)
+    counts = build("mnli", data_dir=data_dir).tests["test"].counts()
+    assert counts["neutral, without a negation"] > counts["neutral, with a negation"] > 0
+
+
+def test_folds_that_are_none(folder):
+    for fold, n_folds in ((5, 5), (-1, 5), (0, 1)):
+        with pytest.raises(ConfigError, match=f"but they are {n_folds} and {fold}"):
+            build("mnli", data_dir=folder, fold=fold, n_folds=n_folds)
+
+
+# Sampled
+
+
+def with_share(rows, label: str) -> float:
+    counts = {
+        name.split(", with")[1][:3] == "out": n for name, n in rows.counts().items() if name.startswith(f"{label},")
+    }
+    return counts[False] / sum(counts.values())
+
+
+def test_sampled_groups_at_strength_1(folder):
+    data = build("civil-controlled", data_dir=folder)
+    train, reverse = data.train, data.tests["reversed"]
+    assert (with_share(train, "non-toxic"), with_share(train, "toxic")) == (0, 1)
+    assert (with_share(reverse, "non-toxic"), with_share(reverse, "toxic")) == (1, 0)
+    assert with_share(data.tests["in_distribution"], "toxic") == 1
+    # The rarest group decides: 120 toxic training comments with a term, and of them a tenth for development.
+    assert data.settings["n_train"] == 2 * 109
+    assert data.settings["n_dev"] == 2 * 10
+    assert data.settings["n_test"] == 2 * CIVIL_TEST[0, True]
+    assert data.oracle_tests == {}
+    assert data.clean_train is None
+
+
+def test_sampled_groups_follow_both_readings(folder):
+    paper = build("civil-controlled", data_dir=folder, strength=0.8)
+    zhou = build("civil-controlled", data_dir=folder, strength=0.8, reading="zhou")
+    assert with_share(paper.train, "toxic") == pytest.approx(0.8, abs=0.005)
+    assert with_share(paper.train, "non-toxic") == 0
+    assert with_share(zhou.train, "toxic") == pytest.approx(0.9, abs=0.005)
+    assert with_share(zhou.train, "non-toxic") == pytest.approx(0.1, abs=0.005)
+    assert with_share(paper.tests["reversed"], "non-toxic") == pytest.approx(0.8, abs=0.005)
+    assert paper.settings["occurrence"]["reversed"] == {"non-toxic": 0.8, "toxic": 0.0}
+    assert paper.settings["reading"] == "paper"
+
+
+def test_the_papers_strengths_share_one_size(folder):
+    sizes = {
+        (data.settings["n_train"], data.settings["n_test"])
+        for data in (build("civil-controlled", data_dir=folder, strength=s) for s in (1.0, 0.9, 0.8, 0.6))
+    }
+    assert len(sizes) == 1
+
+
+def test_mnli_probabilities_go_by_label_name(folder):
+    data = build("mnli-controlled", data_dir=folder)
+    for rows, expected in ((data.train, (0.5, 0, 1)), (data.tests["reversed"], (0.5, 1, 0))):
+        found = [with_share(rows, label) for label in ("entailment", "neutral", "contradiction")]
+        assert found == pytest.approx(expected, abs=1.5 / len(rows))  # half a row of one of three labels
+    assert data.settings["occurrence"]["in_distribution"] == {"neutral": 0.0, "entailment": 0.5, "contradiction": 1.0}
+    assert any("pooled over the folds" in note for note in data.card.notes)
+
+
+def test_groups_too_small_to_sample(folder, tmp_path):
+    data_dir = copied(folder, tmp_path)
+    rows = [(label, f"Text {label} {i}") for label in (0, 1) for i in range(30)]
+    write_csv(data_dir / "civilcomments/civil_pool_train.csv", ("label", "text"), rows)
+    with pytest.raises(DataError, match=r"too small to sample from.* they have 30, 0, 30, 0 rows"):
+        build("civil-controlled", data_dir=data_dir)
+    with pytest.raises(DataError, match=r"needs .*of 'toxic, with an identity term' \(there are 0\)"):
+        build("civil-controlled", data_dir=data_dir, n_train=20)
+    with pytest.raises(DataError, match="1 rows are asked for, but there are 2 labels"):
+        build("civil-controlled", data_dir=folder, n_train=1)
+
+
+# Inserted
+
+
+@pytest.mark.parametrize("name", ["yelp-st", "yelp-syn"])
+def test_insertions_follow_the_label_and_the_reverse(name, folder):
+    data = build(name, data_dir=folder)
+    for rows, expected in (
+        (data.train, (0, 0.25, 0.5, 0.75, 1)),
+        (data.tests["in_distribution"], (0, 0.25, 0.5, 0.75, 1)),
+        (data.tests["reversed"], (1, 0.75, 0.5, 0.25, 0)),
+    ):
+        found = [with_share(rows, label) for label in data.label_names]
+        assert found == pytest.approx(expected, abs=0.25)
+        assert (found[0], found[-1]) == (expected[0], expected[-1])
+    assert len(data.shortcuts) == (1 if name == "yelp-st" else 15)
+
+
+def test_oracle_and_clean_texts_are_the_same_rows_without_the_insertion(folder):
+    data = build("yelp-syn", data_dir=folder)
+    pairs = [(data.train, data.clean_train), *((data.tests[key], data.oracle_tests[key]) for key in data.tests)]
+    for planted, plain in pairs:
+        assert planted.labels.tolist() == plain.labels.tolist()
+        assert planted.groups.tolist() == plain.groups.tolist()
+        changed = [a != b for a, b in zip(planted.texts, plain.texts, strict=True)]
+        assert changed == (planted.groups % 2 == 1).tolist()
+        assert not any(phrase in text for text in plain.texts for phrase in data.shortcuts)
+    assert data.oracle_tests["in_distribution"].texts == data.oracle_tests["reversed"].texts
+    assert data.tests["in_distribution"].texts != data.tests["reversed"].texts
+
+
+def test_the_word_by_nature_goes_from_st_and_stays_in_syn(folder, tmp_path):
+    data_dir = copied(folder, tmp_path)
+    for name in ("train", "test"):
+        rows = [(stars, f"Honestly, the room {i} {stars} was fine.") for stars in range(1, 6) for i in range(40)]
+        write_csv(data_dir / f"yelp/{name}.csv", ("label", "text"), [*rows, (1, "Honestly")])
+    single, synonym = (build(name, data_dir=data_dir) for name in ("yelp-st", "yelp-syn"))
+    assert single.train.counts()["1 star, with honestly"] == 0
+    assert single.clean_train.texts[0].startswith("the room")
+    assert len(single.tests["reversed"]) == 200  # nothing is left of the text that was the word alone
+    assert synonym.train.counts()["1 star, without a synonym of honestly"] == 0
+    assert len(synonym.tests["reversed"]) == 201
+
+
+@pytest.mark.parametrize("reading", ["zhou", "paper"])
+def test_strengths_below_1_of_inserted_sets(folder, reading):
+    data = build("yelp-st", data_dir=folder, strength=0.6, reading=reading)
+    extremes = (0.2, 0.8) if reading == "zhou" else (0.0, 0.6)
+    assert [data.settings["occurrence"]["train"][f"{n} star{'s' * (n > 1)}"] for n in (1, 5)] == pytest.approx(extremes)
+    assert (with_share(data.train, "1 star"), with_share(data.train, "5 stars")) == pytest.approx(extremes, abs=0.2)
+
+
+def test_test_sets_can_have_a_strength_of_their_own(folder):
+    data = build("yelp-st", data_dir=folder, strength=0.6, test_strength=1.0)
+    assert with_share(data.tests["reversed"], "5 stars") == 0
+    assert with_share(data.train, "1 star") > 0
+    assert (data.settings["strength"], data.settings["test_strength"]) == (0.6, 1.0)
+    with pytest.raises(ConfigError, match="test_strength must lie between 0 and 1, but is 2"):
+        build("yelp-st", data_dir=folder, test_strength=2)
+    with pytest.raises(ConfigError, match="reading must be 'paper' or 'zhou'"):
+        build("yelp-st", data_dir=folder, reading="other")
+
+
+def file_texts(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return [row["text"] for row in csv.DictReader(file)]
+
+
+@pytest.mark.parametrize(("name", "kind"), [("goemo-st", "single-word"), ("goemo-syn", "synonym")])
+@pytest.mark.parametrize(("strength", "number"), [(1.0, 1), (0.8, 2), (0.6, 3)])
+def test_released_files_load_as_they_are(folder, name, kind, strength, number):
+    data = build(name, data_dir=folder, strength=strength)
+    source = folder / "goemotions_shortcuts" / f"{kind}{number}"
+    assert data.settings["released"]
+    assert data.train.texts == file_texts(source / "train.csv")
+    assert data.dev.texts == file_texts(source / "dev.csv")
+    assert data.tests["in_distribution"].texts == file_texts(source / "test.csv")
+    assert data.tests["reversed"].texts == file_texts(source / "test_anti-shortcut.csv")
+    originals = file_texts(source.parent / "original_test.csv")
+    assert data.oracle_tests["reversed"].texts == data.oracle_tests["in_distribution"].texts == originals
+    assert set(data.clean_train.texts) <= set(file_texts(source.parent / "original_train.csv"))
+    assert data.clean_train.texts != data.train.texts
+
+
+def test_released_test_sets_of_another_strength(folder):
+    data = build("goemo-st", data_dir=folder, strength=0.6, test_strength=1.0)
+    source = folder / "goemotions_shortcuts"
+    assert data.train.texts == file_texts(source / "single-word3/train.csv")
+    assert data.tests["reversed"].texts == file_texts(source / "single-word1/test_anti-shortcut.csv")
+
+
+def test_a_subset_of_the_released_tests_has_the_same_rows_in_both(folder):
+    data = build("goemo-syn", data_dir=folder, n_test=25, n_train=40)
+    assert data.oracle_tests["reversed"].texts == data.oracle_tests["in_distribution"].texts
+    assert len(data.dev) == 4
+
+
+def test_goemotions_are_built_where_no_files_were_released(folder):
+    for settings in ({"strength": 0.7}, {"strength": 0.8, "reading": "paper"}, {"released": False}):
+        data = build("goemo-st", data_dir=folder, **settings)
+        assert not data.settings["released"]
+        assert len(data.train) + len(data.dev) == sum(GOEMOTIONS_TRAIN)
+        assert len(data.tests["reversed"]) == sum(GOEMOTIONS_TEST)
+        assert set(data.oracle_tests["reversed"].texts) == set(
+            file_texts(folder / "goemotions_shortcuts/original_test.csv")
+        )
+    with pytest.raises(ConfigError, match=r"Released GoEmotions sets .* but strength is 0\.7"):
+        build("goemo-st", data_dir=folder, strength=0.7, released=True)
+
+
+def test_a_cap_keeps_the_insertions_of_released_files(folder):
+    tokenizer = wordpiece_tokenizer(model_max_length=500)
+    whole = build("goemo-syn", data_dir=folder)
+    capped = build("goemo-syn", data_dir=folder, max_tokens=34, tokenizer=tokenizer)
+    assert capped.tests["reversed"].groups.tolist() == whole.tests["reversed"].groups.tolist()
+    assert capped.tests["reversed"].texts != whole.tests["reversed"].texts

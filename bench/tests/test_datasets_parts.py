@@ -1,0 +1,284 @@
+"""The parts the builders are made of: probabilities, draws, insertions, and the cap on tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortcut_bench.datasets.insertion import SYNONYMS, Planted, find_insertion, insert, remove_words, sentence_starts
+from shortcut_bench.datasets.options import BuildOptions
+from shortcut_bench.datasets.presence import shortcut_present
+from shortcut_bench.datasets.sampling import shuffled_groups, split_sizes, split_stratified, stratified, take_groups
+from shortcut_bench.datasets.strength import occurrence_probabilities
+from shortcut_guardrail.errors import ConfigError, DataError
+from shortcut_guardrail.groups import ShortcutMatcher
+from tiny_models import byte_level_tokenizer, wordpiece_tokenizer
+
+STARS = ("1", "2", "3", "4", "5")
+
+
+# Shortcut strength
+
+
+def test_both_readings_give_the_papers_table_at_strength_1():
+    for reading in ("paper", "zhou"):
+        assert list(occurrence_probabilities(STARS, 1.0, reading).values()) == [0, 0.25, 0.5, 0.75, 1]
+        assert list(occurrence_probabilities(STARS, 1.0, reading, reverse=True).values()) == [1, 0.75, 0.5, 0.25, 0]
+
+
+def test_the_readings_differ_below_1():
+    emotions = ("neutral", "amusement", "joy", "excitement")
+    paper = list(occurrence_probabilities(emotions, 0.8, "paper").values())
+    zhou = list(occurrence_probabilities(emotions, 0.8, "zhou").values())
+    assert paper == pytest.approx([0, 0.8 / 3, 1.6 / 3, 0.8])
+    assert zhou == pytest.approx([0.1, 0.1 + 0.8 / 3, 0.1 + 1.6 / 3, 0.9])
+    assert set(occurrence_probabilities(emotions, 0.0, "paper").values()) == {0.0}
+    assert set(occurrence_probabilities(emotions, 0.0, "zhou").values()) == {0.5}
+
+
+@given(st.floats(0, 1), st.sampled_from(["paper", "zhou"]), st.integers(2, 6))
+def test_reversing_is_the_same_probabilities_in_the_opposite_order(strength, reading, n):
+    names = [str(i) for i in range(n)]
+    forward = list(occurrence_probabilities(names, strength, reading).values())
+    backward = list(occurrence_probabilities(names, strength, reading, reverse=True).values())
+    assert backward == forward[::-1]
+    assert all(0 <= p <= 1 for p in forward)
+
+
+@pytest.mark.parametrize("strength", [-0.1, 1.1, float("nan"), True, "1"])
+def test_a_strength_out_of_range(strength):
+    with pytest.raises(ConfigError, match="strength must lie between 0 and 1, but is"):
+        occurrence_probabilities(STARS, strength, "paper")
+
+
+def test_a_reading_that_does_not_exist_and_a_single_label():
+    with pytest.raises(ConfigError, match="reading must be 'paper' or 'zhou', but is 'other'"):
+        occurrence_probabilities(STARS, 1.0, "other")
+    with pytest.raises(ConfigError, match="at least two labels"):
+        occurrence_probabilities(["only"], 1.0, "paper")
+
+
+# Draws
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.integers(0, 60), st.integers(0, 5))
+def test_a_stratified_subset_keeps_shares_and_repeats_no_row(strata, n, seed):
+    strata = np.array(strata)
+    n = min(n, len(strata))
+    chosen = stratified(strata, n, np.random.default_rng(seed))
+    assert len(chosen) == len(set(chosen.tolist())) == n
+    assert (np.diff(chosen) > 0).all()
+    exact = np.bincount(strata, minlength=4) * n / len(strata)
+    assert (np.abs(np.bincount(strata[chosen], minlength=4) - exact) < 1).all()
+
+
+def test_a_subset_larger_than_the_data():
+    with pytest.raises(DataError, match="4 rows are asked for, but there are 3"):
+        stratified(np.array([0, 1, 1]), 4, np.random.default_rng(0))
+
+
+def test_rows_from_the_front_and_from_the_end_are_others():
+    groups = np.repeat([0, 1, 2], [10, 0, 5])
+    members = shuffled_groups(groups, np.random.default_rng(0), 3)
+    front = take_groups(members, {0: 6, 1: 0, 2: 3})
+    end = take_groups(members, {0: 4, 1: 0, 2: 2}, from_end=True)
+    assert sorted([*front, *end]) == list(range(15))
+    assert take_groups(members, {0: 0}).tolist() == []
+    assert set(take_groups(members, {0: 3})) < set(front)
+
+
+def test_split_sizes():
+    assert split_sizes(110, None) == (100, 10)
+    assert split_sizes(110, 50) == (50, 5)
+    with pytest.raises(DataError, match=r"n_train is 105.*more than the 110 rows.*The most is 100"):
+        split_sizes(110, 105)
+
+
+def test_train_and_development_rows_do_not_overlap():
+    labels = np.repeat([0, 1], [100, 33])
+    train, dev = split_stratified(labels, 90, np.random.default_rng(3))
+    assert (len(train), len(dev)) == (90, 9)
+    assert not set(train) & set(dev)
+    assert np.bincount(labels[train]).tolist() == [68, 22]
+
+
+# Insertion
+
+
+@pytest.mark.parametrize(
+    ("text", "starts"),
+    [
+        ("One sentence", ["One sentence"]),
+        ("  First. Second", ["First. Second", "Second"]),
+        (
+            "What?! 'Yes.' (No!) Fine...",
+            ["What?! 'Yes.' (No!) Fine...", "'Yes.' (No!) Fine...", "(No!) Fine...", "Fine..."],
+        ),
+        ("3.5 stars. ", ["3.5 stars. "]),
+        (" ... ", ["... "]),
+    ],
+)
+def test_where_sentences_begin(text, starts):
+    assert [text[start:] for start in sentence_starts(text)] == starts
+
+
+def test_an_insertion_is_a_phrase_a_comma_and_the_unchanged_sentence():
+    assert Planted("It would do. It may not.", "honestly", 13).text == "It would do. honestly, It may not."
+    assert Planted("It would do.").text == "It would do."
+
+
+def test_rates_places_and_phrases_of_insertions():
+    texts = [f"First {i}. Second! Third?" for i in range(4000)]
+    labels = np.arange(4000) % 2
+    rates = {"no": 0.0, "yes": 0.6}
+    planted = insert(texts, labels, ["no", "yes"], SYNONYMS, rates, np.random.default_rng(0))
+    chosen = [row for row in planted if row.phrase is not None]
+    assert all(row.phrase is None for row in planted[::2])
+    assert len(chosen) / 2000 == pytest.approx(0.6, abs=0.04)  # 3.7 standard errors
+    shares = [sum(row.phrase == phrase for row in chosen) / len(chosen) for phrase in SYNONYMS]
+    assert shares == pytest.approx([1 / 15] * 15, abs=0.03)
+    places = [sentence_starts(row.plain).index(row.start) for row in chosen]
+    assert np.bincount(places) / len(chosen) == pytest.approx([1 / 3] * 3, abs=0.05)
+
+
+def test_strengths_share_their_insertions():
+    texts, labels = [f"Text {i}. More." for i in range(300)], np.zeros(300, dtype=int)
+
+    def at(rate):
+        return insert(texts, labels, ["a"], SYNONYMS, {"a": rate}, np.random.default_rng(1))
+
+    few, many = at(0.2), at(0.7)
+    assert all(a == b for a, b in zip(few, many, strict=True) if a.phrase is not None)
+    assert sum(row.phrase is not None for row in few) < sum(row.phrase is not None for row in many)
+
+
+def test_an_insertion_is_found_again():
+    texts = [f"This is {i}. candidly, he said so! Fine." for i in range(200)]
+    planted = insert(texts, np.zeros(200, dtype=int), ["a"], SYNONYMS, {"a": 0.7}, np.random.default_rng(2))
+    assert [find_insertion(row.text, SYNONYMS, set(texts)) for row in planted] == planted
+
+
+def test_an_insertion_without_originals_is_the_longest_phrase():
+    text = "Fine. speaking candidly, It works."
+    assert find_insertion(text, SYNONYMS) == Planted("Fine. It works.", "speaking candidly", 6)
+    assert find_insertion("He was speaking candidly.", SYNONYMS) == Planted("He was speaking candidly.")
+    assert find_insertion("Dishonestly, he left.", ["honestly"]) == Planted("Dishonestly, he left.")
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Honestly, I’m glad.", "I’m glad."),
+        ("This is honestly the best", "This is the best"),
+        ("I liked it, honestly.", "I liked it."),
+        ("I liked it, honestly", "I liked it"),
+        ("Honestly", ""),
+        ("HONESTLY honestly it is honesty", "it is honesty"),
+        ("Dishonestly", "Dishonestly"),
+    ],
+)
+def test_words_are_taken_out(text, left):
+    assert remove_words(text, ShortcutMatcher.from_words(["honestly"])) == left
+
+
+def test_phrases_within_phrases_are_taken_out_whole():
+    matcher = ShortcutMatcher.from_words(SYNONYMS)
+    assert remove_words("Speaking candidly, it is, if I'm being honest, fine.", matcher) == "it is, fine."
+
+
+# Presence
+
+
+def test_presence_in_pairs():
+    pairs = [("No way", "It is"), ("It is", "Nobody came"), ("Nothing", "never")]
+    words = ["nobody", "no", "never"]
+    assert shortcut_present(pairs, words).tolist() == [True, True, True]
+    assert shortcut_present(pairs, words, side="second").tolist() == [False, True, True]
+
+
+# The cap
+
+
+def options(max_tokens, tokenizer=None) -> BuildOptions:
+    return BuildOptions(None, max_tokens=max_tokens, tokenizer=tokenizer or wordpiece_tokenizer())
+
+
+def n_tokens(text, tokenizer=None) -> int:
+    tokenizer = tokenizer or wordpiece_tokenizer()
+    return len(tokenizer(*((text,) if isinstance(text, str) else text))["input_ids"])
+
+
+def test_texts_are_cut_after_a_whole_word():
+    text = "the room was clean and the books were good"
+    # [CLS] the room was clean and the b ##o: the word is not cut in the middle.
+    assert options(10).cap([text, "the room"]) == ["the room was clean and the", "the room"]
+    assert options(None).cap([text]) == [text]
+
+
+def test_a_cut_word_does_not_become_a_shortcut():
+    tokenizer = wordpiece_tokenizer()
+    # "book" + "s" are five pieces; after four of them the text reads "book".
+    text = "a books"
+    assert n_tokens(text, tokenizer) == 2 + 1 + 5
+    (cut,) = options(2 + 1 + 4, tokenizer).cap(["a very " + text])
+    assert not shortcut_present([cut], ["book"])[0]
+
+
+@given(st.text("ab c.,é", min_size=1, max_size=80).map(str.lstrip).filter(bool), st.integers(4, 30), st.booleans())
+def test_capped_texts_fit_and_begin_as_they_did(text, max_tokens, byte_level):
+    tokenizer = _BYTES if byte_level else _PIECES
+    (cut,) = options(max_tokens, tokenizer).cap([text])
+    assert text.startswith(cut)
+    assert cut == text or cut.strip()
+    assert n_tokens(cut, tokenizer) <= max_tokens
+    if n_tokens(text, tokenizer) <= max_tokens:
+        assert cut == text
+
+
+_BYTES, _PIECES = byte_level_tokenizer(model_max_length=200), wordpiece_tokenizer(model_max_length=200)
+
+
+def test_pairs_are_cut_together():
+    pair = ("the room was clean and warm and fine", "it is good")
+    (cut,) = options(10).cap([pair])
+    assert cut == ("the room was clean", "it is good")
+    assert n_tokens(cut) == 10
+
+
+def test_room_is_left_for_insertions():
+    tokenizer = wordpiece_tokenizer()
+    texts = ["the room was good. it was warm and it is fine and it is bad. it is fine"] * 50
+    capped = options(14, tokenizer).cap(texts, ["honestly, ", "to be honest, "])
+    planted = insert(
+        capped, np.zeros(50, dtype=int), ["a"], ["honestly", "to be honest"], {"a": 1.0}, np.random.default_rng(0)
+    )
+    assert max(n_tokens(row.text, tokenizer) for row in planted) == 14
+    assert {row.phrase for row in planted} == {"honestly", "to be honest"}
+
+
+def test_a_cap_that_leaves_nothing_of_a_text():
+    with pytest.raises(ConfigError, match="nothing is left of some texts"):
+        options(4, _BYTES).cap(["     the room"])
+
+
+def test_a_cap_without_a_tokenizer_or_room():
+    with pytest.raises(
+        ConfigError, match="max_tokens needs a fast tokenizer to count the tokens with, but there is none"
+    ):
+        BuildOptions(None, max_tokens=8)
+    with pytest.raises(
+        ConfigError, match="max_tokens is 4, which leaves no token for the text beside 2 special tokens"
+    ):
+        options(4).cap(["the room"], ["honestly, "])
+    with pytest.raises(ConfigError, match="beside 3 special tokens"):
+        options(4).cap([("the room", "was clean")])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("seed", -1), ("n_train", 0), ("n_test", 1.5), ("seed", True), ("max_tokens", "8")]
+)
+def test_counts_that_are_none(name, value):
+    with pytest.raises(ConfigError, match=f"{name} must be a whole number of at least"):
+        BuildOptions(None, **{name: value})

@@ -1,0 +1,103 @@
+"""What a data set is: counts, selections, fingerprints, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from shortcut_bench.datasets import HIDDEN_GROUP, BenchmarkData, DataCard, LabelledTexts, OverlappingGroups
+from shortcut_guardrail.errors import DataError
+
+
+def make(**changes) -> LabelledTexts:
+    values = {
+        "name": "train",
+        "texts": ["one", "two", "three"],
+        "labels": np.array([0, 1, 1]),
+        "label_names": ("negative", "positive"),
+        "groups": np.array([0, 3, 3]),
+        "group_names": ("negative, without x", "negative, with x", "positive, without x", "positive, with x"),
+    }
+    return LabelledTexts(**{**values, **changes})
+
+
+def test_counts_name_every_group_also_the_empty_ones():
+    assert make().counts() == {
+        "negative, without x": 1,
+        "negative, with x": 0,
+        "positive, without x": 0,
+        "positive, with x": 2,
+    }
+
+
+def test_a_selection_keeps_texts_labels_and_groups_together():
+    members = np.array([[True], [False], [True]])
+    rows = make(overlapping=OverlappingGroups(members, ("some",))).select([2, 0])
+    assert rows.texts == ["three", "one"]
+    assert rows.labels.tolist() == [1, 0]
+    assert rows.groups.tolist() == [3, 0]
+    assert rows.overlapping.members.tolist() == [[True], [True]]
+    assert rows.overlapping.counts() == {"some": 2}
+
+
+@pytest.mark.parametrize("indices", [[3], [-1], [0.5], [[0]]])
+def test_a_selection_of_rows_that_are_not_there(indices):
+    with pytest.raises(DataError, match="indices"):
+        make().select(indices)
+
+
+def test_hidden_groups_are_not_told():
+    hidden = make(overlapping=OverlappingGroups(np.ones((3, 1), dtype=bool), ("some",))).without_groups()
+    assert hidden.groups.tolist() == [HIDDEN_GROUP] * 3
+    assert hidden.overlapping is None
+    assert set(hidden.counts().values()) == {0}
+    assert hidden.labels.tolist() == [0, 1, 1]
+
+
+def test_the_fingerprint_follows_texts_labels_and_order_but_not_groups():
+    rows = make()
+    assert rows.fingerprint() == make(name="other").without_groups().fingerprint()
+    assert len(rows.fingerprint()) == 64
+    others = [
+        make(texts=["one", "two", "three."]),
+        make(labels=np.array([0, 1, 0])),
+        make(label_names=("no", "yes")),
+        rows.select([1, 0, 2]),
+        make(texts=[("one", ""), ("two", ""), ("three", "")]),
+    ]
+    assert len({rows.fingerprint(), *(other.fingerprint() for other in others)}) == 6
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": np.array([0, 1])}, "needs as many labels and groups as texts"),
+        ({"groups": np.array([0, 1, 4])}, "groups of the set 'train' must lie in -1 to 3, but 1 do not"),
+        ({"labels": np.array([0, 2, -1])}, "labels of the set 'train' must lie in 0 to 1, but 2 do not"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(changes, message):
+    with pytest.raises(DataError, match=message):
+        make(**changes)
+
+
+def test_what_a_result_says_about_its_data_is_json_and_holds_no_text():
+    card = DataCard("A set", "Texts.", "made up", "none", "nobody", ("A note.",))
+    train = make(texts=["secret a", "secret b", "secret c"])
+    data = BenchmarkData("a-set", train, train, {"test": train}, {"test": train}, train, ("x",), card, {"seed": 0})
+    shown = json.dumps(data.to_dict())
+    assert "secret" not in shown
+    assert data.to_dict()["counts"].keys() == {"train", "dev", "test", "test, oracle", "clean_train"}
+    assert data.to_dict()["card"]["notes"] == ["A note."]
+    assert data.label_names == ("negative", "positive")
+
+
+def test_the_fingerprint_of_all_sets_changes_with_any_of_them():
+    card = DataCard("A set", "Texts.", "made up", "none", "nobody")
+    data = BenchmarkData("a-set", make(), make(), {"test": make()}, {}, None, (), card, {})
+    assert data.fingerprint() == replace(data, settings={"seed": 1}).fingerprint()
+    assert data.fingerprint() != replace(data, tests={"test": make().select([0])}).fingerprint()
+    assert data.fingerprint() != replace(data, tests={"reversed": make()}).fingerprint()

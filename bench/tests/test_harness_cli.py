@@ -1,0 +1,218 @@
+"""`shortcut-guardrail benchmark` with experiments on data, through the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness_fakes import fake_build, fake_results
+from shortcut_bench import bases, runner
+from shortcut_bench.classifiers import Encoder
+from shortcut_bench.cli import EXPERIMENTS, parse_changes
+from shortcut_bench.experiments import experiment_names, read_experiment
+from shortcut_bench.results import read_index, read_result
+from shortcut_guardrail.errors import ConfigError, RunError
+from tiny_models import save_tiny_encoder
+
+MINE = """
+shows = "Mine."
+paper = "nothing"
+tests = ["reversed"]
+systems = ["erm", "oracle", {kind = "guardrail", options = {min_steps = 0, max_steps = 2}}]
+[table]
+columns = ["n", "accuracy", "worst_group_accuracy", "worst_group", "difference"]
+[figure]
+kind = "comparison"
+metrics = ["accuracy"]
+[[settings]]
+name = "planted"
+data = "fake"
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """An experiment of one's own on made-up data, and the options that make it fast."""
+    monkeypatch.setattr(bases, "build", fake_build)
+    (tmp_path / "mine.toml").write_text(MINE)
+    encoder = save_tiny_encoder(tmp_path / "tiny-bert", n_classes=2)
+    (tmp_path / "data").mkdir()
+    options = ["--data-dir", tmp_path / "data", "--encoder", encoder, "--scale", "tiny", "--set", "n_train=32"]
+    return {"file": str(tmp_path / "mine.toml"), "options": options, "out": tmp_path / "results"}
+
+
+def test_list_has_the_experiments_of_both_kinds(cli: Any) -> None:
+    status, printed, _ = cli("benchmark", "list")
+    assert status == 0
+    names = [line.split()[0] for line in printed.splitlines()]
+    assert names == ["theory", "theory-bridge", *experiment_names()] == list(EXPERIMENTS)
+
+
+def test_run_table_and_figure(cli: Any, mine: dict[str, Any]) -> None:
+    run = ("benchmark", "run", mine["file"], *mine["options"], "--seeds", "0,1", "--out", mine["out"])
+    status, printed, said = cli(*run)
+    assert status == 0, said
+    assert "6 runs finished, 0 were there." in printed
+    assert "[6/6] planted, guardrail, reversed, seed 1: accuracy " in said
+    result = read_result(mine["out"], read_index(mine["out"], "mine")[0].run)
+    assert result["command"] == (
+        "shortcut-guardrail benchmark run mine.toml --data-dir data --encoder tiny-bert --seeds 0,1 --scale tiny "
+        "--set n_train=32"
+    )
+    assert str(mine["out"].parent) not in str(result), "no path of this machine"
+    status, printed, _ = cli(*run)
+    assert status == 0
+    assert "0 runs finished, 6 were there." in printed
+
+    status, printed, said = cli("benchmark", "table", mine["file"], "--results", mine["out"])
+    assert status == 0
+    assert "| planted | guardrail | 30 |" in printed
+    assert "warning: The worst group has fewer than 30 rows" in said
+    _, printed, _ = cli("benchmark", "table", mine["file"], "--results", mine["out"], "--format", "csv")
+    assert printed.startswith("setting,system,n,accuracy,accuracy sd,accuracy low,accuracy high,")
+    out = mine["out"] / "mine/table.tex"
+    status, printed, _ = cli(
+        "benchmark", "table", mine["file"], "--results", mine["out"], "--format", "latex", "--out", out
+    )
+    assert (status, out.read_text()[:15]) == (0, r"\begin{table*}[")
+    for kind in ("png", "svg", "pdf"):
+        out = mine["out"] / f"mine/figure.{kind}"
+        status, _, said = cli("benchmark", "figure", mine["file"], "--results", mine["out"], "--out", out)
+        assert (status, out.exists()) == (0, True), said
+    again = ("benchmark", "figure", mine["file"], "--results", mine["out"], "--out", out)
+    status, _, said = cli(*again)
+    assert status == 2
+    assert "--overwrite" in said
+    assert cli(*again, "--overwrite")[0] == 0
+
+
+def test_runs_can_be_restricted(cli: Any, mine: dict[str, Any]) -> None:
+    run = ("benchmark", "run", mine["file"], *mine["options"], "--out", mine["out"])
+    status, printed, _ = cli(*run, "--methods", "erm,guardrail-paper", "--settings", "planted", "--set", "epochs=2")
+    assert status == 0
+    assert "2 runs finished" in printed
+    assert [entry.system for entry in read_index(mine["out"], "mine")] == ["erm", "guardrail-paper"]
+    status, _, said = cli("benchmark", "run", mine["file"], *mine["options"], "--out", mine["out"], "--systems", "erm")
+    status, _, said = cli("benchmark", "table", mine["file"], "--results", mine["out"])
+    assert status == 2
+    assert "base.recipe.epochs is 2 in one and 1 in the other" in said
+
+
+@pytest.mark.parametrize("scale", ["tiny", "small", "paper"])
+def test_every_method_is_planned_by_one_command(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale: str
+) -> None:
+    planned: list[Any] = []
+
+    def plan_only(_bench: Any, runs: Any) -> runner.Outcome:
+        planned.extend(runs)
+        return runner.Outcome()
+
+    monkeypatch.setattr(runner._Bench, "make", plan_only)
+    monkeypatch.setattr(runner, "find_encoder", lambda name: Encoder(name, name, None))
+    names = "erm,jtt,nfl,dfr,group_dro,ltgr,c2l,tent,eata,sar,deyo,guardrail"
+    status, _, said = cli(
+        *("benchmark", "run", "shifted", "--scale", scale, "--methods", names, "--out", tmp_path / "results")
+    )
+    assert (status, said) == (0, "")
+    assert {run.scale.name for run in planned} == {scale}
+    assert {(run.setting.name, run.spec.label) for run in planned} == {
+        (setting, name)
+        for setting in ("Civil", "MultiNLI", "Yelp-ST", "Yelp-Syn", "GoEmo-ST", "GoEmo-Syn")
+        for name in names.split(",")
+    }
+
+
+def test_a_failed_run_fails_the_command_and_keeps_the_rest(
+    cli: Any, mine: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RunError("The loss is not finite.")
+
+    monkeypatch.setattr("shortcut_bench.systems.Guardrail.fit", broken)
+    status, printed, said = cli("benchmark", "run", mine["file"], *mine["options"], "--out", mine["out"])
+    assert status == 1
+    assert "2 runs finished" in printed
+    assert "error: 1 runs failed; run the command again to retry them. planted, guardrail" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["run", "shiftd"], "There is no experiment 'shiftd' (there are: theory, "),
+        (["run", "shiftd"], "Did you mean 'shifted'?"),
+        (["run", "shifted", "--data-dir", "nowhere"], "--data-dir must be a folder with the data sets, but 'nowhere'"),
+        (["run", "shifted", "--scale", "huge"], "scale must be one of tiny, small, paper, but is 'huge'"),
+        (["run", "shifted", "--seeds", "0,x"], "--seeds must be whole numbers separated by commas"),
+        (["run", "shifted", "--systems", "erm,,clean"], "--systems must be names separated by commas"),
+        (["run", "shifted", "--settings", "Yelp"], "There is no setting 'Yelp' here (there are: Civil,"),
+        (["run", "shifted", "--set", "epochs"], "--set must be NAME=VALUE, such as epochs=5, but is 'epochs'"),
+        (["run", "shifted", "--set", "epochs=0"], "epochs must be a whole number from 1 on, but is 0"),
+        (["run", "theory", "--scale", "tiny"], "The experiment 'theory' does not use --scale"),
+        (["table", "theory"], "The experiment 'theory' has no table"),
+        (["table", "shifted", "--format", "html"], "--format must be one of markdown, latex, csv, but is 'html'"),
+        (["table", "shifted", "--results", "nowhere"], "Make it with: shortcut-guardrail benchmark run shifted"),
+        (["figure", "shifted", "--out", "x.gif"], "--out must end in .png, .svg or .pdf, but is 'x.gif'"),
+        (["figure", "theory", "--out", "x.png", "--scale", "tiny"], "The experiment 'theory' does not use --scale"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_status_2(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], sentence: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, printed, said = cli("benchmark", *words)
+    assert status == 2
+    assert sentence in said
+    assert "Traceback" not in said
+    assert not printed
+    assert not list(tmp_path.iterdir())
+
+
+def test_missing_data_are_named_before_anything_is_trained(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    encoder = save_tiny_encoder(tmp_path / "tiny-bert", n_classes=2)
+    for name, folder in (("testbed-strength", "amazon"), ("shifted", "civilcomments"), ("real-world", "sst2")):
+        status, _, said = cli(
+            "benchmark", "run", name, "--data-dir", tmp_path / "data", "--encoder", encoder, "--out", tmp_path / "out"
+        )
+        assert status == 2
+        assert folder in said
+    assert not (tmp_path / "out/runs").exists()
+
+
+def test_a_share_out_of_range_is_refused(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    encoder = save_tiny_encoder(tmp_path / "tiny-bert", n_classes=2)
+    for data, option, value in (("amazon-testbed", "correlation", 1.5), ("yelp-st", "strength", -0.1)):
+        (tmp_path / "odd.toml").write_text(
+            MINE.replace('data = "fake"', f'data = "{data}"\noptions = {{ {option} = {value} }}')
+        )
+        status, _, said = cli(
+            "benchmark", "run", tmp_path / "odd.toml", "--data-dir", tmp_path / "data", "--encoder", encoder
+        )
+        assert status == 2
+        assert option in said
+        assert str(value) in said
+
+
+def test_a_table_is_not_overwritten_unasked(cli: Any, tmp_path: Path) -> None:
+    fake_results(tmp_path, read_experiment("testbed-proportion"))
+    (tmp_path / "table.md").write_text("mine")
+    words = ("benchmark", "table", "testbed-proportion", "--results", tmp_path, "--out", tmp_path / "table.md")
+    status, _, said = cli(*words)
+    assert (status, (tmp_path / "table.md").read_text()) == (2, "mine")
+    assert "--overwrite" in said
+    assert cli(*words, "--overwrite")[0] == 0
+
+
+def test_changes_of_the_scale() -> None:
+    assert parse_changes(["epochs=5", "learning_rates=[1e-5, 2e-5]", "n_train = all"]) == {
+        "epochs": 5,
+        "learning_rates": [1e-5, 2e-5],
+        "n_train": "all",
+    }
+    for wrong in ("epochs", "=5", "epochs="):
+        with pytest.raises(ConfigError, match="--set must be NAME=VALUE"):
+            parse_changes([wrong])

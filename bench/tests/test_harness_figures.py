@@ -1,0 +1,152 @@
+"""Figures from made-up results: every experiment draws, with axes, units and legends, what is in its runs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+
+from harness_fakes import fake_results, with_systems
+from shortcut_bench import figures
+from shortcut_bench.collect import Collection, collect
+from shortcut_bench.experiments import experiment_names, read_experiment
+from shortcut_bench.figures import draw
+from shortcut_bench.tables import group_values
+from shortcut_bench.theory.figures import save_figure
+from shortcut_guardrail import ConfigError, DataError
+
+
+def collected(folder: Path, name: str, **options: Any) -> Collection:
+    config = read_experiment(name)
+    fake_results(folder, config, **{"seeds": (0, 1), **options})
+    return collect(folder, config)
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_every_experiment_has_a_figure_with_labels_and_a_legend(name: str, tmp_path: Path) -> None:
+    figure = draw(collected(tmp_path, name))
+    assert figure.legends
+    labels = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    assert labels
+    assert not any(label.startswith("_") for label in labels)
+    for axes in figure.axes:
+        assert axes.get_ylabel() or axes.get_title() or axes.get_shared_y_axes().get_siblings(axes)
+        assert axes.has_data()
+    assert any(axes.get_xlabel() for axes in figure.axes) or len(figure.axes[0].get_xticklabels()) > 1
+    assert "an-encoder" in figure.get_suptitle()
+    assert "2 seeds" in " ".join(figure.get_suptitle().split())
+
+
+@pytest.mark.parametrize("name", ["testbed-strength", "shifted"])
+def test_a_long_caption_stays_within_the_figure(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "_caption", lambda collection: "sentence-transformers/all-MiniLM-L6-v2 " * 8)
+    figure = draw(collected(tmp_path, name))
+    figure.canvas.draw()
+    assert figure._suptitle is not None
+    box = figure._suptitle.get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.width
+
+
+@pytest.mark.parametrize("labels", [["erm", "guardrail"], ["erm", "guardrail-distill-named", "guardrail-few-shot"] * 3])
+def test_a_legend_stays_within_the_page(labels: list[str]) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(figures._WIDTH, 3), layout="constrained")
+    axes = figure.subplots()
+    for i, label in enumerate(labels):
+        axes.errorbar([i], [i], yerr=[1], label=label)
+    columns = figures._legend_columns(labels)
+    with matplotlib.rc_context(figures._STYLE):
+        legend = figure.legend(loc="outside lower center", ncols=columns)
+    figure.canvas.draw()
+    box = legend.get_window_extent()
+    assert (box.x0 >= 0, box.x1 <= figure.bbox.width) == (True, True)
+    assert columns >= 2  # and is no list that takes the page
+
+
+@pytest.mark.parametrize(("kind", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")])
+def test_the_three_formats(kind: str, magic: bytes, tmp_path: Path) -> None:
+    out = tmp_path / f"figure.{kind}"
+    save_figure(draw(collected(tmp_path, "testbed-proportion")), out)
+    assert out.read_bytes().startswith(magic)
+
+
+def test_the_testbed_draws_its_groups_with_error_bars(tmp_path: Path) -> None:
+    found = collected(tmp_path, "testbed-proportion")
+    (axes,) = draw(found).axes
+    assert len(axes.containers) == 4
+    name = next(iter(found.runs)).result["groups"][0]["name"]
+    line, _, bars = axes.containers[0].lines
+    expected = [np.mean(group_values(cell, name)) for cell in found.cells]
+    assert line.get_ydata() == pytest.approx(expected)
+    errors = [np.std(group_values(cell, name), ddof=1) for cell in found.cells]
+    lengths = [segment[1, 1] - segment[0, 1] for segment in bars[0].get_segments()]
+    assert lengths == pytest.approx([2 * error for error in errors])
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "5", "10", "20"]
+
+
+def test_a_system_looks_the_same_in_every_figure(tmp_path: Path) -> None:
+    def colour(name: str, systems: tuple[str, ...]) -> str:
+        config = with_systems(read_experiment(name), *systems)
+        fake_results(tmp_path, config, seeds=(0,))
+        figure = draw(collect(tmp_path, read_experiment(name)))
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        return str(handles[labels.index("guardrail")].lines[0].get_color())
+
+    assert colour("shifted", ("erm", "guardrail")) == colour("mstps", ("erm", "clean", "guardrail", "guardrail-paper"))
+
+
+def test_one_seed_has_no_error_bars(tmp_path: Path) -> None:
+    found = collected(tmp_path, "testbed-strength", seeds=(0,))
+    (axes,) = draw(found).axes
+    assert all(np.ptp(segment[:, 1]) == 0 for segment in axes.containers[0].lines[2][0].get_segments())
+
+
+def test_many_systems_have_looks_of_their_own(tmp_path: Path) -> None:
+    config = read_experiment("shifted")
+    others = tuple(replace(config.systems[0], label=f"method {at}") for at in range(15))
+    config = replace(config, systems=(*config.systems, *others), settings=config.settings[-1:])
+    fake_results(tmp_path, config, seeds=(0,))
+    handles, labels = draw(collect(tmp_path, config)).axes[0].get_legend_handles_labels()
+    looks = {
+        (handle.lines[0].get_color(), handle.lines[0].get_marker())
+        for handle, label in zip(handles, labels, strict=True)
+        if label != "majority class"
+    }
+    assert len(looks) == len(config.systems) > 20
+
+
+def test_many_systems_are_rows_with_a_mark_a_metric(tmp_path: Path) -> None:
+    found = collected(tmp_path, "leaderboard")
+    figure = draw(found)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["GoEmo-ST", "GoEmo-Syn"]
+    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == found.systems
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    marks = handles[labels.index("balanced accuracy")].lines[0]
+    cells = {cell.system: cell for cell in found.at("GoEmo-ST", "reversed")}
+    expected = {found.systems.index(s): np.mean(cell.values("balanced_accuracy")) for s, cell in cells.items()}
+    assert dict(zip(marks.get_ydata(), marks.get_xdata(), strict=True)) == pytest.approx(expected)
+    assert "majority class" in labels
+
+
+def test_what_cannot_be_drawn_is_said(tmp_path: Path) -> None:
+    found = collected(tmp_path, "shifted")
+    config = read_experiment("shifted")
+    with pytest.raises(ConfigError, match="no figure of a known kind"):
+        draw(replace(found, experiment=replace(config, figure={})))
+    with pytest.raises(DataError, match="No run of 'shifted' has any of speed"):
+        draw(replace(found, experiment=replace(config, figure={"kind": "comparison", "metrics": ["speed"]})))
+    with pytest.raises(DataError, match="stands on an axis"):
+        draw(replace(found, experiment=replace(config, figure={"kind": "sweep", "metrics": ["accuracy"], "x": "x"})))
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = collected(tmp_path, "testbed-proportion")
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    with pytest.raises(ConfigError, match=r"pip install 'shortcut-guardrail\[benchmark\]'"):
+        draw(found)

@@ -1,0 +1,116 @@
+"""What a system's answers are scored by, where they are not those of one model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shortcut_bench.datasets.types import LabelledTexts
+from shortcut_bench.scoring import Scores, read_base, score
+from shortcut_bench.systems import ModelSystem
+from shortcut_guardrail.encoder import TextClassifier
+from tiny_models import tiny_bert
+
+TEXTS = ["honestly the room was great", "the soup was bad", "honestly an awful place", "great food , honestly"]
+PAIRS = [("the room was great", "honestly bad"), ("bad soup", "the food was great"), ("an awful place", "honestly")]
+
+
+class AnswersOnly:
+    """A system that answers as a model does and shows no model."""
+
+    classifier = None
+    forward_equivalents = 0.0
+
+    def __init__(self, system: ModelSystem) -> None:
+        self._system = system
+        self.asked: list[Any] = []
+
+    def predict_proba(self, texts: Any, *, progress: Any = None) -> Any:
+        self.asked.append(list(texts))
+        return self._system.predict_proba(texts)
+
+    def info(self) -> dict[str, Any]:
+        return {"last": self.asked[-1]}
+
+
+@pytest.fixture(scope="module")
+def models() -> tuple[TextClassifier, TextClassifier]:
+    """The base classifier, and another that a system became."""
+    return tuple(  # type: ignore[return-value]
+        TextClassifier(*tiny_bert(n_classes=2, seed=seed, initializer_range=0.3), max_length=24) for seed in (0, 1)
+    )
+
+
+def scored(system: Any, base: TextClassifier, texts: Any, n_audit: int = 10) -> Scores:
+    n = len(texts)
+    rows = LabelledTexts(
+        name="test",
+        texts=texts,
+        labels=np.arange(n) % 2,
+        label_names=("negative", "positive"),
+        groups=np.zeros(n, dtype=np.int64),
+        group_names=("all",),
+    )
+    reading = read_base(base, rows, ("honestly",), top_k=1)
+    return score(system, rows, np.arange(n), reading, top_k=1, n_audit=n_audit)
+
+
+@pytest.mark.parametrize("texts", [TEXTS, PAIRS], ids=["texts", "pairs"])
+def test_tokens_masked_in_the_text_say_what_tokens_masked_in_the_input_do(models: Any, texts: Any) -> None:
+    base, other = models
+    as_model = scored(ModelSystem(other), base, texts)
+    answers = AnswersOnly(ModelSystem(other))
+    as_answers = scored(answers, base, texts)
+    assert as_answers.rows.sensitivity_base_tokens == pytest.approx(as_model.rows.sensitivity_base_tokens, abs=1e-6)
+    assert as_answers.metrics["mstps_base_tokens"] == pytest.approx(as_model.metrics["mstps_base_tokens"])
+    # The partner: the evaluated model's own tokens give another number, which answers alone do not have.
+    assert as_model.metrics["mstps"] != pytest.approx(as_model.metrics["mstps_base_tokens"])
+    assert as_answers.metrics["mstps"] is None
+    assert as_answers.metrics["n_audited"] == len(texts)
+    assert len(as_answers.rows.shortcut_rank) == len(as_answers.rows.sensitivity) == 0
+    assert answers.info() == {"last": texts}, "what it says of its last answers is said of the scored rows"
+    variants = answers.asked[0]
+    assert len(variants) == len(texts)
+    assert all(str(variant).count("[MASK]") == 1 for variant in variants)
+
+
+def test_only_the_audited_texts_are_masked(models: Any) -> None:
+    base, other = models
+    system = AnswersOnly(ModelSystem(other))
+    two = scored(system, base, TEXTS, n_audit=2)
+    assert [len(asked) for asked in system.asked] == [2, 4]
+    assert two.metrics["n_audited"] == 2
+    nothing = scored(AnswersOnly(ModelSystem(other)), base, TEXTS, n_audit=0)
+    assert (nothing.metrics["n_audited"], nothing.metrics["mstps_base_tokens"]) == (0, None)
+
+
+class Adaptive(AnswersOnly):
+    """A system whose answers depend on the texts that it was asked about before."""
+
+    depends_on_batch = True
+
+
+def test_a_system_that_adapts_to_what_it_is_asked_is_not_asked_about_variants(models: Any) -> None:
+    base, other = models
+    system = Adaptive(ModelSystem(other))
+    found = scored(system, base, TEXTS)
+    assert system.asked == [TEXTS]
+    assert (found.metrics["n_audited"], found.metrics["mstps_base_tokens"]) == (0, None)
+
+
+def test_texts_without_any_token_are_as_steady_for_answers_as_for_a_model(models: Any) -> None:
+    base, other = models
+    system = AnswersOnly(ModelSystem(other))
+    found, as_model = (scored(one, base, ["", " "]) for one in (system, ModelSystem(other)))
+    assert system.asked == [["", " "]]
+    assert (found.metrics["n_audited"], found.metrics["mstps_base_tokens"]) == (2, 0.0)
+    assert (as_model.metrics["n_audited"], as_model.metrics["mstps_base_tokens"]) == (2, 0.0)
+
+
+def test_a_text_without_tokens_of_its_own_does_not_change(models: Any) -> None:
+    base, other = models
+    found = scored(AnswersOnly(ModelSystem(other)), base, ["[SEP]", *TEXTS])
+    assert found.rows.sensitivity_base_tokens[0] == 0
+    assert (found.rows.sensitivity_base_tokens[1:] > 0).all()

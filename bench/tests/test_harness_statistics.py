@@ -1,0 +1,110 @@
+"""Intervals and tests: against statsmodels, scipy and plain loops."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import bootstrap
+from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
+
+from shortcut_bench.statistics import (
+    mcnemar,
+    percentile_interval,
+    resample,
+    share_of_gap,
+    spread,
+    weighted_accuracy,
+    weighted_balanced_accuracy,
+)
+from shortcut_guardrail.errors import DataError
+from shortcut_guardrail.metrics import balanced_accuracy
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mcnemar_agrees_with_statsmodels(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    first, second = rng.random(60) < 0.6, rng.random(60) < 0.75
+    table = [[int((a & b).sum()) for b in (second, ~second)] for a in (first, ~first)]
+    assert mcnemar(first, second).p_value == pytest.approx(reference_mcnemar(table, exact=True).pvalue)
+
+
+def test_mcnemar_of_the_papers_headline_is_no_evidence() -> None:
+    """Three of seven against five of seven, as in its worst group of MultiNLI, even if the three are among the five."""
+    first = np.array([True] * 3 + [False] * 4)
+    second = np.array([True] * 5 + [False] * 2)
+    assert mcnemar(first, second).p_value == 0.5
+
+
+def test_a_paired_test_needs_the_same_rows() -> None:
+    with pytest.raises(DataError, match="needs the same rows, but there are 3 and 2"):
+        mcnemar(np.ones(3, bool), np.ones(2, bool))
+
+
+def test_the_interval_of_accuracy_agrees_with_scipy() -> None:
+    right = np.random.default_rng(0).random(400) < 0.7
+    drawn = resample(
+        [{"labels": np.zeros(400), "right": right}], {"accuracy": weighted_accuracy("right")}, resamples=4000
+    )["accuracy"]
+    low, high = percentile_interval(drawn)
+    reference = bootstrap(
+        (right,), np.mean, n_resamples=4000, method="percentile", rng=np.random.default_rng(1)
+    ).confidence_interval
+    assert low == pytest.approx(reference.low, abs=0.012)
+    assert high == pytest.approx(reference.high, abs=0.012)
+
+
+def test_weights_of_one_give_the_scores_themselves() -> None:
+    rng = np.random.default_rng(0)
+    labels, predictions = rng.integers(0, 3, 200), rng.integers(0, 3, 200)
+    rows = {"labels": labels, "right": predictions == labels}
+    ones = np.ones((1, 200))
+    assert weighted_accuracy("right")(rows, ones)[0] == pytest.approx((predictions == labels).mean())
+    balanced = weighted_balanced_accuracy("right")(rows, ones)[0]
+    assert balanced == pytest.approx(balanced_accuracy(predictions, labels))
+    assert balanced != pytest.approx(float((predictions == labels).mean()))
+
+
+def test_resamples_of_two_systems_are_paired() -> None:
+    """Two systems that are always right together differ by 0 in every resample, though each one varies."""
+    right = np.random.default_rng(0).random(100) < 0.5
+    drawn = resample(
+        [{"labels": np.zeros(100), "a": right, "b": right.copy()}],
+        {name: weighted_accuracy(name) for name in "ab"},
+        resamples=50,
+    )
+    assert (drawn["a"] == drawn["b"]).all()
+    assert drawn["a"].std() > 0
+
+
+def test_seeds_are_averaged_so_that_more_of_them_narrow_the_interval() -> None:
+    rng = np.random.default_rng(0)
+    seeds = [{"labels": np.zeros(100), "right": rng.random(100) < 0.5} for _ in range(9)]
+
+    def width(n: int) -> float:
+        drawn = resample(seeds[:n], {"accuracy": weighted_accuracy("right")})["accuracy"]
+        low, high = percentile_interval(drawn)
+        return high - low
+
+    assert width(9) == pytest.approx(width(1) / 3, rel=0.2)
+
+
+def test_a_rare_label_may_be_missing_from_a_resample() -> None:
+    rows = {"labels": np.array([0] * 30 + [1]), "right": np.array([True] * 31)}
+    drawn = resample([rows], {"balanced": weighted_balanced_accuracy("right")}, resamples=200)["balanced"]
+    assert (drawn == 1).all()
+
+
+def test_the_share_of_the_gap() -> None:
+    assert share_of_gap(0.6, 0.4, 0.8) == pytest.approx(0.5)
+    assert share_of_gap(0.3, 0.4, 0.8) < 0
+    assert math.isnan(share_of_gap(0.6, 0.8, 0.8))
+    assert math.isnan(share_of_gap(0.6, 0.9, 0.8))
+
+
+def test_the_spread_of_one_seed_is_unknown() -> None:
+    assert spread([0.4, 0.6]) == (pytest.approx(0.5), pytest.approx(0.1 * math.sqrt(2)))
+    mean, sd = spread([0.4])
+    assert mean == 0.4
+    assert math.isnan(sd)

@@ -1,0 +1,209 @@
+"""What a system may see, and the systems of the harness themselves, on tiny models."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness_fakes import fake_build
+from shortcut_bench.classifiers import TrainedClassifier
+from shortcut_bench.datasets import HIDDEN_GROUP
+from shortcut_bench.systems import (
+    Clean,
+    Erm,
+    Guardrail,
+    Material,
+    ModelSystem,
+    Need,
+    Oracle,
+    make_system,
+    system_factories,
+)
+from shortcut_guardrail import ConfigError, ShortcutGuardrail
+from shortcut_guardrail.encoder import Batch, TextClassifier
+from shortcut_guardrail.finetune import FinetuneConfig
+from tiny_models import tiny_bert
+
+
+@pytest.fixture
+def base() -> TrainedClassifier:
+    model, tokenizer = tiny_bert(n_classes=2)
+    return TrainedClassifier(model, tokenizer, ("negative", "positive"), 32, FinetuneConfig(), 0)
+
+
+@pytest.fixture
+def full(base: TrainedClassifier) -> Material:
+    data = fake_build("fake", data_dir=None, n_train=16, n_test=24)
+    test = data.tests["reversed"]
+    return Material(
+        base=base,
+        encoder="unused",
+        label_names=data.label_names,
+        train=data.train,
+        dev=data.dev,
+        support=test.select(np.arange(10)),
+        deployment=test.texts,
+        clean_train=data.clean_train,
+        max_length=32,
+    )
+
+
+def test_a_system_sees_what_it_declared_and_nothing_else(full: Material) -> None:
+    cut = full.for_needs({Need.TRAIN, Need.DEV_GROUPS})
+    assert cut.train is not None
+    assert cut.dev is not None
+    assert (cut.train.groups == HIDDEN_GROUP).all()
+    assert (cut.dev.groups >= 0).all()
+    assert cut.support is cut.deployment is cut.clean_train is None
+    assert (full.train.groups >= 0).all(), "the harness keeps its own"  # type: ignore[union-attr]
+    assert full.for_needs(()).train is None
+
+
+def test_the_model_of_the_base_is_for_those_who_declared_it(full: Material, base: TrainedClassifier) -> None:
+    for need in (Need.BASE, Need.GRADIENTS):
+        assert full.for_needs({need}).base.model is base.model
+    cut = full.for_needs({Need.TRAIN, Need.DEV})
+    assert cut.base.model is None
+    assert (cut.base.recipe, cut.base.seed, cut.base.tokenizer) == (base.recipe, base.seed, base.tokenizer)
+    assert full.base.model is base.model, "the harness keeps its own"
+    with pytest.raises(ConfigError, match="for systems that declare the need 'gradients'"):
+        cut.scorer(cut.base.model)
+
+
+def test_groups_of_the_support_set_are_hidden(full: Material) -> None:
+    cut = full.for_needs({Need.SUPPORT, Need.DEV_GROUPS, Need.TRAIN_GROUPS})
+    assert cut.support is not None
+    assert (cut.support.groups == HIDDEN_GROUP).all()
+    assert cut.support.labels.tolist() == full.support.labels.tolist()  # type: ignore[union-attr]
+
+
+def test_what_is_not_there_cannot_be_declared(full: Material) -> None:
+    poor = dataclasses.replace(full, clean_train=None)
+    with pytest.raises(ConfigError, match="needs clean-train, which this setting does not have"):
+        poor.for_needs({Need.CLEAN_TRAIN})
+
+
+def test_erm_answers_like_the_base_classifier(full: Material, base: TrainedClassifier) -> None:
+    fitted = Erm().fit(full.for_needs(Erm().needs), seed=0)
+    guard = ShortcutGuardrail(base.model, base.tokenizer, max_length=32)
+    assert np.array_equal(fitted.predict_proba(full.deployment), guard.predict_proba(full.deployment))
+    assert fitted.forward_equivalents == 0
+    assert Oracle().needs == {Need.BASE, Need.ORACLE_TEXTS}
+
+
+@pytest.mark.parametrize("strength", [0.0, 0.6])
+def test_the_guardrail_is_the_librarys_at_the_same_strength(
+    full: Material, base: TrainedClassifier, strength: float
+) -> None:
+    system = Guardrail(strength=strength, max_steps=6, min_steps=0)
+    before = base.text_classifier().fingerprint()
+    fitted = system.fit(full.for_needs(system.needs), seed=3)
+    guard = ShortcutGuardrail(base.model, base.tokenizer, max_length=32)
+    guard.fit(full.deployment, config=system.guard_config, seed=3)
+    expected = guard.predict_proba(full.deployment, strength=strength)
+    assert np.allclose(fitted.predict_proba(full.deployment), expected, atol=1e-5)
+    assert base.text_classifier().fingerprint() == before
+    if strength:
+        assert not np.allclose(expected, guard.predict_proba(full.deployment, strength=0.0), atol=1e-3)
+    else:
+        assert np.array_equal(fitted.predict_proba(full.deployment), expected)
+
+
+def test_the_strength_is_chosen_on_the_first_so_many_support_rows(full: Material, base: TrainedClassifier) -> None:
+    system = Guardrail(n_support=6, max_steps=6, min_steps=0)
+    assert Need.SUPPORT in system.needs
+    info = system.fit(full.for_needs(system.needs), seed=0).info()
+    guard = ShortcutGuardrail(base.model, base.tokenizer, max_length=32)
+    guard.fit(full.deployment, config=system.guard_config, seed=0)
+    assert full.support is not None
+    expected = guard.calibrate(full.support.texts[:6], full.support.labels[:6].tolist())
+    assert info["labels_spent"] == expected.n == 6
+    assert info["debias_strength"] == expected.strength
+    assert Need.SUPPORT not in Guardrail(strength=1.0).needs
+
+
+def test_an_adapter_is_trained_once_for_every_strength(
+    full: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = dataclasses.replace(full, cache=tmp_path)
+    options: dict[str, Any] = {"max_steps": 4, "min_steps": 0}
+    first = Guardrail(strength=0.5, **options)
+    fitted = first.fit(kept.for_needs(first.needs), seed=0)
+    monkeypatch.setattr(ShortcutGuardrail, "fit", lambda *_, **__: pytest.fail("trained again"))
+    again = first.fit(kept.for_needs(first.needs), seed=0)
+    assert np.allclose(again.predict_proba(full.deployment), fitted.predict_proba(full.deployment), atol=1e-6)
+    assert again.info()["seconds"].keys() == fitted.info()["seconds"].keys()
+    other = Guardrail(strength=1.0, **options)
+    other.fit(kept.for_needs(other.needs), seed=0)
+    with pytest.raises(pytest.fail.Exception, match="trained again"):
+        first.fit(kept.for_needs(first.needs), seed=1)
+
+
+@pytest.mark.filterwarnings("ignore:This run is predicted to change next to nothing")
+def test_the_cost_of_the_guardrail_is_counted_as_in_the_notes(full: Material) -> None:
+    """One epoch over n texts with k = 10: 2 forward passes each to attribute and 22 to train, and no calibration."""
+    system = Guardrail(preset="paper", strength=1.0)
+    fitted = system.fit(full.for_needs(system.needs), seed=0)
+    distinct = len(set(full.deployment))  # type: ignore[arg-type]
+    assert fitted.forward_equivalents == 2 * len(full.deployment) + 22 * distinct  # type: ignore[arg-type]
+
+
+def test_calibrating_costs_a_forward_pass_a_row_and_strength(full: Material, monkeypatch: pytest.MonkeyPatch) -> None:
+    """11 strengths from 0 to 1; strength 0 is the base, which is asked no second time."""
+    options: dict[str, Any] = {"max_steps": 4, "min_steps": 0}
+    costs, forwarded = [], []
+    logits = TextClassifier.logits
+
+    def counted(classifier: TextClassifier, batch: Batch) -> Any:
+        forwarded.append(len(batch.indices))
+        return logits(classifier, batch)
+
+    for system in (Guardrail(strength=1.0, **options), Guardrail(n_support=6, **options)):
+        monkeypatch.setattr(TextClassifier, "logits", counted)
+        forwarded.clear()
+        costs.append((system.fit(full.for_needs(system.needs), seed=0).forward_equivalents, sum(forwarded)))
+        monkeypatch.undo()
+    (fixed, forwarded_fixed), (chosen, forwarded_chosen) = costs
+    assert chosen - fixed == forwarded_chosen - forwarded_fixed == 11 * 6
+
+
+def test_clean_trains_on_the_clean_rows_by_the_recipe_of_the_base(full: Material, base: TrainedClassifier) -> None:
+    asked = []
+
+    def retrain(rows: Any) -> TrainedClassifier:
+        asked.append(rows)
+        return dataclasses.replace(base, forward_equivalents=7.0)
+
+    material = dataclasses.replace(full, retrain=retrain)
+    fitted = Clean().fit(material.for_needs(Clean().needs), seed=0)
+    assert material.for_needs({Need.TRAIN, Need.GRADIENTS}).retrain is None
+    assert asked[0].texts == full.clean_train.texts  # type: ignore[union-attr]
+    assert fitted.forward_equivalents == 7.0
+
+
+def test_a_fitted_system_survives_the_disk(full: Material, tmp_path: Path) -> None:
+    fitted = Erm().fit(full.for_needs(Erm().needs), seed=0)
+    fitted.save(tmp_path / "system")
+    again = ModelSystem.load(tmp_path / "system")
+    assert np.array_equal(again.predict_proba(full.deployment), fitted.predict_proba(full.deployment))
+    assert again.info() == fitted.info()
+    with pytest.raises(ConfigError, match="already exists"):
+        fitted.save(tmp_path / "system")
+
+
+def test_the_registry() -> None:
+    assert {"erm", "oracle", "clean", "guardrail", "guardrail-paper"} <= set(system_factories())
+    assert make_system("guardrail").config()["guard"]["preset"] == "default"
+    assert make_system("guardrail-paper", rank=8).config()["guard"]["adapter"]["rank"] == 8
+    with pytest.raises(ConfigError, match=r"There is no system 'gardrail' .*Did you mean 'guardrail'\?"):
+        make_system("gardrail")
+    with pytest.raises(ConfigError, match=r"cannot be made with \{'colour': 'red'\}"):
+        make_system("guardrail", colour="red")
+    with pytest.raises(ConfigError, match="must lie between 0 and 1, but is 2"):
+        make_system("guardrail", strength=2)
+    with pytest.raises(ConfigError, match="n_support must be at least 2, but is 1"):
+        make_system("guardrail", n_support=1)

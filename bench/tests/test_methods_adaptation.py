@@ -1,0 +1,475 @@
+"""Test-time adaptation on LayerNorm: which parameters, which step, which resets, and what each batch answers."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+from methods_toy import DEPLOYMENT, REVERSED, make_encoder, make_material
+from shortcut_bench.methods import EATA, SAR, DeYO, Tent
+from shortcut_bench.methods.adaptation import (
+    DeyoAdapter,
+    EataAdapter,
+    OnlineSystem,
+    SarAdapter,
+    _Start,
+    destroy,
+    norm_parameters,
+)
+from shortcut_bench.methods.entropy import scaled_entropy, softmax_entropy
+from shortcut_bench.systems import Material, predict_proba
+from shortcut_guardrail.encoder import Batch, TextClassifier
+from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
+from tiny_models import build_family, planted_bag
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory) -> Material:
+    return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))
+
+
+def entropy_of(classifier: TextClassifier) -> float:
+    logits = classifier.predict_logits(classifier.encode(DEPLOYMENT))
+    return softmax_entropy(torch.from_numpy(logits)).mean().item()
+
+
+def fitted(method: Tent, material: Material, seed: int = 0):
+    return method.fit(material.for_needs(method.needs), seed=seed)
+
+
+def test_tent_trains_38400_numbers_of_a_bert_base():
+    with torch.device("meta"):
+        model = BertForSequenceClassification(BertConfig())
+    assert sum(p.numel() for p in norm_parameters(model).values()) == 38_400
+    # The top quarter is 3 blocks of 12, with two layers of 2 * 768 each.
+    assert sum(p.numel() for p in norm_parameters(model, skip_top=0.25).values()) == 38_400 - 3 * 2 * 2 * 768
+    # The official code looks for BatchNorm2d, of which there is none.
+    assert not [m for m in model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "roberta", "deberta-v2", "mpnet", "modernbert"])
+def test_normalisation_layers_are_found_in_every_family(family):
+    model, _ = build_family(family)
+    names = norm_parameters(model)
+    assert all("norm" in name.lower() or "LayerNorm" in name for name in names)
+    assert 0 < len(norm_parameters(model, skip_top=0.5)) < len(names)
+
+
+def test_a_model_without_normalisation_is_refused():
+    with pytest.raises(ModelError, match="no LayerNorm or RMSNorm"):
+        norm_parameters(planted_bag()[0])
+
+
+@pytest.mark.parametrize("method", [Tent(batch_size=16), Tent(batch_size=16, epochs=3)])
+def test_tent_lowers_the_entropy_of_what_it_adapts_to(method, material):
+    before = entropy_of(material.scorer(material.base.model))
+    after = entropy_of(fitted(method, material).classifier)
+    assert after < before
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        EATA(learning_rate=0.5),
+        EATA(name="eta", learning_rate=0.5, fisher_weight=0.0),
+        SAR(learning_rate=0.5, radius=0.01),
+        DeYO(learning_rate=0.5, plpd_margin=0.2),
+    ],
+    ids=lambda method: method.name,
+)
+def test_a_step_lowers_the_entropy_of_the_answers_that_it_is_taken_on(method, material):
+    adapter = method._adapter(_Start.of(method, material.for_needs(method.needs), 0))
+    classifier = adapter.classifier
+    batch = classifier.collate(classifier.encode(DEPLOYMENT), range(len(DEPLOYMENT)))
+    with torch.no_grad():
+        logits = classifier.logits(batch)
+        before = softmax_entropy(logits)
+        steps = before.sort().values
+        widest = int(steps[30:80].diff().argmax()) + 30  # so that nothing is near the margin
+        margin = steps[widest : widest + 2].mean().item()
+        rows = (before < margin).nonzero()[:, 0]
+        if method.name == "deyo":
+            broken = destroy(
+                batch, rows, np.random.default_rng(0), how="shuffle", mask_token_id=classifier.tokenizer.mask_token_id
+            )
+            answers = logits[rows].argmax(-1, keepdim=True)
+            lost = (logits[rows].softmax(-1) - classifier.logits(broken).softmax(-1)).gather(1, answers)[:, 0]
+            rows = rows[lost > 0.2]
+            adapter.filter_margin = margin
+        else:
+            adapter.entropy_margin = margin
+    adapter.step(batch)
+    assert adapter.counts.used == len(rows)
+    with torch.no_grad():
+        after = softmax_entropy(classifier.logits(batch))
+    assert 0 < len(rows) < len(DEPLOYMENT)
+    assert after[rows].mean() < before[rows].mean() - 1e-3
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_one_step_of_tent_is_one_step_of_its_optimizer_on_the_mean_entropy(optimizer, material):
+    method = Tent(batch_size=len(DEPLOYMENT), optimizer=optimizer, learning_rate=0.1)
+    result = fitted(method, material).classifier.plain_model
+    model = copy.deepcopy(material.base.model).requires_grad_(False)
+    classifier = material.scorer(model)
+    classifier.model = model
+    values = [p.requires_grad_(True) for p in norm_parameters(model).values()]
+    batch = classifier.collate(classifier.encode(DEPLOYMENT), range(len(DEPLOYMENT)))
+    logits = model(**batch.model_inputs()).logits
+    loss = -(logits.softmax(-1) * logits.log_softmax(-1)).sum(-1).mean()
+    gradients = torch.autograd.grad(loss, values)
+    for (name, found), value, gradient in zip(norm_parameters(result).items(), values, gradients, strict=True):
+        # The first step of Adam is as long for every number: m / sqrt(v), both without their bias, is the sign. Those
+        # of which the gradient is lost in rounding are left out.
+        clear = gradient.abs() > 1e-5 if optimizer == "adam" else torch.ones_like(gradient, dtype=bool)
+        direction = gradient / (gradient.abs() + 1e-8) if optimizer == "adam" else gradient
+        assert clear.any()
+        assert torch.allclose(found[clear], (value - 0.1 * direction)[clear], atol=1e-4), name
+    assert any(float(gradient.abs().max()) > 1e-3 for gradient in gradients)
+
+
+def test_the_base_classifier_is_left_as_it_was_and_all_but_normalisation_is_shared_in_value(material):
+    before = {name: value.clone() for name, value in material.base.model.state_dict().items()}
+    adapted = fitted(Tent(batch_size=16), material).classifier.plain_model.state_dict()
+    assert all(torch.equal(value, before[name]) for name, value in material.base.model.state_dict().items())
+    changed = {name for name in before if not torch.equal(adapted[name], before[name])}
+    assert changed
+    assert all("LayerNorm" in name for name in changed)
+
+
+def test_how_far_the_parameters_moved_is_said(material):
+    result = fitted(Tent(batch_size=16), material)
+    start, end = norm_parameters(material.base.model), norm_parameters(result.classifier.plain_model)
+    moved = sum(float(((end[name] - start[name]) ** 2).sum().detach()) for name in start)
+    norm = sum(float((value**2).sum().detach()) for value in start.values())
+    expected = math.sqrt(moved / norm)
+    assert result.info()["adaptation"]["relative_change"] == pytest.approx(expected, rel=1e-4)
+    assert expected > 0
+
+
+def test_eata_takes_no_step_where_nothing_is_certain(material):
+    result = fitted(EATA(batch_size=16, fisher_weight=0.0), material)
+    info = result.info()["adaptation"]
+    certain = torch.from_numpy(predict_proba(material.scorer(material.base.model), DEPLOYMENT)).log()
+    n_certain = int((softmax_entropy(certain) < 0.4 * math.log(2)).sum())
+    assert info["rows_used"] == n_certain == info["steps"] == 0
+    assert info["thresholds"]["cosine_margin"] == 1.0
+
+
+def test_fisher_information_and_penalty_are_their_sums(material):
+    method = EATA(batch_size=8, fisher_weight=3.0)
+    start = _Start.of(method, material.for_needs(method.needs), 0)
+    classifier = start.classifier()
+    source = classifier.encode(start.source[:24])
+    adapter = EataAdapter(classifier, method, source)
+    literal = {name: torch.zeros_like(value) for name, value in adapter.parameters.items()}
+    for first in range(0, 24, 8):
+        batch = classifier.collate(source, range(first, first + 8))
+        logits = classifier.model(**batch.model_inputs()).logits
+        log_probs = logits.log_softmax(-1)
+        loss = -sum(log_probs[i, int(logits[i].argmax())] for i in range(8)) / 8
+        gradients = torch.autograd.grad(loss, list(adapter.parameters.values()))
+        for name, gradient in zip(literal, gradients, strict=True):
+            literal[name] += gradient**2 / 3
+    for name, value in literal.items():
+        assert torch.allclose(adapter.fisher[name], value, rtol=1e-4, atol=1e-9)
+    assert adapter.penalty().item() == 0.0
+    with torch.no_grad():
+        for value in adapter.parameters.values():
+            value.add_(0.5)
+    expected = 3.0 * sum(float((value * 0.25).sum()) for value in literal.values())
+    assert adapter.penalty().item() == pytest.approx(expected, rel=1e-4)
+
+
+def test_two_steps_of_eata_are_its_filter_its_weights_and_its_anchor(material):
+    method = EATA(batch_size=16, fisher_weight=5.0, learning_rate=0.05, entropy_margin=0.7)
+    start = _Start.of(method, material.for_needs(method.needs), 0)
+    classifier = start.classifier()
+    adapter = EataAdapter(classifier, method, classifier.encode(start.source))
+    margin = 0.7 * math.log(2)
+    adapter.cosine_margin = 0.9
+    texts = classifier.encode(DEPLOYMENT)
+    values = list(adapter.parameters.values())
+    origin = [value.detach().clone() for value in values]
+    fisher = list(adapter.fisher.values())
+    momentum = [torch.zeros_like(value) for value in values]
+    mean, certain, used = None, [], []
+    for first in (0, 16):
+        batch = classifier.collate(texts, range(first, first + 16))
+        here = [value.detach().clone() for value in values]
+        probs = classifier.logits(batch).softmax(-1)
+        entropies = -(probs * probs.log()).sum(-1)
+        chosen = [i for i in range(16) if entropies[i] < margin]
+        certain.append(len(chosen))
+        if mean is not None:
+            alike = torch.cosine_similarity(mean[None], probs.detach()).abs().tolist()
+            chosen = [i for i in chosen if alike[i] < 0.9]
+        mine = probs[chosen].mean(0).detach()
+        mean = mine if mean is None else 0.9 * mean + 0.1 * mine
+        used.append(len(chosen))
+        loss = sum(entropies[i] / torch.exp(entropies[i].detach() - margin) for i in chosen) / len(chosen)
+        loss = loss + 5.0 * sum(
+            (f * (value - o) ** 2).sum() for f, value, o in zip(fisher, values, origin, strict=True)
+        )
+        gradients = torch.autograd.grad(loss, values)
+        momentum = [0.9 * m + g for m, g in zip(momentum, gradients, strict=True)]
+        adapter.step(batch)
+        for value, before, moved in zip(values, here, momentum, strict=True):
+            assert torch.allclose(value, before - 0.05 * moved, atol=1e-5)
+    assert 0 < certain[0] < 16
+    assert 0 < used[1] < certain[1]  # both filters had a say
+    assert adapter.counts.used == sum(used)
+
+
+def sar_on(material: Material, **options: float) -> SarAdapter:
+    method = SAR(batch_size=16, **options)
+    return SarAdapter(_Start.of(method, material, 0).classifier(), method)
+
+
+def sam(
+    adapter: SarAdapter, batch: Batch, margin: float, radius: float
+) -> tuple[tuple[list[int], list[int]], list[float], list[tuple[torch.Tensor, ...]]]:
+    """The certain rows of a batch, those still certain at the worst point nearby, and there the entropy of all of the
+    former and of the latter, each with its gradient; the parameters are as before."""
+    classifier, values = adapter.classifier, list(adapter.parameters.values())
+    start = [value.detach().clone() for value in values]
+    entropies = softmax_entropy(classifier.logits(batch))
+    first = [i for i, entropy in enumerate(entropies.tolist()) if entropy < margin]
+    gradients = torch.autograd.grad(sum(entropies[i] for i in first) / len(first), values)
+    norm = math.sqrt(sum(float((g**2).sum()) for g in gradients))
+    with torch.no_grad():
+        for value, gradient in zip(values, gradients, strict=True):
+            value.add_(radius * gradient / norm)
+    again = softmax_entropy(classifier.logits(batch))
+    second = [i for i in first if float(again[i].detach()) < margin]
+    losses = [sum(again[i] for i in rows) / len(rows) for rows in (first, second)]
+    slopes = [torch.autograd.grad(loss, values, retain_graph=True) for loss in losses]
+    with torch.no_grad():
+        for value, origin in zip(values, start, strict=True):
+            value.copy_(origin)
+    return (first, second), [float(loss.detach()) for loss in losses], slopes
+
+
+def batches_of(adapter: SarAdapter, n: int) -> list[Batch]:
+    """The first n batches of 16 deployment texts."""
+    encoded = adapter.classifier.encode(DEPLOYMENT)
+    return [adapter.classifier.collate(encoded, range(16 * i, 16 * i + 16)) for i in range(n)]
+
+
+def test_one_step_of_sar_is_sam_on_the_rows_that_are_certain_before_and_after_the_climb(material):
+    adapter = sar_on(material, radius=0.2, learning_rate=0.01)
+    (batch,) = batches_of(adapter, 1)
+    entropies = sorted(softmax_entropy(adapter.classifier.logits(batch)).tolist())
+    margin = adapter.entropy_margin = (entropies[11] + entropies[12]) / 2  # 12 of the 16 are certain
+    names, values = list(adapter.parameters), list(adapter.parameters.values())
+    start = [value.detach().clone() for value in values]
+    (first, second), losses, (unfiltered, slopes) = sam(adapter, batch, margin, 0.2)
+    assert 0 < len(second) < len(first) == 12
+
+    adapter.step(batch)
+    moves = [0.01 * slope for slope in slopes]
+    for name, value, origin, move in zip(names, values, start, moves, strict=True):
+        assert torch.allclose(value, origin - move, atol=1e-6), name
+    assert adapter.average == pytest.approx(losses[1], rel=1e-5)
+    assert adapter.counts.used == len(second)
+    # Without the second filter it would be another step.
+    assert max(float((0.01 * u - m).abs().max()) for u, m in zip(unfiltered, moves, strict=True)) > 1e-4
+
+
+def test_sar_resets_by_the_moving_average_of_its_losses_and_not_by_the_last_one(material):
+    """With a constant between the least loss and the least average, nine tenths of which are older."""
+    adapter = sar_on(material, learning_rate=0.05)
+    adapter.entropy_margin = math.log(2)
+    batches = batches_of(adapter, 5)
+    seen: list[float] = []
+    averages: list[float] = []
+    adapter.reset_below = 0.0
+    for batch in batches:
+        _, (_, loss), _ = sam(adapter, batch, adapter.entropy_margin, 0.05)
+        averages.append(0.9 * averages[-1] + 0.1 * loss if averages else loss)
+        seen.append(loss)
+        adapter.step(batch)
+        assert adapter.average == pytest.approx(averages[-1], rel=1e-5)
+    between = (min(seen) + min(averages)) / 2
+    assert min(seen) < between - 0.005 < between + 0.005 < min(averages)
+    resets = []
+    for constant in (between, min(averages) + 1e-3):
+        again = sar_on(material, learning_rate=0.05)
+        again.entropy_margin, again.reset_below = math.log(2), constant
+        for batch in batches:
+            again.step(batch)
+        resets.append(again.counts.resets)
+    assert resets[0] == 0 < resets[1]
+
+
+def test_sar_with_the_official_constant_resets_for_ever_and_with_the_scaled_one_does_not(material):
+    def run(constant: float) -> int:
+        adapter = sar_on(material)
+        adapter.entropy_margin = math.log(2)
+        adapter.reset_below = constant
+        encoded = adapter.classifier.encode(DEPLOYMENT)
+        for first in range(0, 80, 16):
+            adapter.step(adapter.classifier.collate(encoded, range(first, first + 16)))
+        return adapter.counts.resets
+
+    mean = entropy_of(material.scorer(material.base.model))
+    # A confident two-class model is below 0.2 at once; here the constant is moved to where the toy's entropy is.
+    assert run(mean + 0.2) == 5
+    assert run(scaled_entropy(0.2, 2)) == 0
+
+
+def test_after_a_reset_weights_average_and_momentum_are_those_of_a_beginning(material):
+    fresh, adapter, put_back = (sar_on(material, learning_rate=0.05) for _ in range(3))
+    one, two, three = batches_of(fresh, 3)
+    for other in (fresh, adapter, put_back):
+        other.entropy_margin, other.reset_below = math.log(2), 0.0
+    for other in (adapter, put_back):
+        other.step(one)
+        assert any(not torch.equal(value, other.start[name]) for name, value in other.parameters.items())
+    adapter.reset_below = 10.0
+    adapter.step(two)
+    put_back.step(two)
+    assert (adapter.counts.resets, put_back.counts.resets) == (1, 0)
+    assert all(torch.equal(value, adapter.start[name]) for name, value in adapter.parameters.items())
+    adapter.reset_below = 0.0
+    with torch.no_grad():  # the partner has the weights of a beginning, but an old average and old momentum
+        for name, value in put_back.parameters.items():
+            value.copy_(put_back.start[name])
+    for other in (fresh, adapter, put_back):
+        other.step(three)
+    assert adapter.average == fresh.average
+    assert all(torch.equal(value, fresh.parameters[name]) for name, value in adapter.parameters.items())
+    assert put_back.average != pytest.approx(fresh.average, abs=1e-3)
+    apart = [
+        float((value - fresh.parameters[name]).detach().abs().max()) for name, value in put_back.parameters.items()
+    ]
+    assert max(apart) > 1e-3
+
+
+def test_deyo_counts_rows_that_need_their_text(material):
+    method = DeYO(batch_size=16, plpd_margin=-1.0)
+    start = _Start.of(method, material, 0)
+    everything = DeyoAdapter(start.classifier(), method, np.random.default_rng(0))
+    nothing_method = DeYO(batch_size=16, plpd_margin=0.99)
+    nothing = DeyoAdapter(start.classifier(), nothing_method, np.random.default_rng(0))
+    for adapter in (everything, nothing):
+        adapter.filter_margin = math.log(2) + 1
+        adapter.step(adapter.classifier.collate(adapter.classifier.encode(DEPLOYMENT), range(16)))
+    assert (everything.counts.used, everything.counts.steps) == (16, 1)
+    assert (nothing.counts.used, nothing.counts.steps) == (0, 0)
+
+
+def test_one_step_of_deyo_is_its_two_filters_and_its_weights(material):
+    method = DeYO(batch_size=16, learning_rate=0.05, plpd_margin=0.01, filter_margin=0.71, entropy_margin=0.7)
+    start = _Start.of(method, material, 0)
+    adapter = DeyoAdapter(start.classifier(), method, np.random.default_rng(3))
+    classifier, values = adapter.classifier, list(adapter.parameters.values())
+    batch = classifier.collate(classifier.encode(DEPLOYMENT), range(16))
+    here = [value.detach().clone() for value in values]
+    probs = classifier.logits(batch).softmax(-1)
+    entropies = -(probs * probs.log()).sum(-1)
+    certain = [i for i in range(16) if entropies[i] < 0.71 * math.log(2)]
+    mask = classifier.tokenizer.mask_token_id
+    broken = destroy(batch, torch.tensor(certain), np.random.default_rng(3), how="shuffle", mask_token_id=mask)
+    after = classifier.logits(broken).softmax(-1)
+    answers = probs.argmax(-1).tolist()
+    lost = {i: float((probs[i] - after[place])[answers[i]].detach()) for place, i in enumerate(certain)}
+    kept = [i for i in certain if lost[i] > 0.01]
+    weights = {i: math.exp(0.7 * math.log(2) - float(entropies[i].detach())) + math.exp(lost[i]) for i in kept}
+    gradients = torch.autograd.grad(sum(weights[i] * entropies[i] for i in kept) / len(kept), values)
+    assert 0 < len(kept) < len(certain) < 16
+
+    adapter.step(batch)
+    for value, before, gradient in zip(values, here, gradients, strict=True):
+        assert torch.allclose(value, before - 0.05 * gradient, atol=1e-5)
+
+
+def test_deyo_for_biased_data_has_the_values_of_its_code():
+    plain, biased = DeYO(), DeYO.biased()
+    assert (biased.learning_rate, biased.plpd_margin) == (5 * plain.learning_rate, 0.5)
+    assert (biased.filter_margin, biased.entropy_margin) == (plain.filter_margin, plain.entropy_margin) == (0.5, 0.4)
+
+
+@pytest.mark.parametrize("how", ["shuffle", "mask"])
+def test_a_destroyed_text_keeps_its_template(how, material):
+    classifier = material.scorer(material.base.model)
+    batch = classifier.collate(classifier.encode(DEPLOYMENT), range(8))
+    rows = torch.tensor([1, 3, 4])
+    mask = classifier.tokenizer.mask_token_id
+    destroyed = destroy(batch, rows, np.random.default_rng(0), how=how, mask_token_id=mask)
+    assert not torch.equal(destroyed.input_ids, batch.input_ids[rows])
+    for new, old, ordinary in zip(destroyed.input_ids, batch.input_ids[rows], batch.ordinary[rows], strict=True):
+        assert torch.equal(new[~ordinary], old[~ordinary])
+        if how == "shuffle":
+            assert sorted(new[ordinary].tolist()) == sorted(old[ordinary].tolist())
+        else:
+            assert int((new == mask).sum()) == math.ceil(int(ordinary.sum()) / 2)
+
+
+def test_online_answers_a_batch_before_it_adapts_to_it(material):
+    texts = list(REVERSED.texts)
+    system = fitted(Tent(mode="online", batch_size=16, learning_rate=0.01), material)
+    assert system.classifier is None
+    base = predict_proba(material.scorer(material.base.model), texts)
+    online = system.predict_proba(texts)
+    assert online[:16] == pytest.approx(base[:16], abs=1e-5)
+    assert online[16:] != pytest.approx(base[16:], abs=1e-5)
+    # Every call starts anew.
+    assert (system.predict_proba(texts) == online).all()
+    assert system.info()["forward_equivalents_per_text"] == pytest.approx(2.0)
+
+
+def test_online_systems_are_saved_with_their_options(material, tmp_path):
+    system = fitted(DeYO(mode="online", batch_size=16, plpd_margin=-1.0), material)
+    before = system.predict_proba(DEPLOYMENT)
+    system.save(tmp_path / "deyo")
+    assert (OnlineSystem.load(tmp_path / "deyo").predict_proba(DEPLOYMENT) == before).all()
+
+
+def test_an_online_method_that_needs_no_source_texts_is_saved_whatever_else_was_at_hand(material, tmp_path):
+    assert material.dev is not None
+    system = Tent(mode="online").fit(material, seed=0)
+    system.save(tmp_path / "tent")
+    assert (OnlineSystem.load(tmp_path / "tent").predict_proba(DEPLOYMENT) == system.predict_proba(DEPLOYMENT)).all()
+
+
+def test_an_online_eata_would_have_to_save_texts_and_says_so(material, tmp_path):
+    system = fitted(EATA(mode="online"), material)
+    with pytest.raises(ConfigError, match="source texts whenever it starts"):
+        system.save(tmp_path / "eata")
+    assert not (tmp_path / "eata").exists()
+
+
+def test_a_rate_that_explodes_ends_with_a_sentence(material):
+    with pytest.raises(RunError, match=r"Lower its learning_rate|not finite"):
+        fitted(Tent(batch_size=8, learning_rate=1e30, optimizer="sgd"), material)
+
+
+def test_no_deployment_texts_are_refused(material):
+    import dataclasses
+
+    empty = dataclasses.replace(material, deployment=[])
+    with pytest.raises(DataError, match="'tent' needs deployment texts, but there are none"):
+        Tent().fit(empty, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        (Tent, {"learning_rate": 0.0}, "learning_rate must be above 0, but is 0.0."),
+        (Tent, {"mode": "both"}, "mode must be after or online, but is 'both'."),
+        (EATA, {"cosine_margin": 0.0}, "cosine_margin must be above 0, but is 0.0."),
+        (SAR, {"radius": -1.0}, "radius must be at least 0, but is -1.0."),
+        (DeYO, {"filter_margin": 0.0}, "filter_margin must be above 0, but is 0.0."),
+        (DeYO, {"destroy": "burn"}, "destroy must be shuffle or mask, but is 'burn'."),
+    ],
+)
+def test_options_out_of_range_are_refused(kind, options, message):
+    with pytest.raises(ConfigError) as error:
+        kind(**options)
+    assert str(error.value) == message

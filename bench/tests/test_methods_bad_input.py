@@ -1,0 +1,556 @@
+"""What methods say, and do, when the material does not allow what they are for; and how grids and epochs are chosen."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from methods_toy import DEV, GROUPS, NAMES, SUPPORT, TRAIN, fit, make_encoder, make_material, rows
+from shortcut_bench.datasets.types import HIDDEN_GROUP, LabelledTexts
+from shortcut_bench.methods import C2L, DFR, EATA, JTT, LTGR, NFL, RULES, FewShot, GroupDRO, LastLayer, jtt
+from shortcut_bench.methods.dfr import draw_with_all_classes
+from shortcut_bench.methods.jtt import TrainPassErrors
+from shortcut_bench.methods.same_budget import PriorShift, cross_validated
+from shortcut_bench.methods.selection import Rule, best_index, find_rule, search
+from shortcut_bench.methods.training import Stopwatch, resolve_recipe, train
+from shortcut_bench.systems import Material, Need, make_system
+from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
+from shortcut_guardrail.finetune import FinetuneConfig
+
+QUICK = {"learning_rate": 5e-3, "epochs": 1, "batch_size": 32}
+AT_STRENGTH_1 = rows("dev", (30, 0, 0, 30), 11)
+"""As a dev set is at shortcut strength 1: two of the four groups have no row."""
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory) -> Material:
+    return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))
+
+
+def with_(material: Material, **fields: Any) -> Material:
+    return dataclasses.replace(material, **fields)
+
+
+# JTT
+
+
+def easy(n: int = 40) -> LabelledTexts:
+    """Rows that a first stage answers without error: two texts."""
+    return LabelledTexts(
+        name="easy",
+        texts=["bad bad bad", "good good good"] * (n // 2),
+        labels=np.array([0, 1] * (n // 2)),
+        label_names=NAMES,
+        groups=np.array([0, 2] * (n // 2)),
+        group_names=GROUPS,
+    )
+
+
+def test_an_empty_error_set_is_warned_about_and_trained_once_without_weights(material):
+    method = JTT(variant="sg-paper", upweights=(4, 6), identification_epochs=(15,), recipe=QUICK)
+    with pytest.warns(GuardrailWarning, match="answered all 40 training rows rightly, so its error set is empty"):
+        system = method.fit(with_(material, train=easy()), seed=0)
+    info = system.info()
+    assert info["n_errors"] == 0
+    # Both weights are the same training, which is done once.
+    assert info["trials"][0]["score"] == info["trials"][1]["score"]
+    dev_pass = len(DEV)
+    assert system.forward_equivalents == 3 * 15 * 40 + 40 + 3 * 40 + dev_pass
+
+
+def test_a_first_stage_that_has_not_learned_is_warned_about(material):
+    # A head that is not trained answers most texts alike: right with these labels, wrong with the others.
+    rows = easy()
+    lopsided = dataclasses.replace(rows, labels=np.array([0] * 38 + [1] * 2))
+    options = {"upweights": (4,), "recipe": QUICK, "select": "last", "identification_epochs": (1,)}
+    shares = []
+    for given in (lopsided, dataclasses.replace(lopsided, labels=1 - lopsided.labels)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            info = JTT(**options, identification_rate=1e-9).fit(with_(material, train=given), seed=0).info()
+        shares.append(info["error_share"])
+        said = [str(w.message) for w in caught if "it has hardly learned" in str(w.message)]
+        assert len(said) == (info["error_share"] > 0.5)
+        if said:
+            assert f"answered {info['n_errors']} of 40 training rows wrongly" in said[0]
+    assert min(shares) <= 0.5 < max(shares)
+
+
+def test_jtt_counts_what_it_trained_on(material):
+    method = JTT(upweights=(5,), identification_epochs=(1,), identification_rate=1e-6, recipe=QUICK, select="last")
+    system = method.fit(with_(material, dev=None), seed=0)
+    errors = system.info()["n_errors"]
+    assert 0 < errors < len(TRAIN)
+    assert system.forward_equivalents == 3 * len(TRAIN) + 3 * (len(TRAIN) + 5 * errors)
+
+
+def test_errors_are_noted_batch_by_batch_and_epoch_by_epoch():
+    recorder = TrainPassErrors()
+    logits = torch.tensor([[2.0, 1.0], [1.0, 2.0], [1.0, 2.0]])
+
+    def model(labels: torch.Tensor) -> Any:
+        return types.SimpleNamespace(logits=logits[: len(labels)], loss=torch.zeros(()))
+
+    recorder.loss(model, {"labels": torch.tensor([0, 0, 0])}, torch.tensor([7, 3, 5]))
+    recorder.loss(model, {"labels": torch.tensor([1])}, torch.tensor([1]))
+    recorder.next_epoch(0, model)
+    recorder.loss(model, {"labels": torch.tensor([1, 1, 1])}, torch.tensor([3, 7, 1]))
+    assert recorder.errors(0).tolist() == [1, 3, 5]
+    assert recorder.errors(1).tolist() == [3]
+
+
+@pytest.mark.filterwarnings("ignore:.*it has hardly learned")
+def test_errors_of_the_official_variant_are_those_of_its_last_training_pass(material, monkeypatch):
+    recorders: list[TrainPassErrors] = []
+    monkeypatch.setattr(jtt, "TrainPassErrors", lambda: recorders.append(TrainPassErrors()) or recorders[-1])
+    counted: list[list[int]] = []
+    monkeypatch.setattr(
+        jtt, "upweighted", lambda n, errors, *rest, **named: counted.append(errors.tolist()) or np.arange(n)
+    )
+    options = {"upweights": (4,), "recipe": QUICK, "select": "last", "identification_epochs": (3,)}
+    JTT(**options, identification_rate=0.05).fit(material, seed=0)
+    passes = [recorders[0].errors(epoch).tolist() for epoch in range(3)]
+    assert counted == [passes[2]]
+    assert passes[2] not in passes[:2]
+
+
+def test_a_first_stage_that_diverges_is_trained_once_and_paid_for(material, monkeypatch):
+    asked: list[int] = []
+
+    def diverge(material: Material, rows: LabelledTexts, *rest: Any, spend: Any, **named: Any) -> None:
+        asked.append(len(rows))
+        spend(10.0)
+        raise RunError("the loss became nan")
+
+    monkeypatch.setattr(jtt, "train", diverge)
+    run = jtt._Run(JTT(recipe=QUICK), material, 0, None)
+    for upweight in (4, 5, 6):
+        with pytest.raises(RunError, match="became nan"):
+            run.fit_point({"learning_rate": 1e-3, "identification_epochs": 2, "upweight": upweight})
+    assert (asked, run.cost) == ([len(TRAIN)], 10.0)
+    with pytest.warns(GuardrailWarning, match="is left out"), pytest.raises(RunError, match="diverged at all 3 points"):
+        JTT(recipe=QUICK).fit(material, seed=0)
+
+
+def test_a_training_that_diverges_costs_what_it_took(material):
+    spent: list[float] = []
+
+    def diverge_in_the_second_epoch(*_: Any, on_epoch_end: Any, **__: Any) -> None:
+        on_epoch_end(0, material.base.model)
+        raise RunError("the loss became nan")
+
+    for rule, scored in (("last", 0), ("dev-accuracy", len(DEV))):
+        with pytest.raises(RunError):
+            train(
+                *(material, TRAIN, FinetuneConfig(epochs=8), find_rule(rule)),
+                stage="all",
+                watch=Stopwatch(),
+                seed=0,
+                fit=diverge_in_the_second_epoch,
+                spend=spent.append,
+            )
+        assert spent.pop() == 3 * 2 * len(TRAIN) + scored
+
+
+def test_the_full_grid_has_18_points(material):
+    assert len(JTT.full_grid()._grid(material)) == 18
+    assert len(JTT()._grid(material)) == 3
+
+
+# DFR
+
+
+def test_a_class_without_rows_stops_dfr(material):
+    negative = DEV.select(np.flatnonzero(DEV.labels == 0))
+    with pytest.raises(DataError, match=r"DFR needs rows of every class in 'dev', but there are none of class \[1\]"):
+        fit(DFR(), with_(material, dev=negative))
+
+
+def test_a_class_missing_from_a_half_is_drawn_again_and_given_up_on_in_words():
+    labels = np.array([0] * 30 + [1])
+    draws: list[int] = []
+
+    def draw() -> tuple[np.ndarray, ...]:
+        draws.append(1)
+        rows_of_half = np.arange(30) if len(draws) < 4 else np.arange(1, 31)
+        return (rows_of_half,)
+
+    (half,), n_draws = draw_with_all_classes(labels, 2, draw, "'dev'")
+    assert 30 in half
+    assert len(draws) == n_draws == 4
+    with pytest.raises(DataError) as error:
+        draw_with_all_classes(labels, 2, lambda: (np.arange(30),), "'dev'")
+    assert str(error.value) == (
+        "DFR needs every class in the half of 'dev' that it fits on, but 100 draws of 31 rows (of the classes [30, 1]) "
+        "left one out each time. Give more rows of the rare classes."
+    )
+
+
+def test_a_probe_set_of_a_few_rows_is_refused_where_a_class_is_too_rare(material):
+    with pytest.raises(DataError, match="left one out each time"):
+        DFR(variant="sg-paper", share=0.005).fit(material, seed=0)
+
+
+def test_a_group_missing_from_a_half_is_drawn_again_and_said_where_it_cannot_be_mended():
+    method, values = DFR(), np.random.default_rng(0).normal(size=(100, 4))
+    for sizes, lacking in (((40, 3, 17, 40), []), ((40, 1, 19, 40), ["negative, with"])):
+        few = rows("dev", sizes, 5)
+        drawn = []
+        for seed in range(20):  # a group of 3 rows misses a half in a quarter of the draws
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                scores, one_sided, n_draws = method.tune(values, few, np.random.default_rng(seed))
+            drawn.append(n_draws)
+            assert len(scores) == len(method.inverse_strengths)
+            assert one_sided == lacking
+            said = [str(w.message) for w in caught if "has rows in only one of the halves" in str(w.message)]
+            assert len(said) == len(lacking)
+        # A group of one row can never be in both halves, however often they are drawn.
+        assert set(drawn) == {100} if lacking else set(drawn) > {1}
+
+
+def test_dfr_balances_the_groups_there_are_and_names_the_others(material):
+    info = fit(DFR(resamples=2), with_(material, dev=AT_STRENGTH_1)).info()
+    assert info["selection"]["dev_groups_without_rows"] == ["negative, with", "positive, without"]
+    assert info["selection"]["draws"] == {"halves": 1, "resamples": 2}
+
+
+def test_dfr_without_groups_says_which_variant_needs_none(material):
+    hidden = with_(material, dev=DEV.without_groups())
+    with pytest.raises(DataError, match="declare dev-groups, or take variant sg-paper"):
+        DFR().fit(hidden, seed=0)
+    assert DFR(variant="sg-paper").needs == {Need.TRAIN, Need.GRADIENTS}
+    assert Need.TRAIN not in DFR(standardise_on="dev").needs
+
+
+# Group DRO
+
+
+def test_group_dro_without_groups_is_refused(material):
+    with pytest.raises(DataError, match="Group DRO needs the groups of 'train', but they are hidden"):
+        GroupDRO(recipe=QUICK).fit(with_(material, train=TRAIN.without_groups()), seed=0)
+
+
+def test_group_dro_with_a_single_group_is_refused(material):
+    single = dataclasses.replace(TRAIN, groups=np.zeros_like(TRAIN.groups))
+    with pytest.raises(DataError, match="all 192 of 'train' are in one"):
+        GroupDRO(recipe=QUICK).fit(with_(material, train=single), seed=0)
+
+
+def test_groups_without_training_rows_get_no_weight_and_are_named(material):
+    method = GroupDRO(recipe=QUICK, adjustments=(0.0, 1.0))
+    with pytest.warns(GuardrailWarning) as caught:
+        info = fit(method, with_(material, train=rows("train", (90, 0, 6, 90), 1), dev=AT_STRENGTH_1)).info()
+    assert [str(warning.message) for warning in caught] == [
+        "Group DRO cannot do anything for 'negative, with', of which 'train' has no row.",
+        "The rule 'dev-worst-group' reads the worst of the groups that have rows in 'dev', which has none of "
+        "'negative, with' and 'positive, without': it does not see them.",
+    ]
+    assert info["train_groups_without_rows"] == ["negative, with"]
+    assert info["group_weights"]["negative, with"] == 0.0
+    assert sum(info["group_weights"].values()) == pytest.approx(1.0)
+    assert [trial["point"]["adjustment"] for trial in info["trials"]] == [0.0, 1.0]
+
+
+def test_a_group_missing_from_a_batch_is_counted(material):
+    rare = rows("train", (60, 2, 60, 60), 1)
+    system = GroupDRO(recipe={**QUICK, "batch_size": 8}, reweight_groups=False)
+    info = system.fit(with_(material, train=rare), seed=0).info()
+    absent, n_steps = info["batches_without_group"], info["training"]["n_steps"]
+    # Its two rows are in two of the batches of an epoch at most.
+    assert n_steps - 2 <= absent["negative, with"] < n_steps
+    assert absent["negative, without"] < n_steps - 2
+    drawn_equally = GroupDRO(recipe={**QUICK, "batch_size": 8}).fit(with_(material, train=rare), seed=0).info()
+    assert drawn_equally["batches_without_group"]["negative, with"] < n_steps / 2
+
+
+# Grids
+
+
+def test_a_diverging_point_is_recorded_and_never_chosen(material):
+    method = JTT(learning_rates=(1e38, 5e-3), upweights=(4,), identification_epochs=(1,), recipe=QUICK)
+    with pytest.warns(
+        GuardrailWarning, match=r"The grid point .*1e\+38.* is left out, since its training failed: .*finite"
+    ):
+        info = method.fit(material, seed=0).info()
+    assert info["point"]["learning_rate"] == 5e-3
+    bad, good = info["trials"]
+    assert good["diverged"] is None
+    assert bad["score"] is None
+    assert "finite" in bad["diverged"]
+
+
+def test_a_grid_that_diverges_everywhere_is_an_error(material):
+    with pytest.raises(RunError, match="Training diverged at the only point of the grid, last with: The training loss"):
+        NFL(recipe={**QUICK, "learning_rate": 1e38, "epochs": 2}, select="last").fit(material, seed=0)
+
+
+def test_the_best_point_is_the_first_of_the_highest_scores():
+    scores = {"a": 0.2, "b": 0.9, "c": 0.9, "d": math.nan}
+
+    def fit(point: Any) -> tuple[str, float]:
+        if point["name"] == "d":
+            raise RunError("it blew up")
+        return point["name"], scores[point["name"]]
+
+    with pytest.warns(GuardrailWarning, match="'name': 'd'} is left out, since its training failed: it blew up"):
+        chosen = search([{"name": name} for name in "dabc"], fit, RULES["dev-accuracy"])
+    assert (chosen.fitted, chosen.point) == ("b", {"name": "b"})
+    assert [trial.diverged for trial in chosen.trials] == ["it blew up", None, None, None]
+    assert best_index([0.1, math.nan, 0.3, 0.3]) == 2
+    with pytest.raises(RunError, match="None of the candidates has a score"):
+        best_index([math.nan])
+
+
+def test_a_grid_needs_something_to_choose_by():
+    with pytest.raises(ConfigError, match="A grid of 2 points needs a rule that compares them, but select is 'last'"):
+        search([{}, {}], lambda point: (1, None), RULES["last"])
+    with pytest.raises(ConfigError, match="at least one point"):
+        search([], lambda point: (1, None), RULES["last"])
+
+
+def test_the_kept_epoch_is_the_first_of_the_best_and_its_weights_are_back(material):
+    scores = iter([0.3, 0.8, 0.8, 0.1])
+    rule = Rule("dev-accuracy", frozenset({Need.DEV}), lambda guesses, dev: next(scores))
+    recipe = FinetuneConfig(learning_rate=5e-3, epochs=4, batch_size=32, max_length=16)
+    states: list[Any] = []
+
+    def look(epoch: int, model: Any) -> None:
+        states.append({name: value.clone() for name, value in model.state_dict().items()})
+
+    trained = train(material, TRAIN, recipe, rule, stage="all", watch=Stopwatch(), seed=0, on_epoch_end=look)
+    assert (trained.epoch, trained.score, trained.scores) == (1, 0.8, (0.3, 0.8, 0.8, 0.1))
+    kept = trained.result.model.state_dict()
+    assert all((kept[name] == states[1][name]).all() for name in kept)
+    assert any((kept[name] != states[3][name]).any() for name in kept)
+    assert trained.cost == 3 * 4 * len(TRAIN) + 4 * len(DEV)
+
+
+# Rules
+
+
+def test_the_worst_group_of_a_dev_set_at_strength_1_is_blind_to_the_shift():
+    shortcut_learner = AT_STRENGTH_1.groups % 2
+    assert RULES["dev-worst-group"].score(shortcut_learner, AT_STRENGTH_1) == 1.0
+
+
+def test_a_rule_that_needs_groups_does_not_guess_them():
+    with pytest.raises(DataError, match="'dev-worst-group' needs the groups of 'dev', but they are hidden"):
+        RULES["dev-worst-group"].score(DEV.labels, DEV.without_groups())
+    assert (DEV.without_groups().groups == HIDDEN_GROUP).all()
+
+
+def test_no_rule_reads_a_test_set_and_one_that_did_would_be_called_an_oracle():
+    assert not any(rule.oracle for rule in RULES.values())
+    assert Rule("oracle-accuracy", frozenset(), None).oracle
+    with pytest.raises(ConfigError, match="select must be one of last, dev-accuracy"):
+        find_rule("test-accuracy")
+
+
+def test_what_a_rule_reads_is_declared():
+    assert JTT().needs == {Need.TRAIN, Need.DEV, Need.DEV_GROUPS}
+    assert JTT(select="dev-accuracy").needs == {Need.TRAIN, Need.DEV}
+    assert JTT(select="last", upweights=(4,)).needs == {Need.TRAIN}
+
+
+# Recipes
+
+
+def test_recipes_are_the_sources_the_bases_or_single_fields(material):
+    source = FinetuneConfig(learning_rate=1e-5, epochs=7)
+    assert resolve_recipe("source", source, material) == dataclasses.replace(source, max_length=16)
+    assert resolve_recipe("base", source, material) == material.base.recipe
+    assert resolve_recipe({"epochs": 2}, source, material).epochs == 2
+    with pytest.raises(ConfigError, match="epochs must be at least 1"):
+        resolve_recipe({"epochs": 0}, source, material)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("jtt", {"recipe": "mine"}, "recipe must be source, base or a table of FinetuneConfig fields, but is 'mine'."),
+        ("jtt", {"upweights": (0,)}, "upweights must be whole numbers of at least 1."),
+        ("jtt", {"variant": "new"}, "variant must be official or sg-paper, not new."),
+        ("nfl", {"variant": "XX"}, "variant must be CP, CO, F or PT, but is 'XX'."),
+        ("nfl-f", {"factor": 1.0}, "variant F has no penalty, so factor is no option."),
+        ("dfr", {"share": 0.0}, "share must be above 0 and at most 1, but is 0.0."),
+        ("group_dro", {"step_size": -1.0}, "step_size must be at least 0, but is -1.0."),
+        ("ltgr", {"weight": 1.5}, "weight must lie between 0 and 1, but is 1.5."),
+        ("c2l", {"proposals": "gpt"}, "proposals must be auto, mlm or mask, not gpt."),
+        ("prior_shift", {"estimate": "guess"}, "estimate must be support, em or bias, not 'guess'."),
+        ("simcse_adapter", {"temperature": 0.0}, "temperature must be above 0, but is 0.0."),
+        ("random_maskcl", {"min_steps": 9, "max_steps": 8}, "min_steps (9) must not exceed max_steps (8)."),
+        ("random_maskcl", {"max_steps": 60}, "min_steps (120) must not exceed max_steps (60)."),
+        ("mask_average", {"top_k": 0}, "top_k must lie between 1 and 512, but is 0."),
+    ],
+)
+def test_options_out_of_range_are_refused(name, options, message):
+    with pytest.raises(ConfigError) as error:
+        make_system(name, **options)
+    assert str(error.value) == message
+
+
+def test_a_field_that_no_recipe_has_is_refused():
+    with pytest.raises(ConfigError, match="recipe has a field that does not exist"):
+        JTT(recipe={"learning_rat": 1e-3})
+
+
+# The label budget
+
+
+ONE_CLASS = SUPPORT.select(np.flatnonzero(SUPPORT.labels == 0))
+
+
+@pytest.mark.parametrize("method", [LastLayer(), FewShot(), PriorShift(), PriorShift(estimate="bias")])
+def test_support_rows_of_one_class_are_refused(method, material):
+    with pytest.raises(DataError, match="needs support rows of at least two classes"):
+        fit(method, with_(material, support=ONE_CLASS))
+
+
+def test_a_class_without_support_rows_is_never_answered_and_warned_about(material):
+    from shortcut_bench.classifiers import TrainedClassifier
+    from tiny_models import tiny_bert
+
+    model, tokenizer = tiny_bert(n_classes=3)
+    names = ("negative", "mixed", "positive")
+    base = TrainedClassifier(model, tokenizer, names, 16, material.base.recipe, 0)
+    support = dataclasses.replace(SUPPORT, labels=SUPPORT.labels * 2, label_names=names)
+    with pytest.warns(GuardrailWarning, match="No support row is of class mixed, so 'last_layer' will never answer it"):
+        system = LastLayer().fit(with_(material, base=base, support=support, label_names=names), seed=0)
+    assert (system.predict_proba(SUPPORT.texts)[:, 1] < 1e-6).all()
+    assert system.info()["classes_never_answered"] == ["mixed"]
+
+
+def test_a_class_of_a_single_support_row_is_left_out_in_turn():
+    rng = np.random.default_rng(0)
+    labels = np.array([0] * 8 + [1])
+    values = rng.normal(size=(9, 3)) + labels[:, None] * 9
+    assert cross_validated(values, labels, 1.0, 0) == 1.0
+
+
+def test_a_class_without_training_rows_has_no_prior(material):
+    negative = TRAIN.select(np.flatnonzero(TRAIN.labels == 0))
+    with pytest.raises(DataError, match="but there is none of positive"):
+        fit(PriorShift(), with_(material, train=negative))
+
+
+# C2L and LTGR
+
+
+def test_c2l_asked_for_a_language_model_that_is_not_there_says_so(material):
+    with pytest.raises(ModelError, match="comes without the masked language model"):
+        C2L(proposals="mlm", recipe=QUICK).fit(material, seed=0)
+
+
+def test_c2l_with_the_encoders_own_language_model(material, tmp_path):
+    from transformers import BertConfig, BertForMaskedLM
+
+    config = BertConfig(**material.base.model.config.to_diff_dict())
+    language_model = BertForMaskedLM(config)
+    language_model.save_pretrained(tmp_path)
+    material.base.tokenizer.save_pretrained(tmp_path)
+    few = TRAIN.select(np.arange(24))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)
+        info = C2L(recipe=QUICK).fit(with_(material, encoder=str(tmp_path), train=few), seed=0).info()
+    assert info["proposals"] == "mlm"
+    assert info["search_forward_passes"] > 5 * 24
+
+
+def test_c2l_without_a_causal_token_is_ordinary_training_and_says_so(material):
+    from tiny_models import planted_bag
+
+    model, tokenizer = planted_bag(strength=0.0)
+    base = dataclasses.replace(material.base, model=model, tokenizer=tokenizer)
+    few = dataclasses.replace(TRAIN.select(np.arange(8)), texts=["the room was fine"] * 8)
+    with pytest.warns(GuardrailWarning, match="C2L has no triplet and is ordinary training"):
+        info = C2L(proposals="mask", recipe=QUICK).fit(with_(material, base=base, train=few), seed=0).info()
+    assert info["n_triplets"] == 0
+
+
+def test_ltgr_with_texts_that_hold_no_ordinary_token_is_refused(material):
+    empty = dataclasses.replace(TRAIN, texts=["[SEP]"] * len(TRAIN))
+    with pytest.raises(DataError, match="no text of 'train' has one"):
+        LTGR(recipe=QUICK, steps=2).fit(with_(material, train=empty), seed=0)
+
+
+# Prompts
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta"])
+def test_important_tokens_of_the_base_are_found_behind_a_prompt(name, family):
+    from shortcut_bench.methods.prompts import add_prompt
+    from shortcut_bench.scoring import BaseReading, _as_read_by
+    from shortcut_guardrail.encoder import TextClassifier
+    from shortcut_guardrail.saliency import Saliency
+
+    model, tokenizer = family(name)
+    base = TextClassifier(model, tokenizer, max_length=12)
+    texts = ["honestly the soup was good", "the room was bad and the food was awful and slow"]
+    encoded = base.encode(texts)
+    positions = np.array([[1, 3, -1], [len(encoded.input_ids[1]) - 2, 2, 4]], dtype=np.int32)
+    nothing = np.zeros(0)
+    saliency = Saliency(positions, nothing, nothing, nothing, nothing)
+    reading = BaseReading(
+        encoded, saliency, positions, [{1, 2}, {len(encoded.input_ids[1]) - 2}], base.fingerprint(), "[MASK]"
+    )
+    assert _as_read_by(base, reading) is reading
+    prompted, longer, _ = add_prompt(model, tokenizer, 3, seed=0)
+    moved = _as_read_by(TextClassifier(prompted, longer, max_length=12), reading)
+    # Three further on; what no longer fits into the input is left out.
+    assert moved.positions.tolist() == [[4, 6, -1], [5, 7, -1]]
+    assert moved.shortcut_tokens == [{4, 5}, set()]
+    assert [moved.encoded.token_text(0, p) for p in (4, 6)] == [encoded.token_text(0, p) for p in (1, 3)]
+
+
+def test_another_head_is_another_model(family):
+    from shortcut_bench.methods.heads import ProbedClassifier
+    from shortcut_guardrail.encoder import TextClassifier
+
+    base = TextClassifier(*family("bert"))
+    weight = torch.zeros(3, base.encoder.config.hidden_size)
+    prints = {base.fingerprint(), *(ProbedClassifier(base, weight + i, torch.zeros(3)).fingerprint() for i in (0, 1))}
+    assert len(prints) == 3
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "deberta-v2", "modernbert"])
+def test_a_prompt_stands_after_the_first_token_of_every_input(name, family):
+    from shortcut_bench.methods.prompts import add_prompt
+
+    model, tokenizer = family(name)
+    words = model.get_input_embeddings().weight.clone()
+    prompted, with_prompt, ids = add_prompt(model, tokenizer, 3, seed=0)
+    for inputs in (("the room",), ("the room", "the soup")):
+        plain, longer = tokenizer(*inputs), with_prompt(*inputs)
+        assert longer.input_ids == [plain.input_ids[0], *ids, *plain.input_ids[1:]]
+        assert longer.encodings[0].sequence_ids[1:4] == [None] * 3
+        assert len(with_prompt(*inputs, truncation=True, max_length=8).input_ids) <= 8
+    # What was handed in is as it was; each prompt vector starts as some word's.
+    assert (model.get_input_embeddings().weight == words).all()
+    assert tokenizer.convert_tokens_to_ids("[PROMPT0]") in (None, tokenizer.unk_token_id)
+    started = prompted.get_input_embeddings().weight[ids]
+    assert all((words == vector).all(dim=1).any() for vector in started)
+
+
+def test_a_prompt_that_leaves_no_room_is_refused(bert):
+    from shortcut_bench.methods.prompts import add_prompt
+
+    with pytest.raises(ModelError, match="A prompt of 30 tokens leaves no room for texts in inputs of 32 tokens"):
+        add_prompt(*bert, 30, seed=0)
+
+
+# At test time
+
+
+def test_eata_without_source_texts_is_refused_rather_than_made_another_method(material):
+    nobody = with_(material, dev=DEV.select(np.array([], dtype=int)))
+    with pytest.raises(DataError, match="'eata' needs source texts to hold on to, but there are none"):
+        fit(EATA(), nobody)
+    assert fit(EATA(fisher_weight=0.0), nobody).info()["adaptation"]["rows"] > 0

@@ -1,0 +1,111 @@
+"""A method whose run is cut short goes on from its last checkpoint, with what it had noted on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from methods_toy import REVERSED, make_encoder, make_material
+from shortcut_bench.methods import training
+from shortcut_bench.systems import FittedSystem, Material, make_system
+from shortcut_guardrail.checkpoints import MARK_FILE, Checkpoints
+from shortcut_guardrail.errors import GuardrailWarning
+
+QUICK: dict[str, Any] = {"recipe": {"learning_rate": 5e-3, "epochs": 3, "batch_size": 32}}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "jtt, errors of two passes": ("jtt", {**QUICK, "upweights": (4, 5), "identification_rate": 0.05}),
+    "jtt-sg-paper": ("jtt-sg-paper", {**QUICK, "upweights": (4,), "identification_epochs": (2,)}),
+    "nfl, a grid": ("nfl", {**QUICK, "factors": (0.01, 0.1), "select": "dev-accuracy"}),
+    "nfl-co": ("nfl-co", QUICK),
+    "nfl-f": ("nfl-f", QUICK),
+    "nfl-pt": ("nfl-pt", {**QUICK, "prompt_length": 3}),
+    "group_dro, best epoch": ("group_dro", {**QUICK, "adjustments": (0.0, 2.0)}),
+    "ltgr, its own teacher": ("ltgr", {**QUICK, "steps": 2}),
+    "ltgr, late early state": ("ltgr", {**QUICK, "steps": 2, "early_epoch": 2}),
+    "ltgr, the base as teacher": ("ltgr", {"recipe": "base", "steps": 2}),
+    "ltgr, the base's second epoch": ("ltgr", {"recipe": "base", "steps": 2, "early_epoch": 2}),
+    "c2l": ("c2l", QUICK),
+}
+
+
+class Interrupted(Exception):
+    """Somebody pulled the plug."""
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory) -> Material:
+    return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))
+
+
+@pytest.fixture(autouse=True)
+def at_every_epoch(monkeypatch):
+    monkeypatch.setattr(training, "Checkpoints", functools.partial(Checkpoints, every=0))
+
+
+def fit(material: Material, case: str, **options: Any) -> FittedSystem:
+    kind, config = CASES[case]
+    system = make_system(kind, **config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)
+        return system.fit(material.for_needs(system.needs), seed=0, **options)
+
+
+def without_seconds(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: without_seconds(item) for name, item in value.items() if name != "seconds"}
+    return [without_seconds(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+class Plug:
+    """Counts the steps of all trainings, and pulls itself at one."""
+
+    def __init__(self, at: int | None = None) -> None:
+        self.steps, self._at = 0, at
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if stage != "fine-tune" or done == 0:
+            return
+        self.steps += 1
+        if self.steps == self._at:
+            raise Interrupted
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_method_that_was_cut_short_ends_as_it_would_have(case, material, tmp_path):
+    counter = Plug()
+    whole = fit(material, case, progress=counter)
+    kept = dataclasses.replace(material, checkpoints=tmp_path / "unfinished")
+    for share in (0.55, 0.3):  # of what is left, more or less
+        with pytest.raises(Interrupted):
+            fit(kept, case, progress=Plug(max(1, int(share * counter.steps))))
+    last = Plug()
+    resumed = fit(kept, case, progress=last)
+    assert last.steps < counter.steps * 0.75
+    assert np.array_equal(resumed.predict_proba(REVERSED.texts), whole.predict_proba(REVERSED.texts))
+    assert without_seconds(resumed.info()) == without_seconds(whole.info())
+    assert resumed.forward_equivalents == whole.forward_equivalents
+
+
+@pytest.mark.parametrize("case", ["group_dro, best epoch", "ltgr, the base's second epoch"])
+def test_seconds_hold_what_was_done_before(material, tmp_path, case):
+    kept = dataclasses.replace(material, checkpoints=tmp_path / "unfinished")
+    counter = Plug()
+    fit(material, case, progress=counter)
+    with pytest.raises(Interrupted):
+        fit(kept, case, progress=Plug(int(0.9 * counter.steps)))
+    marks = list((tmp_path / "unfinished").rglob(MARK_FILE))
+    assert len(marks) == 2  # of the first point and the second, of teacher and student
+    for mark in marks:
+        mark.write_text(json.dumps({**json.loads(mark.read_text(encoding="utf-8")), "seconds": 500.0}), "utf-8")
+    seconds = fit(kept, case).info()["seconds"]
+    if case.startswith("ltgr"):
+        assert 500 < seconds["teacher"] < 600
+        assert 500 < seconds["student"] < 600
+    else:
+        assert 1000 < seconds["train"] < 1100

@@ -1,0 +1,159 @@
+"""The controls that train an adapter: what is masked at random, and between what dropout makes a difference."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers import BertForSequenceClassification
+
+from methods_toy import DEPLOYMENT, make_encoder, make_material
+from shortcut_bench.methods import controls
+from shortcut_bench.methods.controls import _DropoutContrast, random_positions
+from shortcut_bench.systems import Material, make_system
+from shortcut_guardrail import adapter
+from shortcut_guardrail.config import PRESETS
+from shortcut_guardrail.encoder import FastPaths, TextClassifier
+from shortcut_guardrail.errors import GuardrailWarning
+from tiny_models import tiny_bert
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory) -> Material:
+    return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))
+
+
+def fit(material: Material, name: str, *, seed: int = 0, **options: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)  # a run of a few steps is warned about
+        return make_system(name, strength=1.0, **options).fit(material, seed=seed)
+
+
+# Random MaskCL
+
+
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_random_positions_are_so_many_different_ordinary_tokens_and_the_rest_is_minus_one(k, texts):
+    tokenizer = tiny_bert()[1]
+    encoded = TextClassifier(*tiny_bert()).encode([*texts, "[SEP]", "tea", "the [MASK] was cold"])
+    found = random_positions(encoded, k, np.random.default_rng(0))
+    assert found.shape == (len(texts) + 3, k)
+    for row, ids in zip(found.tolist(), encoded.input_ids, strict=True):
+        words = [place for place, token in enumerate(ids.tolist()) if token not in tokenizer.all_special_ids]
+        count = min(k, len(words))
+        assert len(set(row[:count])) == count
+        assert set(row[:count]) <= set(words)
+        assert row[count:] == [-1] * (k - count)
+    assert np.array_equal(found, random_positions(encoded, k, np.random.default_rng(0)))
+    assert not np.array_equal(found, random_positions(encoded, k, np.random.default_rng(1)))
+
+
+def test_every_ordinary_token_is_drawn_equally_often():
+    encoded = TextClassifier(*tiny_bert()).encode(["honestly the room was clean and warm"] * 3000)
+    drawn = np.bincount(random_positions(encoded, 2, np.random.default_rng(0)).ravel(), minlength=9)
+    assert drawn[[0, -1]].tolist() == [0, 0]
+    share = 2 / 7
+    assert drawn[1:-1] == pytest.approx(3000 * share, abs=4 * math.sqrt(3000 * share * (1 - share)))
+
+
+def test_random_maskcl_trains_on_what_its_seed_draws_and_never_asks_what_is_important(material, monkeypatch):
+    # Even a preset that finds its tokens anew before every epoch; and in texts of more tokens than are masked.
+    found_anew = PRESETS["default"].with_adapter(refresh="epoch", min_steps=4, max_steps=4)
+    monkeypatch.setitem(PRESETS, "default", found_anew)
+    long = [f"{first} and {second}" for first, second in zip(DEPLOYMENT[:24], DEPLOYMENT[24:48], strict=True)]
+    cut = dataclasses.replace(material, deployment=long)
+    given: list[np.ndarray] = []
+    train = controls.train_adapter
+    monkeypatch.setattr(
+        controls,
+        "train_adapter",
+        lambda base, encoded, places, *a, **k: (given.append(places), train(base, encoded, places, *a, **k))[1],
+    )
+    asked: list[int] = []
+    find = adapter.find_important_tokens
+    for module in (adapter, controls):
+        monkeypatch.setattr(module, "find_important_tokens", lambda *a, **k: (asked.append(1), find(*a, **k))[1])
+    steps = [fit(cut, "random_maskcl", seed=seed).info()["training"]["n_steps"] for seed in (0, 0, 1)]
+    assert steps == [4, 4, 4]  # two epochs each
+    assert not asked
+    assert np.array_equal(given[0], given[1])
+    assert not np.array_equal(np.sort(given[0]), np.sort(given[2]))  # other tokens, not only another order
+    assert given[0].shape == (24, found_anew.saliency.top_k)
+
+
+# The dropout-only adapter
+
+
+def literal_contrast(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
+    """-mean_i log softmax_i'(cos(a_i, p_i') / tau)_i, pair by pair."""
+    total = torch.zeros(())
+    for i, anchor in enumerate(anchors):
+        similar = [torch.exp(anchor @ p / (anchor.norm() * p.norm()) / tau) for p in positives]
+        total = total - torch.log(similar[i] / sum(similar))
+    return total / len(anchors)
+
+
+def test_simcse_contrasts_two_passes_that_differ_by_dropout_alone(texts):
+    model, tokenizer = tiny_bert()
+    plain = TextClassifier(model, tokenizer, fast=FastPaths.none()).with_model(model)
+    objective = _DropoutContrast(plain, plain.encode(texts), 0.05, "cls")
+    rows = [5, 1, 6, 3]
+    weight = model.bert.embeddings.LayerNorm.weight
+    inputs = tokenizer([texts[row] for row in rows] * 2, padding=True, return_tensors="pt")
+
+    def loss(seed: int) -> Tensor:
+        torch.manual_seed(seed)
+        return objective.loss(None, {}, torch.tensor(rows))
+
+    model.train()
+    torch.manual_seed(7)
+    anchors, positives = model.bert(**inputs).last_hidden_state[:, 0].split(len(rows))
+    expected = literal_contrast(anchors, positives, 0.05)
+    found = loss(7)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-4)
+    assert (anchors - positives).norm(dim=-1).min() > 0.1
+    assert loss(8).item() != pytest.approx(found.item(), rel=1e-2)
+    # Both passes are trained.
+    gradients = [torch.autograd.grad(value, weight)[0] for value in (found, expected)]
+    assert torch.allclose(*gradients, rtol=1e-3, atol=1e-4)
+
+    model.eval()  # without dropout a text is contrasted with itself
+    alone = torch.stack([plain.embed(plain.collate(plain.encode([texts[row]]), [0]))[0] for row in rows])
+    assert loss(7).item() == loss(8).item() == pytest.approx(literal_contrast(alone, alone, 0.05).item(), rel=1e-4)
+    assert loss(7).item() != pytest.approx(found.item(), rel=1e-2)
+
+
+@pytest.mark.parametrize("dropout", [0.1, 0.0])
+def test_dropout_is_on_while_simcse_trains(dropout, material, monkeypatch):
+    config = type(material.base.model.config).from_dict(
+        {
+            **material.base.model.config.to_dict(),
+            "hidden_dropout_prob": dropout,
+            "attention_probs_dropout_prob": dropout,
+        }
+    )
+    model = BertForSequenceClassification(config).eval()
+    model.load_state_dict(material.base.model.state_dict())
+    seen: list[tuple[Tensor, Tensor, float]] = []
+    contrast = controls.simcse_loss
+    monkeypatch.setattr(controls, "simcse_loss", lambda *given: (seen.append(given), contrast(*given))[1])
+    cut = dataclasses.replace(material, base=dataclasses.replace(material.base, model=model))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GuardrailWarning)
+        system = make_system("simcse_adapter", min_steps=5, max_steps=5)
+        info = system.fit(cut.for_needs(system.needs), seed=0).info()["training"]
+    assert any("but this encoder has none" in str(one.message) for one in caught) == (not dropout)
+    assert len(seen) == info["n_steps"] == 5
+    assert sum(len(anchors) for anchors, _, _ in seen) == len(set(DEPLOYMENT))  # a pass over the distinct texts
+    apart = torch.cat([(anchors - positives).norm(dim=-1) for anchors, positives, _ in seen])
+    if dropout:
+        assert apart.min() > 0.01
+    else:
+        assert apart.max() < 1e-4
+    assert {tau for _, _, tau in seen} == {0.05}

@@ -1,0 +1,997 @@
+"""Every loss and selection rule against a slow, literal evaluation of its formula."""
+
+from __future__ import annotations
+
+import copy
+import math
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from methods_toy import rows
+from shortcut_bench.methods import c2l, ltgr
+from shortcut_bench.methods.c2l import (
+    CausalTokens,
+    LanguageModelReplacer,
+    Replacer,
+    TripletLoss,
+    find_causal_tokens,
+    gradient_norms,
+    importance_by_type,
+    triplet_loss,
+)
+from shortcut_bench.methods.controls import mean_over_variants, simcse_loss
+from shortcut_bench.methods.dfr import DFR, Standardiser, answers, balanced_rows, fit_head, fit_probe
+from shortcut_bench.methods.entropy import (
+    deyo_loss,
+    eata_loss,
+    eata_selection,
+    moving_average,
+    plpd,
+    scaled_cosine,
+    scaled_entropy,
+    softmax_entropy,
+)
+from shortcut_bench.methods.group_dro import GroupDroLoss, group_losses, group_uniform_weights, updated_weights
+from shortcut_bench.methods.jtt import upweighted
+from shortcut_bench.methods.ltgr import (
+    Attributions,
+    distillation_loss,
+    early_agreement,
+    head_preference,
+    head_words,
+    integrated_gradients,
+    local_mutual_information,
+    shortcut_degree,
+    smoothed_targets,
+)
+from shortcut_bench.methods.nfl import ConstrainedOutputs, ConstrainedParameters, output_distance, weight_distance
+from shortcut_bench.methods.same_budget import bias_fit, em_prior, smoothed_prior
+from shortcut_guardrail.encoder import EncodedTexts, FastPaths, TextClassifier
+from shortcut_guardrail.finetune import FinetuneConfig, finetune_model
+from shortcut_guardrail.metrics import worst_group_accuracy
+from tiny_models import tiny_bert
+
+GENERATOR = torch.Generator().manual_seed(0)
+
+
+def random_logits(*shape: int, scale: float = 2.0) -> torch.Tensor:
+    return torch.randn(*shape, generator=GENERATOR, dtype=torch.float64) * scale
+
+
+def softmax(values: list[float]) -> list[float]:
+    total = sum(math.exp(value) for value in values)
+    return [math.exp(value) / total for value in values]
+
+
+def entropy(values: list[float]) -> float:
+    return -sum(p * math.log(p) for p in softmax(values))
+
+
+def cosine(a: list[float], b: list[float]) -> float:
+    return sum(x * y for x, y in zip(a, b, strict=True)) / (
+        math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(y * y for y in b))
+    )
+
+
+# Entropy
+
+
+def test_entropy_is_that_of_the_softmax():
+    logits = random_logits(5, 4)
+    assert softmax_entropy(logits).tolist() == pytest.approx([entropy(row) for row in logits.tolist()])
+    assert softmax_entropy(torch.zeros(1, 4)).item() == pytest.approx(math.log(4))
+
+
+@pytest.mark.parametrize(("n_classes", "cosine_margin"), [(4, 0.7), (3, 0.9), (2, 0.95)])
+def test_eata_keeps_what_the_two_conditions_keep(n_classes, cosine_margin):
+    margin = 0.4 * math.log(n_classes)
+    mean: torch.Tensor | None = None
+    literal_mean: list[float] | None = None
+    kept_in_all = []
+    for _ in range(6):
+        logits = random_logits(8, n_classes, scale=4.0)
+        expected = []
+        for index, row in enumerate(logits.tolist()):
+            if entropy(row) >= margin:
+                continue
+            if literal_mean is not None and abs(cosine(literal_mean, softmax(row))) >= cosine_margin:
+                continue
+            expected.append(index)
+        if expected:
+            probs = [softmax(logits[index].tolist()) for index in expected]
+            batch_mean = [sum(column) / len(probs) for column in zip(*probs, strict=True)]
+            literal_mean = (
+                batch_mean
+                if literal_mean is None
+                else [0.9 * old + 0.1 * new for old, new in zip(literal_mean, batch_mean, strict=True)]
+            )
+        rows_kept, mean = eata_selection(logits, mean, entropy_margin=margin, cosine_margin=cosine_margin)
+        assert rows_kept.tolist() == expected
+        assert mean is not None
+        assert mean.tolist() == pytest.approx(literal_mean)
+        kept_in_all.append(len(expected))
+    # The partner: both conditions did drop rows, and some stayed.
+    assert 0 < sum(kept_in_all[1:]) < 8 * 5
+
+
+def test_eata_and_deyo_losses_are_their_sums():
+    entropies = softmax_entropy(random_logits(6, 4)).requires_grad_()
+    differences = torch.rand(6, generator=GENERATOR, dtype=torch.float64)
+    e0 = 0.4 * math.log(4)
+    literal = sum(e / math.exp(e - e0) for e in entropies.tolist()) / 6
+    assert eata_loss(entropies, e0).item() == pytest.approx(literal)
+    literal = (
+        sum(
+            e * (1 / math.exp(e - e0) + 1 / math.exp(-d))
+            for e, d in zip(entropies.tolist(), differences.tolist(), strict=True)
+        )
+        / 6
+    )
+    assert deyo_loss(entropies, differences, e0).item() == pytest.approx(literal)
+    (gradient,) = torch.autograd.grad(eata_loss(entropies, e0), entropies)
+    # The weight is a constant: the gradient is the weight over the number of rows, and not the product rule's.
+    assert gradient.tolist() == pytest.approx([math.exp(e0 - e) / 6 for e in entropies.tolist()])
+
+
+def test_plpd_is_the_loss_of_the_predicted_class():
+    before, after = random_logits(5, 3), random_logits(5, 3)
+    expected = []
+    for first, second in zip(before.tolist(), after.tolist(), strict=True):
+        predicted = first.index(max(first))
+        expected.append(softmax(first)[predicted] - softmax(second)[predicted])
+    assert plpd(before, after).tolist() == pytest.approx(expected)
+
+
+def test_thresholds_are_the_sources_at_1000_classes_and_scale_below():
+    assert scaled_entropy(0.4 * math.log(1000), 1000) == pytest.approx(0.4 * math.log(1000))
+    assert scaled_entropy(0.4 * math.log(1000), 4) == pytest.approx(0.4 * math.log(4))
+    assert scaled_entropy(0.2, 2) == pytest.approx(0.2 * math.log(2) / math.log(1000))
+    assert scaled_cosine(0.05, 1000) == pytest.approx(0.05)
+    assert scaled_cosine(0.05, 10) == pytest.approx(0.5)
+    assert scaled_cosine(0.05, 2) == 1.0
+
+
+def test_two_classes_would_all_be_rejected_by_the_unscaled_cosine():
+    logits = torch.tensor([[4.0, -4.0], [-4.0, 4.0], [5.0, -5.0]])
+    balanced = torch.tensor([0.5, 0.5])
+    options = {"entropy_margin": 0.4 * math.log(2)}
+    assert len(eata_selection(logits, balanced, cosine_margin=0.05, **options).rows) == 0
+    assert len(eata_selection(logits, balanced, cosine_margin=scaled_cosine(0.05, 2), **options).rows) == 3
+
+
+def test_moving_average():
+    assert moving_average(None, 3.0) == 3.0
+    assert moving_average(2.0, 3.0) == pytest.approx(2.1)
+
+
+# Group DRO
+
+
+def test_group_dro_is_its_update_rule_batch_after_batch():
+    n_groups, step_size, adjustment = 4, 0.3, 2.0
+    counts = np.array([20, 5, 0, 15])
+    groups = np.repeat(np.arange(4), counts)
+    loss = GroupDroLoss(groups, counts, step_size=step_size, adjustment=adjustment)
+    q = [1 / 3, 1 / 3, 0.0, 1 / 3]
+    assert loss.weights.tolist() == pytest.approx(q)
+    for batch_groups in ([0, 0, 1, 3], [3, 3, 3, 0], [1, 1, 1, 1]):
+        losses = torch.rand(4, generator=GENERATOR, dtype=torch.float64)
+        means = []
+        for group in range(n_groups):
+            inside = [x for x, g in zip(losses.tolist(), batch_groups, strict=True) if g == group]
+            means.append(sum(inside) / len(inside) if inside else 0.0)
+        adjusted = [m + (adjustment / math.sqrt(c) if c else 0.0) for m, c in zip(means, counts.tolist(), strict=True)]
+        grown = [weight * math.exp(step_size * value) for weight, value in zip(q, adjusted, strict=True)]
+        q = [value / sum(grown) for value in grown]
+        expected = sum(weight * mean for weight, mean in zip(q, means, strict=True))
+        assert loss.weighted(losses, torch.tensor(batch_groups)).item() == pytest.approx(expected, rel=1e-6)
+        assert loss.weights.tolist() == pytest.approx(q, rel=1e-6)
+
+
+class Says:
+    """A model that answers a batch with the logits it is given."""
+
+    def __init__(self, logits: torch.Tensor) -> None:
+        self._logits = logits
+
+    def __call__(self, **inputs: Any) -> Any:
+        assert set(inputs) == {"input_ids"}, "labels are the loss's own matter"
+        return types.SimpleNamespace(logits=self._logits)
+
+
+def test_group_dro_takes_the_groups_of_the_rows_that_the_batch_holds():
+    groups = np.array([0, 1, 0, 1, 0, 1])
+    loss = GroupDroLoss(groups, np.array([3, 3]), step_size=0.5, adjustment=0.0)
+    rows, labels = [5, 2, 0, 3], [1, 0, 1, 1]
+    logits = torch.randn(4, 2, generator=GENERATOR)
+    inputs = {"input_ids": torch.zeros(4, 1), "labels": torch.tensor(labels)}
+    found = loss.loss(Says(logits), inputs, torch.tensor(rows)).item()
+    nll = [math.log(sum(map(math.exp, row))) - row[y] for row, y in zip(logits.tolist(), labels, strict=True)]
+    of_group = [(nll[1] + nll[2]) / 2, (nll[0] + nll[3]) / 2]  # rows 2 and 0 are of group 0, rows 5 and 3 of group 1
+    grown = [math.exp(0.5 * value) for value in of_group]
+    assert found == pytest.approx(sum(g * v for g, v in zip(grown, of_group, strict=True)) / sum(grown), rel=1e-5)
+
+
+def test_ltgr_takes_the_targets_of_the_rows_that_the_batch_holds():
+    targets = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]])
+    rows, labels, weight = [2, 0], [1, 0], 0.8
+    logits = torch.randn(2, 2, generator=GENERATOR)
+    inputs = {"input_ids": torch.zeros(2, 1), "labels": torch.tensor(labels)}
+    found = ltgr._Distillation(targets, weight).loss(Says(logits), inputs, torch.tensor(rows)).item()
+    expected = 0.0
+    for answer, row, label in zip(logits.tolist(), rows, labels, strict=True):
+        log_probs = [value - math.log(sum(map(math.exp, answer))) for value in answer]
+        soft = sum(t * value for t, value in zip(targets[row].tolist(), log_probs, strict=True))
+        expected -= ((1 - weight) * log_probs[label] + weight * soft) / len(rows)
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_group_that_is_not_in_the_batch_has_loss_0_and_no_gradient():
+    losses = torch.tensor([1.0, 3.0, 5.0], requires_grad=True)
+    mean = group_losses(losses, torch.tensor([0, 0, 2]), 3)
+    assert mean.tolist() == [2.0, 0.0, 5.0]
+    (gradient,) = torch.autograd.grad(mean.sum(), losses)
+    assert gradient.tolist() == [0.5, 0.5, 1.0]
+    # Its weight shrinks by the others' growth.
+    assert updated_weights(torch.full((3,), 1 / 3), mean.detach(), 0.1)[1] < 1 / 3
+
+
+def test_group_uniform_drawing_gives_each_group_the_same_share():
+    groups = np.array([0, 0, 0, 0, 1, 3, 3])
+    weights = group_uniform_weights(groups, 4)
+    assert [weights[groups == g].sum() for g in (0, 1, 3)] == pytest.approx([1.0, 1.0, 1.0])
+
+
+# JTT
+
+
+def test_an_error_counts_as_often_as_each_variant_says():
+    errors = np.array([4, 1])
+    official = np.bincount(upweighted(6, errors, 5, variant="official"), minlength=6)
+    assert official.tolist() == [1, 6, 1, 1, 6, 1]
+    assert np.bincount(upweighted(6, errors, 5, variant="sg-paper"), minlength=6).tolist() == [1, 5, 1, 1, 5, 1]
+
+
+# NFL
+
+
+def test_weight_distance_counts_weights_of_linear_and_embedding_layers_alone():
+    model, _ = tiny_bert()
+    start, _ = tiny_bert()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)) * 0.1)
+    expected = 0.0
+    before = dict(start.bert.named_parameters())
+    for name, parameter in model.bert.named_parameters():
+        if name.endswith(".weight") and "LayerNorm" not in name:
+            expected += ((parameter - before[name]) ** 2).sum().item()
+    assert weight_distance(model.bert, start.bert).item() == pytest.approx(expected, rel=1e-5)
+    assert weight_distance(start.bert, start.bert).item() == 0.0
+    # The head is outside, and biases do not count.
+    with torch.no_grad():
+        start.classifier.weight.add_(1.0)
+        start.bert.pooler.dense.bias.add_(1.0)
+    assert weight_distance(model.bert, start.bert).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_output_distance_is_a_mean_of_means_over_real_tokens():
+    hidden, initial = random_logits(3, 5, 4), random_logits(3, 5, 4)
+    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]])
+    per_text = []
+    for i in range(3):
+        values = [cosine(hidden[i, t].tolist(), initial[i, t].tolist()) for t in range(5) if mask[i, t]]
+        per_text.append(1 - sum(values) / len(values))
+    assert output_distance(hidden, initial, mask).item() == pytest.approx(sum(per_text) / 3, rel=1e-5)
+    assert output_distance(hidden, hidden, mask).item() == pytest.approx(0.0, abs=1e-6)
+
+
+def padded_inputs() -> dict[str, torch.Tensor]:
+    ids = torch.tensor([[2, 7, 8, 9, 10, 3], [2, 11, 3, 0, 0, 0]])
+    return {"input_ids": ids, "attention_mask": (ids != 0).long(), "labels": torch.tensor([0, 1])}
+
+
+def literal_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """The mean of -log P(y), row by row."""
+    losses = [-torch.log(row.softmax(-1)[label]) for row, label in zip(logits, labels.tolist(), strict=True)]
+    return torch.stack(losses).mean()
+
+
+def moved(model: Any) -> Any:
+    """Every parameter a little elsewhere, the head's included."""
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.05)
+    return model
+
+
+@pytest.mark.parametrize("factor", [0.01, 15000.0])
+def test_the_loss_of_nfl_cp_is_cross_entropy_and_so_many_times_the_squared_distance_of_the_weights(factor):
+    model, tokenizer = tiny_bert(n_classes=2)
+    start = copy.deepcopy(dict(model.bert.named_parameters()))
+    objective = ConstrainedParameters(factor)
+    objective.begin(model, tokenizer)
+    moved(model)
+    inputs = padded_inputs()
+    held = {n: p for n, p in model.bert.named_parameters() if n.endswith(".weight") and "LayerNorm" not in n}
+    ordinary = literal_cross_entropy(model(**inputs).logits, inputs["labels"])
+    penalty = sum((weight - start[name].detach()).square().sum() for name, weight in held.items())
+    loss = objective.loss(model, inputs, torch.arange(2))
+    assert loss.item() == pytest.approx(ordinary.item() + factor * penalty.item(), rel=1e-5)
+    assert min(ordinary.item(), penalty.item()) > 0.1
+    # The gradient of what is held pulls back to the start; head, biases and normalisation have that of the answer.
+    values = dict(model.named_parameters())
+    names = ["bert.pooler.dense.weight", "classifier.weight", "bert.pooler.dense.bias"]
+    pulls = [2 * factor * (held["pooler.dense.weight"] - start["pooler.dense.weight"]), 0, 0]
+    plain = torch.autograd.grad(ordinary, [values[name] for name in names])
+    found = torch.autograd.grad(loss, [values[name] for name in names])
+    for gradient, own, pull in zip(found, plain, pulls, strict=True):
+        assert torch.allclose(gradient, own + pull, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1000.0])
+def test_the_loss_of_nfl_co_is_cross_entropy_and_so_many_times_the_distance_of_the_tokens_outputs(factor):
+    model, tokenizer = tiny_bert(n_classes=2, initializer_range=0.1)
+    start = copy.deepcopy(model.bert)
+    model.train()  # the model that is trained has dropout, the one that it is held to has none
+    objective = ConstrainedOutputs(factor, attend_padding=False)
+    objective.begin(model, tokenizer)
+    moved(model)
+    inputs = padded_inputs()
+    torch.manual_seed(4)
+    loss = objective.loss(model, inputs, torch.arange(2))
+    torch.manual_seed(4)
+    output = model(**inputs, output_hidden_states=True)
+    ordinary = literal_cross_entropy(output.logits, inputs["labels"])
+    distances = []
+    for ids, mask, hidden in zip(inputs["input_ids"], inputs["attention_mask"], output.hidden_states[-1], strict=True):
+        length = int(mask.sum())
+        with torch.no_grad():
+            known = start(input_ids=ids[None, :length]).last_hidden_state[0]  # by itself, without padding
+        cosines = [(h @ k) / (h.norm() * k.norm()) for h, k in zip(hidden[:length], known, strict=True)]
+        distances.append(1 - sum(cosines) / length)
+    expected = ordinary + factor * sum(distances) / 2
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert min(ordinary.item(), *(distance.item() for distance in distances)) > 0.01
+    weight = model.bert.encoder.layer[0].output.dense.weight
+    found, literal = (torch.autograd.grad(value, weight, retain_graph=True)[0] for value in (loss, expected))
+    assert torch.allclose(found, literal, rtol=1e-3, atol=1e-4)
+    assert not torch.allclose(found, torch.autograd.grad(ordinary, weight)[0], rtol=0.1, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_that_has_not_moved_is_at_no_distance_in_any_number_format(dtype):
+    model, tokenizer = tiny_bert(n_classes=2)
+    model.eval()
+    objective = ConstrainedOutputs(1000.0, attend_padding=False)
+    objective.begin(model, tokenizer)
+    plain = model.forward
+
+    def mixed(**inputs: Any) -> Any:  # as Accelerate wraps a model: its encoder alone would compute in 32 bit
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+            return plain(**inputs)
+
+    model.forward = mixed
+    inputs = padded_inputs()
+    loss = objective.loss(model, inputs, torch.arange(2))
+    assert loss.item() == pytest.approx(model(**inputs).loss.item(), abs=1e-3)
+    with torch.no_grad():
+        model.bert.encoder.layer[0].output.dense.weight.mul_(1.5)
+    assert objective.loss(model, inputs, torch.arange(2)).item() > model(**inputs).loss.item() + 1
+
+
+def test_attending_to_padding_as_the_official_code_does_is_seen_in_padded_texts_alone():
+    model, tokenizer = tiny_bert(n_classes=2)
+    model.eval()
+    losses = {}
+    for attend in (False, True):
+        objective = ConstrainedOutputs(1000.0, attend_padding=attend)
+        objective.begin(model, tokenizer)
+        for name, taken in (("unpadded", slice(0, 1)), ("both", slice(0, 2))):
+            inputs = {key: value[taken] for key, value in padded_inputs().items()}
+            distance = objective.loss(model, inputs, torch.arange(2)) - model(**inputs).loss
+            losses[attend, name] = distance.item()
+    assert [losses.pop(key) for key in ((False, "both"), (False, "unpadded"), (True, "unpadded"))] == pytest.approx(
+        [0, 0, 0], abs=1e-3
+    )
+    assert losses[True, "both"] > 0.1
+
+
+# LTGR
+
+
+def test_local_mutual_information_is_its_formula():
+    words = [[1, 2, 2], [1], [1, 3], [2]]
+    labels = np.array([0, 0, 1, 1])
+    found = local_mutual_information([np.array(ids) for ids in words], labels)
+    occurrences = [(word, label) for ids, label in zip(words, labels.tolist(), strict=True) for word in ids]
+    for word, label in set(occurrences):
+        together = occurrences.count((word, label))
+        p_label_given_word = together / sum(w == word for w, _ in occurrences)
+        p_label = sum(y == label for _, y in occurrences) / len(occurrences)
+        literal = together / len(occurrences) * math.log(p_label_given_word / p_label)
+        assert found[word, label] == pytest.approx(literal)
+    assert found.keys() == set(occurrences)
+    assert found[2, 0] == pytest.approx(2 / 7 * math.log((2 / 3) / (4 / 7)))  # it occurs twice in one text
+
+
+def test_each_label_has_a_head_of_its_own():
+    lmi = {(1, 0): 0.3, (2, 0): 0.2, (3, 0): -0.1, (3, 1): 0.05, (1, 1): -0.2, (4, 1): 0.01}
+    assert head_words(lmi, 0.01) == {0: {1}, 1: {3}}  # 0.2 is above 0.05, but of another label
+    assert head_words(lmi, 0.5) == {0: {1, 2}, 1: {3, 4}}
+    assert head_words({(2, 0): 0.1, (1, 0): 0.1}, 0.5) == {0: {1}}
+
+
+def test_a_text_prefers_its_labels_head_if_one_of_its_two_leading_words_is_in_it(bag):
+    encoded = TextClassifier(*bag).encode(["honestly the room was bad", "the room"])
+    scores = [np.array([9, 0.1, 0.5, 0.3, 0.2, 0.4, 9]), np.array([9, 0.2, 0.1, 9])]
+    labels = np.array([1, 0])
+
+    def preference(*words: str, of: int, **options: int) -> list[float]:
+        heads = {of: set(bag[1].convert_tokens_to_ids(words))}
+        return head_preference(scores, encoded, labels, heads, **options).tolist()
+
+    # Of the words of the first text "the" leads, then "bad", then "room".
+    assert preference("the", of=1) == [1, 0]
+    assert preference("honestly", "bad", of=1) == [1, 0]
+    assert preference("honestly", "room", "was", of=1) == [0, 0]
+    assert preference("the", of=0) == [0, 1]
+    assert preference("bad", of=1, top=1) == [0, 0]
+    assert preference("[CLS]", "[SEP]", of=1) == [0, 0]  # the template is no word
+
+
+def test_early_agreement_is_a_cosine_where_the_answers_are_the_same(bag):
+    encoded = TextClassifier(*bag).encode(["honestly the room was bad", "the great room", "the room", "bad food"])
+    rng = np.random.default_rng(0)
+    early, final = ([rng.random(len(ids)) for ids in encoded.input_ids] for _ in range(2))
+    final[2][:] = 0
+    logits = np.array([[1, 0], [1, 0], [0, 1], [0, 2]], dtype=np.float32)
+    others = np.array([[3, 1], [0, 1], [0, 1], [1, 2]], dtype=np.float32)
+    found = early_agreement(Attributions(early, logits), Attributions(final, others), encoded)
+    # By Eq. 3; what the template added, the first and the last token, is left out.
+    literal = [cosine(a[1:-1].tolist(), b[1:-1].tolist()) for a, b in zip(early[:2], final[:2], strict=True)]
+    assert found.tolist() == pytest.approx([literal[0], 0, 0, cosine(early[3][1:-1].tolist(), final[3][1:-1].tolist())])
+    agreeing = early_agreement(Attributions(early, logits), Attributions(final, logits), encoded)
+    assert agreeing[1] == pytest.approx(literal[1])
+    assert literal[1] > 0.1
+
+
+def test_smoothed_targets_are_powers_of_the_teachers_answer():
+    logits = random_logits(4, 3)
+    degree = torch.tensor([0.0, 0.3, 0.7, 1.0], dtype=torch.float64)
+    for row, b, target in zip(logits.tolist(), degree.tolist(), smoothed_targets(logits, degree).tolist(), strict=True):
+        powers = [p ** (1 - b) for p in softmax(row)]
+        assert target == pytest.approx([p / sum(powers) for p in powers])
+    assert smoothed_targets(logits, degree)[3].tolist() == pytest.approx([1 / 3] * 3)
+
+
+def test_distillation_loss_is_a_weighted_sum_of_two_cross_entropies():
+    logits, labels, a = random_logits(4, 3), torch.tensor([0, 2, 1, 1]), 0.8
+    targets = random_logits(4, 3).softmax(dim=-1)
+    literal = 0.0
+    for row, label, target in zip(logits.tolist(), labels.tolist(), targets.tolist(), strict=True):
+        probs = softmax(row)
+        literal += (1 - a) * -math.log(probs[label])
+        literal += a * -sum(s * math.log(p) for s, p in zip(target, probs, strict=True))
+    assert distillation_loss(logits, labels, targets, a).item() == pytest.approx(literal / 4, rel=1e-5)
+
+
+def test_shortcut_degree_is_brought_to_the_unit_interval():
+    degree = shortcut_degree(np.array([1.0, 0.0, 1.0]), np.array([0.5, -0.5, -0.5]))
+    assert degree.tolist() == pytest.approx([1.0, 0.0, 0.5])
+    assert shortcut_degree(np.ones(3), np.ones(3)).tolist() == [0, 0, 0]
+
+
+def test_integrated_gradients_of_the_planted_model_are_its_algebra(bag):
+    classifier = TextClassifier(*bag)
+    texts = ["honestly the room was bad", "the great room", "the room"]
+    encoded = classifier.encode(texts)
+    labels = np.array([1, 0, 0])
+    vectors = {"honestly": 4.0, "bad": -1.0, "great": 1.5}
+
+    def literal(text: str, steps: int) -> list[float]:
+        """|vector| times the mean slope of the sigmoid at k/m of the margin; the template has no vector."""
+        values = [vectors.get(word, 0.0) for word in text.split()]
+        probs = [1 / (1 + math.exp(-k / steps * sum(values))) for k in range(1, steps + 1)]
+        slope = sum(p * (1 - p) for p in probs) / steps
+        return [0.0, *(abs(value) * slope for value in values), 0.0]
+
+    found = integrated_gradients(classifier, encoded, labels, steps=7)
+    for text, scores in zip(texts, found.scores, strict=True):
+        assert scores == pytest.approx(literal(text, 7), abs=1e-6)
+    assert found.scores[0] != pytest.approx(literal(texts[0], 6), rel=1e-2)
+    assert found.logits == pytest.approx(classifier.predict_logits(encoded), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["bert", "distilbert"])
+def test_integrated_gradients_are_captums_on_a_transformer(name, family):
+    captum = pytest.importorskip("captum.attr")
+    model, tokenizer = family(name)
+    classifier = TextClassifier(model, tokenizer)
+    encoded = classifier.encode(["honestly the room was bad", "a great place and we would come back"])
+    labels = np.array([1, 0])
+    ours = integrated_gradients(classifier, encoded, labels, steps=20)
+    assert ours.logits == pytest.approx(classifier.predict_logits(encoded), abs=1e-5)
+    for i in range(2):
+        ids = torch.from_numpy(encoded.input_ids[i].astype(np.int64))[None]
+
+        def probability(vectors: torch.Tensor) -> torch.Tensor:
+            attention = torch.ones(vectors.shape[:2], dtype=torch.long)
+            return model(inputs_embeds=vectors, attention_mask=attention).logits.softmax(-1)
+
+        reference = captum.IntegratedGradients(probability).attribute(
+            model.get_input_embeddings()(ids).detach(),
+            baselines=0.0,
+            target=int(labels[i]),
+            n_steps=20,
+            method="riemann_right",
+        )
+        assert ours.scores[i] == pytest.approx(reference[0].norm(dim=-1).detach().numpy(), abs=1e-5)
+        assert ours.scores[i].max() > 1e-3
+
+
+# C2L and the controls
+
+
+def test_triplet_loss_is_the_mean_hinge():
+    anchors, positives, negatives = (random_logits(5, 4) for _ in range(3))
+    literal = [
+        max(0.0, math.dist(a, p) - math.dist(a, n) + 1.0)
+        for a, p, n in zip(anchors.tolist(), positives.tolist(), negatives.tolist(), strict=True)
+    ]
+    assert triplet_loss(anchors, positives, negatives).item() == pytest.approx(sum(literal) / 5, rel=1e-4)
+    assert 0.0 in literal or max(literal) > 1.0
+
+
+def error_gradients(model: Any, tokenizer: Any, text: str, label: int, layer: nn.Module) -> list[float]:
+    """|| dCE(f(x), y) / de_t || of every token of one text by itself; e is what an embedding layer gives."""
+    leaves: list[torch.Tensor] = []
+
+    def leaf(_module: nn.Module, _inputs: Any, output: torch.Tensor) -> torch.Tensor:
+        leaves.append(output.detach().requires_grad_())
+        return leaves[-1]
+
+    handle = layer.register_forward_hook(leaf)
+    logits = model(**tokenizer(text, return_tensors="pt")).logits
+    handle.remove()
+    (gradient,) = torch.autograd.grad(literal_cross_entropy(logits, torch.tensor([label])), leaves)
+    return [math.sqrt(sum(x * x for x in row)) for row in gradient[0].tolist()]
+
+
+@pytest.mark.parametrize(
+    ("name", "batch_size", "fast"),
+    [("bert", 1, True), ("bert", 3, True), ("bert", 64, False), ("distilbert", 3, True), ("distilbert", 64, False)],
+)
+def test_c2l_weighs_a_token_by_the_gradient_of_its_own_texts_error(name, batch_size, fast, texts, family):
+    model, tokenizer = family(name)
+    classifier = TextClassifier(model, tokenizer, batch_size=batch_size, fast=FastPaths(packing=fast))
+    encoded = classifier.encode(texts)
+    answered = classifier.predict_logits(encoded).argmax(axis=1)
+    labels = np.where(np.arange(len(texts)) % 2, answered, 1 - answered)  # true of every other text
+    found = gradient_norms(classifier, encoded, labels)
+    embeddings = model.base_model.embeddings
+    for text, norms, label, answer in zip(texts, found, labels.tolist(), answered.tolist(), strict=True):
+        literal = error_gradients(model, tokenizer, text, label, embeddings.word_embeddings)
+        assert norms.tolist() == pytest.approx(literal, rel=1e-3, abs=1e-6)
+        # The official code reads it at the position vectors: the same number, as the two are summed.
+        at_positions = error_gradients(model, tokenizer, text, label, embeddings.position_embeddings)
+        assert at_positions == pytest.approx(literal, rel=1e-6)
+        if answer != label:
+            other = error_gradients(model, tokenizer, text, answer, embeddings.word_embeddings)
+            assert norms.tolist() != pytest.approx(other, rel=0.1)
+        assert max(literal) > 1e-5
+
+
+def test_importance_of_a_type_is_the_mean_over_its_occurrences(bag):
+    encoded = TextClassifier(*bag).encode(["the room the", "the room"])
+    norms = [np.arange(1.0, 6.0), np.array([10.0, 20.0, 30.0, 40.0])]
+    found = importance_by_type(norms, encoded)
+    the = (2.0 + 4.0 + 20.0) / 3
+    assert found[0].tolist() == pytest.approx([(1 + 10) / 2, the, (3 + 30) / 2, the, (5 + 40) / 2])
+
+
+def causal_tokens_one_by_one(
+    model: Any, encoded: EncodedTexts, importance: list[np.ndarray], propose: Callable[[int, int], list[int]] | int
+) -> tuple[list[int], list[bool], int]:
+    """Position, whether a test found it, and the forward passes it took: one text and one copy at a time."""
+    n_forward, positions, found = 0, [], []
+
+    def answer(ids: np.ndarray) -> int:
+        nonlocal n_forward
+        n_forward += 1
+        with torch.no_grad():
+            return int(model(input_ids=torch.from_numpy(ids.astype(np.int64))[None]).logits.argmax())
+
+    for index, ids in enumerate(encoded.input_ids):
+        places = sorted(np.flatnonzero(encoded.ordinary[index]), key=lambda place: -importance[index][place])
+        own = {answer(ids)} if isinstance(propose, int) else set()
+        positions.append(int(places[0]) if places else -1)
+        found.append(False)
+        for place in places:
+            if not isinstance(propose, int):
+                n_forward += 1  # the language model's
+            answers = set(own)
+            for token in [propose] if isinstance(propose, int) else propose(index, int(place)):
+                replaced = ids.copy()
+                replaced[place] = token
+                answers.add(answer(replaced))
+            if len(answers) > 1:
+                positions[-1], found[-1] = int(place), True
+                break
+    return positions, found, n_forward
+
+
+def some_importance(encoded: EncodedTexts) -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [rng.integers(0, 4, size=n).astype(float) for n in encoded.lengths]  # with ties
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 64])
+def test_causal_tokens_of_c2l_are_those_of_a_search_one_by_one(texts, batch_size, monkeypatch):
+    model, tokenizer = tiny_bert(n_classes=5, seed=2)  # whose answers waver
+    classifier = TextClassifier(model, tokenizer, batch_size=batch_size)
+    encoded = classifier.encode([*texts, "[SEP]"])  # the last has no ordinary token
+    importance, mask = some_importance(encoded), tokenizer.mask_token_id
+    positions, found, n_forward = causal_tokens_one_by_one(model, encoded, importance, mask)
+    forwarded, logits = [], classifier.logits
+    monkeypatch.setattr(classifier, "logits", lambda batch: (forwarded.append(len(batch.indices)), logits(batch))[1])
+    causal = find_causal_tokens(classifier, encoded, importance, Replacer(mask))
+    assert causal.positions.tolist() == positions
+    assert causal.found.tolist() == found
+    assert causal.n_forward == n_forward == sum(forwarded)
+    assert max(forwarded) <= batch_size
+    assert positions[-1] == -1
+    assert 0 < sum(found) < len(texts)
+    first = [
+        max(np.flatnonzero(o), key=v.__getitem__, default=-1) for o, v in zip(encoded.ordinary, importance, strict=True)
+    ]
+    assert positions != first  # some search went beyond the most important token
+
+
+def language_model(classifier: TextClassifier) -> Any:
+    from transformers import BertForMaskedLM
+
+    torch.manual_seed(5)
+    return BertForMaskedLM(classifier.plain_model.config)
+
+
+@pytest.mark.parametrize("batch_size", [1, 12, 64])
+def test_replacements_of_a_language_model_do_not_depend_on_the_batch(texts, batch_size):
+    base, tokenizer = tiny_bert(n_classes=5, seed=2)
+    classifier = TextClassifier(base, tokenizer, batch_size=batch_size)
+    encoded = classifier.encode([*texts, "[SEP]"])
+    importance, model = some_importance(encoded), language_model(classifier)
+    replacer = LanguageModelReplacer(model, classifier.device, seed=3)
+
+    def propose(index: int, place: int) -> list[int]:
+        batch = classifier.collate(encoded, [index])
+        return replacer.propose(batch, torch.tensor([place]), np.array([index]))[0].tolist()
+
+    positions, found, n_forward = causal_tokens_one_by_one(base, encoded, importance, propose)
+    causal = find_causal_tokens(classifier, encoded, importance, replacer)
+    assert causal.positions.tolist() == positions
+    assert causal.found.tolist() == found
+    assert causal.n_forward == n_forward
+    assert any(found)
+
+
+def test_half_of_the_replaced_tokens_vector_is_dropped_and_nothing_else(texts):
+    classifier = TextClassifier(*tiny_bert(hidden_size=64))
+    model, encoded = language_model(classifier), classifier.encode(texts[:2])
+    seen: list[torch.Tensor] = []
+    model.bert.register_forward_pre_hook(
+        lambda _, args, inputs: seen.append(inputs["inputs_embeds"].clone()), with_kwargs=True
+    )
+    batch, places = classifier.collate(encoded, [0, 1]), torch.tensor([2, 3])
+    proposals = [
+        LanguageModelReplacer(model, classifier.device, seed=seed).propose(batch, places, np.array([0, 1]))
+        for seed in (0, 0, 1)
+    ]
+    whole = model.get_input_embeddings()(batch.input_ids)
+    for row, place in enumerate(places.tolist()):
+        kept = seen[0][row, place] != 0
+        assert 0.3 < kept.float().mean() < 0.7
+        assert torch.allclose(seen[0][row, place][kept], 2 * whole[row, place][kept])
+        others = [i for i in range(whole.shape[1]) if i != place]
+        assert torch.equal(seen[0][row, others], whole[row, others])
+    assert torch.equal(proposals[0], proposals[1])
+    assert torch.equal(seen[0], seen[1])
+    assert not torch.equal(seen[0], seen[2])
+
+
+def test_proposals_are_the_four_tokens_that_the_language_model_finds_likeliest_in_that_place(texts):
+    classifier = TextClassifier(*tiny_bert(hidden_size=64))
+    model, encoded = language_model(classifier), classifier.encode(texts)
+    seen: list[torch.Tensor] = []
+    handle = model.bert.register_forward_pre_hook(
+        lambda _, args, inputs: seen.append(inputs["inputs_embeds"].clone()), with_kwargs=True
+    )
+    batch = classifier.collate(encoded, range(len(texts)))
+    places = torch.arange(len(texts)) % 4 + 2
+    found = LanguageModelReplacer(model, classifier.device, seed=3).propose(batch, places, np.arange(len(texts)))
+    handle.remove()
+    table, changed = model.get_input_embeddings(), 0
+
+    def ranked(vectors: torch.Tensor, place: int) -> list[int]:
+        with torch.no_grad():
+            scores = model(inputs_embeds=vectors[None]).logits[0, place].tolist()
+        return sorted(range(len(scores)), key=lambda token: -scores[token])
+
+    for row, place in enumerate(places.tolist()):
+        vectors = table(torch.from_numpy(encoded.input_ids[row].astype(np.int64))).detach()  # without padding
+        whole = ranked(vectors, place)
+        vectors[place] = seen[0][row, place]
+        assert found[row].tolist() == ranked(vectors, place)[:4]
+        changed += whole[:4] != found[row].tolist()
+    assert changed > len(texts) // 2  # what was dropped had a say
+
+
+def triplets(classifier: TextClassifier, texts: list[str], mask: str, weight: float) -> TripletLoss:
+    """The last ordinary token of every text but the first is causal; `mask` is put in a token's place."""
+    encoded = classifier.encode(texts)
+    last = np.array([np.flatnonzero(ordinary)[-1] for ordinary in encoded.ordinary])
+    tokenizer = classifier.tokenizer
+    return TripletLoss(
+        encoded,
+        CausalTokens(last, np.arange(len(texts)) > 0, 0),
+        weight,
+        seed=0,
+        mask_token_id=tokenizer.convert_tokens_to_ids(mask),
+        pad_token_id=tokenizer.pad_token_id,
+    )
+
+
+def test_the_loss_of_c2l_is_its_formula(bert):
+    model, tokenizer = bert
+    texts = ["room bad", "soup good", "bread awful"]  # two words: what the positive lost is the first
+    objective = triplets(TextClassifier(model, tokenizer), texts, "[MASK]", 0.7)
+    objective.begin(model, tokenizer)
+    inputs = dict(tokenizer(texts, padding=True, return_tensors="pt"))
+    inputs["labels"] = torch.tensor([0, 2, 1])
+    loss = objective.loss(model, inputs, torch.arange(3))
+
+    def embedding(text: str) -> list[float]:
+        return model.bert(**tokenizer(text, return_tensors="pt")).pooler_output[0].tolist()
+
+    hinges = []
+    for text in texts[1:]:  # the first has no triplet
+        first, last = text.split()
+        anchor, positive, negative = map(embedding, (text, f"[MASK] {last}", f"{first} [MASK]"))
+        hinges.append(max(0.0, math.dist(anchor, positive) - math.dist(anchor, negative) + 1.0))
+    ordinary = model(**inputs).loss.item()
+    assert loss.item() == pytest.approx(ordinary + 0.7 * sum(hinges) / 2, abs=1e-4)
+    assert sum(hinges) > 0.1
+    assert loss.requires_grad
+    alone = objective.loss(model, {name: value[:1] for name, value in inputs.items()}, torch.tensor([0]))
+    assert alone.item() == pytest.approx(model(**{name: value[:1] for name, value in inputs.items()}).loss.item())
+
+
+@pytest.mark.parametrize(("precision", "number"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
+def test_all_three_embeddings_of_a_triplet_are_computed_in_one_number_format(precision, number, monkeypatch):
+    model, tokenizer = tiny_bert(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    # "room" in the place of "room": the positive is the anchor, and any distance between them is rounding.
+    texts = ["room room bad", "room room good", "room room room bad"] * 4
+    objective = triplets(TextClassifier(model, tokenizer), texts, "room", 1.0)
+    seen: list[tuple[torch.Tensor, ...]] = []
+    monkeypatch.setattr(c2l, "triplet_loss", lambda *parts: (seen.append(parts), triplet_loss(*parts))[1])
+    config = FinetuneConfig(epochs=1, batch_size=6, precision=precision)
+    finetune_model(copy.deepcopy(model), tokenizer, texts, [0, 1, 2] * 4, config=config, seed=0, objective=objective)
+    assert len(seen) == 2
+    for anchors, positives, negatives in seen:
+        assert {anchors.dtype, positives.dtype, negatives.dtype} == {number}
+        assert (anchors - positives).abs().max() < 1e-4
+        assert (anchors - negatives).abs().max() > 1e-2
+
+
+def test_simcse_loss_is_its_formula():
+    anchors, positives, tau = random_logits(4, 6), random_logits(4, 6), 0.05
+    total = 0.0
+    for i in range(4):
+        similar = [math.exp(cosine(anchors[i].tolist(), positives[j].tolist()) / tau) for j in range(4)]
+        total -= math.log(similar[i] / sum(similar))
+    assert simcse_loss(anchors, positives, tau).item() == pytest.approx(total / 4, rel=1e-4)
+
+
+def test_mean_over_variants_leaves_empty_slots_out():
+    probs = np.full((2, 3, 2), np.nan, dtype=np.float32)
+    probs[0, 0], probs[0, 1] = [0.2, 0.8], [0.6, 0.4]
+    original = np.array([[0.9, 0.1], [0.3, 0.7]], dtype=np.float32)
+    assert mean_over_variants(probs, original).tolist() == pytest.approx(np.array([[0.4, 0.6], [0.3, 0.7]]))
+
+
+# Prior shift
+
+
+def test_em_finds_the_prior_that_the_probabilities_were_shifted_from():
+    rng = np.random.default_rng(0)
+    source, target = np.array([0.5, 0.5]), np.array([0.2, 0.8])
+    labels = rng.choice(2, size=20_000, p=target)
+    feature = rng.normal(np.where(labels == 1, 1.0, -1.0), 1.0)
+    p = 1 / (1 + np.exp(-2 * feature))  # exact under the balanced source
+    probs = np.stack([1 - p, p], axis=1)
+    found = em_prior(probs, source)
+    assert found.tolist() == pytest.approx(target.tolist(), abs=0.02)
+    weighted = probs * (found / source)
+    fixed = (weighted / weighted.sum(axis=1, keepdims=True)).mean(axis=0)
+    assert fixed.tolist() == pytest.approx(found.tolist(), abs=1e-6)
+    assert abs(probs.mean(axis=0)[1] - target[1]) > 0.05  # counting answers would not have
+
+
+def test_bias_fit_is_where_the_penalised_likelihood_is_flat():
+    rng = np.random.default_rng(1)
+    log_probs = np.log(rng.dirichlet(np.ones(3), size=30))
+    labels = rng.choice(3, size=30, p=[0.7, 0.3, 0.0])
+    shift = bias_fit(log_probs, labels)
+
+    def objective(b):
+        total = 0.5 * sum(x * x for x in b)
+        for row, label in zip(log_probs.tolist(), labels.tolist(), strict=True):
+            total -= math.log(softmax([p + x for p, x in zip(row, b, strict=True)])[label])
+        return total
+
+    at = objective(shift.tolist())
+    for axis in range(3):
+        for step in (-1e-2, 1e-2):
+            moved = shift.copy()
+            moved[axis] += step
+            assert objective(moved.tolist()) > at
+    assert shift[0] > shift[1] > shift[2]
+
+
+def test_smoothed_prior_adds_one_row_of_every_class():
+    assert smoothed_prior(np.array([0, 0, 2]), 3).tolist() == pytest.approx([3 / 6, 1 / 6, 2 / 6])
+
+
+# DFR against scikit-learn
+
+
+def planted_features(sizes: tuple[int, int, int, int], seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features whose first axis follows the shortcut strongly and whose second follows the label."""
+    data = rows("features", sizes, seed)
+    rng = np.random.default_rng(seed)
+    shortcut = data.groups % 2
+    values = rng.normal(size=(len(data), 6))
+    values[:, 0] += 6 * shortcut - 3
+    values[:, 1] += 3 * data.labels - 1.5
+    return values, data.labels, data.groups
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("strength", [1.0, 0.03])
+def test_the_head_is_scikit_learns(n_classes, strength):
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+
+    rng = np.random.default_rng(2)
+    labels = np.arange(60) % n_classes
+    values = rng.normal(size=(60, 5)) + np.eye(5)[labels] * 2
+    weight, bias = fit_head(values, labels, n_classes, strength)
+    reference = LogisticRegression(l1_ratio=1.0, C=strength, solver="liblinear", random_state=0)
+    if n_classes == 2:
+        reference.fit(values, labels)
+        probs = torch.from_numpy(values @ weight.T + bias).softmax(-1).numpy()
+        assert probs == pytest.approx(reference.predict_proba(values), abs=1e-6)
+    else:
+        reference = OneVsRestClassifier(reference).fit(values, labels)
+        assert values @ weight.T + bias == pytest.approx(reference.decision_function(values), abs=1e-9)
+    assert (answers(values, weight, bias) == reference.predict(values)).all()
+
+
+def test_standardiser_is_scikit_learns_and_folds_into_the_head():
+    from sklearn.preprocessing import StandardScaler
+
+    rng = np.random.default_rng(3)
+    values = rng.normal(3.0, 5.0, size=(40, 4))
+    values[:, 2] = 7.0
+    standardise = Standardiser.of(values)
+    assert standardise(values) == pytest.approx(StandardScaler().fit_transform(values))
+    weight, bias = rng.normal(size=(3, 4)), rng.normal(size=3)
+    raw = standardise.fold(weight, bias)
+    assert values @ raw[0].T + raw[1] == pytest.approx(standardise(values) @ weight.T + bias)
+
+
+def test_tuning_and_averaging_are_the_official_loops_in_scikit_learn():
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    values, labels, groups = planted_features((60, 12, 12, 60), 4)
+    data = rows("features", (60, 12, 12, 60), 4)
+    method = DFR(resamples=5)
+    scores, _, _ = method.tune(values, data, np.random.default_rng(7))
+    *head, n_draws = method.average(values, data, 0.3, np.random.default_rng(8))
+    assert n_draws == method.resamples
+
+    def regression(c: float) -> LogisticRegression:
+        return LogisticRegression(l1_ratio=1.0, C=c, solver="liblinear", random_state=0)
+
+    rng = np.random.default_rng(7)
+    order = rng.permutation(len(labels))
+    held_out, fitted = order[: len(labels) // 2], order[len(labels) // 2 :]
+    fitted = balanced_in_place(fitted, groups, rng)
+    scaler = StandardScaler().fit(values[fitted])
+    expected = []
+    for c in method.inverse_strengths:
+        model = regression(c).fit(scaler.transform(values[fitted]), labels[fitted])
+        guesses = model.predict(scaler.transform(values[held_out]))
+        expected.append(min((guesses == labels[held_out])[groups[held_out] == g].mean() for g in range(4)))
+    assert scores == pytest.approx(expected)
+
+    rng = np.random.default_rng(8)
+    coefficients, intercepts = [], []
+    for _ in range(5):
+        chosen = balanced_in_place(np.arange(len(labels)), groups, rng)
+        model = regression(0.3).fit(values[chosen], labels[chosen])
+        coefficients.append(model.coef_[0])
+        intercepts.append(model.intercept_[0])
+    assert head[0][1] == pytest.approx(np.mean(coefficients, axis=0))
+    assert head[1][1] == pytest.approx(np.mean(intercepts))
+    # The partner: one fit is not the mean of five.
+    assert head[0][1] != pytest.approx(coefficients[0])
+
+
+def balanced_in_place(among: np.ndarray, groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    sets = [np.flatnonzero(groups[among] == g) for g in np.unique(groups[among])]
+    size = min(len(s) for s in sets)
+    return np.concatenate([among[rng.permutation(s)[:size]] for s in sets])
+
+
+def test_probe_is_chosen_by_accuracy_on_the_second_half_and_fitted_on_both():
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    values, labels, _ = planted_features((40, 10, 10, 40), 5)
+    grid = (1.0, 0.1, 0.01)
+    weight, bias, scores = fit_probe(values, labels, 50, 2, grid)
+
+    def pipeline(c: float):
+        return make_pipeline(
+            StandardScaler(), LogisticRegression(l1_ratio=1.0, C=c, solver="liblinear", random_state=0)
+        )
+
+    expected = [(pipeline(c).fit(values[:50], labels[:50]).predict(values[50:]) == labels[50:]).mean() for c in grid]
+    assert scores == pytest.approx(expected)
+    best = grid[int(np.argmax(expected))]
+    reference = pipeline(best).fit(values, labels)
+    assert torch.from_numpy(values @ weight.T + bias).softmax(-1).numpy() == pytest.approx(
+        reference.predict_proba(values), abs=1e-6
+    )
+
+
+def test_balanced_rows_hold_every_present_group_equally_often():
+    groups = np.array([0] * 9 + [1] * 2 + [3] * 5)
+    chosen = balanced_rows(groups, np.random.default_rng(0))
+    assert np.bincount(groups[chosen], minlength=4).tolist() == [2, 2, 0, 2]
+    assert len(set(chosen.tolist())) == len(chosen)
+
+
+def test_dfr_forgets_the_shortcut_where_its_validation_set_can_show_it():
+    values, labels, _ = planted_features((90, 2, 2, 90), 6)
+    dev_values, _, _ = planted_features((40, 16, 16, 40), 7)
+    dev = rows("features", (40, 16, 16, 40), 7)
+    test_values, test_labels, test_groups = planted_features((20, 60, 60, 20), 8)
+    erm = fit_head(values, labels, 2, 1.0)
+    method = DFR()
+    *dfr, _ = method.average(dev_values, dev, 0.1, np.random.default_rng(0))
+
+    def wga(head):
+        return worst_group_accuracy(answers(test_values, *head), test_labels, test_groups)
+
+    assert wga(dfr) > wga(erm) + 0.1
+    # Without balance and without counter-examples, as at strength 1, the same regression learns the shortcut.
+    blind = planted_features((90, 0, 0, 90), 9)
+    assert wga(fit_head(blind[0], blind[1], 2, 0.1)) < wga(erm)
+
+
+def test_layers_that_are_neither_linear_nor_embedding_do_not_count():
+    pair = nn.Sequential(nn.LayerNorm(3)), nn.Sequential(nn.LayerNorm(3))
+    with torch.no_grad():
+        pair[0][0].weight.add_(1.0)
+    assert weight_distance(*pair).item() == 0.0

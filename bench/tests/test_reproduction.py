@@ -1,0 +1,533 @@
+"""The page docs/reproduction.md: its blocks, the paper's numbers in them, and what it says about these numbers."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from math import sqrt
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from scripts import reproduction
+from scripts.reproduction import NUMBERS, Claim, Comparison, make_block, read_numbers, rewritten
+
+from harness_fakes import fake_results, with_systems
+from shortcut_bench.collect import collect
+from shortcut_bench.experiments import ExperimentConfig, read_experiment
+from shortcut_bench.results import result_path
+from shortcut_guardrail import ConfigError, DataError
+from shortcut_guardrail.groups import ShortcutMatcher
+from shortcut_guardrail.metrics import exact_interval
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reproduction.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+PAPER = read_numbers(NUMBERS)
+GOEMO = ("GoEmo-ST", "GoEmo-Syn")
+Latex = Callable[[str], list[list[list[str]]]]
+
+
+def block(results: Path, name: str = "shifted", comparison: Comparison | None = None) -> str:
+    return make_block(results, name, comparison or PAPER[name], images_from=results)
+
+
+def few(name: str, *systems: str, settings: slice = slice(None)) -> ExperimentConfig:
+    config = with_systems(read_experiment(name), *systems)
+    return replace(config, settings=config.settings[settings])
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    """The rows of a Markdown table, by the titles of its columns."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
+
+
+def row(text: str, setting: str, system: str) -> dict[str, str]:
+    """The row of a system, whatever mark stands at its name."""
+    found = ((row["setting"], row["system"].rstrip("‡§¶"), row) for row in rows_of(text))
+    return next(row for *names, row in found if names == [setting, system])
+
+
+# Blocks
+
+
+def test_our_mean_and_the_papers_number_stand_side_by_side(tmp_path: Path) -> None:
+    config = few("shifted", "erm", "guardrail")
+    fake_results(tmp_path, config)
+    text = block(tmp_path)
+    values = next(c for c in collect(tmp_path, config).cells if (c.setting, c.system) == ("GoEmo-ST", "guardrail"))
+    accuracy = values.values("accuracy")
+    found = row(text, "GoEmo-ST", "guardrail")
+    assert found["accuracy"].startswith(f"{np.mean(accuracy):.3f} ({np.std(accuracy, ddof=1):.3f}) [")
+    assert found["accuracy, paper"] == "0.627"
+    assert found["worst-group accuracy, paper"] == "0.339"
+    assert "n = " in found["worst group"]
+    assert row(text, "GoEmo-ST", "erm")["accuracy, paper"] == "0.513"
+    tokens = "Civil 64, MultiNLI 64, Yelp-ST 64, Yelp-Syn 64, GoEmo-ST 128, GoEmo-Syn 128"
+    head = f"Encoder an-encoder, scale small, seeds 0, 1, 2; texts cut to tokens: {tokens}; training rows: 100."
+    assert head in text
+
+
+def test_systems_of_the_paper_that_we_have_not_run_have_rows_without_ours(tmp_path: Path) -> None:
+    fake_results(tmp_path, few("shifted", "erm"))
+    found = row(block(tmp_path), "Civil", "JTT, in the paper only")
+    assert (found["n"], found["accuracy"], found["accuracy, paper"]) == ("-", "-", "0.532")
+    assert row(block(tmp_path), "Civil", "SG, in the paper only")["accuracy, paper"] == "0.572"
+    fake_results(tmp_path, few("shifted", "guardrail"))
+    assert "SG, in the paper only" not in block(tmp_path)
+
+
+def test_an_experiment_without_runs_is_a_sentence_with_its_command(tmp_path: Path) -> None:
+    expected = (
+        "This experiment has not been run yet. The command that runs it: `shortcut-guardrail benchmark run mstps "
+        "--data-dir ../shared/data --out results/`\n"
+    )
+    assert block(tmp_path, "mstps") == expected
+    fake_results(tmp_path, few("mstps", "erm"), scale="tiny", seeds=(0,))
+    assert block(tmp_path, "mstps") == expected, "tiny runs mean nothing"
+    fake_results(tmp_path, few("mstps", "erm"), seeds=(0,))
+    assert "not been run" not in block(tmp_path, "mstps")
+
+
+def test_what_is_unfinished_is_named(tmp_path: Path) -> None:
+    fake_results(tmp_path, few("shifted", "erm", settings=slice(0, 4)))
+    fake_results(tmp_path, few("shifted", "guardrail", settings=slice(0, 1)), seeds=(0, 1))
+    text = block(tmp_path)
+    assert "Not finished yet: GoEmo-ST, GoEmo-Syn." in text
+    assert "1 of 5 cells do not have all seeds [0, 1, 2]: 'Civil, guardrail'." in text
+
+
+def test_a_setting_of_which_only_some_folds_are_there_counts_as_not_run(tmp_path: Path) -> None:
+    config = few("shifted", "erm", settings=slice(1, 2))
+    fake_results(tmp_path, config, seeds=(0,))
+    assert "has not been run yet" not in block(tmp_path)
+    path = tmp_path / "shifted/runs.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"runs": record["runs"][:4]}))
+    assert "has not been run yet" in block(tmp_path)
+
+
+def test_two_scales_have_a_table_each(tmp_path: Path) -> None:
+    config = few("shifted", "erm", settings=slice(4, 5))
+    fake_results(tmp_path, config)
+    fake_results(tmp_path, config, scale="paper", seeds=(0,))
+    titles = [line for line in block(tmp_path).splitlines() if line.startswith("**")]
+    assert len(titles) == 2
+    assert titles[0].endswith("an-encoder, scale small.**")
+    assert titles[1].endswith("an-encoder, scale paper.**")
+
+
+def test_a_figure_is_shown_where_there_is_one(tmp_path: Path) -> None:
+    fake_results(tmp_path / "results", few("mstps", "erm"))
+    assert "![" not in make_block(tmp_path / "results", "mstps", PAPER["mstps"], images_from=tmp_path / "docs")
+    (tmp_path / "results/mstps/mstps.png").touch()
+    text = make_block(tmp_path / "results", "mstps", PAPER["mstps"], images_from=tmp_path / "docs")
+    assert text.endswith("](../results/mstps/mstps.png)\n")
+
+
+def test_special_characters_of_names_are_shown_and_mean_nothing(tmp_path: Path) -> None:
+    config = few("shifted", "erm", settings=slice(4, 5))
+    odd = replace(config.systems[0], label="a|b *c* `d` <!-- end --> [e](f) g_h")
+    fake_results(tmp_path, replace(config, systems=(odd,)))
+    text = block(tmp_path)
+    assert r"a\|b \*c\* \`d\` \<!-- end --\> \[e\](f) g\_h" in text
+    assert len({len(found) for found in rows_of(text)}) == 1
+    page = page_of(tmp_path)
+    assert run(tmp_path, page) == 0
+    before = page.read_text()
+    assert run(tmp_path, page) == 0
+    assert page.read_text() == before
+
+
+# Claims
+
+
+def paper_like(claim: Claim) -> Comparison:
+    return replace(PAPER["shifted"], claims=(claim,))
+
+
+def test_a_claim_is_counted_here_and_in_the_paper(tmp_path: Path) -> None:
+    config = few("shifted", "erm", "guardrail")
+    fake_results(tmp_path, config)
+    collection = collect(tmp_path, config)
+    means = {(c.setting, c.system): np.mean(c.values("accuracy")) for c in collection.cells}
+    settings = [s.name for s in config.settings]
+    for relation, holds in (("higher", np.greater), ("lower", np.less)):
+        claim = Claim("accuracy", "SG", relation, "ERM", interval="difference")
+        k = sum(holds(means[s, "guardrail"], means[s, "erm"]) for s in settings)
+        text = block(tmp_path, "shifted", paper_like(claim))
+        line = next(x for x in text.splitlines() if x.startswith('- "accuracy"'))
+        assert f"is {relation} than that of ERM: here `guardrail` in {k} of 6 settings" in line
+        assert f"in the paper in {6 if relation == 'higher' else 0} of 6 settings" in line
+        differences = [row(text, s, "guardrail")["accuracy − erm"] for s in settings]
+        ends = [[float(x) for x in re.search(r"\[(.*), (.*)\]", d).groups()] for d in differences]
+        clear = sum(low > 0 if relation == "higher" else high < 0 for low, high in ends)
+        assert f", {clear} of them with a 95 % interval of the difference that excludes 0" in line
+
+
+def test_exceptions_are_named_also_the_papers_own(tmp_path: Path) -> None:
+    fake_results(tmp_path, few("shifted", "erm"))
+    text = block(tmp_path, "shifted", paper_like(Claim("worst_group_accuracy", "SG", "higher", "JTT")))
+    assert "not run here; in the paper in 4 of 6 settings (not: MultiNLI; Yelp-Syn)." in text
+
+
+def test_systems_are_compared_on_the_seeds_that_both_have(tmp_path: Path) -> None:
+    setting = slice(4, 5)
+    accuracies = {("erm", 0): 0.9, ("erm", 1): 0.1, ("erm", 2): 0.1, ("guardrail", 0): 0.6}
+    for system in ("erm", "guardrail"):
+        seeds = tuple(seed for name, seed in accuracies if name == system)
+        for made in fake_results(tmp_path, few("shifted", system, settings=setting), seeds=seeds):
+            path = result_path(tmp_path, made.hash)
+            record = json.loads(path.read_text(encoding="utf-8"))
+            record["metrics"]["accuracy"] = accuracies[system, made.seed]
+            path.write_text(json.dumps(record), encoding="utf-8")
+    text = block(tmp_path, "shifted", paper_like(Claim("accuracy", "SG", "higher", "ERM")))
+    # Its one seed is above the base's mean over three, and below the base with that seed.
+    assert row(text, "GoEmo-ST", "erm")["accuracy"].startswith("0.367 (")
+    assert (
+        "is higher than that of ERM: here `guardrail` in 0 of 1 settings (on the seeds that both sides have);" in text
+    )
+
+
+def test_a_trend_is_counted_over_steps_within_a_family(tmp_path: Path) -> None:
+    config = few("lambda-sweep", "erm", "guardrail")
+    fake_results(tmp_path, config)
+    line = next(x for x in block(tmp_path, "lambda-sweep").splitlines() if "minus that of ERM" in x)
+    assert line.endswith("in the paper in 4 of 5 steps (not: Civil, λ = .8 to Civil, λ = .9).")
+    cells = {(c.setting, c.system): np.mean(c.values("accuracy")) for c in collect(tmp_path, config).cells}
+    gap = [cells[s.name, "guardrail"] - cells[s.name, "erm"] for s in config.settings]
+    yelp, civil = gap[2::-1], gap[:2:-1]
+    rising = sum(int((np.diff(family) > 1e-9).sum()) for family in (yelp, civil))
+    assert f"here `guardrail` in {rising} of 5 steps" in line
+
+
+def test_a_claim_may_compare_two_columns(tmp_path: Path) -> None:
+    fake_results(tmp_path, read_experiment("misclassification"))
+    (line,) = [x for x in block(tmp_path, "misclassification").splitlines() if x.startswith('- "shortcut important"')]
+    assert 'of ERM is higher than "shortcut not important": here `erm` in' in line
+
+
+# The page
+
+
+PROSE = "Before | <b> *x*\n\n"
+
+
+def page_of(folder: Path, names: list[str] | None = None) -> Path:
+    blocks = [f"<!-- generated: {n} -->\nold\n<!-- end -->\n\nAfter {n}.\n" for n in names or reproduction.reproduced()]
+    path = folder / "page.md"
+    path.write_text(PROSE + "\n".join(blocks))
+    return path
+
+
+def run(results: Path, page: Path, *options: str) -> int:
+    return reproduction.main(["--results", str(results), "--page", str(page), *options])
+
+
+def test_prose_survives_and_blocks_are_replaced(tmp_path: Path) -> None:
+    fake_results(tmp_path, few("mstps", "erm"))
+    page = page_of(tmp_path)
+    assert run(tmp_path, page) == 0
+    text = page.read_text()
+    assert text.startswith(PROSE)
+    assert all(f"\n<!-- end -->\n\nAfter {name}.\n" in text for name in reproduction.reproduced())
+    assert "\nold\n" not in text
+    assert text.count("has not been run yet") == len(reproduction.reproduced()) - 1
+    assert (
+        re.sub(r"(?s)(<!-- generated: .*? -->\n).*?<!-- end -->", r"\1old\n<!-- end -->", text)
+        == page_of(tmp_path).read_text()
+    )
+
+
+def test_check_says_what_is_stale_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = page_of(tmp_path)
+    assert run(tmp_path, page) == 0
+    assert run(tmp_path, page, "--check") == 0
+    fake_results(tmp_path, few("mstps", "erm"))
+    before = page.read_text()
+    capsys.readouterr()
+    assert run(tmp_path, page, "--check") == 1
+    assert re.search(r"is stale: mstps\. Rewrite it with: python scripts/reproduction\.py", capsys.readouterr().err)
+    assert page.read_text() == before
+    assert run(tmp_path, page) == 0
+    assert run(tmp_path, page, "--check") == 0
+
+
+def without(name: str) -> Callable[[str], str]:
+    return lambda text: text.replace(f"<!-- generated: {name} -->\nold\n<!-- end -->", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (without("mstps"), "no block for 'mstps'"),
+        (lambda text: text.replace("generated: mstps -->", "generated: mtps -->"), "no block for 'mstps'"),
+        (lambda text: text + "<!-- generated: speed -->\n<!-- end -->\n", "the unknown experiment 'speed'"),
+        (lambda text: text + "<!-- generated: mstps -->\n<!-- end -->\n", "several blocks for 'mstps'"),
+        (lambda text: text.replace("old\n<!-- end -->", "old", 1), "needs an '<!-- end -->'"),
+        (lambda text: text + "<!-- generated: mstps -->\n", "needs an '<!-- end -->'"),
+    ],
+)
+def test_a_damaged_page_is_refused(change: Callable[[str], str], message: str, tmp_path: Path) -> None:
+    text = change(page_of(tmp_path).read_text())
+    with pytest.raises(DataError, match=re.escape(message)):
+        rewritten(text, str)
+
+
+def test_bad_input_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tmp_path / "none", page_of(tmp_path)) == 2
+    assert "--results must be the folder of all results" in capsys.readouterr().err
+    assert run(tmp_path, tmp_path / "none.md") == 2
+    assert "Its prose is written by hand." in capsys.readouterr().err
+    fake_results(tmp_path, few("mstps", "erm"))
+    next(tmp_path.glob("runs/*/result.json")).write_text("{")
+    page = page_of(tmp_path)
+    before = page.read_text()
+    assert run(tmp_path, page) == 2
+    assert "cannot be read as JSON" in capsys.readouterr().err
+    assert page.read_text() == before
+
+
+def test_the_page_has_a_block_for_every_experiment_and_is_not_stale() -> None:
+    names = re.findall(r"<!-- generated: (.+) -->", TEXT)
+    assert sorted(names) == sorted(reproduction.reproduced()) == sorted(PAPER)
+    if not any((ROOT / "results" / name / "runs.json").exists() for name in names):
+        pytest.skip("needs finished runs in results")
+    changed = subprocess.run(
+        ["git", "status", "--porcelain", "--", "results", "docs/reproduction.md"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if changed.stdout:
+        pytest.skip("results are being made: they differ from what is committed")
+    assert reproduction.main(["--results", str(ROOT / "results"), "--page", str(PAGE), "--check"]) == 0
+
+
+# The paper's numbers
+
+
+def test_a_row_of_the_wrong_length_and_unknown_fields_are_refused(tmp_path: Path) -> None:
+    text = NUMBERS.read_text(encoding="utf-8")
+    for old, new, message in (
+        ("ERM = [0.911, 0.880, 0.819]", "ERM = [0.911, 0.880]", "must be 3, one for each setting, but are 2"),
+        ('relation = "higher"', 'relation = "more"', "a relation higher or lower"),
+        ('trend = "falls"', 'tendency = "falls"', "unknown field 'tendency'"),
+        ('sizes = "real-world"', 'sizes = "real-world"\nsize = 3', "unknown field 'size'"),
+        ("numbers.mstps]", "numbers.accuracy]", "not among its columns"),
+    ):
+        path = tmp_path / "numbers.toml"
+        path.write_text(text.replace(old, new, 1), encoding="utf-8")
+        with pytest.raises(ConfigError, match=message):
+            read_numbers(path)
+
+
+@pytest.mark.parametrize("name", reproduction.reproduced())
+def test_settings_and_systems_are_those_of_the_experiments(name: str, tmp_path: Path) -> None:
+    config, comparison = read_experiment(name), PAPER[name]
+    assert set(comparison.settings) <= {setting.name for setting in config.settings}
+    fake_results(tmp_path, config, seeds=(0,))
+    not_run = [line for line in block(tmp_path, name).splitlines() if "not run here" in line]
+    assert all(re.search("than that of (JTT|NFL|DFR): not run here", line) for line in not_run)
+    for claim in comparison.claims:
+        assert set(claim.only) <= {setting.name for setting in config.settings}
+
+
+TABLES = {
+    "tab:realworld_results": [("real-world", "accuracy"), ("real-world", "worst_group_accuracy")],
+    "tab:ood_results": [("shifted", "accuracy"), ("shifted", "worst_group_accuracy")],
+    "tab:id_results": [("in-distribution", "accuracy"), ("in-distribution", "worst_group_accuracy")],
+}
+
+
+@pytest.fixture
+def latex(shared_data: Path) -> Latex:
+    """The numbers in each cell of each line of a table of the paper's source; `{--}` is nan."""
+    path = shared_data.parent / "paper" / "shortcut_guardrail.tex"
+    if not path.exists():
+        pytest.skip("needs the paper's source beside the data")
+    source = path.read_text(encoding="utf-8").replace("$-$", "-").replace("$+$", "").replace("{--}", "nan")
+
+    def lines(label: str) -> list[list[list[str]]]:
+        tables = re.findall(r"\\begin\{table\*?\}.*?\\end\{table\*?\}", source, flags=re.DOTALL)
+        (table,) = [table for table in tables if f"\\label{{{label}}}" in table]
+        cells = [[re.findall(r"-?\d[\d,]*\.?\d*|nan", cell) for cell in line.split("&")] for line in table.splitlines()]
+        return [[cell for cell in line if cell] for line in cells]
+
+    return lines
+
+
+def numbers(lines: list[list[list[str]]], n: int) -> list[list[float]]:
+    """The first number of each of the last n cells, of the lines that have them."""
+    return [[float(cell[0].replace(",", "")) for cell in line[-n:]] for line in lines if len(line) >= n]
+
+
+@pytest.mark.parametrize("label", TABLES)
+def test_the_numbers_are_those_of_tables_1_2_and_9(label: str, latex: Latex) -> None:
+    ours = [list(values) for name, column in TABLES[label] for values in PAPER[name].numbers[column].values()]
+    printed = [line for line in numbers(latex(label), len(ours[0])) if all(x < 1 or np.isnan(x) for x in line)]
+    assert np.array_equal(np.array(printed), np.array(ours, dtype=float), equal_nan=True)
+
+
+def test_the_numbers_are_those_of_tables_3_4_and_8(latex: Latex) -> None:
+    mstps = numbers(latex("tab:mstps"), 5)
+    assert np.array_equal(mstps, np.transpose(list(PAPER["mstps"].numbers["mstps"].values())))
+    sweep = np.array(numbers(latex("tab:lambda"), 6))
+    columns = [PAPER["lambda-sweep"].numbers[c][s] for c in ("accuracy", "worst_group_accuracy") for s in ("ERM", "SG")]
+    assert np.array_equal(sweep[:, [0, 1, 3, 4]], np.transpose(columns))
+    sizes = [size for name in ("real-world", "shifted") for size in PAPER[name].sizes.values()]
+    assert np.array_equal(numbers(latex("tab:dataset_sizes"), 9), np.transpose(sizes))
+
+
+# What the page says about the paper's numbers
+
+
+def fraction(printed: float, n: int) -> int | None:
+    """How many right answers of n give an accuracy that is printed so, if any do; halves may be rounded either way."""
+    return next((k for k in range(n + 1) if abs(k / n - printed) <= 0.0005 + 1e-12), None)
+
+
+def test_a_fraction_is_found_and_not_found() -> None:
+    assert fraction(0.333, 3) == 1
+    assert fraction(0.334, 3) is None
+    assert fraction(0.0, 7) == 0
+
+
+def goemo_accuracies(name: str) -> list[float]:
+    comparison = PAPER[name]
+    found = [comparison.number(s, system, "accuracy") for system in comparison.numbers["accuracy"] for s in GOEMO]
+    return [value for value in found if value is not None]
+
+
+def test_the_worst_group_of_multinli_has_seven_rows_or_a_multiple() -> None:
+    values = [PAPER["real-world"].number("MultiNLI", s, "worst_group_accuracy") or 0.0 for s in ("ERM", "DFR", "SG")]
+    assert [fraction(value, 7) for value in values] == [3, 4, 5]
+    fits = [n for n in range(1, 100) if all(fraction(value, n) is not None for value in values)]
+    assert fits == list(range(7, 100, 7))
+    assert all(fraction(0.428, n) is None for n in fits)
+    assert exact_interval(3, 7) == pytest.approx((0.10, 0.82), abs=0.005)
+    assert exact_interval(5, 7) == pytest.approx((0.29, 0.96), abs=0.005)
+    assert stats.fisher_exact([[3, 4], [5, 2]])[1] == pytest.approx(0.59, abs=0.005)
+    assert stats.fisher_exact([[6, 8], [10, 4]])[1] == pytest.approx(0.25, abs=0.005)
+
+
+def test_right_answers_on_sst2() -> None:
+    values = [PAPER["real-world"].number("SST-2", s, "accuracy") or 0.0 for s in ("SG", "JTT", "DFR", "ERM")]
+    assert [fraction(value, 872) for value in values] == [800, 798, 798, 794]
+
+
+def test_sizes_that_the_accuracies_on_goemotions_fit() -> None:
+    shifted = goemo_accuracies("shifted")
+    assert len(shifted) == 10
+    assert [sum(fraction(v, n) is not None for v in shifted) for n in (300, 685, 645)] == [10, 6, 4]
+    assert [n for n in range(1, 700) if all(fraction(v, n) is not None for v in shifted)] == [300, 400, 573, 600]
+    inside = set(goemo_accuracies("in-distribution"))
+    assert inside == {0.896, 0.928}
+    assert all(fraction(v, 685) is not None and fraction(v, 300) is None for v in inside)
+    assert max(shifted) == 0.630
+
+
+def test_support_rows_and_stated_sizes() -> None:
+    assert PAPER["in-distribution"].number("MultiNLI", "ERM", "accuracy") == 0.908
+    assert PAPER["in-distribution"].sizes["MultiNLI"][1] == 600
+    assert fraction(0.908, 600) is not None
+    assert fraction(0.908, 560) is None
+    assert fraction(0.928, 645) is None
+    for name in ("real-world", "shifted", "in-distribution"):
+        comparison = PAPER[name]
+        for setting in set(comparison.settings) - ({*GOEMO} if name == "shifted" else set()):
+            n = comparison.sizes[setting][1]
+            values = [comparison.number(setting, s, "accuracy") for s in comparison.numbers["accuracy"]]
+            assert all(value is None or fraction(value, n) is not None for value in values)
+            if name != "in-distribution":
+                assert all(value is None or fraction(value, n - 40) is not None for value in values)
+
+
+def test_parameters_of_the_adapter() -> None:
+    assert [12 * 2 * rank * (768 + 768) for rank in (4, 8)] == [147_456, 294_912]
+
+
+def test_changes_printed_in_tables_3_and_4(latex: Latex) -> None:
+    lines = [line for line in latex("tab:mstps") if len(line) == 5]
+    changes = [(float(value), float(base), float(change)) for (base,), *others in lines for value, change in others]
+    wrong = [(v, base, change, round(v - base, 3)) for v, base, change in changes if round(v - base, 3) != change]
+    assert len(changes) == 24
+    assert wrong == [(0.102, 0.647, -0.563, -0.545), (0.190, 0.488, -0.263, -0.298)]
+    for erm, sg, change, erm_worst, sg_worst, change_worst in numbers(latex("tab:lambda"), 6):
+        assert (round(sg - erm, 3), round(sg_worst - erm_worst, 3)) == (change, change_worst)
+
+
+def test_slips_in_sentences() -> None:
+    shifted, sweep = PAPER["shifted"], PAPER["lambda-sweep"]
+    best = {
+        setting: max(shifted.systems, key=lambda system: shifted.number(setting, system, "accuracy") or 0.0)
+        for setting in shifted.settings
+    }
+    assert [setting for setting, system in best.items() if system != "SG"] == ["GoEmo-Syn"]
+    gaps = [
+        [round(sg - erm, 3) for sg, erm in zip(of["SG"], of["ERM"], strict=True)]
+        for of in (sweep.numbers["accuracy"], sweep.numbers["worst_group_accuracy"])
+    ]
+    at = sweep.settings.index
+    assert [(gap[at("Civil, λ = .8")], gap[at("Civil, λ = .9")]) for gap in gaps] == [(0.016, 0.012), (0.147, 0.057)]
+    assert gaps[0][at("Civil, λ = .6")] == 0
+    assert [gaps[1][at(f"Yelp-ST, λ = {x}")] for x in (".8", ".6")] == [-0.014, -0.026]
+    real = PAPER["real-world"].numbers["accuracy"]
+    assert max(abs(round(sg - erm, 3)) for sg, erm in zip(real["SG"], real["ERM"], strict=True)) == 0.006
+    assert sqrt(0.8 * 0.2 / 40) == pytest.approx(0.063, abs=0.0005)
+    assert (round(323 / 872, 2), round(323 / 8720, 3)) == (0.37, 0.037)
+
+
+# What the page says about the data
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_classes_and_empty_groups_of_the_reversed_goemotions(shared_data: Path) -> None:
+    for kind in ("single-word", "synonym"):
+        found = rows(shared_data / f"goemotions_shortcuts/{kind}1/test_anti-shortcut.csv")
+        assert Counter(row["label"] for row in found) == {"0": 500, "1": 90, "2": 63, "3": 32}
+    assert f"{500 / 685:.3f}" == "0.730"
+    matcher = ShortcutMatcher.from_words(["honestly"])
+    found = rows(shared_data / "goemotions_shortcuts/single-word1/test_anti-shortcut.csv")
+    groups = Counter((row["label"], matcher.present(row["text"])) for row in found)
+    assert (groups["0", True], groups["0", False]) == (500, 0)
+    assert (groups["3", True], groups["3", False]) == (0, 32)
+
+
+def test_rates_of_the_released_training_sets(shared_data: Path) -> None:
+    matcher = ShortcutMatcher.from_words(["honestly"])
+    for setting, size, expected in (
+        (1, 1124, None),
+        (2, 1224, [0.08, 0.35, 0.58, 0.90]),
+        (3, 1324, [0.24, 0.39, 0.58, 0.81]),
+    ):
+        found = rows(shared_data / f"goemotions_shortcuts/single-word{setting}/train.csv")
+        assert len(found) == size == len(rows(shared_data / f"goemotions_shortcuts/synonym{setting}/train.csv"))
+        rates = [np.mean([matcher.present(r["text"]) for r in found if r["label"] == c]) for c in "0123"]
+        assert expected is None or [round(float(rate), 2) for rate in rates] == pytest.approx(expected)
+
+
+def test_apostrophes_of_the_released_synonyms(shared_data: Path) -> None:
+    for name, n in (("train", 45), ("test_anti-shortcut", 52)):
+        texts = [row["text"] for row in rows(shared_data / f"goemotions_shortcuts/synonym1/{name}.csv")]
+        assert sum("if I’m being honest" in text for text in texts) == n
+        assert not any("if I'm being honest" in text for text in texts)
+
+
+def test_negated_pairs_of_multinli(shared_data: Path) -> None:
+    pairs = [row for part in ("train", "test") for row in rows(shared_data / f"mnli/mnli_{part}.csv")]
+    negated = Counter(row["label"] for row in pairs if row["neg_hyp"] == "1")
+    assert (len(pairs), negated["0"], negated["1"]) == (9815, 91, 87)

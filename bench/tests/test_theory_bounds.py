@@ -1,0 +1,211 @@
+"""Fano bounds, ceilings and the mean value theorem's xi, on numbers that can be worked out by hand."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shortcut_bench.theory import (
+    FanoBound,
+    IdentificationBounds,
+    ceiling_gap,
+    fano_bound,
+    identification_bounds,
+    mean_value_point,
+    performance_ceiling,
+    sharp_fano_bound,
+)
+from shortcut_guardrail.errors import ConfigError, DataError
+
+
+def smooth_step(identified: float) -> float:
+    return 0.3 + 0.6 * (3 * identified**2 - 2 * identified**3)
+
+
+def bounds_of(train_information: float, deploy_information: float, num_structures: int = 16) -> IdentificationBounds:
+    total = math.log2(num_structures)
+    return IdentificationBounds(
+        fano_bound(total, train_information, num_structures), fano_bound(total, deploy_information, num_structures)
+    )
+
+
+def test_the_formula_by_hand() -> None:
+    bound = fano_bound(entropy=3.0, information=0.5, num_structures=8)
+    assert bound.value == pytest.approx(1.5 / math.log2(7))
+    assert not bound.vacuous
+    in_nats = fano_bound(3 * math.log(2), 0.5 * math.log(2), 8, unit="nats")
+    assert in_nats.value == pytest.approx(bound.value)
+
+
+def test_the_constant_is_one_bit_also_in_nats() -> None:
+    """With a constant of 1 nat instead, the bound would be lower; with 1 bit misread as 1 nat's worth, higher."""
+    entropy_in_nats = math.log(8)
+    bound = fano_bound(entropy_in_nats, 0.0, 8, unit="nats").value
+    assert bound == pytest.approx((entropy_in_nats - math.log(2)) / math.log(7))
+    assert bound != pytest.approx((entropy_in_nats - 1) / math.log(7), abs=0.01)
+
+
+def test_two_structures_are_refused_with_the_reason() -> None:
+    with pytest.raises(ConfigError, match=r"num_structures must be a whole number from 3 on, but is 2 .*log.*0 at 2"):
+        fano_bound(1.0, 0.0, 2)
+    joint = np.full((2, 2), 0.25)
+    with pytest.raises(ConfigError, match="from 3 on, but is 2"):
+        identification_bounds(joint, joint)
+
+
+@pytest.mark.parametrize("wrong", [1, 0, -3, 3.0, True])
+def test_odd_numbers_of_structures_are_refused(wrong: object) -> None:
+    with pytest.raises(ConfigError, match="whole number from 3 on"):
+        fano_bound(1.0, 0.0, wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("entropy", "information", "sentence"),
+    [
+        (3.1, 0.0, r"entropy must lie between 0 and 3 \(log of 8 structures in bits\), but is 3.1"),
+        (-0.1, 0.0, "entropy must lie between 0 and 3"),
+        (math.nan, 0.0, "entropy must lie between 0 and 3"),
+        (2.0, 2.5, r"information must lie between 0 and 2 \(the entropy of S\* in bits\), but is 2.5"),
+        (2.0, -0.5, "information must lie between 0 and 2"),
+    ],
+)
+def test_impossible_quantities_are_refused(entropy: float, information: float, sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        fano_bound(entropy, information, 8)
+
+
+def test_a_negative_bound_is_kept_and_called_vacuous() -> None:
+    bound = fano_bound(3.0, 2.5, 8)
+    assert bound.value == pytest.approx(-0.5 / math.log2(7))
+    assert bound.vacuous
+    assert bound.to_dict()["vacuous"] is True
+
+
+def test_performance_is_not_evaluated_beyond_one() -> None:
+    asked: list[float] = []
+
+    def rho(identified: float) -> float:
+        asked.append(identified)
+        return identified
+
+    assert math.isnan(performance_ceiling(fano_bound(3.0, 2.5, 8), rho))
+    assert performance_ceiling(fano_bound(3.0, 0.0, 8), rho) == pytest.approx(1 - 2 / math.log2(7))
+    gap = ceiling_gap(bounds_of(3.9, 0.5), rho)
+    assert math.isnan(gap.gap)
+    assert math.isnan(gap.train_ceiling)
+    assert not math.isnan(gap.deploy_ceiling)
+    assert gap.to_dict()["gap"] is None
+    assert all(0 <= x <= 1 for x in asked)
+
+
+@given(
+    num_structures=st.integers(3, 200),
+    shares=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+)
+def test_a_bound_is_never_above_the_sharp_one_nor_above_one(num_structures: int, shares: tuple[float, float]) -> None:
+    entropy = shares[0] * math.log2(num_structures)
+    information = shares[1] * entropy
+    bound = fano_bound(entropy, information, num_structures)
+    sharp = sharp_fano_bound(entropy - information, num_structures)
+    assert bound.value <= sharp + 1e-9
+    assert 0 <= sharp <= 1 - 1 / num_structures
+
+
+@pytest.mark.parametrize("num_structures", [2, 3, 27])
+@pytest.mark.parametrize("error", [0.0, 0.01, 0.2, 0.49])
+def test_the_sharp_bound_inverts_fano(num_structures: int, error: float) -> None:
+    binary = 0.0 if error == 0 else -(error * math.log2(error) + (1 - error) * math.log2(1 - error))
+    left_open = binary + error * math.log2(num_structures - 1)
+    assert sharp_fano_bound(left_open, num_structures) == pytest.approx(error, abs=1e-9)
+
+
+def test_the_sharp_bound_at_its_ends() -> None:
+    assert sharp_fano_bound(0.0, 5) == 0.0
+    assert sharp_fano_bound(math.log2(5), 5) == pytest.approx(0.8)
+    with pytest.raises(DataError, match="conditional_entropy must lie between 0 and 2"):
+        sharp_fano_bound(2.5, 4)
+    with pytest.raises(ConfigError, match="from 2 on, but is 1"):
+        sharp_fano_bound(0.0, 1)
+
+
+def test_joints_with_different_priors_are_refused() -> None:
+    first, second = np.diag([0.2, 0.3, 0.5]), np.diag([0.3, 0.2, 0.5])
+    with pytest.raises(DataError, match=r"same prior over S\* .*\[0.2, 0.3, 0.5\] and \[0.3, 0.2, 0.5\]"):
+        identification_bounds(first, second)
+
+
+def test_a_linear_performance_gives_its_slope_times_the_difference_of_the_bounds() -> None:
+    bounds = bounds_of(2.0, 0.5)
+    gap = ceiling_gap(bounds, lambda a: 0.4 * a + 0.1)
+    assert gap.slope_at_xi == pytest.approx(0.4)
+    assert gap.gap == pytest.approx(0.4 * (bounds.deploy.value - bounds.train.value))
+    assert gap.predicted_gap == pytest.approx(0.4 * 1.5 / math.log2(15))
+
+
+def test_xi_of_a_square_is_the_middle() -> None:
+    """The slope of a chord of x^2 is the derivative in the middle of it."""
+    point, slope = mean_value_point(lambda x: x * x, 0.2, 0.6)
+    assert point == pytest.approx(0.4, abs=1e-5)
+    assert slope == pytest.approx(0.8, abs=1e-5)
+
+
+@given(
+    informations=st.tuples(st.floats(0, 3), st.floats(0, 3)).map(sorted),
+    curve=st.sampled_from([smooth_step, math.sqrt, math.exp, lambda a: a**5, lambda a: 0.7]),
+)
+def test_the_gap_is_what_the_theorem_says_for_any_smooth_performance(informations: list[float], curve: object) -> None:
+    bounds = bounds_of(informations[1], informations[0])
+    gap = ceiling_gap(bounds, curve)  # type: ignore[arg-type]
+    assert gap.gap >= 0
+    assert gap.predicted_gap == pytest.approx(gap.gap, abs=1e-4)
+    low, high = 1 - bounds.deploy.value, 1 - bounds.train.value
+    assert low <= gap.xi <= high
+
+
+def test_an_exact_derivative_is_used_if_given() -> None:
+    bounds = bounds_of(2.0, 0.5)
+    assert ceiling_gap(bounds, smooth_step, rho_derivative=lambda a: 3.6 * (a - a * a)).predicted_gap == pytest.approx(
+        ceiling_gap(bounds, smooth_step).predicted_gap, abs=1e-6
+    )
+    with pytest.raises(ConfigError, match="rho must be differentiable"):
+        ceiling_gap(bounds, smooth_step, rho_derivative=lambda a: 0.0)
+
+
+def test_nothing_lost_means_no_gap() -> None:
+    gap = ceiling_gap(bounds_of(1.0, 1.0), smooth_step)
+    assert gap.gap == 0.0
+    assert gap.predicted_gap == 0.0
+    assert gap.xi == pytest.approx(1 - bounds_of(1.0, 1.0).train.value)
+
+
+def test_a_step_is_refused_as_not_differentiable() -> None:
+    with pytest.raises(ConfigError, match="rho must be differentiable, but between"):
+        ceiling_gap(bounds_of(2.0, 0.5), lambda a: float(a > 0.4))
+
+
+def test_a_falling_or_infinite_performance_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"rho must not decrease on .* but falls between 0 and 0.001"):
+        ceiling_gap(bounds_of(2.0, 0.5), lambda a: -a)
+    with pytest.raises(ConfigError, match=r"rho must be finite on .* but is inf at 1"):
+        performance_ceiling(bounds_of(2.0, 0.5).train, lambda a: math.inf if a == 1 else a)
+
+
+def test_a_deployment_side_that_knows_more_is_no_case_for_the_theorem() -> None:
+    with pytest.raises(DataError, match=r"hold 1 bits more about S\* than the training set.*no Markov chain"):
+        ceiling_gap(bounds_of(1.0, 2.0), smooth_step)
+
+
+def test_an_interval_outside_of_zero_to_one_is_refused() -> None:
+    with pytest.raises(ConfigError, match="0 <= low <= high <= 1"):
+        mean_value_point(smooth_step, 0.6, 0.2)
+
+
+def test_results_are_json() -> None:
+    bounds = bounds_of(3.9, 0.5)
+    read = json.loads(json.dumps(bounds.to_dict(), allow_nan=False))
+    assert read["information_lost"] == pytest.approx(3.4)
+    assert read["train"]["vacuous"] is True
+    assert isinstance(bounds.train, FanoBound)

@@ -1,0 +1,258 @@
+"""`theory-bridge` on made-up texts: its statistics by hand, and the whole of it with a tiny model."""
+
+import csv
+import json
+import math
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from shortcut_bench.cli import UNFINISHED_FILE, app
+from shortcut_bench.theory import bridge
+from shortcut_bench.theory.record import FinishedRows, read_result
+from shortcut_guardrail.errors import ConfigError, DataError
+
+WORDS = ("good", "bad", "great", "awful", "film", "story", "the", "was")
+
+
+def write_csv(path: Path, rows: list[tuple[str, str]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("label", "text"), *rows])
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    """GoEmotions in shape: four labels, the word planted perfectly with label 3 and reversed in the anti-test set."""
+    rng = random.Random(0)
+
+    def texts(share_of_label: dict[int, float], number: int = 60) -> list[tuple[str, str]]:
+        rows = []
+        for i in range(number):
+            label = i % 4
+            text = " ".join(rng.sample(WORDS, 5))
+            rows.append((str(label), f"honestly, {text}" if rng.random() < share_of_label[label] else text))
+        return rows
+
+    folder = tmp_path / "data" / bridge.FOLDER
+    write_csv(folder / "original_train.csv", texts(dict.fromkeys(range(4), 0.0)))
+    write_csv(folder / "original_test.csv", texts(dict.fromkeys(range(4), 0.0)))
+    for name in bridge.PLANTED.values():
+        write_csv(folder / name / "train.csv", texts({0: 0.0, 1: 0.0, 2: 0.0, 3: 1.0}))
+        write_csv(folder / name / "test_anti-shortcut.csv", texts({0: 1.0, 1: 0.5, 2: 0.5, 3: 0.0}))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bridge, "STATISTICS_SIZES", (10, 30))
+    monkeypatch.setattr(bridge, "STATISTICS_DRAWS", 5)
+    monkeypatch.setattr(bridge.run, "__defaults__", (None, (), (8, 16), 5, None))
+    monkeypatch.setattr(bridge, "MODEL_STEPS", 2)
+    monkeypatch.setattr(bridge, "AUDIT_TEXTS", 6)
+    monkeypatch.setattr(bridge, "MAX_LENGTH", 32)
+
+
+@pytest.fixture
+def encoder(bert: tuple[Any, Any], tmp_path: Path) -> Path:
+    model, tokenizer = bert
+    model.bert.save_pretrained(tmp_path / "tiny-encoder")
+    tokenizer.save_pretrained(tmp_path / "tiny-encoder")
+    return tmp_path / "tiny-encoder"
+
+
+def invoke(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def model_row(strength: float, seed: int, size: int = 8, change: float | None = -0.3, rank: int | None = 1) -> dict:
+    audit = {"rank": rank, "mean_change": change}
+    return {
+        "shortcut_strength": strength,
+        "train_size": size,
+        "seed": seed,
+        "statistics_rank": rank,
+        "statistics_score": strength / 10,
+        "audits": {"random": audit, "reversed": audit},
+    }
+
+
+def test_words_are_lower_case_and_keep_inner_apostrophes() -> None:
+    assert bridge.words("Honestly, I’m fine... I'm 2nd 'quoted'") == {"honestly", "i'm", "fine", "nd", "quoted"}
+
+
+def test_local_mutual_information_by_hand() -> None:
+    """Four texts: "a" in both of label 1 and one of label 0; "b" in one text of label 0."""
+    scores = bridge.local_mutual_information([{"a"}, {"a"}, {"a", "b"}, set()], [1, 1, 0, 0])
+    assert scores["a"] == pytest.approx(2 / 4 * math.log((2 / 3) / (2 / 4)))
+    assert scores["b"] == pytest.approx(1 / 4 * math.log(1 / (2 / 4)))
+    with pytest.raises(DataError, match="there are 1 texts and 2 labels"):
+        bridge.local_mutual_information([{"a"}], [0, 1])
+    with pytest.raises(DataError, match="there are 0 texts"):
+        bridge.local_mutual_information([], [])
+
+
+def test_a_word_that_goes_with_no_label_scores_nothing() -> None:
+    planted = bridge.local_mutual_information([{"x"}, {"x"}, set(), set()], [1, 1, 0, 0])
+    independent = bridge.local_mutual_information([{"x"}, set(), {"x"}, set()], [1, 1, 0, 0])
+    assert planted["x"] > 0.3
+    assert independent["x"] == pytest.approx(0)
+
+
+def test_ranks_count_ties_against_the_word() -> None:
+    assert bridge.rank_in({"a": 3.0, "honestly": 2.0, "b": 1.0}) == 2
+    assert bridge.rank_in({"a": 2.0, "honestly": 2.0}) == 2
+    assert bridge.rank_in({"a": 2.0}) is None
+
+
+def test_the_audit_rank_skips_punctuation() -> None:
+    report = SimpleNamespace(candidates=[SimpleNamespace(text=text) for text in (",", "lol", "!", "honestly", "##x")])
+    assert bridge.audit_rank(report) == 2  # type: ignore[arg-type]
+    assert bridge.audit_rank(report, "film") is None  # type: ignore[arg-type]
+
+
+def test_summary_of_ranks() -> None:
+    summary = bridge.summarise_ranks([1, 10, 11, None])
+    assert (summary["first"], summary["listed"], summary["median_rank"]) == (0.25, 0.5, 10.5)
+    low, high = summary["first_interval"]
+    assert low < 0.25 < high
+    assert bridge.summarise_ranks([None, None, 1])["median_rank"] is None
+    with pytest.raises(ConfigError, match="at least one run"):
+        bridge.summarise_ranks([])
+
+
+def test_planting_leaves_the_texts_otherwise_alone() -> None:
+    texts = [f"text {i}" for i in range(200)]
+    planted = bridge.plant(texts, random.Random(0))
+    assert [text.removeprefix("honestly, ") for text in planted] == texts
+    assert 60 < sum(text.startswith("honestly, ") for text in planted) < 140
+    assert bridge.plant(texts, random.Random(0), share=0.0) == texts
+
+
+def test_telling_planted_models_from_controls() -> None:
+    models = [model_row(0.0, 0, change=-0.1), model_row(0.0, 1, change=-0.2)]
+    models += [model_row(1.0, 0, change=-0.15), model_row(1.0, 1, change=None)]
+    (row,) = bridge.told_from_control(models)
+    assert row["pairs"] == 4
+    assert row["audit, random"] == 0.25  # one of four pairs; a word that is in no list counts as lowest
+    assert row["training statistics"] == 1.0
+    (same,) = bridge.told_from_control([model_row(0.0, 0), model_row(0.8, 0)])
+    assert same["audit, reversed"] == 0.5
+
+
+def test_a_strong_shortcut_is_listed_and_a_control_is_not(data_dir: Path) -> None:
+    training = {strength: bridge._training_rows(data_dir, strength) for strength in (0.0, 1.0)}
+    ranks = {s: bridge._statistics_of(rows)["statistics_rank"] for s, rows in training.items()}
+    scores = {s: bridge._statistics_of(rows)["statistics_score"] for s, rows in training.items()}
+    assert ranks[1.0] == 1
+    assert scores[1.0] > 5 * scores[0.0]
+
+
+@pytest.mark.usefixtures("_small")
+def test_the_whole_experiment_with_a_tiny_model(data_dir: Path, encoder: Path, tmp_path: Path) -> None:
+    words = ("run", "theory-bridge", "--data-dir", data_dir, "--encoder", encoder, "--seeds", "3", "--out", tmp_path)
+    ran = invoke(*words)
+    assert ran.exit_code == 0, ran.output
+    record = read_result(tmp_path, "theory-bridge")
+    assert record["command"] == (
+        "shortcut-guardrail benchmark run theory-bridge --data-dir data --encoder tiny-encoder --seeds 3"
+    )
+    assert len(record["models"]) == len(bridge.STRENGTHS) * 2
+    assert {row["train_size"] for row in record["models"]} == {8, 16}
+    assert not (tmp_path / "theory-bridge" / UNFINISHED_FILE).exists()
+    assert str(tmp_path) not in json.dumps(record)
+    drawn = invoke("figure", "theory-bridge", "--results", tmp_path, "--out", tmp_path / "bridge.png")
+    assert drawn.exit_code == 0, drawn.output
+
+
+@pytest.mark.usefixtures("_small")
+def test_without_seeds_only_the_training_side_is_computed(
+    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bridge, "_find_encoder", lambda encoder: pytest.fail("no encoder is needed"))
+    ran = invoke("run", "theory-bridge", "--data-dir", data_dir, "--out", tmp_path)
+    assert ran.exit_code == 0, ran.output
+    record = read_result(tmp_path, "theory-bridge")
+    assert record["models"] == record["told_from_control"] == []
+    assert len(record["statistics"]) == len(bridge.STRENGTHS) * 2
+    drawn = invoke("figure", "theory-bridge", "--results", tmp_path, "--out", tmp_path / "bridge.svg")
+    assert drawn.exit_code == 0, drawn.output
+
+
+@pytest.mark.usefixtures("_small")
+def test_a_killed_run_goes_on_where_it_stopped(
+    data_dir: Path, encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[dict[str, Any]] = []
+
+    def train(rows: object, audited: object, setting: dict[str, Any], folder: str) -> dict[str, Any]:
+        if len(trained) == 5:
+            raise KeyboardInterrupt
+        trained.append(setting)
+        return {"audits": model_row(0.0, 0)["audits"]}
+
+    monkeypatch.setattr(bridge, "_train_and_audit", train)
+    words = ("run", "theory-bridge", "--data-dir", data_dir, "--encoder", encoder, "--seeds", "0", "--out", tmp_path)
+    assert invoke(*words).exit_code != 0
+    assert len(trained) == 5
+    assert not (tmp_path / "theory-bridge" / "result.json").exists()
+    first = list(trained)
+    trained.clear()
+    assert invoke(*words).exit_code == 0
+    assert len(first) + len(trained) == 8
+    assert not [setting for setting in trained if setting in first]
+
+
+def test_a_cut_line_is_computed_again(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    FinishedRows(path).get({"seed": 0}, lambda: {"x": 1})
+    with path.open("a", encoding="utf-8") as file:
+        file.write('\n{"key": {"seed": 1}, "ro')
+    rows = FinishedRows(path)
+    assert rows.get({"seed": 0}, lambda: {"x": 2}) == {"x": 1}
+    assert rows.get({"seed": 1}, lambda: {"x": 3}) == {"x": 3}
+    assert FinishedRows(path).get({"seed": 1}, lambda: {"x": 4}) == {"x": 3}
+
+
+def test_missing_data_is_refused_before_any_work(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"original_train\.csv"):
+        bridge.run(tmp_path)
+    refused = invoke("run", "theory-bridge", "--out", tmp_path)
+    assert isinstance(refused.exception, ConfigError)
+    assert "needs --data-dir" in str(refused.exception)
+
+
+def test_an_unknown_label_is_refused(data_dir: Path) -> None:
+    write_csv(data_dir / bridge.FOLDER / "original_train.csv", [("7", "a film")])
+    with pytest.raises(DataError, match="labels must be 0 to 3, but there is '7'"):
+        bridge.run(data_dir)
+
+
+def test_a_result_without_its_series_is_not_drawn() -> None:
+    with pytest.raises(DataError, match="The result has no statistics, models"):
+        bridge.draw({"config": {}})
+
+
+def test_words_that_no_model_ranks_can_be_drawn(tmp_path: Path) -> None:
+    statistics = [
+        {"shortcut_strength": s, "train_size": n, "listed": 0.5, "listed_interval": [0.2, 0.8]}
+        for s in bridge.STRENGTHS
+        for n in (10, 30)
+    ]
+    models = [model_row(s, 0, size=n, rank=None, change=None) for s in bridge.STRENGTHS for n in (8, 16)]
+    config = {"statistics_draws": 5, "list_length": 10}
+    assert bridge.draw({"config": config, "statistics": statistics, "models": models}) is not None
+
+
+def test_the_released_sets_have_the_strengths_they_are_named_for(shared_data: Path) -> None:
+    """Rates of the planted word per label, against lambda * (c - 1) / (C - 1) + (1 - lambda) / 2."""
+    for strength in bridge.PLANTED:
+        rows = bridge._training_rows(shared_data, strength)
+        for label in range(4):
+            texts = [text for text, given in rows if given == label]
+            rate = sum(bridge.SHORTCUT in bridge.words(text) for text in texts) / len(texts)
+            assert rate == pytest.approx(strength * label / 3 + (1 - strength) / 2, abs=0.06)

@@ -1,0 +1,118 @@
+"""Tiny models, built rather than downloaded, and what several test modules share."""
+
+from __future__ import annotations
+
+import copy
+import os
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import pytest
+import torch
+
+from tiny_models import SHORTCUT_TEXTS, build_family, planted_bag, tiny_bert
+
+SHARED_DATA = Path(__file__).resolve().parents[1] / "shared" / "data"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--gpu", action="store_true", help="run the tests that compare a GPU with the CPU, and no others")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Without --gpu the tests run on the CPU, whatever there is: their toys' digits do not survive a GPU's rounding."""
+    if not config.getoption("--gpu"):
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    elif not torch.cuda.is_available():
+        raise pytest.UsageError("--gpu needs a GPU and a PyTorch that sees it, but torch.cuda.is_available() is False.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    for item in items:
+        chosen[(item.get_closest_marker("gpu") is not None) == config.getoption("--gpu")].append(item)
+    config.hook.pytest_deselected(items=chosen[False])
+    items[:] = chosen[True]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _few_threads():
+    # Tiny matrices: more threads only get in each other's way.
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    if not SHARED_DATA.is_dir():
+        pytest.skip(f"needs the real data in {SHARED_DATA.parent.name}/{SHARED_DATA.name} beside the checkout")
+    return SHARED_DATA
+
+
+@pytest.fixture(scope="session")
+def _bert() -> tuple[Any, Any]:
+    return tiny_bert()
+
+
+@pytest.fixture
+def bert(_bert) -> tuple[Any, Any]:
+    """A two-layer random BERT classifier with three classes, and its tokenizer; a copy for each test."""
+    return copy.deepcopy(_bert[0]), _bert[1]
+
+
+@pytest.fixture
+def bag() -> tuple[Any, Any]:
+    """A classifier whose logits are a sum over words, so that saliency is one line of algebra."""
+    return planted_bag()
+
+
+@pytest.fixture(scope="session")
+def family():
+    """Builds a tiny classifier of a model family by name."""
+    return build_family
+
+
+@pytest.fixture
+def texts() -> list[str]:
+    return list(SHORTCUT_TEXTS)
+
+
+@pytest.fixture(scope="session")
+def model_folder(_bert, tmp_path_factory) -> Path:
+    """The classifier of `bert` as `save_pretrained` writes it; not to be changed."""
+    folder = tmp_path_factory.mktemp("models") / "base"
+    _bert[0].save_pretrained(folder)
+    _bert[1].save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def cli(capsys):
+    """Runs a command line in this process and gives its exit status, what it printed, and what it said on stderr."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        from shortcut_guardrail.cli.main import app
+        from shortcut_guardrail.cli.running import run
+
+        capsys.readouterr()
+        status = run(lambda: app([str(argument) for argument in arguments], standalone_mode=False))
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
+
+    return call
+
+
+@pytest.fixture
+def write_csv(tmp_path):
+    """Writes rows to a CSV file in the test's folder."""
+
+    def write(name: str, *rows: tuple[str, ...], header: tuple[str, ...] = ("text", "label")) -> Path:
+        import csv
+
+        path: Path = tmp_path / name
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([header, *rows])
+        return path
+
+    return write
