@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from resuming import ASKED, finished
 
-from shortcut_guardrail.collective import with_group
+from shortcut_guardrail.audit.context_test import judge, tally
+from shortcut_guardrail.audit.measurements import Shard
+from shortcut_guardrail.audit.sets import with_group
 from shortcut_guardrail.config import AuditConfig
-from shortcut_guardrail.files import to_json, write_file
-from shortcut_guardrail.metrics import exact_interval
-from shortcut_guardrail.override import judge, tally
-from shortcut_guardrail.record import library_versions
-from shortcut_guardrail.shards import Shard
+from shortcut_guardrail.data.files import to_json, write_file
+from shortcut_guardrail.saving.record import library_versions
+from shortcut_guardrail.stats.exact import exact_interval
 
 if TYPE_CHECKING:
     from shortcut_bench.datasets import LabelledTexts
@@ -298,8 +298,8 @@ def audit_model(
 
 def is_planted(text: str, planted: tuple[str, ...]) -> bool:
     """Whether a candidate is a planted word or phrase, or words of one that are not function words alone."""
-    from shortcut_guardrail.groups import ShortcutMatcher, content_spans
-    from shortcut_guardrail.units import unit_key
+    from shortcut_guardrail.text.matcher import ShortcutMatcher, content_spans
+    from shortcut_guardrail.text.words import unit_key
 
     for shortcut in planted:
         match = ShortcutMatcher.from_words([shortcut]).find(shortcut)[0]

@@ -23,12 +23,13 @@ from resuming import ASKED, finished
 from shortcut_bench.bases import open_setting
 from shortcut_bench.datasets import LabelledTexts
 from shortcut_guardrail.config import TargetConfig
-from shortcut_guardrail.confirmation import Paired, holm, paired_evidence, weigh
-from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.files import to_json, write_file
-from shortcut_guardrail.metrics import exact_interval, mcnemar_greater
-from shortcut_guardrail.record import library_versions
-from shortcut_guardrail.target_search import ranked_targets
+from shortcut_guardrail.data.files import to_json, write_file
+from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.saving.record import library_versions
+from shortcut_guardrail.shortcuts.label_test import Paired, paired_evidence, weigh
+from shortcut_guardrail.shortcuts.search import ranked_targets
+from shortcut_guardrail.stats.exact import exact_interval, mcnemar_greater
+from shortcut_guardrail.stats.paired import holm
 
 SETTINGS = (
     "natural-shortcuts/Amazon/test",

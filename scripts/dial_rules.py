@@ -37,13 +37,13 @@ from resuming import ASKED, finished
 from shortcut_bench.bases import open_setting
 from shortcut_bench.datasets import LabelledTexts
 from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
-from shortcut_guardrail.calibration import choose_strength
-from shortcut_guardrail.certify import certified_instead, certify_answers
 from shortcut_guardrail.config import CertifyConfig
-from shortcut_guardrail.files import to_json, write_file
+from shortcut_guardrail.data.files import to_json, write_file
 from shortcut_guardrail.metrics import worst_group_accuracy
-from shortcut_guardrail.record import library_versions
-from shortcut_guardrail.targets import Target, Targets
+from shortcut_guardrail.saving.record import library_versions
+from shortcut_guardrail.shortcuts.named import Target, Targets
+from shortcut_guardrail.strength.calibration import choose_strength
+from shortcut_guardrail.strength.certificate import certified_instead, certify_answers
 
 SETTINGS = (
     "shifted/GoEmo-ST/reversed",

@@ -36,15 +36,15 @@ from shortcut_bench.bases import open_setting
 from shortcut_bench.datasets import LabelledTexts
 from shortcut_guardrail import preset
 from shortcut_guardrail.config import DistillConfig
-from shortcut_guardrail.confirmation import paired_evidence, weigh
-from shortcut_guardrail.counterfactuals import TargetFinder
-from shortcut_guardrail.distill import counterfactual
-from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.files import to_json, write_file
+from shortcut_guardrail.data.files import to_json, write_file
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
-from shortcut_guardrail.record import library_versions
-from shortcut_guardrail.target_search import ranked_targets
-from shortcut_guardrail.targets import UNLABELLED, Target
+from shortcut_guardrail.mitigation.distillation import counterfactual
+from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.saving.record import library_versions
+from shortcut_guardrail.shortcuts.label_test import paired_evidence, weigh
+from shortcut_guardrail.shortcuts.named import UNLABELLED, Target
+from shortcut_guardrail.shortcuts.search import ranked_targets
+from shortcut_guardrail.text.finder import TargetFinder
 
 SETTINGS = (
     "shifted/GoEmo-ST/reversed",

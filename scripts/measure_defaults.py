@@ -22,14 +22,15 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from shortcut_guardrail import ShortcutGuardrail, preset
-from shortcut_guardrail.data import read_data
+from shortcut_guardrail.data.files import to_json, write_file
+from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo.pretrained import find_minilm
-from shortcut_guardrail.encoder import load_model, quiet_transformers
-from shortcut_guardrail.files import to_json, write_file
-from shortcut_guardrail.finetune import FinetuneConfig, finetune_classifier
-from shortcut_guardrail.groups import ShortcutMatcher, by_shortcut
+from shortcut_guardrail.evaluation.groups import by_shortcut
+from shortcut_guardrail.finetuning.training import FinetuneConfig, finetune_classifier
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
-from shortcut_guardrail.record import library_versions
+from shortcut_guardrail.models.loading import load_model, quiet_transformers
+from shortcut_guardrail.saving.record import library_versions
+from shortcut_guardrail.text.matcher import ShortcutMatcher
 
 NAMES = ("neutral", "amusement", "joy", "excitement")
 REVERSED = (1.0, 2 / 3, 1 / 3, 0.0)

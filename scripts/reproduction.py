@@ -30,7 +30,7 @@ from shortcut_bench.results import IndexEntry, read_index
 from shortcut_bench.tables import Entry, Table, make_table, render
 from shortcut_guardrail import ConfigError, DataError, GuardrailWarning
 from shortcut_guardrail.cli.running import run
-from shortcut_guardrail.files import write_file
+from shortcut_guardrail.data.files import write_file
 
 NUMBERS = Path(__file__).with_name("paper_numbers.toml")
 BLOCK = re.compile(r"^<!-- generated: (?P<name>.+?) -->\n(?P<body>.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)

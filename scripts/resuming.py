@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from shortcut_guardrail.files import to_json
+from shortcut_guardrail.data.files import to_json
 
 ASKED = "asked"
 """The key in a file of results under which the options stand that they were measured with."""

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from shortcut_guardrail.certify import Certificate, certify_answers, texts_to_label
 from shortcut_guardrail.config import CertifyConfig
-from shortcut_guardrail.files import to_json, write_file
+from shortcut_guardrail.data.files import to_json, write_file
+from shortcut_guardrail.strength.certificate import Certificate, certify_answers, texts_to_label
 
 STRENGTHS = np.arange(1, 11) / 10
 CONFIG = CertifyConfig(margin=0.02, confidence=0.95)

@@ -62,15 +62,17 @@ from shortcut_bench.statistics import (
 )
 from shortcut_bench.systems import guard_options
 from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
-from shortcut_guardrail.certify import certify_answers
 from shortcut_guardrail.config import CertifyConfig, DistillConfig
-from shortcut_guardrail.counterfactuals import masked_texts, parts_of, shortened_texts, spaced
-from shortcut_guardrail.distill import counterfactual
-from shortcut_guardrail.encoder import EncodedTexts, TextClassifier
-from shortcut_guardrail.files import to_json, write_file
+from shortcut_guardrail.data.files import to_json, write_file
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
-from shortcut_guardrail.record import library_versions
-from shortcut_guardrail.targets import Target, Targets
+from shortcut_guardrail.mitigation.distillation import counterfactual
+from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.models.encoding import EncodedTexts
+from shortcut_guardrail.saving.record import library_versions
+from shortcut_guardrail.shortcuts.named import Target, Targets
+from shortcut_guardrail.strength.certificate import certify_answers
+from shortcut_guardrail.text.edits import masked_texts, shortened_texts
+from shortcut_guardrail.text.finder import parts_of, spaced
 
 DATASETS = ("goemo-st", "goemo-syn", "yelp-st", "yelp-syn")
 N_SUPPORT = 40

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from shortcut_guardrail.data.files import to_json, write_file
 from shortcut_guardrail.errors import GuardrailWarning
-from shortcut_guardrail.files import to_json, write_file
 
 from . import adaptation, attribution, compiled, effect, machine, memory, prediction, profiling, scaling
 from .table import table

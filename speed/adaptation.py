@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from shortcut_guardrail import ShortcutGuardrail, preset
-from shortcut_guardrail.encoder import FastPaths
+from shortcut_guardrail.models.classifier import FastPaths
 
 from . import machine, material, plain
 from .timing import in_turns, once, ratio

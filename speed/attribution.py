@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.saliency import find_important_tokens, token_scores
-from shortcut_guardrail.sensitivity import masking_effects
+from shortcut_guardrail.attribution.occlusion import masking_effects
+from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
+from shortcut_guardrail.models.classifier import TextClassifier
 
 from . import machine, material, plain
 from .timing import in_turns, ratio

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from shortcut_guardrail.adapter import MaskedContrastiveLearning, attach_adapter
+from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.config import AdapterConfig
-from shortcut_guardrail.encoder import FastPaths, TextClassifier
-from shortcut_guardrail.saliency import find_important_tokens
+from shortcut_guardrail.mitigation.lora import attach_adapter
+from shortcut_guardrail.mitigation.maskcl import MaskedContrastiveLearning
+from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
 
 from . import machine, material
 

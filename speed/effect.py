@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from shortcut_guardrail import ShortcutGuardrail
-from shortcut_guardrail.data import read_data
+from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo.pretrained import find_minilm
-from shortcut_guardrail.encoder import FastPaths
-from shortcut_guardrail.finetune import FinetuneConfig, finetune_classifier
+from shortcut_guardrail.finetuning.training import FinetuneConfig, finetune_classifier
+from shortcut_guardrail.models.classifier import FastPaths
 
 from .timing import once
 

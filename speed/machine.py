@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from shortcut_guardrail.precision import Precision, fast_precision
+from shortcut_guardrail.models.precision import Precision, fast_precision
 
 # An encoder's products at BERT-base width: 4,096 tokens by the attention and the feed-forward weights.
 _SHAPES = ((4096, 768, 768), (4096, 768, 3072), (4096, 3072, 768))

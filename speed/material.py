@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
-from shortcut_guardrail.data import read_data
+from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo.pretrained import find_minilm
 
 from . import machine

@@ -18,8 +18,8 @@ import psutil
 import torch
 
 from shortcut_guardrail import ShortcutGuardrail, preset
-from shortcut_guardrail.encoder import FastPaths
-from shortcut_guardrail.streaming import FileTexts
+from shortcut_guardrail.data.sources import FileTexts
+from shortcut_guardrail.models.classifier import FastPaths
 
 from . import machine, material
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shortcut_guardrail import ShortcutGuardrail, preset
-from shortcut_guardrail.encoder import FastPaths
+from shortcut_guardrail.models.classifier import FastPaths
 
 from . import machine, material
 from .timing import in_turns, once, ratio

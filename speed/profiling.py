@@ -9,10 +9,11 @@ import numpy as np
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from shortcut_guardrail.adapter import MaskedContrastiveLearning, attach_adapter
+from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.config import AdapterConfig
-from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.saliency import find_important_tokens
+from shortcut_guardrail.mitigation.lora import attach_adapter
+from shortcut_guardrail.mitigation.maskcl import MaskedContrastiveLearning
+from shortcut_guardrail.models.classifier import TextClassifier
 
 from . import machine, material
 from .timing import once

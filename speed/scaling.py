@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from shortcut_guardrail import ShortcutGuardrail, preset
-from shortcut_guardrail.processes import joined, own_rank
+from shortcut_guardrail.models.distributed import joined, own_rank
 
 from . import machine, material
 

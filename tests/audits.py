@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from shortcut_guardrail.audit import AuditReport
-from shortcut_guardrail.calibration import Calibration, CurvePoint
+from shortcut_guardrail.audit.evidence import Agreement, Candidate, Example, ImportantUnit, Intervals, LabelledEvidence
+from shortcut_guardrail.audit.results import AuditReport
 from shortcut_guardrail.evaluation import Evaluation
-from shortcut_guardrail.evidence import (
-    Agreement,
-    Candidate,
-    Example,
-    ImportantUnit,
-    Intervals,
-    LabelledEvidence,
-)
-from shortcut_guardrail.metrics import GroupAccuracy, TokenRecall, exact_interval
+from shortcut_guardrail.metrics import GroupAccuracy, TokenRecall
+from shortcut_guardrail.stats.exact import exact_interval
+from shortcut_guardrail.strength.calibration import Calibration, CurvePoint
 
 NAN = float("nan")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from shortcut_guardrail.shards import Shard
+from shortcut_guardrail.audit.measurements import Shard
 
 
 def shard(rows, *, n_classes=3, evidence=None, spans=None, n_words=None, interaction=None, joint=None):

@@ -11,23 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_guardrail.adapter import (
-    MaskedContrastiveLearning,
-    _batch_bounds,
-    adapted_layers,
-    attach_adapter,
-    length_chunks,
-    predicted_change,
-    relative_change,
-    steps_to_take,
-    texts_drawn,
-    train_adapter,
-)
+from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.config import AdapterConfig, Schedule
-from shortcut_guardrail.encoder import FastPaths, TextClassifier
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, RunError
-from shortcut_guardrail.losses import masked_contrastive_loss
-from shortcut_guardrail.saliency import find_important_tokens
+from shortcut_guardrail.mitigation.lora import adapted_layers, attach_adapter, predicted_change, relative_change
+from shortcut_guardrail.mitigation.losses import masked_contrastive_loss
+from shortcut_guardrail.mitigation.maskcl import MaskedContrastiveLearning, texts_drawn, train_adapter
+from shortcut_guardrail.mitigation.training import _batch_bounds, length_chunks, steps_to_take
+from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
 
 FAST = AdapterConfig(learning_rate=5e-3, batch_size=4, epochs=3)
 
@@ -236,7 +227,7 @@ def test_splitting_a_batch_does_not_change_the_loss(prepared, bert, texts):
     padded = TextClassifier(*bert, batch_size=8, fast=FastPaths.none()), *prepared[1:]
     assert packed == pytest.approx(train_adapter(*padded, config, seed=0)[1].losses, rel=1e-4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shortcut_guardrail.adapter.length_chunks", lambda lengths: [np.arange(len(lengths))])
+        patch.setattr("shortcut_guardrail.mitigation.training.length_chunks", lambda lengths: [np.arange(len(lengths))])
         assert packed == pytest.approx(train_adapter(*padded, config, seed=0)[1].losses, rel=1e-4)
     few = replace(config, sequences_per_pass=7)
     for prepared_way in (prepared, padded):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from shortcut_guardrail import AuditConfig, ConfigError, DataError, ShortcutGuardrail
-from shortcut_guardrail.audit import check_ordinary
-from shortcut_guardrail.encoder import TextClassifier
+from shortcut_guardrail.audit.auditing import check_ordinary
+from shortcut_guardrail.models.classifier import TextClassifier
 
 # The bag's margin for "positive": honestly 4, great 1.5, good 1, bad -1, awful -1.5, everything else 0.
 TEXTS = ["honestly good", "honestly bad", "the bad soup", "Honestly awful honestly", "the room"]
@@ -432,7 +432,7 @@ def test_without_pandas_it_is_said_how_to_get_it(report, monkeypatch):
 
 
 def test_an_audit_in_shards_keeps_no_inputs(bag, tmp_path):
-    from shortcut_guardrail.streaming import MemoryTexts
+    from shortcut_guardrail.data.sources import MemoryTexts
 
     report = ShortcutGuardrail(*bag).audit_in_shards(MemoryTexts(TEXTS), tmp_path / "partial").report
     with pytest.raises(ConfigError, match="keeps nothing of single texts"):

@@ -8,19 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_guardrail.adapter import adapted_layers, train_adapter
-from shortcut_guardrail.calibration import (
-    calibrate_strength,
-    check_support,
-    choose_strength,
-    debias_strength,
-    logits_by_strength,
-    merged,
-)
+from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.config import AdapterConfig, CalibrationConfig
-from shortcut_guardrail.encoder import FastPaths, TextClassifier
 from shortcut_guardrail.errors import ConfigError, DataError
-from shortcut_guardrail.saliency import find_important_tokens
+from shortcut_guardrail.mitigation.lora import adapted_layers
+from shortcut_guardrail.mitigation.maskcl import train_adapter
+from shortcut_guardrail.mitigation.scaling import calibrate_strength, debias_strength, logits_by_strength, merged
+from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
+from shortcut_guardrail.strength.calibration import check_support, choose_strength
 
 
 @pytest.fixture

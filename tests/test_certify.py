@@ -12,8 +12,8 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from shortcut_guardrail import ConfigError, DataError
-from shortcut_guardrail.certify import certify_answers, certify_counts, texts_to_label, upper_bound
 from shortcut_guardrail.config import CertifyConfig
+from shortcut_guardrail.strength.certificate import certify_answers, certify_counts, texts_to_label, upper_bound
 
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 

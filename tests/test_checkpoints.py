@@ -16,9 +16,10 @@ from filelock import FileLock
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from shortcut_guardrail import checkpoints as checkpoint_files
-from shortcut_guardrail import finetune as finetune_module
-from shortcut_guardrail.checkpoints import (
+from shortcut_guardrail.errors import GuardrailWarning, RunError
+from shortcut_guardrail.finetuning import checkpoints as checkpoint_files
+from shortcut_guardrail.finetuning import training as finetune_module
+from shortcut_guardrail.finetuning.checkpoints import (
     LOCK_FILE,
     MARK_FILE,
     MEMORY_FILE,
@@ -27,8 +28,13 @@ from shortcut_guardrail.checkpoints import (
     Checkpoints,
     discard,
 )
-from shortcut_guardrail.errors import GuardrailWarning, RunError
-from shortcut_guardrail.finetune import FinetuneConfig, FinetuneResult, Objective, finetune_classifier, finetune_model
+from shortcut_guardrail.finetuning.training import (
+    FinetuneConfig,
+    FinetuneResult,
+    Objective,
+    finetune_classifier,
+    finetune_model,
+)
 from tiny_models import save_tiny_encoder
 
 NAMES = ("bad", "good")

@@ -10,8 +10,9 @@ from scipy.special import expit
 from scipy.stats import binom, t
 
 from made_shards import shard
-from shortcut_guardrail.audit import make_report
-from shortcut_guardrail.collective import (
+from shortcut_guardrail.audit.auditing import make_report
+from shortcut_guardrail.audit.context_test import judge, tally
+from shortcut_guardrail.audit.sets import (
     LEAST_MOVED,
     Group,
     Member,
@@ -22,9 +23,8 @@ from shortcut_guardrail.collective import (
     with_group,
 )
 from shortcut_guardrail.config import AuditConfig
-from shortcut_guardrail.opposition import levels
-from shortcut_guardrail.override import judge, tally
-from shortcut_guardrail.target_search import _unlabelled_verdict
+from shortcut_guardrail.shortcuts.search import _unlabelled_verdict
+from shortcut_guardrail.stats.relative_effect import levels
 
 CONFIG = AuditConfig()
 WORDS = [f"word{i}" for i in range(12)]

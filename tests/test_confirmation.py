@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from shortcut_guardrail.config import TargetConfig
-from shortcut_guardrail.confirmation import LEAST_CHANGE, Paired, holm, paired_evidence, sign_flip_test, weigh
-from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.targets import Target
+from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.shortcuts.label_test import Paired, paired_evidence, weigh
+from shortcut_guardrail.shortcuts.named import Target
+from shortcut_guardrail.stats.paired import LEAST_CHANGE, holm, sign_flip_test
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_drawing_signs_in_pieces_draws_the_same(monkeypatch):
     changes = np.random.default_rng(3).normal(0.05, 0.3, 40)
     alone = sign_flip_test(changes)
     for size in (1_000, 99_999):
-        monkeypatch.setattr("shortcut_guardrail.confirmation._SIGN_FLIPS_AT_ONCE", size)
+        monkeypatch.setattr("shortcut_guardrail.stats.paired._SIGN_FLIPS_AT_ONCE", size)
         assert sign_flip_test(changes) == alone
     assert 0.001 < alone < 0.999  # else equality would mean little
 

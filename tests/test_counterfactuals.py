@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shortcut_guardrail.counterfactuals import TargetFinder, masked_texts, shortened_texts, with_insertions
-from shortcut_guardrail.encoder import TextClassifier
+from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.text.edits import masked_texts, shortened_texts, with_insertions
+from shortcut_guardrail.text.finder import TargetFinder
 
 
 def tokens(classifier, encoded, index):

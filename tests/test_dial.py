@@ -8,9 +8,9 @@ import math
 import numpy as np
 import pytest
 
-from shortcut_guardrail.dial import LEAST_BEARING, choose_without_labels, draw
-from shortcut_guardrail.distill import Counterfactual
 from shortcut_guardrail.errors import RunError
+from shortcut_guardrail.strength.counterfactual import Counterfactual
+from shortcut_guardrail.strength.unsupervised import LEAST_BEARING, choose_without_labels, draw
 
 
 def logits_of(probs):

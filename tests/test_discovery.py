@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import false_discovery_control
 
-from shortcut_guardrail.discovery import levels_needed, q_values
+from shortcut_guardrail.stats.fdr import levels_needed, q_values
 
 
 def discoveries(first, second, alpha):

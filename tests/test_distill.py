@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from shortcut_guardrail import AdapterConfig, ConfigError
-from shortcut_guardrail.adapter import attach_adapter
 from shortcut_guardrail.config import DistillConfig
-from shortcut_guardrail.counterfactuals import TargetFinder
-from shortcut_guardrail.distill import Counterfactual, _Distiller, _Examples, counterfactual, distill_adapter
-from shortcut_guardrail.encoder import TextClassifier
+from shortcut_guardrail.mitigation.distillation import _Distiller, _Examples, counterfactual, distill_adapter
+from shortcut_guardrail.mitigation.lora import attach_adapter
+from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.strength.counterfactual import Counterfactual
+from shortcut_guardrail.text.finder import TargetFinder
 from tiny_models import tiny_bert
 
 HONESTLY = TargetFinder(["honestly"])

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_guardrail.adapter import attach_adapter, train_adapter
+from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.config import AdapterConfig
-from shortcut_guardrail.encoder import TextClassifier, load_model
 from shortcut_guardrail.errors import ConfigError, GuardrailWarning, ModelError, RunError
-from shortcut_guardrail.saliency import find_important_tokens
+from shortcut_guardrail.mitigation.lora import attach_adapter
+from shortcut_guardrail.mitigation.maskcl import train_adapter
+from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.models.loading import load_model
 from tiny_models import FAMILIES, tiny_bert, wordpiece_tokenizer
 
 PAIRS = [("clean room", "was bad"), ("good food", "very slow")]

@@ -8,9 +8,9 @@ import math
 import pytest
 
 from shortcut_guardrail import DataError, GuardrailWarning, ShortcutGuardrail
-from shortcut_guardrail.encoder import TextClassifier
 from shortcut_guardrail.evaluation import shortcut_tokens
-from shortcut_guardrail.groups import ShortcutMatcher
+from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.text.matcher import ShortcutMatcher
 
 # "honestly" (4) outweighs every other word, so the bag is right where it goes along with "positive".
 TEXTS = ["honestly good", "good soup", "honestly bad", "bad soup", "awful soup", "honestly great"]

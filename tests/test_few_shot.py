@@ -12,18 +12,13 @@ import torch
 from peft import PeftModel
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from shortcut_guardrail import (
-    ConfigError,
-    DataError,
-    GuardrailConfig,
-    ShortcutGuardrail,
-    few_shot,
-    preset,
-)
-from shortcut_guardrail.calibration import choose_strength, logits_by_strength
+from shortcut_guardrail import ConfigError, DataError, GuardrailConfig, ShortcutGuardrail, preset
 from shortcut_guardrail.config import AdapterConfig, CalibrationConfig, CertifyConfig
-from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.few_shot import _Supervised, assign_folds, cross_validated_logits, few_shot_adapter
+from shortcut_guardrail.mitigation import few_shot
+from shortcut_guardrail.mitigation.few_shot import _Supervised, assign_folds, cross_validated_logits, few_shot_adapter
+from shortcut_guardrail.mitigation.scaling import logits_by_strength
+from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.strength.calibration import choose_strength
 
 ADAPTER = AdapterConfig(learning_rate=2e-2, epochs=20, batch_size=4, deduplicate=False)
 CONFIG = GuardrailConfig(strategy="few-shot", adapter=ADAPTER)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shortcut_guardrail import ConfigError, RunError
-from shortcut_guardrail.files import check_output, to_json, write_file, write_folder
+from shortcut_guardrail.data.files import check_output, to_json, write_file, write_folder
 
 
 def fill(**files: str):

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from transformers.utils import logging as transformers_logging
 
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
-from shortcut_guardrail.finetune import (
+from shortcut_guardrail.finetuning.training import (
     FinetuneConfig,
     FinetuneResult,
     Objective,

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from shortcut_guardrail.errors import ConfigError, DataError
-from shortcut_guardrail.gate import (
+from shortcut_guardrail.audit.conditions import (
     Condition,
     Metric,
     check_conditions,
@@ -18,6 +17,7 @@ from shortcut_guardrail.gate import (
     parse_limit,
     read_result,
 )
+from shortcut_guardrail.errors import ConfigError, DataError
 
 
 def candidate(text: str, **numbers) -> dict:

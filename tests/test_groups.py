@@ -11,16 +11,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import shortcut_guardrail.groups as groups_module
+import shortcut_guardrail.text.matcher as groups_module
 from shortcut_guardrail.errors import ConfigError, DataError
-from shortcut_guardrail.groups import (
-    ShortcutMatch,
-    ShortcutMatcher,
-    by_label,
-    by_shortcut,
-    content_spans,
-    read_shortcuts_file,
-)
+from shortcut_guardrail.evaluation.groups import by_label, by_shortcut
+from shortcut_guardrail.text.matcher import ShortcutMatch, ShortcutMatcher, content_spans, read_shortcuts_file
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 needs_shared_data = pytest.mark.skipif(

@@ -25,7 +25,7 @@ from shortcut_guardrail import (
     SaliencyConfig,
     ShortcutGuardrail,
 )
-from shortcut_guardrail.encoder import TextClassifier
+from shortcut_guardrail.models.classifier import TextClassifier
 
 # Large steps, so that a few of them move the predictions of a tiny model.
 STRONG = GuardrailConfig(

@@ -25,9 +25,9 @@ from shortcut_guardrail import (
     preset,
 )
 from shortcut_guardrail.config import CertifyConfig, TargetConfig
-from shortcut_guardrail.record import model_card
-from shortcut_guardrail.strategies import MaskGuard
-from shortcut_guardrail.targets import Target, Targets
+from shortcut_guardrail.mitigation.guards import MaskGuard
+from shortcut_guardrail.saving.model_card import model_card
+from shortcut_guardrail.shortcuts.named import Target, Targets
 
 GIVEN = TargetConfig(shortcuts=("honestly",), top_k=3)
 ADAPTER = AdapterConfig(learning_rate=2e-2, epochs=20, batch_size=4)

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shortcut_guardrail.losses import flat_contrastive_loss, masked_contrastive_loss
+from shortcut_guardrail.mitigation.losses import flat_contrastive_loss, masked_contrastive_loss
 
 
 def literal_loss(anchors, positives, valid, temperature):

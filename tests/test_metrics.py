@@ -13,15 +13,14 @@ from sklearn.metrics import balanced_accuracy_score
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.metrics import (
     balanced_accuracy,
-    exact_interval,
     group_accuracy,
     majority_accuracy,
     mstps,
-    paired_p_value,
     token_recall,
     worst_group,
     worst_group_accuracy,
 )
+from shortcut_guardrail.stats.exact import exact_interval, paired_p_value
 
 LABELS = np.array([0, 0, 0, 1, 1, 2])
 PREDICTIONS = np.array([0, 0, 1, 1, 0, 2])

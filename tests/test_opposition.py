@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, brunnermunzel
 
-from shortcut_guardrail.opposition import LEVELS, levels, opposition, p_opposition
+from shortcut_guardrail.stats.relative_effect import LEVELS, levels, opposition, p_opposition
 
 
 def histogram(*samples, size=40):

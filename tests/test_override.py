@@ -7,10 +7,10 @@ import pytest
 from scipy.stats import binom, hypergeom
 
 from made_shards import shard
-from shortcut_guardrail.audit import make_report
+from shortcut_guardrail.audit.auditing import make_report
+from shortcut_guardrail.audit.context_test import judge, tally
 from shortcut_guardrail.config import AuditConfig
-from shortcut_guardrail.opposition import p_opposition
-from shortcut_guardrail.override import judge, tally
+from shortcut_guardrail.stats.relative_effect import p_opposition
 
 CONFIG = AuditConfig(min_count=5)
 

@@ -7,10 +7,12 @@ import copy
 import pytest
 import torch
 
-from shortcut_guardrail import ShortcutGuardrail, encoder, packing, preset
-from shortcut_guardrail.encoder import FastPaths, TextClassifier
-from shortcut_guardrail.packing import Run, can_pack, pack, packed_attention
-from shortcut_guardrail.saliency import find_important_tokens
+from shortcut_guardrail import ShortcutGuardrail, preset
+from shortcut_guardrail.attribution.saliency import find_important_tokens
+from shortcut_guardrail.models import classifier as encoder
+from shortcut_guardrail.models import packing
+from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
+from shortcut_guardrail.models.packing import Run, can_pack, pack, packed_attention
 from tiny_models import FAMILIES, SHORTCUT_TEXTS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*ELECTRA discriminator")

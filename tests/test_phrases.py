@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from made_shards import shard
-from shortcut_guardrail.phrases import acting_together, with_phrases
+from shortcut_guardrail.audit.phrases import acting_together, with_phrases
 
 
 def phrase_shard(interaction, joint):

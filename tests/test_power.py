@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom, hypergeom
 
-from shortcut_guardrail.opposition import p_opposition
-from shortcut_guardrail.power import LARGEST_FACTOR, p_all_opposed, p_of_pull, texts_needed
+from shortcut_guardrail.stats.attainable import LARGEST_FACTOR, p_all_opposed, p_of_pull, texts_needed
+from shortcut_guardrail.stats.relative_effect import p_opposition
 
 
 def test_the_smallest_p_value_is_that_of_texts_that_all_oppose():

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.precision import fast_precision
+from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.models.precision import fast_precision
 
 
 def test_logits_in_bfloat16_are_those_in_32_bit_within_its_eight_bits(bert, texts):

@@ -14,8 +14,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from shortcut_guardrail import processes
-from shortcut_guardrail.processes import gather_shares, joined, n_processes, own_rank, own_share, sum_gradients
+from shortcut_guardrail.models import distributed as processes
+from shortcut_guardrail.models.distributed import gather_shares, joined, n_processes, own_rank, own_share, sum_gradients
 from tiny_models import SHORTCUT_TEXTS
 
 DISTILL = ("--strategy", "distill", "--shortcut", "honestly")

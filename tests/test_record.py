@@ -9,14 +9,9 @@ from pathlib import Path
 import pytest
 
 from shortcut_guardrail import ModelError, preset
-from shortcut_guardrail.record import (
-    GuardrailRecord,
-    is_guarded_folder,
-    library_versions,
-    model_card,
-    read_record,
-    text_hash,
-)
+from shortcut_guardrail.data.fingerprints import text_hash
+from shortcut_guardrail.saving.model_card import model_card
+from shortcut_guardrail.saving.record import GuardrailRecord, is_guarded_folder, library_versions, read_record
 
 
 def test_a_hash_recognises_a_text_and_tells_a_pair_from_its_halves():

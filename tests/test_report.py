@@ -23,13 +23,13 @@ from audits import (
     labelled,
     point,
 )
-from shortcut_guardrail.calibration import Calibration
-from shortcut_guardrail.dial import AgreementPoint, UnlabelledCalibration
-from shortcut_guardrail.gate import Verdict
-from shortcut_guardrail.record import what_labels_said
+from shortcut_guardrail.audit.conditions import Verdict
 from shortcut_guardrail.report import view
 from shortcut_guardrail.report.html import render_audit, render_change, render_comparison
 from shortcut_guardrail.report.terminal import interval, number, print_audit, print_evaluations, print_fit, print_repair
+from shortcut_guardrail.saving.model_card import what_labels_said
+from shortcut_guardrail.strength.calibration import Calibration
+from shortcut_guardrail.strength.unsupervised import AgreementPoint, UnlabelledCalibration
 
 
 @pytest.fixture(autouse=True)

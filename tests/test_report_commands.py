@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from audits import audit, candidate, evaluation, example, labelled
-from shortcut_guardrail.audit import AUDIT_SCHEMA_VERSION
+from shortcut_guardrail.audit.results import AUDIT_SCHEMA_VERSION
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.report.html import render_audit
 from shortcut_guardrail.report.stored import LAYOUT, SCHEMA_VERSION, read_audit

@@ -15,7 +15,7 @@ from speed import attribution, machine, memory, plain, scaling, timing
 from speed.table import table
 
 from shortcut_guardrail import ShortcutGuardrail, preset
-from shortcut_guardrail.encoder import TextClassifier
+from shortcut_guardrail.models.classifier import TextClassifier
 
 RESULTS = sorted((Path(__file__).parents[1] / "results/speed").glob("*.json"))
 

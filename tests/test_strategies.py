@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_guardrail.calibration import debias_strength
+from shortcut_guardrail.attribution.occlusion import masking_effects
+from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.config import AdapterConfig, GuardrailConfig, SaliencyConfig
-from shortcut_guardrail.counterfactuals import TargetFinder, masked_texts
-from shortcut_guardrail.encoder import FastPaths, TextClassifier
-from shortcut_guardrail.saliency import find_important_tokens
-from shortcut_guardrail.sensitivity import masking_effects
-from shortcut_guardrail.strategies import MaskGuard, Task, neutralise, restore
-from shortcut_guardrail.targets import Target, Targets
+from shortcut_guardrail.mitigation.guards import MaskGuard, restore
+from shortcut_guardrail.mitigation.scaling import debias_strength
+from shortcut_guardrail.mitigation.strategies import Task, neutralise
+from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
+from shortcut_guardrail.shortcuts.named import Target, Targets
+from shortcut_guardrail.text.edits import masked_texts
+from shortcut_guardrail.text.finder import TargetFinder
 
 TARGETS = Targets((Target("honestly", "given"), Target("good", "kept")))
 ADAPTER = AdapterConfig(learning_rate=2e-2, epochs=3, batch_size=4)

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from shortcut_guardrail import AuditConfig, ConfigError, DataError, GuardrailWarning, RunError, ShortcutGuardrail
-from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.shards import Shard
-from shortcut_guardrail.streaming import MANIFEST, FileTexts, MemoryTexts
+from shortcut_guardrail.audit.measurements import Shard
+from shortcut_guardrail.audit.streaming import MANIFEST
+from shortcut_guardrail.data.sources import FileTexts, MemoryTexts
+from shortcut_guardrail.models.classifier import TextClassifier
 from tiny_models import SHORTCUT_TEXTS
 
 CONFIG = AuditConfig(unit="word", top_k=4, min_count=5, shard_size=10)
@@ -131,7 +132,7 @@ def test_a_full_disk_keeps_what_is_finished(guard, tmp_path, monkeypatch):
     folder = tmp_path / "partial"
     guard.audit_in_shards(MemoryTexts(TEXTS), folder, config=CONFIG)
     (folder / "shard-000002.npz").unlink()
-    monkeypatch.setattr("shortcut_guardrail.streaming.os.replace", full)
+    monkeypatch.setattr("shortcut_guardrail.audit.streaming.os.replace", full)
     with pytest.raises(RunError, match=r"shard-000002\.npz' could not be written: No space left on device\."):
         guard.audit_in_shards(MemoryTexts(TEXTS), folder, config=CONFIG, resume=True)
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -316,7 +317,7 @@ def test_a_killed_command_is_resumed(model_folder, write_csv, tmp_path):
 
 
 def test_ctrl_c_says_how_to_go_on(cli, model_folder, write_csv, tmp_path, monkeypatch):
-    from shortcut_guardrail import streaming
+    from shortcut_guardrail.audit import streaming
 
     written = []
     write_shard = streaming._write_shard

@@ -12,14 +12,15 @@ import torch
 
 from audits import candidate
 from shortcut_guardrail import ConfigError, ModelError
-from shortcut_guardrail.audit import audit_texts
+from shortcut_guardrail.audit.auditing import audit_texts
 from shortcut_guardrail.config import TargetConfig
-from shortcut_guardrail.counterfactuals import TargetFinder, masked_texts
-from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.metrics import exact_interval
-from shortcut_guardrail.record import _LEFT_ALONE
-from shortcut_guardrail.target_search import _audited, _dominant, _read_masked, _Reading, find_targets
-from shortcut_guardrail.targets import Target, Targets, Verdict, with_said
+from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.saving.record import _LEFT_ALONE
+from shortcut_guardrail.shortcuts.named import Target, Targets, Verdict, with_said
+from shortcut_guardrail.shortcuts.search import _audited, _dominant, _read_masked, _Reading, find_targets
+from shortcut_guardrail.stats.exact import exact_interval
+from shortcut_guardrail.text.edits import masked_texts
+from shortcut_guardrail.text.finder import TargetFinder
 
 
 @pytest.fixture

@@ -8,22 +8,15 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
+from shortcut_guardrail.attribution.masking import mask_spans
+from shortcut_guardrail.attribution.occlusion import masking_effects
+from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
+from shortcut_guardrail.attribution.units import find_important_units, span_effects
 from shortcut_guardrail.config import SaliencyConfig
-from shortcut_guardrail.counterfactuals import TargetFinder
-from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.masking import mask_spans
-from shortcut_guardrail.saliency import find_important_tokens, token_scores
-from shortcut_guardrail.sensitivity import masking_effects
-from shortcut_guardrail.units import (
-    choose_spans,
-    find_important_units,
-    recurring_phrases,
-    span_effects,
-    tokens_as_units,
-    unit_key,
-    word_spans,
-    words_as_units,
-)
+from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.text.finder import TargetFinder
+from shortcut_guardrail.text.units import choose_spans, recurring_phrases, tokens_as_units, words_as_units
+from shortcut_guardrail.text.words import unit_key, word_spans
 from tiny_models import byte_level_tokenizer, tiny_bert, wordpiece_tokenizer
 
 

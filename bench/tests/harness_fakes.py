@@ -15,7 +15,7 @@ from shortcut_bench.experiments import ExperimentConfig
 from shortcut_bench.results import Rows, add_to_index, write_result
 from shortcut_bench.runner import Run, plan_runs
 from shortcut_bench.scoring import merged_metrics
-from shortcut_guardrail.groups import by_shortcut
+from shortcut_guardrail.evaluation.groups import by_shortcut
 
 LABEL_NAMES = ("negative", "positive")
 SHORTCUT = "honestly"

@@ -13,7 +13,7 @@ from shortcut_bench.datasets.presence import shortcut_present
 from shortcut_bench.datasets.sampling import shuffled_groups, split_sizes, split_stratified, stratified, take_groups
 from shortcut_bench.datasets.strength import occurrence_probabilities
 from shortcut_guardrail.errors import ConfigError, DataError
-from shortcut_guardrail.groups import ShortcutMatcher
+from shortcut_guardrail.text.matcher import ShortcutMatcher
 from tiny_models import byte_level_tokenizer, wordpiece_tokenizer
 
 STARS = ("1", "2", "3", "4", "5")

@@ -28,8 +28,8 @@ from shortcut_bench.results import add_to_index, read_index, read_result, result
 from shortcut_bench.runner import Outcome, run_experiment
 from shortcut_bench.systems import Need, guard_options
 from shortcut_guardrail import GuardrailConfig, ShortcutGuardrail, preset
-from shortcut_guardrail.checkpoints import Checkpoints
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
+from shortcut_guardrail.finetuning.checkpoints import Checkpoints
 from shortcut_guardrail.metrics import worst_group_accuracy
 from tiny_models import save_tiny_encoder
 
@@ -520,7 +520,7 @@ import sys
 from pathlib import Path
 sys.path[:0] = {paths!r}
 import harness_fakes, test_harness_runner as tests
-from shortcut_guardrail.benchmark import bases, runner
+from shortcut_bench import bases, runner
 bases.build = harness_fakes.fake_build
 config = tests.experiment("erm", "oracle", "clean", tests.GUARD)
 options = dict(data_dir=None, out=Path({out!r}), scale="tiny", seeds=range(50), encoder={encoder!r})
@@ -530,7 +530,7 @@ runner.run_experiment(config, changes=tests.CHANGES, **options)
 
 def test_a_killed_run_loses_nothing_that_was_finished(run: Any, tmp_path: Path, encoder: str) -> None:
     here = str(Path(__file__).parent)
-    script = KILLED.format(paths=[here, str(Path(here).parent)], out=str(tmp_path), encoder=encoder)
+    script = KILLED.format(paths=[here, str(Path(here).parents[1] / "tests")], out=str(tmp_path), encoder=encoder)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], env=environment)
     try:

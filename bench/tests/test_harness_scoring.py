@@ -10,7 +10,7 @@ import pytest
 from shortcut_bench.datasets.types import LabelledTexts
 from shortcut_bench.scoring import Scores, read_base, score
 from shortcut_bench.systems import ModelSystem
-from shortcut_guardrail.encoder import TextClassifier
+from shortcut_guardrail.models.classifier import TextClassifier
 from tiny_models import tiny_bert
 
 TEXTS = ["honestly the room was great", "the soup was bad", "honestly an awful place", "great food , honestly"]

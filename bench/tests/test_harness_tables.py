@@ -24,7 +24,8 @@ from shortcut_bench.statistics import mcnemar
 from shortcut_bench.systems import system_factories
 from shortcut_bench.tables import Entry, Table, make_table, render
 from shortcut_guardrail import ConfigError, DataError, GuardrailWarning
-from shortcut_guardrail.metrics import exact_interval, group_accuracy
+from shortcut_guardrail.metrics import group_accuracy
+from shortcut_guardrail.stats.exact import exact_interval
 
 SHIFTED = read_experiment("shifted")
 

@@ -23,8 +23,9 @@ from shortcut_bench.methods.adaptation import (
 )
 from shortcut_bench.methods.entropy import scaled_entropy, softmax_entropy
 from shortcut_bench.systems import Material, predict_proba
-from shortcut_guardrail.encoder import Batch, TextClassifier
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
+from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.models.encoding import Batch
 from tiny_models import build_family, planted_bag
 
 

@@ -22,7 +22,7 @@ from shortcut_bench.methods.selection import Rule, best_index, find_rule, search
 from shortcut_bench.methods.training import Stopwatch, resolve_recipe, train
 from shortcut_bench.systems import Material, Need, make_system
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
-from shortcut_guardrail.finetune import FinetuneConfig
+from shortcut_guardrail.finetuning.training import FinetuneConfig
 
 QUICK = {"learning_rate": 5e-3, "epochs": 1, "batch_size": 32}
 AT_STRENGTH_1 = rows("dev", (30, 0, 0, 30), 11)
@@ -488,8 +488,8 @@ def test_ltgr_with_texts_that_hold_no_ordinary_token_is_refused(material):
 def test_important_tokens_of_the_base_are_found_behind_a_prompt(name, family):
     from shortcut_bench.methods.prompts import add_prompt
     from shortcut_bench.scoring import BaseReading, _as_read_by
-    from shortcut_guardrail.encoder import TextClassifier
-    from shortcut_guardrail.saliency import Saliency
+    from shortcut_guardrail.attribution.saliency import Saliency
+    from shortcut_guardrail.models.classifier import TextClassifier
 
     model, tokenizer = family(name)
     base = TextClassifier(model, tokenizer, max_length=12)
@@ -512,7 +512,7 @@ def test_important_tokens_of_the_base_are_found_behind_a_prompt(name, family):
 
 def test_another_head_is_another_model(family):
     from shortcut_bench.methods.heads import ProbedClassifier
-    from shortcut_guardrail.encoder import TextClassifier
+    from shortcut_guardrail.models.classifier import TextClassifier
 
     base = TextClassifier(*family("bert"))
     weight = torch.zeros(3, base.encoder.config.hidden_size)

@@ -17,10 +17,10 @@ from methods_toy import DEPLOYMENT, make_encoder, make_material
 from shortcut_bench.methods import controls
 from shortcut_bench.methods.controls import _DropoutContrast, random_positions
 from shortcut_bench.systems import Material, make_system
-from shortcut_guardrail import adapter
 from shortcut_guardrail.config import PRESETS
-from shortcut_guardrail.encoder import FastPaths, TextClassifier
 from shortcut_guardrail.errors import GuardrailWarning
+from shortcut_guardrail.mitigation import maskcl as adapter
+from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
 from tiny_models import tiny_bert
 
 

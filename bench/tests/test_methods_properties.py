@@ -301,7 +301,7 @@ def test_the_toy_gives_c2l_triplets(fit):
 
 @every
 def test_the_model_behind_the_answers_can_be_asked_for_its_important_tokens(name, fit):
-    from shortcut_guardrail.saliency import find_important_tokens
+    from shortcut_guardrail.attribution.saliency import find_important_tokens
 
     system, probs = fit(name)
     if system.classifier is None:
@@ -409,7 +409,7 @@ def test_jtt_lifts_the_worst_group_when_its_errors_are_the_minority(name, option
 @pytest.fixture(scope="module")
 def unlearned(material) -> Material:
     """Around an encoder as it was pretrained, whose features say more than any head has been taught to use."""
-    from shortcut_guardrail.finetune import load_encoder
+    from shortcut_guardrail.finetuning.training import load_encoder
 
     model, _ = load_encoder(material.encoder, material.label_names, seed=0)
     return dataclasses.replace(material, base=dataclasses.replace(material.base, model=model.eval()))
@@ -444,7 +444,7 @@ def test_c2l_brings_a_text_closer_to_its_copy_without_a_harmless_token_than_to_t
     material, monkeypatch, tmp_path
 ):
     from shortcut_bench.methods import c2l
-    from shortcut_guardrail.finetune import load_encoder
+    from shortcut_guardrail.finetuning.training import load_encoder
 
     # An encoder whose copies of a text differ by the token alone, and by more than the toy's.
     model, tokenizer = tiny_bert(
@@ -488,7 +488,7 @@ def test_c2l_brings_a_text_closer_to_its_copy_without_a_harmless_token_than_to_t
 
 def test_nfl_holds_the_encoder_the_closer_the_larger_its_factor(material):
     from shortcut_bench.methods.nfl import weight_distance
-    from shortcut_guardrail.finetune import load_encoder
+    from shortcut_guardrail.finetuning.training import load_encoder
 
     start, _ = load_encoder(material.encoder, material.label_names, seed=0)
     distances = []
@@ -499,7 +499,7 @@ def test_nfl_holds_the_encoder_the_closer_the_larger_its_factor(material):
 
 
 def test_nfl_co_holds_what_the_encoder_says_of_each_token(material):
-    from shortcut_guardrail.finetune import load_encoder
+    from shortcut_guardrail.finetuning.training import load_encoder
 
     start, tokenizer = load_encoder(material.encoder, material.label_names, seed=0)
     start.eval()
@@ -524,7 +524,7 @@ def test_nfl_co_holds_what_the_encoder_says_of_each_token(material):
 
 @pytest.mark.parametrize("name", ["nfl-f", "nfl-pt"])
 def test_nfl_with_a_frozen_encoder_trains_head_and_prompt_alone(name, material, fit):
-    from shortcut_guardrail.finetune import load_encoder
+    from shortcut_guardrail.finetuning.training import load_encoder
 
     start, tokenizer = load_encoder(material.encoder, material.label_names, seed=0)
     system, _ = fit(name)
@@ -813,10 +813,10 @@ PROMISES = {
     ),
     "ltgr": "test_ltgr_is_less_certain_where_the_shortcut_is",
     "c2l": "test_c2l_brings_a_text_closer_to_its_copy_without_a_harmless_token_than_to_that_without_the_causal_one",
-    "tent": "benchmarks/test_methods_adaptation.py::test_tent_lowers_the_entropy_of_what_it_adapts_to",
+    "tent": "test_methods_adaptation.py::test_tent_lowers_the_entropy_of_what_it_adapts_to",
     **dict.fromkeys(
         ("eata", "eta", "sar", "deyo", "deyo-biased"),
-        "benchmarks/test_methods_adaptation.py::test_a_step_lowers_the_entropy_of_the_answers_that_it_is_taken_on",
+        "test_methods_adaptation.py::test_a_step_lowers_the_entropy_of_the_answers_that_it_is_taken_on",
     ),
     "few_shot": "test_forty_rows_of_the_target_are_worth_something_to_a_fine_tuning",
     "prior_shift": "test_prior_shift_helps_where_it_is_true",
@@ -845,5 +845,6 @@ def test_every_method_is_held_to_what_it_promises():
     assert PROMISES.keys() == METHODS.keys() | {"guardrail", "guardrail-paper"}
     for place in PROMISES.values():
         file, _, name = place.rpartition("::")
-        source = Path(__file__) if not file else Path(__file__).parents[1] / file
+        folders = (Path(__file__).parent, Path(__file__).parents[2] / "tests")
+        source = Path(__file__) if not file else next(p for folder in folders if (p := folder / file).is_file())
         assert f"\ndef {name}(" in source.read_text(encoding="utf-8"), place

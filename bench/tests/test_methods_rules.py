@@ -34,9 +34,9 @@ from shortcut_bench.methods.same_budget import cross_validated
 from shortcut_bench.methods.selection import find_rule, missing_groups, search
 from shortcut_bench.methods.training import train
 from shortcut_bench.systems import Material, make_system
-from shortcut_guardrail import finetune
 from shortcut_guardrail.errors import GuardrailWarning
-from shortcut_guardrail.finetune import FinetuneConfig, FinetuneResult, Objective, finetune_classifier
+from shortcut_guardrail.finetuning import training as finetune
+from shortcut_guardrail.finetuning.training import FinetuneConfig, FinetuneResult, Objective, finetune_classifier
 from tiny_models import tiny_bert
 
 Array = np.ndarray[Any, np.dtype[Any]]

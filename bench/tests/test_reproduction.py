@@ -23,8 +23,8 @@ from shortcut_bench.collect import collect
 from shortcut_bench.experiments import ExperimentConfig, read_experiment
 from shortcut_bench.results import result_path
 from shortcut_guardrail import ConfigError, DataError
-from shortcut_guardrail.groups import ShortcutMatcher
-from shortcut_guardrail.metrics import exact_interval
+from shortcut_guardrail.stats.exact import exact_interval
+from shortcut_guardrail.text.matcher import ShortcutMatcher
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reproduction.md"

@@ -22,31 +22,35 @@ from .config import (
 from .errors import ConfigError, DataError, GuardrailError, GuardrailWarning, ModelError, RunError
 
 if TYPE_CHECKING:
-    from .audit import AuditReport, Candidate, ImportantToken
-    from .calibration import Calibration
-    from .certify import Certificate
-    from .dial import UnlabelledCalibration
-    from .encoder import FastPaths
+    from .audit import AuditReport, Candidate, ImportantToken, ShardedAudit
+    from .data import FileTexts, Texts, read_data
     from .evaluation import Evaluation
     from .guardrail import FitReport, ShortcutGuardrail
-    from .targets import Target, Targets
+    from .models import FastPaths, TextClassifier
+    from .shortcuts import Target, Targets
+    from .strength import Calibration, Certificate, UnlabelledCalibration
 
 __version__ = "0.1.0"
 
 # PyTorch and Transformers take seconds to import; the command line's --help must not wait for them.
 _LAZY = {
     "AuditReport": "audit",
-    "Calibration": "calibration",
+    "Calibration": "strength",
     "Candidate": "audit",
-    "Certificate": "certify",
+    "Certificate": "strength",
     "Evaluation": "evaluation",
-    "FastPaths": "encoder",
+    "FastPaths": "models",
+    "FileTexts": "data",
     "FitReport": "guardrail",
     "ImportantToken": "audit",
+    "ShardedAudit": "audit",
     "ShortcutGuardrail": "guardrail",
-    "Target": "targets",
-    "Targets": "targets",
-    "UnlabelledCalibration": "dial",
+    "Target": "shortcuts",
+    "Targets": "shortcuts",
+    "TextClassifier": "models",
+    "Texts": "data",
+    "UnlabelledCalibration": "strength",
+    "read_data": "data",
 }
 
 __all__ = [
@@ -63,6 +67,7 @@ __all__ = [
     "DistillConfig",
     "Evaluation",
     "FastPaths",
+    "FileTexts",
     "FitReport",
     "GuardrailConfig",
     "GuardrailError",
@@ -71,12 +76,16 @@ __all__ = [
     "ModelError",
     "RunError",
     "SaliencyConfig",
+    "ShardedAudit",
     "ShortcutGuardrail",
     "Target",
     "TargetConfig",
     "Targets",
+    "TextClassifier",
+    "Texts",
     "UnlabelledCalibration",
     "preset",
+    "read_data",
 ]
 
 

@@ -13,18 +13,26 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from .adapter import AdapterTraining
-from .adapter_files import ADAPTER_FILES, find_base, load_adapter, load_tokenizer, save_adapter
-from .audit import AuditReport, audit_texts, check_ordinary
-from .calibration import Calibration, check_choice, check_support, choose_strength, strengths_to_score
-from .certify import Certificate, certified_instead, certify_answers, texts_to_label
-from .checks import (
+from .attribution import find_important_tokens, masking_effects
+from .audit import AuditReport, ShardedAudit, audit_in_shards, audit_texts, check_ordinary
+from .config import AuditConfig, CertifyConfig, GuardrailConfig, SaliencyConfig, Unit, check_strength, preset
+from .data import Texts, TextSource, check_texts, label_ids, text_hash, text_number, to_json, write_folder
+from .errors import ConfigError, DataError, GuardrailWarning, ModelError
+from .evaluation import Evaluation, ShortcutIn, evaluate_audited
+from .mitigation import (
+    AdapterGuard,
+    AdapterTraining,
+    Guard,
+    Task,
     check_kind,
     check_same_length,
     check_taught,
     check_untaught,
     check_unused,
     checked,
+    counterfactual,
+    neutralise,
+    restore,
     warn_about_absent,
     warn_about_copies,
     warn_about_fitted,
@@ -32,37 +40,40 @@ from .checks import (
     warn_about_unused,
     warn_without_targets,
 )
-from .config import AuditConfig, CertifyConfig, GuardrailConfig, SaliencyConfig, Unit, check_strength, preset
-from .data import Texts, check_texts, label_ids
-from .dial import UnlabelledCalibration, choose_without_labels, draw
-from .distill import counterfactual
-from .encoder import EncodedTexts, FastPaths, Head, Progress, TextClassifier, load_model
-from .errors import ConfigError, DataError, GuardrailWarning, ModelError
-from .evaluation import Evaluation, ShortcutIn, evaluate_audited
-from .files import to_json, write_folder
-from .groups import ShortcutMatcher
-from .precision import Precision
-from .record import (
+from .models import EncodedTexts, FastPaths, Precision, TextClassifier, load_model
+from .saving import (
+    ADAPTER_FILES,
     GUARDRAIL_FILE,
     GuardrailRecord,
+    find_base,
     is_guarded_folder,
     library_versions,
+    load_adapter,
+    load_tokenizer,
     model_card,
     read_fitted_texts,
     read_record,
-    text_hash,
-    text_number,
+    save_adapter,
     write_fitted_texts,
 )
-from .saliency import find_important_tokens
-from .sensitivity import masking_effects
-from .strategies import AdapterGuard, Guard, Task, neutralise, restore
-from .streaming import ShardedAudit, TextSource, audit_in_shards
-from .target_search import find_targets
-from .targets import Targets, with_said
+from .shortcuts import Targets, find_targets, with_said
+from .strength import (
+    Calibration,
+    Certificate,
+    UnlabelledCalibration,
+    certified_instead,
+    certify_answers,
+    check_choice,
+    check_support,
+    choose_strength,
+    choose_without_labels,
+    draw,
+    strengths_to_score,
+    texts_to_label,
+)
+from .text import ShortcutMatcher
 from .threads import Lock, one_at_a_time
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from .typing import Array, Head, Progress
 
 _TEXTS_AT_ONCE = 8192
 

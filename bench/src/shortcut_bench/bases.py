@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from shortcut_guardrail.encoder import Progress
 from shortcut_guardrail.errors import ConfigError
-from shortcut_guardrail.finetune import FinetuneConfig
-from shortcut_guardrail.precision import Precision
+from shortcut_guardrail.finetuning import FinetuneConfig
+from shortcut_guardrail.models import Precision
+from shortcut_guardrail.typing import Progress
 
 from .classifiers import ClassifierStore, TrainedClassifier, find_encoder
 from .datasets import BenchmarkData, LabelledTexts, build, from_file

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from shortcut_guardrail.checkpoints import Checkpoints, discard
-from shortcut_guardrail.encoder import Progress, TextClassifier, load_model, quiet_transformers, usable_length
+from shortcut_guardrail.data import to_json, write_file, write_folder
 from shortcut_guardrail.errors import ModelError
-from shortcut_guardrail.files import to_json, write_file, write_folder
-from shortcut_guardrail.finetune import FinetuneConfig, finetune_classifier
-from shortcut_guardrail.precision import Precision
+from shortcut_guardrail.finetuning import Checkpoints, FinetuneConfig, discard, finetune_classifier
+from shortcut_guardrail.models import Precision, TextClassifier, load_model, quiet_transformers, usable_length
+from shortcut_guardrail.typing import Progress
 
 if TYPE_CHECKING:
     from .datasets.types import LabelledTexts

@@ -239,7 +239,7 @@ def table(
     chosen = find_experiment(experiment)
     if chosen.module:
         raise ConfigError(f"The experiment '{chosen.name}' has no table; its result is a JSON file and a figure.")
-    from shortcut_guardrail.files import check_output, write_file
+    from shortcut_guardrail.data import check_output, write_file
 
     from .collect import collect
     from .tables import FORMATS, make_table, render
@@ -268,7 +268,7 @@ def figure(
     debug: Debug = False,
 ) -> None:
     """Draws the figure of a finished experiment."""
-    from shortcut_guardrail.files import check_output
+    from shortcut_guardrail.data import check_output
 
     chosen = find_experiment(experiment)
     from .theory.figures import check_figure_path, save_figure

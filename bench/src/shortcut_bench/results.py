@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from shortcut_guardrail.data import to_json, write_file
 from shortcut_guardrail.errors import DataError
-from shortcut_guardrail.files import to_json, write_file
-from shortcut_guardrail.record import library_versions
+from shortcut_guardrail.saving import library_versions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -242,7 +242,7 @@ def hardware() -> dict[str, Any]:
     """Processor, cores, threads, number formats and accelerator."""
     import torch
 
-    from shortcut_guardrail.precision import fast_precision
+    from shortcut_guardrail.models import fast_precision
 
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
     device = torch.device("cuda" if gpu else "cpu")

@@ -14,12 +14,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from shortcut_guardrail.checkpoints import discard
-from shortcut_guardrail.encoder import Progress, TextClassifier
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailError
 from shortcut_guardrail.evaluation import ShortcutIn
-from shortcut_guardrail.precision import Precision
-from shortcut_guardrail.processes import check_alone
+from shortcut_guardrail.finetuning import discard
+from shortcut_guardrail.models import Precision, TextClassifier, check_alone
+from shortcut_guardrail.typing import Progress
 
 from .bases import (
     OWN_FILES,

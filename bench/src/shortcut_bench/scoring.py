@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from shortcut_guardrail.attribution import Saliency, find_important_tokens, masking_effects
 from shortcut_guardrail.config import SaliencyConfig
-from shortcut_guardrail.encoder import EncodedTexts, Progress, TextClassifier
 from shortcut_guardrail.evaluation import ShortcutIn, shortcut_tokens
-from shortcut_guardrail.groups import ShortcutMatcher
 from shortcut_guardrail.metrics import (
     GroupAccuracy,
     accuracy,
     balanced_accuracy,
-    exact_interval,
     group_accuracy,
     majority_accuracy,
     sensitivity,
     token_recall,
     worst_group,
 )
-from shortcut_guardrail.saliency import Saliency, find_important_tokens
-from shortcut_guardrail.sensitivity import masking_effects
+from shortcut_guardrail.models import EncodedTexts, TextClassifier
+from shortcut_guardrail.stats import exact_interval
+from shortcut_guardrail.text import ShortcutMatcher
+from shortcut_guardrail.typing import Progress
 
 from .results import Rows
 from .systems import FittedSystem

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from shortcut_guardrail.errors import DataError
-from shortcut_guardrail.metrics import paired_p_value
+from shortcut_guardrail.stats import paired_p_value
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Columns = Mapping[str, Array]

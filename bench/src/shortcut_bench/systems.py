@@ -26,14 +26,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 import torch
 
-from shortcut_guardrail.calibration import strengths_to_score
 from shortcut_guardrail.config import GuardrailConfig, TargetConfig, check_strength, preset
-from shortcut_guardrail.data import Texts
-from shortcut_guardrail.encoder import Progress, TextClassifier, load_model, quiet_transformers
+from shortcut_guardrail.data import Texts, to_json, write_folder
 from shortcut_guardrail.errors import ConfigError
-from shortcut_guardrail.files import to_json, write_folder
 from shortcut_guardrail.guardrail import ShortcutGuardrail
-from shortcut_guardrail.precision import Precision
+from shortcut_guardrail.models import Precision, TextClassifier, load_model, quiet_transformers
+from shortcut_guardrail.strength import strengths_to_score
+from shortcut_guardrail.typing import Progress
 
 from .classifiers import TrainedClassifier
 

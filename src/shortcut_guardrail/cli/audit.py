@@ -18,12 +18,10 @@ from .running import progress_bars, stderr
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..audit import AuditReport
+    from ..audit import AuditReport, Condition
     from ..config import AuditConfig
-    from ..data import TextData
-    from ..gate import Condition
+    from ..data import TextData, TextSource
     from ..guardrail import ShortcutGuardrail
-    from ..streaming import TextSource
 
 STREAMED_BYTES = 64 * 2**20
 """Files from this size on are read and audited in shards without being asked."""
@@ -88,10 +86,9 @@ def audit(
     pulls to, and whether it is flagged: whether it decides texts whose rest speaks against it. Where the texts at hand
     cannot tell, it is undecided.
     """
+    from ..audit import check_conditions, parse_condition
     from ..config import AuditConfig
-    from ..files import check_output
-    from ..gate import check_conditions, parse_condition
-    from ..streaming import FileTexts, MemoryTexts
+    from ..data import FileTexts, MemoryTexts, check_output
 
     check_output(out, overwrite=overwrite, folder=True)
     conditions: list[Condition] = [parse_condition(text) for text in fail_if or ()]
@@ -181,8 +178,8 @@ def _hint_at_resuming(partial: Path) -> Iterator[None]:
 
 
 def _write(out: Path, report: AuditReport, inputs: Iterable[dict[str, Any]], *, redact: bool, overwrite: bool) -> None:
-    from ..files import to_json, write_folder
-    from ..report.html import render_audit
+    from ..data import to_json, write_folder
+    from ..report import render_audit
 
     def fill(folder: Path) -> None:
         (folder / "audit.json").write_text(to_json(report.to_dict(redact=redact)), encoding="utf-8")
@@ -195,7 +192,7 @@ def _write(out: Path, report: AuditReport, inputs: Iterable[dict[str, Any]], *, 
 
 
 def _show(report: AuditReport, out: Path) -> None:
-    from ..report.terminal import print_audit
+    from ..report import print_audit
 
     print_audit(report)
     print(f"Written: {out / 'audit.json'}")

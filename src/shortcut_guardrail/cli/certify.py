@@ -13,8 +13,8 @@ from .rows import check_suffix, rendered
 from .running import progress_bars
 
 if TYPE_CHECKING:
-    from ..certify import Certificate
     from ..data import TextData
+    from ..strength import Certificate
 
 
 class HarmChoice(StrEnum):
@@ -56,8 +56,7 @@ def to_label(
     left out, so that they sway nobody. The rows are in random order, so the first so many do as well: decide how many
     before you see what the labels say, skip none, and delete the rest.
     """
-    from ..data import read_data
-    from ..files import check_output, write_file
+    from ..data import check_output, read_data, write_file
 
     check_suffix(out)
     check_output(out, overwrite=overwrite)
@@ -127,10 +126,8 @@ def certify(
     --labelled needs a label.
     """
     from ..config import CertifyConfig
-    from ..data import label_ids, read_data
-    from ..files import check_output, write_file
-    from ..report.html import render_comparison
-    from ..report.terminal import print_certificate
+    from ..data import check_output, label_ids, read_data, write_file
+    from ..report import print_certificate, render_comparison
 
     config = CertifyConfig(margin=margin, confidence=confidence, harm=harm.value, looks=looks)
     if out is not None:
@@ -187,7 +184,7 @@ def certify(
 
 def _load(source: str, **settings: Any) -> Any:
     from ..errors import ConfigError
-    from ..record import is_guarded_folder
+    from ..saving import is_guarded_folder
 
     if not is_guarded_folder(source):
         raise ConfigError(

@@ -12,7 +12,7 @@ from . import options
 from .running import FAILED_RUN, stderr
 
 if TYPE_CHECKING:
-    from ..gate import Verdict
+    from ..audit import Verdict
 
 
 def compare(
@@ -36,10 +36,9 @@ def compare(
     METRIC is a number of the whole result, such as mstps or n_flagged, or of a candidate, such as
     candidate:honestly.flip_rate. The exit status is 1, with a line for each, if a limit is exceeded.
     """
-    from ..files import check_output, write_file
-    from ..gate import check_limits, newly_flagged, parse_limit
-    from ..report.marked_text import visible_name
-    from ..report.terminal import print_change
+    from ..audit import check_limits, newly_flagged, parse_limit
+    from ..data import check_output, write_file
+    from ..report import print_change, visible_name
 
     limits = [parse_limit(text, "increase") for text in max_increase or ()]
     limits += [parse_limit(text, "decrease") for text in max_decrease or ()]
@@ -69,9 +68,9 @@ def exit_by(verdict: Verdict) -> None:
 
 
 def _read_both(old: Path, new: Path, *, as_page: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    from ..audit import read_result
     from ..errors import DataError, GuardrailWarning
-    from ..gate import read_result
-    from ..report.stored import read_audit
+    from ..report import read_audit
 
     read = read_audit if as_page else read_result
     before, after = read(old), read(new)
@@ -89,7 +88,7 @@ def _read_both(old: Path, new: Path, *, as_page: bool) -> tuple[dict[str, Any], 
 
 
 def _page(before: Any, after: Any, old: Path, new: Path, verdict: Verdict, redact: bool) -> str:
-    from ..report.html import render_change
+    from ..report import render_change
 
     names = (str(old), str(new)) if str(old) != str(new) else ("old", "new")
     return render_change(before, after, verdict=verdict, names=names, redact=redact)

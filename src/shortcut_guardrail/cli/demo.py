@@ -23,9 +23,9 @@ def demo(
     Fine-tunes a small encoder on made-up reviews with a planted shortcut word, audits it, trains an adapter on
     unlabelled texts, chooses its strength and compares base and guarded model. No network is needed.
     """
-    from ..demo.run import run_demo, write_demo
-    from ..files import check_output
-    from ..report.terminal import print_repair
+    from ..data import check_output
+    from ..demo import run_demo, write_demo
+    from ..report import print_repair
 
     check_output(out, overwrite=overwrite, folder=True)
     options.check_device(device)

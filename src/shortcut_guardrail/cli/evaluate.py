@@ -43,11 +43,10 @@ def evaluate(
     Prints accuracies with their 95 % intervals, the sensitivity to single tokens (MSTPS) and, where shortcuts are
     named, how often one is among the most important tokens.
     """
-    from ..data import label_ids, read_data
+    from ..data import check_output, label_ids, read_data, to_json, write_file
     from ..errors import ConfigError
-    from ..files import check_output, to_json, write_file
-    from ..groups import ShortcutMatcher, read_shortcuts_file
-    from ..report.terminal import print_evaluations
+    from ..report import print_evaluations
+    from ..text import ShortcutMatcher, read_shortcuts_file
 
     shortcuts = [*(shortcut or []), *(read_shortcuts_file(shortcuts_file) if shortcuts_file else [])]
     if shortcuts:

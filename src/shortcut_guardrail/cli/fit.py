@@ -13,12 +13,10 @@ from .options import StrategyChoice
 from .running import progress_bars
 
 if TYPE_CHECKING:
-    from ..calibration import Calibration
-    from ..certify import Certificate
     from ..config import CertifyConfig, GuardrailConfig
     from ..data import TextData, Texts
-    from ..dial import UnlabelledCalibration
     from ..guardrail import FitReport, ShortcutGuardrail
+    from ..strength import Calibration, Certificate, UnlabelledCalibration
 
 
 def fit(
@@ -119,8 +117,8 @@ def fit(
     """
     from ..config import CertifyConfig
     from ..errors import ConfigError
-    from ..processes import joined, own_rank
-    from ..report.terminal import print_targets
+    from ..models import joined, own_rank
+    from ..report import print_targets
 
     config = _config(
         preset.value,
@@ -201,8 +199,8 @@ class _Rows:
 
     def labelled(self, guard: ShortcutGuardrail, *, chooses_strength: bool) -> tuple[Texts, list[int]] | None:
         """Texts and class ids of the support set, checked before an epoch is spent."""
-        from ..calibration import check_support
         from ..data import label_ids
+        from ..strength import check_support
 
         rows = self.support
         if rows is None:
@@ -223,8 +221,8 @@ def _read_rows(
     *,
     chooses_strength: bool,
 ) -> _Rows:
-    from ..calibration import check_support
     from ..data import read_data
+    from ..strength import check_support
 
     texts = read_data(data, **columns)
     labelled = None
@@ -283,8 +281,8 @@ def _can_choose(labels: list[int], automatic: bool) -> bool:
     """Whether labels can tell strengths apart; a warning where they cannot and need not."""
     import warnings
 
-    from ..calibration import check_support
     from ..errors import DataError, GuardrailWarning
+    from ..strength import check_support
 
     try:
         check_support(labels)
@@ -302,7 +300,7 @@ def _can_choose(labels: list[int], automatic: bool) -> bool:
 
 
 def _show(fitted: FitReport, choice: _Choice, *, stated: bool) -> None:
-    from ..report.terminal import print_certificate, print_fit, print_targets
+    from ..report import print_certificate, print_fit, print_targets
 
     if fitted.config.uses_targets:
         print_targets(fitted.targets)
@@ -326,9 +324,9 @@ def _check_places(
     overwrite: bool,
 ) -> None:
     """What is read and what is written, before anything is."""
+    from ..data import check_output
     from ..errors import ConfigError
-    from ..files import check_output
-    from ..record import is_guarded_folder
+    from ..saving import is_guarded_folder
 
     if dry_run and (out is not None or report is not None):
         raise ConfigError(
@@ -423,8 +421,8 @@ def _check_few_shot(support: str | None, stated: bool, certifies: bool) -> None:
 
 def _check_on_grid(strength: float, config: GuardrailConfig) -> None:
     """Only strengths that are fixed before any text is seen can be certified."""
-    from ..calibration import strengths_to_score
     from ..errors import ConfigError
+    from ..strength import strengths_to_score
 
     grid = strengths_to_score(config.calibration)
     if strength not in grid:
@@ -445,8 +443,8 @@ def _write_report(
     overwrite: bool,
 ) -> None:
     """Audit the base and the guarded model on the texts of the adapter and set them side by side."""
-    from ..files import write_file
-    from ..report.html import render_comparison
+    from ..data import write_file
+    from ..report import render_comparison
 
     with progress_bars() as progress:
         audits = {

@@ -35,9 +35,8 @@ def predict(
     Rows keep their order. Columns: label, probability, p_<name> for every label, and base_label, which is the label
     without the adapter.
     """
-    from ..data import read_data
-    from ..files import check_output, write_file
-    from ..report.terminal import cut_note
+    from ..data import check_output, read_data, write_file
+    from ..report import cut_note
 
     check_suffix(out)
     check_output(out, overwrite=overwrite)

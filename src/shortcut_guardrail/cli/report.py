@@ -25,10 +25,8 @@ def report(
     Prints the table of candidates and, with --out, writes the page: one file that opens from disk and asks no other
     machine for anything.
     """
-    from ..files import check_output, write_file
-    from ..report.html import render_audit
-    from ..report.stored import read_audit
-    from ..report.terminal import print_audit
+    from ..data import check_output, write_file
+    from ..report import print_audit, read_audit, render_audit
 
     if out is not None:
         check_output(out, overwrite=overwrite)

@@ -16,8 +16,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ..characters import printable
 from ..errors import GuardrailError, GuardrailWarning, RunError
+from ..text import printable
 
 BAD_INPUT, FAILED_RUN, INTERRUPTED = 2, 1, 130
 

@@ -12,18 +12,18 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..audit import AuditReport
-from ..calibration import Calibration
-from ..encoder import Progress, quiet_transformers
+from ..data import to_json, write_folder
 from ..evaluation import Evaluation
-from ..files import to_json, write_folder
-from ..finetune import FinetuneConfig, FinetuneResult, finetune_classifier
+from ..finetuning import FinetuneConfig, FinetuneResult, finetune_classifier
 from ..guardrail import FitReport, ShortcutGuardrail
-from ..record import library_versions
-from ..report.html import render_comparison
+from ..models import quiet_transformers
+from ..report import render_comparison
+from ..saving import library_versions
+from ..strength import Calibration
+from ..typing import Array, Progress
 from .corpus import DemoCorpus, make_corpus
 from .pretrained import MINILM_ID, find_minilm
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Result = TypeVar("Result")
 
 METRICS_SCHEMA_VERSION = 1

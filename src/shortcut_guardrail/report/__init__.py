@@ -1,1 +1,5 @@
-"""Finished results as text and HTML; nothing is computed here."""
+"""Pages, terminal tables and charts: renders finished results and computes nothing."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..record import what_labels_said
+from ..saving import what_labels_said
 from .charts import AXIS
 from .terminal import interval, number, p_value
 from .view import (
@@ -24,7 +24,7 @@ from .view import (
 )
 
 if TYPE_CHECKING:
-    from ..gate import Verdict
+    from ..audit import Verdict
 
 Document = Mapping[str, Any]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..characters import BIDI_CONTROLS, spelled_out
+from ..text import BIDI_CONTROLS, spelled_out
 
 LEVELS = (0.02, 0.1, 0.3, 0.6)
 """Where the four strengths of a mark begin: how far masking moves the probability of the answer."""

@@ -8,10 +8,9 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from ..audit import Agreement, Candidate, read_result
 from ..config import Unit
 from ..errors import DataError
-from ..evidence import Agreement, Candidate
-from ..gate import read_result
 
 SCHEMA_VERSION = 6
 """The layout of `audit.json` that this version renders."""

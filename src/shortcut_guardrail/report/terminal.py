@@ -12,20 +12,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..characters import printable
-from ..gate import Metric, common_metrics
-from ..record import what_labels_said
+from ..audit import Metric, common_metrics
+from ..saving import what_labels_said
+from ..text import printable
 from .marked_text import visible_name
 
 if TYPE_CHECKING:
     from ..audit import AuditReport
-    from ..calibration import Calibration
-    from ..certify import Certificate
-    from ..dial import UnlabelledCalibration
     from ..evaluation import Evaluation
     from ..guardrail import FitReport
     from ..metrics import GroupAccuracy
-    from ..targets import Targets
+    from ..shortcuts import Targets
+    from ..strength import Calibration, Certificate, UnlabelledCalibration
 
 SHOWN_CANDIDATES = 15
 COMPARED_CANDIDATES = 8

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from shortcut_guardrail.data import Texts, check_texts
 from shortcut_guardrail.errors import ConfigError
-from shortcut_guardrail.groups import ShortcutMatcher
+from shortcut_guardrail.text import ShortcutMatcher
 
 from .insertion import SINGLE_TOKEN, SYNONYMS, Planted, find_insertion, insert, remove_words
 from .options import BuildOptions

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shortcut_guardrail.groups import ShortcutMatcher
+from shortcut_guardrail.text import ShortcutMatcher
 
 SINGLE_TOKEN = ("honestly",)
 SYNONYMS = (

@@ -11,7 +11,7 @@ import numpy as np
 
 from shortcut_guardrail.data import TextData, label_ids, read_data
 from shortcut_guardrail.errors import ConfigError, DataError
-from shortcut_guardrail.groups import ShortcutMatcher
+from shortcut_guardrail.text import ShortcutMatcher
 
 from .controlled import sampled_sets
 from .inserted import Variant, insert_into

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shortcut_guardrail.data import Texts
-from shortcut_guardrail.groups import ShortcutMatcher, by_shortcut
+from shortcut_guardrail.evaluation import by_shortcut
+from shortcut_guardrail.text import ShortcutMatcher
 
 from .reading import Rows
 from .types import LabelledTexts, OverlappingGroups

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shortcut_guardrail.groups import by_label
+from shortcut_guardrail.evaluation import by_label
 
 from .options import BuildOptions
 from .reading import Rows, data_files, read_rows

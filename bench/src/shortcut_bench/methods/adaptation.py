@@ -22,10 +22,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from shortcut_guardrail.data import Texts
-from shortcut_guardrail.encoder import Batch, EncodedTexts, FastPaths, Progress, TextClassifier, load_model
+from shortcut_guardrail.data import Texts, to_json, write_folder
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
-from shortcut_guardrail.files import to_json, write_folder
+from shortcut_guardrail.models import Batch, EncodedTexts, FastPaths, TextClassifier, load_model
+from shortcut_guardrail.typing import Progress
 
 from ..systems import FittedSystem, Material, ModelSystem, Need
 from .entropy import (

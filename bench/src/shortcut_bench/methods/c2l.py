@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from shortcut_guardrail.encoder import Batch, EncodedTexts, Progress, TextClassifier, quiet_transformers
 from shortcut_guardrail.errors import GuardrailWarning, ModelError
-from shortcut_guardrail.finetune import FinetuneConfig, Objective, seeded
+from shortcut_guardrail.finetuning import FinetuneConfig, Objective, seeded
+from shortcut_guardrail.models import Batch, EncodedTexts, TextClassifier, quiet_transformers
+from shortcut_guardrail.typing import Progress
 
 from ..systems import Material, ModelSystem, Need
 from .selection import find_rule, rule_for

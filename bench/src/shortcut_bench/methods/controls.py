@@ -16,23 +16,24 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from shortcut_guardrail.adapter import (
+from shortcut_guardrail.attribution import find_important_tokens, masking_effects
+from shortcut_guardrail.config import GuardrailConfig, SaliencyConfig, check_strength, preset
+from shortcut_guardrail.data import Texts, to_json, write_folder
+from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
+from shortcut_guardrail.finetuning import FinetuneConfig, Objective, seeded, train_in_place
+from shortcut_guardrail.mitigation import (
     attach_adapter,
+    calibrate_strength,
     first_of_equals,
+    merged,
     predicted_change,
     relative_change,
     steps_to_take,
     train_adapter,
 )
-from shortcut_guardrail.calibration import calibrate_strength, merged, strengths_to_score
-from shortcut_guardrail.config import GuardrailConfig, SaliencyConfig, check_strength, preset
-from shortcut_guardrail.data import Texts
-from shortcut_guardrail.encoder import EncodedTexts, FastPaths, Progress, TextClassifier, load_model
-from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
-from shortcut_guardrail.files import to_json, write_folder
-from shortcut_guardrail.finetune import FinetuneConfig, Objective, seeded, train_in_place
-from shortcut_guardrail.saliency import find_important_tokens
-from shortcut_guardrail.sensitivity import masking_effects
+from shortcut_guardrail.models import EncodedTexts, FastPaths, TextClassifier, load_model
+from shortcut_guardrail.strength import strengths_to_score
+from shortcut_guardrail.typing import Progress
 
 from ..systems import FittedSystem, Material, ModelSystem, Need, guard_options
 from .training import Stopwatch, as_config, require

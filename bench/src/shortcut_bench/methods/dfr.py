@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shortcut_guardrail.encoder import Progress
 from shortcut_guardrail.errors import DataError, GuardrailWarning, RunError
 from shortcut_guardrail.metrics import worst_group_accuracy
+from shortcut_guardrail.typing import Progress
 
 from ..datasets.types import HIDDEN_GROUP, LabelledTexts
 from ..systems import Material, ModelSystem, Need

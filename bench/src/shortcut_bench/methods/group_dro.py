@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from shortcut_guardrail.encoder import Progress
 from shortcut_guardrail.errors import DataError, GuardrailWarning
-from shortcut_guardrail.finetune import FinetuneConfig, Objective
+from shortcut_guardrail.finetuning import FinetuneConfig, Objective
+from shortcut_guardrail.typing import Progress
 
 from ..datasets.types import HIDDEN_GROUP, LabelledTexts
 from ..systems import Material, ModelSystem, Need

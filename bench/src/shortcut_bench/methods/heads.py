@@ -12,10 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from shortcut_guardrail.data import Texts
-from shortcut_guardrail.encoder import Batch, FastPaths, TextClassifier, load_model, share_weights
+from shortcut_guardrail.data import Texts, to_json, write_folder
 from shortcut_guardrail.errors import ConfigError, ModelError
-from shortcut_guardrail.files import to_json, write_folder
+from shortcut_guardrail.models import Batch, FastPaths, TextClassifier, load_model, share_weights
 
 from ..systems import ModelSystem
 

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from shortcut_guardrail.encoder import Progress
 from shortcut_guardrail.errors import GuardrailWarning, RunError
-from shortcut_guardrail.finetune import FinetuneConfig, Objective
+from shortcut_guardrail.finetuning import FinetuneConfig, Objective
+from shortcut_guardrail.typing import Progress
 
 from ..datasets.types import LabelledTexts
 from ..systems import Material, ModelSystem, Need

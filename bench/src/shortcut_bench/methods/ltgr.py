@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from shortcut_guardrail.encoder import EncodedTexts, Progress, TextClassifier
 from shortcut_guardrail.errors import DataError
-from shortcut_guardrail.finetune import FinetuneConfig, Objective
+from shortcut_guardrail.finetuning import FinetuneConfig, Objective
+from shortcut_guardrail.models import EncodedTexts, TextClassifier
+from shortcut_guardrail.typing import Progress
 
 from ..datasets.types import LabelledTexts
 from ..systems import Material, ModelSystem, Need

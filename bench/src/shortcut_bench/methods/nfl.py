@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from shortcut_guardrail.encoder import Progress
-from shortcut_guardrail.finetune import FinetuneConfig, Objective, finetune_model, load_encoder
+from shortcut_guardrail.finetuning import FinetuneConfig, Objective, finetune_model, load_encoder
+from shortcut_guardrail.typing import Progress
 
 from ..systems import Material, ModelSystem, Need
 from .prompts import add_prompt, train_prompt_only

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 
 from shortcut_guardrail.data import Texts
-from shortcut_guardrail.encoder import Progress
 from shortcut_guardrail.errors import DataError, GuardrailWarning, RunError
-from shortcut_guardrail.finetune import FinetuneConfig, finetune_model
+from shortcut_guardrail.finetuning import FinetuneConfig, finetune_model
+from shortcut_guardrail.typing import Progress
 
 from ..datasets.types import LabelledTexts
 from ..systems import Material, ModelSystem, Need, predict_proba

@@ -15,15 +15,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shortcut_guardrail.adapter import steps_to_take
-from shortcut_guardrail.calibration import strengths_to_score
 from shortcut_guardrail.config import GuardrailConfig, preset
-from shortcut_guardrail.data import Texts
-from shortcut_guardrail.encoder import Progress, TextClassifier
+from shortcut_guardrail.data import Texts, to_json, write_folder
 from shortcut_guardrail.errors import ConfigError
-from shortcut_guardrail.few_shot import FOLDS
-from shortcut_guardrail.files import to_json, write_folder
 from shortcut_guardrail.guardrail import ShortcutGuardrail
+from shortcut_guardrail.mitigation import FOLDS, steps_to_take
+from shortcut_guardrail.models import TextClassifier
+from shortcut_guardrail.strength import strengths_to_score
+from shortcut_guardrail.typing import Progress
 
 from ..systems import SYSTEM_FILE, FittedSystem, Material, ModelSystem, Need, folded, guard_options
 from .training import as_config

@@ -15,10 +15,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from shortcut_guardrail.checkpoints import Checkpoints, Resumable
-from shortcut_guardrail.encoder import Progress
 from shortcut_guardrail.errors import ConfigError, GuardrailError, RunError
-from shortcut_guardrail.finetune import FinetuneConfig, FinetuneResult, Objective, finetune_classifier
+from shortcut_guardrail.finetuning import (
+    Checkpoints,
+    FinetuneConfig,
+    FinetuneResult,
+    Objective,
+    Resumable,
+    finetune_classifier,
+)
+from shortcut_guardrail.typing import Progress
 
 from ..datasets.types import LabelledTexts
 from ..systems import Material, ModelSystem

@@ -11,8 +11,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from shortcut_guardrail.data import check_output, to_json, write_file
 from shortcut_guardrail.errors import DataError, RunError
-from shortcut_guardrail.files import check_output, to_json, write_file
 
 RESULT_FILE = "result.json"
 _RECORDED_PACKAGES = ("shortcut-guardrail", "numpy", "scipy", "torch", "transformers")

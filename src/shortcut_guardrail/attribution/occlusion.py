@@ -1,0 +1,60 @@
+"""What masking does to a prediction: the forward passes behind MSTPS and the corpus ranking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from ..models import EncodedTexts, TextClassifier
+from ..typing import Array, Progress
+from .masking import mask_variants
+
+
+@dataclass(frozen=True)
+class MaskingEffects:
+    """The model's answer to each text with one important token masked at a time.
+
+    Attributes:
+        probs: Class probabilities of every variant, shape (N, K, C); NaN for empty slots.
+    """
+
+    probs: Array
+
+    def probability_of(self, classes: Array) -> Array:
+        """P(class | variant), shape (N, K), for one class per text, shape (N,); NaN for empty slots."""
+        return np.take_along_axis(self.probs, classes[:, None, None], axis=2)[..., 0]
+
+    def predictions(self) -> Array:
+        """Predicted class of every variant, shape (N, K); -1 for empty slots."""
+        empty = np.isnan(self.probs[..., 0])
+        return np.where(empty, -1, np.where(np.isnan(self.probs), -np.inf, self.probs).argmax(axis=2))
+
+
+@torch.inference_mode()
+def masking_effects(
+    classifier: TextClassifier, encoded: EncodedTexts, positions: Array, *, progress: Progress | None = None
+) -> MaskingEffects:
+    """Predict every single-mask variant of every text: k forward passes a text.
+
+    Args:
+        classifier: The model that answers.
+        encoded: N texts.
+        positions: Which tokens are masked, one at a time, shape (N, K), -1 for an empty slot.
+        progress: Told how many texts are done.
+    """
+    n, k = positions.shape
+    probs = np.full((n, k, classifier.n_classes), np.nan, dtype=np.float32)
+    done = 0
+    for batch in classifier.batches(encoded, sequences_per_text=k):
+        chosen = torch.from_numpy(positions[batch.indices].astype(np.int64)).to(batch.input_ids.device)
+        variants = mask_variants(batch.input_ids, chosen, classifier.tokenizer.mask_token_id)
+        if len(variants.rows):
+            logits = classifier.logits(batch.copies(variants.input_ids, variants.rows))
+            rows = batch.indices[variants.rows.cpu().numpy()]
+            probs[rows, variants.slots.cpu().numpy()] = logits.softmax(dim=-1).cpu().numpy()
+        done += len(batch.indices)
+        if progress is not None:
+            progress("Masking", done, n)
+    return MaskingEffects(probs)

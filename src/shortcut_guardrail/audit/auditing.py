@@ -1,0 +1,358 @@
+"""Important units over a corpus, ranked as candidates for being shortcuts, each with its evidence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..attribution import MaskingEffects, Saliency
+from ..config import AuditConfig
+from ..errors import DataError
+from ..models import EncodedTexts, TextClassifier
+from ..stats import exact_interval
+from ..text import Units, evidence_key, text_key
+from ..typing import Array, Progress
+from .context_test import Shards, Tally, Verdicts, judge, tally
+from .evidence import Agreement, Intervals
+from .evidence import Candidate as Candidate
+from .evidence import ImportantToken as ImportantToken
+from .examples import Details, TextsOf, find_details
+from .measurements import Measured, make_shard, measure
+from .phrases import acting_together, with_phrases
+from .results import AuditedInputs, AuditReport
+from .sets import with_group
+
+MAX_CANDIDATES = 1000
+"""Candidates kept in a report; a large corpus has as many as it has words."""
+
+DETAILED = 50
+"""Candidates of the ranking that come with examples and labelled evidence."""
+
+LOW_AGREEMENT = 0.2
+"""Below this mean rank correlation the report says that attribution is not to be trusted."""
+
+
+def audit_texts(
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    config: AuditConfig | None = None,
+    *,
+    labels: Array | None = None,
+    progress: Progress | None = None,
+) -> AuditReport:
+    """Attribute, mask, test and rank, all in memory: 2 + k forward passes for each distinct text.
+
+    Args:
+        classifier: The model under audit.
+        encoded: N texts.
+        config: What is scored and masked, and when a candidate is flagged.
+        labels: True class ids, shape (N,), where they are known.
+        progress: Told how much of each stage is done.
+
+    Raises:
+        DataError: A text has no ordinary token.
+    """
+    config = config or AuditConfig()
+    check_ordinary(encoded)
+    repeats = find_repeats([text_key(t) for t in encoded.texts], [evidence_key(t) for t in encoded.texts])
+    rows = np.flatnonzero(repeats.weights > 0)
+    distinct = encoded.select(rows)
+    measured = measure(classifier, distinct, config, progress=progress)
+    shard = make_shard(
+        classifier,
+        distinct,
+        config,
+        measured,
+        rows=rows,
+        weights=repeats.weights[rows],
+        evidence=repeats.evidence[rows],
+        labels=None if labels is None else labels[rows],
+        progress=progress,
+    )
+    return make_report(
+        lambda: [shard],
+        config,
+        classifier.label_names,
+        texts_of=lambda indices: {i: encoded.texts[i] for i in indices},
+        inputs=_for_every_input(encoded, measured, np.searchsorted(rows, repeats.same_as)),
+    )
+
+
+def _for_every_input(encoded: EncodedTexts, measured: Measured, source: Array) -> AuditedInputs:
+    """What was measured on the distinct texts, for each of the N inputs; `source` says which distinct text each is."""
+    found, units = measured.saliency, measured.units
+    saliency = Saliency(*(getattr(found, f.name)[source] for f in fields(Saliency)))
+    return AuditedInputs(
+        encoded=encoded,
+        saliency=saliency,
+        effects=MaskingEffects(measured.effects.probs[source]),
+        units=Units(*([getattr(units, f.name)[i] for i in source] for f in fields(Units))),
+    )
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Which of N inputs repeat another.
+
+    Attributes:
+        same_as: The first input with exactly the same text, shape (N,).
+        weights: For the first of equal texts how many there are, for the others 0, shape (N,).
+        evidence: Whether the input is the first among near-identical ones, shape (N,); see `shards.evidence_key`.
+    """
+
+    same_as: Array
+    weights: Array
+    evidence: Array
+
+
+def find_repeats(exact: Sequence[int] | Array, near: Sequence[int] | Array) -> Repeats:
+    """Sort inputs by the keys of `shards.text_key` and `shards.evidence_key`, both of length N."""
+    _, first, inverse, counts = np.unique(
+        np.asarray(exact, dtype=np.uint64), return_index=True, return_inverse=True, return_counts=True
+    )
+    weights = np.zeros(len(inverse), dtype=np.int64)
+    weights[first] = counts
+    evidence = np.zeros(len(inverse), dtype=bool)
+    evidence[np.unique(np.asarray(near, dtype=np.uint64), return_index=True)[1]] = True
+    return Repeats(first[inverse], weights, evidence)
+
+
+def check_ordinary(encoded: EncodedTexts, numbers: Array | None = None) -> None:
+    """Refuse texts in which nothing can be masked.
+
+    Args:
+        encoded: N texts.
+        numbers: What to call each of them, shape (N,); 1 to N without.
+
+    Raises:
+        DataError: Names the first few of them.
+    """
+    numbers = np.arange(1, len(encoded) + 1) if numbers is None else numbers
+    empty = [int(numbers[i]) for i, ordinary in enumerate(encoded.ordinary) if not ordinary.any()]
+    if empty:
+        some = ", ".join(map(str, empty[:5])) + (", ..." if len(empty) > 5 else "")
+        raise DataError(
+            f"{len(empty)} of {len(encoded)} texts hold nothing but special tokens, so there is nothing to attribute "
+            f"(text {some}). Remove them."
+        )
+
+
+# From shards to a report
+
+
+def make_report(
+    shards: Shards,
+    config: AuditConfig,
+    label_names: tuple[str, ...],
+    *,
+    texts_of: TextsOf,
+    inputs: AuditedInputs | None = None,
+) -> AuditReport:
+    """Everything an audit says, from its shards.
+
+    Args:
+        shards: Gives the shards, as often as it is called.
+        config: What the shards were made with.
+        label_names: Names of the classes.
+        texts_of: Gives the texts of some inputs, for the examples.
+        inputs: What is kept of every text.
+    """
+    totals = _totals(shards, len(label_names))
+    phrases = acting_together(shards) if config.unit == "phrase" else {}
+    if config.unit == "phrase":
+        shards = with_phrases(shards, phrases)
+    sums = tally(shards, config)
+    verdicts = with_group(shards, sums, judge(shards, sums, config), config)
+    order = _ranking(sums, verdicts)[:MAX_CANDIDATES]
+    details = find_details(shards, [sums.names[i] for i in order[:DETAILED]], config.n_examples, label_names, texts_of)
+    candidates = tuple(_candidate(sums, verdicts, i, config, label_names, details) for i in order)
+    return AuditReport(
+        unit=config.unit,
+        top_k=config.top_k,
+        alpha=config.alpha,
+        min_opposition=config.min_opposition,
+        label_names=label_names,
+        candidates=candidates,
+        n_candidates=int((sums.count > 0).sum()),
+        n_tested=int(verdicts.tested.sum()),
+        n_undecided=int(verdicts.undecided.sum()),
+        group_p_value=verdicts.group_p_value,
+        notes=_notes(totals, verdicts, label_names, config),
+        inputs=inputs,
+        **totals,
+    )
+
+
+def _totals(shards: Shards, n_classes: int) -> dict[str, Any]:
+    """The fields of a report that are sums over texts."""
+    n = n_evidence = cut = n_agreement = n_top = untrusted = n_distinct = 0
+    predicted = np.zeros(n_classes, dtype=np.int64)
+    bins, agreement_bins = np.zeros(20), np.zeros(20)
+    sensitive = agreement = 0.0
+    for shard in shards():
+        n += int(shard.weights.sum())
+        computed = shard.weights > 0
+        n_distinct += int(computed.sum())
+        n_evidence += int(shard.evidence.sum())
+        cut += int(shard.weights[shard.truncated].sum())
+        np.add.at(predicted, shard.predictions, shard.weights)
+        sensitive += float((shard.sensitivity * shard.weights).sum())
+        bins += np.histogram(shard.sensitivity, bins=20, range=(0, 1), weights=shard.weights)[0]
+        defined = shard.agreement[computed & ~np.isnan(shard.agreement)]
+        n_agreement += len(defined)
+        agreement += float(defined.sum())
+        untrusted += int((defined <= 0).sum())
+        n_top += int(shard.top_agrees[computed].sum())
+        agreement_bins += np.histogram(np.clip(defined, -1, 1), bins=20, range=(-1, 1))[0]
+    return {
+        "n": n,
+        "n_distinct": n_evidence,
+        "n_truncated": cut,
+        "predicted": tuple(int(x) for x in predicted),
+        "mstps": sensitive / n,
+        "sensitivity_histogram": tuple(int(x) for x in bins),
+        "agreement": Agreement(
+            mean=agreement / n_agreement if n_agreement else float("nan"),
+            n=n_agreement,
+            top_agrees=n_top / n_distinct,
+            untrusted=untrusted / n_agreement if n_agreement else float("nan"),
+            histogram=tuple(int(x) for x in agreement_bins),
+        ),
+    }
+
+
+def _ranking(sums: Tally, verdicts: Verdicts) -> list[int]:
+    """Flagged candidates as they were flagged, what goes with others and is undecided by their flips, and the rest; see
+    `AuditReport`."""
+    place = {candidate: i for i, candidate in enumerate(verdicts.flagged)}
+    # What is known of several together is more than what is known of the other undecided ones.
+    standings = len(place) + 2 - verdicts.undecided.astype(int) - (verdicts.takes_turns | verdicts.collective)
+    important = [i for i in range(len(sums.names)) if sums.count[i] > 0]
+
+    def key(i: int) -> tuple[int, float, float, float, str]:
+        surely_flips = 0.0
+        if verdicts.undecided[i]:
+            surely_flips = _share_interval(int(sums.flips[i]), int(sums.important[i]))[0]
+        standing = place.get(i, int(standings[i]))
+        return (standing, -surely_flips, round(float(verdicts.q[i]), 6), float(sums.change[i, 0]), sums.names[i])
+
+    return sorted(important, key=key)
+
+
+def _candidate(
+    sums: Tally,
+    verdicts: Verdicts,
+    i: int,
+    config: AuditConfig,
+    label_names: tuple[str, ...],
+    details: Mapping[str, Details],
+) -> Candidate:
+    n = int(sums.important[i])
+    target, n_present = int(verdicts.target[i]), int(sums.present[i])
+    detail = details.get(sums.names[i], Details())
+    return Candidate(
+        text=sums.names[i],
+        unit="phrase" if sums.n_words[i] > 1 else ("token" if config.unit == "token" else "word"),
+        count=int(sums.count[i]),
+        flip_rate=_share(sums.flips[i], n),
+        mean_change=_share(sums.change[i, 0], n),
+        pulls_to=label_names[target] if target >= 0 else None,
+        contradiction_rate=_share(sums.contradicted[i], n),
+        interval=Intervals(
+            flip_rate=_share_interval(int(sums.flips[i]), n),
+            mean_change=_mean_interval(float(sums.change[i, 0]), float(sums.change[i, 1]), n),
+            contradiction_rate=_share_interval(int(sums.contradicted[i]), n),
+        ),
+        q_value=float(verdicts.q[i]),
+        flagged=i in verdicts.flagged,
+        status="flagged" if i in verdicts.flagged else "undecided" if verdicts.undecided[i] else "not_flagged",
+        reason=_reason(verdicts, i, n_present, label_names[target]) if verdicts.undecided[i] else None,
+        n_distinct=n,
+        n_present=n_present,
+        opposed_rate=float(verdicts.opposed[i]) if target >= 0 else float("nan"),
+        expected_rate=float(verdicts.expected[i]) if target >= 0 else float("nan"),
+        opposition=float(verdicts.opposition[i]),
+        p_value=float(verdicts.p[i]),
+        mean_rank=_share(sums.rank[i], n),
+        examples=detail.examples,
+        labelled=detail.labelled,
+        takes_turns=bool(verdicts.takes_turns[i]),
+        collective=bool(verdicts.collective[i]),
+    )
+
+
+def _reason(verdicts: Verdicts, i: int, n_present: int, label: str) -> str:
+    """Why the test could not tell of an undecided candidate."""
+    without, needed = int(verdicts.without[i]), verdicts.needed[i]
+    if verdicts.takes_turns[i]:
+        return (
+            "its rest speaks less for the class, but with the flagged ones masked not beyond doubt: it seems to take "
+            "turns with them, as the words of one shortcut do"
+        )
+    if verdicts.collective[i]:
+        return (
+            f"it is one of {int(verdicts.collective.sum())} that override the rest of their texts together, as the "
+            "words of one shortcut do; for none of them is it proven alone"
+        )
+    if not without:
+        return "every text holds it, so there are none without it to compare with"
+    if not verdicts.too_few[i]:
+        return (
+            f"it decides most of its texts, and whether their rest speaks less for '{label}' than other texts do is "
+            "not settled: it may be the only evidence, or a shortcut"
+        )
+    if without < n_present:
+        few = f"too few texts: only {without:,} distinct ones are without it"
+        return few if math.isnan(needed) else f"{few}; at least {needed / n_present:.1f} times as many texts are needed"
+    few = f"too few texts: it stands in {n_present:,} distinct ones"
+    return few if math.isnan(needed) else f"{few}; at least {int(needed):,} are needed"
+
+
+# Most of a corpus's words occur a few times, so the same counts come again and again.
+_share_interval = cache(exact_interval)
+
+
+def _share(total: float, n: int) -> float:
+    return float(total) / n if n else float("nan")
+
+
+def _mean_interval(total: float, squares: float, n: int) -> tuple[float, float]:
+    """95 % interval of a mean of changes, by Student's t, within [-1, 1]; NaNs for fewer than two."""
+    if n < 2:
+        return (float("nan"), float("nan"))
+    from scipy.stats import t
+
+    mean = total / n
+    error = math.sqrt(max(squares / n - mean * mean, 0.0) / (n - 1))
+    half = float(t.ppf(0.975, n - 1)) * error
+    return (max(-1.0, mean - half), min(1.0, mean + half))
+
+
+def _notes(
+    totals: Mapping[str, Any], verdicts: Verdicts, label_names: tuple[str, ...], config: AuditConfig
+) -> tuple[str, ...]:
+    notes = []
+    never = [name for name, count in zip(label_names, totals["predicted"], strict=True) if not count]
+    if never:
+        notes.append(f"The model never answers {', '.join(map(repr, never))} on these texts.")
+    if totals["n_distinct"] < totals["n"]:
+        notes.append(
+            f"{totals['n'] - totals['n_distinct']} of {totals['n']} texts repeat another one, or nearly so, and add no "
+            "evidence."
+        )
+    if not verdicts.tested.any():
+        notes.append(
+            f"Nothing occurs in {config.min_count} or more distinct texts, so no candidate was tested. More of them, "
+            "not repeated ones, are needed."
+        )
+    if totals["agreement"].mean < LOW_AGREEMENT:  # NaN is not
+        notes.append(
+            f"Attribution agrees with the true effect of masking only weakly (mean rank correlation "
+            f"{totals['agreement'].mean:.2f}): a large top_k misses less."
+        )
+    return tuple(notes)

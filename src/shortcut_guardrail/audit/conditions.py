@@ -1,0 +1,352 @@
+"""Conditions on a finished audit or evaluation, for a pipeline that has to stop when a model gets worse.
+
+A condition is written `mstps > 0.4` or `candidate:honestly.flip_rate > 0.1`, a limit on the way from an old result to a
+new one `mstps=0.02`. Both are read by the small parser below and by nothing else: no expression is ever run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import ConfigError, DataError
+
+Document = Mapping[str, Any]
+Direction = Literal["increase", "decrease"]
+
+AUDIT_METRICS = ("mstps", "n", "n_candidates", "n_distinct", "n_flagged", "n_tested", "n_truncated", "n_undecided")
+"""What a condition on an audit can name besides `candidate:TEXT.KEY`; checked before a model is loaded."""
+
+CANDIDATE_METRICS = (
+    "count",
+    "flip_rate",
+    "mean_change",
+    "contradiction_rate",
+    "opposed_rate",
+    "opposition",
+    "q_value",
+    "flagged",
+)
+"""What it can name of a candidate; `flagged` counts as 1 or 0."""
+
+_ZERO_WHERE_ABSENT = ("count", "flip_rate", "contradiction_rate", "mean_change", "flagged")
+_CANDIDATE = "candidate:"
+_COMPARISONS = {
+    ">": lambda value, threshold: value > threshold,
+    ">=": lambda value, threshold: value >= threshold,
+    "<": lambda value, threshold: value < threshold,
+    "<=": lambda value, threshold: value <= threshold,
+}
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+_CONDITION_EXAMPLE = "such as 'mstps > 0.4' or 'candidate:honestly.flip_rate > 0.1'"
+_LIMIT_EXAMPLE = "such as 'mstps=0.02' or 'candidate:honestly.flip_rate=0.1'"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of a result, by name.
+
+    Attributes:
+        key: Its key in the result, or in the candidate.
+        candidate: Text of the candidate whose number it is; `None` for a number of the whole result.
+    """
+
+    key: str
+    candidate: str | None = None
+
+    def __str__(self) -> str:
+        return self.key if self.candidate is None else f"{_CANDIDATE}{self.candidate}.{self.key}"
+
+    def value(self, document: Document) -> float | None:
+        """The number; `None` where the candidate is not in the document or has no such number.
+
+        Raises:
+            ConfigError: The whole result has no number of that name, which no result of a model can cause.
+        """
+        if self.candidate is not None:
+            found = find_candidate(document, self.candidate)
+            return None if found is None else _as_number(found.get(self.key))
+        if self.key == "n_flagged" and "candidates" in document:
+            return float(sum(bool(candidate.get("flagged")) for candidate in document["candidates"]))
+        if self.key not in _metrics_of(document):
+            raise ConfigError(_unknown(self.key, _metrics_of(document), "the result"))
+        return _as_number(document[self.key])
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What must not hold of an audit, such as `mstps > 0.4`."""
+
+    metric: Metric
+    comparison: str
+    threshold: float
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.comparison} {self.threshold:g}"
+
+    def holds(self, value: float) -> bool:
+        """Whether a value of the metric meets the condition, which is what fails the gate."""
+        return bool(_COMPARISONS[self.comparison](value, self.threshold))
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much a number may rise, or fall, from one result to the next.
+
+    Attributes:
+        metric: Which number.
+        amount: The most it may change, 0 or more.
+        direction: Which way of changing is limited.
+    """
+
+    metric: Metric
+    amount: float
+    direction: Direction = "increase"
+
+    def exceeded(self, old: float, new: float) -> bool:
+        """Whether the change is more than the limit allows; a difference in the ninth decimal is rounding."""
+        change = new - old if self.direction == "increase" else old - new
+        return change > self.amount and not math.isclose(change, self.amount, abs_tol=1e-9)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a gate found.
+
+    Attributes:
+        breaches: One line for each condition that holds or limit that is exceeded; empty if the gate is passed.
+        notes: One line for each that could not be judged, because its candidate is not there or a number undefined.
+    """
+
+    breaches: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was breached."""
+        return not self.breaches
+
+
+def parse_condition(expression: str) -> Condition:
+    """Read `METRIC > NUMBER`, with >, >=, < or <=.
+
+    Raises:
+        ConfigError: The sentence says what was expected and what was found.
+
+    Example:
+        >>> parse_condition("candidate:to be honest.flip_rate >= 0.1")
+        Condition(metric=Metric(key='flip_rate', candidate='to be honest'), comparison='>=', threshold=0.1)
+    """
+    # A candidate's text may hold anything, so the comparison is the last one in the line.
+    parts = re.fullmatch(r"(?P<metric>.*)(?<![<>=!])(?P<comparison>>=|<=|>|<)(?P<threshold>[^<>]*)", expression, re.S)
+    if parts is None:
+        raise ConfigError(
+            f"--fail-if '{expression}' has no comparison. Write a metric, one of >, >=, < or <=, and a number, "
+            f"{_CONDITION_EXAMPLE}."
+        )
+    source = f"--fail-if '{expression}'"
+    metric = parse_metric(parts["metric"], source=source)
+    _check_known(metric, AUDIT_METRICS, source)
+    threshold = _parse_number(parts["threshold"], source=source, after=f"'{parts['comparison']}'")
+    return Condition(metric, parts["comparison"], threshold)
+
+
+def parse_limit(expression: str, direction: Direction = "increase") -> Limit:
+    """Read `METRIC=NUMBER`, the most by which a number may rise or fall.
+
+    Raises:
+        ConfigError: The sentence says what was expected and what was found.
+
+    Example:
+        >>> parse_limit("mstps=0.02").amount
+        0.02
+    """
+    source = f"--max-{direction} '{expression}'"
+    name, equals, amount = expression.rpartition("=")
+    if not equals:
+        raise ConfigError(f"{source} has no '='. Write a metric and the most it may {direction}, {_LIMIT_EXAMPLE}.")
+    metric = parse_metric(name, source=source)
+    if metric.candidate is not None:
+        _check_known(metric, (), source)
+    parsed = _parse_number(amount, source=source, after="'='")
+    if parsed < 0:
+        raise ConfigError(f"{source} must allow 0 or more, but allows {parsed:g}.")
+    return Limit(metric, parsed, direction)
+
+
+def parse_metric(text: str, *, source: str) -> Metric:
+    """Read `KEY` or `candidate:TEXT.KEY`; TEXT may hold blanks and dots, KEY is what follows the last dot.
+
+    Args:
+        text: The metric as it was written.
+        source: What it was written in, for the sentence of an error.
+
+    Raises:
+        ConfigError: It is empty or has no key.
+    """
+    text = text.strip()
+    if not text.startswith(_CANDIDATE):
+        if not re.fullmatch(r"\w+", text):
+            raise ConfigError(f"{source} needs the name of a metric in front, {_CONDITION_EXAMPLE}, but has '{text}'.")
+        return Metric(text)
+    candidate, dot, key = text.removeprefix(_CANDIDATE).rpartition(".")
+    if not dot or not candidate.strip() or not key:
+        raise ConfigError(
+            f"{source}: '{text}' must name a candidate and one of its numbers, such as "
+            f"'candidate:honestly.flip_rate'; the numbers are {', '.join(CANDIDATE_METRICS)}."
+        )
+    return Metric(key, candidate)
+
+
+def _check_known(metric: Metric, known: Sequence[str], source: str) -> None:
+    if metric.candidate is not None and metric.key not in CANDIDATE_METRICS:
+        raise ConfigError(f"{source}: {_unknown(metric.key, CANDIDATE_METRICS, 'a candidate')}")
+    if metric.candidate is None and metric.key not in known:
+        raise ConfigError(f"{source}: {_unknown(metric.key, [*known, 'candidate:TEXT.KEY'], 'an audit')}")
+
+
+def _unknown(key: str, known: Iterable[str], owner: str) -> str:
+    names = list(known)
+    close = difflib.get_close_matches(key, names, n=1, cutoff=0.5)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    return f"{owner} has no number '{key}' (it has: {', '.join(names)}).{hint}"
+
+
+def _parse_number(text: str, *, source: str, after: str) -> float:
+    text = text.strip()
+    if re.fullmatch(_NUMBER, text):
+        return float(text)
+    if re.fullmatch(rf"{_NUMBER}\s*%", text):
+        raise ConfigError(f"{source}: shares are written as fractions; write {float(text[:-1]) / 100:g} for '{text}'.")
+    raise ConfigError(f"{source} needs a number after {after}, such as 0.1, but has '{text}'.")
+
+
+def check_conditions(document: Document, conditions: Iterable[Condition]) -> Verdict:
+    """Judge an audit by conditions that must not hold.
+
+    Args:
+        document: An audit as `AuditReport.to_dict` gives it.
+        conditions: What must not hold.
+
+    Returns:
+        The breaches. A condition on a candidate that the audit does not list cannot hold and leaves a note.
+    """
+    breaches, notes = [], []
+    for condition in conditions:
+        value = condition.metric.value(document)
+        if value is None:
+            notes.append(f"{condition}: not judged, since {_why_undefined(condition.metric, document, 'the audit')}.")
+        elif condition.holds(value):
+            breaches.append(f"{condition}: it is {value:.4g}.")
+    return Verdict(tuple(breaches), tuple(notes))
+
+
+def check_limits(old: Document, new: Document, limits: Iterable[Limit]) -> Verdict:
+    """Judge the way from one result to the next.
+
+    A candidate that only one of the two lists counts as 0 in the other: where it is never important, masking it changes
+    nothing that was seen. That way a new shortcut is a rise and not a gap.
+
+    Args:
+        old: An audit or evaluation.
+        new: One of the same kind.
+        limits: How much what may change.
+
+    Raises:
+        ConfigError: A limit names a number that the results do not have.
+    """
+    breaches, notes = [], []
+    for limit in limits:
+        before, after = _both_values(limit.metric, old, new)
+        if before is None or after is None:
+            document, which = (old, "the old result") if before is None else (new, "the new result")
+            notes.append(f"{limit.metric}: not judged, since {_why_undefined(limit.metric, document, which)}.")
+        elif limit.exceeded(before, after):
+            breaches.append(
+                f"{limit.metric} went from {before:.4g} to {after:.4g}; it may {limit.direction} "
+                f"by {limit.amount:g} at most."
+            )
+    return Verdict(tuple(breaches), tuple(notes))
+
+
+def _both_values(metric: Metric, old: Document, new: Document) -> tuple[float | None, float | None]:
+    before, after = metric.value(old), metric.value(new)
+    if metric.candidate is not None and metric.key in _ZERO_WHERE_ABSENT:
+        listed = [find_candidate(document, metric.candidate) is not None for document in (old, new)]
+        if any(listed):
+            before, after = (before if listed[0] else 0.0), (after if listed[1] else 0.0)
+    return before, after
+
+
+def _why_undefined(metric: Metric, document: Document, which: str) -> str:
+    if metric.candidate is not None and find_candidate(document, metric.candidate) is None:
+        return f"'{metric.candidate}' is not among the candidates of {which}"
+    return f"it is undefined in {which}"
+
+
+def find_candidate(document: Document, text: str) -> Mapping[str, Any] | None:
+    """The highest-ranked candidate of an audit with that text; capital letters do not count."""
+    wanted = text.strip().casefold()
+    candidates = document.get("candidates", ())
+    return next((candidate for candidate in candidates if candidate["text"].strip().casefold() == wanted), None)
+
+
+def newly_flagged(old: Document, new: Document) -> tuple[str, ...]:
+    """Texts of the candidates that the new audit flags and the old one does not, in the new one's order."""
+    before = {candidate["text"] for candidate in old.get("candidates", ()) if candidate.get("flagged")}
+    flagged = (candidate["text"] for candidate in new.get("candidates", ()) if candidate.get("flagged"))
+    return tuple(text for text in flagged if text not in before)
+
+
+def common_metrics(old: Document, new: Document) -> tuple[str, ...]:
+    """Numbers that both results have, in the order of the new one; counts of texts come along."""
+    return tuple(key for key in _metrics_of(new) if key in _metrics_of(old))
+
+
+def _metrics_of(document: Document) -> list[str]:
+    """Names of a result's own numbers; those that are `None` are numbers that are undefined."""
+    names = [
+        key
+        for key, value in document.items()
+        if key != "schema_version" and (value is None or _as_number(value) is not None) and key != "worst_group"
+    ]
+    return [*names, "n_flagged"] if "candidates" in document and "n_flagged" not in names else names
+
+
+def _as_number(value: Any) -> float | None:
+    if isinstance(value, int | float) and math.isfinite(value):
+        return float(value)
+    return None
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Read an `audit.json`, or the scores that `evaluate --json` writes.
+
+    Raises:
+        DataError: The file is missing, is no JSON, or is no result of this program.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise DataError(f"'{path}' cannot be read: {reason}.") from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        where = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
+        raise DataError(f"'{path}' is no JSON file ({where}). Give an audit.json.") from error
+    if not isinstance(document, dict) or "schema_version" not in document or "mstps" not in document:
+        raise DataError(
+            f"'{path}' is no result of this program: it has no 'schema_version' and 'mstps'. Give an audit.json, or "
+            "the file of evaluate --json."
+        )
+    candidates = document.get("candidates", [])
+    if not isinstance(candidates, list) or not all(
+        isinstance(candidate, dict) and isinstance(candidate.get("text"), str) for candidate in candidates
+    ):
+        raise DataError(f"'{path}' is damaged: its 'candidates' are not a list of objects with a 'text'.")
+    return document

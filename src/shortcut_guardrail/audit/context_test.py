@@ -1,0 +1,437 @@
+"""Which candidates override the rest of their texts: the tallies, the null hypothesis and its test.
+
+A word may rightly decide a text by itself: take "lol" out of "lol, that is my car" and nothing amusing is left. What it
+may not do is to decide texts whose rest speaks against it. Without labels, the rest of the text, as the model itself
+reads it, is the witness: how probable its class is with the candidate masked.
+
+*Null hypothesis*, of a candidate that pulls to class c: where it stands, the rest of the text speaks for c hardly less
+than a text without the candidate does, or masking it takes the answer c away in no more than a small share (`min_pull`)
+of its texts. "Hardly less" has two sides, both of which have to hold. The rest is given the answer c no less often than
+a text without the candidate is. And it finds c no less probable: of a text with the candidate and one without it, drawn
+at random, the rest of the first gives c the lower probability in no more than a certain share of cases
+(`min_opposition`, a little above a half; ties count half). A word whose class goes along with its context, or that is
+strewn at random, satisfies both, whether or not it is the only evidence there is for its class.
+
+*Test.* Of the first part Fisher's exact test (one-sided) of the two shares, and Brunner and Munzel's test of the pairs
+(see `opposition`): the first sees a rest that is given another answer, the second also one that is given another
+answer either way and with less doubt. Twice the smaller p-value counts (Bonferroni). Of the second part the exact
+binomial test. The larger of the two counts, so that the null hypothesis may hold by either part. AdaFilter over all
+candidates keeps the false-discovery rate (see `discovery`). Three things about this are not exact: c is the class with
+the largest pull and so chosen by looking, the two parts share the candidate's texts, and words share texts, so neither
+are independent.
+`scripts/audit_rates.py` therefore simulates the rate that is kept, and measures it on clean models.
+
+*Step-down.* A strong shortcut makes the texts without another word look as if they supported its class. So the
+strongest candidate is flagged first, the texts that hold it are from then on read with it masked, and all other
+p-values can only rise. That never flags more than the first step would.
+
+*Taking turns.* Where several words are one shortcut, the texts without one of them are what they are because of the
+others. With those masked too, nothing is left to compare it with, and it is not flagged. A candidate takes turns with
+flagged ones if it passes the first step, for which without any margin its rest has to speak less for the class
+(`min_opposition` a half), and if its rest still speaks less for the class than texts without it do when the flagged
+ones are masked. It is undecided, and a guard neutralises it with them. A genuine word of the class also passes the
+first step where the flagged ones stand in texts of other classes, but once they are masked its rest speaks more for the
+class.
+
+*Undecided.* Some candidates take answers away and could not have been flagged whatever their texts say: too few texts
+hold them, or too few do not (see `power`). Others decide most of their texts, and that their rests speak less for the
+class than other texts do is not shown, nor that they speak more: the only evidence there is for a rare class looks like
+that, and so does a shortcut that is strewn at random, or one of many words. Neither is flagged, and neither is cleared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..config import AuditConfig
+from ..stats import LEVELS, levels, levels_needed, opposition, p_all_opposed, p_opposition, q_values, texts_needed
+from ..typing import Array
+from .measurements import Shard
+
+Shards = Callable[[], Iterable[Shard]]
+"""Gives the shards of an audit, in their order, as often as it is called."""
+
+MAX_FLAGGED = 50
+"""The step-down stops here; each step reads all shards once more."""
+
+EVEN = 0.5
+"""The opposition of a rest that speaks for a class as much as other texts do."""
+
+RARE_TEXTS = 5
+DECIDES = 0.5
+"""A candidate decides its texts if masking it changes the answer in that share of those in which it is important. One
+too rare to be tested is undecided, and not just rare, if it decides `RARE_TEXTS` or more."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Sums over the texts that hold each of M candidates. Of D texts, those that count as evidence are summed.
+
+    Attributes:
+        names: The candidates.
+        n_words: Words of each one, shape (M,).
+        count: Inputs in which it is important, repeats included, shape (M,).
+        present: Evidence texts that hold it, shape (M,).
+        important: Evidence texts in which it is important, shape (M,).
+        flips: Of those, texts whose answer changes when it is masked, shape (M,).
+        contradicted: Of those, texts whose rest is confidently given the other answer, shape (M,).
+        change: Sum and sum of squares of the change of the answer's probability, shape (M, 2).
+        rank: Sum of its ranks from 1, shape (M,).
+        pull: Sum over the texts that hold it of what it adds to the probability of each class, shape (M, C).
+        lost: Texts with each answer that lose it when the candidate is masked, shape (M, C).
+        rest: Texts whose rest is given each answer, shape (M, C).
+        n_texts: Number of evidence texts.
+    """
+
+    names: tuple[str, ...]
+    n_words: Array
+    count: Array
+    present: Array
+    important: Array
+    flips: Array
+    contradicted: Array
+    change: Array
+    rank: Array
+    pull: Array
+    lost: Array
+    rest: Array
+    n_texts: int
+
+
+@dataclass(frozen=True, eq=False)
+class Verdicts:
+    """Outcome of the test, one entry for each of M candidates of a tally.
+
+    Attributes:
+        target: The class it pulls to, -1 if it pulls nowhere, shape (M,).
+        opposed: Share of the texts with it whose rest is given another answer than `target`, shape (M,).
+        expected: The same share of the texts without it, as the test last saw them, shape (M,); NaN where nothing was
+            asked, because it pulls nowhere or is important in too few texts.
+        opposition: In how large a share of pairs the rest of a text with it speaks less for `target` than a text
+            without it, as the test last saw them, shape (M,); NaN where not tested or where every text holds it.
+        tested: Whether it occurs often enough, shape (M,).
+        p: p-values, shape (M,); NaN where not tested.
+        q: q-values, shape (M,); 1 where not tested.
+        flagged: Candidates in the order in which they were flagged.
+        undecided: Whether it takes answers away, and the test can neither flag nor clear it, shape (M,).
+        takes_turns: Of these, whether it takes turns with the flagged ones, shape (M,).
+        collective: Of these, whether it is one of a group that overrides its texts together, shape (M,); see
+            `collective`.
+        group_p_value: Of the null hypothesis that there is no such group; NaN from `judge`, which does not ask it.
+        too_few: Whether the test could not have flagged it whatever its texts say, shape (M,).
+        without: Texts without it, shape (M,).
+        needed: Texts that hold it, in a larger corpus of the same shares, with which the test could have flagged it,
+            shape (M,); NaN where no larger corpus would do, and for all that are not undecided.
+    """
+
+    target: Array
+    opposed: Array
+    expected: Array
+    opposition: Array
+    tested: Array
+    p: Array
+    q: Array
+    flagged: tuple[int, ...]
+    undecided: Array
+    takes_turns: Array
+    collective: Array
+    group_p_value: float
+    too_few: Array
+    without: Array
+    needed: Array
+
+
+def tally(shards: Shards, config: AuditConfig) -> Tally:
+    """Sum up the evidence for every candidate.
+
+    Args:
+        shards: The audit's shards.
+        config: `confidence`.
+    """
+    names: dict[str, int] = {}
+    sums: dict[str, Array] = {}
+    n_texts, n_classes = 0, 0
+    for shard in shards():
+        ids = np.array([names.setdefault(name, len(names)) for name in shard.names], dtype=np.int64)
+        n_classes = shard.probs.shape[1]
+        _grow(sums, len(names), n_classes)
+        sums["n_words"][ids] = shard.n_words
+        _add_shard(sums, shard, ids, config.confidence)
+        n_texts += int(shard.evidence.sum())
+    _grow(sums, len(names), n_classes)
+    return Tally(names=tuple(names), n_texts=n_texts, **sums)
+
+
+_COUNTS = ("n_words", "count", "present", "important", "flips", "contradicted", "rank")
+
+
+def _grow(sums: dict[str, Array], size: int, n_classes: int) -> None:
+    """Room for `size` candidates."""
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_COUNTS, ())
+    shapes |= {"change": (2,), "pull": (n_classes,), "lost": (n_classes,), "rest": (n_classes,)}
+    for name, shape in shapes.items():
+        kind = np.float64 if name in ("change", "pull") else np.int64
+        have = sums.get(name, np.zeros((0, *shape), dtype=kind))
+        sums[name] = np.concatenate([have, np.zeros((size - len(have), *shape), dtype=kind)])
+
+
+def _add_shard(sums: dict[str, Array], shard: Shard, ids: Array, confidence: float) -> None:
+    keys = ids[shard.keys]
+    important = shard.masked >= 0
+    np.add.at(sums["count"], keys[important], shard.weights[shard.texts[important]])
+    chosen = np.flatnonzero(shard.evidence[shard.texts])
+    keys, texts, important = keys[chosen], shard.texts[chosen], important[chosen]
+    before, after = shard.probs[texts], shard.rest_probs(chosen)
+    answers, rest = before.argmax(axis=1), after.argmax(axis=1)
+    confident = after.max(axis=1) >= confidence
+    flips = answers != rest
+    rows = np.arange(len(chosen))
+    change = (after[rows, answers] - before[rows, answers])[important]
+    np.add.at(sums["present"], keys, 1)
+    np.add.at(sums["important"], keys[important], 1)
+    np.add.at(sums["flips"], keys[flips], 1)
+    np.add.at(sums["contradicted"], keys[flips & confident], 1)
+    np.add.at(sums["change"], keys[important], np.column_stack([change, np.square(change)]))
+    np.add.at(sums["rank"], keys[important], shard.ranks[chosen][important] + 1)
+    np.add.at(sums["pull"], keys, before - after)
+    np.add.at(sums["lost"], (keys[flips], answers[flips]), 1)
+    np.add.at(sums["rest"], (keys, rest), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """How strongly texts speak for classes, counted by level (see `opposition.levels`).
+
+    Attributes:
+        candidates: Those that are counted, shape (T,).
+        others: Evidence texts without each candidate by how strongly they speak for its class, with flagged candidates
+            masked, shape (T, LEVELS).
+        rests: Those with it, by how strongly their rest does, with nothing else masked, shape (T, LEVELS).
+        against: How many of the others are given another answer, shape (T,).
+    """
+
+    candidates: Array
+    others: Array
+    rests: Array
+    against: Array
+
+
+def support(shards: Shards, sums: Tally, counts: Counts, flagged: Sequence[int], config: AuditConfig) -> Support:
+    """What the texts with and without each candidate say, with some candidates masked in the latter."""
+    # Words that are rare and never asked about are most of a large corpus's.
+    candidates = np.flatnonzero(counts.pulls & (counts.tested | (sums.important >= RARE_TEXTS)))
+    row = np.full(len(sums.names), -1)
+    row[candidates] = np.arange(len(candidates))
+    names = {name: i for i, name in enumerate(sums.names)}
+    masked = {sums.names[i] for i in flagged}
+    n_classes = sums.rest.shape[1]
+    every, answers = np.zeros((n_classes, LEVELS), dtype=np.int64), np.zeros(n_classes, dtype=np.int64)
+    held, rests = (np.zeros((len(candidates), LEVELS), dtype=np.int32) for _ in range(2))
+    given = np.zeros(len(candidates), dtype=np.int64)  # of those that hold it, texts given its class
+    for shard in shards():
+        texts, answer, speaks = heard(shard, masked, config)
+        strength = levels(texts)
+        np.add.at(answers, answer[shard.evidence & speaks], 1)
+        for c in range(n_classes):
+            np.add.at(every[c], strength[shard.evidence, c], 1)
+        ids = np.array([names[name] for name in shard.names], dtype=np.int64)[shard.keys]
+        chosen = np.flatnonzero(shard.evidence[shard.texts] & (row[ids] >= 0))
+        ids, holders = ids[chosen], shard.texts[chosen]
+        target = counts.target[ids]
+        np.add.at(given, row[ids], (answer[holders] == target) & speaks[holders])
+        np.add.at(held, (row[ids], strength[holders, target]), 1)
+        np.add.at(rests, (row[ids], levels(shard.rest_probs(chosen)[np.arange(len(chosen)), target])), 1)
+    target = counts.target[candidates]
+    against = counts.without[candidates] - (answers[target] - given)
+    return Support(candidates, every[target] - held, rests, against)
+
+
+def heard(shard: Shard, masked: set[str], config: AuditConfig) -> tuple[Array, Array, Array]:
+    """How far each text speaks for each class, shape (D, C), its answer, and whether it speaks for it, both (D,).
+
+    Args:
+        shard: The texts.
+        masked: Names of candidates to mask in them.
+        config: With `rests` in `compare_with`, a text speaks for a class only as far as it does without its most
+            decisive unit.
+    """
+    texts = _without(shard, masked)
+    answer = texts.argmax(axis=1)
+    if config.compare_with != "rests":
+        return texts, answer, np.ones(len(texts), dtype=bool)
+    rest = _without(shard, set(shard.names))
+    return np.minimum(texts, rest), answer, answer == rest.argmax(axis=1)
+
+
+def _without(shard: Shard, masked: set[str]) -> Array:
+    """Class probabilities of each text with that one of some candidates masked that holds its answer up most."""
+    probs = shard.probs.copy()
+    if not masked:
+        return probs
+    is_masked = np.array([name in masked for name in shard.names], dtype=bool)
+    chosen = np.flatnonzero(is_masked[shard.keys] & (shard.masked >= 0)) if len(is_masked) else np.array([], int)
+    rest, texts = shard.rest_probs(chosen), shard.texts[chosen]
+    kept = rest[np.arange(len(chosen)), shard.predictions[texts]]
+    # The lowest one is written last, and so stays.
+    order = np.argsort(-kept, kind="stable")
+    probs[texts[order]] = rest[order]
+    return probs
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """What the test of each of M candidates is made of, all of shape (M,).
+
+    Attributes:
+        target: The class with the largest pull.
+        pulls: Whether it pulls there at all.
+        tested: Whether it occurs often enough.
+        present: Texts that hold it.
+        lost: Those that lose `target` when it is masked.
+        opposed: Those whose rest is given another class.
+        without: Texts that do not hold it.
+        p_pull: p-value of the null hypothesis's second part.
+    """
+
+    target: Array
+    pulls: Array
+    tested: Array
+    present: Array
+    lost: Array
+    opposed: Array
+    without: Array
+    p_pull: Array
+
+
+def count(sums: Tally, config: AuditConfig) -> Counts:
+    """What the tests of the candidates of a tally are made of."""
+    from scipy.stats import binom
+
+    target = sums.pull.argmax(axis=1) if len(sums.names) else np.zeros(0, dtype=np.int64)
+    rows = np.arange(len(target))
+    lost = sums.lost[rows, target]
+    return Counts(
+        target=target,
+        pulls=sums.pull[rows, target] > 0,
+        tested=(sums.present >= config.min_count) & (sums.important > 0),
+        present=sums.present,
+        lost=lost,
+        opposed=sums.rest.sum(axis=1) - sums.rest[rows, target],
+        without=sums.n_texts - sums.present,
+        p_pull=binom.sf(lost - 1, sums.present, config.min_pull),
+    )
+
+
+def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Verdicts:
+    """Test every candidate and flag those that override the rest of their texts; see the head of this module.
+
+    Args:
+        shards: The audit's shards.
+        sums: Their tally.
+        config: `alpha`, `min_count`, `min_pull`, `min_opposition` and `compare_with`.
+    """
+    counts = count(sums, config)
+    rows = np.arange(len(counts.target))
+    opposed_pairs, p_context = np.full(len(rows), np.nan), np.ones(len(rows))
+    against, spoken_for = np.full(len(rows), np.nan), np.zeros(len(rows), dtype=bool)
+    q = np.zeros(len(rows))
+    flagged: list[int] = []
+
+    def look() -> Support:
+        """See the texts with what is flagged masked; p- and q-values can only rise, and those of the flagged stay."""
+        seen = support(shards, sums, counts, flagged, config)
+        new = _p_context(counts, seen, config.min_opposition)
+        i, open_ = seen.candidates, ~np.isin(rows, flagged)
+        still = open_[i]
+        i = i[still]
+        p_context[i] = np.maximum(p_context[i], new[still]) if flagged else new[still]
+        opposed_pairs[i] = opposition(seen.rests, seen.others)[still]
+        against[i] = seen.against[still]
+        spoken_for[i] = (p_opposition(seen.others, seen.rests, EVEN) <= config.alpha)[still]
+        q[open_] = np.maximum(q, _q_values(counts, p_context))[open_]
+        return seen
+
+    opposed_at_first = _opposed_at_all(counts, look(), config.alpha)
+    while len(flagged) < MAX_FLAGGED:
+        passing = np.setdiff1d(np.flatnonzero(counts.tested & (q <= config.alpha)), flagged)
+        if not len(passing):
+            break
+        flagged.append(int(min(passing, key=lambda i: (max(counts.p_pull[i], p_context[i]), -counts.lost[i]))))
+        look()
+    needed_levels = levels_needed(counts.p_pull, p_context, counts.tested, config.alpha)
+    smallest = np.maximum(counts.p_pull, p_all_opposed(counts.present, against, counts.without, config.min_opposition))
+    too_few = ~counts.tested | (smallest > needed_levels)
+    takes_turns = opposed_at_first & (opposed_pairs > EVEN) & bool(flagged)
+    takes_turns[flagged] = False
+    undecided = (_asks(sums, counts, too_few, config) & ~spoken_for) | takes_turns
+    undecided[flagged] = False
+    return Verdicts(
+        target=np.where(counts.pulls, counts.target, -1),
+        opposed=counts.opposed / np.maximum(counts.present, 1),
+        expected=against / np.maximum(counts.without, 1),
+        opposition=np.where(counts.tested, opposed_pairs, np.nan),
+        tested=counts.tested,
+        p=np.where(counts.tested, np.maximum(counts.p_pull, p_context), np.nan),
+        q=q,
+        flagged=tuple(flagged),
+        undecided=undecided,
+        takes_turns=takes_turns,
+        collective=np.zeros(len(rows), dtype=bool),
+        group_p_value=float("nan"),
+        too_few=too_few,
+        without=counts.without,
+        needed=_needed(counts, against, needed_levels, undecided & too_few & ~takes_turns, config),
+    )
+
+
+def _p_context(counts: Counts, seen: Support, largest: float) -> Array:
+    """p-values of the null hypothesis's first part for the candidates that are seen, with that margin for pairs."""
+    i = seen.candidates
+    answers = _more_often(counts.opposed[i], counts.present[i], seen.against, counts.without[i])
+    p: Array = np.minimum(1.0, 2 * np.minimum(answers, p_opposition(seen.rests, seen.others, largest)))
+    return p
+
+
+def _opposed_at_all(counts: Counts, seen: Support, alpha: float) -> Array:
+    """Which candidates' rests speak less for their class than other texts at all, by no matter how little."""
+    p_context = np.ones(len(counts.target))
+    p_context[seen.candidates] = _p_context(counts, seen, EVEN)
+    found: Array = counts.tested & (_q_values(counts, p_context) <= alpha)
+    return found
+
+
+def _asks(sums: Tally, counts: Counts, too_few: Array, config: AuditConfig) -> Array:
+    """Which candidates are an open question unless they are flagged or their context speaks for them."""
+    decides = sums.flips >= DECIDES * sums.important
+    rare = decides & (sums.important >= RARE_TEXTS)
+    tested = (counts.p_pull <= config.alpha) & (too_few | decides)
+    found: Array = counts.pulls & np.where(counts.tested, tested, rare)
+    return found
+
+
+def _needed(counts: Counts, against: Array, needed_levels: Array, undecided: Array, config: AuditConfig) -> Array:
+    needed = np.full(len(undecided), np.nan)
+    needed[undecided] = texts_needed(
+        *(x[undecided] for x in (counts.present, counts.lost, against, counts.without, needed_levels)),
+        min_count=config.min_count,
+        min_pull=config.min_pull,
+        min_opposition=config.min_opposition,
+    )
+    return needed
+
+
+def _more_often(hits: Array, n: Array, other_hits: Array, other_n: Array) -> Array:
+    """Fisher's exact test, one-sided, row by row: are hits / n more frequent than other_hits / other_n?"""
+    from scipy.stats import hypergeom
+
+    p: Array = hypergeom.sf(hits - 1, n + other_n, hits + other_hits, n)
+    return np.where(other_n > 0, p, 1.0)
+
+
+def _q_values(counts: Counts, p_context: Array) -> Array:
+    q = np.ones(len(p_context))
+    q[counts.tested] = q_values(counts.p_pull[counts.tested], p_context[counts.tested])
+    return q

@@ -1,0 +1,197 @@
+"""What an audit says about units (tokens, words, phrases) and texts: plain frozen results, nothing is computed here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..metrics import GroupAccuracy
+
+
+@dataclass(frozen=True)
+class ImportantToken:
+    """One important unit (token, word or phrase) of one text.
+
+    Attributes:
+        text: Its characters, lower case; for the unit `token`, `##` marks a piece from inside a word.
+        position: The position of its first token.
+        start: First character in the text (or in the pair, if `segment` is 1).
+        end: One past the last character.
+        segment: 0 for the text, 1 for its pair.
+        score: Saliency s_i, 0 or more.
+        change: P(predicted class) with the unit masked minus without; negative when the unit holds the prediction up.
+        flips: Whether masking it changes the predicted class.
+    """
+
+    text: str
+    position: int
+    start: int
+    end: int
+    segment: int
+    score: float
+    change: float
+    flips: bool
+
+
+@dataclass(frozen=True)
+class ImportantUnit:
+    """One important unit of an example, for heat-maps; the fields are those of `ImportantToken`."""
+
+    text: str
+    start: int
+    end: int
+    segment: int
+    score: float
+    change: float
+    flips: bool
+
+
+@dataclass(frozen=True)
+class Example:
+    """One text before and after a candidate is masked in it.
+
+    Attributes:
+        index: Which of the audited texts it is, from 0.
+        text: The text; `None` where texts are left out.
+        text_pair: Its pair, if texts are pairs.
+        segment: 0 if the candidate stands in the text, 1 if in its pair.
+        start: First character of the candidate.
+        end: One past its last character.
+        label: The answer to the whole text.
+        probability: Its probability.
+        masked_label: The answer with the candidate masked.
+        masked_probability: The probability of that answer.
+        change: Change of the first answer's probability.
+        important: The important units of this text, most important first, for heat-maps; none where texts are left
+            out.
+        true_label: The text's label, where labels were given.
+    """
+
+    index: int
+    text: str | None
+    text_pair: str | None
+    segment: int
+    start: int
+    end: int
+    label: str
+    probability: float
+    masked_label: str
+    masked_probability: float
+    change: float
+    important: tuple[ImportantUnit, ...]
+    true_label: str | None = None
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """95 % intervals of a candidate's rates, each (low, high); NaNs where undefined."""
+
+    flip_rate: tuple[float, float]
+    mean_change: tuple[float, float]
+    contradiction_rate: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class LabelledEvidence:
+    """What labels say about a candidate, over the distinct texts in which it is important.
+
+    Attributes:
+        n: Number of those texts.
+        accuracy: Share answered correctly.
+        accuracy_masked: The same with the candidate masked.
+        flips_to_right: Texts answered wrongly, and correctly with the candidate masked.
+        flips_to_wrong: Texts answered correctly, and wrongly with the candidate masked.
+        flips_between_wrong: Texts answered wrongly both times, differently.
+        p_value: Exact two-sided McNemar test of the first two counts.
+        groups: Accuracy by label and whether the text holds the candidate.
+    """
+
+    n: int
+    accuracy: float
+    accuracy_masked: float
+    flips_to_right: int
+    flips_to_wrong: int
+    flips_between_wrong: int
+    p_value: float
+    groups: tuple[GroupAccuracy, ...]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A token, word or phrase that is important in some texts: a question to a person, not a verdict.
+
+    The rates are over the distinct texts in which it is important, so that repeats of one text add nothing. The test
+    is over all distinct texts that hold it, important or not; see `override`.
+
+    Attributes:
+        text: Its characters, lower case.
+        unit: `token`, `word` or `phrase`.
+        count: Number of inputs in which it is among the important units, repeats included.
+        flip_rate: Share of texts whose prediction changes when it is masked.
+        mean_change: Mean of P(predicted class) with it masked minus without, in [-1, 1].
+        pulls_to: The class to whose probability it adds most, over all texts that hold it; `None` if to none.
+        contradiction_rate: Share of texts whose rest, with it masked, is confidently given another answer.
+        interval: 95 % intervals of the three.
+        q_value: Smallest false-discovery rate at which it would be flagged; 1 where it was not tested.
+        flagged: Whether the evidence that it overrides the rest of the text passes the audit's false-discovery rate.
+        status: `flagged`; `undecided` if masking it takes answers away and the test can neither flag nor clear it;
+            `not_flagged` otherwise.
+        reason: For an undecided one why the test could not tell, in words; `None` for the others.
+        takes_turns: Whether it is undecided because it seems to be one shortcut with the flagged ones; see `override`.
+        collective: Whether it is undecided because it is one of a group that overrides its texts together; see
+            `collective`.
+        n_distinct: Number of distinct texts behind the rates.
+        n_present: Number of distinct texts that hold it, important or not.
+        opposed_rate: Share of those whose rest, with it masked, is given another answer than `pulls_to`.
+        expected_rate: The same share among the texts without it, which is what the null hypothesis allows; NaN for
+            candidates that are important in too few texts to be asked about.
+        opposition: In how large a share of pairs of a text with it and one without it the rest of the first speaks less
+            for `pulls_to`; a half is what chance gives. NaN where it was not tested.
+        p_value: Of the test against the null hypothesis; NaN where it occurs too seldom to be tested.
+        mean_rank: Mean rank among the important units, 1 is the most important.
+        examples: The texts with the largest effect; for the first candidates of the ranking.
+        labelled: What labels say, where labels were given; for the first candidates of the ranking.
+    """
+
+    text: str
+    unit: str
+    count: int
+    flip_rate: float
+    mean_change: float
+    pulls_to: str | None
+    contradiction_rate: float
+    interval: Intervals
+    q_value: float
+    flagged: bool
+    status: str
+    reason: str | None
+    n_distinct: int
+    n_present: int
+    opposed_rate: float
+    expected_rate: float
+    opposition: float
+    p_value: float
+    mean_rank: float
+    examples: tuple[Example, ...] = ()
+    labelled: LabelledEvidence | None = None
+    takes_turns: bool = False
+    collective: bool = False
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far attribution agrees with the true effect of masking, input by input.
+
+    Attributes:
+        mean: Mean over texts of the rank correlation between the scores and the absolute effects of the important
+            units, in [-1, 1]; NaN where no text has three of them.
+        n: Number of texts that have one.
+        top_agrees: Share of texts whose highest-scored unit is also the one with the largest effect.
+        untrusted: Share of texts whose correlation is not above 0: attribution is not to be trusted there.
+        histogram: Texts by correlation, 20 equal bins over [-1, 1].
+    """
+
+    mean: float
+    n: int
+    top_agrees: float
+    untrusted: float
+    histogram: tuple[int, ...]

@@ -1,0 +1,415 @@
+"""One shard of an audit: what the model does to some texts with each unit masked, as plain arrays that fit on a disk.
+
+Everything an audit says is computed from shards, so that a large corpus needs the memory of one of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..attribution import (
+    MaskingEffects,
+    Saliency,
+    find_important_tokens,
+    find_important_units,
+    masking_effects,
+    span_effects,
+)
+from ..config import AuditConfig
+from ..errors import DataError
+from ..metrics import sensitivity
+from ..models import EncodedTexts, TextClassifier
+from ..text import (
+    MAX_PHRASE_WORDS,
+    Units,
+    choose_spans,
+    recurring_phrases,
+    tokens_as_units,
+    units_text,
+    words_as_units,
+)
+from ..typing import Array, Progress
+
+PHRASE_COUNT = 5
+"""In how many texts of a shard neighbouring words have to recur before they are masked together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """What happened to D distinct texts.
+
+    An occurrence is a candidate in a text, once, at the place where it scores highest. It is there for every unit of
+    the text, important or not: whether a unit is important depends on what else the text says, so looking at the texts
+    where it is important alone would be no fair sample of the texts that hold it. Where it is not important, masking
+    it is taken to change nothing.
+
+    Attributes:
+        rows: Which input each text is, shape (D,).
+        weights: How many inputs have exactly this text, shape (D,).
+        evidence: Whether the text counts as evidence: False for near-identical repeats of an earlier one, shape (D,).
+        labels: True class ids, shape (D,), -1 without labels.
+        probs: Class probabilities, shape (D, C), float32.
+        truncated: Whether the text was cut, shape (D,).
+        sensitivity: Its term in MSTPS, shape (D,).
+        agreement: Rank correlation of scores and effects, shape (D,), NaN with fewer than three important units.
+        top_agrees: Whether the highest-scored unit has the largest effect, shape (D,).
+        names: The M candidates of this shard.
+        n_words: How many words each one has (1 for tokens), shape (M,).
+        texts: Which text each occurrence is in, shape (O,), in [0, D), ascending.
+        keys: Which candidate it is, shape (O,), in [0, M).
+        ranks: Its rank among the important units, from 0, shape (O,); -1 where it is not important. A phrase has the
+            rank of its first important word.
+        scores: Its saliency, shape (O,); NaN where it is not important.
+        spans: Start, end and segment of its characters, shape (O, 3).
+        masked: Which row of `masked_probs` is the answer without it, shape (O,); -1 where it is not important.
+        masked_probs: Class probabilities with it masked, shape (V, C), float32.
+        interaction: For phrases: by how much the change of the answer's probability with all words masked differs from
+            the change with all but one masked plus the change with that one masked, shape (O,); NaN for single units.
+            The one is the first or the last word, whichever takes less part in the phrase.
+        joint: For phrases: the change with all words masked, shape (O,); NaN for single units.
+        phrases: The phrases that were masked in this shard.
+    """
+
+    rows: Array
+    weights: Array
+    evidence: Array
+    labels: Array
+    probs: Array
+    truncated: Array
+    sensitivity: Array
+    agreement: Array
+    top_agrees: Array
+    names: tuple[str, ...]
+    n_words: Array
+    texts: Array
+    keys: Array
+    ranks: Array
+    scores: Array
+    spans: Array
+    masked: Array
+    masked_probs: Array
+    interaction: Array
+    joint: Array
+    phrases: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def predictions(self) -> Array:
+        """Predicted class ids, shape (D,)."""
+        classes: Array = self.probs.argmax(axis=1)
+        return classes
+
+    def rest_probs(self, occurrences: Array) -> Array:
+        """Class probabilities of the rest of the text, with the candidate masked, shape (len(occurrences), C)."""
+        masked = self.masked[occurrences]
+        rest = self.probs[self.texts[occurrences]].copy()
+        rest[masked >= 0] = self.masked_probs[masked[masked >= 0]]
+        return rest
+
+    # On disk
+
+    def to_bytes(self) -> bytes:
+        """The shard as a compressed NumPy archive behind the SHA-256 of it."""
+        arrays = {f.name: getattr(self, f.name) for f in fields(self)}
+        for name in ("names", "phrases"):
+            arrays[name] = np.frombuffer(json.dumps(arrays[name]).encode(), dtype=np.uint8)
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, **arrays)
+        content = buffer.getvalue()
+        return hashlib.sha256(content).hexdigest().encode() + b"\n" + content
+
+    @classmethod
+    def from_file(cls, path: Path) -> Shard:
+        """The shard that `to_bytes` wrote.
+
+        Raises:
+            DataError: The file is damaged.
+        """
+        digest, _, content = path.read_bytes().partition(b"\n")
+        if hashlib.sha256(content).hexdigest().encode() != digest:
+            raise DataError(f"'{path}' is damaged: its content does not match its checksum.")
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as archive:
+                values = {name: archive[name] for name in archive.files}
+            for name in ("names", "phrases"):
+                values[name] = tuple(json.loads(values[name].tobytes()))
+            return cls(**values)
+        except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            raise DataError(f"'{path}' is damaged or was written by another version: {error}.") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The arrays behind a shard, for audits that keep every input.
+
+    Attributes:
+        saliency: Important units and predictions; `positions` holds unit ids.
+        effects: Answers with each important unit masked.
+        units: The units of each text.
+    """
+
+    saliency: Saliency
+    effects: MaskingEffects
+    units: Units
+
+
+def measure(
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    config: AuditConfig,
+    *,
+    saliency: Saliency | None = None,
+    progress: Progress | None = None,
+) -> Measured:
+    """Find the important units of each text and mask them one at a time: 2 + k forward passes a text.
+
+    Args:
+        classifier: The model under audit.
+        encoded: Distinct texts.
+        config: The unit and k.
+        saliency: For the unit `token`: important tokens found before, to save finding them again.
+        progress: Told how much of each stage is done.
+    """
+    if config.unit == "token":
+        # The paper's reading, by the paper's functions.
+        if saliency is None:
+            saliency = find_important_tokens(classifier, encoded, config.saliency(), progress=progress)
+        effects = masking_effects(classifier, encoded, saliency.positions, progress=progress)
+        return Measured(saliency, effects, tokens_as_units(encoded))
+    units = words_as_units(encoded)
+    saliency = find_important_units(classifier, encoded, units, config.saliency(), progress=progress)
+    effects = span_effects(classifier, encoded, units, saliency.positions, saliency.positions, progress=progress)
+    return Measured(saliency, effects, units)
+
+
+def make_shard(
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    config: AuditConfig,
+    measured: Measured,
+    *,
+    rows: Array,
+    weights: Array,
+    evidence: Array,
+    labels: Array | None = None,
+    known_phrases: tuple[str, ...] = (),
+    progress: Progress | None = None,
+) -> Shard:
+    """Put what was measured into a shard; for the unit `phrase`, mask recurring phrases first.
+
+    Args:
+        classifier: The model under audit.
+        encoded: D distinct texts.
+        config: The unit.
+        measured: From `measure` on the same texts.
+        rows: Which input each text is, shape (D,).
+        weights: How many inputs have this text, shape (D,).
+        evidence: Which texts count as evidence, shape (D,).
+        labels: Class ids, shape (D,).
+        known_phrases: Phrases of earlier shards.
+        progress: Told how much is done.
+    """
+    saliency, effects, units = measured.saliency, measured.effects, measured.units
+    answers = saliency.predictions
+    before = saliency.probs[np.arange(len(encoded)), answers]
+    after = effects.probability_of(answers)
+    agreement, top_agrees = _agreement(saliency.margin_scores, before[:, None] - after)
+    table = _Occurrences()
+    _add_units(table, units, saliency, effects)
+    phrases: tuple[str, ...] = ()
+    if config.unit == "phrase":
+        found = recurring_phrases(units, saliency.positions, min_count=PHRASE_COUNT, known=known_phrases)
+        phrases = tuple(sorted(found))
+        first, last = choose_spans(units, saliency.positions, found)
+        joint = span_effects(classifier, encoded, units, first, last, stage="Masking phrases", progress=progress)
+        _add_phrases(table, units, saliency, effects, first, last, joint, found)
+        _add_unmasked_phrases(table, units, found)
+    return Shard(
+        rows=np.asarray(rows, dtype=np.int64),
+        weights=np.asarray(weights, dtype=np.int64),
+        evidence=np.asarray(evidence, dtype=bool),
+        labels=np.full(len(encoded), -1, dtype=np.int64) if labels is None else np.asarray(labels, dtype=np.int64),
+        probs=saliency.probs,
+        truncated=encoded.truncated,
+        sensitivity=sensitivity(before, after),
+        agreement=agreement,
+        top_agrees=top_agrees,
+        phrases=phrases,
+        **table.arrays(saliency.probs.shape[1]),
+    )
+
+
+class _Occurrences:
+    """Collects occurrences row by row."""
+
+    def __init__(self) -> None:
+        self.index: dict[str, int] = {}
+        self.n_words: list[int] = []
+        self.rows: list[tuple[int, int, int, float, int, int, int, int, float, float]] = []
+        self.probs: list[Array] = []
+        self.seen: set[tuple[int, int]] = set()
+
+    def add(
+        self,
+        text: int,
+        name: str,
+        span: tuple[int, int, int],
+        *,
+        n_words: int = 1,
+        rank: int = -1,
+        score: float = float("nan"),
+        probs: Array | None = None,
+        interaction: float = float("nan"),
+        joint: float = float("nan"),
+    ) -> None:
+        key = self.index.setdefault(name, len(self.index))
+        if key == len(self.n_words):
+            self.n_words.append(n_words)
+        if (text, key) in self.seen:
+            return
+        self.seen.add((text, key))
+        masked = -1
+        if probs is not None:
+            masked = len(self.probs)
+            self.probs.append(probs)
+        self.rows.append((text, key, rank, score, *span, masked, interaction, joint))
+
+    def arrays(self, n_classes: int) -> dict[str, Any]:
+        self.rows.sort(key=lambda row: row[0])
+        columns = list(zip(*self.rows, strict=True)) or [()] * 10
+        text, key, rank, score, start, end, segment, masked, interaction, joint = columns
+        spans = np.array([start, end, segment], dtype=np.int32).reshape(3, -1).T
+        return {
+            "names": tuple(self.index),
+            "n_words": np.array(self.n_words, dtype=np.int16),
+            "texts": np.array(text, dtype=np.int32),
+            "keys": np.array(key, dtype=np.int32),
+            "ranks": np.array(rank, dtype=np.int16),
+            "scores": np.array(score, dtype=np.float32),
+            "spans": spans,
+            "masked": np.array(masked, dtype=np.int32),
+            "masked_probs": np.array(self.probs, dtype=np.float32).reshape(-1, n_classes),
+            "interaction": np.array(interaction, dtype=np.float32),
+            "joint": np.array(joint, dtype=np.float32),
+        }
+
+
+def _span(units: Units, text: int, first: int, last: int) -> tuple[int, int, int]:
+    spans = units.spans[text]
+    return int(spans[first, 0]), int(spans[last, 1]), int(spans[first, 2])
+
+
+def _add_units(table: _Occurrences, units: Units, saliency: Saliency, effects: MaskingEffects) -> None:
+    for i, names in enumerate(units.keys):
+        for slot, unit in enumerate(saliency.positions[i]):
+            if unit < 0:
+                break
+            if names[unit]:
+                span = _span(units, i, unit, unit)
+                score = float(saliency.scores[i, slot])
+                table.add(i, names[unit], span, rank=slot, score=score, probs=effects.probs[i, slot])
+        for unit, name in enumerate(names):
+            if name:
+                table.add(i, name, _span(units, i, unit, unit))
+
+
+def _add_phrases(
+    table: _Occurrences,
+    units: Units,
+    saliency: Saliency,
+    effects: MaskingEffects,
+    first: Array,
+    last: Array,
+    joint: MaskingEffects,
+    phrases: set[str],
+) -> None:
+    for i in range(len(units)):
+        effect = _Changes(saliency, effects, joint, first, last, i)
+        for slot, (a, b) in enumerate(zip(first[i].tolist(), last[i].tolist(), strict=True)):
+            # A part of a longer phrase can be a phrase too, but is one here only if its own ends are important.
+            if a < 0 or not effect.has_ends(a, b) or (name := units_text(units, i, a, b)) not in phrases:
+                continue
+            ends = (
+                effect.of(a, b) - effect.of(a + 1, b) - effect.of(a, a),
+                effect.of(a, b) - effect.of(a, b - 1) - effect.of(b, b),
+            )
+            inside = [s for s, unit in enumerate(saliency.positions[i]) if a <= unit <= b]
+            table.add(
+                i,
+                name,
+                _span(units, i, a, b),
+                n_words=b - a + 1,
+                rank=min(inside),
+                score=float(np.sqrt(np.square(saliency.scores[i, inside]).sum())),
+                probs=joint.probs[i, slot],
+                interaction=min(ends, key=abs),
+                joint=effect.of(a, b),
+            )
+
+
+class _Changes:
+    """Changes of the probability of one text's answer with a span of its words masked.
+
+    Of the probability, not the log-odds: two words each of which could go without a change of the answer, but not both,
+    act together on the answer, although their log-odds may well add up.
+    """
+
+    def __init__(
+        self, saliency: Saliency, effects: MaskingEffects, joint: MaskingEffects, first: Array, last: Array, text: int
+    ) -> None:
+        answer = int(saliency.predictions[text])
+        before = float(saliency.probs[text, answer])
+        self._known: dict[tuple[int, int], float] = {}
+        for slot, unit in enumerate(saliency.positions[text].tolist()):
+            if unit >= 0:
+                self._known[unit, unit] = float(effects.probs[text, slot, answer]) - before
+        for slot, (a, b) in enumerate(zip(first[text].tolist(), last[text].tolist(), strict=True)):
+            if a >= 0:
+                self._known[a, b] = float(joint.probs[text, slot, answer]) - before
+
+    def has_ends(self, a: int, b: int) -> bool:
+        """Whether both a and b are important."""
+        return (a, a) in self._known and (b, b) in self._known
+
+    def of(self, a: int, b: int) -> float:
+        """The change with words a to b masked; a single word that is not important changes nothing."""
+        return self._known[a, b] if a < b else self._known.get((a, a), 0.0)
+
+
+def _add_unmasked_phrases(table: _Occurrences, units: Units, phrases: set[str]) -> None:
+    """The texts that hold a phrase whose ends are not both important there."""
+    lengths = sorted({phrase.count(" ") + 1 for phrase in phrases if phrase.count(" ") < MAX_PHRASE_WORDS})
+    for i, names in enumerate(units.keys):
+        for first in range(len(names)):
+            for length in lengths:
+                last = first + length - 1
+                if last < len(names) and (name := units_text(units, i, first, last)) in phrases:
+                    table.add(i, name, _span(units, i, first, last), n_words=length)
+
+
+def _agreement(scores: Array, drops: Array) -> tuple[Array, Array]:
+    """Rank correlation of scores and absolute effects within each text, and whether both agree on the first unit."""
+    from scipy.stats import rankdata
+
+    correlation = np.full(len(scores), np.nan, dtype=np.float32)
+    effects = np.abs(drops)
+    top = np.zeros(len(scores), dtype=bool)
+    for i in range(len(scores)):
+        there = ~np.isnan(scores[i])
+        if not there.any():
+            continue
+        top[i] = bool(effects[i][there].argmax() == scores[i][there].argmax())
+        if there.sum() >= 3 and np.ptp(effects[i][there]) > 0 and np.ptp(scores[i][there]) > 0:
+            ranks = rankdata(scores[i][there]), rankdata(effects[i][there])
+            correlation[i] = np.corrcoef(*ranks)[0, 1]
+    return correlation, top

@@ -1,0 +1,349 @@
+"""Audits of large corpora: texts come in pieces, one shard is in memory at a time, and finished shards stay on disk.
+
+What grows with the corpus is some 50 bytes an input (which inputs are equal, and their labels) and the table of
+candidates.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from ..config import AuditConfig
+from ..data import Texts, TextSource, label_ids, to_json, write_file
+from ..errors import ConfigError, DataError, GuardrailWarning, RunError
+from ..models import TextClassifier
+from ..text import evidence_key, text_key
+from ..typing import Array, Progress
+from .auditing import Repeats, check_ordinary, find_repeats, make_report
+from .examples import important_units
+from .measurements import Shard, make_shard, measure
+from .results import AuditReport
+
+PARTIAL_SCHEMA_VERSION = 2
+MANIFEST = "partial-audit.json"
+DEFAULT_SHARD_SIZE = 2000
+
+
+@dataclass(frozen=True)
+class ShardedAudit:
+    """An audit whose inputs are on disk.
+
+    Attributes:
+        report: What it found.
+        folder: The shards.
+        n_shards: How many there are.
+        repeats: Which inputs repeat another.
+    """
+
+    report: AuditReport
+    folder: Path
+    n_shards: int
+    repeats: Repeats
+
+    def shards(self) -> Iterator[Shard]:
+        """The shards in their order, one at a time."""
+        return _read_shards(self.folder, self.n_shards)
+
+    def inputs(self, *, redact: bool = False) -> Iterator[dict[str, Any]]:
+        """One JSON-ready line for every input, in order: its answer and important units, or which one it repeats.
+
+        Args:
+            redact: Leave the units out, which are words of the texts.
+        """
+        same_as, done = self.repeats.same_as, 0
+        for shard in self.shards():
+            for i, row in enumerate(shard.rows.tolist()):
+                yield from ({"index": j, "same_as": int(same_as[j])} for j in range(done, row))
+                yield _input_line(shard, i, self.report.label_names, redact)
+                done = row + 1
+        yield from ({"index": j, "same_as": int(same_as[j])} for j in range(done, len(same_as)))
+
+
+def _input_line(shard: Shard, i: int, label_names: tuple[str, ...], redact: bool) -> dict[str, Any]:
+    answer = int(shard.predictions[i])
+    return {
+        "index": int(shard.rows[i]),
+        "label": label_names[answer],
+        "probability": round(float(shard.probs[i, answer]), 6),
+        "sensitivity": float(shard.sensitivity[i]),
+        "agreement": None if np.isnan(shard.agreement[i]) else float(shard.agreement[i]),
+        "important_tokens": [] if redact else [asdict(unit) for unit in important_units(shard, i)],
+    }
+
+
+def audit_in_shards(
+    classifier: TextClassifier,
+    source: TextSource,
+    config: AuditConfig,
+    folder: Path,
+    *,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> ShardedAudit:
+    """Audit texts a shard at a time; a shard that is finished is on disk and is not computed again.
+
+    Args:
+        classifier: The model under audit.
+        source: The texts.
+        config: `shard_size` is the number of inputs to a shard; where it is 0, what an audit to be resumed was started
+            with, else 2,000.
+        folder: Where shards are kept. They hold the words of the texts; remove them when they are not needed any more.
+        resume: Go on with what an interrupted audit left in the folder. A damaged shard is computed again.
+        progress: Told how many inputs are done.
+
+    Raises:
+        ConfigError: The folder holds an audit and `resume` is not set, or one of another model, file or configuration.
+        DataError: A text is empty or holds nothing that can be masked.
+    """
+    size = config.shard_size or (_started_with(folder) if resume else 0) or DEFAULT_SHARD_SIZE
+    read = _read_once(source, classifier.label_names, progress)
+    repeats = find_repeats(read.exact, read.near)
+    n = len(read.exact)
+    _open_folder(folder, _manifest(classifier, config, size, read), resume)
+    n_shards = -(-n // size)
+    phrases: tuple[str, ...] = ()
+    pieces = _in_pieces(source, size)
+    for number in range(n_shards):
+        texts = next(pieces)
+        shard = _finished(_shard_file(folder, number))
+        if shard is None:
+            rows = number * size + np.flatnonzero(repeats.weights[number * size : (number + 1) * size] > 0)
+            shard = _compute(classifier, config, texts, read.labels, rows, number * size, repeats, phrases)
+            _write_shard(_shard_file(folder, number), shard)
+        phrases = tuple(sorted({*phrases, *shard.phrases}))
+        if progress is not None:
+            progress("Auditing", min((number + 1) * size, n), n)
+    report = make_report(
+        lambda: _read_shards(folder, n_shards),
+        config,
+        classifier.label_names,
+        texts_of=lambda rows: _texts_at(source, set(map(int, rows))),
+    )
+    return ShardedAudit(report, folder, n_shards, repeats)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What is kept of N inputs from the first time that they are read.
+
+    Attributes:
+        exact: Keys that tell equal texts, shape (N,).
+        near: Keys that tell texts that are one piece of evidence, shape (N,).
+        labels: Class ids, shape (N,), or `None` for a source without.
+    """
+
+    exact: Array
+    near: Array
+    labels: Array | None
+
+
+def _read_once(source: TextSource, label_names: Sequence[str], progress: Progress | None) -> _Read:
+    """Keys and labels of all texts. Labels are understood all at once: a shard alone may fit another reading."""
+    exact, near, codes = [], [], []
+    known: dict[str, int] = {}
+    first: list[int] = []  # where each label of `known` stands first
+    done = 0
+    for texts, labels in source.chunks():
+        exact.append(np.array([text_key(text) for text in texts], dtype=np.uint64))
+        near.append(np.array([evidence_key(text) for text in texts], dtype=np.uint64))
+        for row, label in enumerate(labels or (), start=done + 1):
+            if label not in known:
+                known[label] = len(first)
+                first.append(row)
+        if labels is not None:
+            codes.append(np.array([known[label] for label in labels], dtype=np.int32))
+        done += len(texts)
+        if progress is not None:
+            progress("Reading", done, done + 1)  # the end is not known yet
+    if not exact:
+        raise DataError(f"{source.name} holds no text; at least one is needed.")
+    if progress is not None:
+        progress("Reading", done, done)
+    ids = None
+    if codes:
+        meant = np.array(label_ids(list(known), label_names, source=source.name, rows=first), dtype=np.int64)
+        ids = meant[np.concatenate(codes)]
+    return _Read(np.concatenate(exact), np.concatenate(near), ids)
+
+
+def _in_pieces(source: TextSource, size: int) -> Iterator[Texts]:
+    """The texts in pieces of exactly `size` inputs but for the last."""
+    texts: list[Any] = []
+    for chunk, _ in source.chunks():
+        texts += chunk
+        while len(texts) >= size:
+            yield texts[:size]
+            texts = texts[size:]
+    if texts:
+        yield texts
+
+
+def _compute(
+    classifier: TextClassifier,
+    config: AuditConfig,
+    texts: Texts,
+    labels: Array | None,
+    rows: Array,
+    offset: int,
+    repeats: Repeats,
+    phrases: tuple[str, ...],
+) -> Shard:
+    if not len(rows):
+        rows = np.array([offset])  # all repeat earlier ones; a shard without a text would need special care everywhere
+    distinct = cast(Texts, [texts[row - offset] for row in rows])
+    encoded = classifier.encode(distinct)
+    check_ordinary(encoded, rows + 1)
+    return make_shard(
+        classifier,
+        encoded,
+        config,
+        measure(classifier, encoded, config),
+        rows=rows,
+        weights=repeats.weights[rows],
+        evidence=repeats.evidence[rows] & (repeats.weights[rows] > 0),
+        labels=None if labels is None else labels[rows],
+        known_phrases=phrases,
+    )
+
+
+def _texts_at(source: TextSource, rows: set[int]) -> dict[int, str | tuple[str, str]]:
+    found: dict[int, str | tuple[str, str]] = {}
+    start = 0
+    for texts, _ in source.chunks():
+        found.update({row: texts[row - start] for row in rows if start <= row < start + len(texts)})
+        start += len(texts)
+        if len(found) == len(rows):
+            break
+    return found
+
+
+# The folder of an unfinished audit
+
+
+def _manifest(classifier: TextClassifier, config: AuditConfig, size: int, read: _Read) -> dict[str, Any]:
+    """What has to be the same for shards to belong to one audit."""
+    shards = asdict(config)
+    for name in (
+        "alpha",
+        "min_count",
+        "confidence",
+        "min_pull",
+        "min_opposition",
+        "compare_with",
+        "n_examples",
+        "shard_size",
+    ):
+        del shards[name]  # they only decide how shards are read
+    return {
+        "schema_version": PARTIAL_SCHEMA_VERSION,
+        "model": _model_digest(classifier),
+        "max_length": classifier.max_length,
+        "texts": hashlib.sha256(read.exact.tobytes()).hexdigest(),
+        "labels": None if read.labels is None else hashlib.sha256(read.labels.tobytes()).hexdigest(),
+        "n": len(read.exact),
+        "shard_size": size,
+        "config": shards,
+    }
+
+
+def _model_digest(classifier: TextClassifier) -> str:
+    """All weights that decide the answers, those of an adapter and its scale included."""
+    probe = hashlib.sha256(classifier.fingerprint().encode())
+    for name, parameter in sorted(classifier.model.named_parameters()):
+        if ".lora_" in name:
+            probe.update(name.encode() + parameter.detach().float().cpu().numpy().tobytes())
+    for name, module in sorted(classifier.model.named_modules()):
+        if isinstance(scaling := getattr(module, "scaling", None), dict):
+            active = not getattr(module, "disable_adapters", False)
+            probe.update(f"{name}:{sorted(scaling.items())}:{active}".encode())
+    return probe.hexdigest()
+
+
+_SAID = {
+    "model": "the model",
+    "max_length": "max_length",
+    "texts": "the texts",
+    "labels": "the labels",
+    "n": "the number of texts",
+    "shard_size": "shard_size",
+    "config": "unit, top_k or gradient",
+    "schema_version": "the version of this library",
+}
+
+
+def _open_folder(folder: Path, manifest: dict[str, Any], resume: bool) -> None:
+    file = folder / MANIFEST
+    if not file.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        for stale in folder.glob("shard-*.npz*"):
+            stale.unlink()
+        write_file(file, to_json(manifest))
+        return
+    if not resume:
+        raise ConfigError(
+            f"'{folder}' holds an unfinished audit. Go on with it with resume=True (--resume on the command line), or "
+            "remove the folder."
+        )
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(found, dict):
+            raise ValueError("not an object")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"'{file}' is damaged ({error}). Remove '{folder}' and start again.") from error
+    other = [said for key, said in _SAID.items() if found.get(key) != manifest[key]]
+    if other:
+        raise ConfigError(
+            f"'{folder}' holds an unfinished audit that differs in {', '.join(other)}. Start it again with what it "
+            "was started with, or remove the folder."
+        )
+
+
+def _started_with(folder: Path) -> int:
+    """The shard size of the audit in a folder; 0 if there is none that can be read, which is complained of later."""
+    try:
+        return int(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["shard_size"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+
+
+def _shard_file(folder: Path, number: int) -> Path:
+    return folder / f"shard-{number:06d}.npz"
+
+
+def _read_shards(folder: Path, n_shards: int) -> Iterator[Shard]:
+    for number in range(n_shards):
+        yield Shard.from_file(_shard_file(folder, number))
+
+
+def _finished(path: Path) -> Shard | None:
+    if not path.exists():
+        return None
+    try:
+        return Shard.from_file(path)
+    except DataError as error:
+        warnings.warn(f"{error} It is computed again.", GuardrailWarning, stacklevel=3)
+        return None
+
+
+def _write_shard(path: Path, shard: Shard) -> None:
+    temporary = path.with_name(f"{path.name}-{secrets.token_hex(4)}")
+    try:
+        temporary.write_bytes(shard.to_bytes())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise RunError(
+            f"'{path}' could not be written: {error.strerror or error}. What is finished is kept; go on with "
+            "resume=True (--resume on the command line)."
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)

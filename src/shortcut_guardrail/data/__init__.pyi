@@ -1,0 +1,16 @@
+from .files import check_output as check_output
+from .files import to_json as to_json
+from .files import write_file as write_file
+from .files import write_folder as write_folder
+from .fingerprints import text_hash as text_hash
+from .fingerprints import text_number as text_number
+from .messages import counted as counted
+from .reading import TextData as TextData
+from .reading import Texts as Texts
+from .reading import check_texts as check_texts
+from .reading import label_ids as label_ids
+from .reading import read_data as read_data
+from .sources import FileTexts as FileTexts
+from .sources import MemoryTexts as MemoryTexts
+from .sources import TextSource as TextSource
+from .tables import read_utf8 as read_utf8

@@ -1,0 +1,19 @@
+"""Fingerprints by which texts are known again without being kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+
+def text_hash(text: str | tuple[str, str]) -> str:
+    """A hash that recognises a text without holding it, however its words are spaced; 32 hexadecimal digits."""
+    parts = [text] if isinstance(text, str) else text
+    spaced = [" ".join(part.split()) for part in parts]
+    content = spaced[0] if isinstance(text, str) else spaced
+    return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()[:32]
+
+
+def text_number(text: str | tuple[str, str]) -> int:
+    """The first half of `text_hash` as a number below 2^64, of which many take little room."""
+    return int(text_hash(text)[:16], 16)

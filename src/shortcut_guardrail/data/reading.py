@@ -1,0 +1,483 @@
+"""Reads texts, text pairs and labels from a file or a Hub data set, and says in sentences what is wrong with them.
+
+Everything a person can get wrong in a file is refused here and in `tables`, with its line, before a model is loaded. So
+neither module imports torch or transformers, and pyarrow and datasets are only imported for the sources that need them.
+"""
+
+import difflib
+import operator
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from ..errors import ConfigError, DataError, GuardrailWarning
+from .messages import enumerated, first_few, kind_of, listed, sentence, shortened
+from .tables import Table, open_table
+
+Texts: TypeAlias = list[str] | list[tuple[str, str]]
+"""N single texts, or N pairs of texts; never a mixture."""
+
+_MISSING, _EMPTY = _GAPS = ("is missing", "is empty")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_TEXT_NAMES = frozenset(
+    {"text", "texts", "sentence", "sentences", "review", "reviews", "comment", "comments", "content", "contents"}
+    | {"body", "message", "document", "utterance", "tweet", "post", "passage", "input", "inputs", "full_text"}
+    | {"review_text", "review_body", "comment_text", "tweet_text", "input_text"}
+)
+_PAIR_NAMES = (
+    ("premise", "hypothesis"),
+    ("sentence1", "sentence2"),
+    ("sentence_1", "sentence_2"),
+    ("sentence_a", "sentence_b"),
+    ("text1", "text2"),
+    ("text_1", "text_2"),
+    ("text_a", "text_b"),
+    ("text", "text_pair"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("question", "answer"),
+    ("question", "passage"),
+    ("question", "context"),
+    ("query", "passage"),
+    ("query", "document"),
+)
+_LABEL_NAMES = frozenset({"label", "labels", "class", "target", "category", "gold_label", "true_label", "y"})
+
+
+@dataclass(frozen=True)
+class TextData:
+    """N records of one file or data set.
+
+    Attributes:
+        source: The file or data set as the user named it, for messages.
+        texts: N texts, or N pairs when there is a second text column; none is empty or only whitespace.
+        labels: N labels as written in the source, still strings; `label_ids` turns them into class ids. None when there
+            is no label column.
+        rows: Where each record stands in the source, counted from 1: the line on which it starts, or for Parquet and
+            the Hub its row.
+        row_word: "line" or "row", whichever `rows` counts.
+        text_column: The column the texts come from, or the first texts of pairs.
+        text_pair_column: The column the second texts come from; None for single texts.
+        label_column: The column the labels come from; None when there is none.
+    """
+
+    source: str
+    texts: Texts
+    labels: list[str] | None
+    rows: list[int]
+    row_word: str
+    text_column: str
+    text_pair_column: str | None
+    label_column: str | None
+
+    def __len__(self) -> int:
+        """The number of records, N."""
+        return len(self.texts)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    text: str
+    text_pair: str | None
+    label: str | None
+
+
+def read_data(
+    source: str | Path,
+    *,
+    text_column: str | None = None,
+    text_pair_column: str | None = None,
+    label_column: str | None = None,
+    require_labels: bool = False,
+    split: str | None = None,
+) -> TextData:
+    """Reads texts, and labels where there are any, from CSV, TSV, JSON Lines or Parquet or from the Hub.
+
+    Text stays text: a column of digits, "NA" or "null" is not interpreted. Quoting in CSV and TSV is RFC 4180's (a
+    quote inside a quoted field is doubled). Blank lines are skipped, except that a blank line between the rows of a
+    one-column file is an empty text.
+
+    A column that is not named is guessed when exactly one fits: a text by names such as "text", "sentence" or
+    "review", a pair by names such as "premise" and "hypothesis", a label by names such as "label" or "target", without
+    regard to case. The only column of a file is its text. With `text_column` named and no pair, texts are single.
+
+    Args:
+        source: A path, its format given by the suffix (.csv, .tsv, .jsonl, .ndjson, .json, .parquet); or, where no such
+            file exists and the name has none of these suffixes, a Hub data set such as "owner/name", or a split of
+            it such as "owner/name:validation".
+        text_column: The column with the text, or with the first text of pairs.
+        text_pair_column: The column with the second text of pairs.
+        label_column: The column with the labels.
+        require_labels: Refuse a source without a label for each record. Otherwise a label column that is only guessed
+            and has gaps, or is not the only candidate, counts as no label column.
+        split: The split of a Hub data set; without it "test", else the only one.
+
+    Returns:
+        At least one record, in the order of the source.
+
+    Raises:
+        DataError: The source cannot be found or read, its columns are missing or ambiguous, or a record is malformed
+            or has an empty text or label. One message names all problems, each with its first lines and the total.
+        ConfigError: One column is given two roles, or a split is named for a file, or two splits.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp(), "support.csv")
+        >>> _ = path.write_text("text,label\\nA fine day,positive\\n", encoding="utf-8")
+        >>> data = read_data(path)
+        >>> data.texts, data.labels, data.rows
+        (['A fine day'], ['positive'], [2])
+    """
+    name = os.fspath(source)
+    _check_roles(text_column, text_pair_column, label_column)
+    table = open_table(name, split)
+    if not table.rows:
+        _raise_if(table.problems)
+        raise DataError(f"{name} has columns ({listed(table.columns)}) but no rows; at least one text is needed.")
+    chosen = _choose_columns(table, name, text_column, text_pair_column, label_column, require_labels)
+    problems = list(table.problems)
+    columns = [chosen.text] if chosen.text_pair is None else [chosen.text, chosen.text_pair]
+    values = [table.column(column) for column in columns]
+    for column, column_values in zip(columns, values, strict=True):
+        problems += _text_problems(column_values, f"the text in column '{column}'", name, table.rows, table.row_word)
+    labels, label_problems = _read_labels(table, chosen.label, name, require_labels or label_column is not None)
+    problems += label_problems
+    if problems:
+        raise DataError("\n".join(problems))
+    texts = values[0] if chosen.text_pair is None else list(zip(*values, strict=True))
+    label_used = None if labels is None else chosen.label
+    return TextData(name, texts, labels, table.rows, table.row_word, chosen.text, chosen.text_pair, label_used)
+
+
+def label_ids(
+    labels: Sequence[str | int],
+    label_names: Sequence[str],
+    *,
+    source: str = "labels",
+    rows: Sequence[int] | None = None,
+    row_word: str = "row",
+) -> list[int]:
+    """Class ids of labels that are written as the model's label names or as its class ids.
+
+    If every label is one of `label_names`, they are names: compared exactly, else without regard to case where that
+    leaves no doubt. Else, if every label is a class id ("0" to "C-1", as text or integer), they are ids. Names win, so
+    that for a model whose label names are "1" to "5" the label "1" is class 0. Whitespace around a label is ignored.
+
+    Args:
+        labels: N labels.
+        label_names: The model's C label names in the order of its class ids.
+        source: What the labels are called in messages, such as the file's name.
+        rows: Where each label stands in `source`, for messages; without it positions counted from 0 are named.
+        row_word: What `rows` counts: "line" or "row".
+
+    Returns:
+        N class ids in [0, C).
+
+    Raises:
+        DataError: Some labels fit neither reading; the message names them with their rows, what the model has, and the
+            nearest label.
+
+    Example:
+        >>> label_ids(["positive", "Negative"], ["negative", "positive"]), label_ids(["1", 0], ["negative", "positive"])
+        ([1, 0], [1, 0])
+    """
+    written = [_written(label, source, index) for index, label in enumerate(labels)]
+    by_name, by_id = _as_names(label_names), _as_ids(len(label_names))
+    for reading in (by_name, by_id):
+        ids = [reading(label) for label in written]
+        if None not in ids:
+            return cast(list[int], ids)
+    where = range(len(written)) if rows is None else rows
+    word = "position" if rows is None else row_word
+    unknown_names, unknown_ids = (_unknown(written, reading, where) for reading in (by_name, by_id))
+    # The reading that more labels fit is the one that was meant.
+    if sum(map(len, unknown_names.values())) <= sum(map(len, unknown_ids.values())):
+        problems = _unknown_names(unknown_names, label_names, source, word)
+    else:
+        problems = _unknown_ids(unknown_ids, label_names, source, word)
+    if not unknown_names.keys() & unknown_ids.keys():
+        problems.append("Write all labels as names or all as class ids, not a mixture.")
+    raise DataError("\n".join(problems))
+
+
+def check_texts(
+    texts: Iterable[str] | Iterable[tuple[str, str]], *, source: str = "texts", rows: Sequence[int] | None = None
+) -> Texts:
+    """Texts from memory as a plain list, once nothing is wrong with them.
+
+    Args:
+        texts: N texts, or N pairs (tuples or lists of two texts): a list, tuple, array or column, at least one.
+        source: What the texts are called in messages.
+        rows: Where each text stands in `source`; without it positions counted from 0 are named.
+
+    Returns:
+        A new list of N strings or of N tuples of two strings.
+
+    Raises:
+        DataError: `texts` is a single string or not a sequence, has no entries, mixes texts with pairs, or holds
+            something that is no text, an empty text or half a surrogate pair. One message names all such problems.
+
+    Example:
+        >>> check_texts([["It rains.", "It is wet."]])
+        [('It rains.', 'It is wet.')]
+    """
+    if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
+        found = "a single string" if isinstance(texts, str) else f"of type {type(texts).__name__}"
+        raise DataError(f"{source} must be a list of texts or of (text, text) pairs, but is {found}.")
+    entries: list[Any] = list(texts)
+    if not entries:
+        raise DataError(f"{source} is empty; at least one text is needed.")
+    where = range(len(entries)) if rows is None else rows
+    word = "position" if rows is None else "row"
+    pairs = [index for index, entry in enumerate(entries) if isinstance(entry, tuple | list)]
+    if not pairs:
+        _raise_if(_text_problems(entries, "the text", source, where, word))
+        return [str(entry) for entry in entries]
+    _raise_if(_shape_problems(entries, set(pairs), source, where, word))
+    firsts, seconds = ([entry[side] for entry in entries] for side in (0, 1))
+    problems = _text_problems(firsts, "the first text of the pair", source, where, word)
+    _raise_if(problems + _text_problems(seconds, "the second text of the pair", source, where, word))
+    return [(str(first), str(second)) for first, second in zip(firsts, seconds, strict=True)]
+
+
+# Columns
+
+
+def _check_roles(text_column: str | None, text_pair_column: str | None, label_column: str | None) -> None:
+    roles = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
+    for name in {column for column in roles.values() if column is not None}:
+        twice = [role for role, column in roles.items() if column == name]
+        if len(twice) > 1:
+            raise ConfigError(f"{' and '.join(twice)} are both '{name}'; each needs a column of its own.")
+
+
+def _choose_columns(
+    table: Table,
+    source: str,
+    text_column: str | None,
+    text_pair_column: str | None,
+    label_column: str | None,
+    require_labels: bool,
+) -> _Columns:
+    columns = table.columns
+    given = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
+    problems = [
+        _no_such_column(option, column, columns, source)
+        for option, column in given.items()
+        if column is not None and column not in columns
+    ]
+    text, text_pair = text_column, text_pair_column
+    if not problems and len(columns) == 1 and not any(given.values()):
+        text = columns[0]
+        _warn_of_a_lone_name(text, source)
+    elif not problems and text is None:
+        others = [column for column in columns if column not in (text_pair, label_column)]
+        guesses = _guess_text(others) if text_pair is None else _guess_partner(others, text_pair)
+        if len(guesses) == 1:
+            text, text_pair = guesses[0]
+        else:
+            problems.append(_unclear("text", "text_column", guesses, columns, source))
+    label = label_column
+    if label is None:
+        labels = [name for name in columns if name.casefold() in _LABEL_NAMES and name not in (text, text_pair)]
+        if len(labels) == 1:
+            label = labels[0]
+        elif require_labels:
+            problems.append(_unclear("label", "label_column", [(name, None) for name in labels], columns, source))
+    if problems or text is None:
+        raise DataError("\n".join([*table.problems, *problems]))
+    return _Columns(text, text_pair, label)
+
+
+def _guess_text(columns: list[str]) -> list[tuple[str, str | None]]:
+    """All columns, or pairs of columns, that could be meant as the text; a column of a pair is no other candidate."""
+    by_name = {column.casefold(): column for column in columns}
+    pairs: list[tuple[str, str | None]] = [
+        (by_name[first], by_name[second]) for first, second in _PAIR_NAMES if first in by_name and second in by_name
+    ]
+    paired = {column for pair in pairs for column in pair}
+    singles = [column for column in columns if column.casefold() in _TEXT_NAMES and column not in paired]
+    return pairs + [(column, None) for column in singles]
+
+
+def _guess_partner(columns: list[str], text_pair: str) -> list[tuple[str, str | None]]:
+    firsts = {first for first, second in _PAIR_NAMES if second == text_pair.casefold()}
+    partners = [column for column in columns if column.casefold() in firsts]
+    texts = partners or [column for column in columns if column.casefold() in _TEXT_NAMES]
+    return [(column, text_pair) for column in texts]
+
+
+def _warn_of_a_lone_name(text: str, source: str) -> None:
+    if text.casefold() not in _TEXT_NAMES:
+        warnings.warn(
+            f"{source} has one column, which its first line calls '{shortened(text)}'. If that is already a text, put "
+            "the line 'text' above it, or it will not be read.",
+            GuardrailWarning,
+            stacklevel=4,
+        )
+
+
+def _no_such_column(option: str, column: str, columns: Sequence[str], source: str) -> str:
+    folded = {name.casefold(): name for name in columns}
+    near = difflib.get_close_matches(column.casefold(), folded, n=1)
+    advice = f" Did you mean '{folded[near[0]]}'?" if near else ""
+    return f"{source}: {option} is '{column}', but the columns are {listed(columns)}.{advice}"
+
+
+def _unclear(
+    role: str, option: str, guesses: Sequence[tuple[str, str | None]], columns: Sequence[str], source: str
+) -> str:
+    names = listed(list(dict.fromkeys(name for guess in guesses for name in guess if name is not None)))
+    found = f"more than one column could be the {role} ({names})" if guesses else f"no column is clearly the {role}"
+    advice = f"Name it with {option} (--{option.replace('_', '-')} on the command line)."
+    return f"{source}: {found}; the columns are {listed(columns)}. {advice}"
+
+
+# Values
+
+
+def _text_problems(values: Sequence[Any], what: str, source: str, rows: Sequence[int], word: str) -> list[str]:
+    """Sentences about the values that are no texts to work with; each kind of problem is one sentence."""
+    return _fault_sentences([_text_fault(value) for value in values], what, source, rows, word)
+
+
+def _text_fault(value: Any) -> str | None:
+    if value is None:
+        return _MISSING
+    if not isinstance(value, str):
+        return f"is {kind_of(value)}, not a string"
+    if not value.strip():
+        return _EMPTY
+    if not value.isascii() and _SURROGATE.search(value):
+        return "holds half of a surrogate pair, which is no character"
+    return None
+
+
+def _fault_sentences(faults: Sequence[str | None], what: str, source: str, rows: Sequence[int], word: str) -> list[str]:
+    where: dict[str, list[int]] = {}
+    for fault, row in zip(faults, rows, strict=True):
+        if fault:
+            where.setdefault(fault, []).append(row)
+    return [
+        sentence(source, places, word, f"{what} {fault}", _remove(len(places)) if fault in _GAPS else "")
+        for fault, places in where.items()
+    ]
+
+
+def _remove(count: int) -> str:
+    return "Remove this row or fill it in." if count == 1 else "Remove these rows or fill them in."
+
+
+def _shape_problems(entries: list[Any], pairs: set[int], source: str, rows: Sequence[int], word: str) -> list[str]:
+    """What keeps entries from being pairs all through, given that those at the positions `pairs` look like pairs."""
+    single = [rows[index] for index in range(len(entries)) if index not in pairs]
+    sizes = [rows[index] for index in sorted(pairs) if len(entries[index]) != 2]
+    problems = []
+    if single:
+        what = "a single text among pairs"
+        problems.append(sentence(source, single, word, what, "Give single texts or pairs, not a mixture."))
+    if sizes:
+        problems.append(sentence(source, sizes, word, "a pair must be exactly two texts", ""))
+    return problems
+
+
+def _read_labels(table: Table, column: str | None, source: str, required: bool) -> tuple[list[str] | None, list[str]]:
+    if column is None:
+        return None, []
+    labels = [_label_text(value) for value in table.column(column)]
+    faults = [_label_fault(label) for label in labels]
+    if not any(faults):
+        return cast(list[str], labels), []
+    if not required:
+        return None, []
+    return None, _fault_sentences(faults, f"the label in column '{column}'", source, table.rows, table.row_word)
+
+
+def _label_text(value: Any) -> Any:
+    """A label as a string, where it is one or a number, so that 1 and 1.0 are both "1"; else the value as it is."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, int | float) and value == value:  # NaN, a missing value, differs from itself
+        return str(value)
+    return value
+
+
+def _label_fault(label: Any) -> str | None:
+    if label is None or isinstance(label, float):  # a float that is left is NaN
+        return _MISSING
+    if not isinstance(label, str):
+        return f"is {kind_of(label)}, not a string or a number"
+    return None if label.strip() else _EMPTY
+
+
+# Labels
+
+
+def _written(label: Any, source: str, index: int) -> str:
+    if isinstance(label, str):
+        return label.strip()
+    if not isinstance(label, bool):
+        try:
+            return str(operator.index(label))
+        except TypeError:
+            pass
+    raise DataError(f"{source}, position {index}: a label must be a string or an integer, but is {label!r}.")
+
+
+def _as_names(label_names: Sequence[str]) -> Callable[[str], int | None]:
+    """Reads a label as one of the names; None where it is none of them, or one of several that differ in case only."""
+    exact = [name.strip() for name in label_names]
+    folded = [name.casefold() for name in exact]
+    by_name = {name: index for index, name in enumerate(exact) if exact.count(name) == 1}
+    by_folded = {name: index for index, name in enumerate(folded) if folded.count(name) == 1}
+
+    def read(label: str) -> int | None:
+        return by_name.get(label, by_folded.get(label.casefold()))
+
+    return read
+
+
+def _as_ids(count: int) -> Callable[[str], int | None]:
+    return {str(index): index for index in range(count)}.get
+
+
+def _unknown(labels: Sequence[str], reading: Callable[[str], int | None], rows: Sequence[int]) -> dict[str, list[int]]:
+    """The rows of each label that a reading does not know."""
+    unknown: dict[str, list[int]] = {}
+    for label, row in zip(labels, rows, strict=True):
+        if reading(label) is None:
+            unknown.setdefault(label, []).append(row)
+    return unknown
+
+
+def _unknown_names(
+    unknown: Mapping[str, Sequence[int]], label_names: Sequence[str], source: str, word: str
+) -> list[str]:
+    has = f"(it has: {enumerated(label_names)})"
+    folded = {name.casefold(): name for name in label_names}
+    problems = []
+    for label, rows in unknown.items():
+        near = difflib.get_close_matches(label.casefold(), folded, n=1)
+        advice = f"Did you mean '{folded[near[0]]}'?" if near else ""
+        problems.append(sentence(source, rows, word, f"the model has no label '{shortened(label)}' {has}", advice))
+    return first_few(problems)
+
+
+def _unknown_ids(unknown: Mapping[str, Sequence[int]], label_names: Sequence[str], source: str, word: str) -> list[str]:
+    has = f"(it has: {enumerated([f'{index} {name}' for index, name in enumerate(label_names)])})"
+    problems = []
+    for label, rows in unknown.items():
+        advice = "Class ids start at 0." if label == str(len(label_names)) else ""
+        problems.append(sentence(source, rows, word, f"the model has no class id '{shortened(label)}' {has}", advice))
+    return first_few(problems)
+
+
+def _raise_if(problems: list[str]) -> None:
+    if problems:
+        raise DataError("\n".join(problems))

@@ -1,0 +1,5 @@
+"""Ordinary fine-tuning of a sequence classifier, with checkpoints, for the demo and the benchmark."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,11 @@
+from .checkpoints import Checkpoints as Checkpoints
+from .checkpoints import Resumable as Resumable
+from .checkpoints import discard as discard
+from .training import FinetuneConfig as FinetuneConfig
+from .training import FinetuneResult as FinetuneResult
+from .training import Objective as Objective
+from .training import finetune_classifier as finetune_classifier
+from .training import finetune_model as finetune_model
+from .training import load_encoder as load_encoder
+from .training import seeded as seeded
+from .training import train_in_place as train_in_place

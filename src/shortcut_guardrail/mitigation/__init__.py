@@ -1,0 +1,8 @@
+"""The strategies that take a shortcut's effect away, each a guard around the base model at any strength.
+
+Masked contrastive learning, distillation and few-shot training share one loop over LoRA layers; masking trains nothing.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

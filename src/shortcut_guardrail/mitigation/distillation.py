@@ -1,0 +1,200 @@
+"""Counterfactual distillation: the adapted model is to answer as the base does without the shortcuts.
+
+With x a text, x' its copies with the shortcuts neutralised (masked, cut out, or both), f the frozen base's logits and
+g the adapted model's,
+
+    L = T^2 / B * sum_i w_i KL( t(x_i) || softmax(g(x_i) / T) ),   t(x) = mean over x' of softmax(f(x') / T),
+
+w_i = 1 for texts with a shortcut. For texts without one, x' is the text itself, so that the same loss keeps the
+base's answer, with weight `keep_weight`. Where `insert` is set, such texts come a second time, with a shortcut put in
+that stands in another text: the answer due is still that of the text itself, which no mask or gap has touched. Head and
+backbone stay frozen: only LoRA factors are trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ..config import AdapterConfig, DistillConfig
+from ..models import EncodedTexts, TextClassifier
+from ..strength import Counterfactual
+from ..text import TargetFinder, masked_texts, shortened_texts, with_insertions
+from ..typing import Array, Progress
+from .lora import untrained_adapter
+from .training import AdapterTraining, TrainingLoop, first_of_equals, run_training
+
+
+def counterfactual(
+    base: TextClassifier,
+    encoded: EncodedTexts,
+    finder: TargetFinder,
+    config: DistillConfig,
+    *,
+    progress: Progress | None = None,
+) -> Counterfactual:
+    """Ask the frozen base about every text as it is, and about those with a shortcut without it.
+
+    Args:
+        base: The base model.
+        encoded: N texts.
+        finder: Knows the shortcuts.
+        config: `teacher` says how they are neutralised.
+        progress: Told how many texts are done.
+    """
+    logits = base.predict_logits(encoded, progress=progress)
+    positions = finder.find(encoded)
+    bearing = np.array([len(chosen) > 0 for chosen in positions], dtype=bool)
+    rows = np.flatnonzero(bearing)
+    ways = {"mask": [masked_texts], "remove": [shortened_texts], "both": [masked_texts, shortened_texts]}
+    answers = np.repeat(logits[None], len(ways[config.teacher]), axis=0)
+    if len(rows):
+        for i, neutralise in enumerate(ways[config.teacher]):
+            texts = neutralise(encoded.select(rows), [positions[r] for r in rows], base.tokenizer.mask_token_id)
+            answers[i, rows] = base.predict_logits(texts)
+    return Counterfactual(answers, logits, bearing)
+
+
+def distill_adapter(
+    base: TextClassifier,
+    encoded: EncodedTexts,
+    target: Counterfactual,
+    finder: TargetFinder,
+    adapter: AdapterConfig,
+    config: DistillConfig,
+    *,
+    seed: int,
+    progress: Progress | None = None,
+) -> tuple[Any, AdapterTraining]:
+    """Train an adapter to answer as the base does without the shortcuts; without any, it is left as it starts.
+
+    Args:
+        base: The base model.
+        encoded: N deployment texts.
+        target: What the base answers without the shortcuts.
+        finder: Knows the shortcuts.
+        adapter: How the adapter is built and trained; what concerns the contrastive loss is not used.
+        config: Temperature, weights and the mix of batches.
+        seed: The same seed gives the same adapter.
+        progress: Told how many steps are done.
+
+    Returns:
+        The PEFT model and the record of its training.
+
+    Raises:
+        RunError: The loss became NaN, or frozen weights changed.
+    """
+    if not target.bearing.any():
+        return untrained_adapter(base, adapter, seed=seed), AdapterTraining.none(len(encoded))
+    kept = np.arange(len(encoded))
+    if adapter.deduplicate:
+        kept = first_of_equals(encoded, kept)
+    encoded_kept = encoded.select(kept)
+    examples = _Examples(encoded_kept, target.probabilities(config.temperature)[kept], target.bearing[kept])
+    if config.insert:
+        examples = examples.with_insertions(finder, base.max_length, seed)
+
+    def trainer(adapted: TextClassifier) -> TrainingLoop:
+        return _Distiller(adapted, examples, adapter, config, seed, n_items=len(kept))
+
+    model, training = run_training(base, adapter, trainer, seed=seed, n_texts=len(encoded), progress=progress)
+    return model, replace(training, n_trained=len(kept))
+
+
+@dataclass(frozen=True, eq=False)
+class _Examples:
+    """What is trained on: texts, the teacher's probabilities for them, and which of them hold a shortcut."""
+
+    encoded: EncodedTexts
+    teacher: Array
+    bearing: Array
+
+    def with_insertions(self, finder: TargetFinder, max_length: int, seed: int) -> _Examples:
+        """As many more as there are texts without a shortcut: the same with one put in, and the same answer due."""
+        rows, rest = np.flatnonzero(self.bearing), np.flatnonzero(~self.bearing)
+        if not len(rest):
+            return self
+        source = self.encoded.select(rows)
+        added = with_insertions(
+            self.encoded.select(rest),
+            source,
+            finder.find(source),
+            max_length=max_length,
+            rng=np.random.default_rng([seed, 1]),
+        )
+        return _Examples(
+            _joined(self.encoded, added),
+            np.concatenate([self.teacher, self.teacher[rest]]),
+            np.concatenate([self.bearing, np.ones(len(rest), dtype=bool)]),
+        )
+
+
+def _joined(first: EncodedTexts, second: EncodedTexts) -> EncodedTexts:
+    """The texts of both, one after another."""
+    return EncodedTexts(
+        texts=cast(Any, [*first.texts, *second.texts]),
+        input_ids=first.input_ids + second.input_ids,
+        token_type_ids=None
+        if first.token_type_ids is None or second.token_type_ids is None
+        else first.token_type_ids + second.token_type_ids,
+        ordinary=first.ordinary + second.ordinary,
+        offsets=first.offsets + second.offsets,
+        segments=first.segments + second.segments,
+        truncated=np.concatenate([first.truncated, second.truncated]),
+    )
+
+
+class _Distiller(TrainingLoop):
+    """The training loop of the loss above."""
+
+    def __init__(
+        self,
+        classifier: TextClassifier,
+        examples: _Examples,
+        adapter: AdapterConfig,
+        config: DistillConfig,
+        seed: int,
+        *,
+        n_items: int,
+    ) -> None:
+        super().__init__(classifier, examples.encoded, adapter, seed)
+        self.teacher = torch.from_numpy(examples.teacher)
+        self.bearing = examples.bearing
+        self.distill = config
+        self._n_items = n_items
+
+    def n_items(self) -> int:
+        """The texts that were given; insertions make an epoch no longer."""
+        return self._n_items
+
+    def epoch(self) -> Iterator[Array]:
+        """Batches in which texts with a shortcut have their share, as often as they must come for that."""
+        kinds = [np.flatnonzero(self.bearing), np.flatnonzero(~self.bearing)]
+        if not len(kinds[1]):
+            yield from super().epoch()
+            return
+        size = min(self.config.batch_size, self._n_items)
+        n_bearing = min(max(1, round(self.distill.bearing_share * size)), size)
+        streams = [self._endless(kind) for kind in kinds]
+        for _ in range(-(-self._n_items // size)):
+            chosen = [next(streams[0]) for _ in range(n_bearing)]
+            yield np.array(chosen + [next(streams[1]) for _ in range(size - n_bearing)])
+
+    def _endless(self, rows: Array) -> Iterator[int]:
+        while True:
+            yield from self.rng.permutation(rows).tolist()
+
+    def loss(self, chosen: Array) -> Tensor:
+        """See the head of this module."""
+        logits = self.class_logits(chosen)
+        temperature = self.distill.temperature
+        teacher = self.teacher[chosen].to(logits.device)
+        divergence = F.kl_div((logits / temperature).log_softmax(dim=-1), teacher, reduction="none").sum(dim=-1)
+        weights = torch.from_numpy(np.where(self.bearing[chosen], 1.0, self.distill.keep_weight)).to(divergence)
+        return temperature**2 * (weights * divergence).mean()

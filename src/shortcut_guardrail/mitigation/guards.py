@@ -1,0 +1,233 @@
+"""Guards: the base model at any debiasing strength, where strength 0 is the base itself."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..config import GuardrailConfig
+from ..models import Batch, EncodedTexts, TextClassifier
+from ..shortcuts import Targets
+from ..text import TargetFinder
+from ..typing import Array, Progress
+from .scaling import debias_strength, logits_by_strength, merged, strength_of_each
+
+
+class Guard(Protocol):
+    """The base model at any strength.
+
+    Attributes:
+        plain_peft_equivalent: Whether the saved adapter alone, loaded with PEFT, gives the guarded predictions.
+    """
+
+    plain_peft_equivalent: bool
+
+    def at(self, strength: float) -> AbstractContextManager[TextClassifier]:
+        """The classifier at a strength in [0, 1], within a block; at 0 it is the base itself, bit for bit."""
+        ...
+
+    def logits_by_strength(
+        self, encoded: EncodedTexts, strengths: Sequence[float], *, progress: Progress | None = None
+    ) -> Array:
+        """Class logits of N texts at each of S strengths, shape (S, N, C)."""
+        ...
+
+
+class AdapterGuard:
+    """A LoRA adapter, applied to every text, or only to texts that hold a target.
+
+    Args:
+        base: The base model.
+        model: The PEFT model, at its trained scale.
+        only: Where given, texts without any of these targets are answered by the base.
+    """
+
+    def __init__(self, base: TextClassifier, model: Any, only: TargetFinder | None = None) -> None:
+        self.base = base
+        self.adapted = base.with_model(model)
+        self.only = only
+        self.plain_peft_equivalent = only is None
+
+    def at(self, strength: float) -> AbstractContextManager[TextClassifier]:
+        """See `Guard`."""
+        if strength == 0:
+            return nullcontext(self.base)
+        if self.only is not None:
+            return nullcontext(_PerInput.around(self.adapted, self.only, strength))
+        if self.base.fast.merging:
+            return self._merged(strength)
+        return self._beside(strength)
+
+    @contextmanager
+    def _merged(self, strength: float) -> Iterator[TextClassifier]:
+        with merged(self.base, self.adapted.model, strength):
+            yield self.base
+
+    @contextmanager
+    def _beside(self, strength: float) -> Iterator[TextClassifier]:
+        with debias_strength(self.adapted.model, strength):
+            yield self.adapted
+
+    def logits_by_strength(
+        self, encoded: EncodedTexts, strengths: Sequence[float], *, progress: Progress | None = None
+    ) -> Array:
+        """See `Guard`."""
+        if self.only is None:
+            return logits_by_strength(self.adapted, encoded, strengths, progress=progress)
+        base = self.base.predict_logits(encoded)
+        out = np.repeat(base[None], len(strengths), axis=0)
+        rows = np.flatnonzero(self.only.present(encoded))
+        if len(rows):
+            out[:, rows] = logits_by_strength(self.adapted, encoded.select(rows), strengths, progress=progress)
+        return out
+
+
+class MaskGuard:
+    """The targets of every text are drawn toward the mask token; no weight is changed.
+
+    Args:
+        base: The base model.
+        targets: What is masked.
+    """
+
+    plain_peft_equivalent = False
+
+    def __init__(self, base: TextClassifier, targets: TargetFinder) -> None:
+        self.base = base
+        self.targets = targets
+
+    @contextmanager
+    def at(self, strength: float) -> Iterator[TextClassifier]:
+        """See `Guard`."""
+        if strength == 0:
+            yield self.base
+            return
+        classifier = _Masking.around(self.base, self.targets, strength)
+        with classifier.drawing_toward_mask():
+            yield classifier
+
+    def logits_by_strength(
+        self, encoded: EncodedTexts, strengths: Sequence[float], *, progress: Progress | None = None
+    ) -> Array:
+        """See `Guard`."""
+        base = self.base.predict_logits(encoded)
+        out = np.repeat(base[None], len(strengths), axis=0)
+        rows = np.flatnonzero(self.targets.present(encoded))
+        bearing = encoded.select(rows)
+        for i, strength in enumerate(strengths):
+            if strength > 0 and len(rows):
+                with self.at(strength) as classifier:
+                    out[i, rows] = classifier.predict_logits(bearing)
+            if progress is not None:
+                progress("Calibrating", i + 1, len(strengths))
+        return out
+
+
+_Kind = TypeVar("_Kind", bound="_Targeted")
+
+
+class _Targeted(TextClassifier):
+    """A classifier that treats texts with a target in a way of its own, at a strength above 0."""
+
+    finder: TargetFinder
+    strength: float
+
+    @classmethod
+    def around(cls: type[_Kind], classifier: TextClassifier, finder: TargetFinder, strength: float) -> _Kind:
+        """The same classifier in this way; its model and settings are shared."""
+        twin = cls.__new__(cls)
+        twin.__dict__.update(copy.copy(classifier).__dict__)
+        twin.finder, twin.strength = finder, strength
+        return twin
+
+    def fingerprint(self) -> str:
+        """That of the base model, and of what is done to it, so that nobody takes one for the other."""
+        own = json.dumps(
+            [super().fingerprint(), type(self).__name__, self.finder.words, self.finder.kept, self.strength]
+        )
+        return hashlib.sha256(own.encode()).hexdigest()
+
+
+class _PerInput(_Targeted):
+    """The adapter at the strength for texts with a target, and at 0 for all others."""
+
+    def collate(self, encoded: EncodedTexts, indices: Sequence[int] | Array) -> Batch:
+        """Each text of the batch gets its strength."""
+        batch = super().collate(encoded, indices)
+        strengths = [self.strength * bool(self.finder.tokens(encoded, int(i)).any()) for i in batch.indices]
+        return batch._replace(strengths=torch.tensor(strengths, device=self.device))
+
+    def logits(self, batch: Batch) -> Tensor:
+        """See `TextClassifier`."""
+        with strength_of_each(self, batch):
+            return super().logits(batch)
+
+
+class _Masking(_Targeted):
+    """Targets of every text are drawn toward the mask token.
+
+    Where a target stands is written into the token ids themselves: an id raised by the size of the vocabulary means
+    "this token, drawn toward the mask token". It so survives whatever else is done to a batch, such as masking another
+    token of it, and is read where ids become vectors.
+    """
+
+    def collate(self, encoded: EncodedTexts, indices: Sequence[int] | Array) -> Batch:
+        """Tokens of targets are marked, and are ordinary no more: there is nothing to attribute to them."""
+        batch = super().collate(encoded, indices)
+        marked = torch.zeros_like(batch.ordinary)
+        for row, i in enumerate(batch.indices):
+            tokens = torch.from_numpy(self.finder.tokens(encoded, int(i)))
+            marked[row, : len(tokens)] = tokens.to(marked.device)
+        ids = batch.input_ids + marked * self._vocabulary.num_embeddings
+        return batch._replace(input_ids=ids, ordinary=batch.ordinary & ~marked)
+
+    @property
+    def _vocabulary(self) -> Any:
+        return self.plain_model.get_input_embeddings()
+
+    @contextmanager
+    def drawing_toward_mask(self) -> Iterator[None]:
+        """Within the block the model understands marked ids."""
+        size, mask_id, strength = self._vocabulary.num_embeddings, self.tokenizer.mask_token_id, self.strength
+        marks: list[Tensor] = []
+
+        def read(_module: nn.Module, arguments: tuple[Tensor]) -> tuple[Tensor]:
+            marks[:] = [arguments[0] >= size]
+            return (torch.where(marks[0], arguments[0] - size, arguments[0]),)
+
+        def draw(module: nn.Module, _arguments: Any, vectors: Tensor) -> Tensor:
+            mask: Tensor = module.weight[mask_id].to(vectors.dtype)  # type: ignore[index]
+            return torch.where(marks[0][..., None], (1 - strength) * vectors + strength * mask, vectors)
+
+        handles = [
+            self._vocabulary.register_forward_pre_hook(read),
+            self._vocabulary.register_forward_hook(draw),
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def restore(base: TextClassifier, config: GuardrailConfig, targets: Targets, model: Any | None) -> Guard:
+    """A guard that was trained before.
+
+    Args:
+        base: The base model.
+        config: What it was trained with.
+        targets: What it neutralises.
+        model: The PEFT model, for the strategies that have one.
+    """
+    finder = targets.finder
+    if config.strategy == "mask":
+        return MaskGuard(base, finder)
+    return AdapterGuard(base, model, finder if config.per_input else None)

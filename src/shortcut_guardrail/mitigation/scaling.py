@@ -1,0 +1,158 @@
+"""Applies the debiasing strength to an adapter: W_T + strength * W_LoRA (paper Section 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from ..config import CalibrationConfig, check_strength
+from ..models import Batch, EncodedTexts, TextClassifier
+from ..strength import Calibration, choose_strength, strengths_to_score
+from ..typing import Array, Progress
+from .lora import adapted_layers
+
+
+@contextmanager
+def debias_strength(model: Any, strength: float) -> Iterator[None]:
+    """Within the block the model's weights are `W_T + strength * W_LoRA` (paper Section 3.4).
+
+    At 0 the adapter is switched off, so the logits are the base model's bit for bit. The former strength comes back
+    after the block, also after an exception.
+
+    Args:
+        model: A PEFT model with LoRA layers, at its trained scale.
+        strength: In [0, 1].
+
+    Raises:
+        ConfigError: The strength is out of range.
+    """
+    from peft.helpers import rescale_adapter_scale
+
+    check_strength(strength)
+    with model.disable_adapter() if strength == 0 else rescale_adapter_scale(model, float(strength)):
+        yield
+
+
+@contextmanager
+def strength_of_each(classifier: TextClassifier, batch: Batch) -> Iterator[None]:
+    """Within the block each sequence of a batch has its own strength, `batch.strengths`.
+
+    LoRA adds `scale * BA x` to a layer's output, so a scale for each token is a strength for each sequence.
+    """
+    assert batch.strengths is not None
+    factors = classifier.per_sequence(batch.strengths, batch)
+    held: list[tuple[dict[str, Any], str, Any]] = []
+    try:
+        for _, layer in adapted_layers(classifier.model):
+            for name in layer.active_adapters:
+                held.append((layer.scaling, name, layer.scaling[name]))
+                layer.scaling[name] = factors * layer.scaling[name]
+        yield
+    finally:
+        for scaling, name, scale in held:
+            scaling[name] = scale
+
+
+@contextmanager
+def merged(base: TextClassifier, model: Any, strength: float) -> Iterator[None]:
+    """Within the block the base classifier's own layers hold `W_T + strength * W_LoRA`, at no cost per text.
+
+    The weights come back after the block; they are replaced rather than written into, since they are shared.
+
+    Args:
+        base: The classifier without adapter.
+        model: The PEFT model with the adapter, at its trained scale.
+        strength: In [0, 1].
+    """
+    check_strength(strength)
+    held: list[tuple[Any, nn.Parameter]] = []
+    try:
+        for name, layer in adapted_layers(model):
+            own = base.model.get_submodule(name.removeprefix("base_model.model."))
+            held.append((own, own.weight))
+            with torch.no_grad():
+                delta = sum(layer.get_delta_weight(adapter) for adapter in layer.active_adapters)
+                own.weight = nn.Parameter(own.weight + strength * delta.to(own.weight.dtype), requires_grad=False)
+        yield
+    finally:
+        for own, weight in held:
+            own.weight = weight
+
+
+def logits_by_strength(
+    classifier: TextClassifier, encoded: EncodedTexts, strengths: Sequence[float], *, progress: Progress | None = None
+) -> Array:
+    """Class logits of every text at every strength, shape (S, N, C).
+
+    Strength 0 is computed with the adapter switched off. The others share their forward passes, each sequence with a
+    scale of its own, unless the classifier's `fast` says otherwise.
+
+    Args:
+        classifier: Around a PEFT model.
+        encoded: N texts.
+        strengths: S strengths in [0, 1].
+        progress: Told how many strengths are done.
+    """
+    out = np.empty((len(strengths), len(encoded), classifier.n_classes), dtype=np.float32)
+    together = classifier.fast.strengths_together
+    alone = [i for i, strength in enumerate(strengths) if strength == 0 or not together]
+    for done, i in enumerate(alone):
+        with debias_strength(classifier.model, strengths[i]):
+            out[i] = classifier.predict_logits(encoded)
+        if progress is not None:
+            progress("Calibrating", done + 1, len(strengths))
+    shared = [i for i in range(len(strengths)) if i not in alone]
+    if shared:
+        out[shared] = _logits_together(classifier, encoded, [strengths[i] for i in shared])
+        if progress is not None:
+            progress("Calibrating", len(strengths), len(strengths))
+    return out
+
+
+@torch.inference_mode()
+def _logits_together(classifier: TextClassifier, encoded: EncodedTexts, strengths: Sequence[float]) -> Array:
+    n = len(strengths)
+    out = np.empty((n, len(encoded), classifier.n_classes), dtype=np.float32)
+    for batch in classifier.batches(encoded, sequences_per_text=n):
+        b = len(batch.indices)
+        rows = torch.arange(b, device=batch.input_ids.device).repeat(n)
+        copies = batch.copies(batch.input_ids[rows], rows)._replace(
+            strengths=torch.tensor(strengths, device=rows.device).repeat_interleave(b)
+        )
+        with strength_of_each(classifier, copies):
+            logits = classifier.logits(copies)
+        out[:, batch.indices] = logits.view(n, b, -1).cpu().numpy()
+    return out
+
+
+def calibrate_strength(
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    labels: Array,
+    config: CalibrationConfig,
+    *,
+    groups: Array | None = None,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Score every strength of the grid on the support set; ties go to the smallest.
+
+    Args:
+        classifier: Around a PEFT model.
+        encoded: The support set's texts, n of them.
+        labels: Their class ids, shape (n,).
+        config: The grid and the metric.
+        groups: Group ids, shape (n,), for the metric `worst_group_accuracy`.
+        progress: Told how many strengths are done.
+
+    Raises:
+        DataError: See `check_support`.
+        ConfigError: The metric needs groups and there are none.
+    """
+    grid = strengths_to_score(config)
+    logits = logits_by_strength(classifier, encoded, grid, progress=progress)
+    return choose_strength(logits, labels, config, groups=groups)

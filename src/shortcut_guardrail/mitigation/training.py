@@ -1,0 +1,331 @@
+"""The loop that trains an adapter, whatever the strategy."""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from ..config import AdapterConfig
+from ..data import counted
+from ..errors import ConfigError, GuardrailWarning, RunError
+from ..models import Batch, EncodedTexts, TextClassifier, gather_shares, own_share, sum_gradients
+from ..typing import Array, Progress
+from .lora import adapted_layers, attach_adapter, predicted_change, relative_change
+
+NEGLIGIBLE_CHANGE = 0.01
+"""Predicted relative weight change below which no measured run had a visible effect; see docs/defaults.md."""
+
+
+@dataclass(frozen=True)
+class AdapterTraining:
+    """What happened while an adapter was trained.
+
+    Attributes:
+        n_texts: Texts given.
+        n_trained: Distinct texts with at least one ordinary token, which training ran on.
+        n_steps: Optimiser steps taken.
+        n_epochs: Passes over the texts, the last one possibly cut short.
+        learning_rate: Peak learning rate used.
+        losses: Loss of every step; each is 0 or more, and log(B) is the value of uninformative embeddings.
+        target_modules: Names of the adapted layers.
+        n_trainable: Number of trained parameters.
+        predicted_change: Upper estimate, made before training, of the relative size of the weight change
+            |scale * BA| / |W|, averaged over adapted layers; NaN for optimisers without a bounded step.
+        relative_change: The same as measured after training.
+        seconds: Wall-clock time of the training loop.
+    """
+
+    n_texts: int
+    n_trained: int
+    n_steps: int
+    n_epochs: int
+    learning_rate: float
+    losses: tuple[float, ...]
+    target_modules: tuple[str, ...]
+    n_trainable: int
+    predicted_change: float
+    relative_change: float
+    seconds: float
+
+    @classmethod
+    def none(cls, n_texts: int) -> AdapterTraining:
+        """The record of a strategy, or a run, that had nothing to train."""
+        return cls(
+            n_texts=n_texts,
+            n_trained=0,
+            n_steps=0,
+            n_epochs=0,
+            learning_rate=0.0,
+            losses=(),
+            target_modules=(),
+            n_trainable=0,
+            predicted_change=0.0,
+            relative_change=0.0,
+            seconds=0.0,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready dictionary; an undefined number is `None`."""
+        values = asdict(self)
+        values["losses"] = [round(loss, 6) for loss in self.losses]
+        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()}
+
+
+def run_training(
+    classifier: TextClassifier,
+    config: AdapterConfig,
+    trainer: Callable[[TextClassifier], TrainingLoop],
+    *,
+    seed: int,
+    n_texts: int,
+    progress: Progress | None = None,
+) -> tuple[Any, AdapterTraining]:
+    """Attach a fresh adapter and train it; the random state of the process is left as it was.
+
+    Args:
+        classifier: The base model.
+        config: How to train.
+        trainer: Makes the training loop around the classifier with its adapter.
+        seed: Decides LoRA's start.
+        n_texts: How many texts were given, for the record.
+        progress: Told how many steps are done.
+
+    Returns:
+        The PEFT model and the record of its training.
+
+    Raises:
+        RunError: The loss became NaN, or frozen weights changed.
+    """
+    before = classifier.fingerprint()
+    # An explicit list, because PyTorch warns about an implicit one on machines with many GPUs.
+    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
+        torch.manual_seed(seed)
+        model = attach_adapter(classifier, config)
+        result = trainer(classifier.with_model(model)).run(progress, n_texts=n_texts)
+    if classifier.with_model(model).fingerprint() != before:
+        raise RunError(
+            "Frozen weights changed during training; the adapter is not usable. Please report this as a bug."
+        )
+    return model, result
+
+
+def first_of_equals(encoded: EncodedTexts, rows: Array) -> Array:
+    """The first of each set of texts, among some in ascending order, that are equal to the model, ascending."""
+    first = {encoded.input_ids[i].tobytes(): i for i in reversed(rows)}
+    return np.array(sorted(first.values()), dtype=np.int64)
+
+
+def steps_to_take(n: int, config: AdapterConfig) -> int:
+    """Optimiser steps for n items: `epochs` passes, at least `min_steps`, at most `max_steps`."""
+    steps = max(config.epochs * len(_batch_bounds(n, config.batch_size)), config.min_steps)
+    return min(steps, config.max_steps) if config.max_steps else steps
+
+
+def _batch_bounds(n: int, size: int) -> list[tuple[int, int]]:
+    """Batches of `size`; a last one of a single item joins the one before, since alone it has no negative."""
+    starts = list(range(0, n, size))
+    if len(starts) > 1 and n - starts[-1] == 1:
+        starts.pop()
+    return list(zip(starts, [*starts[1:], n], strict=True))
+
+
+def length_chunks(lengths: Array, *, fill: float = 0.9) -> list[Array]:
+    """Split a batch into chunks of similar length, longest first, so that little is spent on padding.
+
+    The loss still sees the whole batch: only what shares a forward pass changes.
+
+    Args:
+        lengths: Tokens of each text of the batch, shape (B,).
+        fill: A text joins a chunk if it is at least this share of the chunk's longest.
+
+    Returns:
+        Positions within the batch, one array for each chunk.
+    """
+    chunks: list[list[int]] = []
+    for i in np.argsort(-lengths, kind="stable"):
+        if not chunks or lengths[i] < fill * lengths[chunks[-1][0]]:
+            chunks.append([])
+        chunks[-1].append(int(i))
+    return [np.array(chunk) for chunk in chunks]
+
+
+class TrainingLoop(ABC):
+    """Optimiser steps on an adapter; a subclass says on what.
+
+    Args:
+        classifier: Around the PEFT model.
+        encoded: The texts to train on.
+        config: How to train.
+        seed: Decides the order of the texts.
+    """
+
+    def __init__(self, classifier: TextClassifier, encoded: EncodedTexts, config: AdapterConfig, seed: int) -> None:
+        self.classifier = classifier
+        self.encoded = encoded
+        self.config = config
+        self.rng = np.random.default_rng(seed)
+        self.parameters = [p for p in classifier.model.parameters() if p.requires_grad]
+
+    @abstractmethod
+    def n_items(self) -> int:
+        """What an epoch passes over."""
+
+    @abstractmethod
+    def loss(self, chosen: Array) -> Tensor:
+        """The loss of a batch, given as what `epoch` yields; with several processes it is that of all of them."""
+
+    def epoch(self) -> Iterator[Array]:
+        """One shuffled pass over the items, in batches of indices."""
+        order = self.rng.permutation(self.n_items())
+        for start, end in _batch_bounds(len(order), self.config.batch_size):
+            yield order[start:end]
+
+    def between_epochs(self) -> None:  # noqa: B027 - most have nothing to do
+        """What is to be done before every epoch but the first."""
+
+    def run(self, progress: Progress | None, *, n_texts: int) -> AdapterTraining:
+        """All steps; `n_texts` is how many texts were given, for the record."""
+        started = time.perf_counter()
+        config, model = self.config, self.classifier.model
+        total = steps_to_take(self.n_items(), config)
+        effective_steps = _effective_steps(config, total)
+        if not effective_steps:
+            raise ConfigError(
+                f"The schedule {config.scheduler!r} with warmup_ratio {config.warmup_ratio} has a rate of 0 in all of "
+                f"{counted(total, 'step')}. Use a smaller warmup_ratio, or more steps (min_steps, epochs)."
+            )
+        learning_rate, expected = self._learning_rate(effective_steps)
+        optimizer, scheduler = _optimizer(self.parameters, config, learning_rate, total)
+        if expected < NEGLIGIBLE_CHANGE:
+            warnings.warn(
+                f"This run is predicted to change next to nothing: {total} steps at learning rate "
+                f"{learning_rate:g} move the adapted weights by at most {expected:.2%}. Take more steps "
+                "(epochs, min_steps or a smaller batch_size), a higher learning_rate, or the preset 'default'.",
+                GuardrailWarning,
+                stacklevel=5,
+            )
+        losses: list[float] = []
+        epochs = 0
+        model.train(config.dropout)
+        while len(losses) < total:
+            if epochs:
+                self.between_epochs()
+            for chosen in self.epoch():
+                losses.append(self._step(chosen, optimizer, scheduler))
+                if progress is not None:
+                    progress("Adapting", len(losses), total)
+                if len(losses) == total:
+                    break
+            epochs += 1
+        model.eval()
+        return AdapterTraining(
+            n_texts=n_texts,
+            n_trained=len(self.encoded),
+            n_steps=total,
+            n_epochs=epochs,
+            learning_rate=learning_rate,
+            losses=tuple(losses),
+            target_modules=tuple(sorted({name.rpartition(".")[2] for name, _ in adapted_layers(model)})),
+            n_trainable=sum(p.numel() for p in self.parameters),
+            predicted_change=expected,
+            relative_change=relative_change(model),
+            seconds=time.perf_counter() - started,
+        )
+
+    def _learning_rate(self, effective_steps: float) -> tuple[float, float]:
+        """The peak learning rate, and the relative weight change predicted for it."""
+        config = self.config
+        if config.optimizer != "adamw":
+            return config.learning_rate, math.nan
+        per_unit = predicted_change(self.classifier.model, 1.0, effective_steps)
+        learning_rate = config.target_change / per_unit if config.target_change else config.learning_rate
+        return learning_rate, learning_rate * per_unit
+
+    def _step(self, chosen: Array, optimizer: Any, scheduler: Any) -> float:
+        loss = self.loss(chosen)
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise RunError(
+                f"The training loss became {value}. Lower learning_rate or target_change, or use precision float32."
+            )
+        if loss.requires_grad:
+            torch.autograd.backward(loss)
+        sum_gradients(self.parameters)
+        if self.config.max_grad_norm:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.config.max_grad_norm)
+        optimizer.step()
+        scheduler.step()
+        optimizer.zero_grad()
+        return value
+
+    def forward(self, batch: Batch, compute: Callable[[Batch], Tensor]) -> Tensor:
+        """A row for each of a batch's sequences, 32 bit, in as many passes as padding and memory ask for.
+
+        Args:
+            batch: M sequences.
+            compute: The rows of a part of them, e.g. their embeddings, shape (m, H).
+        """
+        parts = self._parts(batch)
+        if len(parts) == 1:
+            return compute(batch).float()
+        rows = torch.cat([self._part(batch.select(part.to(batch.input_ids.device)), compute) for part in parts])
+        return rows[torch.argsort(torch.cat(parts)).to(rows.device)]
+
+    def class_logits(self, chosen: Array) -> Tensor:
+        """Class logits of a batch of texts, shape (B, C); each process computes its share of them."""
+        rows = chosen[own_share(len(chosen))]
+        if not len(rows):  # more processes than texts in the batch
+            own = torch.zeros((0, self.classifier.n_classes), device=self.classifier.device)
+        else:
+            own = self.forward(self.classifier.collate(self.encoded, rows), self.classifier.logits)
+        return gather_shares(own, len(chosen))
+
+    def _part(self, batch: Batch, compute: Callable[[Batch], Tensor]) -> Tensor:
+        if not self.config.sequences_per_pass:
+            return compute(batch).float()
+        # Gradient caching (Gao et al. 2021): activations are computed again when the part's gradient is due.
+        rows: Tensor = checkpoint(
+            lambda: compute(batch).float(), use_reentrant=False, preserve_rng_state=self.config.dropout
+        )
+        return rows
+
+    def _parts(self, batch: Batch) -> list[Tensor]:
+        """Which sequences share a forward pass: similar lengths where padding costs, and no more than memory allows."""
+        lengths = batch.attention_mask.sum(dim=1).cpu().numpy()
+        whole = np.argsort(-lengths, kind="stable")
+        chunks = [whole] if self.classifier.packs else length_chunks(lengths)
+        most = self.config.sequences_per_pass or len(lengths)
+        return [torch.from_numpy(c[i : i + most]) for c in chunks for i in range(0, len(c), most)]
+
+
+def _optimizer(
+    parameters: list[nn.Parameter], config: AdapterConfig, learning_rate: float, total: int
+) -> tuple[Any, Any]:
+    """Optimiser and schedule."""
+    from transformers import get_scheduler
+
+    kind: Any = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.SGD
+    optimizer = kind(parameters, lr=learning_rate, weight_decay=config.weight_decay)
+    warmup = math.ceil(config.warmup_ratio * total)
+    return optimizer, get_scheduler(config.scheduler, optimizer, num_warmup_steps=warmup, num_training_steps=total)
+
+
+def _effective_steps(config: AdapterConfig, total: int) -> float:
+    """The sum of the schedule's multipliers over a run: steps at the peak rate that would move as far."""
+    optimizer, scheduler = _optimizer([nn.Parameter(torch.zeros(1))], config, 1.0, total)
+    effective = 0.0
+    for _ in range(total):
+        effective += optimizer.param_groups[0]["lr"]
+        optimizer.step()  # without gradients nothing moves; PyTorch wants it before the schedule's step
+        scheduler.step()
+    return effective

@@ -1,0 +1,496 @@
+"""The one place that knows Transformers: tokenisation, batches, the embedding layer, the [CLS] vector, the head.
+
+`TextClassifier` wraps any sequence classifier built on an encoder with a mask token. It works on a private copy of the
+module tree that shares its weights with the caller's model, frozen and in evaluation mode, so nothing done here shows
+in the model that was handed in.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast, get_args
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..config import Embedding
+from ..data import Texts
+from ..errors import ConfigError, GuardrailWarning, ModelError, RunError
+from ..typing import Array, Head, Progress
+from .encoding import Batch, EncodedTexts
+from .packing import Keep, PackedSequences, can_pack, pack, packed_attention
+from .precision import Precision, fast_precision, use_plain_attention
+
+Module = TypeVar("Module", bound=nn.Module)
+
+# Tokenizers without a limit report 1e30.
+_NO_LIMIT = 1_000_000
+_TOKENIZER_CHUNK = 1024
+
+# Where PEFT has no default for a family, or the family goes by a name of its own. A fused projection (q, k and v in one
+# matrix) can only be adapted whole; the adapter's record names it.
+_LORA_TARGETS: dict[str, list[str]] = {
+    "distilbert": ["q_lin", "v_lin"],
+    "albert": ["query", "value"],
+    "mpnet": ["q", "v"],
+    "modernbert": ["Wqkv"],
+}
+# Tried in turn, by the names of the linear layers, for families in neither table.
+_LORA_PATTERNS = [
+    ["query", "value"],
+    ["q_lin", "v_lin"],
+    ["q_proj", "v_proj"],
+    ["query_proj", "value_proj"],
+    ["Wqkv"],
+    ["in_proj"],
+]
+
+
+@dataclass(frozen=True)
+class FastPaths:
+    """Ways to the same result in less time; each can be switched off. See docs/performance.md for what they bring.
+
+    Attributes:
+        packing: Run sequences one after another in a row, without padding, where the model's family allows it.
+        first_token_only: Compute only the first token in the last block, from its attention output on, for heads that
+            read no other; takes effect with `packing`.
+        strengths_together: Score all strengths of a calibration in shared forward passes.
+        merging: Predict with the adapter added into the weights rather than beside them.
+    """
+
+    packing: bool = True
+    first_token_only: bool = True
+    strengths_together: bool = True
+    merging: bool = True
+
+    @classmethod
+    def none(cls) -> FastPaths:
+        """The plain way in everything."""
+        return cls(**dict.fromkeys(cls.__dataclass_fields__, False))
+
+
+def share_weights(model: Module) -> Module:
+    """A copy of the module tree whose parameters are frozen views of the same memory.
+
+    Adding adapters to the copy, freezing it or changing its mode leaves the original as it is, and costs no memory.
+    """
+    memo: dict[int, Any] = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in model.parameters()}
+    memo.update({id(b): b.detach() for b in model.buffers()})
+    return copy.deepcopy(model, memo).eval()
+
+
+class TextClassifier:
+    """A sequence classifier and its tokenizer, ready for attribution and adaptation.
+
+    Args:
+        model: A Transformers sequence classifier on an encoder. It is not changed.
+        tokenizer: Its fast tokenizer, with a mask token.
+        head: `softmax`, or `sigmoid` for a single-logit binary head; `None` reads it from the model's configuration.
+        max_length: Tokens per input, special tokens included; `None` takes the most the model can.
+        batch_size: Sequences per forward pass.
+        device: `None` takes a GPU where there is one.
+        precision: Number format of the matrix products: `float32`, `bfloat16` (autocast), or `auto`, which takes
+            bfloat16 where the hardware computes in it. Scores, losses and probabilities are 32 bit in any case.
+        fast: Which of the ways to the same result in less time are taken; all by default.
+
+    Raises:
+        ModelError: The model or tokenizer lacks something; the sentence names all that is missing.
+        ConfigError: An option is out of range.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        head: Head | None = None,
+        max_length: int | None = None,
+        batch_size: int = 32,
+        device: str | torch.device | None = None,
+        precision: Precision = "float32",
+        fast: FastPaths | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1, but is {batch_size}.")
+        if precision not in get_args(Precision):
+            raise ConfigError(f"precision must be auto, float32 or bfloat16, but is {precision!r}.")
+        self.name = str(getattr(model, "name_or_path", "") or "")
+        self.head = _classification_head(model, head)
+        _require_mask_token(model, tokenizer, self.name)
+        self.tokenizer = tokenizer
+        self.max_length = usable_length(model, tokenizer, max_length)
+        self.batch_size = batch_size
+        self.device = torch.device(device) if device is not None else _default_device()
+        self.precision: Precision = fast_precision(self.device) if precision == "auto" else precision
+        self.fast = fast or FastPaths()
+        self.model = share_weights(model).to(self.device)
+        self.packs = self.fast.packing and can_pack(model)
+        self._first: Keep = "first" if self.fast.first_token_only else "first-late"
+        if self.precision == "bfloat16" and self.device.type == "cpu":
+            use_plain_attention(self.model)
+        self.label_names = _label_names(model.config, self.head)
+        self._takes_segments = "token_type_ids" in tokenizer.model_input_names and _accepts(model, "token_type_ids")
+
+    def with_model(self, model: nn.Module) -> TextClassifier:
+        """The same settings around another module, such as the model with an adapter; no copy is made."""
+        twin = copy.copy(self)
+        twin.model = cast(Any, model)
+        return twin
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes C; 2 for a sigmoid head."""
+        return len(self.label_names)
+
+    @property
+    def plain_model(self) -> Any:
+        """The Transformers model, without PEFT's wrapper around it."""
+        return self.model.get_base_model() if hasattr(self.model, "get_base_model") else self.model
+
+    @property
+    def encoder(self) -> Any:
+        """The encoder below the head."""
+        return self.plain_model.base_model
+
+    @property
+    def pools_by_mean(self) -> bool:
+        """Whether the head reads the mean over tokens rather than position 0."""
+        return getattr(self.plain_model.config, "classifier_pooling", None) == "mean"
+
+    # Tokens and batches
+
+    def encode(self, texts: Texts, *, progress: Progress | None = None) -> EncodedTexts:
+        """Tokenise once; everything after this works on ids.
+
+        Args:
+            texts: N texts, or N (text, pair) tuples.
+            progress: Told how many texts are done.
+        """
+        parts: dict[str, list[Array]] = {name: [] for name in ("ids", "types", "ordinary", "offsets", "segments")}
+        truncated: list[bool] = []
+        for start in range(0, len(texts), _TOKENIZER_CHUNK):
+            chunk = texts[start : start + _TOKENIZER_CHUNK]
+            self._encode_chunk(chunk, parts, truncated)
+            if progress is not None:
+                progress("Tokenising", min(start + _TOKENIZER_CHUNK, len(texts)), len(texts))
+        return EncodedTexts(
+            texts=texts,
+            input_ids=parts["ids"],
+            token_type_ids=parts["types"] if self._takes_segments else None,
+            ordinary=parts["ordinary"],
+            offsets=parts["offsets"],
+            segments=parts["segments"],
+            truncated=np.array(truncated, dtype=bool),
+        )
+
+    def _encode_chunk(self, texts: Texts, parts: dict[str, list[Array]], truncated: list[bool]) -> None:
+        columns: tuple[list[str], ...]
+        columns = (list(texts),) if isinstance(texts[0], str) else tuple(map(list, zip(*texts, strict=True)))
+        encodings = self.tokenizer(*columns, truncation=True, max_length=self.max_length, padding=False).encodings
+        not_ordinary = np.array(sorted(set(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}))
+        for encoding in encodings:
+            ids = np.array(encoding.ids, dtype=np.int32)
+            segments = np.array([-1 if s is None else s for s in encoding.sequence_ids], dtype=np.int8)
+            parts["ids"].append(ids)
+            parts["types"].append(np.array(encoding.type_ids, dtype=np.int32))
+            parts["ordinary"].append((segments >= 0) & ~np.isin(ids, not_ordinary))
+            parts["offsets"].append(np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2))
+            parts["segments"].append(segments)
+            truncated.append(bool(encoding.overflowing))
+
+    def collate(self, encoded: EncodedTexts, indices: Sequence[int] | Array) -> Batch:
+        """Pad some texts to the longest of them, on the right, so that position 0 stays the first token."""
+        rows = [int(i) for i in indices]
+        length = max(len(encoded.input_ids[i]) for i in rows)
+
+        def pad(arrays: list[Array], value: int) -> Tensor:
+            out = np.full((len(rows), length), value, dtype=np.int64)
+            for row, i in enumerate(rows):
+                out[row, : len(arrays[i])] = arrays[i]
+            return torch.from_numpy(out).to(self.device)
+
+        lengths = torch.tensor([len(encoded.input_ids[i]) for i in rows])
+        types = encoded.token_type_ids
+        return Batch(
+            indices=np.array(rows, dtype=np.int64),
+            input_ids=pad(encoded.input_ids, self.tokenizer.pad_token_id),
+            attention_mask=(torch.arange(length)[None, :] < lengths[:, None]).long().to(self.device),
+            token_type_ids=None if types is None else pad(types, self.tokenizer.pad_token_type_id),
+            ordinary=pad(encoded.ordinary, 0).bool(),
+        )
+
+    def batches(self, encoded: EncodedTexts, *, sequences_per_text: int = 1) -> Iterator[Batch]:
+        """All texts in batches of similar length, longest first, so that little is spent on padding.
+
+        Args:
+            encoded: The texts.
+            sequences_per_text: How many sequences the caller makes of each text; a batch holds that many fewer texts.
+        """
+        size = max(1, self.batch_size // sequences_per_text)
+        order = np.argsort(-encoded.lengths, kind="stable")
+        for start in range(0, len(order), size):
+            yield self.collate(encoded, order[start : start + size])
+
+    # Forward passes
+
+    @contextmanager
+    def autocast(self) -> Iterator[None]:
+        """The number format of the matrix products, as a context."""
+        if self.precision == "float32":
+            yield
+            return
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            yield
+
+    def logits(self, batch: Batch) -> Tensor:
+        """Class logits, shape (B, C), 32 bit. A sigmoid head gives (0, z), whose softmax is (1 - sigmoid, sigmoid).
+
+        Raises:
+            RunError: A logit is not a number.
+        """
+        if self.packs:
+            packed = self.pack(batch)
+            with self.autocast(), packed_attention(self.plain_model, packed, keep=self._first):
+                logits: Tensor = self.model(**packed.model_inputs()).logits.float()[packed.places]
+        else:
+            with self.autocast():
+                logits = self.model(**batch.model_inputs()).logits.float()
+        if self.head == "sigmoid":
+            logits = torch.cat([torch.zeros_like(logits), logits], dim=-1)
+        finite = torch.isfinite(logits).all(dim=-1)
+        if not bool(finite.all()):
+            first = int(batch.indices[int((~finite).nonzero()[0, 0])])
+            raise RunError(
+                f"The model's logits for text {first + 1} are not finite numbers. "
+                "Check the model's weights, or use precision float32 if a smaller number format is in use."
+            )
+        return logits
+
+    def embed(self, batch: Batch, how: Embedding = "auto") -> Tensor:
+        """The text embedding, shape (B, H): position 0 of the last hidden state, or the mean over tokens.
+
+        Gradients flow to whatever parameters of the encoder ask for them.
+
+        Raises:
+            ModelError: `pooler` is asked of an encoder without one.
+        """
+        by_mean = how == "mean" or (how == "auto" and self.pools_by_mean)
+        if self.packs:
+            packed = self.pack(batch)
+            with self.autocast(), packed_attention(self.plain_model, packed, keep="all" if by_mean else self._first):
+                output = self.encoder(**packed.model_inputs())
+            if by_mean:
+                return packed.mean(output.last_hidden_state)
+            return self._first_token(output, how)[packed.places]
+        with self.autocast():
+            output = self.encoder(**batch.model_inputs())
+        if by_mean:
+            mask = batch.attention_mask[..., None].to(output.last_hidden_state.dtype)  # (B, L, 1)
+            return cast(Tensor, (output.last_hidden_state * mask).sum(dim=1) / mask.sum(dim=1))
+        return self._first_token(output, how)
+
+    def _first_token(self, output: Any, how: Embedding) -> Tensor:
+        if how != "pooler":
+            return cast(Tensor, output.last_hidden_state[:, 0])
+        pooled = getattr(output, "pooler_output", None)
+        if pooled is None:
+            raise ModelError(f"'{self.name}' has no pooler; choose embedding cls or mean.")
+        return cast(Tensor, pooled)
+
+    def pack(self, batch: Batch) -> PackedSequences:
+        """The batch's sequences in one row."""
+        return pack(self.plain_model, batch.input_ids, batch.attention_mask, batch.token_type_ids)
+
+    def per_token(self, values: Tensor, batch: Batch) -> Tensor:
+        """Values of tokens as a forward pass saw them, in the places of the batch, shape (B, L)."""
+        return self.pack(batch).pad(values) if self.packs else values
+
+    def per_sequence(self, values: Tensor, batch: Batch) -> Tensor:
+        """One value of each sequence, shape (B,), as a factor for its tokens within a forward pass."""
+        if not self.packs:
+            return values[:, None, None]  # (B, 1, 1) beside (B, L, H)
+        packed = self.pack(batch)
+        return values[packed.order].repeat_interleave(packed.mask.sum(dim=1))[None, :, None]  # (1, T, 1)
+
+    @torch.inference_mode()
+    def predict_logits(self, encoded: EncodedTexts, *, progress: Progress | None = None) -> Array:
+        """Class logits of all texts in their order, shape (N, C), float32."""
+        out = np.empty((len(encoded), self.n_classes), dtype=np.float32)
+        done = 0
+        for batch in self.batches(encoded):
+            out[batch.indices] = self.logits(batch).cpu().numpy()
+            done += len(batch.indices)
+            if progress is not None:
+                progress("Predicting", done, len(encoded))
+        return out
+
+    def predict_proba(self, encoded: EncodedTexts) -> Array:
+        """Class probabilities of all texts in their order, shape (N, C), float64."""
+        return np.asarray(torch.from_numpy(self.predict_logits(encoded)).double().softmax(dim=-1).numpy())
+
+    @contextmanager
+    def word_embedding_leaf(self) -> Iterator[list[Tensor]]:
+        """Within the block, the word-embedding output is a leaf that asks for a gradient.
+
+        Positions and token types are added after it, inside the model, so they stay as they are.
+
+        Yields:
+            A list that receives the leaf at each forward pass: shape (B, L, E), or (1, T, E) if sequences are packed.
+        """
+        leaves: list[Tensor] = []
+
+        def detach(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+            leaves.append(output.detach().requires_grad_())
+            return leaves[-1]
+
+        handle = self.plain_model.get_input_embeddings().register_forward_hook(detach)
+        try:
+            yield leaves
+        finally:
+            handle.remove()
+
+    # Facts about the model
+
+    def lora_targets(self) -> list[str]:
+        """Names of the linear layers that LoRA adapts by default: query and value, or the fused projection.
+
+        Raises:
+            ModelError: None are known for this family; the sentence says how to name them.
+        """
+        from peft.utils.constants import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as peft_defaults
+
+        names = {
+            name.rpartition(".")[2] for name, module in self.encoder.named_modules() if isinstance(module, nn.Linear)
+        }
+        family = self.plain_model.config.model_type
+        candidates = [_LORA_TARGETS.get(family), peft_defaults.get(family), *_LORA_PATTERNS]
+        for targets in candidates:
+            if targets and names.issuperset(targets):
+                return list(targets)
+        raise ModelError(
+            f"The query and value layers of a '{family}' model are not known. Name them with target_modules; "
+            f"its linear layers are {', '.join(sorted(names))}."
+        )
+
+    def fingerprint(self) -> str:
+        """SHA-256 over names, shapes and 32-bit values of the base model's parameters, as hexadecimal.
+
+        The same for the same weights however they were saved: file format, number of shards, and 16-bit files that are
+        loaded as 32-bit numbers make no difference. Adapter weights are left out.
+        """
+        digest = hashlib.sha256()
+        for name, parameter in sorted(_base_parameters(self.plain_model).items()):
+            values = parameter.detach().to("cpu", torch.float32).contiguous().numpy()
+            digest.update(f"{name}:{tuple(values.shape)};".encode())
+            digest.update(values.tobytes())
+        return digest.hexdigest()
+
+
+def _base_parameters(model: nn.Module) -> dict[str, Tensor]:
+    return {name.replace(".base_layer.", "."): p for name, p in model.named_parameters() if ".lora_" not in name}
+
+
+def _default_device() -> torch.device:
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _accepts(model: Any, argument: str) -> bool:
+    import inspect
+
+    return argument in inspect.signature(model.forward).parameters
+
+
+def _classification_head(model: Any, head: Head | None) -> Head:
+    """How the logits are read; refuses what is no single-label classifier."""
+    config = model.config
+    name = str(getattr(model, "name_or_path", "") or type(model).__name__)
+    if head not in (None, "softmax", "sigmoid"):
+        raise ConfigError(f"head must be softmax or sigmoid, but is {head!r}.")
+    if "SequenceClassification" not in type(model).__name__:
+        raise ModelError(
+            f"'{name}' is a {type(model).__name__}, which has no text-classification head. "
+            "Give a model fine-tuned for sequence classification."
+        )
+    problem = config.problem_type
+    if problem == "regression":
+        raise ModelError(
+            f"'{name}' has a regression head (problem_type is 'regression'); a classification head is needed."
+        )
+    if config.num_labels > 1:
+        if problem == "multi_label_classification":
+            raise ModelError(
+                f"'{name}' has a multi-label head ({config.num_labels} labels, problem_type is "
+                "'multi_label_classification'); a head that gives each text exactly one label is needed."
+            )
+        if head == "sigmoid":
+            raise ConfigError(f"head 'sigmoid' needs a model with one logit, but '{name}' has {config.num_labels}.")
+        return "softmax"
+    if head == "softmax":
+        raise ConfigError(f"head 'softmax' needs a model with at least two logits, but '{name}' has one.")
+    if problem is None and head is None:
+        raise ModelError(
+            f"'{name}' has a single logit and its configuration does not say whether that is a binary classifier or a "
+            "regression (problem_type is not set). If it is a binary classifier, say so with head='sigmoid' "
+            "(--head sigmoid on the command line)."
+        )
+    return "sigmoid"
+
+
+def _require_mask_token(model: Any, tokenizer: Any, name: str) -> None:
+    if not getattr(tokenizer, "is_fast", False):
+        raise ModelError(
+            f"The tokenizer of '{name}' is not a fast tokenizer, which is needed to trace tokens back to the text. "
+            "Load it with AutoTokenizer and the 'tokenizers' library."
+        )
+    if tokenizer.mask_token_id is None:
+        raise ModelError(
+            f"'{name}' has no mask token, which probing a candidate needs. "
+            "Choose an encoder trained with masked language modeling, such as bert-base-uncased."
+        )
+    if tokenizer.pad_token_id is None:
+        raise ModelError(f"The tokenizer of '{name}' has no padding token. Set tokenizer.pad_token and try again.")
+    if model.config.model_type == "electra":
+        warnings.warn(
+            f"'{name}' is an ELECTRA discriminator, which never saw the mask token in pretraining: "
+            "masking effects and the adapter rest on an untrained embedding; read them with care.",
+            GuardrailWarning,
+            stacklevel=4,
+        )
+
+
+def usable_length(model: Any, tokenizer: Any, asked: int | None) -> int:
+    """The longest input both tokenizer and model can take, or what was asked for if that is shorter."""
+    limits = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", _NO_LIMIT)]
+    for module_name, module in model.named_modules():
+        if module_name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            # RoBERTa and its kin count positions from padding_idx + 1: two rows of the table are never reached.
+            reserved = 0 if module.padding_idx is None else module.padding_idx + 1
+            limits.append(module.num_embeddings - reserved)
+    limit = min(x for x in limits if x is not None and x > 0)
+    if limit >= _NO_LIMIT:
+        limit = 512
+    if asked is None:
+        return int(limit)
+    fewest = tokenizer.num_special_tokens_to_add(pair=True) + 2
+    if not fewest <= asked <= limit:
+        raise ConfigError(f"max_length must lie between {fewest} and {limit} for this model, but is {asked}.")
+    return asked
+
+
+def _label_names(config: Any, head: Head) -> tuple[str, ...]:
+    names = tuple(str(config.id2label[i]) for i in range(len(config.id2label)))
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ModelError(
+            f"Several classes of the model are called {', '.join(map(repr, twice))}, so that answers could not be told "
+            "apart. Give each a name of its own in id2label of its config.json."
+        )
+    if head == "softmax" or len(names) == 2:
+        return names
+    # One logit, one name: the other class is its negation.
+    return ("0", "1") if names == ("LABEL_0",) else (f"not {names[0]}", names[0])

@@ -1,0 +1,13 @@
+from .html import render_audit as render_audit
+from .html import render_change as render_change
+from .html import render_comparison as render_comparison
+from .marked_text import visible_name as visible_name
+from .stored import read_audit as read_audit
+from .terminal import cut_note as cut_note
+from .terminal import print_audit as print_audit
+from .terminal import print_certificate as print_certificate
+from .terminal import print_change as print_change
+from .terminal import print_evaluations as print_evaluations
+from .terminal import print_fit as print_fit
+from .terminal import print_repair as print_repair
+from .terminal import print_targets as print_targets

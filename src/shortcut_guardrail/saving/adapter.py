@@ -1,0 +1,116 @@
+"""The adapter in a guarded folder: PEFT's two files, and the base model and tokenizer that go with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from ..config import GuardrailConfig
+from ..errors import ModelError
+from ..mitigation import AdapterGuard, wrap_with_lora
+from ..models import TextClassifier, load_model, quiet_transformers
+from .record import GuardrailRecord
+
+ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
+
+
+def find_base(
+    folder: Path, record: GuardrailRecord, base: str | Path | Any | None, revision: str | None, loading: dict[str, bool]
+) -> tuple[Any, str]:
+    """The base model of a guarded folder, and its name."""
+    if base is not None and not isinstance(base, str | Path):
+        return base, str(getattr(base, "name_or_path", "") or "the model given as base")
+    name = str(base) if base is not None else record.base_model["name"]
+    if name is None:
+        raise ModelError(
+            f"The adapter in '{folder}' was trained on a model in memory that had no name. "
+            "Name its base with base=... (--base on the command line)."
+        )
+    # A folder that was named from where the guard was made is looked for from there too; its weights are compared.
+    beside = folder.absolute().parent / name
+    if base is None and not Path(name).exists() and beside.is_dir():
+        name = str(beside)
+    try:
+        model, _ = load_model(
+            name, revision=revision or (record.base_model["revision"] if base is None else None), **loading
+        )
+    except ModelError as error:
+        raise ModelError(
+            f"The base model of '{folder}' was not found. {error} "
+            "If it is elsewhere, name it with base=... (--base on the command line)."
+        ) from error
+    return model, name
+
+
+def load_tokenizer(folder: Path) -> Any:
+    """The tokenizer that a guarded folder holds."""
+    from transformers import AutoTokenizer
+
+    try:
+        with quiet_transformers():
+            return AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"'{folder}' holds no usable tokenizer: {error}. Fit and save the guard again.") from error
+
+
+def load_adapter(classifier: TextClassifier, folder: Path, config: GuardrailConfig) -> Any:
+    """The PEFT model of a guarded folder at its trained scale: the folded strength is undone."""
+    from peft import LoraConfig, set_peft_model_state_dict
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    file = folder / "adapter_model.safetensors"
+    try:
+        weights = load_file(file)
+        lora = LoraConfig.from_pretrained(str(folder))
+    except (OSError, ValueError, SafetensorError) as error:
+        raise ModelError(
+            f"'{file}' or its configuration is missing or damaged: {error}. Fit and save the guard again."
+        ) from error
+    lora.lora_alpha = cast(int, config.adapter.lora_alpha)
+    lora.inference_mode = False
+    lora.base_model_name_or_path = None  # PEFT warns about a base in another place; its weights were compared above
+    # PEFT draws the factors at random before they are read in; what the process draws next is left as it was.
+    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
+        model = wrap_with_lora(classifier, lora)
+    try:
+        result = set_peft_model_state_dict(model, weights)
+    except RuntimeError as error:  # tensors of another shape
+        raise ModelError(f"'{file}' does not fit this model: {error}. Fit and save the guard again.") from error
+    absent = [name for name in result.missing_keys if ".lora_" in name]
+    if absent or result.unexpected_keys:
+        raise ModelError(
+            f"'{file}' does not fit this model: {len(absent)} adapter weights are missing and "
+            f"{len(result.unexpected_keys)} are unknown. Fit and save the guard again."
+        )
+    model.requires_grad_(False)
+    return model.eval()
+
+
+def save_adapter(guard: AdapterGuard, config: GuardrailConfig, record: GuardrailRecord, target: Path) -> None:
+    """PEFT's two files. The strength goes into the configuration, never into the tensors, so 0 can be undone."""
+    from peft import get_peft_model_state_dict
+    from safetensors.torch import save_file
+
+    model = guard.adapted.model
+    weights = get_peft_model_state_dict(model, save_embedding_layers=False)
+    save_file(
+        {k: v.detach().cpu().contiguous() for k, v in weights.items()},
+        target / "adapter_model.safetensors",
+        metadata={"format": "pt"},
+    )
+    lora = model.peft_config["default"].to_dict()
+    lora.update(
+        lora_alpha=config.adapter.lora_alpha * record.debias_strength,
+        base_model_name_or_path=record.base_model["name"],
+        revision=record.base_model["revision"],
+        inference_mode=True,
+        peft_type="LORA",
+        target_modules=sorted(lora["target_modules"]),
+    )
+    (target / "adapter_config.json").write_text(
+        json.dumps(lora, indent=2, sort_keys=True, default=str), encoding="utf-8"
+    )

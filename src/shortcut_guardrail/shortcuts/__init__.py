@@ -1,0 +1,5 @@
+"""Which words and phrases are taken for shortcuts, and why: named, found, or judged by labels."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

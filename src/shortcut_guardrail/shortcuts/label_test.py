@@ -1,0 +1,122 @@
+"""What a few labelled texts say of candidates: the base answers each text that holds one with and without it.
+
+Masking a shortcut mends answers and raises the right class's probability; masking a genuine word breaks them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..config import TargetConfig
+from ..models import EncodedTexts, TextClassifier
+from ..stats import holm, mcnemar_greater, sign_flip_test
+from ..text import TargetFinder, masked_texts
+from ..typing import Array
+from .named import UNLABELLED, Target
+
+
+@dataclass(frozen=True, eq=False)
+class Paired:
+    """What labelled texts say of one candidate.
+
+    Attributes:
+        rows: Which of the labelled texts hold it, shape (n,), ascending.
+        answers: 1 where masking it puts the base's answer right, -1 where it puts it wrong, else 0, shape (n,).
+        changes: P(right class) with it masked minus without, shape (n,), each in [-1, 1].
+    """
+
+    rows: Array
+    answers: Array
+    changes: Array
+
+    @property
+    def n(self) -> int:
+        """Number of labelled texts that hold it."""
+        return len(self.rows)
+
+    @property
+    def mended(self) -> int:
+        """Texts that the base answers wrongly, and rightly with it masked."""
+        return int((self.answers > 0).sum())
+
+    @property
+    def broken(self) -> int:
+        """The other way round."""
+        return int((self.answers < 0).sum())
+
+    def among(self, rows: Array) -> Paired:
+        """The same of some of the labelled texts."""
+        chosen = np.isin(self.rows, rows)
+        return Paired(self.rows[chosen], self.answers[chosen], self.changes[chosen])
+
+
+def paired_evidence(
+    classifier: TextClassifier, items: list[Target], support: EncodedTexts, labels: Array
+) -> list[Paired]:
+    """For each candidate what masking it does to the answers to the labelled texts that hold it.
+
+    A text that is there again with the same label is no further evidence.
+
+    Args:
+        classifier: The base model.
+        items: The candidates.
+        support: Labelled texts.
+        labels: Their class ids, shape (n,).
+    """
+    first = {
+        (text, label): i for i, (text, label) in reversed(list(enumerate(zip(support.texts, labels, strict=True))))
+    }
+    once = np.array(sorted(first.values()), dtype=np.int64)
+    probs = classifier.predict_proba(support)
+    found = []
+    for item in items:
+        positions = TargetFinder([item.text]).find(support)
+        rows = np.array([i for i in once if len(positions[i])], dtype=np.int64)
+        after = np.zeros((0, probs.shape[1]))
+        if len(rows):
+            chosen = [positions[i] for i in rows]
+            after = classifier.predict_proba(
+                masked_texts(support.select(rows), chosen, classifier.tokenizer.mask_token_id)
+            )
+        right, before = labels[rows], probs[rows]
+        was, is_ = ((answers.argmax(axis=1) == right).astype(int) for answers in (before, after))
+        at = np.arange(len(rows)), right
+        found.append(Paired(rows, is_ - was, after[at] - before[at]))
+    return found
+
+
+_MANY_ANSWERS = ("influential", "listed")
+
+
+def weigh(items: list[Target], evidence: list[Paired], config: TargetConfig) -> list[Target]:
+    """Verdicts from the support set; candidates that neither the audit nor it names are left out, but for those that
+    are listed.
+
+    Nothing but their number of answers speaks for influential words, so labels have to: those stay taken whose masking
+    mends more answers than it breaks.
+
+    Args:
+        items: What the audit says of each candidate, in the order of its ranking.
+        evidence: What labelled texts say of it.
+        config: `confirm_level` and `clear_level`; the first `max_considered` may be confirmed.
+    """
+    worse = [mcnemar_greater(found.broken, found.mended) for found in evidence]
+    open_ = [i for i, item in enumerate(items[: config.max_considered]) if item.verdict not in UNLABELLED]
+    better = {i: sign_flip_test(evidence[i].changes) for i in open_}
+    rejected = holm([better[i] for i in open_], [items[i].answers_held for i in open_], config.confirm_level)
+    confirmed = {open_[j] for j in rejected if evidence[open_[j]].mended > evidence[open_[j]].broken}
+    weighed = []
+    for i, (item, found) in enumerate(zip(items, evidence, strict=True)):
+        seen = replace(item, n_support=found.n, mended=found.mended, broken=found.broken)
+        if i in confirmed:
+            weighed.append(replace(seen, verdict="confirmed", p_value=better[i]))
+        elif item.verdict in (*UNLABELLED, *_MANY_ANSWERS) and worse[i] <= config.clear_level:
+            weighed.append(replace(seen, verdict="cleared", p_value=worse[i]))
+        elif item.verdict in UNLABELLED:
+            weighed.append(replace(seen, p_value=worse[i] if found.n else None))
+        elif item.verdict in _MANY_ANSWERS:
+            mends = item.verdict == "influential" and found.mended > found.broken
+            weighed.append(replace(seen, verdict="influential" if mends else "listed"))
+    return weighed

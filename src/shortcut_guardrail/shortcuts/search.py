@@ -1,0 +1,335 @@
+"""Which words and phrases are taken for shortcuts, from unlabelled texts, with labels where there are any.
+
+Without labels the audit's flagged candidates are taken, those that take turns with them, those that override their
+texts together beside these, and those that dominate the corpus: that, with others of their class beside them, decide
+more than a quarter of all texts although the rest is confidently given another answer. The audit's test compares texts
+with a candidate to those without, so it cannot see what stands nearly everywhere. A support set, however small, clears
+or confirms candidates by paired evidence: the base answers every labelled text that holds the candidate with and
+without it. A person's word comes before all evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..audit import AuditReport, Candidate, audit_texts, find_repeats
+from ..config import TargetConfig
+from ..data import text_hash
+from ..models import EncodedTexts, TextClassifier
+from ..stats import exact_interval
+from ..text import (
+    MAX_PHRASE_WORDS,
+    TargetFinder,
+    Units,
+    evidence_key,
+    masked_texts,
+    parts_of,
+    text_key,
+    units_text,
+    words_as_units,
+)
+from ..typing import Array, Progress
+from .label_test import paired_evidence, weigh
+from .named import UNLABELLED, Target, Targets, Verdict, check_said, with_said
+
+LEAST_SHARE = 0.01
+"""A fixed phrase in a smaller share of the texts than this is not asked whether it dominates."""
+
+
+def find_targets(
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    config: TargetConfig,
+    *,
+    support: tuple[EncodedTexts, Array] | None = None,
+    progress: Progress | None = None,
+) -> Targets:
+    """Audit the texts and decide what is neutralised.
+
+    Args:
+        classifier: The base model.
+        encoded: N unlabelled deployment texts.
+        config: What a person said, and how the evidence is weighed.
+        support: A few labelled texts and their class ids, shape (n,), to clear and confirm candidates on.
+        progress: Told how much of each stage is done.
+
+    Raises:
+        DataError: A text has no ordinary token.
+        ConfigError: What a person said contradicts itself.
+    """
+    check_said(config)
+    items = ranked_targets(classifier, encoded, config, progress=progress)
+    taken = sum(item.verdict in UNLABELLED for item in items)
+    considered = max(taken, 0 if support is None else config.max_considered)
+    items = [item for i, item in enumerate(items) if i < considered or item.verdict in ("listed", "influential")]
+    if support is not None:
+        items = weigh(items, paired_evidence(classifier, items, *support), config)
+    items.sort(key=lambda item: -item.answers_held if item.verdict == "listed" else -math.inf)
+    rows = () if support is None else tuple(sorted({text_hash(text) for text in support[0].texts}))
+    targets = with_said(Targets(tuple(items), rows), config)
+    return targets if support is None else _named_on_support(classifier, targets, support)
+
+
+def _named_on_support(classifier: TextClassifier, targets: Targets, support: tuple[EncodedTexts, Array]) -> Targets:
+    """What labels say of words that a person named and the audit did not weigh; it changes no verdict, but shows where
+    a genuine word was named."""
+    named = [item for item in targets.items if item.verdict == "given" and not item.n_support]
+    if not named:
+        return targets
+    seen = zip(named, paired_evidence(classifier, named, *support), strict=True)
+    counted = {item: replace(item, n_support=found.n, mended=found.mended, broken=found.broken) for item, found in seen}
+    return replace(targets, items=tuple(counted.get(item, item) for item in targets.items))
+
+
+def ranked_targets(
+    classifier: TextClassifier, encoded: EncodedTexts, config: TargetConfig, *, progress: Progress | None = None
+) -> list[Target]:
+    """All candidates of the audit, those first that are neutralised unless labels or a person object.
+
+    Arguments and errors: see `find_targets`.
+    """
+    report = audit_texts(classifier, encoded, config.audit(), progress=progress)
+    dominant = _dominant(classifier, encoded, report, config, progress)
+    least = config.influential_share * report.n
+    items = [
+        _audited(candidate, dominant, config, least)
+        for candidate in report.candidates
+        if not np.isnan(candidate.p_value)
+    ]
+    audited = {item.text for item in items}
+    items += [
+        Target(found.text, "dominant", found.count, found.flip_rate, found.pulls_to)
+        for found in dominant.values()
+        if found.text not in audited
+    ]
+    return sorted(items, key=lambda item: item.verdict not in UNLABELLED)
+
+
+def _audited(candidate: Candidate, dominant: Mapping[str, Any], config: TargetConfig, least: float) -> Target:
+    """A candidate of the audit; one that nothing speaks against counts as cleared until a support set confirms it, or
+    as influential, taken or listed, if masking it changes `least` answers."""
+    found = Target(
+        text=candidate.text,
+        verdict=_unlabelled_verdict(candidate, dominant),
+        count=candidate.count,
+        flip_rate=candidate.flip_rate,
+        pulls_to=candidate.pulls_to,
+        q_value=candidate.q_value,
+    )
+    few = found.answers_held < least - 1e-9  # a count times a rate, which rounds
+    if found.verdict != "cleared" or config.influential_share == 1 or few:
+        return found
+    return replace(found, verdict="influential" if config.take_influential else "listed")
+
+
+def _unlabelled_verdict(candidate: Candidate, dominant: Mapping[str, Any]) -> Verdict:
+    if candidate.flagged:
+        return "flagged"
+    if candidate.takes_turns:
+        return "alternate"
+    if candidate.collective:
+        return "collective"
+    return "dominant" if candidate.text in dominant else "cleared"
+
+
+@dataclass(frozen=True)
+class _Deciding:
+    """A word or phrase that decides most of its texts although their rest is confidently given another answer.
+
+    `contradicted` are those texts, by their number among the distinct ones.
+    """
+
+    text: str
+    pulls_to: str | None
+    count: int
+    flip_rate: float
+    contradicted: frozenset[int]
+
+
+def _dominant(
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    report: AuditReport,
+    config: TargetConfig,
+    progress: Progress | None = None,
+) -> dict[str, _Deciding]:
+    """What decides most of its texts against the rest, where that of its class does so in very many texts.
+
+    The share of distinct texts is tested exactly, over all classes; a text in which several decide counts once. Of what
+    stands inside a phrase that decides as well, the phrase alone is kept. What the audit's test has found already is
+    left out: it would draw along the genuine words of its class.
+    """
+    from scipy.stats import binom
+
+    distinct = np.flatnonzero(find_repeats(*_keys(encoded)).evidence)
+    texts, probs = encoded.select(distinct), np.asarray(report.saliency.probs)[distinct]
+    deciding = _deciding(classifier, texts, probs, report, config, progress)
+    inside = {part for found in deciding if " " in found.text for part in parts_of(found.text)}
+    known = {c.text for c in report.candidates if c.flagged or c.takes_turns or c.collective}
+    deciding = [found for found in deciding if not known & {found.text, *parts_of(found.text)}]
+    classes: dict[str | None, list[_Deciding]] = {}
+    for found in deciding:
+        if found.text not in inside:
+            classes.setdefault(found.pulls_to, []).append(found)
+    chosen: dict[str, _Deciding] = {}
+    for members in classes.values():
+        contradicted = frozenset[int]().union(*(found.contradicted for found in members))
+        p_value = float(binom.sf(len(contradicted) - 1, len(texts), config.dominant_share))
+        if p_value <= config.alpha / len(report.label_names):
+            chosen |= {found.text: found for found in members}
+    return chosen
+
+
+def _keys(encoded: EncodedTexts) -> tuple[list[int], list[int]]:
+    return [text_key(text) for text in encoded.texts], [evidence_key(text) for text in encoded.texts]
+
+
+_MOST = 0.5
+
+
+def _deciding(
+    classifier: TextClassifier,
+    texts: EncodedTexts,
+    probs: Array,
+    report: AuditReport,
+    config: TargetConfig,
+    progress: Progress | None,
+) -> list[_Deciding]:
+    """Words and fixed phrases that decide most of their texts when they are masked as a whole.
+
+    The audit joins words whose effects interact. The words of a fixed phrase may instead each add their share, and none
+    of them decide a text; so runs of words that recur as a whole are masked as a whole.
+
+    Args:
+        classifier: The base model.
+        texts: The D distinct texts.
+        probs: What it answers to them, shape (D, C).
+        report: The audit, for the words; "most" is asked of the lower end of an interval.
+        config: Whether phrases are looked for.
+        progress: Told how many are settled.
+    """
+    audit = config.audit()
+    candidates = {
+        c.text: np.flatnonzero(TargetFinder([c.text]).present(texts)).tolist()
+        for c in report.candidates
+        if not np.isnan(c.p_value) and c.interval.contradiction_rate[0] > _MOST
+    }
+    if config.unit == "phrase":
+        least = max(audit.min_count, math.ceil(LEAST_SHARE * len(texts)))
+        candidates = _fixed_phrases(words_as_units(texts), least) | candidates
+    read = [_Reading.of(name, rows) for name, rows in candidates.items()]
+    _read_masked(classifier, texts, probs, read, audit.confidence, progress)
+    return [one.result(probs, report.label_names) for one in read if one.may_decide]
+
+
+@dataclass(eq=False)
+class _Reading:
+    """What the texts of one candidate are answered with it masked, as far as they were read.
+
+    Attributes:
+        finder: Finds the candidate in a text.
+        rows: Its texts.
+        spare: In how many more texts the rest may fail to contradict the answer before it cannot be most of them.
+        after: Class probabilities of those that were read, with it masked.
+        against: Which texts have a rest that is confidently given another answer.
+    """
+
+    finder: TargetFinder
+    rows: list[int]
+    spare: int
+    after: list[Array] = field(default_factory=list)
+    against: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, name: str, rows: list[int]) -> _Reading:
+        return cls(TargetFinder([name]), rows, len(rows) - _least_for_most(len(rows)))
+
+    @property
+    def may_decide(self) -> bool:
+        """Whether it can still turn out to decide most of its texts."""
+        return self.spare >= 0
+
+    def next(self) -> list[int]:
+        """The fewest texts after which it may be known that it cannot."""
+        done = len(self.after)
+        return self.rows[done : done + self.spare + 1]
+
+    def take(self, after: Array, before: Array, confidence: float) -> None:
+        """The answer to the next text with and without the mask, both of shape (C,)."""
+        if after.argmax() != before.argmax() and after.max() >= confidence:
+            self.against.append(self.rows[len(self.after)])
+        else:
+            self.spare -= 1
+        self.after.append(after)
+
+    def result(self, probs: Array, label_names: tuple[str, ...]) -> _Deciding:
+        """What it is, once all its texts were read."""
+        before, after = probs[self.rows], np.array(self.after)
+        flips = float((after.argmax(axis=1) != before.argmax(axis=1)).mean())
+        pulls_to = label_names[int((before - after).sum(axis=0).argmax())]
+        return _Deciding(self.finder.words[0], pulls_to, len(self.rows), flips, frozenset(self.against))
+
+
+@cache
+def _least_for_most(n: int) -> int:
+    """Of how many texts out of n the lower end of the interval is above a half; n + 1 where not even all are enough."""
+    return bisect_left(range(n + 1), True, key=lambda k: exact_interval(k, n)[0] > _MOST)
+
+
+_PAIRS_AT_ONCE = 2048
+
+
+def _read_masked(
+    classifier: TextClassifier,
+    texts: EncodedTexts,
+    probs: Array,
+    candidates: list[_Reading],
+    confidence: float,
+    progress: Progress | None,
+) -> None:
+    """Read the texts of each candidate with it masked, but no more of them than it takes to know that it does not
+    decide most of them. Common phrases seldom do, and are known by a few texts each."""
+    while pairs := [(one, i) for one in candidates for i in one.next()]:
+        for first in range(0, len(pairs), _PAIRS_AT_ONCE):
+            chosen = pairs[first : first + _PAIRS_AT_ONCE]
+            masked = masked_texts(
+                texts.select([i for _, i in chosen]),
+                [np.flatnonzero(one.finder.tokens(texts, i)) for one, i in chosen],
+                classifier.tokenizer.mask_token_id,
+            )
+            for (one, i), after in zip(chosen, classifier.predict_proba(masked), strict=True):
+                one.take(after, probs[i], confidence)
+            if progress is not None:
+                settled = sum(not one.next() for one in candidates)
+                progress("Masking candidates as a whole", settled, len(candidates))
+
+
+def _fixed_phrases(units: Units, min_count: int) -> dict[str, list[int]]:
+    """Runs of 2 to 5 words that stand in enough texts, and in which; those that all but always stand inside a longer
+    one are left to that one."""
+    texts: dict[str, list[int]] = {}
+    for i, keys in enumerate(units.keys):
+        wordlike, segments = units.wordlike[i], units.spans[i][:, 2]
+        here = set()
+        for first in range(len(keys)):
+            for last in range(first + 1, min(first + MAX_PHRASE_WORDS, len(keys))):
+                if not wordlike[first : last + 1].all() or segments[first] != segments[last]:
+                    break
+                here.add(units_text(units, i, first, last))
+        for phrase in here:
+            texts.setdefault(phrase, []).append(i)
+    recurring = {phrase: rows for phrase, rows in texts.items() if len(rows) >= min_count}
+    left = {
+        part
+        for phrase, rows in recurring.items()
+        for part in parts_of(phrase)
+        if len(rows) >= 0.9 * len(recurring.get(part, rows))
+    }
+    return {phrase: rows for phrase, rows in recurring.items() if phrase not in left}

@@ -1,0 +1,15 @@
+from .attainable import p_all_opposed as p_all_opposed
+from .attainable import texts_needed as texts_needed
+from .exact import exact_interval as exact_interval
+from .exact import mcnemar_greater as mcnemar_greater
+from .exact import paired_p_value as paired_p_value
+from .fdr import levels_needed as levels_needed
+from .fdr import q_values as q_values
+from .paired import holm as holm
+from .paired import sign_flip_test as sign_flip_test
+from .relative_effect import LEVELS as LEVELS
+from .relative_effect import Placements as Placements
+from .relative_effect import levels as levels
+from .relative_effect import opposition as opposition
+from .relative_effect import p_of_placements as p_of_placements
+from .relative_effect import p_opposition as p_opposition

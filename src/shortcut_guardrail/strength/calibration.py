@@ -1,0 +1,193 @@
+"""The debiasing strength: a context that applies it, and its search on a support set (paper Section 3.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ..config import CalibrationConfig
+from ..errors import ConfigError, DataError
+from ..metrics import balanced_accuracy, worst_group_accuracy
+from ..stats import exact_interval, mcnemar_greater, paired_p_value
+from ..typing import Array
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One strength on the support set.
+
+    Attributes:
+        strength: In [0, 1].
+        score: The metric the strength is chosen by, higher is better.
+        accuracy: Share of the support set answered correctly.
+        interval: Exact 95 % interval of the accuracy.
+        gained: Rows that are right here and wrong at strength 0.
+        lost: Rows that are wrong here and right at strength 0.
+        p_value: Exact McNemar test of the two counts; it does not account for having looked at several strengths.
+    """
+
+    strength: float
+    score: float
+    accuracy: float
+    interval: tuple[float, float]
+    gained: int
+    lost: int
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The chosen strength and the whole curve behind it.
+
+    Attributes:
+        strength: The smallest strength with the best score; or `without_labels`, where the labels do not overrule it.
+        n: Size of the support set.
+        metric: What the score is.
+        curve: One point per strength of the grid, ascending.
+        cross_validated: Whether every row was answered by an adapter that was not trained on it, since the rows trained
+            the adapter that is used.
+        without_labels: The strength chosen on unlabelled texts; `None` where the labels alone chose.
+        p_value: That the strength with the best score, or 0, answers more rows rightly than `without_labels` by chance
+            alone (exact McNemar test, one-sided, the smaller of the two); `None` where the labels alone chose.
+    """
+
+    strength: float
+    n: int
+    metric: str
+    curve: tuple[CurvePoint, ...]
+    cross_validated: bool = False
+    without_labels: float | None = None
+    p_value: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return asdict(self)
+
+
+def check_support(labels: Sequence[int] | Array) -> None:
+    """Refuse a support set that cannot tell one strength from another.
+
+    Raises:
+        DataError: It has fewer than two rows, or one class.
+    """
+    if len(labels) < 2:
+        raise DataError(
+            f"The support set needs at least 2 labelled rows, but has {len(labels)}; 40 are a good number. "
+            "Add rows, or leave the support set out."
+        )
+    if len(set(map(int, labels))) < 2:
+        raise DataError(
+            f"All {len(labels)} rows of the support set have the same label, so accuracy on it would reward a constant "
+            "answer. Add rows of at least one other label."
+        )
+
+
+def strengths_to_score(config: CalibrationConfig) -> list[float]:
+    """The grid, and 0 to compare with."""
+    return sorted({0.0, *config.strengths})
+
+
+OVERRULING_P = 0.25
+"""Labels overrule a strength that was chosen without them where their best one is better with this p-value or less; the
+level at which they clear a word too (`confirmation`). Chosen with `scripts/dial_rules.py`; see docs/strategies.md."""
+
+
+def check_choice(
+    labels: Array, config: CalibrationConfig, *, groups: Array | None = None, without_labels: float | None = None
+) -> None:
+    """Refuse what `choose_strength` could not choose by; it takes the same arguments.
+
+    Raises:
+        DataError: See `check_support`; there is not one group for each label.
+        ConfigError: The metric needs groups and there are none; `without_labels` is no strength of the grid, or the
+            metric beside it is not the accuracy, which the test is about.
+    """
+    check_support(labels)
+    if config.metric == "worst_group_accuracy" and groups is None:
+        raise ConfigError("metric 'worst_group_accuracy' needs the groups of the support set; pass groups.")
+    if groups is not None and groups.shape != (len(labels),):
+        raise DataError(
+            f"There must be one group for each of the {len(labels)} labels, but groups has shape {groups.shape}."
+        )
+    if without_labels is None:
+        return
+    if without_labels not in config.strengths:
+        raise ConfigError(
+            f"without_labels must be one of the strengths {', '.join(f'{s:g}' for s in config.strengths)}, but is "
+            f"{without_labels:g}. Choose it with the same guard, with strengths that hold 0."
+        )
+    if config.metric != "accuracy":
+        raise ConfigError(
+            f"Beside a strength that was chosen without labels the metric must be 'accuracy', but is "
+            f"'{config.metric}': the labels are asked whether more answers are right. Leave without_labels out."
+        )
+
+
+def choose_strength(
+    logits: Array,
+    labels: Array,
+    config: CalibrationConfig,
+    *,
+    groups: Array | None = None,
+    without_labels: float | None = None,
+) -> Calibration:
+    """Score every strength of the grid on the support set; the smallest of the best is chosen.
+
+    With `without_labels`, the labels are evidence against that strength instead: it stays, unless the best one, or the
+    base, answers more rows rightly than it by the exact one-sided McNemar test (p at most `OVERRULING_P`). On 40 rows
+    neighbouring strengths differ by an answer or two, and the best of them is the best by chance.
+
+    Args:
+        logits: Class logits at each of `strengths_to_score`, shape (S, n, C).
+        labels: Class ids, shape (n,).
+        config: The grid and the metric.
+        groups: Group ids, shape (n,), for the metric `worst_group_accuracy`.
+        without_labels: The strength of the grid that unlabelled texts chose; see `dial`.
+
+    Raises:
+        DataError: See `check_choice`.
+        ConfigError: See `check_choice`.
+    """
+    check_choice(labels, config, groups=groups, without_labels=without_labels)
+    grid = strengths_to_score(config)
+    predictions = dict(zip(grid, logits.argmax(axis=2), strict=True))
+    base_right = predictions[0.0] == labels
+    curve = [
+        _curve_point(strength, predictions[strength], labels, groups, base_right, config.metric)
+        for strength in config.strengths
+    ]
+    # max() keeps the first of equal scores, and the grid ascends.
+    best = max(curve, key=lambda point: point.score)
+    chosen = Calibration(best.strength, len(labels), config.metric, tuple(curve))
+    if without_labels is None:
+        return chosen
+    right = {strength: answers == labels for strength, answers in predictions.items()}
+    p_value = min(_p_better(right[strength], right[without_labels]) for strength in (0.0, best.strength))
+    return replace(
+        chosen,
+        strength=best.strength if p_value <= OVERRULING_P else without_labels,
+        without_labels=without_labels,
+        p_value=p_value,
+    )
+
+
+def _p_better(right: Array, before: Array) -> float:
+    return mcnemar_greater(int((right & ~before).sum()), int((before & ~right).sum()))
+
+
+def _curve_point(
+    strength: float, predictions: Array, labels: Array, groups: Array | None, base_right: Array, metric: str
+) -> CurvePoint:
+    right = predictions == labels
+    accuracy = float(right.mean())
+    if metric == "balanced_accuracy":
+        score = balanced_accuracy(predictions, labels)
+    elif metric == "worst_group_accuracy":
+        assert groups is not None
+        score = worst_group_accuracy(predictions, labels, groups)
+    else:
+        score = accuracy
+    gained, lost = int((right & ~base_right).sum()), int((~right & base_right).sum())
+    interval = exact_interval(int(right.sum()), len(labels))
+    return CurvePoint(strength, score, accuracy, interval, gained, lost, paired_p_value(gained, lost))

@@ -1,0 +1,422 @@
+"""A statement that the guarded model is no worse than the base, with a proved error rate over the choice of strength.
+
+*What is bounded.* Guarded and base answers can only differ in quality where they differ. Let D be the share of
+deployment texts on which they do, and let, among those, a share of answers be lost (the base was right, the guarded
+model is not) and a share gained (the other way round). The accuracy that the guard costs is
+
+    loss = D r (2 theta - 1) <= D max(0, 2 theta - 1),
+
+where r <= 1 is the share of differing texts that are lost or gained, and theta the share of lost ones among these. D
+needs no label: unlabelled texts bound it. Only differing texts need labels, and few of them, since D is small where
+the guard does little and theta is small where it helps.
+
+*One strength.* D gets an exact (Clopper-Pearson) upper bound, theta another one; by the union bound both hold at once
+with the confidence asked for. The strength passes if the product of the bounds does not exceed the margin.
+
+*All strengths.* Testing each and taking one that passes is not valid: of many harmful strengths one passes by luck. The
+strengths are therefore tested in an order that is fixed before any text is seen, and testing stops at the first that
+fails (fixed-sequence testing; Learn-then-Test of Angelopoulos et al. with this order). A harmful strength can only be
+certified if the first harmful one of the order is, so the error stays that of a single test. There are two such orders,
+each with half of the error: from the safe end upward, since strength 0 is the base itself, and from full strength
+downward, since a guard that helps has the clearest evidence there.
+
+*Several looks.* The promise is for one certificate. To add labels until it passes, or to try other margins, gives harm
+a chance at every look. Whoever plans several says so (`CertifyConfig.looks`), and each has its share of the error.
+
+*Assumptions.* The unlabelled texts are a random sample of the texts the guard will meet, and were not used to fit it.
+So are the labelled ones, or they are a random sample of those unlabelled texts on which the answers differ at some
+strength (`texts_to_label`). Their labels had no part in fitting the guard, nor in how many there are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ..config import CertifyConfig
+from ..errors import ConfigError, DataError
+from ..typing import Array
+
+_OF_TEXTS = (
+    "The certificate supposes that the unlabelled texts are a random sample of the texts that the guard meets, each "
+    "drawn for itself, and that none had a part in what the guard learned or neutralises."
+)
+_OF_LABELS = (
+    " The labelled texts are one too, or a random sample of the unlabelled ones that get another answer from this "
+    "guard at some strength; how many there are was not decided by what their labels say."
+)
+_OF_LOOKS = (
+    " Margin and confidence were fixed before, and so was the number of certificates. It says nothing of texts of "
+    "another kind."
+)
+
+METHOD = "fixed-sequence tests of Clopper-Pearson bounds, from strength 0 upward and from the largest downward"
+
+# The shares of a test's error that its bound of D and its bound of theta may spend. Unlabelled texts are plenty and
+# labels are scarce, so the labels get more.
+_ERROR_OF_DIFFERENCES = 0.1
+
+_MOST_TEXTS = 1_000_000
+
+
+@dataclass(frozen=True)
+class CertifiedStrength:
+    """What is known about one strength.
+
+    Attributes:
+        strength: In (0, 1].
+        differing: Unlabelled texts that get another answer than from the base.
+        differing_bound: Upper bound of the share of such texts.
+        labelled: Labelled texts that get another answer.
+        gained: Of those, texts that are right and were wrong.
+        lost: Of those, texts that are wrong and were right.
+        loss_bound: Upper bound of what is lost, as a share of all texts; see `CertifyConfig.harm`.
+        certified: Whether the procedure certifies this strength. A bound below the margin is not enough: every strength
+            before it, in one of the two orders, has to have one as well.
+        labels_needed: How many labelled texts with another answer at this strength would bring the bound below the
+            margin, if the shares of gained and lost ones stay as they are (without any so far: if all are gained); 0
+            if it is below; `None` if no number would.
+        unlabelled_needed: How many unlabelled texts would, without a label, if the share of differing ones stays as it
+            is; 0 and `None` likewise.
+    """
+
+    strength: float
+    differing: int
+    differing_bound: float
+    labelled: int
+    gained: int
+    lost: int
+    loss_bound: float
+    certified: bool
+    labels_needed: int | None
+    unlabelled_needed: int | None
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Which strengths are certified to be no worse than the base by more than a margin.
+
+    Attributes:
+        margin: The largest loss that is allowed, as a share of all texts.
+        confidence: With at least this probability no certified strength loses more than the margin.
+        harm: What loss means; see `CertifyConfig`.
+        method: The procedure, in words.
+        n_unlabelled: Unlabelled texts.
+        n_labels: Labelled texts, whether their answers differ or not.
+        looks: How many certificates share the error.
+        points: The strengths above 0, ascending.
+        n_fitted: How many of these texts the guard was fitted on. Where there are any, the sentence says that nothing
+            is shown for others.
+        in_use: The strength that the guard had before; `None` if that is not known.
+        strength: The strength chosen among 0 and the certified ones; `None` if none was chosen yet.
+    """
+
+    margin: float
+    confidence: float
+    harm: str
+    method: str
+    n_unlabelled: int
+    n_labels: int
+    looks: int
+    points: tuple[CertifiedStrength, ...]
+    n_fitted: int = 0
+    in_use: float | None = None
+    strength: float | None = None
+
+    @property
+    def certified(self) -> tuple[float, ...]:
+        """The certified strengths, ascending; 0, which is the base itself, is always one."""
+        return (0.0, *(point.strength for point in self.points if point.certified))
+
+    @property
+    def sentence(self) -> str:
+        """What may be said, for a model card or a report."""
+        if len(self.certified) == 1:
+            return (
+                f"No strength above 0 could be certified: it was not shown with {_percent(self.confidence)} confidence "
+                f"that {_HARM[self.harm]} is at most {_percent(self.margin)}{self._planned}. {self._what_would_do()}"
+            )
+        # Nothing of the strength in use, which may change while this holds on.
+        return (
+            f"With {_percent(self.confidence)} confidence, {_HARM[self.harm]} at strengths "
+            f"{_listed(self.certified[1:])} is at most {_percent(self.margin)}, as shown by {self.n_unlabelled} "
+            f"unlabelled and {self.n_labels} labelled texts{self._planned}.{self._fitted}"
+        )
+
+    @property
+    def assumptions(self) -> str:
+        """What it rests on, in words."""
+        return _OF_TEXTS + (_OF_LABELS if self.n_labels else "") + _OF_LOOKS
+
+    @property
+    def _fitted(self) -> str:
+        if not self.n_fitted:
+            return ""
+        return f" But the guard was fitted on {self.n_fitted} of these texts, so nothing is shown for others."
+
+    @property
+    def _planned(self) -> str:
+        return f" (one of {self.looks} planned certificates, which share the error)" if self.looks > 1 else ""
+
+    def _what_would_do(self) -> str:
+        """What to collect for the strength that was in use, or else the largest."""
+        at = next((i for i, point in enumerate(self.points) if point.strength == self.in_use), len(self.points) - 1)
+        goal, paths = self.points[at], (self.points[: at + 1], self.points[at:])
+        labels = _cheapest(paths, goal, self._rows_needed)
+        texts = _cheapest(paths, goal, lambda point: point.unlabelled_needed)
+        ways = []
+        if labels is not None and goal.differing:
+            count, hardest = labels
+            supposed = (
+                f"drawn and turning out like the {self.n_labels} seen so far"
+                if hardest.labelled
+                else f"with an answer at strength {hardest.strength:g} other than the base's, if it mends all"
+            )
+            more = "" if hardest is goal else f" (so many for {hardest.strength:g}, which is tested before it)"
+            ways.append(f"about {count} labelled texts {supposed}{more}")
+        if texts is not None:
+            ways.append(f"about {texts[0]} unlabelled texts and no label, if no more of them get another answer")
+        if not ways:
+            return "More texts like those seen so far would not change that."
+        return (
+            f"For strength {goal.strength:g} it would take {', or '.join(ways)}. Draw them anew: to add to these until "
+            "it passes is not valid, unless so many looks were planned."
+        )
+
+    def _rows_needed(self, point: CertifiedStrength) -> int | None:
+        """How many texts to label, for as many of them to get another answer as the strength needs.
+
+        Of those labelled so far only `labelled` do. Where none does, only those are counted that get another answer.
+        """
+        if not point.labels_needed or not point.labelled:
+            return point.labels_needed
+        return math.ceil(point.labels_needed * self.n_labels / point.labelled)
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        points = [asdict(point) for point in self.points]
+        return {
+            **asdict(self),
+            "points": points,
+            "certified": list(self.certified),
+            "sentence": self.sentence,
+            "assumptions": self.assumptions,
+        }
+
+
+_HARM = {
+    "net": "the accuracy lost against the base",
+    "harmed": "the share of texts that the base answers rightly and the guarded model wrongly",
+}
+
+
+def _cheapest(
+    paths: Sequence[Sequence[CertifiedStrength]],
+    goal: CertifiedStrength,
+    needed: Callable[[CertifiedStrength], int | None],
+) -> tuple[int, CertifiedStrength] | None:
+    """What the less demanding path asks for, and its strength that asks for most, of equals the goal; `None` if neither
+    can be gone."""
+    steps = [[(needed(point), point) for point in path] for path in paths]
+    hardest = [
+        max(((count or 0, point) for count, point in path), key=lambda step: (step[0], step[1] is goal))
+        for path in steps
+        if all(count is not None for count, _ in path)
+    ]
+    return min(hardest, key=lambda step: step[0], default=None)
+
+
+def _percent(share: float) -> str:
+    """All digits that matter: a confidence of .999 is not 100%."""
+    return f"{100 * share:.10g}%"
+
+
+def _listed(strengths: Sequence[float]) -> str:
+    return ", ".join(f"{strength:g}" for strength in strengths)
+
+
+def certify_answers(
+    strengths: Sequence[float],
+    config: CertifyConfig,
+    *,
+    unlabelled_base: Array,
+    unlabelled_guarded: Array,
+    labelled_base: Array,
+    labelled_guarded: Array,
+    labels: Array,
+) -> Certificate:
+    """Certify strengths from answers; see the head of this module for procedure and assumptions.
+
+    Args:
+        strengths: S strengths above 0, ascending, fixed before any text was seen.
+        config: Margin, confidence, and what harm is.
+        unlabelled_base: The base's answers to N unlabelled texts, shape (N,).
+        unlabelled_guarded: The guarded answers at each strength, shape (S, N).
+        labelled_base: The base's answers to n labelled texts, shape (n,).
+        labelled_guarded: The guarded answers to them, shape (S, n).
+        labels: Their labels, shape (n,).
+
+    Raises:
+        DataError: There is no unlabelled text.
+        ConfigError: There is no strength.
+    """
+    if not len(strengths):
+        raise ConfigError("A certificate is for strengths above 0, but the guard's grid has none. Add some to it.")
+    if not len(unlabelled_base):
+        raise DataError("A certificate needs unlabelled texts from the deployment, but there is none.")
+    right, base_right = labelled_guarded == labels, labelled_base == labels
+    return certify_counts(
+        strengths,
+        config,
+        n_unlabelled=len(unlabelled_base),
+        n_labels=len(labels),
+        differing=(unlabelled_guarded != unlabelled_base).sum(axis=1),
+        labelled=(labelled_guarded != labelled_base).sum(axis=1),
+        gained=(right & ~base_right).sum(axis=1),
+        lost=(~right & base_right).sum(axis=1),
+    )
+
+
+def certify_counts(
+    strengths: Sequence[float],
+    config: CertifyConfig,
+    *,
+    n_unlabelled: int,
+    n_labels: int,
+    differing: Array,
+    labelled: Array,
+    gained: Array,
+    lost: Array,
+) -> Certificate:
+    """The same from counts at each of S strengths, all of shape (S,); the fields of `CertifiedStrength` say which."""
+    level = (1.0 - config.confidence) / config.looks / 2  # for each of the two orders
+    share = upper_bound(differing, n_unlabelled, _ERROR_OF_DIFFERENCES * level)
+    bound = _loss_bound(share, labelled, gained, lost, (1 - _ERROR_OF_DIFFERENCES) * level, config.harm)
+    passes = bound <= config.margin
+    upward, downward = np.cumprod(passes), np.cumprod(passes[::-1])[::-1]
+    certified = (upward | downward).astype(bool)
+    points = []
+    for i, strength in enumerate(strengths):
+        counts = int(labelled[i]), int(gained[i]), int(lost[i])
+        points.append(
+            CertifiedStrength(
+                strength=float(strength),
+                differing=int(differing[i]),
+                differing_bound=float(share[i]),
+                labelled=counts[0],
+                gained=counts[1],
+                lost=counts[2],
+                loss_bound=float(bound[i]),
+                certified=bool(certified[i]),
+                labels_needed=0 if passes[i] else _labels_needed(float(share[i]), *counts, config, level),
+                unlabelled_needed=0
+                if passes[i]
+                else _unlabelled_needed(int(differing[i]), n_unlabelled, config, level),
+            )
+        )
+    return Certificate(
+        margin=config.margin,
+        confidence=config.confidence,
+        harm=config.harm,
+        method=METHOD,
+        n_unlabelled=n_unlabelled,
+        n_labels=n_labels,
+        looks=config.looks,
+        points=tuple(points),
+    )
+
+
+def certified_instead(certificate: Certificate) -> float:
+    """What takes the place of a strength in use that is not certified: the certified one that mends most labelled
+    answers, of equals the smallest."""
+    mended = {0.0: 0} | {point.strength: point.gained - point.lost for point in certificate.points if point.certified}
+    return max(mended, key=lambda strength: (mended[strength], -strength))
+
+
+def upper_bound(successes: Array, n: Array | int, error: float) -> Array:
+    """One-sided Clopper-Pearson bound: the share exceeds it with at most this probability; 1 where n is 0.
+
+    Args:
+        successes: Counts, shape (S,).
+        n: Of how many, a number or shape (S,).
+        error: In (0, 1).
+    """
+    from scipy.stats import beta
+
+    successes, n = np.broadcast_arrays(successes, n)
+    full = successes >= n
+    bound = beta.ppf(1 - error, successes + 1, np.where(full, 1, n - successes))
+    return np.where(full, 1.0, bound)
+
+
+def _loss_bound(share: Array, labelled: Array, gained: Array, lost: Array, error: float, harm: str) -> Array:
+    """Upper bound of the loss, given one of the share of differing texts."""
+    if harm == "harmed":
+        bound: Array = share * upper_bound(lost, labelled, error)
+    else:
+        bound = share * np.maximum(0.0, 2 * upper_bound(lost, gained + lost, error) - 1)
+    return bound
+
+
+def _labels_needed(
+    share: float, labelled: int, gained: int, lost: int, config: CertifyConfig, level: float
+) -> int | None:
+    """A number of labelled differing texts, in the proportions seen so far, whose bound is within the margin.
+
+    Counts are rounded against the guard. Without any label the best case is taken: all are gained.
+    """
+    rates = np.array([gained, lost]) / labelled if labelled else np.array([1.0, 0.0])
+    error = (1 - _ERROR_OF_DIFFERENCES) * level
+
+    def would_do(n: int) -> bool:
+        got, missed = (np.array([math.floor(n * rates[0])]), np.array([math.ceil(n * rates[1])]))
+        return bool(_loss_bound(np.array([share]), np.array([n]), got, missed, error, config.harm)[0] <= config.margin)
+
+    return _first_that_would_do(would_do, labelled)
+
+
+def _unlabelled_needed(differing: int, n_unlabelled: int, config: CertifyConfig, level: float) -> int | None:
+    """A number of unlabelled texts, with the share of differing ones seen so far, that needs no label."""
+
+    def would_do(n: int) -> bool:
+        expected = np.array([math.ceil(n * differing / n_unlabelled)])
+        return bool(upper_bound(expected, n, _ERROR_OF_DIFFERENCES * level)[0] <= config.margin)
+
+    return _first_that_would_do(would_do, n_unlabelled)
+
+
+def _first_that_would_do(would_do: Callable[[int], bool], seen: int) -> int | None:
+    """By doubling and bisection, from what there is; rounding makes small steps back, which it may miss."""
+    few, enough = seen, max(1, seen)
+    while not would_do(enough):
+        few, enough = enough, 2 * enough
+        if enough > _MOST_TEXTS:
+            return None
+    while enough - few > 1:
+        middle = (few + enough) // 2
+        few, enough = (few, middle) if would_do(middle) else (middle, enough)
+    return enough
+
+
+def texts_to_label(base: Array, guarded: Array, n: int, *, seed: int = 0) -> Array:
+    """Which unlabelled texts to label for a certificate: a random sample of those that get another answer at some
+    strength.
+
+    They come in random order, so that the first so many of them are a random sample as well. How many has to be decided
+    without regard to what their labels say.
+
+    Args:
+        base: The base's answers to N texts, shape (N,).
+        guarded: The guarded answers at each strength, shape (S, N).
+        n: How many at most.
+        seed: Of the sample.
+
+    Returns:
+        Their indices.
+    """
+    differing = np.flatnonzero((guarded != base).any(axis=0))
+    return np.random.default_rng(seed).permutation(differing)[:n]

@@ -1,0 +1,160 @@
+"""The strength without labels: the one whose answers come closest to those without the shortcuts.
+
+With t the base's probabilities for the counterfactual text (the text with its shortcuts neutralised, or the text itself
+if it has none) and p_s the guarded model's for the text at strength s, the strength is chosen whose mean divergence
+KL(t || p_s) over unlabelled texts is smallest; of those that are as good but for rounding, the smallest. How many
+answers are the same is in the curve too, but does not choose: on a few hundred texts strengths differ by a few of them.
+
+*Assumption.* Where the base's answers to a text and to its counterfactual differ, the latter is right more often. It is
+what calling a word a shortcut means. If a genuine word was taken for one, divergence asks for harm just as readily, and
+this dial cannot tell; labels can. If nothing is taken for a shortcut, strength 0 diverges nowhere and is chosen.
+
+Of many texts a sample is drawn. Only those with a shortcut say how much of it is left, so where it would hold hardly
+any of these they are drawn apart from the others, and weighed by their share of all texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import RunError
+from ..typing import Array
+from .counterfactual import Counterfactual
+
+
+@dataclass(frozen=True)
+class AgreementPoint:
+    """One strength on unlabelled texts.
+
+    Attributes:
+        strength: In [0, 1].
+        divergence: Mean of KL(t || p_s) over the texts, in nats, at least 0. In this mean and the next share a text
+            counts by what it stands for; see `draw`.
+        agreement: Share of texts answered as the base answers their counterfactual.
+        agreement_bearing: The same among texts with a shortcut; NaN without any.
+        agreement_rest: The same among the others, where it is the share that keeps the base's answer; NaN without any.
+    """
+
+    strength: float
+    divergence: float
+    agreement: float
+    agreement_bearing: float
+    agreement_rest: float
+
+
+@dataclass(frozen=True)
+class UnlabelledCalibration:
+    """The strength chosen without labels, and the curve behind it.
+
+    Attributes:
+        strength: The one with the smallest divergence, of equals the smallest.
+        n: Number of texts.
+        n_bearing: Of those, texts with a shortcut.
+        curve: One point per strength of the grid, ascending.
+    """
+
+    strength: float
+    n: int
+    n_bearing: int
+    curve: tuple[AgreementPoint, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready dictionary; an undefined share is `None`."""
+        points = [{k: None if v != v else v for k, v in asdict(point).items()} for point in self.curve]
+        return {**asdict(self), "curve": points}
+
+
+LEAST_BEARING = 16
+"""Of a sample with fewer texts with a shortcut these are drawn apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Some of N texts.
+
+    Attributes:
+        rows: Which, shape (n,), ascending.
+        weights: How much each counts in a mean over all N texts, shape (n,), of sum 1.
+    """
+
+    rows: Array
+    weights: Array
+
+
+def draw(bearing: Array, at_most: int, *, seed: int) -> Sample:
+    """A sample of texts among which there are some with a shortcut, where there are any.
+
+    Args:
+        bearing: Which texts hold a shortcut, shape (N,), bool.
+        at_most: How many to draw, at least 1; all N if there are no more.
+        seed: The same seed draws the same.
+    """
+    n = len(bearing)
+    if n <= at_most:
+        return Sample(np.arange(n), np.full(n, 1 / n))
+    rng = np.random.default_rng(seed)
+    rows = np.sort(rng.choice(n, size=at_most, replace=False))
+    if bearing[rows].sum() >= min(LEAST_BEARING, bearing.sum(), at_most // 2):
+        return Sample(rows, np.full(at_most, 1 / at_most))
+    kinds = np.flatnonzero(bearing), np.flatnonzero(~bearing)
+    size = min(len(kinds[0]), at_most // 2)
+    parts = [rng.choice(kind, size=m, replace=False) for kind, m in zip(kinds, (size, at_most - size), strict=True)]
+    weights = [np.full(len(part), len(kind) / len(part) / n) for kind, part in zip(kinds, parts, strict=True)]
+    rows, order = np.unique(np.concatenate(parts), return_index=True)
+    return Sample(rows, np.concatenate(weights)[order])
+
+
+_ROUNDING = 1e-5
+"""Nats by which equal answers may seem to diverge: strengths are computed in different ways, in 32 or 16 bit."""
+
+
+def choose_without_labels(
+    logits: Array, strengths: Sequence[float], counterfactual: Counterfactual, *, weights: Array | None = None
+) -> UnlabelledCalibration:
+    """Compare the guarded answers at every strength with those without the shortcuts.
+
+    Args:
+        logits: Guarded class logits, shape (S, N, C).
+        strengths: The S strengths, ascending.
+        counterfactual: What the base answers without the shortcuts, for the same N texts.
+        weights: How much each text counts, shape (N,), of sum 1; all the same if not given.
+
+    Raises:
+        RunError: A logit is not finite.
+    """
+    from scipy.special import softmax
+
+    bearing = counterfactual.bearing
+    expected = softmax(counterfactual.logits.astype(np.float64), axis=2).mean(axis=0)
+    agrees = logits.argmax(axis=2) == expected.argmax(axis=1)
+    if not (np.isfinite(logits).all() and np.isfinite(expected).all()):
+        raise RunError("Some logits are not finite, so no strength can be chosen. Look at the model's weights.")
+    weights = np.full(len(bearing), 1 / len(bearing)) if weights is None else weights
+    divergences = _divergence(expected, logits) @ weights
+    curve = tuple(
+        AgreementPoint(
+            float(strength), float(divergence), float(row @ weights), _share(row[bearing]), _share(row[~bearing])
+        )
+        for strength, divergence, row in zip(strengths, divergences, agrees, strict=True)
+    )
+    # The strengths ascend.
+    least = min(point.divergence for point in curve)
+    best = next(point for point in curve if point.divergence <= least + _ROUNDING)
+    return UnlabelledCalibration(best.strength, len(bearing), int(bearing.sum()), curve)
+
+
+def _divergence(expected: Array, logits: Array) -> Array:
+    """KL(t || p_s) of probabilities (N, C) and the softmax of logits (S, N, C), in nats, at least 0, shape (S, N)."""
+    from scipy.special import log_softmax, xlogy
+
+    log_probs = log_softmax(logits.astype(np.float64), axis=2)  # finite, where the probability itself may be 0
+    divergence: Array = (xlogy(expected, expected) - expected * log_probs).sum(axis=2)
+    return np.maximum(divergence, 0.0)
+
+
+def _share(agrees: Array) -> float:
+    return float(agrees.mean()) if len(agrees) else float("nan")

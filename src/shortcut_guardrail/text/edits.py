@@ -1,0 +1,144 @@
+"""Texts without a word or phrase, and texts with one put in: where it stands, and the copies in which it is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ..models import EncodedTexts
+from ..typing import Array
+from .units import words_as_units
+
+
+def masked_texts(encoded: EncodedTexts, positions: list[Array], mask_token_id: int) -> EncodedTexts:
+    """The texts with some tokens replaced by the mask token.
+
+    Args:
+        encoded: N texts.
+        positions: The tokens, N arrays.
+        mask_token_id: The id to put in.
+    """
+    ids, ordinary = [], []
+    for i, chosen in enumerate(positions):
+        ids.append(encoded.input_ids[i].copy())
+        ordinary.append(encoded.ordinary[i].copy())
+        ids[-1][chosen], ordinary[-1][chosen] = mask_token_id, False
+    return replace(encoded, input_ids=ids, ordinary=ordinary)
+
+
+def shortened_texts(encoded: EncodedTexts, positions: list[Array], mask_token_id: int) -> EncodedTexts:
+    """The texts with some tokens cut out, and with them a comma that only set them apart.
+
+    A text of which no ordinary token would be left has them masked instead.
+
+    Args:
+        encoded: N texts.
+        positions: The tokens, N arrays.
+        mask_token_id: The id to put in where cutting would leave nothing.
+    """
+    cut = []
+    for i, chosen in enumerate(positions):
+        keep = np.ones(len(encoded.input_ids[i]), dtype=bool)
+        keep[chosen] = False
+        if len(chosen) and not (keep & encoded.ordinary[i]).any():
+            masked = masked_texts(encoded.select([i]), [chosen], mask_token_id)
+            cut.append((masked, np.arange(len(keep))))
+            continue
+        keep[_loose_commas(encoded, i, keep)] = False
+        cut.append((encoded.select([i]), np.flatnonzero(keep)))
+    return _rebuilt(encoded, lambda name: [getattr(one, name)[0][kept] for one, kept in cut])
+
+
+_PER_TOKEN = ("input_ids", "token_type_ids", "ordinary", "offsets", "segments")
+
+
+def _rebuilt(encoded: EncodedTexts, arrays: Callable[[str], list[Array]]) -> EncodedTexts:
+    """The same texts with other tokens; `arrays` gives the new arrays of a field."""
+    changes: dict[str, Any] = {name: arrays(name) for name in _PER_TOKEN if getattr(encoded, name) is not None}
+    return replace(encoded, **changes)
+
+
+def with_insertions(
+    encoded: EncodedTexts, bearing: EncodedTexts, positions: list[Array], *, max_length: int, rng: np.random.Generator
+) -> EncodedTexts:
+    """Each text with a shortcut put in, as it stands in one of the texts that hold one.
+
+    What stands at the start of its text is put at the start, with the comma that sets it apart; anything else before a
+    word drawn at random. Tokens are put in as they are; where the text gets too long, its end is cut.
+
+    Args:
+        encoded: N texts without a shortcut.
+        bearing: Texts with one, at least one of them.
+        positions: The tokens of their shortcuts.
+        max_length: Tokens per input, special tokens included.
+        rng: Draws the occurrence and the place.
+    """
+    patterns = [p for i, chosen in enumerate(positions) for p in _patterns(bearing, i, chosen)]
+    words = words_as_units(encoded)
+    new: list[dict[str, Array]] = []
+    for i in range(len(encoded)):
+        source, first, last, at_start = patterns[int(rng.integers(len(patterns)))]
+        starts = np.flatnonzero(np.diff(words.of_token[i], prepend=-1) > 0)
+        place = int(starts[0] if at_start or len(starts) == 1 else rng.choice(starts[1:]))
+        room = max_length - (last - first)
+        kept = _shortened(encoded, i, room)
+        place = min(place, int(kept[-1]))
+        before, after = kept[kept < place], kept[kept >= place]
+        arrays = {}
+        for name in _PER_TOKEN:
+            if getattr(encoded, name) is not None:
+                own, put = getattr(encoded, name)[i], getattr(bearing, name)[source][first:last]
+                # The segment and the type are those of where it is put; the characters are of no text here.
+                put = put if name in ("input_ids", "ordinary") else np.repeat(own[place : place + 1], last - first, 0)
+                arrays[name] = np.concatenate([own[before], put, own[after]])
+        new.append(arrays)
+    return _rebuilt(encoded, lambda name: [arrays[name] for arrays in new])
+
+
+def _patterns(encoded: EncodedTexts, index: int, chosen: Array) -> list[tuple[int, int, int, bool]]:
+    """Occurrences to copy: the text, first token, one past the last, and whether it opens the text."""
+    keep = np.ones(len(encoded.input_ids[index]), dtype=bool)
+    keep[chosen] = False
+    keep[_loose_commas(encoded, index, keep)] = False
+    opens = int(np.flatnonzero(encoded.ordinary[index])[0])
+    return [(index, start, end, start == opens) for start, end in _runs(np.flatnonzero(~keep))]
+
+
+def _shortened(encoded: EncodedTexts, index: int, length: int) -> Array:
+    """Positions of a text that are left when it is cut to a length, at the end of its ordinary tokens."""
+    positions = np.arange(len(encoded.input_ids[index]))
+    over = len(positions) - length
+    return positions if over <= 0 else np.delete(positions, np.flatnonzero(encoded.ordinary[index])[-over:])
+
+
+def _loose_commas(encoded: EncodedTexts, index: int, keep: Array) -> list[int]:
+    """Commas right after something cut out at the start of a clause, or right before something cut out at its end."""
+    loose = []
+    gaps = np.flatnonzero(~keep)
+    for start, end in _runs(gaps):
+        before, after = _character(encoded, index, start - 1), _character(encoded, index, end)
+        if after == "," and not before.isalnum():
+            loose.append(end)
+        elif before == "," and not after.isalnum():
+            loose.append(start - 1)
+    return loose
+
+
+def _runs(positions: Array) -> list[tuple[int, int]]:
+    """Runs of neighbouring numbers, as (first, one past the last)."""
+    if not len(positions):
+        return []
+    breaks = np.flatnonzero(np.diff(positions) > 1)
+    starts, ends = positions[np.r_[0, breaks + 1]], positions[np.r_[breaks, len(positions) - 1]] + 1
+    return list(zip(starts.tolist(), ends.tolist(), strict=True))
+
+
+def _character(encoded: EncodedTexts, index: int, position: int) -> str:
+    """The characters of a token if they come from the text, else nothing."""
+    if not 0 <= position < len(encoded.input_ids[index]) or encoded.segments[index][position] < 0:
+        return ""
+    start, end = (int(x) for x in encoded.offsets[index][position])
+    return encoded.text_of(index, int(encoded.segments[index][position]))[start:end].strip()

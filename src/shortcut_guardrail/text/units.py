@@ -1,0 +1,185 @@
+"""Tokens grouped to words, and words to phrases, by the characters they come from.
+
+A token is part of every word it has a character in, so words that share a token are one unit: nothing smaller can be
+masked. This holds for WordPiece, byte-level BPE, whose tokens can be parts of a character, and SentencePiece, whose
+tokens can be nothing but the space before a word. What a word is: see `words`.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..models import EncodedTexts
+from ..typing import Array
+from .words import unit_key, word_spans
+
+MAX_PHRASE_WORDS = 5
+"""Longest phrase, in words: "as a matter of fact"."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """The units of N texts.
+
+    Attributes:
+        of_token: The unit of each token, N arrays of shape (L,), int32, ascending in each text; -1 for tokens that are
+            not ordinary.
+        spans: Character span and segment of each unit, N arrays of shape (U, 3): start, end, segment.
+        keys: What each unit is as a candidate, N lists of U strings; see `unit_key`.
+        wordlike: Whether each unit holds a letter or digit, N bool arrays of shape (U,). Phrases are made of those.
+    """
+
+    of_token: list[Array]
+    spans: list[Array]
+    keys: list[list[str]]
+    wordlike: list[Array]
+
+    def __len__(self) -> int:
+        return len(self.of_token)
+
+
+def tokens_as_units(encoded: EncodedTexts) -> Units:
+    """Every ordinary token is a unit by itself, and its id is its position: the paper's reading."""
+    of_token, spans, keys, wordlike = [], [], [], []
+    for i, ordinary in enumerate(encoded.ordinary):
+        of_token.append(np.where(ordinary, np.arange(len(ordinary)), -1).astype(np.int32))
+        spans.append(np.column_stack([encoded.offsets[i], encoded.segments[i]]).astype(np.int32))
+        names = [encoded.token_text(i, p) if ordinary[p] else "" for p in range(len(ordinary))]
+        keys.append(names)
+        wordlike.append(np.array([any(c.isalnum() for c in name) for name in names], dtype=bool))
+    return Units(of_token, spans, keys, wordlike)
+
+
+def words_as_units(encoded: EncodedTexts) -> Units:
+    """Ordinary tokens grouped to words by their character offsets."""
+    of_token, spans, keys, wordlike = [], [], [], []
+    for i in range(len(encoded)):
+        units, found = _words_of(encoded, i)
+        names = [unit_key(encoded.text_of(i, max(segment, 0))[start:end]) for start, end, segment in found.tolist()]
+        of_token.append(units)
+        spans.append(found)
+        keys.append(names)
+        wordlike.append(np.array([any(c.isalnum() for c in name) for name in names], dtype=bool))
+    return Units(of_token, spans, keys, wordlike)
+
+
+def _words_of(encoded: EncodedTexts, index: int) -> tuple[Array, Array]:
+    """The unit of each token of one text, and the span of each unit."""
+    units = np.full(len(encoded.input_ids[index]), -1, dtype=np.int32)
+    spans: list[tuple[int, int, int]] = []
+    for segment in (0, 1):
+        tokens = np.flatnonzero(encoded.ordinary[index] & (encoded.segments[index] == segment))
+        if not len(tokens):
+            continue
+        text = encoded.text_of(index, segment)
+        at = np.full(len(text) + 1, -1, dtype=np.int32)
+        for word, (start, end) in enumerate(word_spans(text)):
+            at[start:end] = word
+        groups = _group(at, encoded.offsets[index][tokens])
+        for group in groups:
+            members = tokens[group]
+            units[members] = len(spans)
+            spans.append((*_extent(text, encoded.offsets[index][members]), segment))
+    return units, np.array(spans, dtype=np.int32).reshape(-1, 3)
+
+
+def _group(at: Array, offsets: Array) -> list[list[int]]:
+    """Lists of neighbouring tokens that touch a common word; tokens without a character go with the next ones."""
+    groups: list[list[int]] = []
+    pending: list[int] = []
+    last = -1  # the last word that the open group touches
+    for token, (start, end) in enumerate(offsets.tolist()):
+        touched = at[start:end]
+        touched = touched[touched >= 0]
+        if not len(touched):
+            pending.append(token)
+        elif groups and touched[0] <= last:
+            groups[-1] += [*pending, token]
+            pending, last = [], max(last, int(touched[-1]))
+        else:
+            groups.append([*pending, token])
+            pending, last = [], int(touched[-1])
+    if pending:
+        if not groups:
+            return [pending]
+        groups[-1] += pending
+    return groups
+
+
+def _extent(text: str, offsets: Array) -> tuple[int, int]:
+    """Where the characters of some tokens stand, accents that the tokenizer took off included, white space not."""
+    start, end = int(offsets[:, 0].min()), int(offsets[:, 1].max())
+    while end < len(text) and unicodedata.combining(text[end]):
+        end += 1
+    piece = text[start:end]
+    lead = len(piece) - len(piece.lstrip())
+    return (start + lead, start + len(piece.rstrip())) if piece.strip() else (start, end)
+
+
+def recurring_phrases(
+    units: Units, important: Array, *, min_count: int, known: Iterable[str] = (), max_words: int = MAX_PHRASE_WORDS
+) -> set[str]:
+    """Neighbouring words that recur and begin and end with an important word: what may be a phrase.
+
+    No effect of masking has a say here, so that tests of the effects stay valid.
+
+    Args:
+        units: Words of N texts.
+        important: The important words of each text, shape (N, K), -1 where empty.
+        min_count: In how many texts a phrase has to occur.
+        known: Phrases found before, such as in earlier shards; they need not recur here.
+        max_words: Longest phrase.
+    """
+    counts: Counter[str] = Counter()
+    for i in range(len(units)):
+        counts.update({units_text(units, i, *span) for span in phrase_spans(units, important, i, max_words)})
+    return {phrase for phrase, count in counts.items() if count >= min_count} | set(known)
+
+
+def phrase_spans(units: Units, important: Array, index: int, max_words: int) -> list[tuple[int, int]]:
+    """Spans (first, last) of 2 to `max_words` neighbouring words of one text whose ends are important."""
+    ends = {int(unit) for unit in important[index] if unit >= 0}
+    wordlike, segments = units.wordlike[index], units.spans[index][:, 2]
+    spans = []
+    for first in sorted(ends):
+        for last in range(first + 1, min(first + max_words, len(wordlike))):
+            if not wordlike[first : last + 1].all() or segments[last] != segments[first]:
+                break
+            if last in ends:
+                spans.append((first, last))
+    return spans
+
+
+def units_text(units: Units, index: int, first: int, last: int) -> str:
+    """The words of a span with single spaces between them."""
+    return " ".join(units.keys[index][first : last + 1])
+
+
+def choose_spans(
+    units: Units, important: Array, phrases: Container[str], max_words: int = MAX_PHRASE_WORDS
+) -> tuple[Array, Array]:
+    """Where given phrases stand, and what is left of them without their first or last word.
+
+    Returns:
+        First and last unit of each span, for `span_effects`, both of shape (N, S), -1 where empty. Single words are
+        left out: their effects are known.
+    """
+    found = []
+    for i in range(len(units)):
+        spans = set()
+        for a, b in phrase_spans(units, important, i, max_words):
+            if units_text(units, i, a, b) in phrases:
+                spans |= {(a, b), (a + 1, b), (a, b - 1)}
+        found.append(sorted(span for span in spans if span[0] < span[1]))
+    width = max(map(len, found), default=0)
+    first = np.full((len(units), width), -1, dtype=np.int32)
+    last = first.copy()
+    for i, spans_of_text in enumerate(found):
+        for slot, (a, b) in enumerate(spans_of_text):
+            first[i, slot], last[i, slot] = a, b
+    return first, last

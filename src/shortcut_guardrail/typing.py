@@ -1,0 +1,14 @@
+"""Types that every room uses: arrays, a callback for progress, how logits are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+Head = Literal["softmax", "sigmoid"]
+Progress = Callable[[str, int, int], None]
+"""Called with the name of a stage, the work done and the whole work; see `cli.progress` for one that draws a bar."""
+
+Array = np.ndarray[Any, np.dtype[Any]]

@@ -1,0 +1,145 @@
+"""The contract between the rooms: imports go down only, and a room shows others what its `__init__.pyi` names."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import shortcut_guardrail
+
+PACKAGE = Path(shortcut_guardrail.__file__).parent
+BENCH = Path(__file__).parents[1] / "bench" / "src" / "shortcut_bench"
+
+# Top floor first; a room imports from rooms below it.
+FLOORS = [
+    "cli",
+    "demo",
+    "report",
+    "guardrail",
+    "saving",
+    "mitigation",
+    "shortcuts",
+    "evaluation",
+    "audit",
+    "strength",
+    "attribution",
+    "text",
+    "finetuning",
+    "models",
+    "data",
+    "metrics",
+    "stats",
+    "config",
+    "threads",
+    "typing",
+    "errors",
+]
+ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name: `from module import name`, with the module's absolute path, and where it is written."""
+
+    module: tuple[str, ...]
+    name: str
+    line: int
+
+    @property
+    def room(self) -> str:
+        """The room it comes from; empty for what is not of the library."""
+        if self.module[:1] != ("shortcut_guardrail",):
+            return ""
+        return self.module[1] if len(self.module) > 1 else self.name
+
+
+def imports_of(path: Path) -> list[Import]:
+    """What a file imports, inside functions and for type checkers too."""
+    root = next(folder for folder in (PACKAGE, BENCH) if path.is_relative_to(folder))
+    package = [root.name, *path.relative_to(root).parent.parts]
+    found: list[Import] = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = (*base, *(node.module.split(".") if node.module else ()))
+            found += [Import(module, alias.name, node.lineno) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            found += [Import(tuple(alias.name.split(".")), "", node.lineno) for alias in node.names]
+    return found
+
+
+def shown(room: str) -> set[str]:
+    """The names that a room shows to others."""
+    stub = PACKAGE / room / "__init__.pyi"
+    if not stub.is_file():
+        return set()
+    nodes = ast.parse(stub.read_text(encoding="utf-8")).body
+    return {alias.asname or alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if room_of(path) != "__init__"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_down(path):
+    own = room_of(path)
+    # Whatever the package shows at its door belongs to nobody above the command line, which prints its version.
+    others = {found.room for found in imports_of(path)} - {"", own, "__version__"}
+    upward = {room for room in others if FLOORS.index(room) < FLOORS.index(own)}
+    assert not upward, f"{path.relative_to(PACKAGE)} imports from above: {sorted(upward)}"
+
+
+@pytest.mark.parametrize("path", [*FILES, *sorted(BENCH.rglob("*.py"))], ids=lambda path: "/".join(path.parts[-2:]))
+def test_only_what_a_room_shows_is_imported_from_outside(path):
+    own = room_of(path) if path.is_relative_to(PACKAGE) else "bench"
+    for found in imports_of(path):
+        if found.room in ("", own) or found.room not in ROOMS:
+            continue
+        where = f"{path.name}:{found.line}"
+        assert found.module == ("shortcut_guardrail", found.room), f"{where}: goes past the door of '{found.room}'"
+        assert found.name in shown(found.room), f"{where}: '{found.room}' does not show {found.name}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_the_library_does_not_know_the_benchmark(path):
+    assert not [found for found in imports_of(path) if found.module[:1] == ("shortcut_bench",)]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_says_what_it_is_for_and_has_what_it_shows(room):
+    module = importlib.import_module(f"shortcut_guardrail.{room}")
+    assert (module.__doc__ or "").strip()
+    for name in shown(room):
+        assert not name.startswith("_")
+        assert getattr(module, name) is not None
+
+
+def test_what_a_room_shows_is_used_outside():
+    """A door that nobody goes through is to be closed: names come off the list when their last user goes."""
+    outside = [*FILES, *sorted(BENCH.rglob("*.py")), PACKAGE / "__init__.py"]
+    used = {
+        (found.room, found.name)
+        for path in outside
+        for found in imports_of(path)
+        if not (path.is_relative_to(PACKAGE) and room_of(path) == found.room)
+    }
+    assert not {(room, name) for room in ROOMS for name in shown(room)} - used
+
+
+def test_every_room_has_a_floor():
+    assert {room_of(path) for path in FILES} == set(FLOORS)
+    assert len(FLOORS) == len(set(FLOORS))
+
+
+def test_the_flow_of_imports_is_seen():
+    assert {"config", "data", "models"} <= {found.room for found in imports_of(PACKAGE / "guardrail.py")}
+    assert "data" in {found.room for found in imports_of(PACKAGE / "cli" / "predict.py")}
+    assert "shortcut_guardrail" in {found.module[0] for found in imports_of(BENCH / "runner.py")}
