@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from in_processes import fit as fit_in_processes
 from shortcut_guardrail import ShortcutGuardrail, preset
 from shortcut_guardrail.attribution.occlusion import masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
@@ -20,7 +21,6 @@ from shortcut_guardrail.finetuning.checkpoints import Checkpoints
 from shortcut_guardrail.finetuning.training import FinetuneConfig, finetune_classifier
 from shortcut_guardrail.models import packing
 from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
-from test_processes import fit as fit_in_processes
 from tiny_models import FAMILIES, SHORTCUT_TEXTS, save_tiny_encoder
 
 GPU = "cuda"

@@ -826,14 +826,14 @@ PROMISES = {
     "mask_average": "test_masking_any_token_undoes_on_average_what_hangs_by_one",
     **dict.fromkeys(("random_maskcl", "simcse_adapter"), "test_a_control_lowers_the_contrast_that_it_is_trained_on"),
     **dict.fromkeys(
-        ("guardrail", "guardrail-paper"), "test_adapter.py::test_training_lowers_the_loss_and_changes_the_adapter_alone"
+        ("guardrail", "guardrail-paper"), "test_maskcl.py::test_training_lowers_the_loss_and_changes_the_adapter_alone"
     ),
     **dict.fromkeys(
         (
             *("guardrail-distill", "guardrail-distill-40", "guardrail-distill-named", "guardrail-per-input"),
             *("guardrail-distill-influential", "guardrail-distill-influential-40"),
         ),
-        "test_distill.py::test_the_adapted_model_answers_as_if_the_shortcut_were_not_there",
+        "test_distillation.py::test_the_adapted_model_answers_as_if_the_shortcut_were_not_there",
     ),
     "guardrail-mask": "test_what_overrides_the_rest_of_its_texts_is_found_without_labels_and_undone",
     "guardrail-few-shot": "test_few_shot.py::test_the_adapter_learns_its_labels_and_leaves_the_base",
@@ -845,6 +845,5 @@ def test_every_method_is_held_to_what_it_promises():
     assert PROMISES.keys() == METHODS.keys() | {"guardrail", "guardrail-paper"}
     for place in PROMISES.values():
         file, _, name = place.rpartition("::")
-        folders = (Path(__file__).parent, Path(__file__).parents[2] / "tests")
-        source = Path(__file__) if not file else next(p for folder in folders if (p := folder / file).is_file())
+        source = Path(__file__) if not file else next(Path(__file__).parents[2].glob(f"**/tests/**/{file}"))
         assert f"\ndef {name}(" in source.read_text(encoding="utf-8"), place

@@ -3,49 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
+from in_processes import fit
 from shortcut_guardrail.models import distributed as processes
 from shortcut_guardrail.models.distributed import gather_shares, joined, n_processes, own_rank, own_share, sum_gradients
 from tiny_models import SHORTCUT_TEXTS
 
 DISTILL = ("--strategy", "distill", "--shortcut", "honestly")
-
-
-def fit(
-    model_folder: Path, data: Path, out: Path, *, processes: int, batch: int = 3, more: tuple[str, ...] = ()
-) -> dict[str, torch.Tensor]:
-    """Fit with one process or several, as `torchrun` would start them, and read the adapter."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    arguments = ["fit", model_folder, data, "--out", out, "--epochs", 2, "--train-batch-size", batch, "--strength", 1]
-    arguments += more
-    command = [sys.executable, "-c", "from shortcut_guardrail.cli.main import main; main()", *map(str, arguments)]
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(processes)}
-    running = [
-        subprocess.Popen(
-            command,
-            env={**os.environ, **(common if processes > 1 else {}), "RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(processes)
-    ]
-    printed = [process.communicate(timeout=120) for process in running]
-    assert all(process.returncode == 0 for process in running), printed
-    assert [bool(out_text) for out_text, _ in printed] == [True] + [False] * (processes - 1)
-    return load_file(out / "adapter_model.safetensors")
 
 
 @pytest.mark.parametrize(("batch", "more"), [(3, ()), (8, ()), (3, DISTILL)], ids=["3", "8", "distill"])

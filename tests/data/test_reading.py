@@ -24,7 +24,7 @@ import shortcut_guardrail.data.reading as data_module
 from shortcut_guardrail.data.reading import check_texts, label_ids, read_data
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+SHARED = Path(__file__).parents[3] / "shared" / "data"
 needs_shared_data = pytest.mark.skipif(
     not SHARED.is_dir(), reason="the folder shared/data beside the checkout is absent"
 )

@@ -16,7 +16,7 @@ from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.evaluation.groups import by_label, by_shortcut
 from shortcut_guardrail.text.matcher import ShortcutMatch, ShortcutMatcher, content_spans, read_shortcuts_file
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+SHARED = Path(__file__).parents[3] / "shared" / "data"
 needs_shared_data = pytest.mark.skipif(
     not SHARED.is_dir(), reason="the folder shared/data beside the checkout is absent"
 )
