@@ -66,6 +66,7 @@ from shortcut_guardrail.config import CertifyConfig, DistillConfig
 from shortcut_guardrail.data.files import to_json, write_file
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.mitigation.distillation import counterfactual
+from shortcut_guardrail.mitigation.strategies import uses_shortcuts
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.models.encoding import EncodedTexts
 from shortcut_guardrail.saving.record import library_versions
@@ -400,7 +401,7 @@ class Run:
 
     def known_targets(self, config: GuardrailConfig, done: dict[str, Any]) -> Targets | None:
         """What the first strategy that looks for targets found, where this one looks for the same."""
-        if not config.uses_targets or config.targets != preset("distill").targets or _FINDS_TARGETS not in done:
+        if not uses_shortcuts(config) or config.targets != preset("distill").targets or _FINDS_TARGETS not in done:
             return None
         return Targets.from_dict(done[_FINDS_TARGETS]["targets"])
 

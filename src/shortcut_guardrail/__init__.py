@@ -19,16 +19,17 @@ from .config import (
     TargetConfig,
     preset,
 )
-from .errors import ConfigError, DataError, GuardrailError, GuardrailWarning, ModelError, RunError
+from .errors import ConfigError, DataError, GuardrailError, GuardrailWarning, ModelError, NothingToRepairError, RunError
 
 if TYPE_CHECKING:
     from .audit import AuditReport, Candidate, ImportantToken, ShardedAudit
     from .data import FileTexts, Texts, read_data
     from .evaluation import Evaluation
-    from .guardrail import FitReport, ShortcutGuardrail
+    from .guardrail import ShortcutGuardrail
+    from .mitigation import FitReport, Repair
     from .models import FastPaths, TextClassifier
     from .shortcuts import Target, Targets
-    from .strength import Calibration, Certificate, UnlabelledCalibration
+    from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration
 
 __version__ = "0.1.0"
 
@@ -41,10 +42,12 @@ _LAZY = {
     "Evaluation": "evaluation",
     "FastPaths": "models",
     "FileTexts": "data",
-    "FitReport": "guardrail",
+    "FitReport": "mitigation",
     "ImportantToken": "audit",
+    "Repair": "mitigation",
     "ShardedAudit": "audit",
     "ShortcutGuardrail": "guardrail",
+    "StrengthChoice": "strength",
     "Target": "shortcuts",
     "Targets": "shortcuts",
     "TextClassifier": "models",
@@ -74,10 +77,13 @@ __all__ = [
     "GuardrailWarning",
     "ImportantToken",
     "ModelError",
+    "NothingToRepairError",
+    "Repair",
     "RunError",
     "SaliencyConfig",
     "ShardedAudit",
     "ShortcutGuardrail",
+    "StrengthChoice",
     "Target",
     "TargetConfig",
     "Targets",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin
@@ -18,7 +19,7 @@ from .errors import ConfigError
 Embedding = Literal["auto", "cls", "mean", "pooler"]
 Metric = Literal["accuracy", "balanced_accuracy", "worst_group_accuracy"]
 Unit = Literal["token", "word", "phrase"]
-Strategy = Literal["maskcl", "mask", "distill", "few-shot"]
+StrategyName = Literal["maskcl", "mask", "distill", "few-shot"]
 
 
 def _require(condition: bool, message: str) -> None:
@@ -371,7 +372,7 @@ class GuardrailConfig:
     """
 
     preset: str = "default"
-    strategy: Strategy = "maskcl"
+    strategy: StrategyName = "maskcl"
     per_input: bool = False
     targets: TargetConfig = field(default_factory=TargetConfig)
     distill: DistillConfig = field(default_factory=DistillConfig)
@@ -405,11 +406,6 @@ class GuardrailConfig:
         """
         return typing.cast(GuardrailConfig, _from_dict(cls, values))
 
-    @property
-    def uses_targets(self) -> bool:
-        """Whether the guard has to know which words and phrases are shortcuts."""
-        return self.strategy in ("mask", "distill") or self.per_input
-
     def with_targets(self, **changes: Any) -> GuardrailConfig:
         """A copy with some fields of the target configuration replaced."""
         return replace(self, targets=replace(self.targets, **changes))
@@ -421,6 +417,52 @@ class GuardrailConfig:
     def with_saliency(self, **changes: Any) -> GuardrailConfig:
         """A copy with some fields of the saliency configuration replaced."""
         return replace(self, saliency=replace(self.saliency, **changes))
+
+
+def updated(config: GuardrailConfig, changes: Mapping[str, Any]) -> GuardrailConfig:
+    """A copy with some fields replaced.
+
+    What is asked for by name is not overruled by the preset's rules: with `adapter.epochs` its bounds of the steps go,
+    with `adapter.learning_rate` the rate is no longer fitted to a change of the weights; unless these are named too.
+
+    Args:
+        config: The configuration to start from.
+        changes: New values by field, those of parts nested, such as `{"adapter": {"rank": 8}, "per_input": True}`.
+
+    Raises:
+        ConfigError: A field is unknown or out of range.
+
+    Example:
+        >>> updated(PRESETS["paper"], {"adapter": {"rank": 4}}).adapter.rank
+        4
+    """
+    adapter = changes.get("adapter")
+    if isinstance(adapter, Mapping):
+        freed: dict[str, dict[str, float]] = {
+            "epochs": {"min_steps": 0, "max_steps": 0},
+            "learning_rate": {"target_change": 0.0},
+        }
+        rules = {name: value for asked, values in freed.items() if asked in adapter for name, value in values.items()}
+        changes = {**changes, "adapter": {**rules, **adapter}}
+    return typing.cast(GuardrailConfig, _updated(config, changes, ""))
+
+
+def _updated(config: Any, changes: Mapping[str, Any], at: str) -> Any:
+    hints = typing.get_type_hints(type(config))
+    unknown = [f"{at}{name}" for name in changes if name not in hints]
+    _require(
+        not unknown,
+        f"There is no setting {', '.join(map(repr, unknown))}; {repr(at[:-1]) if at else 'a configuration'} has "
+        f"{', '.join(hints)}.",
+    )
+    values: dict[str, Any] = {}
+    for name, value in changes.items():
+        if dataclasses.is_dataclass(hints[name]):
+            _require(isinstance(value, Mapping), f"{at}{name} must be a table of settings, but is {value!r}.")
+            values[name] = _updated(getattr(config, name), value, f"{at}{name}.")
+        else:
+            values[name] = _restore(hints[name], value)
+    return replace(config, **values)
 
 
 _KINDS: dict[Any, tuple[type, str]] = {

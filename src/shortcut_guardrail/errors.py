@@ -1,9 +1,9 @@
-"""What the library raises: one base error and four kinds.
+"""What the library raises: one base error and five kinds.
 
 Every message is a sentence for the person who can act on it: what was expected, what was found, what to do. The first
 three kinds are the caller's to mend and are also `ValueError`s; `RunError` is a run that failed although its input
 was fine (a full disk, NaN logits) and is also a `RuntimeError`. The command line turns the first three into exit
-status 2 and the last into 1.
+status 2, a failed run into 1, and `NothingToRepairError`, which is an answer rather than a fault, into 3.
 """
 
 
@@ -25,6 +25,10 @@ class ConfigError(GuardrailError, ValueError):
 
 class RunError(GuardrailError, RuntimeError):
     """The input was fine, but the run could not be finished."""
+
+
+class NothingToRepairError(GuardrailError):
+    """Nothing speaks for a repair: no word is named or found, and labels prefer the base. Nothing was changed."""
 
 
 class GuardrailWarning(UserWarning):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,119 +13,50 @@ import numpy as np
 import torch
 
 from .attribution import find_important_tokens, masking_effects
-from .audit import AuditReport, ShardedAudit, audit_in_shards, audit_texts, check_ordinary
+from .audit import AuditReport, ShardedAudit, audit_in_shards, audit_texts
 from .config import AuditConfig, CertifyConfig, GuardrailConfig, SaliencyConfig, Unit, check_strength, preset
-from .data import Texts, TextSource, check_texts, label_ids, text_hash, text_number, to_json, write_folder
-from .errors import ConfigError, DataError, GuardrailWarning, ModelError
+from .data import Texts, TextSource, check_texts, label_ids, text_hash
+from .errors import ConfigError, GuardrailWarning
 from .evaluation import Evaluation, ShortcutIn, evaluate_audited
 from .mitigation import (
     AdapterGuard,
-    AdapterTraining,
-    Guard,
-    Task,
-    check_kind,
+    FitReport,
+    Fitted,
+    Plan,
+    Repair,
+    RepairStrategy,
+    RepairStrength,
+    Support,
+    answers_by_strength,
+    certify_guard,
     check_same_length,
-    check_taught,
-    check_untaught,
-    check_unused,
-    checked,
-    counterfactual,
-    neutralise,
-    restore,
+    choose_on_labels,
+    choose_unlabelled,
+    encode_support,
+    fit_guard,
+    nothing_to_repair,
+    plan_repair,
+    supported_strategy,
+    uses_shortcuts,
     warn_about_absent,
-    warn_about_copies,
-    warn_about_fitted,
-    warn_about_none_bearing,
-    warn_about_unused,
-    warn_without_targets,
 )
 from .models import EncodedTexts, FastPaths, Precision, TextClassifier, load_model
 from .saving import (
-    ADAPTER_FILES,
     GUARDRAIL_FILE,
     GuardrailRecord,
-    find_base,
+    Loaded,
     is_guarded_folder,
     library_versions,
-    load_adapter,
-    load_tokenizer,
-    model_card,
-    read_fitted_texts,
-    read_record,
-    save_adapter,
-    write_fitted_texts,
+    load_guarded,
+    save_guarded,
 )
-from .shortcuts import Targets, find_targets, with_said
-from .strength import (
-    Calibration,
-    Certificate,
-    UnlabelledCalibration,
-    certified_instead,
-    certify_answers,
-    check_choice,
-    check_support,
-    choose_strength,
-    choose_without_labels,
-    draw,
-    strengths_to_score,
-    texts_to_label,
-)
+from .shortcuts import Targets, find_targets
+from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration, texts_to_label
 from .text import ShortcutMatcher
 from .threads import Lock, one_at_a_time
 from .typing import Array, Head, Progress
 
 _TEXTS_AT_ONCE = 8192
-
-
-@dataclass(frozen=True)
-class FitReport:
-    """What `fit` did.
-
-    Attributes:
-        training: The adapter's training; one of no steps where nothing was trained.
-        config: The configuration used.
-        seed: The seed used.
-        n_truncated: Texts it was fitted on that are longer than the model takes.
-        seconds: Wall-clock time by stage: `tokenise`, `target` (looking for what to neutralise), `attribute`
-            or `teacher` (what training starts from), `cross-validate`, `adapt`.
-        targets: What is neutralised and what was weighed; nothing for plain `maskcl` and `few-shot`.
-        calibration: How `few-shot` chose the strength, on answers of adapters that had not seen the text; `None` for
-            the others, whose strength is chosen after fitting.
-    """
-
-    training: AdapterTraining
-    config: GuardrailConfig
-    seed: int
-    n_truncated: int
-    seconds: dict[str, float]
-    targets: Targets = field(default_factory=Targets)
-    calibration: Calibration | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready dictionary."""
-        return {
-            "training": self.training.to_dict(),
-            "config": self.config.to_dict(),
-            "seed": self.seed,
-            "n_truncated": self.n_truncated,
-            "seconds": self.seconds,
-            "targets": self.targets.to_dict(),
-            "calibration": None if self.calibration is None else self.calibration.to_dict(),
-        }
-
-
-@dataclass(frozen=True)
-class _Fitted:
-    """The guard's inner side and where it came from; replaced as a whole by the next `fit`."""
-
-    guard: Guard
-    config: GuardrailConfig
-    seed: int
-    training: dict[str, Any]
-    seconds: dict[str, float]
-    targets: Targets
-    texts: frozenset[int] = frozenset()  # `text_number` of the texts it was fitted on, as far as they are known
-    dialled: dict[str, Any] | None = None  # what the last choice without labels was
 
 
 class ShortcutGuardrail:
@@ -182,13 +112,8 @@ class ShortcutGuardrail:
         self._lock = Lock()
         self._base_name: str | None = self._base.name or None
         self._revision: str | None = None
-        self._fitted: _Fitted | None = None
-        self._strength = 0.0
-        self._strength_source = "none"
-        self._calibration: dict[str, Any] | None = None
-        self._unlabelled: dict[str, Any] | None = None
-        self._certificate: dict[str, Any] | None = None
-        self._support_hashes: tuple[str, ...] = ()
+        self._fitted: Fitted | None = None
+        self._choice = StrengthChoice()
 
     @classmethod
     def from_pretrained(
@@ -228,7 +153,17 @@ class ShortcutGuardrail:
         options: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision, "fast": fast}
         loading = {"allow_pickle": allow_pickle, "trust_remote_code": trust_remote_code}
         if is_guarded_folder(source):
-            return cls._load_guarded(Path(source), base, revision, head, max_length, options, loading)
+            return cls._of_loaded(
+                load_guarded(
+                    Path(source),
+                    base=base,
+                    revision=revision,
+                    head=head,
+                    max_length=max_length,
+                    options=options,
+                    loading=loading,
+                )
+            )
         if base is not None:
             raise ConfigError(f"base is for guarded folders, but '{source}' holds no {GUARDRAIL_FILE}. Leave base out.")
         model, tokenizer = load_model(source, revision=revision, **loading)
@@ -237,61 +172,11 @@ class ShortcutGuardrail:
         return guard
 
     @classmethod
-    def _load_guarded(
-        cls,
-        folder: Path,
-        base: str | Path | Any | None,
-        revision: str | None,
-        head: Head | None,
-        max_length: int | None,
-        options: dict[str, Any],
-        loading: dict[str, bool],
-    ) -> ShortcutGuardrail:
-        record = read_record(folder)
-        name = record.base_model["name"]
-        model, base_name = find_base(folder, record, base, revision, loading)
-        guard = cls(
-            model,
-            load_tokenizer(folder),
-            head=head or cast(Head, record.head),
-            max_length=record.max_length if max_length is None else max_length,
-            **options,
-        )
-        found = guard._base.fingerprint()
-        if found != record.base_model["fingerprint"]:
-            raise ModelError(
-                f"The adapter in '{folder}' was trained on '{name}' with weights {record.base_model['fingerprint']}, "
-                f"but the weights of '{base_name}' are {found}. "
-                "Name the model it was trained on with base=... (--base on the command line)."
-            )
-        guard._base_name, guard._revision = base_name, revision or record.base_model["revision"]
-        config = GuardrailConfig.from_dict(record.config)
-        targets = Targets.from_dict(record.targets, record.target_rows)
-        model = None if config.strategy == "mask" else load_adapter(guard._base, folder, config)
-        guard._fitted = _Fitted(
-            guard=restore(guard._base, config, targets, model),
-            config=config,
-            seed=record.seed,
-            training=record.training,
-            seconds=record.seconds,
-            targets=targets,
-            texts=read_fitted_texts(folder),
-            dialled=record.unlabelled_calibration,
-        )
-        guard._strength, guard._strength_source = record.debias_strength, record.strength_source
-        guard._calibration, guard._support_hashes = record.calibration, record.support_hashes
-        guard._unlabelled = record.unlabelled_calibration
-        # Another number format moves answers near a tie only; these change what is answered.
-        asked = (guard.max_length, guard._base.head)
-        if record.certificate is not None and asked != (record.max_length, record.head):
-            warnings.warn(
-                f"The guard in '{folder}' was certified with max_length {record.max_length} and head '{record.head}', "
-                f"and is loaded with {asked[0]} and '{asked[1]}': its certificate, about other answers, is left out.",
-                GuardrailWarning,
-                stacklevel=4,
-            )
-        else:
-            guard._certificate = record.certificate
+    def _of_loaded(cls, loaded: Loaded) -> ShortcutGuardrail:
+        guard = cls.__new__(cls)
+        guard._base, guard._lock = loaded.base, Lock()
+        guard._base_name, guard._revision = loaded.base_name, loaded.revision
+        guard._fitted, guard._choice = loaded.fitted, loaded.choice
         return guard
 
     # Facts
@@ -314,19 +199,17 @@ class ShortcutGuardrail:
     @property
     def debias_strength(self) -> float:
         """The strength predictions are made at, in [0, 1]; 0 before `fit`."""
-        return self._strength
+        return self._choice.strength
 
     @debias_strength.setter
     def debias_strength(self, strength: float) -> None:
         self._require_fitted()
-        self._use_strength(check_strength(float(strength)), "set")
+        self._choice = self._choice.moved(check_strength(float(strength)), "set")
 
-    def _use_strength(self, strength: float, source: str) -> None:
-        """From now on predict at this strength; what was certified holds on if it is among it."""
-        self._strength, self._strength_source = strength, source
-        if self._certificate is not None:
-            certified = strength in self._certificate["certified"]
-            self._certificate = {**self._certificate, "strength": strength} if certified else None
+    @property
+    def strength_choice(self) -> StrengthChoice:
+        """The strength in use, and where it came from."""
+        return self._choice
 
     @property
     def targets(self) -> Targets:
@@ -337,7 +220,7 @@ class ShortcutGuardrail:
     @property
     def certificate(self) -> dict[str, Any] | None:
         """What `certify` showed, as `Certificate.to_dict` gives it, while the strength in use is certified by it."""
-        return self._certificate
+        return self._choice.certificate
 
     @property
     def peft_model(self) -> Any:
@@ -356,9 +239,9 @@ class ShortcutGuardrail:
 
     @property
     def _learned_labels(self) -> bool:
-        return self._fitted is not None and self._fitted.config.strategy == "few-shot"
+        return self._fitted is not None and self._fitted.strategy.learns_from_labels
 
-    def _require_fitted(self) -> _Fitted:
+    def _require_fitted(self) -> Fitted:
         if self._fitted is None:
             raise ConfigError("There is no adapter yet. Call fit(texts) first, or load a guarded folder.")
         return self._fitted
@@ -439,7 +322,7 @@ class ShortcutGuardrail:
         texts: Texts,
         *,
         config: str | GuardrailConfig = "distill",
-        support: tuple[Texts, Sequence[str | int]] | None = None,
+        support: Support | None = None,
         progress: Progress | None = None,
     ) -> Targets:
         """Which words and phrases the strategies `mask` and `distill` would neutralise; nothing is changed.
@@ -455,17 +338,10 @@ class ShortcutGuardrail:
         """
         config = preset(config) if isinstance(config, str) else config
         encoded = self._encode(texts, progress)
-        rows = self._encode_support(support)
+        rows = encode_support(self._base, support)
         targets = find_targets(self._base, encoded, config.targets, support=rows, progress=progress)
         warn_about_absent(targets, encoded)
         return targets
-
-    def _encode_support(self, support: tuple[Texts, Sequence[str | int]] | None) -> tuple[EncodedTexts, Array] | None:
-        if support is None:
-            return None
-        encoded, labels = self._encode(support[0], None), self.label_ids(support[1])
-        check_same_length(encoded, labels)
-        return encoded, labels
 
     @one_at_a_time
     def fit(
@@ -474,7 +350,7 @@ class ShortcutGuardrail:
         *,
         config: str | GuardrailConfig = "default",
         seed: int = 0,
-        support: tuple[Texts, Sequence[str | int]] | None = None,
+        support: Support | None = None,
         targets: Targets | None = None,
         progress: Progress | None = None,
     ) -> FitReport:
@@ -497,55 +373,77 @@ class ShortcutGuardrail:
             ConfigError: `few-shot` is given no labelled texts.
         """
         config = preset(config) if isinstance(config, str) else config
-        clock = _Clock()
-        learns = config.strategy == "few-shot"
-        warn_about_unused(config, support=support is not None, targets=targets is not None)
-        rows = self._encode_support(support)
-        if learns:
-            check_taught(rows)
-        encoded = self._encode(texts, progress)
-        check_ordinary(encoded)
-        clock.lap("tokenise")
-        if config.uses_targets:
-            if targets is None:
-                targets = find_targets(self._base, encoded, config.targets, support=rows, progress=progress)
-            else:
-                targets = with_said(targets, config.targets)
-            warn_about_absent(targets, encoded)
-            warn_without_targets(targets)
-            clock.lap("target")
-        targets = targets if targets is not None and config.uses_targets else Targets()
-        learned_from = rows[0] if rows is not None and learns else encoded
-        if learns:
-            targets = replace(targets, rows=_hashes(learned_from))
-        trained = neutralise(
-            Task(self._base, encoded, targets.finder, config, seed, support=rows, lap=clock.lap, progress=progress)
+        self._fitted, report, self._choice = fit_guard(
+            self._base, texts, config, seed=seed, support=support, targets=targets, progress=progress
         )
-        clock.lap("adapt")
-        self._fitted = _Fitted(
-            guard=trained.guard,
-            config=config,
-            seed=seed,
-            training=trained.training.to_dict(),
-            seconds=dict(clock.laps),  # `calibrate` adds to it; the report stays as it was given
-            targets=targets,
-            texts=frozenset(map(text_number, learned_from.texts)),
-        )
-        self._calibration, self._unlabelled, self._certificate, self._support_hashes = None, None, None, ()
-        if trained.calibration is None:
-            self._use_strength(config.calibration.fixed_strength, "fixed")
-        else:
-            self._calibration, self._support_hashes = trained.calibration.to_dict(), targets.rows
-            self._use_strength(trained.calibration.strength, "cross-validated")
-        return FitReport(
-            trained.training,
-            config,
-            seed,
-            int(learned_from.truncated.sum()),
-            clock.laps,
-            targets,
-            calibration=trained.calibration,
-        )
+        return report
+
+    @one_at_a_time
+    def repair(
+        self,
+        texts: Texts,
+        support: Support | None = None,
+        *,
+        strategy: RepairStrategy = "auto",
+        strength: RepairStrength = None,
+        shortcuts: Sequence[str] = (),
+        keep: Sequence[str] = (),
+        config: GuardrailConfig | Mapping[str, Any] | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Repair:
+        """The whole way from texts to a guard, as `shortcut-guardrail fit` goes it: fit, and choose the strength.
+
+        Args:
+            texts: N unlabelled deployment texts, or (text, pair) tuples.
+            support: A few labelled texts and their labels: they confirm or clear what is neutralised, and may choose
+                the strength; `few-shot` learns from them. They can certify nothing any more.
+            strategy: How shortcuts are neutralised; `paper` is `maskcl` with the paper's numbers, `auto` what words
+                and labels support (`Repair.reason` says why).
+            strength: A number in [0, 1]; `auto` for the choice without labels, which labels may overrule; `None` for
+                what the strategy recommends: `auto` for `mask` and `distill`, the support set for `maskcl`.
+            shortcuts: Words and phrases that are shortcuts.
+            keep: Words and phrases that are none.
+            config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset, such as
+                `{"adapter": {"rank": 8}}`.
+            seed: The same seed, texts and configuration give the same guard.
+            progress: Told how much of each stage is done.
+
+        Raises:
+            NothingToRepairError: `auto`, and neither words nor labels speak for a repair; the guard is left as it was.
+            ConfigError: Options contradict or need one another.
+            DataError: See `fit` and `calibrate`.
+
+        Example:
+            >>> repaired = guard.repair(texts, shortcuts=["book"])  # doctest: +SKIP
+            >>> guard.save_pretrained("guarded/")  # doctest: +SKIP
+        """
+        before, found, reason = (self._fitted, self._choice), None, ""
+        labels = None if support is None else self.label_ids(support[1])
+        if strategy == "auto" and isinstance(config, GuardrailConfig):
+            strategy = config.strategy
+        if strategy == "auto":
+            asked = plan_repair(
+                "distill", labels=labels, strength=strength, shortcuts=shortcuts, keep=keep, config=config
+            )
+            found = self.find_targets(texts, config=asked.config, support=support, progress=progress)
+            strategy, reason = supported_strategy(found, has_labels=support is not None)  # type: ignore[assignment]
+        plan = plan_repair(strategy, labels=labels, strength=strength, shortcuts=shortcuts, keep=keep, config=config)
+        given = found if found is not None and uses_shortcuts(plan.config) else None
+        weighing = support if plan.weighs and given is None else None
+        fitted = self.fit(texts, config=plan.config, seed=seed, support=weighing, targets=given, progress=progress)
+        if found is not None and plan.strategy.learns_from_labels and self._choice.strength == 0:
+            self._fitted, self._choice = before
+            raise nothing_to_repair(found, labels_say=", and cross-validation on the labelled rows prefers the base")
+        self._choose_as_planned(plan, texts, support, progress)
+        return Repair(strategy, reason, fitted, self._choice)
+
+    def _choose_as_planned(self, plan: Plan, texts: Texts, support: Support | None, progress: Progress | None) -> None:
+        """Choose the strength as a repair does; the labels, where both have a say, may overrule unlabelled texts."""
+        without_labels = self.calibrate_without_labels(texts, progress=progress) if plan.automatic else None
+        if plan.on_labels:
+            assert support is not None
+            self.calibrate(*support, without_labels=without_labels, progress=progress)
 
     @one_at_a_time
     def calibrate(
@@ -571,39 +469,16 @@ class ShortcutGuardrail:
             DataError: The set has fewer than two rows, one class only, or unknown labels, or has trained the adapter.
             ConfigError: `fit` has not been called, or `without_labels` is not this guard's; see also `choose_strength`.
         """
-        fitted = self._require_fitted()
-        labels = self.label_ids(support_labels)
-        check_support(labels)
-        encoded = self._encode(support_texts, None)
-        check_same_length(encoded, labels)
-        warn_about_copies(encoded.texts, "labelled", "The choice of the strength")
-        check_untaught(encoded, fitted.targets.rows, fitted.config.strategy)
-        if without_labels is not None and without_labels.to_dict() != fitted.dialled:
-            raise ConfigError(
-                "without_labels is not what this guard's last calibrate_without_labels chose. Call it after fit, and "
-                "pass its result."
-            )
-        started = time.perf_counter()
-        config = fitted.config.calibration
-        ids = None if groups is None else np.asarray(groups)
-        check_choice(
-            labels, config, groups=ids, without_labels=None if without_labels is None else without_labels.strength
+        self._choice = choose_on_labels(
+            self._base,
+            self._require_fitted(),
+            (support_texts, support_labels),
+            groups=groups,
+            without_labels=without_labels,
+            progress=progress,
         )
-        logits = fitted.guard.logits_by_strength(encoded, strengths_to_score(config), progress=progress)
-        calibration = choose_strength(
-            logits,
-            labels,
-            config,
-            groups=ids,
-            without_labels=None if without_labels is None else without_labels.strength,
-        )
-        fitted.seconds["calibrate"] = time.perf_counter() - started
-        self._certificate = None
-        self._use_strength(calibration.strength, "calibrated")
-        self._calibration = calibration.to_dict()
-        self._unlabelled = None if without_labels is None else without_labels.to_dict()
-        self._support_hashes = _hashes(encoded)
-        return calibration
+        assert self._choice.calibration is not None
+        return self._choice.calibration
 
     @one_at_a_time
     def calibrate_without_labels(
@@ -620,29 +495,9 @@ class ShortcutGuardrail:
             ConfigError: `fit` has not been called, `at_most` is below 1, or the guard learned from labels.
         """
         fitted = self._require_fitted()
-        if at_most < 1:
-            raise ConfigError(f"at_most must be at least 1, but is {at_most}.")
-        if self._learned_labels:
-            raise ConfigError(
-                "A guard that learned from labels has its strength from them too, by cross-validation: without labels "
-                "only guards that neutralise words can be compared with the base without these words."
-            )
-        encoded = self._encode(texts, None)
-        targets = fitted.targets
-        if not fitted.config.uses_targets:
-            targets = find_targets(self._base, encoded, fitted.config.targets, progress=progress)
-        bearing = np.array([len(chosen) > 0 for chosen in targets.finder.find(encoded)], dtype=bool)
-        warn_about_none_bearing(targets, bearing)
-        sample = draw(bearing, at_most, seed=fitted.seed)
-        encoded = encoded.select(sample.rows)
-        expected = counterfactual(self._base, encoded, targets.finder, fitted.config.distill, progress=progress)
-        grid = strengths_to_score(fitted.config.calibration)
-        logits = fitted.guard.logits_by_strength(encoded, grid, progress=progress)
-        chosen = choose_without_labels(logits, grid, expected, weights=sample.weights)
-        self._fitted = replace(fitted, dialled=chosen.to_dict())
-        self._certificate = None
-        self._use_strength(chosen.strength, "agreement")
-        self._calibration, self._unlabelled, self._support_hashes = None, chosen.to_dict(), ()
+        chosen = choose_unlabelled(self._base, fitted, texts, at_most=at_most, progress=progress)
+        self._fitted = replace(fitted, unlabelled=chosen)
+        self._choice = StrengthChoice(chosen.strength, "agreement", unlabelled=chosen)
         return chosen
 
     @one_at_a_time
@@ -674,35 +529,15 @@ class ShortcutGuardrail:
             DataError: There is no unlabelled text, labelled ones decided what is neutralised, or one kind has pairs and
                 the other single texts.
         """
-        fitted = self._require_fitted()
-        config = config or CertifyConfig()
-        texts, unlabelled = checked(texts), checked(unlabelled)
-        ids = self.label_ids(labels)
-        if len(texts) != len(ids):
-            raise DataError(f"There must be one label for each text, but there are {len(texts)} and {len(ids)}.")
-        check_kind(texts, unlabelled)
-        check_unused(texts, fitted.targets.rows, fitted.config.strategy)
-        n_fitted = warn_about_fitted(texts, unlabelled, fitted.texts)
-        warn_about_copies(unlabelled, "unlabelled", "The certificate")
-        warn_about_copies(texts, "labelled", "The certificate")
-        grid, answers = self.answers_by_strength(unlabelled, progress=progress)
-        _, labelled = self.answers_by_strength(texts, progress=progress)
-        found = certify_answers(
-            grid[1:],
-            config,
-            unlabelled_base=answers[0],
-            unlabelled_guarded=answers[1:],
-            labelled_base=labelled[0],
-            labelled_guarded=labelled[1:],
-            labels=ids,
+        found, self._choice = certify_guard(
+            self._base,
+            self._require_fitted(),
+            self._choice,
+            labelled=(texts, labels),
+            unlabelled=unlabelled,
+            config=config or CertifyConfig(),
+            progress=progress,
         )
-        strength, source = self._strength, self._strength_source
-        if strength not in found.certified:
-            strength, source = certified_instead(found), "certified"
-            self._support_hashes = tuple(sorted({*self._support_hashes, *map(text_hash, texts)}))
-        found = replace(found, in_use=self._strength, strength=strength, n_fitted=n_fitted)
-        self._certificate = found.to_dict()
-        self._use_strength(strength, source)
         return found
 
     @one_at_a_time
@@ -735,12 +570,7 @@ class ShortcutGuardrail:
         Raises:
             ConfigError: `fit` has not been called.
         """
-        fitted = self._require_fitted()
-        grid = strengths_to_score(fitted.config.calibration)
-        if not len(texts):
-            return grid, np.zeros((len(grid), 0), dtype=np.int64)
-        logits = fitted.guard.logits_by_strength(self._encode(texts, None), grid, progress=progress)
-        return grid, logits.argmax(axis=2)
+        return answers_by_strength(self._base, self._require_fitted(), texts, progress)
 
     def label_ids(self, labels: Sequence[str | int]) -> Array:
         """Class ids of labels given as names or as ids, shape (n,).
@@ -814,7 +644,7 @@ class ShortcutGuardrail:
         """
         ids = self.label_ids(labels)
         matcher = ShortcutMatcher.from_words(shortcuts) if shortcuts else None
-        strength = self._strength if strength is None else check_strength(strength)
+        strength = self._choice.strength if strength is None else check_strength(strength)
         if audit is None:
             audit = self.audit(texts, top_k=top_k, strength=strength, progress=progress)
         if audit.unit != "token":
@@ -834,7 +664,7 @@ class ShortcutGuardrail:
         return evaluate_audited(audit, ids, base_effects=base_effects, matcher=matcher, shortcut_in=shortcut_in)
 
     def _warn_about_support_rows(self, texts: Texts) -> None:
-        seen = {*self._support_hashes, *(() if self._fitted is None else self._fitted.targets.rows)}
+        seen = {*self._choice.rows, *(() if self._fitted is None else self._fitted.targets.rows)}
         shared = sum(text_hash(text) in seen for text in texts) if seen else 0
         if shared:
             warnings.warn(
@@ -853,7 +683,9 @@ class ShortcutGuardrail:
                 self._require_fitted()
             yield self._base
             return
-        with self._fitted.guard.at(self._strength if strength is None else check_strength(strength)) as classifier:
+        with self._fitted.guard.at(
+            self._choice.strength if strength is None else check_strength(strength)
+        ) as classifier:
             yield classifier
 
     def _encode(self, texts: Texts, progress: Progress | None) -> EncodedTexts:
@@ -868,7 +700,7 @@ class ShortcutGuardrail:
         Raises:
             ConfigError: `fit` has not been called.
         """
-        fitted = self._require_fitted()
+        fitted, choice = self._require_fitted(), self._choice
         return GuardrailRecord(
             strategy=fitted.config.strategy,
             plain_peft_equivalent=fitted.guard.plain_peft_equivalent,
@@ -882,14 +714,14 @@ class ShortcutGuardrail:
             max_length=self.max_length,
             precision=self._base.precision,
             config=fitted.config.to_dict(),
-            debias_strength=self._strength,
-            strength_source=self._strength_source,
-            calibration=self._calibration,
-            unlabelled_calibration=self._unlabelled,
-            certificate=self._certificate,
+            debias_strength=choice.strength,
+            strength_source=choice.source,
+            calibration=None if choice.calibration is None else choice.calibration.to_dict(),
+            unlabelled_calibration=None if choice.unlabelled is None else choice.unlabelled.to_dict(),
+            certificate=choice.certificate,
             targets=tuple(fitted.targets.to_dict()),
             target_rows=fitted.targets.rows,
-            support_hashes=self._support_hashes,
+            support_hashes=choice.rows,
             seed=fitted.seed,
             training=fitted.training,
             seconds={stage: round(seconds, 3) for stage, seconds in fitted.seconds.items()},
@@ -911,22 +743,7 @@ class ShortcutGuardrail:
             ConfigError: `fit` has not been called, or the folder exists.
             RunError: The disk is full, or the like.
         """
-        fitted = self._require_fitted()
-        record = self.record()
-
-        def fill(target: Path) -> None:
-            if isinstance(fitted.guard, AdapterGuard):
-                save_adapter(fitted.guard, fitted.config, record, target)
-            self._base.tokenizer.save_pretrained(target)
-            (target / GUARDRAIL_FILE).write_text(to_json(record.to_dict()), encoding="utf-8")
-            write_fitted_texts(target, fitted.texts)
-            (target / "README.md").write_text(model_card(record), encoding="utf-8")
-
-        write_folder(Path(folder), fill, overwrite=overwrite)
-        if not isinstance(fitted.guard, AdapterGuard):
-            # A former guard's adapter would be loaded by whoever asks PEFT or Transformers for this folder.
-            for name in ADAPTER_FILES:
-                (Path(folder) / name).unlink(missing_ok=True)
+        save_guarded(Path(folder), self._base, self._require_fitted(), self.record(), overwrite=overwrite)
 
 
 def _from(start: int, total: int, progress: Progress | None) -> Progress | None:
@@ -934,19 +751,3 @@ def _from(start: int, total: int, progress: Progress | None) -> Progress | None:
     if progress is None:
         return None
     return lambda stage, done, _n: progress(stage, start + done, total)
-
-
-class _Clock:
-    """Seconds by stage."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, stage: str) -> None:
-        now = time.perf_counter()
-        self.laps[stage], self._last = now - self._last, now
-
-
-def _hashes(encoded: EncodedTexts) -> tuple[str, ...]:
-    return tuple(sorted({text_hash(text) for text in encoded.texts}))

@@ -715,7 +715,7 @@ def test_output_to_a_full_device():
 
 LIMIT = """
 import resource
-import shortcut_guardrail.guardrail as guardrail
+import shortcut_guardrail.saving.folder as folder
 real = guardrail.load_model
 def load_model(*arguments, **options):
     loaded = real(*arguments, **options)
@@ -741,12 +741,12 @@ def test_a_system_that_refuses_to_write_more(model_folder, data, tmp_path, limit
 INTERRUPT = """
 import os, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite started in the background ignores it
-import shortcut_guardrail.guardrail as guardrail
-real = guardrail.save_adapter
+import shortcut_guardrail.saving.folder as folder
+real = folder.save_adapter
 def save(*arguments):
     real(*arguments)
     os.kill(os.getpid(), signal.SIGINT)
-guardrail.save_adapter = save
+folder.save_adapter = save
 """
 
 

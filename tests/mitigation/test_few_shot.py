@@ -17,6 +17,7 @@ from shortcut_guardrail.config import AdapterConfig, CalibrationConfig, CertifyC
 from shortcut_guardrail.mitigation import few_shot
 from shortcut_guardrail.mitigation.few_shot import _Supervised, assign_folds, cross_validated_logits, few_shot_adapter
 from shortcut_guardrail.mitigation.scaling import logits_by_strength
+from shortcut_guardrail.mitigation.strategies import uses_shortcuts
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.strength.calibration import choose_strength
 
@@ -225,7 +226,7 @@ def test_it_needs_labels_of_two_classes(guard, texts):
 
 def test_the_preset_takes_the_published_recipe():
     config = preset("few-shot")
-    assert (config.strategy, config.uses_targets) == ("few-shot", False)
+    assert (config.strategy, uses_shortcuts(config)) == ("few-shot", False)
     adapter = config.adapter
     assert (adapter.epochs, adapter.warmup_ratio, adapter.batch_size, adapter.scheduler) == (20, 0.1, 16, "linear")
 

@@ -9,9 +9,9 @@ import torch
 from shortcut_guardrail.attribution.occlusion import masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.config import AdapterConfig, GuardrailConfig, SaliencyConfig
-from shortcut_guardrail.mitigation.guards import MaskGuard, restore
+from shortcut_guardrail.mitigation.guards import MaskGuard
 from shortcut_guardrail.mitigation.scaling import debias_strength
-from shortcut_guardrail.mitigation.strategies import Task, neutralise
+from shortcut_guardrail.mitigation.strategies import Task, strategy_of
 from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
 from shortcut_guardrail.shortcuts.named import Target, Targets
 from shortcut_guardrail.text.edits import masked_texts
@@ -46,7 +46,8 @@ def kind(request):
 
 def fitted(classifier, encoded, kind):
     labels = np.arange(len(encoded)) % classifier.n_classes
-    return neutralise(Task(classifier, encoded, TARGETS.finder, config(kind), 0, support=(encoded, labels))).guard
+    task = Task(classifier, encoded, TARGETS.finder, config(kind), 0, support=(encoded, labels))
+    return strategy_of(task.config).train(task).guard
 
 
 def logits_at(guard, encoded, strength):
@@ -95,7 +96,7 @@ def test_a_guard_is_restored_from_its_parts(classifier, texts, kind):
     encoded = classifier.encode(texts)
     guard = fitted(classifier, encoded, kind)
     model = None if kind == "mask" else guard.adapted.model
-    again = restore(classifier, config(kind), TARGETS, model)
+    again = strategy_of(config(kind)).restore(classifier, config(kind), TARGETS.finder, model)
     assert again.plain_peft_equivalent == guard.plain_peft_equivalent
     np.testing.assert_array_equal(logits_at(again, encoded, 0.5), logits_at(guard, encoded, 0.5))
 

@@ -15,7 +15,8 @@ from .running import progress_bars
 if TYPE_CHECKING:
     from ..config import CertifyConfig, GuardrailConfig
     from ..data import TextData, Texts
-    from ..guardrail import FitReport, ShortcutGuardrail
+    from ..guardrail import ShortcutGuardrail
+    from ..mitigation import FitReport
     from ..strength import Calibration, Certificate, UnlabelledCalibration
 
 
@@ -117,6 +118,7 @@ def fit(
     """
     from ..config import CertifyConfig
     from ..errors import ConfigError
+    from ..mitigation import uses_shortcuts
     from ..models import joined, own_rank
     from ..report import print_targets
 
@@ -134,12 +136,12 @@ def fit(
     certificate = None if certify is None else CertifyConfig(certify, 0.95 if confidence is None else confidence)
     if config.strategy == "few-shot":
         _check_few_shot(support, strength is not None or auto_strength, certificate is not None)
-    weighs = config.uses_targets or config.strategy == "few-shot"
+    weighs = uses_shortcuts(config) or config.strategy == "few-shot"
     _check_choices(support, strength, auto_strength, certificate is not None, unlabelled, weighs=weighs)
     if certificate is not None and strength is not None:
         _check_on_grid(strength, config)
     _check_places(model, data, support, unlabelled, out, report, dry_run=dry_run, overwrite=overwrite)
-    automatic = auto_strength or (config.uses_targets and config.strategy != "maskcl" and strength is None)
+    automatic = auto_strength or (uses_shortcuts(config) and config.strategy != "maskcl" and strength is None)
     # Elsewhere the labels weigh what is neutralised, for which one is enough, and have to choose nothing.
     chooses = not (dry_run or automatic) and strength is None
     rows = _read_rows(
@@ -300,9 +302,10 @@ def _can_choose(labels: list[int], automatic: bool) -> bool:
 
 
 def _show(fitted: FitReport, choice: _Choice, *, stated: bool) -> None:
+    from ..mitigation import uses_shortcuts
     from ..report import print_certificate, print_fit, print_targets
 
-    if fitted.config.uses_targets:
+    if uses_shortcuts(fitted.config):
         print_targets(fitted.targets)
     print_fit(fitted, choice.calibration, choice.strength, stated=stated, without_labels=choice.without_labels)
     if choice.certificate is None:
@@ -359,12 +362,13 @@ def _with_targets(
     from dataclasses import replace
 
     from ..errors import ConfigError
+    from ..mitigation import uses_shortcuts
 
     if per_input and config.strategy == "few-shot":
         raise ConfigError("--per-input is for strategies that look for shortcuts, and 'few-shot' looks for none.")
     config = replace(config, per_input=per_input)
     given = {"--shortcut": shortcut, "--keep": keep, "--take-influential": take_influential, "--dry-run": dry_run}
-    if not config.uses_targets and any(given.values()):
+    if not uses_shortcuts(config) and any(given.values()):
         named = next(name for name, value in given.items() if value)
         raise ConfigError(
             f"{named} is for strategies that know what they neutralise, and '{config.strategy}' does not. Choose "

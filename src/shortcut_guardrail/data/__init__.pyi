@@ -5,6 +5,7 @@ from .files import write_folder as write_folder
 from .fingerprints import text_hash as text_hash
 from .fingerprints import text_number as text_number
 from .messages import counted as counted
+from .messages import enumerated as enumerated
 from .reading import TextData as TextData
 from .reading import Texts as Texts
 from .reading import check_texts as check_texts

@@ -15,7 +15,8 @@ from ..audit import AuditReport
 from ..data import to_json, write_folder
 from ..evaluation import Evaluation
 from ..finetuning import FinetuneConfig, FinetuneResult, finetune_classifier
-from ..guardrail import FitReport, ShortcutGuardrail
+from ..guardrail import ShortcutGuardrail
+from ..mitigation import FitReport
 from ..models import quiet_transformers
 from ..report import render_comparison
 from ..saving import library_versions

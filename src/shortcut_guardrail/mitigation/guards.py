@@ -13,9 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..config import GuardrailConfig
 from ..models import Batch, EncodedTexts, TextClassifier
-from ..shortcuts import Targets
 from ..text import TargetFinder
 from ..typing import Array, Progress
 from .scaling import debias_strength, logits_by_strength, merged, strength_of_each
@@ -216,18 +214,3 @@ class _Masking(_Targeted):
         finally:
             for handle in handles:
                 handle.remove()
-
-
-def restore(base: TextClassifier, config: GuardrailConfig, targets: Targets, model: Any | None) -> Guard:
-    """A guard that was trained before.
-
-    Args:
-        base: The base model.
-        config: What it was trained with.
-        targets: What it neutralises.
-        model: The PEFT model, for the strategies that have one.
-    """
-    finder = targets.finder
-    if config.strategy == "mask":
-        return MaskGuard(base, finder)
-    return AdapterGuard(base, model, finder if config.per_input else None)

@@ -1,22 +1,25 @@
-"""How to neutralise: the strategies by name, behind one interface.
+"""How to take a shortcut's effect away: one object a strategy, with what it needs and does.
 
-`neutralise` is given what to neutralise (`Targets`), or labelled texts to learn it from, and returns a `Guard`: the
-base model at any debiasing strength, where strength 0 is the base itself. Whoever predicts, audits or calibrates needs
-to know no more than that.
+A strategy is given words to neutralise, or labelled texts to learn from, and returns a `Guard`: the base model at any
+debiasing strength, where strength 0 is the base itself. Whoever predicts, audits or calibrates needs to know no more.
 
 | strategy | what training does | what strength s does |
 |---|---|---|
 | `maskcl` | the paper's masked contrastive learning | W_T + s W_LoRA |
-| `distill` | counterfactual distillation, see `distill` | W_T + s W_LoRA |
+| `distill` | counterfactual distillation, see `distillation` | W_T + s W_LoRA |
 | `few-shot` | cross-entropy on labelled texts, see `few_shot` | W_T + s W_LoRA |
 | `mask` | nothing | a shortcut's word vector e becomes (1 - s) e + s e_[MASK] |
+
+To add one: a subclass of `Strategy`, an entry in `STRATEGIES`, its name in `config.StrategyName`, a preset in
+`config.PRESETS`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,8 +34,6 @@ from .few_shot import cross_validated_logits, few_shot_adapter
 from .guards import AdapterGuard, Guard, MaskGuard
 from .maskcl import texts_drawn, train_adapter
 from .training import AdapterTraining
-
-# Training
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,67 +80,135 @@ class Trained:
     calibration: Calibration | None = None
 
 
-def neutralise(task: Task) -> Trained:
-    """Do what the configuration's strategy does."""
-    return _STRATEGIES[task.config.strategy](task)
+class Strategy(ABC):
+    """One way to take a shortcut's effect away.
+
+    Attributes:
+        name: As in configurations and on the command line.
+        card: What a guard of this kind is, a sentence for its model card.
+        needs_shortcuts: Whether it has to know which words are shortcuts.
+        learns_from_labels: Whether it learns from labelled texts, and from nothing else. It then chooses its strength
+            itself, by cross-validation.
+        trains: Whether it trains an adapter.
+    """
+
+    name: ClassVar[str]
+    card: ClassVar[str]
+    needs_shortcuts: ClassVar[bool] = False
+    learns_from_labels: ClassVar[bool] = False
+    trains: ClassVar[bool] = True
+
+    @abstractmethod
+    def train(self, task: Task) -> Trained:
+        """Do what the strategy does, with the task's configuration."""
+
+    def restore(self, base: TextClassifier, config: GuardrailConfig, targets: TargetFinder, model: Any | None) -> Guard:
+        """A guard that was trained before.
+
+        Args:
+            base: The base model.
+            config: What it was trained with.
+            targets: What it neutralises.
+            model: The PEFT model; `None` for a strategy that trains none.
+        """
+        return AdapterGuard(base, model, targets if config.per_input else None)
 
 
-def _maskcl(task: Task) -> Trained:
-    config = task.config
-    drawn = texts_drawn(task.encoded, config.adapter, seed=task.seed)
-    positions = np.full((len(task.encoded), config.saliency.top_k), -1, dtype=np.int32)
-    important = find_important_tokens(task.base, task.encoded.select(drawn), config.saliency, progress=task.progress)
-    positions[drawn] = important.positions
-    task.lap("attribute")
-    model, training = train_adapter(
-        task.base,
-        task.encoded,
-        positions,
-        config.adapter,
-        seed=task.seed,
-        saliency=config.saliency,
-        progress=task.progress,
-    )
-    return Trained(task.adapter_guard(model), training)
+class _MaskCL(Strategy):
+    name = "maskcl"
+    card = "A LoRA adapter that lowers a text classifier's reliance on shortcut tokens."
+
+    def train(self, task: Task) -> Trained:
+        """Masked contrastive learning, on the tokens that saliency finds important (paper Sections 3.2 and 3.3)."""
+        config = task.config
+        drawn = texts_drawn(task.encoded, config.adapter, seed=task.seed)
+        positions = np.full((len(task.encoded), config.saliency.top_k), -1, dtype=np.int32)
+        important = find_important_tokens(
+            task.base, task.encoded.select(drawn), config.saliency, progress=task.progress
+        )
+        positions[drawn] = important.positions
+        task.lap("attribute")
+        model, training = train_adapter(
+            task.base,
+            task.encoded,
+            positions,
+            config.adapter,
+            seed=task.seed,
+            saliency=config.saliency,
+            progress=task.progress,
+        )
+        return Trained(task.adapter_guard(model), training)
 
 
-def _distill(task: Task) -> Trained:
-    config, targets = task.config, task.targets
-    target = counterfactual(task.base, task.encoded, targets, config.distill, progress=task.progress)
-    task.lap("teacher")
-    model, training = distill_adapter(
-        task.base,
-        task.encoded,
-        target,
-        targets,
-        config.adapter,
-        config.distill,
-        seed=task.seed,
-        progress=task.progress,
-    )
-    return Trained(task.adapter_guard(model), training)
+class _Distill(Strategy):
+    name = "distill"
+    card = "A LoRA adapter with which a text classifier answers as it would without known shortcuts."
+    needs_shortcuts = True
+
+    def train(self, task: Task) -> Trained:
+        """Distillation of the base's answers to texts without the shortcuts."""
+        config, targets = task.config, task.targets
+        target = counterfactual(task.base, task.encoded, targets, config.distill, progress=task.progress)
+        task.lap("teacher")
+        model, training = distill_adapter(
+            task.base,
+            task.encoded,
+            target,
+            targets,
+            config.adapter,
+            config.distill,
+            seed=task.seed,
+            progress=task.progress,
+        )
+        return Trained(task.adapter_guard(model), training)
 
 
-def _few_shot(task: Task) -> Trained:
-    assert task.support is not None  # fit has seen to that
-    config, (texts, labels) = task.config, task.support
-    grid = strengths_to_score(config.calibration)
-    logits = cross_validated_logits(
-        task.base, texts, labels, config.adapter, grid, seed=task.seed, progress=task.progress
-    )
-    calibration = replace(choose_strength(logits, labels, config.calibration), cross_validated=True)
-    task.lap("cross-validate")
-    model, training = few_shot_adapter(task.base, texts, labels, config.adapter, seed=task.seed, progress=task.progress)
-    return Trained(task.adapter_guard(model), training, calibration)
+class _FewShot(Strategy):
+    name = "few-shot"
+    card = "A LoRA adapter that a few labelled texts taught a text classifier what to rely on."
+    learns_from_labels = True
+
+    def train(self, task: Task) -> Trained:
+        """Cross-entropy on the support set; cross-validation on it chooses the strength."""
+        assert task.support is not None  # fit has seen to that
+        config, (texts, labels) = task.config, task.support
+        grid = strengths_to_score(config.calibration)
+        logits = cross_validated_logits(
+            task.base, texts, labels, config.adapter, grid, seed=task.seed, progress=task.progress
+        )
+        calibration = replace(choose_strength(logits, labels, config.calibration), cross_validated=True)
+        task.lap("cross-validate")
+        model, training = few_shot_adapter(
+            task.base, texts, labels, config.adapter, seed=task.seed, progress=task.progress
+        )
+        return Trained(task.adapter_guard(model), training, calibration)
 
 
-def _mask(task: Task) -> Trained:
-    return Trained(MaskGuard(task.base, task.targets), AdapterTraining.none(len(task.encoded)))
+class _Mask(Strategy):
+    name = "mask"
+    card = "A guard that masks known shortcuts before a text classifier answers."
+    needs_shortcuts = True
+    trains = False
+
+    def train(self, task: Task) -> Trained:
+        """Nothing is trained: words are masked when the guard answers."""
+        return Trained(MaskGuard(task.base, task.targets), AdapterTraining.none(len(task.encoded)))
+
+    def restore(
+        self, base: TextClassifier, _config: GuardrailConfig, targets: TargetFinder, _model: Any | None
+    ) -> Guard:
+        """See `Strategy`."""
+        return MaskGuard(base, targets)
 
 
-_STRATEGIES: dict[str, Callable[[Task], Trained]] = {
-    "maskcl": _maskcl,
-    "distill": _distill,
-    "few-shot": _few_shot,
-    "mask": _mask,
-}
+STRATEGIES: dict[str, Strategy] = {strategy.name: strategy for strategy in (_MaskCL(), _Distill(), _FewShot(), _Mask())}
+
+
+def strategy_of(config: GuardrailConfig) -> Strategy:
+    """The strategy that a configuration names."""
+    return STRATEGIES[config.strategy]
+
+
+def uses_shortcuts(config: GuardrailConfig) -> bool:
+    """Whether the guard has to know which words and phrases are shortcuts."""
+    return strategy_of(config).needs_shortcuts or config.per_input

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ..config import GuardrailConfig, Strategy
+from ..config import GuardrailConfig
 from ..data import Texts, check_texts, text_hash, text_number
 from ..errors import ConfigError, DataError, GuardrailWarning
 from ..models import EncodedTexts
@@ -14,6 +14,7 @@ from ..shortcuts import Targets
 from ..strength import check_support
 from ..text import TargetFinder
 from ..typing import Array
+from .strategies import Strategy, strategy_of, uses_shortcuts
 
 
 def check_same_length(encoded: EncodedTexts, labels: Array) -> None:
@@ -74,7 +75,7 @@ def check_untaught(encoded: EncodedTexts, rows: Collection[str], strategy: Strat
         rows: `record.text_hash` of the labelled texts that `fit` used.
         strategy: What it used them for.
     """
-    taught = set(rows) if strategy == "few-shot" else set()
+    taught = set(rows) if strategy.learns_from_labels else set()
     used = sum(text_hash(text) in taught for text in encoded.texts) if taught else 0
     if used:
         raise DataError(
@@ -90,7 +91,7 @@ def check_unused(texts: Texts, rows: Collection[str], strategy: Strategy) -> Non
     if used:
         did, instead = (
             ("trained the adapter", "")
-            if strategy == "few-shot"
+            if strategy.learns_from_labels
             else ("decided which words are neutralised", ", or fit without the support set")
         )
         raise DataError(
@@ -162,14 +163,14 @@ def warn_about_none_bearing(targets: Targets, bearing: Array) -> None:
 
 def warn_about_unused(config: GuardrailConfig, *, support: bool, targets: bool) -> None:
     """Warn where `fit` is given what its strategy does not look at."""
-    if support and not config.uses_targets and config.strategy != "few-shot":
+    if support and not uses_shortcuts(config) and not strategy_of(config).learns_from_labels:
         warnings.warn(
             f"fit does not look at the support set with the strategy '{config.strategy}', which is not told what to "
             "neutralise. Give it to calibrate, which chooses the strength.",
             GuardrailWarning,
             stacklevel=3,
         )
-    if targets and not config.uses_targets:
+    if targets and not uses_shortcuts(config):
         warnings.warn(
             f"fit does not look at targets with the strategy '{config.strategy}'; 'mask' and 'distill' do.",
             GuardrailWarning,

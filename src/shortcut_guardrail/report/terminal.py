@@ -20,8 +20,8 @@ from .marked_text import visible_name
 if TYPE_CHECKING:
     from ..audit import AuditReport
     from ..evaluation import Evaluation
-    from ..guardrail import FitReport
     from ..metrics import GroupAccuracy
+    from ..mitigation import FitReport
     from ..shortcuts import Targets
     from ..strength import Calibration, Certificate, UnlabelledCalibration
 

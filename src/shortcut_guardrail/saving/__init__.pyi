@@ -1,14 +1,8 @@
-from .adapter import ADAPTER_FILES as ADAPTER_FILES
-from .adapter import find_base as find_base
-from .adapter import load_adapter as load_adapter
-from .adapter import load_tokenizer as load_tokenizer
-from .adapter import save_adapter as save_adapter
-from .model_card import model_card as model_card
+from .folder import Loaded as Loaded
+from .folder import load_guarded as load_guarded
+from .folder import save_guarded as save_guarded
 from .model_card import what_labels_said as what_labels_said
 from .record import GUARDRAIL_FILE as GUARDRAIL_FILE
 from .record import GuardrailRecord as GuardrailRecord
 from .record import is_guarded_folder as is_guarded_folder
 from .record import library_versions as library_versions
-from .record import read_fitted_texts as read_fitted_texts
-from .record import read_record as read_record
-from .record import write_fitted_texts as write_fitted_texts

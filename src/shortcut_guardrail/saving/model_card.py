@@ -10,18 +10,21 @@ from .record import GuardrailRecord
 
 def model_card(record: GuardrailRecord) -> str:
     """A README for the folder, with the numbers a reader needs before using it."""
+    from ..mitigation import STRATEGIES  # PyTorch comes with it, which showing a stored audit does not need
+
     name = record.base_model["name"] or "(an in-memory model)"
-    training = record.training
+    training, strategy = record.training, STRATEGIES[record.strategy]
+    kind = "labelled" if strategy.learns_from_labels else "unlabelled"
     lines = [
         "---",
-        *(["library_name: peft"] if record.strategy != "mask" else []),
+        *(["library_name: peft"] if strategy.trains else []),
         "pipeline_tag: text-classification",
-        f"tags: [shortcut-guardrail, {'lora, ' if record.strategy != 'mask' else ''}text-classification]",
+        f"tags: [shortcut-guardrail, {'lora, ' if strategy.trains else ''}text-classification]",
         "---",
         "",
         f"# Shortcut guardrail for {name}",
         "",
-        f"{_WHAT[record.strategy]} It was made from {_made_from(record)} with the strategy `{record.strategy}` "
+        f"{strategy.card} It was made from {kind} texts with the strategy `{record.strategy}` "
         f"(Shortcut Guardrail {record.versions.get('shortcut-guardrail', '')}).",
         "",
         "| | |",
@@ -29,7 +32,7 @@ def model_card(record: GuardrailRecord) -> str:
         f"| Base model | {_as_code(name)}, revision {_as_code(record.base_model['revision'] or 'not stated')} |",
         f"| Base fingerprint | `{record.base_model['fingerprint']}` |",
         f"| Labels | {', '.join(map(_as_code, record.label_names))} |",
-        f"| {'Labelled' if record.strategy == 'few-shot' else 'Deployment'} texts | {training['n_texts']} given, "
+        f"| {'Labelled' if strategy.learns_from_labels else 'Deployment'} texts | {training['n_texts']} given, "
         f"{training['n_trained']} trained on |",
     ]
     if training["n_steps"]:
@@ -39,7 +42,7 @@ def model_card(record: GuardrailRecord) -> str:
         ]
     if record.words:
         lines.append(f"| Taken for shortcuts | {', '.join(map(_as_code, record.words))} |")
-    if record.config.get("per_input") or record.strategy == "mask":
+    if record.config.get("per_input") or not strategy.trains:
         lines.append("| Texts without them | keep the base model's answer |")
     source = _SOURCES.get(record.strength_source, record.strength_source)
     lines += [f"| Debiasing strength | {record.debias_strength} ({source}) |", ""]
@@ -60,18 +63,6 @@ def model_card(record: GuardrailRecord) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-_WHAT = {
-    "maskcl": "A LoRA adapter that lowers a text classifier's reliance on shortcut tokens.",
-    "distill": "A LoRA adapter with which a text classifier answers as it would without known shortcuts.",
-    "few-shot": "A LoRA adapter that a few labelled texts taught a text classifier what to rely on.",
-    "mask": "A guard that masks known shortcuts before a text classifier answers.",
-}
-
-
-def _made_from(record: GuardrailRecord) -> str:
-    return "labelled texts" if record.strategy == "few-shot" else "unlabelled texts"
 
 
 _CROSS_VALIDATED = ("Every row was answered by an adapter that had not been trained on it.", "")

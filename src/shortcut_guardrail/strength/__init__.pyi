@@ -7,6 +7,7 @@ from .certificate import Certificate as Certificate
 from .certificate import certified_instead as certified_instead
 from .certificate import certify_answers as certify_answers
 from .certificate import texts_to_label as texts_to_label
+from .choice import StrengthChoice as StrengthChoice
 from .counterfactual import Counterfactual as Counterfactual
 from .unsupervised import UnlabelledCalibration as UnlabelledCalibration
 from .unsupervised import choose_without_labels as choose_without_labels

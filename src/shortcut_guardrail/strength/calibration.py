@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -63,6 +63,16 @@ class Calibration:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
+        """What `to_dict` wrote.
+
+        Raises:
+            TypeError: A field is missing or unknown.
+        """
+        points = (CurvePoint(**{**point, "interval": tuple(point["interval"])}) for point in values["curve"])
+        return cls(**{**values, "curve": tuple(points)})
 
 
 def check_support(labels: Sequence[int] | Array) -> None:

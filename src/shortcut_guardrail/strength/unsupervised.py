@@ -15,7 +15,7 @@ any of these they are drawn apart from the others, and weighed by their share of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -66,6 +66,18 @@ class UnlabelledCalibration:
         """A JSON-ready dictionary; an undefined share is `None`."""
         points = [{k: None if v != v else v for k, v in asdict(point).items()} for point in self.curve]
         return {**asdict(self), "curve": points}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> UnlabelledCalibration:
+        """What `to_dict` wrote.
+
+        Raises:
+            TypeError: A field is missing or unknown.
+        """
+        # Folders written before the divergence chose the strength do not have it.
+        points = ({"divergence": None, **point} for point in values["curve"])
+        curve = (AgreementPoint(**{k: float("nan") if v is None else v for k, v in p.items()}) for p in points)
+        return cls(**{**values, "curve": tuple(curve)})
 
 
 LEAST_BEARING = 16

@@ -1,0 +1,157 @@
+"""The strength of a fitted guard: chosen on labels, without labels, and certified."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ..config import CertifyConfig
+from ..data import Texts, check_texts, label_ids, text_hash
+from ..errors import ConfigError, DataError
+from ..models import TextClassifier
+from ..shortcuts import find_targets
+from ..strength import (
+    Calibration,
+    Certificate,
+    StrengthChoice,
+    UnlabelledCalibration,
+    certified_instead,
+    certify_answers,
+    check_choice,
+    check_support,
+    choose_strength,
+    choose_without_labels,
+    draw,
+    strengths_to_score,
+)
+from ..typing import Array, Progress
+from .distillation import counterfactual
+from .fitting import Fitted, Support, hashes
+from .strategies import uses_shortcuts
+from .validation import (
+    check_kind,
+    check_same_length,
+    check_untaught,
+    check_unused,
+    checked,
+    warn_about_copies,
+    warn_about_fitted,
+    warn_about_none_bearing,
+)
+
+
+def choose_on_labels(
+    base: TextClassifier,
+    fitted: Fitted,
+    support: Support,
+    *,
+    groups: Sequence[int] | None = None,
+    without_labels: UnlabelledCalibration | None = None,
+    progress: Progress | None = None,
+) -> StrengthChoice:
+    """The strength that labels choose. Arguments and errors: see `ShortcutGuardrail.calibrate`."""
+    labels = np.array(label_ids(support[1], base.label_names), dtype=np.int64)
+    check_support(labels)
+    encoded = base.encode(check_texts(support[0]))
+    check_same_length(encoded, labels)
+    warn_about_copies(encoded.texts, "labelled", "The choice of the strength")
+    check_untaught(encoded, fitted.targets.rows, fitted.strategy)
+    before = None if without_labels is None else without_labels.strength
+    if without_labels is not None and (
+        fitted.unlabelled is None or without_labels.to_dict() != fitted.unlabelled.to_dict()
+    ):
+        raise ConfigError(
+            "without_labels is not what this guard's last calibrate_without_labels chose. Call it after fit, and "
+            "pass its result."
+        )
+    started = time.perf_counter()
+    config = fitted.config.calibration
+    ids = None if groups is None else np.asarray(groups)
+    check_choice(labels, config, groups=ids, without_labels=before)
+    logits = fitted.guard.logits_by_strength(encoded, strengths_to_score(config), progress=progress)
+    calibration: Calibration = choose_strength(logits, labels, config, groups=ids, without_labels=before)
+    fitted.seconds["calibrate"] = time.perf_counter() - started
+    return StrengthChoice(
+        calibration.strength, "calibrated", calibration=calibration, unlabelled=without_labels, rows=hashes(encoded)
+    )
+
+
+def choose_unlabelled(
+    base: TextClassifier, fitted: Fitted, texts: Texts, *, at_most: int = 256, progress: Progress | None = None
+) -> UnlabelledCalibration:
+    """The strength that unlabelled texts choose.
+
+    Arguments and errors: see `ShortcutGuardrail.calibrate_without_labels`.
+    """
+    if at_most < 1:
+        raise ConfigError(f"at_most must be at least 1, but is {at_most}.")
+    if fitted.strategy.learns_from_labels:
+        raise ConfigError(
+            "A guard that learned from labels has its strength from them too, by cross-validation: without labels "
+            "only guards that neutralise words can be compared with the base without these words."
+        )
+    encoded = base.encode(check_texts(texts))
+    targets = fitted.targets
+    if not uses_shortcuts(fitted.config):
+        targets = find_targets(base, encoded, fitted.config.targets, progress=progress)
+    bearing = np.array([len(chosen) > 0 for chosen in targets.finder.find(encoded)], dtype=bool)
+    warn_about_none_bearing(targets, bearing)
+    sample = draw(bearing, at_most, seed=fitted.seed)
+    encoded = encoded.select(sample.rows)
+    expected = counterfactual(base, encoded, targets.finder, fitted.config.distill, progress=progress)
+    grid = strengths_to_score(fitted.config.calibration)
+    logits = fitted.guard.logits_by_strength(encoded, grid, progress=progress)
+    return choose_without_labels(logits, grid, expected, weights=sample.weights)
+
+
+def answers_by_strength(
+    base: TextClassifier, fitted: Fitted, texts: Texts, progress: Progress | None
+) -> tuple[list[float], Array]:
+    """Strength 0 and those of the grid, S in all, and the class ids of N texts at each of them, shape (S, N)."""
+    grid = strengths_to_score(fitted.config.calibration)
+    if not len(texts):
+        return grid, np.zeros((len(grid), 0), dtype=np.int64)
+    logits = fitted.guard.logits_by_strength(base.encode(check_texts(texts)), grid, progress=progress)
+    return grid, logits.argmax(axis=2)
+
+
+def certify_guard(
+    base: TextClassifier,
+    fitted: Fitted,
+    choice: StrengthChoice,
+    *,
+    labelled: Support,
+    unlabelled: Texts,
+    config: CertifyConfig,
+    progress: Progress | None = None,
+) -> tuple[Certificate, StrengthChoice]:
+    """What can be shown of the strengths, and the strength to use then. See `ShortcutGuardrail.certify`."""
+    texts, unlabelled = checked(labelled[0]), checked(unlabelled)
+    ids = np.array(label_ids(labelled[1], base.label_names), dtype=np.int64)
+    if len(texts) != len(ids):
+        raise DataError(f"There must be one label for each text, but there are {len(texts)} and {len(ids)}.")
+    check_kind(texts, unlabelled)
+    check_unused(texts, fitted.targets.rows, fitted.strategy)
+    n_fitted = warn_about_fitted(texts, unlabelled, fitted.texts)
+    warn_about_copies(unlabelled, "unlabelled", "The certificate")
+    warn_about_copies(texts, "labelled", "The certificate")
+    grid, answers = answers_by_strength(base, fitted, unlabelled, progress)
+    _, answers_to_labelled = answers_by_strength(base, fitted, texts, progress)
+    found = certify_answers(
+        grid[1:],
+        config,
+        unlabelled_base=answers[0],
+        unlabelled_guarded=answers[1:],
+        labelled_base=answers_to_labelled[0],
+        labelled_guarded=answers_to_labelled[1:],
+        labels=ids,
+    )
+    strength, source, rows = choice.strength, choice.source, choice.rows
+    if strength not in found.certified:
+        strength, source = certified_instead(found), "certified"
+        rows = tuple(sorted({*rows, *map(text_hash, texts)}))
+    found = replace(found, in_use=choice.strength, strength=strength, n_fitted=n_fitted)
+    return found, replace(choice, certificate=found.to_dict(), rows=rows).moved(strength, source)

@@ -1,0 +1,199 @@
+"""Fitting a guard: what is neutralised is found, and a strategy is put to work on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ..audit import check_ordinary
+from ..config import GuardrailConfig
+from ..data import Texts, check_texts, label_ids, text_hash, text_number
+from ..models import EncodedTexts, TextClassifier
+from ..shortcuts import Targets, find_targets, with_said
+from ..strength import Calibration, StrengthChoice, UnlabelledCalibration
+from ..typing import Array, Progress
+from .guards import Guard
+from .strategies import Strategy, Task, Trained, strategy_of, uses_shortcuts
+from .training import AdapterTraining
+from .validation import check_same_length, check_taught, warn_about_absent, warn_about_unused, warn_without_targets
+
+Support = tuple[Texts, Sequence[str | int]]
+"""A few labelled texts and their labels, all names or all class ids."""
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What `fit` did.
+
+    Attributes:
+        training: The adapter's training; one of no steps where nothing was trained.
+        config: The configuration used.
+        seed: The seed used.
+        n_truncated: Texts it was fitted on that are longer than the model takes.
+        seconds: Wall-clock time by stage: `tokenise`, `target` (looking for what to neutralise), `attribute`
+            or `teacher` (what training starts from), `cross-validate`, `adapt`.
+        targets: What is neutralised and what was weighed; nothing for plain `maskcl` and `few-shot`.
+        calibration: How `few-shot` chose the strength, on answers of adapters that had not seen the text; `None` for
+            the others, whose strength is chosen after fitting.
+    """
+
+    training: AdapterTraining
+    config: GuardrailConfig
+    seed: int
+    n_truncated: int
+    seconds: dict[str, float]
+    targets: Targets = field(default_factory=Targets)
+    calibration: Calibration | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        return {
+            "training": self.training.to_dict(),
+            "config": self.config.to_dict(),
+            "seed": self.seed,
+            "n_truncated": self.n_truncated,
+            "seconds": self.seconds,
+            "targets": self.targets.to_dict(),
+            "calibration": None if self.calibration is None else self.calibration.to_dict(),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A guard's inner side and where it came from; replaced as a whole by the next fit.
+
+    Attributes:
+        guard: The base model at any strength.
+        config: What it was fitted with.
+        seed: The seed it was fitted with.
+        training: The record of the training, as `AdapterTraining.to_dict` gives it.
+        seconds: Wall-clock time by stage; the choice of the strength adds to it.
+        targets: What is neutralised.
+        texts: `data.text_number` of the texts it was fitted on, as far as they are known.
+        unlabelled: What the last choice of the strength without labels was.
+    """
+
+    guard: Guard
+    config: GuardrailConfig
+    seed: int
+    training: dict[str, Any]
+    seconds: dict[str, float]
+    targets: Targets
+    texts: frozenset[int] = frozenset()
+    unlabelled: UnlabelledCalibration | None = None
+
+    @property
+    def strategy(self) -> Strategy:
+        """How shortcuts are neutralised."""
+        return strategy_of(self.config)
+
+
+def fit_guard(
+    base: TextClassifier,
+    texts: Texts,
+    config: GuardrailConfig,
+    *,
+    seed: int,
+    support: Support | None = None,
+    targets: Targets | None = None,
+    progress: Progress | None = None,
+) -> tuple[Fitted, FitReport, StrengthChoice]:
+    """Fit a guard, with the strength that the configuration fixes, or that the strategy chose itself.
+
+    Arguments and errors: see `ShortcutGuardrail.fit`.
+    """
+    clock = _Clock()
+    learns = strategy_of(config).learns_from_labels
+    warn_about_unused(config, support=support is not None, targets=targets is not None)
+    rows = encode_support(base, support)
+    if learns:
+        check_taught(rows)
+    encoded = base.encode(check_texts(texts), progress=progress)
+    check_ordinary(encoded)
+    clock.lap("tokenise")
+    targets = _targets(base, encoded, config, rows, targets, progress)
+    if uses_shortcuts(config):
+        clock.lap("target")
+    learned_from = rows[0] if rows is not None and learns else encoded
+    if learns:
+        targets = replace(targets, rows=hashes(learned_from))
+    trained = strategy_of(config).train(
+        Task(base, encoded, targets.finder, config, seed, support=rows, lap=clock.lap, progress=progress)
+    )
+    clock.lap("adapt")
+    fitted = Fitted(
+        guard=trained.guard,
+        config=config,
+        seed=seed,
+        training=trained.training.to_dict(),
+        seconds=dict(clock.laps),  # the report stays as it was given
+        targets=targets,
+        texts=frozenset(map(text_number, learned_from.texts)),
+    )
+    n_truncated = int(learned_from.truncated.sum())
+    report = FitReport(trained.training, config, seed, n_truncated, clock.laps, targets, trained.calibration)
+    return fitted, report, _first_choice(trained, fitted)
+
+
+def _targets(
+    base: TextClassifier,
+    encoded: EncodedTexts,
+    config: GuardrailConfig,
+    rows: tuple[EncodedTexts, Array] | None,
+    given: Targets | None,
+    progress: Progress | None,
+) -> Targets:
+    """What is neutralised, found where it is not given; nothing where the strategy does not ask."""
+    if not uses_shortcuts(config):
+        return Targets()
+    if given is None:
+        targets = find_targets(base, encoded, config.targets, support=rows, progress=progress)
+    else:
+        targets = with_said(given, config.targets)
+    warn_about_absent(targets, encoded)
+    warn_without_targets(targets)
+    return targets
+
+
+def _first_choice(trained: Trained, fitted: Fitted) -> StrengthChoice:
+    if trained.calibration is None:
+        return StrengthChoice(fitted.config.calibration.fixed_strength, "fixed")
+    chosen = trained.calibration
+    return StrengthChoice(chosen.strength, "cross-validated", calibration=chosen, rows=fitted.targets.rows)
+
+
+def encode_support(base: TextClassifier, support: Support | None) -> tuple[EncodedTexts, Array] | None:
+    """The labelled texts as the model takes them, and their class ids, shape (n,).
+
+    Raises:
+        DataError: Labels are unknown, or more or fewer than the texts.
+    """
+    if support is None:
+        return None
+    encoded, labels = (
+        base.encode(check_texts(support[0])),
+        np.array(label_ids(support[1], base.label_names), dtype=np.int64),
+    )
+    check_same_length(encoded, labels)
+    return encoded, labels
+
+
+def hashes(encoded: EncodedTexts) -> tuple[str, ...]:
+    """`data.text_hash` of the texts, each once."""
+    return tuple(sorted({text_hash(text) for text in encoded.texts}))
+
+
+class _Clock:
+    """Seconds by stage."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.laps[stage], self._last = now - self._last, now

@@ -1,0 +1,246 @@
+"""What a repair is: the strategy that the evidence supports, its configuration, and how its strength is chosen.
+
+`auto` takes, in this order: words that somebody named, or that the audit found, for `distill`; labelled rows alone for
+`few-shot`, if cross-validation on them prefers it to the base. Where none of these speaks for a repair there is none.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from ..config import GuardrailConfig, check_strength, preset, updated
+from ..data import enumerated
+from ..errors import ConfigError, DataError, GuardrailWarning, NothingToRepairError
+from ..shortcuts import Targets
+from ..strength import StrengthChoice, check_support, strengths_to_score
+from ..typing import Array
+from .fitting import FitReport
+from .strategies import Strategy, strategy_of, uses_shortcuts
+
+RepairStrategy = Literal["auto", "maskcl", "paper", "mask", "distill", "few-shot"]
+RepairStrength = float | Literal["auto"] | None
+
+_PRESETS = {"maskcl": "default"}  # every other strategy has a preset of its name
+
+
+@dataclass(frozen=True)
+class Repair:
+    """What `repair` did.
+
+    Attributes:
+        strategy: The strategy taken: `maskcl`, `paper`, `mask`, `distill` or `few-shot`.
+        reason: Why, in a sentence, where `auto` took it; empty where it was stated.
+        fitted: What was fitted.
+        choice: The strength in use, and where it came from.
+    """
+
+    strategy: str
+    reason: str
+    fitted: FitReport
+    choice: StrengthChoice
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready dictionary."""
+        choice = self.choice
+        return {
+            "strategy": self.strategy,
+            "reason": self.reason,
+            "debias_strength": choice.strength,
+            "strength_source": choice.source,
+            "calibration": None if choice.calibration is None else choice.calibration.to_dict(),
+            "unlabelled_calibration": None if choice.unlabelled is None else choice.unlabelled.to_dict(),
+            "fit": self.fitted.to_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a repair is made.
+
+    Attributes:
+        config: The strategy with all its options.
+        weighs: Whether the support set has a say in what is neutralised, or is what is learned from.
+        automatic: Whether the strength is chosen without labels.
+        on_labels: Whether the support set has a say in the strength.
+    """
+
+    config: GuardrailConfig
+    weighs: bool
+    automatic: bool
+    on_labels: bool
+
+    @property
+    def strategy(self) -> Strategy:
+        """How shortcuts are neutralised."""
+        return strategy_of(self.config)
+
+
+def plan_repair(
+    strategy: str,
+    *,
+    labels: Array | None,
+    strength: RepairStrength = None,
+    shortcuts: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    config: GuardrailConfig | Mapping[str, Any] | None = None,
+) -> Plan:
+    """Check what is asked for before anything is trained.
+
+    Args:
+        strategy: Any but `auto`.
+        labels: Class ids of the support set, shape (n,); `None` without one.
+        strength: A number in [0, 1], `auto` for the choice without labels, `None` for what the strategy recommends.
+        shortcuts: Words and phrases that are shortcuts.
+        keep: Words and phrases that are none.
+        config: A whole configuration, or changes to the strategy's preset; see `config.updated`.
+
+    Raises:
+        ConfigError: Options contradict or need one another.
+        DataError: The support set is to choose the strength and cannot tell one from another.
+    """
+    configured = _configured(strategy, config, shortcuts, keep)
+    kind = strategy_of(configured)
+    stated = _stated(strength)
+    if kind.learns_from_labels:
+        _check_few_shot(labels, strength)
+    weighs = uses_shortcuts(configured) or kind.learns_from_labels
+    if labels is not None and stated is not None and not weighs:
+        raise ConfigError("--support chooses the strength and --strength states it; give one of them.")
+    automatic = strength == "auto" or (strength is None and kind.needs_shortcuts)
+    if stated is not None:
+        configured = replace(configured, calibration=replace(configured.calibration, fixed_strength=stated))
+    on_labels = labels is not None and stated is None and not kind.learns_from_labels and _tells(labels, automatic)
+    if labels is None and strength is None and not automatic:
+        _warn_uncalibrated(configured)
+    return Plan(configured, weighs, automatic, on_labels)
+
+
+def _stated(strength: RepairStrength) -> float | None:
+    """The number, where one is stated."""
+    if strength is None or strength == "auto":
+        return None
+    if isinstance(strength, str):
+        raise ConfigError(f"strength must be a number in [0, 1] or 'auto', but is {strength!r}.")
+    return check_strength(float(strength))
+
+
+def _configured(
+    strategy: str, config: GuardrailConfig | Mapping[str, Any] | None, shortcuts: Sequence[str], keep: Sequence[str]
+) -> GuardrailConfig:
+    if isinstance(config, GuardrailConfig):
+        configured = config
+    else:
+        configured = _changed(preset(_PRESETS.get(strategy, strategy)), config or {})
+    wanted = preset(_PRESETS.get(strategy, strategy)).strategy
+    if configured.strategy != wanted:
+        raise ConfigError(
+            f"The strategy is {strategy!r}, but the configuration is one of '{configured.strategy}'. Leave the "
+            "strategy out of the configuration, or name that one."
+        )
+    if (shortcuts or keep) and not uses_shortcuts(configured):
+        named = "--shortcut" if shortcuts else "--keep"
+        also = "" if strategy_of(configured).learns_from_labels else ", or --per-input"
+        raise ConfigError(
+            f"{named} is for strategies that know what they neutralise, and '{strategy}' does not. Choose "
+            f"--strategy mask or --strategy distill{also}."
+        )
+    said = configured.targets
+    return configured.with_targets(shortcuts=(*said.shortcuts, *shortcuts), keep=(*said.keep, *keep))
+
+
+def _changed(config: GuardrailConfig, changes: Mapping[str, Any]) -> GuardrailConfig:
+    changed = updated(config, changes)
+    if not strategy_of(changed).trains and changed.adapter != config.adapter:
+        raise ConfigError(
+            f"Settings of the adapter are about training, and --strategy {changed.strategy} trains nothing. "
+            "Leave them out."
+        )
+    return changed
+
+
+def _check_few_shot(labels: Array | None, strength: RepairStrength) -> None:
+    """What learns from labels needs them, and chooses its strength on them."""
+    if labels is None:
+        raise ConfigError(
+            "--support is missing: --strategy few-shot learns from a file with labelled rows, and from nothing else."
+        )
+    if strength is not None:
+        raise ConfigError(
+            "--strength is for other strategies: --strategy few-shot chooses the strength by cross-validation on "
+            "--support. Leave it out."
+        )
+
+
+def _tells(labels: Array, automatic: bool) -> bool:
+    """Whether labels can tell strengths apart; a warning where they cannot and need not."""
+    try:
+        check_support(labels)
+    except DataError:
+        if not automatic:
+            raise
+        warnings.warn(
+            "The support set has a single row or a single label and cannot tell strengths apart: the strength is the "
+            "one chosen without labels.",
+            GuardrailWarning,
+            stacklevel=4,
+        )
+        return False
+    return True
+
+
+def _warn_uncalibrated(config: GuardrailConfig) -> None:
+    warnings.warn(
+        f"Without a support set the strength is not calibrated: {config.calibration.fixed_strength:g} is used, "
+        "which can cost much accuracy, most where there is no shortcut to repair. "
+        "Give some 40 labelled rows with --support, or state a strength with --strength.",
+        GuardrailWarning,
+        stacklevel=4,
+    )
+
+
+def strengths_that_can_be_certified(config: GuardrailConfig) -> list[float]:
+    """Only strengths that are fixed before any text is seen can be certified: those of the grid above 0."""
+    return strengths_to_score(config.calibration)[1:]
+
+
+def supported_strategy(targets: Targets, *, has_labels: bool) -> tuple[str, str]:
+    """The strategy that the evidence supports, and why, in a sentence.
+
+    Args:
+        targets: What was named, and what was found on the deployment texts.
+        has_labels: Whether there is a support set.
+
+    Raises:
+        NothingToRepairError: Neither words nor labels speak for a repair.
+    """
+    words = targets.words
+    if words:
+        named = [item.text for item in targets.items if item.verdict == "given"]
+        if named:
+            return "distill", f"distill, since {enumerated(named[:5])} {_are(named)} named as a shortcut"
+        return "distill", f"distill, since the audit finds {enumerated(list(words[:5]))}"
+    if has_labels:
+        return "few-shot", "few-shot, since no word is named or found and there are labelled rows"
+    raise nothing_to_repair(targets)
+
+
+def nothing_to_repair(targets: Targets, *, labels_say: str = "") -> NothingToRepairError:
+    """The error that says why nothing is repaired, and what to do next.
+
+    Args:
+        targets: What was weighed on the deployment texts.
+        labels_say: What the labelled rows say, as the end of a sentence; empty without any.
+    """
+    listed = [item.text for item in targets.items if item.verdict == "listed"][:5]
+    hint = f" Many answers hang on {', '.join(map(repr, listed))}: should they?" if listed else ""
+    return NothingToRepairError(
+        f"Nothing speaks for a repair: no word is named, and none is found on these texts{labels_say}.{hint} Look at "
+        "what the model leans on with `audit --label-column`, and name what should not count with --shortcut WORD."
+    )
+
+
+def _are(words: Sequence[str]) -> str:
+    return "is" if len(words) == 1 else "are"

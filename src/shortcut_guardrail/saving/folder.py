@@ -1,0 +1,152 @@
+"""A guarded folder as a whole: what is loaded from one, and what is written into one."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from ..config import GuardrailConfig
+from ..data import to_json, write_folder
+from ..errors import GuardrailWarning, ModelError
+from ..mitigation import AdapterGuard, Fitted, strategy_of
+from ..models import TextClassifier
+from ..shortcuts import Targets
+from ..strength import Calibration, StrengthChoice, UnlabelledCalibration
+from ..typing import Head
+from .adapter import ADAPTER_FILES, find_base, load_adapter, load_tokenizer, save_adapter
+from .model_card import model_card
+from .record import GUARDRAIL_FILE, GuardrailRecord, read_fitted_texts, read_record, write_fitted_texts
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """What a guarded folder holds.
+
+    Attributes:
+        base: The base model.
+        base_name: Where it was found.
+        revision: Its branch, tag or commit.
+        fitted: The guard around it.
+        choice: The strength in use.
+    """
+
+    base: TextClassifier
+    base_name: str
+    revision: str | None
+    fitted: Fitted
+    choice: StrengthChoice
+
+
+def load_guarded(
+    folder: Path,
+    *,
+    base: str | Path | Any | None,
+    revision: str | None,
+    head: Head | None,
+    max_length: int | None,
+    options: dict[str, Any],
+    loading: dict[str, bool],
+) -> Loaded:
+    """Load a guarded folder.
+
+    Args:
+        folder: The folder.
+        base: The base model, if it is not where the folder says: a folder, a Hub id or a model in memory.
+        revision: Branch, tag or commit of the base model.
+        head: How logits are read; `None` takes what the folder says.
+        max_length: Tokens per input; `None` takes what the folder says.
+        options: Further arguments of `TextClassifier`.
+        loading: Further arguments of `models.load_model`.
+
+    Raises:
+        ModelError: The folder is damaged, or the base model's weights are not those the adapter was trained on.
+    """
+    record = read_record(folder)
+    model, base_name = find_base(folder, record, base, revision, loading)
+    classifier = TextClassifier(
+        model,
+        load_tokenizer(folder),
+        head=head or cast(Head, record.head),
+        max_length=record.max_length if max_length is None else max_length,
+        **options,
+    )
+    _check_weights(classifier, folder, record, base_name)
+    config = GuardrailConfig.from_dict(record.config)
+    strategy = strategy_of(config)
+    targets = Targets.from_dict(record.targets, record.target_rows)
+    adapter = load_adapter(classifier, folder, config) if strategy.trains else None
+    choice = _choice(folder, record, classifier)
+    fitted = Fitted(
+        guard=strategy.restore(classifier, config, targets.finder, adapter),
+        config=config,
+        seed=record.seed,
+        training=record.training,
+        seconds=record.seconds,
+        targets=targets,
+        texts=read_fitted_texts(folder),
+        unlabelled=choice.unlabelled,
+    )
+    return Loaded(classifier, base_name, revision or record.base_model["revision"], fitted, choice)
+
+
+def _check_weights(classifier: TextClassifier, folder: Path, record: GuardrailRecord, base_name: str) -> None:
+    found = classifier.fingerprint()
+    if found != record.base_model["fingerprint"]:
+        raise ModelError(
+            f"The adapter in '{folder}' was trained on '{record.base_model['name']}' with weights "
+            f"{record.base_model['fingerprint']}, but the weights of '{base_name}' are {found}. "
+            "Name the model it was trained on with base=... (--base on the command line)."
+        )
+
+
+def _choice(folder: Path, record: GuardrailRecord, classifier: TextClassifier) -> StrengthChoice:
+    """The strength and what speaks for it; a certificate about other answers is left out."""
+    certificate = record.certificate
+    # Another number format moves answers near a tie only; these change what is answered.
+    asked = (classifier.max_length, classifier.head)
+    if certificate is not None and asked != (record.max_length, record.head):
+        warnings.warn(
+            f"The guard in '{folder}' was certified with max_length {record.max_length} and head '{record.head}', "
+            f"and is loaded with {asked[0]} and '{asked[1]}': its certificate, about other answers, is left out.",
+            GuardrailWarning,
+            stacklevel=5,
+        )
+        certificate = None
+    try:
+        calibration = None if record.calibration is None else Calibration.from_dict(record.calibration)
+        unlabelled = record.unlabelled_calibration
+        return StrengthChoice(
+            record.debias_strength,
+            cast(Any, record.strength_source),
+            calibration,
+            None if unlabelled is None else UnlabelledCalibration.from_dict(unlabelled),
+            certificate,
+            record.support_hashes,
+        )
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ModelError(
+            f"'{folder / GUARDRAIL_FILE}' is damaged: how its strength was chosen cannot be read ({error}). Fit and "
+            "save the guard again."
+        ) from error
+
+
+def save_guarded(
+    folder: Path, base: TextClassifier, fitted: Fitted, record: GuardrailRecord, *, overwrite: bool
+) -> None:
+    """Write a guarded folder, whole or not at all. See `ShortcutGuardrail.save_pretrained`."""
+
+    def fill(target: Path) -> None:
+        if isinstance(fitted.guard, AdapterGuard):
+            save_adapter(fitted.guard, fitted.config, record, target)
+        base.tokenizer.save_pretrained(target)
+        (target / GUARDRAIL_FILE).write_text(to_json(record.to_dict()), encoding="utf-8")
+        write_fitted_texts(target, fitted.texts)
+        (target / "README.md").write_text(model_card(record), encoding="utf-8")
+
+    write_folder(folder, fill, overwrite=overwrite)
+    if not isinstance(fitted.guard, AdapterGuard):
+        # A former guard's adapter would be loaded by whoever asks PEFT or Transformers for this folder.
+        for name in ADAPTER_FILES:
+            (folder / name).unlink(missing_ok=True)

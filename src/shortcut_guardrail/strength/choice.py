@@ -1,0 +1,41 @@
+"""The strength in use, and where it came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from .calibration import Calibration
+from .unsupervised import UnlabelledCalibration
+
+StrengthSource = Literal["none", "fixed", "set", "calibrated", "cross-validated", "agreement", "certified"]
+
+
+@dataclass(frozen=True)
+class StrengthChoice:
+    """The debiasing strength in use, with all that speaks for it; replaced as a whole when another is chosen.
+
+    Attributes:
+        strength: In [0, 1]; 0 is the base model.
+        source: `none` before there is a guard, `fixed` by the configuration, `set` by hand, `calibrated` on labels,
+            `cross-validated` on the labels it learned from, by `agreement` with the answers without the shortcuts (no
+            labels), or `certified` in place of one that was not.
+        calibration: The support-set curve, where labels had a say.
+        unlabelled: The curve without labels, where unlabelled texts had one.
+        certificate: What was certified, as `Certificate.to_dict` gives it, while this strength is among it.
+        rows: Hashes of the labelled texts that had a say; scores on them are biased.
+    """
+
+    strength: float = 0.0
+    source: StrengthSource = "none"
+    calibration: Calibration | None = None
+    unlabelled: UnlabelledCalibration | None = None
+    certificate: dict[str, Any] | None = None
+    rows: tuple[str, ...] = ()
+
+    def moved(self, strength: float, source: StrengthSource) -> StrengthChoice:
+        """The same evidence at another strength; what was certified holds on if the strength is among it."""
+        certificate = self.certificate
+        if certificate is not None:
+            certificate = {**certificate, "strength": strength} if strength in certificate["certified"] else None
+        return replace(self, strength=strength, source=source, certificate=certificate)

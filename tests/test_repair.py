@@ -1,0 +1,183 @@
+"""The whole workflow in one call, beside the same steps one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from shortcut_guardrail import (
+    ConfigError,
+    DataError,
+    GuardrailConfig,
+    GuardrailWarning,
+    NothingToRepairError,
+    ShortcutGuardrail,
+    preset,
+)
+from shortcut_guardrail.config import updated
+from shortcut_guardrail.mitigation.repairing import nothing_to_repair, supported_strategy
+from shortcut_guardrail.shortcuts.named import Target, Targets
+
+FAST = {"adapter": {"epochs": 5, "batch_size": 4, "learning_rate": 2e-2}}
+
+
+@pytest.fixture
+def guard(model_folder):
+    return ShortcutGuardrail.from_pretrained(model_folder, batch_size=4)
+
+
+@pytest.fixture
+def support(guard, texts):
+    """Eight rows that the base answers half rightly, so that both classes and both outcomes are there."""
+    answers = guard.predict(texts[:8])
+    other = {answer: next(name for name in guard.label_names if name != answer) for answer in set(answers)}
+    return texts[:8], [answer if i % 2 else other[answer] for i, answer in enumerate(answers)]
+
+
+def steps(model_folder, texts, config, seed=0):
+    guard = ShortcutGuardrail.from_pretrained(model_folder, batch_size=4)
+    guard.fit(texts, config=config, seed=seed)
+    return guard
+
+
+def test_a_named_word_is_distilled_and_the_strength_chosen_without_labels(guard, model_folder, texts):
+    repaired = guard.repair(texts, shortcuts=["honestly"], config=FAST)
+    config = updated(preset("distill"), FAST).with_targets(shortcuts=("honestly",))
+    by_hand = steps(model_folder, texts, config)
+    chosen = by_hand.calibrate_without_labels(texts)
+    np.testing.assert_array_equal(guard.predict_proba(texts), by_hand.predict_proba(texts))
+    assert (repaired.strategy, repaired.choice.source) == ("distill", "agreement")
+    assert repaired.reason == "distill, since honestly is named as a shortcut"
+    assert repaired.choice.strength == guard.debias_strength == chosen.strength
+    assert repaired.fitted.config == config
+    assert repaired.to_dict()["strength_source"] == "agreement"
+
+
+@pytest.mark.filterwarnings("ignore:This run is predicted to change next to nothing")
+def test_the_papers_method_is_one_word_away_and_exact(guard, model_folder, texts, support):
+    repaired = guard.repair(texts, support, strategy="paper", seed=3)
+    by_hand = steps(model_folder, texts, preset("paper"), seed=3)
+    by_hand.calibrate(*support)
+    np.testing.assert_array_equal(guard.predict_proba(texts, strength=1), by_hand.predict_proba(texts, strength=1))
+    assert guard.debias_strength == by_hand.debias_strength
+    assert repaired.fitted.config == preset("paper")
+    assert (repaired.strategy, repaired.reason, repaired.choice.source) == ("paper", "", "calibrated")
+    # The partner: the default preset trains longer.
+    other = steps(model_folder, texts, preset("default"), seed=3)
+    assert not np.array_equal(other.predict_proba(texts, strength=1), by_hand.predict_proba(texts, strength=1))
+
+
+def test_labels_may_overrule_the_choice_without_labels(guard, texts, support):
+    repaired = guard.repair(texts, support, strategy="distill", shortcuts=["honestly"], config=FAST)
+    assert repaired.choice.source == "calibrated"
+    assert repaired.choice.unlabelled is not None
+    assert repaired.choice.calibration.without_labels == repaired.choice.unlabelled.strength
+    assert repaired.choice.rows
+    with pytest.warns(GuardrailWarning) as warned:
+        guard.evaluate(*support)
+    assert any("chose the strength" in str(warning.message) for warning in warned)
+
+
+def test_a_stated_strength_is_the_one_in_use(guard, texts):
+    repaired = guard.repair(texts, strategy="mask", shortcuts=["honestly"], strength=0.4)
+    assert (repaired.choice.strength, repaired.choice.source) == (0.4, "fixed")
+    assert guard.record().strength_source == "fixed"
+
+
+def test_a_strength_without_labels_for_the_papers_method(guard, texts):
+    assert guard.repair(texts, strategy="maskcl", strength="auto", config=FAST).choice.source == "agreement"
+
+
+def test_without_a_support_set_the_papers_strength_is_not_calibrated(guard, texts):
+    with pytest.warns(GuardrailWarning, match="the strength is not calibrated: 1 is used"):
+        assert guard.repair(texts, strategy="maskcl", config=FAST).choice.source == "fixed"
+
+
+def test_few_shot_chooses_by_cross_validation(guard, texts, support):
+    repaired = guard.repair(texts, support, strategy="few-shot", config=FAST)
+    assert repaired.choice.source == "cross-validated"
+    assert repaired.fitted.calibration == repaired.choice.calibration
+
+
+def test_nothing_to_repair_leaves_the_guard_as_it_was(guard, texts):
+    # A handful of texts: the audit can find nothing.
+    few = ["the film was good", "the film was bad"]
+    guard.repair(texts, strategy="mask", shortcuts=["honestly"], strength=0.4)
+    record = guard.record()
+    with pytest.raises(NothingToRepairError, match="name what should not count with --shortcut WORD"):
+        guard.repair(few)
+    assert guard.record() == record
+
+
+def test_what_auto_takes_follows_the_evidence():
+    found = Targets((Target("honestly", "flagged"),))
+    named = Targets((Target("book", "given"), Target("film", "given")))
+    listed = Targets((Target("book", "listed"),))
+    assert supported_strategy(found, has_labels=True)[0] == "distill"
+    assert supported_strategy(found, has_labels=False)[1] == "distill, since the audit finds honestly"
+    assert supported_strategy(named, has_labels=False)[1] == "distill, since book, film are named as a shortcut"
+    assert supported_strategy(Targets(), has_labels=True)[0] == "few-shot"
+    with pytest.raises(NothingToRepairError, match=r"Many answers hang on 'book': should they\?"):
+        supported_strategy(listed, has_labels=False)
+    assert "prefers the base." in str(nothing_to_repair(Targets(), labels_say=", and the rows say it prefers the base"))
+
+
+@pytest.mark.filterwarnings("ignore::shortcut_guardrail.GuardrailWarning")
+def test_auto_takes_few_shot_for_labels_alone_unless_they_prefer_the_base(guard, texts):
+    few = ["the film was good", "the film was bad"]
+    answers = guard.predict(texts)
+    others = [[name for name in guard.label_names if name != answer] for answer in answers]
+    right = [*answers[:-1], others[-1][0]]  # one is another, since a single label tells nothing
+    with pytest.raises(NothingToRepairError, match="prefers the base"):
+        guard.repair(few, (texts, right), config=FAST)
+    assert not guard.is_fitted
+    wrong = [names[i % 2] for i, names in enumerate(others)]
+    repaired = guard.repair(few, (texts, wrong), config=FAST)
+    assert (repaired.strategy, repaired.choice.source) == ("few-shot", "cross-validated")
+    assert repaired.choice.strength > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"strategy": "few-shot"}, "--support is missing"),
+        ({"strategy": "maskcl", "shortcuts": ["honestly"]}, "--shortcut is for strategies that know"),
+        ({"strategy": "maskcl", "keep": ["good"]}, "--keep is for strategies that know"),
+        ({"strategy": "mask", "config": {"adapter": {"rank": 2}}}, "--strategy mask trains nothing"),
+        ({"strategy": "distill", "config": GuardrailConfig()}, "the configuration is one of 'maskcl'"),
+        ({"strategy": "mask", "strength": "most"}, "strength must be a number in .0, 1. or 'auto', but is 'most'"),
+        ({"strategy": "mask", "strength": 1.5}, "debias_strength must lie between 0 and 1"),
+        ({"strategy": "maskcl", "config": {"adaptor": {}}}, "There is no setting 'adaptor'"),
+        ({"strategy": "maskcl", "config": {"adapter": {"rnk": 1}}}, "There is no setting 'adapter.rnk'"),
+        ({"strategy": "maskcl", "config": {"adapter": 8}}, "adapter must be a table of settings"),
+        ({"strategy": "lora"}, "preset must be one of"),
+    ],
+)
+def test_contradictions_are_refused_before_anything_is_trained(guard, texts, options, said):
+    with pytest.raises(ConfigError, match=said):
+        guard.repair(texts, **options)
+    assert not guard.is_fitted
+
+
+def test_what_the_support_set_cannot_do_is_refused(guard, texts, support):
+    with pytest.raises(ConfigError, match="give one of them"):
+        guard.repair(texts, support, strategy="maskcl", strength=0.5)
+    with pytest.raises(ConfigError, match="--strength is for other strategies"):
+        guard.repair(texts, support, strategy="few-shot", strength=0.5)
+    with pytest.raises(DataError, match="2"):
+        guard.repair(texts, (support[0][:1], support[1][:1]), strategy="maskcl")
+    with pytest.warns(GuardrailWarning, match="cannot tell strengths apart"):
+        guard.repair(texts, (support[0][:1], support[1][:1]), strategy="mask", shortcuts=["honestly"])
+
+
+def test_what_is_asked_for_by_name_is_not_overruled_by_the_presets_rules():
+    changed = updated(preset("default"), {"adapter": {"epochs": 2, "learning_rate": 1e-3}, "per_input": True}).adapter
+    assert (changed.epochs, changed.min_steps, changed.max_steps, changed.target_change) == (2, 0, 0, 0.0)
+    kept = updated(preset("default"), {"adapter": {"epochs": 2, "max_steps": 9}}).adapter
+    assert (kept.min_steps, kept.max_steps, kept.target_change) == (0, 9, 0.08)
+    assert updated(preset("default"), {}) == preset("default")
+    assert updated(preset("paper"), {"adapter": {"pairing": "flat"}}) == dataclasses.replace(
+        preset("paper-flat"), preset="paper"
+    )
