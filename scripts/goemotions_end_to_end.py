@@ -28,7 +28,8 @@ from shortcut_guardrail import GuardrailWarning, ShortcutGuardrail
 from shortcut_guardrail.data.files import to_json, write_file
 from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo.pretrained import MINILM_ID, find_minilm
-from shortcut_guardrail.finetuning.training import FinetuneConfig, finetune_classifier
+from shortcut_guardrail.finetuning.config import FinetuneConfig
+from shortcut_guardrail.finetuning.training import finetune_classifier
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.models.loading import load_model
 from shortcut_guardrail.saving.record import library_versions

@@ -26,7 +26,8 @@ from shortcut_guardrail.data.files import to_json, write_file
 from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo.pretrained import find_minilm
 from shortcut_guardrail.evaluation.groups import by_shortcut
-from shortcut_guardrail.finetuning.training import FinetuneConfig, finetune_classifier
+from shortcut_guardrail.finetuning.config import FinetuneConfig
+from shortcut_guardrail.finetuning.training import finetune_classifier
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.models.loading import load_model, quiet_transformers
 from shortcut_guardrail.saving.record import library_versions

@@ -10,7 +10,8 @@ import numpy as np
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo.pretrained import find_minilm
-from shortcut_guardrail.finetuning.training import FinetuneConfig, finetune_classifier
+from shortcut_guardrail.finetuning.config import FinetuneConfig
+from shortcut_guardrail.finetuning.training import finetune_classifier
 from shortcut_guardrail.models.classifier import FastPaths
 
 from .timing import once

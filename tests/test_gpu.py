@@ -18,7 +18,8 @@ from shortcut_guardrail.attribution.occlusion import masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
 from shortcut_guardrail.config import AdapterConfig, GuardrailConfig, TargetConfig
 from shortcut_guardrail.finetuning.checkpoints import Checkpoints
-from shortcut_guardrail.finetuning.training import FinetuneConfig, finetune_classifier
+from shortcut_guardrail.finetuning.config import FinetuneConfig
+from shortcut_guardrail.finetuning.training import finetune_classifier
 from shortcut_guardrail.models import packing
 from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
 from tiny_models import FAMILIES, SHORTCUT_TEXTS, save_tiny_encoder

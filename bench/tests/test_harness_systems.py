@@ -24,7 +24,7 @@ from shortcut_bench.systems import (
     system_factories,
 )
 from shortcut_guardrail import ConfigError, ShortcutGuardrail
-from shortcut_guardrail.finetuning.training import FinetuneConfig
+from shortcut_guardrail.finetuning.config import FinetuneConfig
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.models.encoding import Batch
 from tiny_models import tiny_bert

@@ -22,7 +22,7 @@ from shortcut_bench.methods.selection import Rule, best_index, find_rule, search
 from shortcut_bench.methods.training import Stopwatch, resolve_recipe, train
 from shortcut_bench.systems import Material, Need, make_system
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
-from shortcut_guardrail.finetuning.training import FinetuneConfig
+from shortcut_guardrail.finetuning.config import FinetuneConfig
 
 QUICK = {"learning_rate": 5e-3, "epochs": 1, "batch_size": 32}
 AT_STRENGTH_1 = rows("dev", (30, 0, 0, 30), 11)

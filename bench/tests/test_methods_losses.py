@@ -52,7 +52,8 @@ from shortcut_bench.methods.ltgr import (
 )
 from shortcut_bench.methods.nfl import ConstrainedOutputs, ConstrainedParameters, output_distance, weight_distance
 from shortcut_bench.methods.same_budget import bias_fit, em_prior, smoothed_prior
-from shortcut_guardrail.finetuning.training import FinetuneConfig, finetune_model
+from shortcut_guardrail.finetuning.config import FinetuneConfig
+from shortcut_guardrail.finetuning.training import finetune_model
 from shortcut_guardrail.metrics import worst_group_accuracy
 from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
 from shortcut_guardrail.models.encoding import EncodedTexts

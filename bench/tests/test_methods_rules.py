@@ -36,7 +36,8 @@ from shortcut_bench.methods.training import train
 from shortcut_bench.systems import Material, make_system
 from shortcut_guardrail.errors import GuardrailWarning
 from shortcut_guardrail.finetuning import training as finetune
-from shortcut_guardrail.finetuning.training import FinetuneConfig, FinetuneResult, Objective, finetune_classifier
+from shortcut_guardrail.finetuning.config import FinetuneConfig, FinetuneResult, Objective
+from shortcut_guardrail.finetuning.training import finetune_classifier
 from tiny_models import tiny_bert
 
 Array = np.ndarray[Any, np.dtype[Any]]

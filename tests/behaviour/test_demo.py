@@ -12,7 +12,7 @@ from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo import run as demo_run
 from shortcut_guardrail.errors import ConfigError
-from shortcut_guardrail.finetuning.training import FinetuneConfig
+from shortcut_guardrail.finetuning.config import FinetuneConfig
 from shortcut_guardrail.report.terminal import print_repair
 from tiny_models import tiny_bert
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from shortcut_guardrail.errors import GuardrailWarning, RunError
 from shortcut_guardrail.finetuning import checkpoints as checkpoint_files
-from shortcut_guardrail.finetuning import training as finetune_module
+from shortcut_guardrail.finetuning import trainer as trainer_module
 from shortcut_guardrail.finetuning.checkpoints import (
     LOCK_FILE,
     MARK_FILE,
@@ -28,13 +28,8 @@ from shortcut_guardrail.finetuning.checkpoints import (
     Checkpoints,
     discard,
 )
-from shortcut_guardrail.finetuning.training import (
-    FinetuneConfig,
-    FinetuneResult,
-    Objective,
-    finetune_classifier,
-    finetune_model,
-)
+from shortcut_guardrail.finetuning.config import FinetuneConfig, FinetuneResult, Objective
+from shortcut_guardrail.finetuning.training import finetune_classifier, finetune_model
 from tiny_models import save_tiny_encoder
 
 NAMES = ("bad", "good")
@@ -241,7 +236,7 @@ def test_a_full_disk_ends_no_training(finetune, checkpoints, monkeypatch, failin
             raise RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0")
 
     with monkeypatch.context() as patched:
-        for module in (checkpoint_files, finetune_module):
+        for module in (checkpoint_files, trainer_module):
             patched.setattr(module, "write_tensors", full)
         with pytest.warns(GuardrailWarning, match=r"No checkpoint could be kept in '.*states' \(.*unexpect") as said:
             result = finetune(checkpoints=checkpoints, on_epoch_end=lambda epoch, model: warned.append(len(said.list)))

@@ -232,7 +232,7 @@ def make_shard(
         phrases = tuple(sorted(found))
         first, last = choose_spans(units, saliency.positions, found)
         joint = span_effects(classifier, encoded, units, first, last, stage="Masking phrases", progress=progress)
-        _add_phrases(table, units, saliency, effects, first, last, joint, found)
+        _add_phrases(table, measured, first, last, joint, found)
         _add_unmasked_phrases(table, units, found)
     return Shard(
         rows=np.asarray(rows, dtype=np.int64),
@@ -324,15 +324,9 @@ def _add_units(table: _Occurrences, units: Units, saliency: Saliency, effects: M
 
 
 def _add_phrases(
-    table: _Occurrences,
-    units: Units,
-    saliency: Saliency,
-    effects: MaskingEffects,
-    first: Array,
-    last: Array,
-    joint: MaskingEffects,
-    phrases: set[str],
+    table: _Occurrences, measured: Measured, first: Array, last: Array, joint: MaskingEffects, phrases: set[str]
 ) -> None:
+    saliency, effects, units = measured.saliency, measured.effects, measured.units
     for i in range(len(units)):
         effect = _Changes(saliency, effects, joint, first, last, i)
         for slot, (a, b) in enumerate(zip(first[i].tolist(), last[i].tolist(), strict=True)):

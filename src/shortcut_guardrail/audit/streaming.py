@@ -118,7 +118,11 @@ def audit_in_shards(
         shard = _finished(_shard_file(folder, number))
         if shard is None:
             rows = number * size + np.flatnonzero(repeats.weights[number * size : (number + 1) * size] > 0)
-            shard = _compute(classifier, config, texts, read.labels, rows, number * size, repeats, phrases)
+            offset = number * size
+            rows = rows if len(rows) else np.array([offset])  # a shard without a text would need care everywhere
+            distinct = cast(Texts, [texts[row - offset] for row in rows])
+            labels = None if read.labels is None else read.labels[rows]
+            shard = _compute(classifier, config, distinct, labels, rows=rows, repeats=repeats, phrases=phrases)
             _write_shard(_shard_file(folder, number), shard)
         phrases = tuple(sorted({*phrases, *shard.phrases}))
         if progress is not None:
@@ -193,15 +197,12 @@ def _compute(
     config: AuditConfig,
     texts: Texts,
     labels: Array | None,
+    *,
     rows: Array,
-    offset: int,
     repeats: Repeats,
     phrases: tuple[str, ...],
 ) -> Shard:
-    if not len(rows):
-        rows = np.array([offset])  # all repeat earlier ones; a shard without a text would need special care everywhere
-    distinct = cast(Texts, [texts[row - offset] for row in rows])
-    encoded = classifier.encode(distinct)
+    encoded = classifier.encode(texts)
     check_ordinary(encoded, rows + 1)
     return make_shard(
         classifier,
@@ -211,7 +212,7 @@ def _compute(
         rows=rows,
         weights=repeats.weights[rows],
         evidence=repeats.evidence[rows] & (repeats.weights[rows] > 0),
-        labels=None if labels is None else labels[rows],
+        labels=labels,
         known_phrases=phrases,
     )
 

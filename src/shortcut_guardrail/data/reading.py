@@ -139,18 +139,21 @@ def read_data(
         _raise_if(table.problems)
         raise DataError(f"{name} has columns ({listed(table.columns)}) but no rows; at least one text is needed.")
     chosen = _choose_columns(table, name, text_column, text_pair_column, label_column, require_labels)
-    problems = list(table.problems)
-    columns = [chosen.text] if chosen.text_pair is None else [chosen.text, chosen.text_pair]
-    values = [table.column(column) for column in columns]
-    for column, column_values in zip(columns, values, strict=True):
-        problems += _text_problems(column_values, f"the text in column '{column}'", name, table.rows, table.row_word)
+    texts, text_problems = _read_texts(table, chosen, name)
     labels, label_problems = _read_labels(table, chosen.label, name, require_labels or label_column is not None)
-    problems += label_problems
-    if problems:
-        raise DataError("\n".join(problems))
-    texts = values[0] if chosen.text_pair is None else list(zip(*values, strict=True))
+    _raise_if([*table.problems, *text_problems, *label_problems])
     label_used = None if labels is None else chosen.label
     return TextData(name, texts, labels, table.rows, table.row_word, chosen.text, chosen.text_pair, label_used)
+
+
+def _read_texts(table: Table, chosen: _Columns, name: str) -> tuple[Any, list[str]]:
+    """The texts, or pairs, and what is wrong with them."""
+    columns = [chosen.text] if chosen.text_pair is None else [chosen.text, chosen.text_pair]
+    values = [table.column(column) for column in columns]
+    problems: list[str] = []
+    for column, column_values in zip(columns, values, strict=True):
+        problems += _text_problems(column_values, f"the text in column '{column}'", name, table.rows, table.row_word)
+    return (values[0] if chosen.text_pair is None else list(zip(*values, strict=True))), problems
 
 
 def label_ids(

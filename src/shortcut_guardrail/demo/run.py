@@ -142,21 +142,29 @@ def run_demo(
     calibration = timed(
         "calibrate", lambda: guard.calibrate(list(texts[support]), labels[support].tolist(), progress=progress)
     )
-    evaluations: dict[str, Evaluation] = {}
+    audits, evaluations = _base_and_guarded(guard, held_out, held_out_labels, corpus.shortcut, seconds, progress)
+    return DemoResult(corpus, biased, support, rest, seed, fit, calibration, evaluations, audits, seconds)
+
+
+def _base_and_guarded(
+    guard: ShortcutGuardrail,
+    texts: list[str],
+    labels: list[int],
+    shortcut: str,
+    seconds: dict[str, float],
+    progress: Progress | None,
+) -> tuple[dict[str, AuditReport], dict[str, Evaluation]]:
+    """Audit and evaluate the base and the guarded model; `seconds` is told how long that took."""
     audits: dict[str, AuditReport] = {}
+    evaluations: dict[str, Evaluation] = {}
     for name, strength in (("base", 0.0), ("guarded", guard.debias_strength)):
         started = time.perf_counter()
-        audits[name] = guard.audit(held_out, strength=strength, progress=progress)
+        audits[name] = guard.audit(texts, strength=strength, progress=progress)
         evaluations[name] = guard.evaluate(
-            held_out,
-            held_out_labels,
-            shortcuts=[corpus.shortcut],
-            strength=strength,
-            audit=audits[name],
-            progress=progress,
+            texts, labels, shortcuts=[shortcut], strength=strength, audit=audits[name], progress=progress
         )
         seconds[f"audit and evaluate {name}"] = time.perf_counter() - started
-    return DemoResult(corpus, biased, support, rest, seed, fit, calibration, evaluations, audits, seconds)
+    return audits, evaluations
 
 
 def write_demo(result: DemoResult, out: Path, *, overwrite: bool = False) -> None:

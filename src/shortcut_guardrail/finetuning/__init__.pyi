@@ -1,9 +1,9 @@
 from .checkpoints import Checkpoints as Checkpoints
 from .checkpoints import Resumable as Resumable
 from .checkpoints import discard as discard
-from .training import FinetuneConfig as FinetuneConfig
-from .training import FinetuneResult as FinetuneResult
-from .training import Objective as Objective
+from .config import FinetuneConfig as FinetuneConfig
+from .config import FinetuneResult as FinetuneResult
+from .config import Objective as Objective
 from .training import finetune_classifier as finetune_classifier
 from .training import finetune_model as finetune_model
 from .training import load_encoder as load_encoder

@@ -148,17 +148,8 @@ def _render(
     outcome_of_gate: Verdict | None = None,
     redact: bool = False,
 ) -> str:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(
-        loader=PackageLoader("shortcut_guardrail", "report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    environment.globals.update(number=number, interval=interval, p_value=p_value, value=_value, share=share, axis=AXIS)
     of_audits = {name: _document(audit) for name, audit in audits.items()}
     of_scores = {name: _document(evaluation) for name, evaluation in (evaluations or {}).items()}
     first_name = main or next(iter(of_audits), "")
@@ -166,7 +157,7 @@ def _render(
     compared = compared_candidates(of_audits) if len(of_audits) > 1 else []
     strength = None if calibration is None else _document(calibration)
     style, script = _asset("page.css"), _asset("page.js")
-    page = environment.get_template("page.html.j2").render(
+    page: str = _template().render(
         title=title,
         subtitle=subtitle,
         introduction=introduction,
@@ -205,6 +196,20 @@ def _render(
     )
     # Half of a surrogate pair, which JSON can hold, cannot be written as UTF-8.
     return page.lstrip().encode("utf-8", "replace").decode("utf-8")
+
+
+def _template() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("shortcut_guardrail", "report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.globals.update(number=number, interval=interval, p_value=p_value, value=_value, share=share, axis=AXIS)
+    return environment.get_template("page.html.j2")
 
 
 def _document(result: Result | Document) -> Document:
