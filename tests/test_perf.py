@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-pytest.importorskip("captum", reason="needs the extra 'benchmark'")
+pytest.importorskip("captum", reason="needs the extra 'dev'")
 
-from speed import attribution, machine, memory, plain, scaling, timing
-from speed.table import table
+from perf import attribution, machine, memory, plain, scaling, timing
+from perf.table import table
 
 from shortcut_guardrail import ShortcutGuardrail, preset
 from shortcut_guardrail.encoder import TextClassifier
@@ -61,7 +61,7 @@ def test_scores_and_audit_are_captums(bert, texts):
 
 
 def test_texts_have_the_length_that_is_asked_for():
-    from speed import material
+    from perf import material
 
     from shortcut_guardrail.demo.pretrained import find_minilm
 
@@ -75,7 +75,7 @@ def test_texts_have_the_length_that_is_asked_for():
 
 
 def test_texts_are_spread_over_their_lengths():
-    from speed import material
+    from perf import material
 
     chosen = material.spread([f"{'x' * n}" for n in (5, 1, 3, 2, 4)], 3)
     assert chosen == ["xxxxx", "x", "xxx"]

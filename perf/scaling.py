@@ -124,7 +124,7 @@ def _launch(processes: int, n: int, out: Path) -> dict[str, Any]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    code = f"from speed.scaling import take_part; take_part({n}, {str(out)!r})"
+    code = f"from perf.scaling import take_part; take_part({n}, {str(out)!r})"
     running = [
         subprocess.Popen(
             [sys.executable, "-c", code],

@@ -46,7 +46,7 @@ host's, and the cache is oneDNN's."""
 
 def main() -> None:
     """Parse, run what is missing, write."""
-    parser = argparse.ArgumentParser(prog="python -m speed", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m perf", description=__doc__)
     parser.add_argument("--data-dir", type=Path, required=True, help="Folder with sst2, goemotions_shortcuts and yelp.")
     parser.add_argument("--out", type=Path, required=True, help="JSON file; the table and figure go beside it.")
     parser.add_argument("--only", default="", help="Names of parts, with commas; all by default.")

@@ -84,7 +84,7 @@ def against_number_of_texts(sizes: tuple[int, ...] = (1_000, 10_000, 100_000)) -
 
 def _in_process(task: str, n: int) -> dict[str, float]:
     """Memory before and at the peak of a task, MB, and its seconds."""
-    code = f"from speed.memory import measure; measure({task!r}, {n})"
+    code = f"from perf.memory import measure; measure({task!r}, {n})"
     # oneDNN keeps up to 1,024 compiled shapes of products, some 10 KB each; a small cache shows what else grows.
     environment = {**os.environ, "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "16"}
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
@@ -153,7 +153,7 @@ def product_cache(data_dir: Path, capacities: tuple[int, ...] = (16, 64, 256, 10
 
 
 def _with_capacity(data_dir: Path, capacity: int) -> dict[str, float]:
-    code = f"from speed.memory import measure_epoch; measure_epoch({str(data_dir)!r})"
+    code = f"from perf.memory import measure_epoch; measure_epoch({str(data_dir)!r})"
     environment = {**os.environ, "ONEDNN_PRIMITIVE_CACHE_CAPACITY": str(capacity)}
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
@@ -181,7 +181,7 @@ def training_batch(*, length: int = 128, batch_size: int = 8) -> dict[str, Any]:
 
 
 def _batch_in_process(most: int, length: int, batch_size: int) -> dict[str, float]:
-    code = f"from speed.memory import measure_batch; measure_batch({most}, {length}, {batch_size})"
+    code = f"from perf.memory import measure_batch; measure_batch({most}, {length}, {batch_size})"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return result

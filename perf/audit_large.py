@@ -1,6 +1,6 @@
 """Audit a large made-up corpus with a tiny model: memory over time, a kill in the middle, and the resumed rest.
 
-    python scripts/audit_large.py --texts 100000 --out results/audit/large.json
+    python -m perf.audit_large --texts 100000 --out results/audit/large.json
 
 The classifier is a two-layer BERT with random weights and a vocabulary of 500 made-up words; the texts are random words
 of it, a tenth of them repeats. The command line is run three times on the same file: to the end; until half of the
@@ -37,6 +37,7 @@ MIB = 2**20
 
 
 def make_model(folder: Path, words: list[str]) -> None:
+    """Saves a two-layer BERT classifier with random weights that knows these words."""
     vocab = {word: i for i, word in enumerate([*SPECIALS, *words])}
     tokenizer = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
@@ -61,6 +62,7 @@ def make_model(folder: Path, words: list[str]) -> None:
 
 
 def make_texts(file: Path, words: list[str], n: int) -> None:
+    """Writes n texts of 6 to 14 random words to a CSV file, a tenth of them repeats."""
     rng = np.random.default_rng(0)
     texts: list[str] = []
     for _ in range(n):
@@ -98,35 +100,30 @@ def run(command: list[str], stop: Callable[[], bool] = lambda: False) -> dict[st
 
 
 def thinned(curve: list[tuple[float, int]], points: int = 60) -> list[dict[str, float]]:
+    """So many points of a curve at most, evenly spread, with its first and last."""
     chosen = np.unique(np.linspace(0, len(curve) - 1, min(points, len(curve))).astype(int))
     return [{"seconds": curve[i][0], "mib": curve[i][1]} for i in chosen]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--texts", type=int, default=100_000)
-    parser.add_argument("--shard-size", type=int, default=2000)
-    parser.add_argument("--out", type=Path, required=True)
-    args = parser.parse_args()
+def audited_thrice(folder: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """The audit in one go, until it is killed half way, and the rest of that; and whether the two say the same."""
     words = ["".join(parts) for parts in itertools.product("bdklm", "aeiou", "bdklmnprst", "ao")]
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        make_model(folder / "model", words)
-        make_texts(folder / "texts.csv", words, args.texts)
-        command = [sys.executable, "-m", "shortcut_guardrail.cli.main", "audit", str(folder / "model")]
-        command += [str(folder / "texts.csv"), "--unit", "word", "--top-k", "5", "--batch-size", "256"]
-        command += ["--shard-size", str(args.shard_size), "--out"]
-        n_shards = -(-args.texts // args.shard_size)
-        shards = folder / "resumed.partial"
-        whole = run([*command, str(folder / "whole")])
-        until = run(
-            [*command, str(folder / "resumed")],
-            lambda: shards.exists() and len(list(shards.glob("*.npz"))) >= n_shards // 2,
-        )
-        kept = len(list(shards.glob("*.npz")))
-        rest = run([*command, str(folder / "resumed"), "--resume"])
-        audits = [json.loads((folder / one / "audit.json").read_text()) for one in ("whole", "resumed")]
-    result = {
+    make_model(folder / "model", words)
+    make_texts(folder / "texts.csv", words, args.texts)
+    command = [sys.executable, "-m", "shortcut_guardrail.cli.main", "audit", str(folder / "model")]
+    command += [str(folder / "texts.csv"), "--unit", "word", "--top-k", "5", "--batch-size", "256"]
+    command += ["--shard-size", str(args.shard_size), "--out"]
+    n_shards = -(-args.texts // args.shard_size)
+    shards = folder / "resumed.partial"
+    whole = run([*command, str(folder / "whole")])
+    until = run(
+        [*command, str(folder / "resumed")],
+        lambda: shards.exists() and len(list(shards.glob("*.npz"))) >= n_shards // 2,
+    )
+    kept = len(list(shards.glob("*.npz")))
+    rest = run([*command, str(folder / "resumed"), "--resume"])
+    audits = [json.loads((folder / one / "audit.json").read_text()) for one in ("whole", "resumed")]
+    return {
         "n_texts": args.texts,
         "n_distinct": audits[0]["n_distinct"],
         "shard_size": args.shard_size,
@@ -138,8 +135,21 @@ def main() -> None:
         "equal": audits[0] == audits[1],
         "versions": library_versions(),
     }
+
+
+def main() -> None:
+    """Parse, measure, write."""
+    parser = argparse.ArgumentParser(
+        prog="python -m perf.audit_large", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--texts", type=int, default=100_000)
+    parser.add_argument("--shard-size", type=int, default=2000)
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        result = audited_thrice(Path(name), args)
     write_file(args.out, to_json(result), overwrite=True)
-    seconds = [one["seconds"] for one in (whole, until, rest)]
+    seconds = [result[part]["seconds"] for part in ("whole", "until_killed", "resumed")]
     print(f"{seconds[0]} s in one go, {seconds[1]} and {seconds[2]} s with a kill between; equal: {result['equal']}")
 
 
