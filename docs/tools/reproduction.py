@@ -1,6 +1,6 @@
 """Sets the benchmark's finished runs beside the paper's numbers, in the page docs/reproduction.md.
 
-    python scripts/reproduction.py --results results --page docs/reproduction.md [--check]
+    python docs/tools/reproduction.py --results results --page docs/reproduction.md [--check]
 
 The page is written by hand, except for blocks between `<!-- generated: EXPERIMENT -->` and `<!-- end -->`. Those are
 made anew from what is under `--results` and from `paper_numbers.toml`; nothing else is touched. With `--check` nothing
@@ -496,7 +496,7 @@ def update(results: Path, page: Path, *, check: bool, numbers: Path = NUMBERS) -
     if check:
         if changed:
             print(
-                f"'{page}' is stale: {', '.join(changed)}. Rewrite it with: python scripts/reproduction.py "
+                f"'{page}' is stale: {', '.join(changed)}. Rewrite it with: python docs/tools/reproduction.py "
                 f"--results {results} --page {page}",
                 file=sys.stderr,
             )
@@ -508,6 +508,7 @@ def update(results: Path, page: Path, *, check: bool, numbers: Path = NUMBERS) -
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit status, given the arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, required=True, help="folder of all results")
     parser.add_argument("--page", type=Path, required=True, help="the page, which has to exist")

@@ -1,6 +1,6 @@
 """Photograph report pages in a headless Chromium, as for docs/report.md.
 
-    python scripts/report_screenshots.py audit/report.html report.png --view open=honestly --width 390 --dark
+    python docs/tools/report_screenshots.py audit/report.html report.png --view open=honestly --width 390 --dark
 
 Photograph only pages whose texts may be shown: make others with `shortcut-guardrail report --redact`.
 """
@@ -11,12 +11,11 @@ import argparse
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-
 from browser import Browser, find_chromium
 
 
 def main() -> None:
+    """Parse, open the page, take its picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("page", type=Path, help="a report.html")
     parser.add_argument("picture", type=Path, help="the PNG file to write")

@@ -127,6 +127,7 @@ class Page:
             browser.events.append(browser._receive())
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """The answer to a method of the protocol, asked of this page."""
         return self._browser.call(method, self._session, **parameters)
 
     def events(self, method: str) -> list[dict[str, Any]]:
