@@ -1,6 +1,7 @@
-"""End to end on real data: a biased MiniLM on GoEmotions, repaired on its reversed test texts, three seeds.
+r"""End to end on real data: a biased MiniLM on GoEmotions, repaired on its reversed test texts, three seeds.
 
-    python scripts/goemotions_end_to_end.py --data-dir ../shared/data --out results/goemotions_end_to_end.json
+    python bench/experiments/goemotions_end_to_end/run.py --data-dir ../shared/data --precision auto \
+        --out results/goemotions_end_to_end.json
 
 For each seed: fine-tune an ordinary classifier on `single-word1/train.csv`, at the learning rate among
 5e-5, 1e-4 and 2e-4 with the lowest loss on `dev.csv` (100 rows in distribution); adapt on the unlabelled texts of
@@ -17,13 +18,15 @@ import argparse
 import json
 import time
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from resuming import ASKED, finished
 
+from shortcut_bench.standalone import grow
 from shortcut_guardrail import GuardrailWarning, ShortcutGuardrail
 from shortcut_guardrail.data import read_data
 from shortcut_guardrail.demo.pretrained import MINILM_ID, find_minilm
@@ -39,7 +42,11 @@ N_SUPPORT = 40
 MAX_LENGTH = 128
 
 
-def rows_of(path: Path) -> tuple[list[str], np.ndarray]:
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def rows_of(path: Path) -> tuple[list[str], Array]:
+    """The texts and the class ids of a CSV file."""
     data = read_data(path, require_labels=True)
     return list(data.texts), np.array([int(label) for label in data.labels])
 
@@ -69,6 +76,7 @@ def biased_classifier(data: Path, work: Path, seed: int, precision: str) -> tupl
 
 
 def dev_figures(model: Any, tokenizer: Any, data: Path) -> dict[str, float]:
+    """Loss and accuracy on `dev.csv`."""
     texts, labels = rows_of(data / "dev.csv")
     classifier = TextClassifier(model, tokenizer, max_length=MAX_LENGTH)
     logits = torch.from_numpy(classifier.predict_logits(classifier.encode(texts)))
@@ -80,41 +88,68 @@ def dev_figures(model: Any, tokenizer: Any, data: Path) -> dict[str, float]:
     }
 
 
-def score(guard: ShortcutGuardrail, texts: list[str], labels: np.ndarray, strength: float | None) -> dict[str, Any]:
+def score(guard: ShortcutGuardrail, texts: list[str], labels: Array, strength: float | None) -> dict[str, Any]:
+    """What `evaluate` finds at a strength; `None` is the one in use."""
     return guard.evaluate(texts, labels.tolist(), shortcuts=[SHORTCUT], strength=strength).to_dict()
 
 
-def adapt(model: Any, tokenizer: Any, folder: Path, texts: list[str], preset: str, seed: int, precision: str):
-    """Fit in the given number format; return a guard that computes in 32 bit, and the report."""
-    guard = ShortcutGuardrail(model, tokenizer, max_length=MAX_LENGTH, precision=precision, batch_size=64)
-    report = guard.fit(texts, config=preset, seed=seed)
-    guard.save_pretrained(folder, overwrite=True)
-    return ShortcutGuardrail.from_pretrained(folder, base=model, batch_size=64), report
+@dataclass(frozen=True)
+class Options:
+    """What is run, and where its files are."""
+
+    data: Path
+    work: Path
+    preset: str
+    precision: str
 
 
-def run_seed(seed: int, data: Path, work: Path, preset: str, precision: str) -> dict[str, Any]:
-    folder, selection = biased_classifier(data, work, seed, precision)
-    model, tokenizer = load_model(folder)
-    order = np.random.default_rng(seed).permutation(685)
-    support, rest = order[:N_SUPPORT], order[N_SUPPORT:]
-    guards, result = {}, {"seed": seed, "learning_rate_selection": selection}
-    for name, file in (("reversed", "test_anti-shortcut.csv"), ("in_distribution", "test.csv")):
-        texts, labels = rows_of(data / file)
-        guard, report = adapt(model, tokenizer, work / f"{name}-{preset}-{seed}", texts, preset, seed, precision)
-        calibration = guard.calibrate([texts[i] for i in support], labels[support].tolist())
-        held_out = [texts[i] for i in rest]
-        guards[name] = guard
-        result[name] = {
-            "fit": report.to_dict(),
+class Seed:
+    """The classifier of one seed, the rows that are set apart, and guards around it."""
+
+    def __init__(self, seed: int, options: Options) -> None:
+        self.seed, self.options = seed, options
+        folder, self.selection = biased_classifier(options.data, options.work, seed, options.precision)
+        self.model, self.tokenizer = load_model(folder)
+        order = np.random.default_rng(seed).permutation(685)
+        self.support, self.rest = order[:N_SUPPORT], order[N_SUPPORT:]
+
+    def adapt(self, name: str, texts: list[str]) -> tuple[ShortcutGuardrail, dict[str, Any]]:
+        """Fit in the number format asked for; a guard that computes in 32 bit, and the report."""
+        options = self.options
+        folder = options.work / f"{name}-{options.preset}-{self.seed}"
+        guard = ShortcutGuardrail(
+            self.model, self.tokenizer, max_length=MAX_LENGTH, precision=options.precision, batch_size=64
+        )
+        report = guard.fit(texts, config=options.preset, seed=self.seed)
+        guard.save_pretrained(folder, overwrite=True)
+        return ShortcutGuardrail.from_pretrained(folder, base=self.model, batch_size=64), report.to_dict()
+
+    def guarded(self, name: str, file: str) -> tuple[ShortcutGuardrail, dict[str, Any]]:
+        """A guard fitted and calibrated on a file, and how base and guard score on the rows that are not set apart."""
+        texts, labels = rows_of(self.options.data / file)
+        guard, fitted = self.adapt(name, texts)
+        calibration = guard.calibrate([texts[i] for i in self.support], labels[self.support].tolist())
+        held_out = [texts[i] for i in self.rest]
+        return guard, {
+            "fit": fitted,
             "calibration": calibration.to_dict(),
-            "base": score(guard, held_out, labels[rest], 0.0),
-            "guarded": score(guard, held_out, labels[rest], None),
+            "base": score(guard, held_out, labels[self.rest], 0.0),
+            "guarded": score(guard, held_out, labels[self.rest], None),
         }
-    texts, labels = rows_of(data / "test.csv")
-    result["in_distribution"]["guarded_by_reversed_adapter"] = score(
-        guards["reversed"], [texts[i] for i in rest], labels[rest], None
-    )
-    return result
+
+    def run(self) -> dict[str, Any]:
+        """All that is measured with this seed."""
+        started = time.perf_counter()
+        guard, in_reverse = self.guarded("reversed", "test_anti-shortcut.csv")
+        _, inside = self.guarded("in_distribution", "test.csv")
+        texts, labels = rows_of(self.options.data / "test.csv")
+        cost = score(guard, [texts[i] for i in self.rest], labels[self.rest], None)
+        return {
+            "learning_rate_selection": self.selection,
+            "reversed": in_reverse,
+            "in_distribution": {**inside, "guarded_by_reversed_adapter": cost},
+            "seconds": time.perf_counter() - started,
+        }
 
 
 def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -138,52 +173,43 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse, and run the seeds that are missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="JSON file; what it holds is not measured again.")
     parser.add_argument(
         "--work", type=Path, default=Path("build/goemotions"), help="Folder for classifiers and adapters."
     )
-    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--preset", default="default")
     parser.add_argument("--precision", default="float32", choices=("auto", "float32", "bfloat16"))
-    arguments = parser.parse_args()
+    args = parser.parse_args(arguments)
     warnings.simplefilter("ignore", GuardrailWarning)
-    arguments.work.mkdir(parents=True, exist_ok=True)
-    data = arguments.data_dir / "goemotions_shortcuts/single-word1"
-    asked = {"preset": arguments.preset, "precision": arguments.precision}
-    runs = finished(arguments.out, asked, "runs")
-    for seed in map(int, arguments.seeds.split(",")):
-        if any(run["seed"] == seed for run in runs):
-            continue
-        started = time.perf_counter()
-        runs.append(run_seed(seed, data, arguments.work, arguments.preset, arguments.precision))
-        runs[-1]["seconds"] = time.perf_counter() - started
-        content = {
-            ASKED: asked,
-            "command": "python scripts/goemotions_end_to_end.py "
-            f"--preset {arguments.preset} --precision {arguments.precision}",
+    args.work.mkdir(parents=True, exist_ok=True)
+    options = Options(args.data_dir / "goemotions_shortcuts/single-word1", args.work, args.preset, args.precision)
+
+    def beside(runs: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "command": "python bench/experiments/goemotions_end_to_end/run.py "
+            f"--preset {args.preset} --precision {args.precision}",
             "encoder": MINILM_ID,
             "threads": torch.get_num_threads(),
             "versions": library_versions(),
             "summary": summary(runs) if len(runs) > 1 else None,
-            "runs": runs,
         }
-        write_file(arguments.out, to_json(content), overwrite=True)
+
+    def measure(seed: int) -> dict[str, Any]:
+        return Seed(seed, options).run()
+
+    asked = {"preset": args.preset, "precision": args.precision}
+    cases = [{"seed": seed} for seed in args.seeds]
+    for found in grow(args.out, cases, measure, asked=asked, entries="runs", beside=beside):
         for name in ("reversed", "in_distribution"):
             for model in ("base", "guarded"):
-                scores = runs[-1][name][model]
-                print(
-                    seed,
-                    name,
-                    model,
-                    {
-                        k: round(scores[k], 3)
-                        for k in ("accuracy", "balanced_accuracy", "worst_group_accuracy", "mstps")
-                    },
-                    flush=True,
-                )
+                scores = found[name][model]
+                shown = ("accuracy", "balanced_accuracy", "worst_group_accuracy", "mstps")
+                print(found["seed"], name, model, {key: round(scores[key], 3) for key in shown}, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,31 +1,31 @@
 """The measurement behind the `default` preset: how far the weights have to move to have an effect.
 
-    python scripts/measure_defaults.py --data-dir ../shared/data --work build/defaults --out results/defaults.json
+    python bench/experiments/measure_defaults/run.py --data-dir ../shared/data --out results/defaults.json
 
 Everything runs on the 500 rows of GoEmotions' `original_train.csv` that the single-word classifier was neither trained
 nor validated on, with "honestly" inserted at the reversed rates; no row of a reported test set is touched. Each run is
-one line of a JSON list, written as it finishes; finished runs are skipped.
+one entry of a JSON list, written as it finishes; finished runs are skipped.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import re
-import time
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from transformers import AutoModel, AutoTokenizer
 
+from shortcut_bench.standalone import grow
 from shortcut_guardrail import ShortcutGuardrail, preset
 from shortcut_guardrail.data import read_data
 from shortcut_guardrail.demo.pretrained import find_minilm
 from shortcut_guardrail.encoder import load_model, quiet_transformers
-from shortcut_guardrail.files import to_json, write_file
 from shortcut_guardrail.finetune import FinetuneConfig, finetune_classifier
 from shortcut_guardrail.groups import ShortcutMatcher, by_shortcut
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
@@ -64,11 +64,14 @@ RUNS = [
 
 
 def key(text: str) -> str:
+    """What two copies of a text have in common, with the word or without."""
     return re.sub(r"[^a-z0-9]", "", re.sub(rf"\b{WORD},? ?", "", text.lower()))
 
 
 def development_rows(folder: Path) -> tuple[list[str], list[int]]:
-    def rows(name: str):
+    """Texts and labels that no classifier saw, and that no reported test set has."""
+
+    def rows(name: str) -> list[tuple[str, int]]:
         data = read_data(folder / name, require_labels=True)
         return list(zip(data.texts, map(int, data.labels), strict=True))
 
@@ -82,6 +85,7 @@ def development_rows(folder: Path) -> tuple[list[str], list[int]]:
 
 
 def plant(texts: list[str], labels: list[int], rates: tuple[float, ...], seed: int = 0) -> list[str]:
+    """The texts with the word before a random sentence, at a rate a class."""
     rng = random.Random(seed)
     planted = []
     for text, label in zip(texts, labels, strict=True):
@@ -95,6 +99,7 @@ def plant(texts: list[str], labels: list[int], rates: tuple[float, ...], seed: i
 
 
 def biased_classifier(data: Path, work: Path, layers: int, seed: int) -> Path:
+    """The folder of a classifier that learned the word, made if it is not there."""
     folder = work / f"base-{layers}-{seed}"
     if not folder.exists():
         encoder = work / f"encoder-{layers}"
@@ -112,7 +117,8 @@ def biased_classifier(data: Path, work: Path, layers: int, seed: int) -> Path:
     return folder
 
 
-def measure(run: Run, data: Path, work: Path) -> dict:
+def measure(run: Run, data: Path, work: Path) -> dict[str, Any]:
+    """Fit one adapter, and score it at every strength on both kinds of texts."""
     texts, labels = development_rows(data / "goemotions_shortcuts")
     order = np.random.default_rng(run.seed).permutation(len(texts))
     texts, y = [texts[i] for i in order], np.array(labels)[order]
@@ -128,8 +134,7 @@ def measure(run: Run, data: Path, work: Path) -> dict:
         rank=run.rank,
     )
     fit = guard.fit((anti if run.reverse else same)[: run.n], config=config, seed=run.seed)
-    result = {
-        **asdict(run),
+    result: dict[str, Any] = {
         "learning_rate": fit.training.learning_rate,
         "relative_change": fit.training.relative_change,
         "first_loss": fit.training.losses[0],
@@ -152,27 +157,25 @@ def measure(run: Run, data: Path, work: Path) -> dict:
     return result
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse, and measure what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--work", type=Path, required=True, help="Folder for the fine-tuned classifiers.")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True, help="JSON file; what it holds is not measured again.")
+    parser.add_argument("--work", type=Path, default=Path("build/defaults"), help="Folder for classifiers.")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    arguments.work.mkdir(parents=True, exist_ok=True)
-    done = json.loads(arguments.out.read_text())["runs"] if arguments.out.exists() else []
-    for run in RUNS:
-        if any(replace(run) == Run(**{k: d[k] for k in asdict(run)}) for d in done):
-            continue
-        started = time.perf_counter()
-        done.append(measure(run, arguments.data_dir, arguments.work))
-        report = {"command": "python scripts/measure_defaults.py", "versions": library_versions(), "runs": done}
-        write_file(arguments.out, to_json(report), overwrite=True)
-        curve = [
-            (p["strength"], round(p["accuracy"], 3), round(p["worst_group_accuracy"], 3)) for p in done[-1]["reversed"]
-        ]
-        print(run, curve, f"{time.perf_counter() - started:.0f} s", flush=True)
+    args = parser.parse_args(arguments)
+    torch.set_num_threads(args.threads)
+    args.work.mkdir(parents=True, exist_ok=True)
+    head = {"command": "python bench/experiments/measure_defaults/run.py", "versions": library_versions()}
+
+    def measured(**case: Any) -> dict[str, Any]:
+        return measure(Run(**case), args.data_dir, args.work)
+
+    for entry in grow(args.out, map(asdict, RUNS), measured, asked={}, entries="runs", beside=lambda _: head):
+        names = ("strength", "accuracy", "worst_group_accuracy")
+        curve = [tuple(round(point[name], 3) for name in names) for point in entry["reversed"]]
+        print({name: entry[name] for name in asdict(RUNS[0])}, curve, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How often few labels confirm a shortcut that the audit did not flag, and how often they confirm a word that is none.
 
-    python scripts/confirmation_rates.py --data-dir ../shared/data --out results/confirmation_rates.json
+    python bench/experiments/confirmation_rates/run.py --data-dir ../shared/data --out results/confirmation_rates.json
 
 For settings of the benchmark, the base classifier is fine-tuned as there, its candidates are ranked without labels, and
 all test rows are answered with each of the first candidates masked. Then many support sets are drawn at random from the
@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from pathlib import Path
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
-from resuming import ASKED, finished
 
 from shortcut_bench.bases import open_setting
 from shortcut_bench.datasets import LabelledTexts
+from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail.config import TargetConfig
 from shortcut_guardrail.confirmation import Paired, holm, paired_evidence, weigh
 from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.files import to_json, write_file
 from shortcut_guardrail.metrics import exact_interval, mcnemar_greater
 from shortcut_guardrail.record import library_versions
 from shortcut_guardrail.target_search import ranked_targets
@@ -113,16 +113,14 @@ class Draws:
         return {self.items[open_[j]].text for j in holm(p_values, [1.0] * len(open_), self.config.confirm_level)}
 
 
-def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
+def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, Any]:
     """One setting and seed."""
-    experiment_name, setting_name, test = name.split("/")
+    experiment_name, setting_name, test = setting.split("/")
     opened = open_setting(experiment_name, setting_name, seed, data_dir=args.data_dir, cache=args.cache)
     data, trained = opened.data, opened.train()
     classifier = TextClassifier(trained.model, trained.tokenizer, max_length=trained.max_length)
     found = Draws(classifier, data.tests[test], TargetConfig())
     return {
-        "setting": name,
-        "seed": seed,
         "n": found.n,
         "n_candidates": found.n_candidates,
         "planted": list(data.shortcuts),
@@ -131,25 +129,13 @@ def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--settings", nargs="+", default=SETTINGS, help="EXPERIMENT/SETTING/TEST of the benchmark")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--draws", type=int, default=1000)
-    parser.add_argument("--cache", type=Path, default=Path("results/.cache"), help="where classifiers are kept")
-    args = parser.parse_args()
-    asked = {"draws": args.draws}
-    results = finished(args.out, asked, "results")
-    done = {(one["setting"], one["seed"]) for one in results}
-    for name in args.settings:
-        for seed in args.seeds:
-            if (name, seed) not in done:
-                results.append(measure(name, seed, args))
-                content = {ASKED: asked, "versions": library_versions(), "results": results}
-                write_file(args.out, to_json(content), overwrite=True)
-                print(name, seed, flush=True)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse, and measure what is missing."""
+    args = settings_parser(__doc__, settings=SETTINGS, seeds=(0,), draws=1000).parse_args(arguments)
+    versions = {"versions": library_versions()}
+    cases, asked = settings_cases(args), {"draws": args.draws}
+    for entry in grow(args.out, cases, partial(measure, args=args), asked=asked, beside=lambda _: versions):
+        print(entry["setting"], entry["seed"], flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What becomes of words on which many answers hang, if a few labels may say which of them are shortcuts: five rules.
 
-    python scripts/influential_words.py --data-dir ../shared/data --out results/influential_words.json
+    python bench/experiments/influential_words/run.py --data-dir ../shared/data --out results/influential_words.json
 
 For settings of the benchmark the targets of the base classifier are found without labels, with all words and phrases
 whose masking changes 2 % of all answers beside them (`TargetConfig.take_influential`). Then support sets of 40 rows are
@@ -25,22 +25,22 @@ The committed results are those of GoEmo-Syn (reversed, in distribution, clean) 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
-from resuming import ASKED, finished
 
 from shortcut_bench.bases import open_setting
 from shortcut_bench.datasets import LabelledTexts
+from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail import preset
 from shortcut_guardrail.config import DistillConfig
 from shortcut_guardrail.confirmation import paired_evidence, weigh
 from shortcut_guardrail.counterfactuals import TargetFinder
 from shortcut_guardrail.distill import counterfactual
 from shortcut_guardrail.encoder import TextClassifier
-from shortcut_guardrail.files import to_json, write_file
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.record import library_versions
 from shortcut_guardrail.target_search import ranked_targets
@@ -150,10 +150,10 @@ def rates(found: Candidates, rule: str, draws: int, seed: int) -> dict[str, Any]
     }
 
 
-def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
+def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, Any]:
     """One setting and seed."""
-    experiment, setting, test = name.split("/")
-    opened = open_setting(experiment, setting, seed, data_dir=args.data_dir, cache=args.cache, changes={"n_test": None})
+    experiment, name, test = setting.split("/")
+    opened = open_setting(experiment, name, seed, data_dir=args.data_dir, cache=args.cache, changes={"n_test": None})
     data = opened.data
     trained = opened.train(data.clean_train if test == "clean" else None)
     rows = data.oracle_tests["reversed"] if test == "clean" else data.tests[test]
@@ -174,8 +174,6 @@ def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
 
     oracle = None if best is None else classifier.predict_proba(classifier.encode(best.select(order).texts)).argmax(1)
     return {
-        "setting": name,
-        "seed": seed,
         "n": len(rows),
         "groups": rows.counts(),
         "base": scored(found.answers(frozenset())),
@@ -185,26 +183,14 @@ def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--settings", nargs="+", default=SETTINGS, help="EXPERIMENT/SETTING/TEST of the benchmark")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--draws", type=int, default=30)
-    parser.add_argument("--cache", type=Path, default=Path("results/.cache"), help="where classifiers are kept")
-    args = parser.parse_args()
-    asked = {"draws": args.draws, "size": SIZE}
-    results = finished(args.out, asked, "results")
-    done = {(one["setting"], one["seed"]) for one in results}
-    for name in args.settings:
-        for seed in args.seeds:
-            if (name, seed) not in done:
-                results.append(measure(name, seed, args))
-                content = {ASKED: asked, "versions": library_versions(), "results": results}
-                write_file(args.out, to_json(content), overwrite=True)
-                rules = results[-1]["rules"]
-                print(name, seed, {rule: f"{one['accuracy']:.3f} {one['harmful']}" for rule, one in rules.items()})
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse, and measure what is missing."""
+    args = settings_parser(__doc__, settings=SETTINGS, seeds=(0, 1, 2), draws=30).parse_args(arguments)
+    versions = {"versions": library_versions()}
+    cases, asked = settings_cases(args), {"draws": args.draws, "size": SIZE}
+    for entry in grow(args.out, cases, partial(measure, args=args), asked=asked, beside=lambda _: versions):
+        rules = {rule: f"{one['accuracy']:.3f} {one['harmful']}" for rule, one in entry["rules"].items()}
+        print(entry["setting"], entry["seed"], rules, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """What a few labels add to a strength that was chosen without any: three rules over many random support sets.
 
-    python scripts/dial_rules.py --data-dir ../shared/data --out results/dial_rules.json
+    python bench/experiments/dial_rules/run.py --data-dir ../shared/data --out results/dial_rules.json
 
 For settings of the benchmark, guards are fitted around its base classifiers on unlabelled test texts, and all test rows
 are answered at every strength. Then support sets are drawn at random from the rows, the strength is chosen by each
@@ -27,20 +27,20 @@ from __future__ import annotations
 
 import argparse
 import warnings
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-from resuming import ASKED, finished
 
 from shortcut_bench.bases import open_setting
 from shortcut_bench.datasets import LabelledTexts
+from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
 from shortcut_guardrail.calibration import choose_strength
 from shortcut_guardrail.certify import certified_instead, certify_answers
 from shortcut_guardrail.config import CertifyConfig
-from shortcut_guardrail.files import to_json, write_file
 from shortcut_guardrail.metrics import worst_group_accuracy
 from shortcut_guardrail.record import library_versions
 from shortcut_guardrail.targets import Target, Targets
@@ -65,9 +65,12 @@ TAKEN, CERTIFIED = "both, 0.25", "both, certified"
 CERTIFY = CertifyConfig(margin=0.02, confidence=0.95)
 
 
-def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, Any]:
     """One setting and seed."""
-    experiment_name, setting_name, test = name.split("/")
+    experiment_name, setting_name, test = setting.split("/")
     opened = open_setting(
         experiment_name, setting_name, seed, data_dir=args.data_dir, cache=args.cache, changes={"n_test": None}
     )
@@ -90,14 +93,13 @@ def measure(name: str, seed: int, args: argparse.Namespace) -> dict[str, Any]:
         annotated = Targets(tuple(Target(word, "given") for word in data.shortcuts))
         guards["told the shortcut"] = guarded(guard, rows, preset("distill"), annotated, seed)
     return {
-        "setting": name,
-        "seed": seed,
         "n": len(rows),
         "groups": rows.counts(),
         "draws": args.draws,
         "versions": library_versions(),
         "guards": {
-            kind: one | {"draws": [rates(one, rows, size, args.draws, seed, groups=natural) for size in SIZES]}
+            kind: one.to_dict()
+            | {"draws": [rates(one, rows, size, args.draws, seed, groups=natural) for size in SIZES]}
             for kind, one in guards.items()
         },
     }
@@ -112,32 +114,48 @@ def genuine(guard: ShortcutGuardrail, rows: LabelledTexts, shortcuts: set[str]) 
     return Targets(tuple(Target(c.text, "given") for c in ranked[:N_TOLD]))
 
 
+@dataclass(frozen=True)
+class Answered:
+    """A guard that neutralises some words, by what it answers to all N rows.
+
+    Attributes:
+        targets: The words.
+        without_labels: The strength that is chosen without labels.
+        grid: The S strengths, 0 among them.
+        answers: Class ids at each strength, shape (S, N).
+        right: The accuracy at each strength, shape (S,).
+    """
+
+    targets: tuple[str, ...]
+    without_labels: float
+    grid: tuple[float, ...]
+    answers: Array
+    right: Array
+
+    def to_dict(self) -> dict[str, Any]:
+        """All but the answers themselves."""
+        return {
+            "targets": list(self.targets),
+            "without_labels": self.without_labels,
+            "accuracy": dict(zip(map(str, self.grid), self.right.tolist(), strict=True)),
+        }
+
+
 def guarded(
     guard: ShortcutGuardrail, rows: LabelledTexts, config: GuardrailConfig, targets: Targets, seed: int
-) -> dict[str, Any]:
+) -> Answered:
     """A guard that neutralises these words: its dial without labels, and its answers to all rows at every strength."""
     guard.fit(rows.texts, config=config, seed=seed, targets=targets)
     strength = guard.calibrate_without_labels(rows.texts).strength
     grid, answers = guard.answers_by_strength(rows.texts)
     right = (answers == rows.labels).mean(axis=1)
-    return {
-        "targets": list(targets.words),
-        "without_labels": strength,
-        "accuracy": dict(zip(map(str, grid), right.tolist(), strict=True)),
-        "answers": answers,
-    }
+    return Answered(tuple(targets.words), strength, tuple(grid), answers, right)
 
 
-def rates(
-    guard: dict[str, Any], rows: LabelledTexts, size: int, draws: int, seed: int, *, groups: bool
-) -> dict[str, Any]:
+def rates(guard: Answered, rows: LabelledTexts, size: int, draws: int, seed: int, *, groups: bool) -> dict[str, Any]:
     """Accuracy on the rows that were not drawn, by the strength that each rule chooses; with `groups` the worst group's
     on all rows beside it."""
-    labels = rows.labels
-    config = preset("distill").calibration
-    grid = sorted({0.0, *config.strengths})
-    answers, dial = guard["answers"], guard["without_labels"]
-    n_classes = int(max(answers.max(), labels.max())) + 1
+    labels, answers = rows.labels, guard.answers
     rng = np.random.default_rng([seed, size])
     scored: dict[str, list[float]] = {rule: [] for rule in (*RULES, CERTIFIED, "base")}
     chosen: dict[str, list[float]] = {rule: [] for rule in (*RULES, CERTIFIED)}
@@ -145,94 +163,79 @@ def rates(
         drawn = rng.choice(len(labels), size=size, replace=False)
         if len(set(labels[drawn].tolist())) < 2:
             continue
-        logits = replaced_by_answers(answers[:, drawn], n_classes)
-        best = choose_strength(logits, labels[drawn], config).strength
-        p_value = choose_strength(logits, labels[drawn], config, without_labels=dial).p_value
-        picks = {"labels": best, "without_labels": dial}
-        picks |= {f"both, {level}": best if p_value <= level else dial for level in LEVELS}
         rest = np.ones(len(labels), dtype=bool)
         rest[drawn] = False
-        picks[CERTIFIED] = certified(answers, labels, drawn, rest, picks[TAKEN], grid)
         accuracy = (answers[:, rest] == labels[rest]).mean(axis=1)
         scored["base"].append(float(accuracy[0]))
-        for rule, strength in picks.items():
-            scored[rule].append(float(accuracy[grid.index(strength)]))
+        for rule, strength in picks(guard, labels, drawn, rest).items():
+            scored[rule].append(float(accuracy[guard.grid.index(strength)]))
             chosen[rule].append(strength)
-    of_all = dict(zip(grid, (answers == labels).mean(axis=1), strict=True))
-    worst = {s: worst_group_accuracy(found, labels, rows.groups) for s, found in zip(grid, answers, strict=True)}
-
-    def summed_up(rule: str) -> dict[str, float]:
-        lost = np.array([of_all[0.0] - of_all[strength] for strength in chosen[rule]])
-        return {
-            "accuracy": float(np.mean(scored[rule])),
-            "accuracy_5": float(np.quantile(scored[rule], 0.05)),
-            "harmful": float((lost > 0.01).mean()),
-            "beyond_margin": float((lost > CERTIFY.margin).mean()),
-            "mean_strength": float(np.mean(chosen[rule])),
-            **({"worst_group": float(np.mean([worst[s] for s in chosen[rule]]))} if groups else {}),
-        }
-
+    of_all = dict(zip(guard.grid, guard.right, strict=True))
+    worst = {s: worst_group_accuracy(found, labels, rows.groups) for s, found in zip(guard.grid, answers, strict=True)}
     result: dict[str, Any] = {"size": size, "draws": draws, "base": float(np.mean(scored["base"]))}
     result |= {"base_worst_group": worst[0.0]} if groups else {}
-    result |= {rule: summed_up(rule) for rule in chosen}
+    result |= {rule: summed_up(scored[rule], chosen[rule], of_all, worst if groups else None) for rule in chosen}
     result[CERTIFIED]["kept"] = float(np.mean(np.array(chosen[CERTIFIED]) == chosen[TAKEN]))
     return result
 
 
-def certified(
-    answers: np.ndarray[Any, Any],
-    labels: np.ndarray[Any, Any],
-    drawn: np.ndarray[Any, Any],
-    rest: np.ndarray[Any, Any],
-    chosen: float,
-    grid: list[float],
-) -> float:
+def picks(guard: Answered, labels: Array, drawn: Array, rest: Array) -> dict[str, float]:
+    """The strength that each rule chooses, by the labels of the rows that were drawn."""
+    config, dial = preset("distill").calibration, guard.without_labels
+    logits = replaced_by_answers(guard.answers[:, drawn], int(max(guard.answers.max(), labels.max())) + 1)
+    best = choose_strength(logits, labels[drawn], config).strength
+    p_value = choose_strength(logits, labels[drawn], config, without_labels=dial).p_value
+    found = {"labels": best, "without_labels": dial}
+    found |= {f"both, {level}": best if p_value <= level else dial for level in LEVELS}
+    found[CERTIFIED] = certified(guard, labels, drawn, rest, found[TAKEN])
+    return found
+
+
+def certified(guard: Answered, labels: Array, drawn: Array, rest: Array, chosen: float) -> float:
     """The strength in use after a certificate on the rows that were drawn."""
     found = certify_answers(
-        grid[1:],
+        list(guard.grid[1:]),
         CERTIFY,
-        unlabelled_base=answers[0, rest],
-        unlabelled_guarded=answers[1:, rest],
-        labelled_base=answers[0, drawn],
-        labelled_guarded=answers[1:, drawn],
+        unlabelled_base=guard.answers[0, rest],
+        unlabelled_guarded=guard.answers[1:, rest],
+        labelled_base=guard.answers[0, drawn],
+        labelled_guarded=guard.answers[1:, drawn],
         labels=labels[drawn],
     )
     return chosen if chosen in found.certified else certified_instead(found)
 
 
-def replaced_by_answers(answers: np.ndarray[Any, Any], n_classes: int) -> np.ndarray[Any, Any]:
+def summed_up(
+    scored: Sequence[float], chosen: Sequence[float], of_all: Mapping[float, float], worst: Mapping[float, float] | None
+) -> dict[str, float]:
+    """What a rule brought over all draws; `of_all` and `worst` are accuracies by strength."""
+    lost = np.array([of_all[0.0] - of_all[strength] for strength in chosen])
+    return {
+        "accuracy": float(np.mean(scored)),
+        "accuracy_5": float(np.quantile(scored, 0.05)),
+        "harmful": float((lost > 0.01).mean()),
+        "beyond_margin": float((lost > CERTIFY.margin).mean()),
+        "mean_strength": float(np.mean(chosen)),
+        **({} if worst is None else {"worst_group": float(np.mean([worst[s] for s in chosen]))}),
+    }
+
+
+def replaced_by_answers(answers: Array, n_classes: int) -> Array:
     """Logits that give these answers: accuracy asks for no more."""
-    logits: np.ndarray[Any, Any] = np.eye(n_classes, dtype=np.float32)[answers]
+    logits: Array = np.eye(n_classes, dtype=np.float32)[answers]
     return logits
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data-dir", type=Path, required=True)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--cache", type=Path, default=Path("results/.cache"), help="Classifiers that runs share.")
-    parser.add_argument("--settings", default=",".join(SETTINGS))
-    parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--draws", type=int, default=500)
-    args = parser.parse_args()
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse, and measure what is missing."""
+    args = settings_parser(__doc__, settings=SETTINGS, seeds=(0, 1, 2), draws=500).parse_args(arguments)
     warnings.simplefilter("ignore", GuardrailWarning)
     asked = {"draws": args.draws, "certify": asdict(CERTIFY)}
-    results = finished(args.out, asked, "results")
-    for name in args.settings.split(","):
-        for seed in map(int, args.seeds.split(",")):
-            if any((r["setting"], r["seed"]) == (name, seed) for r in results):
-                continue
-            found = measure(name, seed, args)
-            for one in found["guards"].values():
-                del one["answers"]
-            results.append(found)
-            order = {setting: i for i, setting in enumerate(SETTINGS)}
-            results.sort(key=lambda r: (order.get(r["setting"], len(order)), r["seed"]))
-            write_file(args.out, to_json({ASKED: asked, "results": results}), overwrite=True)
-            for kind, one in found["guards"].items():
-                at = next(d for d in one["draws"] if d["size"] == 40)
-                shown = ", ".join(f"{rule} {at[rule]['accuracy']:.3f}" for rule in (*RULES, CERTIFIED))
-                print(f"{name} {seed} {kind}: base {at['base']:.3f}, {shown}", flush=True)
+    for entry in grow(args.out, settings_cases(args), partial(measure, args=args), asked=asked):
+        for kind, one in entry["guards"].items():
+            at = next(d for d in one["draws"] if d["size"] == 40)
+            shown = ", ".join(f"{rule} {at[rule]['accuracy']:.3f}" for rule in (*RULES, CERTIFIED))
+            print(f"{entry['setting']} {entry['seed']} {kind}: base {at['base']:.3f}, {shown}", flush=True)
 
 
 if __name__ == "__main__":

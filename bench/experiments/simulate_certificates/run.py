@@ -1,6 +1,6 @@
 """Does a certificate keep its promise? Simulated error rates of `certify` and of naive sweeps.
 
-    python scripts/simulate_certificates.py --out results/certificates.json
+    python bench/experiments/simulate_certificates/run.py --out results/certificates.json
 
 Each scenario states what every strength truly does: the shares of texts whose answer is lost, gained, or wrong both
 times but another. A text's answers hang together over strengths, as those of a real guard do: each text has one random
@@ -8,21 +8,24 @@ number, and is changed by all strengths whose share exceeds it.
 A sample of unlabelled and one of labelled texts is drawn, strengths are certified, and it is counted how often one is
 certified that truly loses more than the margin (the error, promised to be at most 1 - confidence), how often any
 strength above 0 is certified, and how often the best one is. Beside it the sweep that people use: to take the strength
-with the best score if it shows no loss.
+with the best score if it shows no loss. Finished cases are kept.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from shortcut_bench.standalone import grow
 from shortcut_guardrail.certify import Certificate, certify_answers, texts_to_label
 from shortcut_guardrail.config import CertifyConfig
-from shortcut_guardrail.files import to_json, write_file
 
 STRENGTHS = np.arange(1, 11) / 10
 CONFIG = CertifyConfig(margin=0.02, confidence=0.95)
@@ -113,43 +116,48 @@ LABELLED = ("random texts", "differing texts", "differing ones of the unlabelled
 """Which texts get the labels; the last is what `to_label` does."""
 
 
-def run(scenario: Scenario, n_labels: int, n_unlabelled: int, labelled: str, harm: str, repeats: int) -> dict[str, Any]:
-    """Error and success of each procedure over some repetitions."""
+def cases() -> list[dict[str, Any]]:
+    """What is simulated: each scenario with few and many texts, labelled in each way, and one kind of harm more."""
+    sizes = [(40, 500), (200, 2000)]
+    kinds = [(*size, labelled, "net") for size in sizes for labelled in LABELLED] + [(200, 2000, LABELLED[2], "harmed")]
+    names = ("n_labels", "n_unlabelled", "labelled", "harm")
+    return [{"scenario": s.name, **dict(zip(names, kind, strict=True))} for s in scenarios() for kind in kinds]
+
+
+def simulate(
+    scenario: str, n_labels: int, n_unlabelled: int, labelled: str, harm: str, *, repeats: int
+) -> dict[str, Any]:
+    """Error and success of each procedure over some repetitions of one case."""
+    world = next(one for one in scenarios() if one.name == scenario)
     config = replace(CONFIG, harm=harm)
     rng = np.random.default_rng([n_labels, n_unlabelled, LABELLED.index(labelled)])
-    truth = scenario.loss if harm == "net" else scenario.lost
+    truth = world.loss if harm == "net" else world.lost
     harmful = {round(float(s), 1) for s, loss in zip(STRENGTHS, truth, strict=True) if loss > config.margin}
     best = round(float(STRENGTHS[truth.argmin()]), 1)
     counts = {name: np.zeros(3) for name in PROCEDURES}
     for _ in range(repeats):
-        unlabelled = scenario.draw(n_unlabelled, rng)
+        unlabelled = world.draw(n_unlabelled, rng)
         sample = unlabelled
         if labelled != LABELLED[2]:
             # Where only differing texts are labelled, the same number of labels goes to them alone.
-            sample = scenario.draw(n_labels * (1 if labelled == LABELLED[0] else 20), rng)
+            sample = world.draw(n_labels * (1 if labelled == LABELLED[0] else 20), rng)
         chosen = np.arange(n_labels)
         if labelled != LABELLED[0]:
             chosen = texts_to_label(sample[1], sample[2], n_labels, seed=int(rng.integers(2**32)))
-        labels, base, guarded = sample[0][chosen], sample[1][chosen], sample[2][:, chosen]
         found = certify_answers(
             STRENGTHS.tolist(),
             config,
             unlabelled_base=unlabelled[1],
             unlabelled_guarded=unlabelled[2],
-            labelled_base=base,
-            labelled_guarded=guarded,
-            labels=labels,
+            labelled_base=sample[1][chosen],
+            labelled_guarded=sample[2][:, chosen],
+            labels=sample[0][chosen],
         )
         for name, procedure in PROCEDURES.items():
             taken = {round(s, 1) for s in procedure(found)}
             counts[name] += [bool(taken & harmful), bool(taken), best in taken]
     return {
-        "scenario": scenario.name,
         "harmful_strengths": sorted(harmful),
-        "n_labels": n_labels,
-        "n_unlabelled": n_unlabelled,
-        "labelled": labelled,
-        "harm": harm,
         "repeats": repeats,
         "procedures": {
             name: dict(zip(("error_rate", "any_strength", "best_strength"), (c / repeats).tolist(), strict=True))
@@ -158,36 +166,44 @@ def run(scenario: Scenario, n_labels: int, n_unlabelled: int, labelled: str, har
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--repeats", type=int, default=400)
-    arguments = parser.parse_args()
-    sizes = [(40, 500), (200, 2000)]
-    settings = [(*size, labelled, "net") for size in sizes for labelled in LABELLED] + [
-        (200, 2000, LABELLED[2], "harmed")
-    ]
-    runs = [run(s, *setting, arguments.repeats) for s in scenarios() for setting in settings]
-    # By kind of harm: the sweep chooses by the net score, so what it does to right answers lost is nobody's promise.
-    worst = {
+def highest_error_rates(runs: Sequence[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """By kind of harm, and by procedure.
+
+    The sweep chooses by the net score, so what it does to right answers lost is nobody's promise.
+    """
+    return {
         harm: {
-            name: max(r["procedures"][name]["error_rate"] for r in runs if r["harmful_strengths"] and r["harm"] == harm)
+            name: max(
+                (r["procedures"][name]["error_rate"] for r in runs if r["harmful_strengths"] and r["harm"] == harm),
+                default=0.0,
+            )
             for name in PROCEDURES
         }
         for harm in ("net", "harmed")
     }
-    content = {
-        "command": f"python scripts/simulate_certificates.py --repeats {arguments.repeats}",
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse, and simulate what is missing."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="JSON file; what it holds is not simulated again.")
+    parser.add_argument("--repeats", type=int, default=400)
+    args = parser.parse_args(arguments)
+    head = {
+        "command": f"python bench/experiments/simulate_certificates/run.py --repeats {args.repeats}",
         "margin": CONFIG.margin,
         "confidence": CONFIG.confidence,
-        "highest_error_rate": worst,
-        "runs": runs,
     }
-    write_file(arguments.out, to_json(content), overwrite=True)
-    for r in runs:
+
+    def beside(runs: list[dict[str, Any]]) -> dict[str, Any]:
+        return {**head, "highest_error_rate": highest_error_rates(runs)}
+
+    asked = {"repeats": args.repeats, "margin": CONFIG.margin, "confidence": CONFIG.confidence}
+    measure = partial(simulate, repeats=args.repeats)
+    for r in grow(args.out, cases(), measure, asked=asked, entries="runs", beside=beside):
         rates = {name: [round(x, 3) for x in values.values()] for name, values in r["procedures"].items()}
-        print(f"{r['scenario'][:48]:50s}{r['n_labels']:4d} {r['labelled']:39s}{r['harm']:7s}{rates}")
-    print(worst)
+        print(f"{r['scenario'][:48]:50s}{r['n_labels']:4d} {r['labelled']:39s}{r['harm']:7s}{rates}", flush=True)
+    print(json.loads(args.out.read_text(encoding="utf-8"))["highest_error_rate"])
 
 
 if __name__ == "__main__":
