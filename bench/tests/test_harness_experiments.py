@@ -204,7 +204,7 @@ def test_a_plan_restricts_and_adds_systems() -> None:
 
 
 def test_the_leaderboard_has_every_method() -> None:
-    from shortcut_bench.systems import system_factories
+    from shortcut_bench.systems import built_in_systems
 
     left_out = {
         "jtt-grid": "18 trainings",
@@ -214,7 +214,7 @@ def test_the_leaderboard_has_every_method() -> None:
         "guardrail-distill-influential-40": "likewise",
     }
     listed = {spec.kind for spec in read_experiment("leaderboard").systems}
-    assert listed | set(left_out) == set(system_factories())
+    assert listed | set(left_out) == set(built_in_systems())
 
 
 def test_names_with_a_comma_can_be_chosen() -> None:

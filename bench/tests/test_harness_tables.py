@@ -21,7 +21,7 @@ from shortcut_bench.experiments import ExperimentConfig, experiment_names, read_
 from shortcut_bench.positioning import APPROACHES, CHOSEN_BESIDE, PER_INPUT_ATTRIBUTION, SETTLED_ON
 from shortcut_bench.results import read_index, result_path
 from shortcut_bench.statistics import mcnemar
-from shortcut_bench.systems import system_factories
+from shortcut_bench.systems import built_in_systems
 from shortcut_bench.tables import Entry, Table, make_table, render
 from shortcut_guardrail import ConfigError, DataError, GuardrailWarning
 from shortcut_guardrail.metrics import exact_interval, group_accuracy
@@ -240,7 +240,7 @@ def test_the_table_of_positioning_is_the_papers_where_systems_are_handed_what_it
 
 
 def test_every_system_has_its_approach() -> None:
-    assert set(APPROACHES) == set(system_factories())
+    assert set(APPROACHES) == set(built_in_systems())
     assert set(SETTLED_ON) | set(CHOSEN_BESIDE) | PER_INPUT_ATTRIBUTION <= set(APPROACHES)
 
 
