@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -14,10 +13,11 @@ pytest.importorskip("captum", reason="needs the extra 'dev'")
 from perf import attribution, machine, memory, plain, scaling, timing
 from perf.table import table
 
+from checkout import ROOT
 from shortcut_guardrail import ShortcutGuardrail, preset
 from shortcut_guardrail.encoder import TextClassifier
 
-RESULTS = sorted((Path(__file__).parents[1] / "results/speed").glob("*.json"))
+RESULTS = sorted((ROOT / "results/speed").glob("*.json"))
 
 
 def test_contestants_take_turns():

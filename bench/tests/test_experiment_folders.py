@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from checkout import ROOT
+
 FOLDERS = sorted(path.parent for path in (ROOT / "bench" / "experiments").glob("*/run.py"))
 
 

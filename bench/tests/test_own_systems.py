@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from checkout import ROOT
 from harness_fakes import fake_build
 from shortcut_bench import bases, own_systems
 from shortcut_bench.experiments import ExperimentConfig, Setting, SystemSpec
@@ -21,7 +22,7 @@ from shortcut_bench.systems import Erm, FittedSystem, Material, System, built_in
 from shortcut_guardrail import ConfigError
 from tiny_models import save_tiny_encoder
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "own_system"
+EXAMPLE = ROOT / "examples" / "own_system"
 SIZES = {"n_train": 32, "n_test": 36, "n_audit": 8, "max_tokens": 32, "epochs": 1, "n_support": 9, "n_held_out": 9}
 
 

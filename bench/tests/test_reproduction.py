@@ -17,6 +17,7 @@ import pytest
 from scipy import stats
 
 import reproduction
+from checkout import ROOT
 from harness_fakes import fake_results, with_systems
 from reproduction import NUMBERS, Claim, Comparison, make_block, read_numbers, rewritten
 from shortcut_bench.collect import collect
@@ -26,7 +27,6 @@ from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.groups import ShortcutMatcher
 from shortcut_guardrail.metrics import exact_interval
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reproduction.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 PAPER = read_numbers(NUMBERS)

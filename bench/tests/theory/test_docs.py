@@ -4,13 +4,13 @@ import contextlib
 import doctest
 import io
 import re
-from pathlib import Path
 
 import pytest
 
+from checkout import ROOT
 from shortcut_bench.theory import bounds, information, world
 
-PAGE = Path(__file__).parents[2] / "docs" / "theory.md"
+PAGE = ROOT / "docs" / "theory.md"
 
 
 @pytest.mark.parametrize("module", [information, bounds, world], ids=lambda module: module.__name__.split(".")[-1])

@@ -16,7 +16,21 @@ import pytest
 import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from methods_toy import DEPLOYMENT, DEV, RECIPE, REVERSED, SUPPORT, TRAIN, accuracy, make_encoder, make_material, rows
+from checkout import ROOT
+from methods_toy import (
+    DEPLOYMENT,
+    DEV,
+    OPTIONS,
+    QUICK,
+    RECIPE,
+    REVERSED,
+    SUPPORT,
+    TRAIN,
+    accuracy,
+    make_encoder,
+    make_material,
+    rows,
+)
 from methods_toy import fit as fit_toy
 from shortcut_bench.datasets.types import HIDDEN_GROUP
 from shortcut_bench.methods import METHODS, load_fitted
@@ -25,46 +39,6 @@ from shortcut_bench.systems import FittedSystem, Material, Need, System, make_sy
 from shortcut_guardrail.errors import ConfigError, GuardrailWarning
 from tiny_models import BagForSequenceClassification, planted_bag, tiny_bert
 
-QUICK = {"learning_rate": 5e-3, "epochs": 1, "batch_size": 32}
-TRAINED = {"recipe": QUICK}
-OPTIONS: dict[str, dict[str, Any]] = {
-    "jtt": {**TRAINED, "upweights": (4,), "identification_epochs": (1,), "identification_rate": 0.05},
-    "jtt-sg-paper": {**TRAINED, "upweights": (4,), "identification_epochs": (1,)},
-    "jtt-grid": {
-        **TRAINED,
-        "learning_rates": (1e-3,),
-        "upweights": (4, 5),
-        "identification_rate": 0.05,
-        "identification_epochs": (1,),
-    },
-    "nfl": {**TRAINED, "factor": 0.01},
-    "nfl-co": TRAINED,
-    "nfl-f": TRAINED,
-    "nfl-pt": {**TRAINED, "prompt_length": 3},
-    "dfr": {"resamples": 3},
-    "dfr-sg-paper": {"share": 0.4},
-    "group_dro": TRAINED,
-    "ltgr": {**TRAINED, "steps": 3},
-    "c2l": TRAINED,
-    "tent": {"batch_size": 32},
-    # The toy's base classifier is less certain than a real one: no entropy is below .65 ln 2.
-    "eata": {"batch_size": 32, "entropy_margin": 0.7},
-    "eta": {"batch_size": 32, "entropy_margin": 0.7},
-    "sar": {"batch_size": 32, "entropy_margin": 0.7},
-    "deyo": {"batch_size": 32, "filter_margin": 0.7, "plpd_margin": 0.01},
-    "deyo-biased": {"batch_size": 32, "filter_margin": 0.7, "plpd_margin": 0.01},
-    "few_shot": {"recipe": {**QUICK, "epochs": 2}},
-    "random_maskcl": {"preset": "paper"},
-    "simcse_adapter": {"preset": "paper"},
-    "guardrail": {"min_steps": 8, "max_steps": 8},
-    "guardrail-distill": {"min_steps": 8, "max_steps": 8},
-    "guardrail-distill-40": {"min_steps": 8, "max_steps": 8},
-    "guardrail-distill-named": {"min_steps": 8, "max_steps": 8},
-    "guardrail-distill-influential": {"min_steps": 8, "max_steps": 8},
-    "guardrail-distill-influential-40": {"min_steps": 8, "max_steps": 8},
-    "guardrail-few-shot": {"min_steps": 8, "max_steps": 8},
-    "guardrail-per-input": {"min_steps": 8, "max_steps": 8},
-}
 LABELLED = {
     *("last_layer", "few_shot", "prior_shift", "bias_fit", "random_maskcl", "simcse_adapter"),
     *("guardrail", "guardrail-paper", "guardrail-distill-40", "guardrail-few-shot"),
@@ -813,10 +787,10 @@ PROMISES = {
     ),
     "ltgr": "test_ltgr_is_less_certain_where_the_shortcut_is",
     "c2l": "test_c2l_brings_a_text_closer_to_its_copy_without_a_harmless_token_than_to_that_without_the_causal_one",
-    "tent": "benchmarks/test_methods_adaptation.py::test_tent_lowers_the_entropy_of_what_it_adapts_to",
+    "tent": "test_adaptation.py::test_tent_lowers_the_entropy_of_what_it_adapts_to",
     **dict.fromkeys(
         ("eata", "eta", "sar", "deyo", "deyo-biased"),
-        "benchmarks/test_methods_adaptation.py::test_a_step_lowers_the_entropy_of_the_answers_that_it_is_taken_on",
+        "test_adaptation.py::test_a_step_lowers_the_entropy_of_the_answers_that_it_is_taken_on",
     ),
     "few_shot": "test_forty_rows_of_the_target_are_worth_something_to_a_fine_tuning",
     "prior_shift": "test_prior_shift_helps_where_it_is_true",
@@ -845,5 +819,7 @@ def test_every_method_is_held_to_what_it_promises():
     assert PROMISES.keys() == METHODS.keys() | {"guardrail", "guardrail-paper"}
     for place in PROMISES.values():
         file, _, name = place.rpartition("::")
-        source = Path(__file__) if not file else Path(__file__).parents[1] / file
-        assert f"\ndef {name}(" in source.read_text(encoding="utf-8"), place
+        sources = (
+            [Path(__file__)] if not file else [*ROOT.glob(f"tests/**/{file}"), *ROOT.glob(f"bench/tests/**/{file}")]
+        )
+        assert any(f"\ndef {name}(" in source.read_text(encoding="utf-8") for source in sources), place

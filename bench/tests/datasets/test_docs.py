@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
+from checkout import ROOT
 from shortcut_bench.datasets import DATASETS, build, dataset_settings
 from shortcut_bench.datasets.identities import ALL_TERMS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
 SIZES = {
     name: [int(number) for number in numbers.split("|")]
     for name, numbers in re.findall(r"^\| `([\w-]+)` \| ((?:\d+ \| ){3}\d+)", PAGE, re.MULTILINE)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from checkout import ROOT
 from shortcut_bench.cli import EXPERIMENTS, app, find_experiment, parse_seeds
 from shortcut_bench.theory import World, experiment
 from shortcut_bench.theory.record import read_result, record_run
@@ -72,7 +73,7 @@ def test_a_finished_result_is_replaced_only_on_request(tmp_path: Path) -> None:
 
 def test_the_committed_result_is_what_the_code_computes() -> None:
     """Recomputes one row of every series; the whole takes longer than a test should."""
-    path = Path(__file__).parents[2] / "results"
+    path = ROOT / "results"
     record = read_result(path, "theory")
     assert record["config"] == experiment.asdict(experiment.BASE_WORLD)
     for series in ("by_train_size", "by_step", "by_strength"):

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from methods_toy import REVERSED, fit, make_encoder, make_material
+from methods_toy import OPTIONS, REVERSED, fit, make_encoder, make_material
 from shortcut_bench.methods import METHODS, load_fitted
 from shortcut_bench.systems import make_system
-from test_methods_properties import OPTIONS
 
 pytestmark = [
     pytest.mark.gpu,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
+from checkout import ROOT
 from shortcut_bench.methods import METHODS, RULES
 from shortcut_bench.methods.entropy import scaled_cosine
 from shortcut_bench.systems import SYSTEMS, make_system
 
-TEXT = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
 
 
 def test_every_method_and_rule_is_described():

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 
+from checkout import ROOT
 from harness_fakes import fake_build
 from shortcut_bench import bases, classifiers, runner, systems
 from shortcut_bench.classifiers import UNFINISHED_FOLDER
@@ -33,7 +34,7 @@ from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunErr
 from shortcut_guardrail.metrics import worst_group_accuracy
 from tiny_models import save_tiny_encoder
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = ROOT / "results"
 
 CHANGES = {
     "n_train": 32,
@@ -519,8 +520,8 @@ KILLED = """
 import sys
 from pathlib import Path
 sys.path[:0] = {paths!r}
-import harness_fakes, test_harness_runner as tests
-from shortcut_guardrail.benchmark import bases, runner
+import harness_fakes, test_runner as tests
+from shortcut_bench import bases, runner
 bases.build = harness_fakes.fake_build
 config = tests.experiment("erm", "oracle", "clean", tests.GUARD)
 options = dict(data_dir=None, out=Path({out!r}), scale="tiny", seeds=range(50), encoder={encoder!r})
@@ -529,8 +530,8 @@ runner.run_experiment(config, changes=tests.CHANGES, **options)
 
 
 def test_a_killed_run_loses_nothing_that_was_finished(run: Any, tmp_path: Path, encoder: str) -> None:
-    here = str(Path(__file__).parent)
-    script = KILLED.format(paths=[here, str(Path(here).parent)], out=str(tmp_path), encoder=encoder)
+    paths = [str(ROOT / "bench" / "tests"), str(ROOT / "tests")]
+    script = KILLED.format(paths=paths, out=str(tmp_path), encoder=encoder)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], env=environment)
     try:
