@@ -5,7 +5,7 @@ budget: last-layer retraining, 40-shot fine-tuning, prior-shift correction. Cont
 important token, randomly masked MaskCL, a dropout-only adapter. And the guardrail's own strategies that go beyond the
 paper. docs/methods.md says of each what it is, where it comes from, what is faithful and what differs.
 
->>> from shortcut_guardrail.benchmark import methods
+>>> from shortcut_bench import methods
 >>> sorted(need.value for need in methods.METHODS["tent"]().needs)
 ['deployment', 'gradients']
 """
