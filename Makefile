@@ -25,7 +25,7 @@ test-gpu:
 
 # Half an hour on two cores, alone on the machine; a run that was cut short goes on where it stopped.
 speed: $(VENV)/.dev
-	$(BIN)/python -m speed --data-dir $(DATA) --out $(SPEED_OUT)
+	$(BIN)/python -m perf --data-dir $(DATA) --out $(SPEED_OUT)
 
 # PyTorch first and pinned: asked for by a range, it brings gigabytes of CUDA libraries along.
 $(VENV)/.torch: constraints.txt

@@ -22,6 +22,48 @@ WORDS = (("bad", "awful", "dull", "rude", "dirty"), ("good", "great", "lovely", 
 THINGS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea")
 FRAMES = ("the {thing} was {word}", "we had a {word} {thing}", "it is a very {word} {thing}", "a {word} {thing} again")
 
+QUICK = {"learning_rate": 5e-3, "epochs": 1, "batch_size": 32}
+TRAINED = {"recipe": QUICK}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "jtt": {**TRAINED, "upweights": (4,), "identification_epochs": (1,), "identification_rate": 0.05},
+    "jtt-sg-paper": {**TRAINED, "upweights": (4,), "identification_epochs": (1,)},
+    "jtt-grid": {
+        **TRAINED,
+        "learning_rates": (1e-3,),
+        "upweights": (4, 5),
+        "identification_rate": 0.05,
+        "identification_epochs": (1,),
+    },
+    "nfl": {**TRAINED, "factor": 0.01},
+    "nfl-co": TRAINED,
+    "nfl-f": TRAINED,
+    "nfl-pt": {**TRAINED, "prompt_length": 3},
+    "dfr": {"resamples": 3},
+    "dfr-sg-paper": {"share": 0.4},
+    "group_dro": TRAINED,
+    "ltgr": {**TRAINED, "steps": 3},
+    "c2l": TRAINED,
+    "tent": {"batch_size": 32},
+    # The toy's base classifier is less certain than a real one: no entropy is below .65 ln 2.
+    "eata": {"batch_size": 32, "entropy_margin": 0.7},
+    "eta": {"batch_size": 32, "entropy_margin": 0.7},
+    "sar": {"batch_size": 32, "entropy_margin": 0.7},
+    "deyo": {"batch_size": 32, "filter_margin": 0.7, "plpd_margin": 0.01},
+    "deyo-biased": {"batch_size": 32, "filter_margin": 0.7, "plpd_margin": 0.01},
+    "few_shot": {"recipe": {**QUICK, "epochs": 2}},
+    "random_maskcl": {"preset": "paper"},
+    "simcse_adapter": {"preset": "paper"},
+    "guardrail": {"min_steps": 8, "max_steps": 8},
+    "guardrail-distill": {"min_steps": 8, "max_steps": 8},
+    "guardrail-distill-40": {"min_steps": 8, "max_steps": 8},
+    "guardrail-distill-named": {"min_steps": 8, "max_steps": 8},
+    "guardrail-distill-influential": {"min_steps": 8, "max_steps": 8},
+    "guardrail-distill-influential-40": {"min_steps": 8, "max_steps": 8},
+    "guardrail-few-shot": {"min_steps": 8, "max_steps": 8},
+    "guardrail-per-input": {"min_steps": 8, "max_steps": 8},
+}
+"""Options with which each method takes a second or so; the others have none."""
+
 
 def rows(name: str, sizes: tuple[int, int, int, int], seed: int) -> LabelledTexts:
     """So many rows of each group: negative without and with the shortcut, positive without and with it."""

@@ -15,10 +15,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from scripts import reproduction
-from scripts.reproduction import NUMBERS, Claim, Comparison, make_block, read_numbers, rewritten
 
+import reproduction
+from checkout import ROOT
 from harness_fakes import fake_results, with_systems
+from reproduction import NUMBERS, Claim, Comparison, make_block, read_numbers, rewritten
 from shortcut_bench.collect import collect
 from shortcut_bench.experiments import ExperimentConfig, read_experiment
 from shortcut_bench.results import result_path
@@ -26,7 +27,6 @@ from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.stats.exact import exact_interval
 from shortcut_guardrail.text.matcher import ShortcutMatcher
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reproduction.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 PAPER = read_numbers(NUMBERS)
@@ -255,7 +255,7 @@ def test_check_says_what_is_stale_and_writes_nothing(tmp_path: Path, capsys: pyt
     before = page.read_text()
     capsys.readouterr()
     assert run(tmp_path, page, "--check") == 1
-    assert re.search(r"is stale: mstps\. Rewrite it with: python scripts/reproduction\.py", capsys.readouterr().err)
+    assert re.search(r"is stale: mstps\. Rewrite it with: python docs/tools/reproduction\.py", capsys.readouterr().err)
     assert page.read_text() == before
     assert run(tmp_path, page) == 0
     assert run(tmp_path, page, "--check") == 0

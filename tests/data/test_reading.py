@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import datasets
 import shortcut_guardrail.data.reading as data_module
 from shortcut_guardrail.data.reading import check_texts, label_ids, read_data
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning

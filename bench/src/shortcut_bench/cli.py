@@ -2,7 +2,7 @@
 
 There are two kinds. An experiment of the theory is a module with `run(**options) -> dict` and `draw(result) -> Figure`,
 and one more entry in `EXPERIMENTS` adds one. An experiment on data sets and systems is a TOML file in
-`shortcut_guardrail/benchmark/settings`, and the file adds it. Modules are imported only when they are used, so that the
+`shortcut_bench/settings`, and the file adds it. Modules are imported only when they are used, so that the
 command line starts fast.
 """
 

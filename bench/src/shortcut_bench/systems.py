@@ -4,7 +4,7 @@ A *system* turns material (a base classifier, training rows, deployment texts, .
 declares what it needs and is handed nothing else, so that a table can say what each system was allowed to see. The
 systems here are the references: `erm` (the base classifier as it is), `oracle` (the base classifier on texts from which
 the known shortcut was removed), `clean` (the same encoder trained without the shortcut) and the guardrail. Other
-methods are in `shortcut_bench.methods`; `make_system` finds both.
+methods are in `shortcut_bench.methods`, and `own_systems` finds those of other distributions; `make_system` knows all.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import copy
 import dataclasses
 import difflib
 import hashlib
-import importlib
-import importlib.util
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -35,6 +33,7 @@ from shortcut_guardrail.strength import strengths_to_score
 from shortcut_guardrail.typing import Progress
 
 from .classifiers import TrainedClassifier
+from .own_systems import own_systems
 
 if TYPE_CHECKING:
     from .datasets.types import LabelledTexts
@@ -567,22 +566,31 @@ SYSTEMS: dict[str, Callable[..., System]] = {
     "guardrail": Guardrail,
     "guardrail-paper": lambda **options: Guardrail(**{"name": "guardrail-paper", "preset": "paper", **options}),
 }
-"""The systems of the harness by name; `system_factories` also knows the methods of `benchmark.methods`."""
+"""The references by name; `built_in_systems` also knows the methods of `shortcut_bench.methods`."""
+
+
+def built_in_systems() -> dict[str, Callable[..., System]]:
+    """The systems that the benchmark has: those of this module, and the methods."""
+    from .methods import METHODS
+
+    return {**SYSTEMS, **METHODS}
 
 
 def system_factories() -> dict[str, Callable[..., System]]:
-    """All systems: those of this module, and `METHODS` of the sub-package `methods` where it is there."""
-    package = f"{__package__}.methods"
-    if importlib.util.find_spec(package) is None:
-        return dict(SYSTEMS)
-    return {**SYSTEMS, **getattr(importlib.import_module(package), "METHODS", {})}
+    """All systems: the benchmark's, and those that other distributions bring.
+
+    Raises:
+        ConfigError: Two systems have one name.
+    """
+    built_in = built_in_systems()
+    return {**built_in, **own_systems(built_in)}
 
 
 def make_system(kind: str, **options: Any) -> System:
     """The system of that name with these options.
 
     Raises:
-        ConfigError: There is no such system, or it does not take an option.
+        ConfigError: There is no such system, two have the name, or it does not take an option.
     """
     factories = system_factories()
     if kind not in factories:

@@ -1,0 +1,30 @@
+"""docs/methods.md speaks of every method that there is, and its numbers are those of the code."""
+
+from __future__ import annotations
+
+import re
+
+from checkout import ROOT
+from shortcut_bench.methods import METHODS, RULES
+from shortcut_bench.methods.entropy import scaled_cosine
+from shortcut_bench.systems import SYSTEMS, make_system
+
+TEXT = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+
+
+def test_every_method_and_rule_is_described():
+    headings = " ".join(re.findall(r"^### .*", TEXT, flags=re.MULTILINE))
+    table = "".join(line for line in TEXT.splitlines() if line.startswith("| `"))
+    assert set(re.findall(r"`([a-z0-9_-]+)`", headings)) == {*SYSTEMS, *METHODS}
+    assert {*SYSTEMS, *METHODS} <= set(re.findall(r"`([a-z0-9_-]+)`", table))
+    assert all(f"`{name}`" in TEXT for name in RULES)
+
+
+def test_numbers_of_the_text_are_those_of_the_code():
+    assert [round(scaled_cosine(0.05, c), 2) for c in (3, 4, 2)] == [0.91, 0.79, 1.0]
+    assert make_system("jtt").config()["upweights"] == [4, 5, 6]
+    assert make_system("nfl").config()["factor"] == 15000.0
+    assert make_system("group_dro").config()["step_size"] == 0.01
+    assert make_system("ltgr").config()["weight"] == 0.8
+    assert make_system("deyo").config()["plpd_margin"] == 0.2
+    assert make_system("dfr").config()["resamples"] == 20

@@ -1,0 +1,739 @@
+"""Whole methods and the rules that choose for them, each beside the same thing done by hand.
+
+By hand is: loops over rows, scikit-learn as its documentation shows it, a second training that is looked at from the
+outside, and the numbers of the sources as their authors wrote them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+from methods_toy import FRAMES, THINGS, WORDS, rows
+from shortcut_bench.classifiers import TrainedClassifier
+from shortcut_bench.datasets.types import LabelledTexts
+from shortcut_bench.methods import DFR, JTT, RULES, LastLayer, training
+from shortcut_bench.methods.c2l import EMBEDDING_DROPOUT, TOP_REPLACEMENTS, with_warmup
+from shortcut_bench.methods.c2l import SOURCE as C2L_SOURCE
+from shortcut_bench.methods.same_budget import cross_validated
+from shortcut_bench.methods.selection import find_rule, missing_groups, search
+from shortcut_bench.methods.training import train
+from shortcut_bench.systems import Material, make_system
+from shortcut_guardrail.errors import GuardrailWarning
+from shortcut_guardrail.finetuning import training as finetune
+from shortcut_guardrail.finetuning.config import FinetuneConfig, FinetuneResult, Objective
+from shortcut_guardrail.finetuning.training import finetune_classifier
+from tiny_models import tiny_bert
+
+Array = np.ndarray[Any, np.dtype[Any]]
+MAX_LENGTH = 30
+COLD = ("cold", "bland", "slow", "warm", "tasty")
+"""Words of a third class."""
+
+
+# The rules
+
+
+CELLS = {(0, 0): 9, (0, 1): 3, (1, 2): 2, (1, 3): 4, (2, 4): 3}
+"""Rows of each class and group: classes of 12, 6, 3 and no rows, groups of 9, 3, 2, 4, 3 and none."""
+
+ANSWERED_RIGHTLY = {
+    "dev-accuracy": (8, 3, 2, 4, 0),
+    "dev-balanced-accuracy": (4, 2, 2, 4, 3),
+    "dev-worst-class": (8, 0, 0, 4, 2),
+    "dev-worst-group": (5, 2, 1, 2, 2),
+    "last": (1, 1, 1, 1, 1),
+}
+"""For each rule a candidate that it alone prefers: how many rows of each cell it answers rightly."""
+
+
+def unbalanced() -> LabelledTexts:
+    cells = [cell for cell, size in CELLS.items() for _ in range(size)]
+    order = np.random.default_rng(0).permutation(len(cells))
+    return LabelledTexts(
+        name="dev",
+        texts=[f"text {i}" for i in range(len(cells))],
+        labels=np.array([cells[i][0] for i in order]),
+        label_names=("a", "b", "c", "nobody's"),
+        groups=np.array([cells[i][1] for i in order]),
+        group_names=("a, without", "a, with", "b, without", "b, with", "c, without", "c, with"),
+    )
+
+
+def guesses_of(name: str, data: LabelledTexts, *, twin: bool = False) -> Array:
+    """The candidate's answers; its twin answers as many rows of each cell rightly, but others where it can."""
+    guesses = (data.labels + 1) % 4
+    for group, count in enumerate(ANSWERED_RIGHTLY[name]):
+        inside = np.flatnonzero(data.groups == group)
+        right = inside[len(inside) - count :] if twin else inside[:count]
+        guesses[right] = data.labels[right]
+    return np.asarray(guesses)
+
+
+def share_right(guesses: Array, data: LabelledTexts, chosen: Callable[[int, int], bool]) -> float:
+    right = total = 0
+    for guess, label, group in zip(guesses.tolist(), data.labels.tolist(), data.groups.tolist(), strict=True):
+        if chosen(label, group):
+            total += 1
+            right += guess == label
+    return right / total
+
+
+def by_hand(guesses: Array, data: LabelledTexts) -> dict[str, float]:
+    recalls = [share_right(guesses, data, lambda label, _, c=c: label == c) for c in (0, 1, 2)]  # type: ignore[misc]
+    shares = [share_right(guesses, data, lambda _, group, g=g: group == g) for g in range(5)]  # type: ignore[misc]
+    return {
+        "dev-accuracy": share_right(guesses, data, lambda label, group: True),
+        "dev-balanced-accuracy": (recalls[0] + recalls[1] + recalls[2]) / 3,
+        "dev-worst-class": min(recalls),
+        "dev-worst-group": min(shares),
+    }
+
+
+def scores_of(guesses: Array, data: LabelledTexts) -> dict[str, float]:
+    return {name: rule.score(guesses, data) for name, rule in RULES.items() if rule.score is not None}
+
+
+def test_rules_are_their_formulas() -> None:
+    data = unbalanced()
+    for name in ANSWERED_RIGHTLY:
+        guesses = guesses_of(name, data)
+        assert scores_of(guesses, data) == pytest.approx(by_hand(guesses, data))
+    # In numbers, of which no two are the same: 6 of 12 rows of a, all of b and of c; 4 of 9 of the worst group.
+    assert scores_of(guesses_of("dev-balanced-accuracy", data), data) == pytest.approx(
+        {
+            "dev-accuracy": 15 / 21,
+            "dev-balanced-accuracy": (6 / 12 + 6 / 6 + 3 / 3) / 3,
+            "dev-worst-class": 6 / 12,
+            "dev-worst-group": 4 / 9,
+        }
+    )
+    # A group without rows is not the worst one, and a class without any does not count as one answered wrongly.
+    assert missing_groups(data) == ["c, with"]
+    assert missing_groups(data.without_groups()) == []
+    assert scores_of(data.labels, data) == dict.fromkeys(by_hand(data.labels, data), 1.0)
+
+
+class Answers(nn.Module):
+    """A model whose weights are its answers to the dev set."""
+
+    def __init__(self, n_rows: int) -> None:
+        super().__init__()
+        self.answers = nn.Parameter(torch.zeros(n_rows, 4), requires_grad=False)
+
+    def encode(self, texts: Any) -> Any:
+        return texts
+
+    def predict_logits(self, encoded: Any) -> Array:
+        return np.asarray(self.answers.numpy())
+
+
+@pytest.mark.parametrize("name", list(ANSWERED_RIGHTLY))
+def test_every_rule_keeps_another_epoch_the_first_of_equals(name: str) -> None:
+    data = unbalanced()
+    epochs = [guesses_of(candidate, data, twin=twin) for candidate in ANSWERED_RIGHTLY for twin in (False, True)]
+    recipe = FinetuneConfig(epochs=len(epochs))
+
+    def trained_to_answer(*_: Any, on_epoch_end: Any, **__: Any) -> FinetuneResult:
+        model = Answers(len(data))
+        for epoch, guesses in enumerate(epochs):
+            model.answers.copy_(torch.eye(4)[torch.from_numpy(guesses)])
+            on_epoch_end(epoch, model)
+        return FinetuneResult(model, None, (), 0, 0.0, recipe, 0)
+
+    material: Any = types.SimpleNamespace(
+        encoder="none", label_names=data.label_names, dev=data, scorer=lambda model, tokenizer: model, checkpoints=None
+    )
+    trained = train(
+        material, data, recipe, find_rule(name), stage="all", watch=training.Stopwatch(), seed=0, fit=trained_to_answer
+    )
+    if name == "last":
+        assert (trained.epoch, trained.score, trained.scores) == (9, None, ())
+    else:
+        assert trained.epoch == 2 * list(ANSWERED_RIGHTLY).index(name)
+        assert trained.scores == pytest.approx([by_hand(guesses, data)[name] for guesses in epochs])
+        assert trained.score == max(trained.scores)
+    kept = trained.result.model.answers.argmax(dim=1).tolist()
+    assert kept == epochs[trained.epoch].tolist()
+    # The partner: a twin scores the same and answers otherwise, so that the first of equals can be told from it.
+    assert name == "last" or kept != epochs[trained.epoch + 1].tolist()
+
+
+@pytest.mark.parametrize("name", [name for name in ANSWERED_RIGHTLY if name != "last"])
+def test_every_rule_chooses_another_point_the_first_of_equals(name: str) -> None:
+    data, rule = unbalanced(), find_rule(name)
+    points = [{"candidate": candidate, "twin": twin} for candidate in ANSWERED_RIGHTLY for twin in (False, True)]
+
+    def fit(point: Any) -> tuple[Any, float | None]:
+        assert rule.score is not None
+        return point, rule.score(guesses_of(point["candidate"], data, twin=point["twin"]), data)
+
+    assert search(points, fit, rule).point == {"candidate": name, "twin": False}
+
+
+# JTT: what is trained, on what, and how
+
+
+def legible(n_classes: int) -> tuple[Any, Any]:
+    """A random classifier whose word vectors tell the words of the classes apart."""
+    model, tokenizer = tiny_bert(n_classes=n_classes, seed=3, initializer_range=0.2)
+    with torch.no_grad():
+        for axis, words in enumerate((*WORDS, COLD)):
+            model.get_input_embeddings().weight[tokenizer.convert_tokens_to_ids(list(words)), axis] += 4.0
+    return model, tokenizer
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("encoder")
+    model, tokenizer = legible(2)
+    model.bert.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def different(name: str, sizes: tuple[int, int, int, int], seed: int) -> LabelledTexts:
+    """Rows of which no two have the same text, so that a text says which row it is."""
+    data = rows(name, sizes, seed)
+    return data.select(sorted(data.texts.index(text) for text in set(data.texts)))  # type: ignore[arg-type]
+
+
+JTT_TRAIN = different("train", (30, 4, 4, 30), 1)
+LOOP: dict[str, Any] = {
+    "learning_rate": 1.0,
+    "epochs": 1,
+    "batch_size": 8,
+    "weight_decay": 0.5,
+    "warmup_ratio": 0.3,
+    "max_grad_norm": 0.7,
+}
+"""What the second stage is told, but for the rate, which is the grid's; the first has to take it over or leave it."""
+
+RATE = 1.5e-3
+SECOND = FinetuneConfig(**{**LOOP, "learning_rate": RATE, "max_length": MAX_LENGTH})
+
+
+def untrained(encoder: str, n_classes: int = 2, **given: Any) -> Material:
+    """Material around a base classifier that nobody has trained."""
+    names = ("negative", "positive", "cold")[:n_classes]
+    model, tokenizer = legible(n_classes)
+    base = TrainedClassifier(model, tokenizer, names, MAX_LENGTH, FinetuneConfig(epochs=3, warmup_ratio=0.2), seed=0)
+    return Material(base=base, encoder=encoder, label_names=names, max_length=MAX_LENGTH, **given)
+
+
+@pytest.fixture
+def trainings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What every fine-tuning of a pretrained encoder is handed, in order; it goes on as it would."""
+    seen: list[dict[str, Any]] = []
+
+    def look(texts: Any, labels: Any, **options: Any) -> FinetuneResult:
+        seen.append({"texts": list(texts), "labels": list(labels), **options})
+        return finetune_classifier(texts, labels, **options)
+
+    monkeypatch.setattr(training, "finetune_classifier", look)
+    return seen
+
+
+class Watch(Objective):
+    """Cross-entropy, with everything that goes through the model written down by a hook."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.seen: list[tuple[str, int, int, bool]] = []
+        self._tokenizer = tokenizer
+
+    def begin(self, model: Any, tokenizer: Any) -> None:
+        self.hook = model.register_forward_hook(self._note, with_kwargs=True)
+
+    def _note(self, model: Any, _: Any, inputs: dict[str, torch.Tensor], output: Any) -> None:
+        for ids, label, logits in zip(inputs["input_ids"], inputs["labels"], output.logits, strict=True):
+            text = self._tokenizer.decode(ids, skip_special_tokens=True)
+            self.seen.append((text, int(label), int(logits.argmax()), model.training))
+
+
+def first_stage_by_hand(encoder: str, config: FinetuneConfig) -> tuple[list[set[str]], set[str]]:
+    """Texts answered wrongly in each pass of a training, and those that its finished model answers wrongly."""
+    watch = Watch(tiny_bert()[1])
+    options: dict[str, Any] = {"encoder": encoder, "label_names": JTT_TRAIN.label_names, "seed": 0}
+    result = finetune_classifier(JTT_TRAIN.texts, JTT_TRAIN.labels.tolist(), config=config, objective=watch, **options)
+    watch.hook.remove()
+    assert all(in_training for *_, in_training in watch.seen)  # dropout was on
+    n = len(JTT_TRAIN)
+    passes = [watch.seen[start : start + n] for start in range(0, len(watch.seen), n)]
+    assert all({text for text, *_ in one} == set(JTT_TRAIN.texts) for one in passes)
+    finished = set()
+    for text, label in zip(JTT_TRAIN.texts, JTT_TRAIN.labels.tolist(), strict=True):
+        with torch.no_grad():
+            logits = result.model.eval()(**result.tokenizer(text, return_tensors="pt")).logits[0]
+        if int(logits.argmax()) != label:
+            finished.add(str(text))
+    return [{text for text, label, guess, _ in one if guess != label} for one in passes], finished
+
+
+def test_official_jtt_counts_the_errors_of_its_last_training_pass_one_time_more(
+    encoder: str, trainings: list[dict[str, Any]]
+) -> None:
+    method = JTT(
+        identification_epochs=(3,),
+        identification_rate=0.03,
+        upweights=(5,),
+        learning_rates=(RATE,),
+        recipe=LOOP,
+        select="last",
+    )
+    system = method.fit(untrained(encoder, train=JTT_TRAIN), seed=0)
+    # Plain SGD: momentum 0.9 is all that `sgd` has; no warm-up, schedule, decay or clipping, whatever the recipe says.
+    plain = FinetuneConfig(
+        learning_rate=0.03,
+        epochs=3,
+        batch_size=8,
+        weight_decay=0.0,
+        warmup_ratio=0.0,
+        max_grad_norm=0.0,
+        max_length=MAX_LENGTH,
+        optimizer="sgd",
+        scheduler="constant",
+    )
+    first, second = trainings
+    assert (first["config"], first["seed"], first["sampling_weights"]) == (plain, 0, None)
+    assert (first["texts"], first["labels"]) == (list(JTT_TRAIN.texts), JTT_TRAIN.labels.tolist())
+    passes, finished = first_stage_by_hand(encoder, plain)
+    assert Counter(second["texts"]) == {text: 6 if text in passes[-1] else 1 for text in JTT_TRAIN.texts}
+    assert system.info()["n_errors"] == len(passes[-1])
+    # The partners: neither another pass nor the finished model has these errors.
+    assert len(passes) == 3
+    assert passes[-1] not in (*passes[:-1], finished)
+    assert 0 < len(passes[-1]) < len(JTT_TRAIN) / 2
+    assert_second_stage(second, encoder)
+
+
+def test_jtt_of_the_paper_counts_the_errors_of_its_finished_model_so_many_times(
+    encoder: str, trainings: list[dict[str, Any]]
+) -> None:
+    method = JTT(
+        variant="sg-paper",
+        identification_epochs=(2,),
+        upweights=(5,),
+        learning_rates=(RATE,),
+        recipe=LOOP,
+        select="last",
+    )
+    system = method.fit(untrained(encoder, train=JTT_TRAIN), seed=0)
+    # The first stage is the second's recipe, but for its length.
+    same = dataclasses.replace(SECOND, epochs=2)
+    assert (same.optimizer, same.scheduler) == ("adamw", "linear")
+    first, second = trainings
+    assert (first["config"], first["seed"], first["sampling_weights"]) == (same, 0, None)
+    passes, finished = first_stage_by_hand(encoder, same)
+    assert Counter(second["texts"]) == {text: 5 if text in finished else 1 for text in JTT_TRAIN.texts}
+    assert system.info()["n_errors"] == len(finished)
+    assert finished != passes[-1]
+    assert 0 < len(finished) < len(JTT_TRAIN) / 2
+    assert_second_stage(second, encoder)
+
+
+def assert_second_stage(second: dict[str, Any], encoder: str) -> None:
+    """It starts from the pretrained encoder, by the recipe as given, on rows that kept their labels."""
+    assert second["config"] == SECOND
+    assert (second["encoder"], second["objective"], second["sampling_weights"]) == (encoder, None, None)
+    of_text = dict(zip(JTT_TRAIN.texts, JTT_TRAIN.labels.tolist(), strict=True))
+    assert second["labels"] == [of_text[text] for text in second["texts"]]
+    # The rows in order, and then the copies.
+    assert second["texts"][: len(JTT_TRAIN)] == list(JTT_TRAIN.texts)
+
+
+# DFR and the last layer: scikit-learn on features that are read text by text
+
+
+GRID = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)
+
+
+def reviews(name: str, sizes: tuple[int, ...], seed: int) -> LabelledTexts:
+    """So many rows of each class without and with the shortcut, for two classes or three, in which words mislead."""
+    rng = np.random.default_rng(seed)
+    words, names = (*WORDS, COLD), ("negative", "positive", "cold")[: len(sizes) // 2]
+    groups = np.repeat(np.arange(len(sizes)), sizes)[rng.permutation(sum(sizes))]
+    texts = []
+    for group in groups.tolist():
+        kind = group // 2 if rng.random() < 0.8 else int(rng.integers(len(names)))
+        text = rng.choice(FRAMES).format(thing=rng.choice(THINGS), word=rng.choice(words[kind]))
+        texts.append(f"honestly {text}" if group % 2 else text)
+    return LabelledTexts(
+        name=name,
+        texts=texts,
+        labels=groups // 2,
+        label_names=names,
+        groups=groups,
+        group_names=tuple(f"{label}, {how}" for label in names for how in ("without", "with")),
+    )
+
+
+def read(material: Material, texts: Any, *, pooled: bool) -> Array:
+    """What BERT's last layer reads, or the first token's last hidden state."""
+    model, tokenizer = material.base.model, material.base.tokenizer
+    values = []
+    for text in texts:
+        with torch.no_grad():
+            output = model.bert(**tokenizer(text, return_tensors="pt"))
+        values.append((output.pooler_output if pooled else output.last_hidden_state[:, 0])[0].double().numpy())
+    return np.stack(values)
+
+
+def regression(c: float, n_classes: int) -> Any:
+    one = LogisticRegression(l1_ratio=1.0, C=c, solver="liblinear", random_state=0)
+    return one if n_classes == 2 else OneVsRestClassifier(one)
+
+
+def scores_against(values: Array, model: Any) -> Array:
+    """A column for each class, up to a constant a row; of two classes the first has none of its own."""
+    scores = np.asarray(model.decision_function(values))
+    return np.stack([np.zeros_like(scores), scores], axis=1) if scores.ndim == 1 else scores
+
+
+def centred(scores: Array) -> Array:
+    return np.asarray(scores - scores.mean(axis=1, keepdims=True))
+
+
+def answers_of(system: Any, texts: Any) -> Array:
+    return centred(system.classifier.predict_logits(system.classifier.encode(texts)).astype(np.float64))
+
+
+def group_balanced(among: Array, groups: Array, rng: np.random.Generator) -> Array:
+    inside = [among[groups[among] == g] for g in sorted(set(groups[among].tolist()))]
+    size = min(len(members) for members in inside)
+    return np.concatenate([members[rng.permutation(len(members))[:size]] for members in inside])
+
+
+class ByHand:
+    """DFR on validation data: the scores of the grid by two measures, and the fits of which the head is the mean."""
+
+    def __init__(self, values: Array, dev: LabelledTexts, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.n_classes, self.values, self.dev = len(dev.label_names), values, dev
+        order = rng.permutation(len(dev))
+        held_out, half = order[: len(dev) // 2], order[len(dev) // 2 :]
+        assert set(dev.groups[held_out]) == set(dev.groups[half])  # or the method draws again
+        fitted = group_balanced(half, dev.groups, rng)
+        self.worst, self.overall = [], []
+        for c in GRID:
+            model = make_pipeline(StandardScaler(), regression(c, self.n_classes))
+            model.fit(values[fitted], dev.labels[fitted])
+            right = model.predict(values[held_out]) == dev.labels[held_out]
+            self.worst.append(min(right[dev.groups[held_out] == g].mean() for g in set(dev.groups.tolist())))
+            self.overall.append(right.mean())
+        self.samples = [group_balanced(np.arange(len(dev)), dev.groups, rng) for _ in range(20)]
+
+    def fits(self, c: float, standard: StandardScaler) -> list[Any]:
+        values, labels = standard.transform(self.values), self.dev.labels
+        return [regression(c, self.n_classes).fit(values[rows], labels[rows]) for rows in self.samples]
+
+
+def mean_answers(values: Array, fits: list[Any]) -> Array:
+    """What the mean of linear models answers, which is the mean of their scores."""
+    return centred(np.mean([scores_against(values, one) for one in fits], axis=0))
+
+
+def best(scores: list[Any]) -> float:
+    """The first C of the highest score."""
+    return GRID[scores.index(max(scores))]
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "train_sizes", "dev_sizes"),
+    [(2, (30, 0, 5, 15), (40, 16, 16, 40)), (3, (25, 0, 3, 15, 5, 2), (30, 14, 14, 30, 14, 30))],
+)
+def test_dfr_is_twenty_balanced_fits_with_the_strength_that_is_best_for_the_worst_group(
+    n_classes: int, train_sizes: tuple[int, ...], dev_sizes: tuple[int, ...]
+) -> None:
+    train_rows, dev = reviews("train", train_sizes, 1), reviews("dev", dev_sizes, 2)
+    material = untrained("none", n_classes, train=train_rows, dev=dev)
+    values = read(material, dev.texts, pooled=True)
+    of_dev, of_train = (StandardScaler().fit(v) for v in (values, read(material, train_rows.texts, pooled=True)))
+    hand = ByHand(values, dev, seed=4)
+    system = DFR().fit(material.for_needs(DFR().needs), seed=4)
+
+    info, chosen = system.info(), best(hand.worst)
+    assert [trial["point"]["inverse_strength"] for trial in info["trials"]] == list(GRID)
+    assert [trial["score"] for trial in info["trials"]] == pytest.approx(hand.worst)
+    assert info["inverse_strength"] == chosen
+    fresh = reviews("test", (5,) * 2 * n_classes, 3).texts
+    texts = read(material, fresh, pooled=True)
+    standard, fits = of_train.transform(texts), hand.fits(chosen, of_train)
+    expected = mean_answers(standard, fits)
+    assert len(fits) == 20
+    assert answers_of(system, fresh) == pytest.approx(expected, abs=1e-3)
+
+    by_dev = mean_answers(of_dev.transform(texts), hand.fits(chosen, of_dev))
+    assert answers_of(DFR(standardise_on="dev").fit(material, seed=4), fresh) == pytest.approx(by_dev, abs=1e-3)
+
+    # The partners: the best C for all rows is another one, and that C, fewer fits, a head that was not folded back or
+    # the dev set's standardisation answer differently.
+    other = best(hand.overall)
+    assert other != chosen
+    others = (
+        mean_answers(standard, hand.fits(other, of_train)),
+        mean_answers(standard, fits[:1]),
+        mean_answers(standard, fits[:19]),
+        mean_answers(texts, fits),
+        by_dev,
+    )
+    assert min(np.abs(answers - expected).max() for answers in others) > 0.01
+
+
+@pytest.mark.parametrize(("n_classes", "sizes"), [(2, (500, 105, 105, 500)), (3, (300, 100, 110, 300, 100, 300))])
+def test_dfr_of_the_paper_is_one_fit_on_a_twentieth_of_the_training_set(n_classes: int, sizes: tuple[int, ...]) -> None:
+    train_rows = reviews("train", sizes, 2)
+    material = untrained("none", n_classes, train=train_rows.without_groups())
+    drawn = np.random.default_rng(0).permutation(1210)[:61]  # 5 % of 1210 are 60.5
+    drawn = np.concatenate([drawn[30:], drawn[:30]])
+    values = read(material, [train_rows.texts[i] for i in drawn], pooled=False)
+    labels = train_rows.labels[drawn]
+    accuracies = []
+    for c in GRID:
+        model = make_pipeline(StandardScaler(), regression(c, n_classes)).fit(values[:31], labels[:31])
+        accuracies.append(sum(model.predict(values[31:]) == labels[31:]) / 30)
+
+    system = DFR(variant="sg-paper").fit(material, seed=0)
+    info, chosen = system.info(), best(accuracies)
+    assert info["probe_rows"] == 61
+    assert [trial["score"] for trial in info["trials"]] == pytest.approx(accuracies)
+    assert info["inverse_strength"] == chosen
+    fresh = reviews("test", (5,) * 2 * n_classes, 3).texts
+    texts = read(material, fresh, pooled=False)
+    fits = {c: make_pipeline(StandardScaler(), regression(c, n_classes)).fit(values, labels) for c in GRID}
+    expected = centred(scores_against(texts, fits[chosen]))
+    assert answers_of(system, fresh) == pytest.approx(expected, abs=1e-3)
+
+    # The partners: another C, the half that C was chosen on, or standardisation by that half.
+    half = StandardScaler().fit(values[:31])
+    others = (
+        *(scores_against(texts, fits[c]) for c in GRID if c != chosen),
+        scores_against(
+            texts, make_pipeline(StandardScaler(), regression(chosen, n_classes)).fit(values[:31], labels[:31])
+        ),
+        scores_against(half.transform(texts), regression(chosen, n_classes).fit(half.transform(values), labels)),
+    )
+    assert min(np.abs(centred(other) - expected).max() for other in others) > 0.01
+
+
+def test_the_last_layer_takes_the_strength_that_answers_left_out_folds_best() -> None:
+    """31 rows of three classes, so that folds differ in size and the share of all rows is no mean over folds."""
+    support = reviews("support", (6, 5, 6, 5, 5, 4), 10)
+    material = untrained("none", 3, support=support.without_groups())
+    values = read(material, support.texts, pooled=True)
+    folds = StratifiedKFold(5, shuffle=True, random_state=2)
+    accuracies = []
+    for c in GRID:
+        guesses = cross_val_predict(make_pipeline(StandardScaler(), regression(c, 3)), values, support.labels, cv=folds)
+        accuracies.append(sum(guesses == support.labels) / 31)
+        assert cross_validated(values, support.labels, c, 2) == pytest.approx(accuracies[-1])
+
+    system = LastLayer().fit(material, seed=2)
+    info, chosen = system.info(), best(accuracies)
+    assert [trial["score"] for trial in info["trials"]] == pytest.approx(accuracies)
+    assert (info["inverse_strength"], info["selection"]["folds"]) == (chosen, 5)
+    fresh = reviews("test", (5,) * 6, 3).texts
+    texts = read(material, fresh, pooled=True)
+    fits = {c: make_pipeline(StandardScaler(), regression(c, 3)).fit(values, support.labels) for c in GRID}
+    expected = centred(scores_against(texts, fits[chosen]))
+    assert answers_of(system, fresh) == pytest.approx(expected, abs=1e-3)
+    # The partners: the rows that are fitted on are answered best without much of a penalty.
+    assert max(accuracies) > max(np.bincount(support.labels)) / 31 + 0.2
+    assert best([fits[c].score(values, support.labels) for c in GRID]) != chosen
+    assert min(np.abs(centred(scores_against(texts, fits[c])) - expected).max() for c in GRID if c != chosen) > 0.01
+
+
+@pytest.mark.parametrize(("counts", "folds"), [((14, 10, 3), 3), ((12, 9, 9), 5), ((13, 15), 5)])
+def test_cross_validation_takes_five_folds_or_as_many_as_a_class_has_rows(counts: tuple[int, ...], folds: int) -> None:
+    rng = np.random.default_rng(3)
+    labels = rng.permutation(np.repeat(np.arange(len(counts)), counts))
+    values = 4.0 + rng.normal(size=(len(labels), 6)) * [9, 1, 1, 1, 1, 0.1]
+    values[np.arange(len(labels)), 1 + labels] += 1.5
+    for c in (1.0, 0.3):
+        for seed in (0, 1):
+            splits = StratifiedKFold(folds, shuffle=True, random_state=seed)
+            model = make_pipeline(StandardScaler(), regression(c, len(counts)))
+            guesses = cross_val_predict(model, values, labels, cv=splits)
+            assert cross_validated(values, labels, c, seed) == pytest.approx(np.mean(guesses == labels))
+
+
+# The sources' numbers
+
+
+def adamw(rate: float, epochs: int, batch: int, **others: Any) -> dict[str, Any]:
+    """AdamW with linear decay, no warm-up, no weight decay, clipped at 1: what Trainer and run_glue.py do untold."""
+    return {
+        "learning_rate": rate,
+        "epochs": epochs,
+        "batch_size": batch,
+        "weight_decay": 0.0,
+        "warmup_ratio": 0.0,
+        "max_grad_norm": 1.0,
+        "optimizer": "adamw",
+        "scheduler": "linear",
+        **others,
+    }
+
+
+JTT_OPTIONS: dict[str, Any] = {
+    "variant": "official",
+    "identification_epochs": [2],
+    "upweights": [4, 5, 6],
+    "learning_rates": None,
+    "identification_rate": 2e-5,
+    "select": "dev-worst-group",
+}
+NFL_OPTIONS: dict[str, Any] = {
+    "variant": "CP",
+    "factor": 15000.0,
+    "factors": None,
+    "prompt_length": 20,  # ours
+    "attend_padding": False,
+    "select": "dev-accuracy",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "recipes", "options"),
+    [
+        # anniesch/jtt, README on MultiNLI: "--n_epochs 5 --lr 2e-5 --weight_decay 0 --method ERM", then "--lr 1e-05
+        # --weight_decay 0.1"; generate_downstream.py: batch 32, 5 epochs, and for ERM use_bert_params = 0, which is
+        # train.py's SGD with momentum 0.9 and nothing else. Weights 4 to 6 and T1 = 2 are of the guardrail's paper.
+        (
+            "jtt",
+            [
+                adamw(2e-5, 2, 32, max_grad_norm=0.0, optimizer="sgd", scheduler="constant"),
+                adamw(1e-5, 5, 32, weight_decay=0.1),
+            ],
+            JTT_OPTIONS,
+        ),
+        # The guardrail's paper, appendix on baselines: batch 16, decay 0.01, T2 = 10.
+        (
+            "jtt-sg-paper",
+            [adamw(1e-5, 2, 16, weight_decay=0.01), adamw(1e-5, 10, 16, weight_decay=0.01)],
+            JTT_OPTIONS | {"variant": "sg-paper"},
+        ),
+        # oscarchew/doNt-Forget-your-Language, src/nfl.py: batches of 8 accumulated over 4 steps, 6 epochs, otherwise
+        # TrainingArguments as they are (5e-5, no decay); reg_factor 15000 in one version and 1 in the other, both with
+        # NFL-CP; metric_for_best_model="accuracy". CO takes the 1, and "nfl, factor 1" of the tables is CP with it.
+        ("nfl", [adamw(5e-5, 6, 32)], NFL_OPTIONS),
+        ("nfl-co", [adamw(5e-5, 6, 32)], NFL_OPTIONS | {"variant": "CO", "factor": 1.0}),
+        ("nfl-f", [adamw(5e-5, 6, 32)], NFL_OPTIONS | {"variant": "F", "factor": None}),
+        ("nfl-pt", [adamw(5e-5, 6, 32)], NFL_OPTIONS | {"variant": "PT", "factor": None}),
+        # kohpangwei/group_DRO, issue 2: "--lr 2e-05 --batch_size 32 --weight_decay 0 --model bert --n_epochs 20" and
+        # "--reweight_groups --robust --generalization_adjustment 0"; run_expt.py: robust_step_size 0.01, clipping at
+        # 1, no warm-up.
+        (
+            "group_dro",
+            [adamw(2e-5, 20, 32)],
+            {
+                "step_size": 0.01,
+                "adjustment": 0.0,
+                "adjustments": None,
+                "reweight_groups": True,
+                "select": "dev-worst-group",
+            },
+        ),
+        # Du et al., arXiv 2103.06922v3: Adam at 1e-5, 6 epochs, a = 0.8, the top 5 % of words, the two leading words,
+        # m = 50, the first epoch as the early one; the batch size is ours.
+        (
+            "ltgr",
+            [adamw(1e-5, 6, 32, max_grad_norm=0.0, scheduler="constant")],
+            {"weight": 0.8, "head_share": 0.05, "top": 2, "steps": 50, "early_epoch": 1, "select": "last"},
+        ),
+        # hist0613/causally-contrastive-learning, train_cfimdb_ours_public.sh: "--batch-size 8 --epoch 20
+        # --lambda-weight 1.0"; the training script: AdamW(lr=5e-5), linear decay, no clipping.
+        (
+            "c2l",
+            [adamw(5e-5, 20, 8, max_grad_norm=0.0, warmup_ratio=1.0)],  # 20 steps on 8 rows, all of them warm-up
+            {"weight": 1.0, "proposals": "auto", "select": "last"},
+        ),
+        # Mosbach et al., ICLR 2021: 20 epochs, 2e-5, the first tenth warm-up; batches of 16, decay 0.01.
+        ("few_shot", [adamw(2e-5, 20, 16, weight_decay=0.01, warmup_ratio=0.1)], {}),
+    ],
+)
+def test_recipes_and_options_are_the_sources(
+    name: str,
+    recipes: list[dict[str, Any]],
+    options: dict[str, Any],
+    encoder: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trained: list[FinetuneConfig] = []
+
+    def epochs_without_steps(model: Any, _tokenizer: Any, _rows: Any, config: Any, *, extras: Any, **_: Any) -> Any:
+        if config not in trained[-1:]:
+            trained.append(config)
+        for epoch in range(config.epochs):
+            if extras.on_epoch_end is not None:
+                extras.on_epoch_end(epoch, model.eval())
+        return finetune._Done((0.0,) * config.epochs, 0, 0.0)
+
+    monkeypatch.setattr(finetune, "_train", epochs_without_steps)
+    few = JTT_TRAIN.select(np.arange(8))
+    system = make_system(name)
+    assert system.config() == {**options, "recipe": "source"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)  # a first stage without steps has learned nothing
+        system.fit(untrained(encoder, train=few, dev=few, support=few), seed=0)
+    assert [config.to_dict() for config in trained] == [
+        {**recipe, "max_length": MAX_LENGTH, "precision": "float32", "group_by_length": False} for recipe in recipes
+    ]
+
+
+@pytest.mark.parametrize("n_rows", [60, 1124, 2000, 115_931])
+def test_c2l_warms_up_for_fifty_steps_whatever_the_size(n_rows: int) -> None:
+    recipe = with_warmup(C2L_SOURCE, n_rows)
+    n_steps = recipe.epochs * math.ceil(n_rows / recipe.batch_size)
+    assert math.ceil(recipe.warmup_ratio * n_steps) == 50  # as `finetune_classifier` makes steps of it
+    assert dataclasses.replace(recipe, warmup_ratio=0.0) == C2L_SOURCE
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [("source", 1.0), ({"epochs": 1}, 1.0), ({"warmup_ratio": 0.25}, 0.25), ("base", 0.2)],
+)
+def test_single_values_of_c2ls_recipe_leave_its_warmup_alone(
+    recipe: Any, expected: float, encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained: list[FinetuneConfig] = []
+
+    def take_no_step(_model: Any, _tokenizer: Any, _rows: Any, config: FinetuneConfig, **_: Any) -> Any:
+        trained.append(config)
+        return finetune._Done((0.0,) * config.epochs, 0, 0.0)
+
+    monkeypatch.setattr(finetune, "_train", take_no_step)
+    few = JTT_TRAIN.select(np.arange(8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)  # a text without a causal token
+        make_system("c2l", recipe=recipe).fit(untrained(encoder, train=few), seed=0)
+    assert [config.warmup_ratio for config in trained] == [expected]
+
+
+def test_the_grid_of_the_papers_jtt_is_its_appendixs() -> None:
+    changed = {"learning_rates": [1e-3, 1e-4, 1e-5], "identification_epochs": [1, 2], "upweights": [4, 5, 6]}
+    assert make_system("jtt-grid").config() == {**JTT_OPTIONS, **changed, "recipe": "source"}
+
+
+def test_constants_that_are_no_options_are_the_sources() -> None:
+    # Both repositories of DFR, and src/dfr.py of NFL's: the grid; num_retrains=20; data_percentage 0.05.
+    shared = {"inverse_strengths": list(GRID), "resamples": 20, "share": 0.05, "standardise_on": "train"}
+    assert make_system("dfr").config() == {**shared, "variant": "original"}
+    assert make_system("dfr-sg-paper").config() == {**shared, "variant": "sg-paper"}
+    assert make_system("last_layer").config() == {"inverse_strengths": list(GRID)}
+    # C2L's notebook: four proposals, half of the vector dropped.
+    assert (TOP_REPLACEMENTS, EMBEDDING_DROPOUT) == (4, 0.5)

@@ -1,0 +1,236 @@
+"""The experiments as data: what the package comes with, and what is refused in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shortcut_bench.experiments import (
+    SCALES,
+    Scale,
+    Setting,
+    SystemSpec,
+    experiment_names,
+    read_experiment,
+    read_scale,
+    system_options,
+)
+from shortcut_bench.figures import _KINDS
+from shortcut_bench.systems import make_system
+from shortcut_bench.tables import _columns
+from shortcut_guardrail.errors import ConfigError, DataError
+
+PROMISED = (
+    "testbed-proportion",
+    "testbed-strength",
+    "recall-vs-strength",
+    "misclassification",
+    "real-world",
+    "shifted",
+    "mstps",
+    "lambda-sweep",
+    "in-distribution",
+    "mstps-vs-accuracy",
+    "support-size",
+    "lora-rank",
+    "adaptation-cost",
+    "leaderboard",
+    "leaderboard-in-distribution",
+    "natural-shortcuts",
+    "source-recipes",
+)
+
+
+def test_every_promised_experiment_is_there() -> None:
+    assert tuple(experiment_names()) == PROMISED
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_an_experiment_is_complete(name: str) -> None:
+    config = read_experiment(name)
+    assert config.name == name
+    assert config.shows.endswith(".")
+    assert config.figure["kind"] in _KINDS
+    for column in config.table["columns"]:
+        _columns(column)
+    for scale in SCALES:
+        for setting, spec in config.plan():
+            options = system_options(config.scale(scale, setting), setting, spec)
+            assert make_system(spec.kind, **options).name
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_the_controls_take_the_guardrails_steps_in_every_setting(name: str) -> None:
+    config = read_experiment(name)
+    for scale in SCALES:
+        for setting in config.settings:
+            sized = config.scale(scale, setting)
+            steps = [
+                (adapter["min_steps"], adapter["max_steps"])
+                for kind in ("guardrail", "random_maskcl", "simcse_adapter")
+                for options in [system_options(sized, setting, SystemSpec(kind, kind))]
+                for adapter in [make_system(kind, **options).config()["guard"]["adapter"]]
+            ]
+            assert len(set(steps)) == 1, (scale, setting.name, steps)
+
+
+def test_the_testbed_has_the_papers_settings() -> None:
+    strengths = read_experiment("testbed-strength").settings
+    assert [s.options["correlation"] for s in strengths] == [0.5, 0.7, 0.9, 0.95, 0.975, 0.99, 0.995, 1.0]
+    assert {s.options["proportion"] for s in strengths} == {0.1}
+    assert [s.options["proportion"] for s in read_experiment("testbed-proportion").settings] == [0.0, 0.05, 0.1, 0.2]
+    assert read_experiment("recall-vs-strength").settings == strengths
+
+
+def test_the_sweeps_have_the_papers_points() -> None:
+    sweep = read_experiment("lambda-sweep").settings
+    assert [(s.family, s.x) for s in sweep] == [
+        *(("Yelp-ST", x) for x in (1.0, 0.8, 0.6)),
+        *(("Civil", x) for x in (1.0, 0.9, 0.8, 0.6)),
+    ]
+    support = read_experiment("support-size")
+    assert [spec.x for spec in support.systems if spec.x] == [10, 20, 40, 80, 160]
+    assert all(support.scale("small", s).n_held_out == 160 for s in support.settings)
+
+
+def test_an_unknown_experiment_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(ConfigError, match=r"There is no experiment 'shiftd' .*Did you mean 'shifted'\?"):
+        read_experiment("shiftd")
+    with pytest.raises(ConfigError, match="scale must be one of tiny, small, paper, but is 'huge'"):
+        read_scale("huge")
+
+
+def test_tiny_is_smaller_than_small_and_overrides_reach_a_setting() -> None:
+    shifted = read_experiment("shifted")
+    goemo = next(s for s in shifted.settings if s.name == "GoEmo-ST")
+    assert shifted.scale("small", goemo).epochs == 8 != shifted.scale("small").epochs
+    assert shifted.scale("small", goemo).n_train is None
+    assert (shifted.scale("tiny", goemo).n_train or 0) < (shifted.scale("small").n_train or 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"epochs": 0}, "epochs must be a whole number from 1 on, but is 0"),
+        ({"epochs": "many"}, "epochs must be a whole number from 1 on, but is 'many'"),
+        ({"n_held_out": 5}, "n_held_out must be at least n_support, 40, but is 5"),
+        ({"precision": "float8"}, "precision must be one of auto, float32, bfloat16, but is 'float8'"),
+        ({"learning_rates": [0.0]}, "learning_rates must be one or more rates above 0"),
+        ({"seeds": [1, 1]}, "seeds must be one or more different numbers"),
+        ({"select": "best"}, "select must be one of each, seed 0"),
+        ({"n_trian": 5}, "has no field 'n_trian'"),
+    ],
+)
+def test_a_scale_out_of_range_is_refused(changes: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        Scale("small").with_changes(changes)
+
+
+def test_options_of_the_system_win_over_those_of_setting_and_scale() -> None:
+    scale = Scale("s", system_options={"guardrail": {"rank": 1, "epochs": 1, "max_steps": 1}, "erm": {"x": 1}})
+    setting = Setting("a", "a", system_options={"guardrail": {"rank": 2, "epochs": 2}})
+    spec = SystemSpec("guardrail", "g", options={"rank": 3})
+    assert system_options(scale, setting, spec) == {"rank": 3, "epochs": 2, "max_steps": 1}
+
+
+def test_all_in_a_change_takes_everything() -> None:
+    assert Scale("s", n_train=5).with_changes({"n_train": "all"}).n_train is None
+
+
+FILE = """
+shows = "Mine."
+paper = "nothing"
+tests = ["reversed"]
+systems = ["erm", {kind = "guardrail", label = "rank 2", options = {rank = 2}, x = 2}]
+[[settings]]
+data = "goemo-st"
+"""
+
+
+def test_an_experiment_of_ones_own(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(FILE)
+    config = read_experiment(str(tmp_path / "mine.toml"))
+    assert (config.name, config.settings[0].name, config.settings[0].family) == ("mine", "goemo-st", "goemo-st")
+    assert [(spec.kind, spec.label, spec.x) for spec in config.systems] == [
+        ("erm", "erm", None),
+        ("guardrail", "rank 2", 2),
+    ]
+
+
+def test_settings_are_taken_over_by_name_and_added_to(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'extends = "shifted"\n'
+        'settings = ["Yelp-ST", {name = "half", data = "civil", options = {strength = 0.5}}, "Civil"]'
+    )
+    mine, shifted = read_experiment(str(tmp_path / "mine.toml")), read_experiment("shifted")
+    assert [s.name for s in mine.settings] == ["Yelp-ST", "half", "Civil"]
+    assert mine.settings[0] == next(s for s in shifted.settings if s.name == "Yelp-ST")
+    assert mine.settings[1].options == {"strength": 0.5}
+    (tmp_path / "mine.toml").write_text('extends = "shifted"\nsettings = ["Yelp"]')
+    with pytest.raises(ConfigError, match=r"There is no setting 'Yelp' here \(there are: Civil"):
+        read_experiment(str(tmp_path / "mine.toml"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        (FILE.replace('tests = ["reversed"]', 'tests = ["odd"]'), "tests must be among .*, but has 'odd'"),
+        (FILE.replace("shows", "show"), "has no field 'show'"),
+        (FILE.replace('data = "goemo-st"', 'name = "x"'), "must say its data"),
+        (FILE + '[[settings]]\ndata = "goemo-st"\n', "settings must have different names"),
+        (FILE + "[settings.scales.big]\nepochs = 1\n", "scales must be among tiny, small, paper, but there is 'big'"),
+        (FILE + "[settings.scales.tiny]\nepochs = 0\n", "epochs must be a whole number"),
+        ("[", "is no TOML file"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path: Path, wrong: str, sentence: str) -> None:
+    (tmp_path / "mine.toml").write_text(wrong)
+    with pytest.raises(ConfigError, match=sentence):
+        read_experiment(str(tmp_path / "mine.toml"))
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="cannot be read"):
+        read_experiment(str(tmp_path / "none.toml"))
+
+
+def test_a_plan_restricts_and_adds_systems() -> None:
+    shifted = read_experiment("shifted")
+    plan = shifted.plan(systems=["erm", "another"], settings=["GoEmo-ST"])
+    assert [(setting.name, spec.label) for setting, spec in plan] == [("GoEmo-ST", "erm"), ("GoEmo-ST", "another")]
+    with pytest.raises(ConfigError, match=r"There is no setting 'GoEmo' here \(there are: Civil, civil-controlled"):
+        shifted.plan(settings=["GoEmo"])
+
+
+def test_the_leaderboard_has_every_method() -> None:
+    from shortcut_bench.systems import built_in_systems
+
+    left_out = {
+        "jtt-grid": "18 trainings",
+        "eta": "EATA without its weight on old knowledge; tent, eata, sar and deyo are there",
+        "guardrail-distill-named": "is told the word, as the oracle is",
+        "guardrail-distill-influential": "not for every model; natural-shortcuts has it",
+        "guardrail-distill-influential-40": "likewise",
+    }
+    listed = {spec.kind for spec in read_experiment("leaderboard").systems}
+    assert listed | set(left_out) == set(built_in_systems())
+
+
+def test_names_with_a_comma_can_be_chosen() -> None:
+    sweep = read_experiment("lambda-sweep")
+    chosen = sweep.plan(settings=["Yelp-ST", "λ = .8", "Civil", "λ = 1"], systems=["erm"])
+    assert [setting.name for setting, _ in chosen] == ["Yelp-ST, λ = .8", "Civil, λ = 1"]
+    ranks = read_experiment("lora-rank")
+    assert [spec.label for _, spec in ranks.plan(systems=["rank 8", "scale 2", "jtt"])] == ["rank 8, scale 2", "jtt"]
+    with pytest.raises(ConfigError, match="no setting 'Yelp-ST' here"):
+        sweep.plan(settings=["Yelp-ST", "λ = .7"])
+
+
+def test_a_label_means_that_system_and_a_kind_all_that_are_of_it() -> None:
+    recipes = read_experiment("source-recipes")
+    assert [spec.label for _, spec in recipes.plan(systems=["nfl"])] == ["nfl"]
+    assert [spec.label for _, spec in recipes.plan(systems=["nfl, source"])] == ["nfl, source"]
+    ranks = [spec.label for _, spec in read_experiment("lora-rank").plan(systems=["guardrail-paper"])]
+    assert len(ranks) == 4
+    assert "guardrail-paper" not in ranks

@@ -1,0 +1,661 @@
+"""Runs of an experiment on made-up data with a tiny encoder: what is written, shared, skipped, resumed and refused."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from checkout import ROOT
+from harness_fakes import fake_build
+from shortcut_bench import bases, classifiers, runner, systems
+from shortcut_bench.classifiers import UNFINISHED_FOLDER
+from shortcut_bench.experiments import ExperimentConfig, Setting, SystemSpec, read_experiment
+from shortcut_bench.methods import training
+from shortcut_bench.results import add_to_index, read_index, read_result, result_path, rows_of
+from shortcut_bench.runner import Outcome, run_experiment
+from shortcut_bench.systems import Need, guard_options
+from shortcut_guardrail import GuardrailConfig, ShortcutGuardrail, preset
+from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
+from shortcut_guardrail.finetuning.checkpoints import Checkpoints
+from shortcut_guardrail.metrics import worst_group_accuracy
+from tiny_models import save_tiny_encoder
+
+RESULTS = ROOT / "results"
+
+CHANGES = {
+    "n_train": 32,
+    "n_test": 36,
+    "n_audit": 8,
+    "max_tokens": 32,
+    "n_deployment": 16,
+    "epochs": 2,
+    "n_support": 8,
+    "n_held_out": 8,
+}
+GUARD = SystemSpec("guardrail", "guardrail", {"min_steps": 0, "max_steps": 3})
+
+
+def experiment(*systems: str | SystemSpec, **changes: Any) -> ExperimentConfig:
+    """An experiment on the made-up data, with a setting in which the shortcut is inserted."""
+    specs = tuple(spec if isinstance(spec, SystemSpec) else SystemSpec(spec, spec) for spec in systems)
+    settings = (Setting("planted", "fake", {"strength": 1.0}, family="fake"),)
+    return replace(ExperimentConfig("made-up", "Shows.", "nothing", ("reversed",), settings, specs), **changes)
+
+
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(save_tiny_encoder(tmp_path_factory.mktemp("encoder") / "tiny-bert", n_classes=2))
+
+
+@pytest.fixture
+def run(tmp_path: Path, encoder: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(bases, "build", fake_build)
+
+    def call(config: ExperimentConfig, seeds: tuple[int, ...] = (0,), **options: Any) -> Outcome:
+        changes = {**CHANGES, **options.pop("changes", {})}
+        given = {"data_dir": None, "out": tmp_path, "scale": "tiny", "seeds": seeds, "encoder": encoder, **options}
+        return run_experiment(config, changes=changes, **given)
+
+    return call
+
+
+def results_of(out: Path, name: str = "made-up") -> dict[tuple[str, str, int], dict[str, Any]]:
+    return {(e.system, e.test, e.seed): read_result(out, e.run) for e in read_index(out, name)}
+
+
+def test_a_result_says_what_was_found_and_how(run: Any, tmp_path: Path) -> None:
+    outcome = run(experiment("erm", GUARD), command="the command")
+    assert len(outcome.finished) == 2
+    assert not outcome.failed
+    found = results_of(tmp_path)
+    for result in found.values():
+        rows = rows_of(result)
+        n = result["metrics"]["n"]
+        assert n == 36 - 8 == len(rows.labels)
+        assert result["metrics"]["accuracy"] == pytest.approx(rows.right.mean())
+        worst = worst_group_accuracy(rows.predictions, rows.labels, rows.groups)
+        assert result["metrics"]["worst_group_accuracy"] == pytest.approx(worst)
+        assert sum(group["n"] for group in result["groups"]) == n
+        assert len(rows.sensitivity) == 8 == result["metrics"]["n_audited"]
+        assert np.allclose(rows.probs.sum(axis=1), 1, atol=1e-3)
+        assert (rows.probs.argmax(axis=1) == rows.predictions).all()
+        assert result["config"]["seed"] == 0
+        assert result["command"] == "the command"
+        assert {"python", "torch", "shortcut-guardrail"} <= result["versions"].keys()
+        assert result["hardware"]["threads"] >= 1
+        assert set(result["data"]["fingerprints"]) >= {"train", "reversed"}
+    erm, guard = found["erm", "reversed", 0], found["guardrail", "reversed", 0]
+    assert erm["cost"]["forward_equivalents"] == 0 < guard["cost"]["forward_equivalents"]
+    assert erm["metrics"]["mstps"] == erm["metrics"]["mstps_base_tokens"]
+    assert {"attribute", "adapt", "calibrate"} <= guard["seconds"]["fit_stages"].keys()
+    assert guard["system"]["info"]["labels_spent"] == 8
+    assert erm["base"]["forward_equivalents"] == 3 * 32 * 2
+    assert rows_of(erm).index.tolist() == rows_of(guard).index.tolist()
+
+
+def test_no_text_is_stored(run: Any, tmp_path: Path) -> None:
+    run(experiment("erm"))
+    text = next(tmp_path.glob("runs/*/result.json")).read_text()
+    test = fake_build("fake", data_dir=None, n_train=32, n_test=36, seed=0).tests["reversed"]
+    assert not any(row in text for row in test.texts)
+    assert "honestly" in text, "the partner: what the shortcut is may be said"
+
+
+def test_support_rows_are_not_scored_and_are_the_same_for_all_systems(run: Any, tmp_path: Path) -> None:
+    seen: list[list[str]] = []
+    fit = systems.Guardrail.fit
+
+    def spy(self: Any, material: Any, **rest: Any) -> Any:
+        seen.append(list(material.support.texts))
+        return fit(self, material, **rest)
+
+    systems.Guardrail.fit, keep = spy, fit  # type: ignore[method-assign]
+    try:
+        run(experiment(GUARD, replace(GUARD, label="again", options={**GUARD.options, "rank": 2})))
+    finally:
+        systems.Guardrail.fit = keep  # type: ignore[method-assign]
+    assert seen[0] == seen[1]
+    assert len(seen[0]) == 8
+    test = fake_build("fake", data_dir=None, n_train=32, n_test=36, seed=0).tests["reversed"]
+    scored = rows_of(results_of(tmp_path)["again", "reversed", 0]).index
+    assert len(set(scored.tolist())) == 28
+    held_out = sorted(set(range(36)) - set(scored.tolist()))
+    assert sorted(test.texts[i] for i in held_out) == sorted(seen[0])
+
+
+def test_the_same_seed_gives_the_same_result_and_another_another(run: Any, tmp_path: Path, encoder: str) -> None:
+    config = experiment("erm", GUARD)
+    run(config, seeds=(0, 1))
+    run(config, out=tmp_path / "again")
+    first, again = results_of(tmp_path), results_of(tmp_path / "again")
+    for key, result in again.items():
+        assert result["rows"] == first[key]["rows"]
+        assert result["metrics"] == first[key]["metrics"]
+        assert first[key[0], key[1], 1]["rows"] != result["rows"]
+
+
+def test_finished_runs_are_skipped_and_the_classifier_is_trained_once(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = []
+    finetune = classifiers.finetune_classifier
+
+    def counting(texts: Any, *rest: Any, **options: Any) -> Any:
+        trained.append(len(texts))
+        return finetune(texts, *rest, **options)
+
+    monkeypatch.setattr(classifiers, "finetune_classifier", counting)
+    run(experiment("erm", GUARD))
+    assert trained == [32]
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/result.json")}
+    outcome = run(experiment("erm", GUARD, "oracle", name="another"))
+    assert (len(outcome.finished), len(outcome.skipped)) == (1, 2)
+    assert trained == [32], "another experiment takes the classifier too"
+    assert all(path.stat().st_mtime_ns == at for path, at in before.items())
+    assert len(read_index(tmp_path, "another")) == 3
+    outcome = run(experiment("erm"), overwrite=True)
+    assert len(outcome.finished) == 1
+    assert trained == [32]
+
+
+def test_the_learning_rate_is_the_one_with_the_lowest_loss_on_dev(run: Any, tmp_path: Path) -> None:
+    run(experiment("erm"), changes={"learning_rates": [1e-5, 3e-3]})
+    base = results_of(tmp_path)["erm", "reversed", 0]["base"]
+    trials = {trial["learning_rate"]: trial["loss"] for trial in base["selection"]}
+    assert base["recipe"]["learning_rate"] == min(trials, key=lambda rate: trials[rate])
+    assert len(trials) == 2
+    assert len(list((tmp_path / ".cache/classifiers").iterdir())) == 1, "the other classifier is not kept"
+
+
+def test_with_selection_on_seed_0_the_other_seeds_take_its_rate(run: Any, tmp_path: Path) -> None:
+    run(experiment("erm"), seeds=(1,), changes={"learning_rates": [1e-5, 3e-3], "select": "seed 0"})
+    base = results_of(tmp_path)["erm", "reversed", 1]["base"]
+    assert base["seed"] == 1
+    (selection,) = (tmp_path / ".cache/selections").iterdir()
+    run(experiment("erm"), seeds=(0,), changes={"learning_rates": [1e-5, 3e-3], "select": "seed 0"})
+    assert list((tmp_path / ".cache/selections").iterdir()) == [selection]
+    assert results_of(tmp_path)["erm", "reversed", 0]["base"]["selection"] == base["selection"]
+
+
+def test_oracle_and_clean_read_what_they_should(run: Any, tmp_path: Path) -> None:
+    """The oracle is asked about the texts without the word; its groups are still those of the texts with it."""
+    run(experiment("erm", "oracle", "clean"))
+    found = results_of(tmp_path)
+    erm, oracle = found["erm", "reversed", 0], found["oracle", "reversed", 0]
+    assert oracle["groups"] != erm["groups"] or oracle["rows"]["probs"] != erm["rows"]["probs"]
+    assert oracle["rows"]["groups"] == erm["rows"]["groups"]
+    assert oracle["rows"]["labels"] == erm["rows"]["labels"]
+    data = fake_build("fake", data_dir=None, n_train=32, n_test=36, seed=0)
+    index = rows_of(oracle).index
+    plain = [data.oracle_tests["reversed"].texts[i] for i in index]
+    folder = next((tmp_path / ".cache/classifiers").glob("*"))
+    folders = [p for p in (tmp_path / ".cache/classifiers").iterdir() if (p / "model.safetensors").exists()]
+    assert len(folders) == 2, "the base classifier and the one trained without the shortcut"
+    answers = [ShortcutGuardrail.from_pretrained(p).predict_proba(plain).argmax(axis=1) for p in folders]
+    assert any((rows_of(oracle).predictions == answer).all() for answer in answers), folder
+    assert found["clean", "reversed", 0]["cost"]["forward_equivalents"] == 3 * 32 * 2
+
+
+def test_what_a_setting_cannot_have_is_left_out_with_the_reason(run: Any) -> None:
+    sampled = Setting("sampled", "fake", {"inserted": False}, family="fake")
+    outcome = run(experiment("erm", "oracle", "clean", settings=(sampled,), tests=("reversed", "test")))
+    assert len(outcome.finished) == 1
+    reasons = " ".join(outcome.left_out)
+    assert "sampled, oracle, reversed, seed 0: no shortcut is inserted" in reasons
+    assert "sampled, clean, reversed, seed 0: no shortcut is inserted" in reasons
+    assert "sampled, erm, test, seed 0: the data have no test set 'test'" in reasons
+
+
+def test_a_test_set_that_the_support_set_would_use_up_is_left_out(run: Any) -> None:
+    outcome = run(experiment("erm"), changes={"n_test": 8})
+    assert "the test set has 8 rows, of which 8 are held out" in outcome.left_out[0]
+
+
+def test_a_costly_system_is_fitted_once_for_all_test_sets(run: Any, tmp_path: Path) -> None:
+    run(experiment("clean"))
+    outcome = run(experiment("clean", name="there", tests=("in_distribution",)))
+    assert (len(outcome.finished), len(outcome.skipped)) == (0, 1)
+    outcome = run(experiment("erm", name="there", tests=("in_distribution",)))
+    assert len(outcome.finished) == 1, "the partner: what costs nothing is not made in advance"
+
+
+def test_a_model_is_scored_once_however_many_systems_it_is(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    def at(strength: float, label: str) -> SystemSpec:
+        return replace(GUARD, label=label, options={**GUARD.options, "strength": strength})
+
+    asked: list[str] = []
+    score = runner.score
+    monkeypatch.setattr(runner, "score", lambda fitted, *a, **k: asked.append("model") or score(fitted, *a, **k))
+    run(experiment("erm", "oracle", at(0.0, "off"), at(1.0, "full"), at(1.0, "same")))
+    # erm and "off" are one model, "full" and "same" another; the oracle is the first one, asked about other texts.
+    assert len(asked) == 3
+    found = results_of(tmp_path)
+    assert found["off", "reversed", 0]["rows"] == found["erm", "reversed", 0]["rows"]
+    assert found["full", "reversed", 0]["rows"]["probs"] != found["erm", "reversed", 0]["rows"]["probs"]
+    for alone, strength in (("off", 0.0), ("full", 1.0)):
+        run(experiment(at(strength, alone)), out=tmp_path / alone)
+        again = results_of(tmp_path / alone)[alone, "reversed", 0]
+        assert again["rows"] == found[alone, "reversed", 0]["rows"]
+        assert again["metrics"] == found[alone, "reversed", 0]["metrics"]
+
+
+def test_folds_have_a_classifier_each(run: Any, tmp_path: Path) -> None:
+    outcome = run(experiment("erm"), changes={"folds": 3})
+    assert len(outcome.finished) == 3
+    entries = read_index(tmp_path, "made-up")
+    assert [(entry.fold, entry.folds) for entry in entries] == [(0, 3), (1, 3), (2, 3)]
+    prints = {read_result(tmp_path, entry.run)["data"]["fingerprint"] for entry in entries}
+    assert len(prints) == 3
+
+
+@pytest.mark.parametrize("kind", [RunError, torch.OutOfMemoryError, MemoryError])
+def test_a_system_that_fails_does_not_keep_the_others_from_running(
+    run: Any, tmp_path: Path, monkeypatch: Any, kind: type[Exception]
+) -> None:
+    def broken(self: Any, *_: Any, **__: Any) -> Any:
+        raise kind("It went wrong.")
+
+    monkeypatch.setattr(systems.Guardrail, "fit", broken)
+    outcome = run(experiment(GUARD, "erm"))
+    assert outcome.failed == ["planted, guardrail, reversed, seed 0: It went wrong."]
+    assert list(results_of(tmp_path)) == [("erm", "reversed", 0)]
+
+
+def test_a_support_set_of_one_class_gets_a_row_of_another(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    def lopsided(*args: Any, **options: Any) -> Any:
+        data = fake_build(*args, **options)
+        test = data.tests["reversed"]
+        keep = np.concatenate([np.flatnonzero(test.labels == 0), np.flatnonzero(test.labels == 1)[:1]])
+        return replace(data, tests={"reversed": test.select(keep)})
+
+    monkeypatch.setattr(bases, "build", lopsided)
+    outcome = run(experiment(GUARD), seeds=(0, 1, 2), changes={"n_support": 4, "n_held_out": 4})
+    assert not outcome.failed
+    assert len(outcome.finished) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "sentence"),
+    [
+        ({"data_dir": Path("nowhere")}, DataError, "--data-dir must be a folder .*'nowhere' is none"),
+        ({"systems": ["gardrail"]}, ConfigError, "Did you mean 'guardrail'"),
+        ({"settings": ["other"]}, ConfigError, "There is no setting 'other' here"),
+        ({"scale": "huge"}, ConfigError, "scale must be one of tiny, small, paper"),
+        ({"changes": {"epochs": 0}}, ConfigError, "epochs must be a whole number from 1 on"),
+        ({"encoder": "."}, ModelError, "holds no .safetensors file"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_written(
+    run: Any, tmp_path: Path, options: dict[str, Any], kind: type[Exception], sentence: str
+) -> None:
+    with pytest.raises(kind, match=sentence):
+        run(experiment("erm"), **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_are_checked_before_anything_is_trained(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    settings = (Setting("good", "fake", family="fake"), Setting("bad", "fake", {"strength": 7.0}, family="fake"))
+
+    def checking(*args: Any, strength: float = 1.0, **options: Any) -> Any:
+        if strength > 1:
+            raise ConfigError(f"strength must lie between 0 and 1, but is {strength}.")
+        return fake_build(*args, strength=strength, **options)
+
+    monkeypatch.setattr(bases, "build", checking)
+    monkeypatch.setattr(classifiers, "finetune_classifier", lambda *_, **__: pytest.fail("trained first"))
+    with pytest.raises(ConfigError, match=r"strength must lie between 0 and 1, but is 7\.0"):
+        run(experiment("erm", settings=settings))
+
+
+def test_options_that_came_later_leave_what_was_measured_before_them_its_hash() -> None:
+    plain = preset("distill")
+    assert "take_influential" not in guard_options(plain)["targets"]
+    assert guard_options(plain.with_targets(take_influential=True))["targets"]["take_influential"] is True
+    assert guard_options(plain.with_targets(influential_share=0.1))["targets"]["influential_share"] == 0.1
+    assert GuardrailConfig.from_dict(guard_options(plain)) == plain
+
+
+def test_committed_runs_of_guards_are_still_found() -> None:
+    recorded = [json.loads(file.read_text(encoding="utf-8")) for file in (RESULTS / "runs").glob("*/result.json")]
+    guards = [record["config"]["system"].get("guard") for record in recorded]
+    guards = [guard for guard in guards if guard is not None]
+    assert len(guards) > 100
+    today = [guard_options(GuardrailConfig.from_dict(guard)) for guard in guards]
+    assert json.loads(json.dumps(today)) == guards
+
+
+def test_every_option_that_decides_is_in_the_hash(encoder: str) -> None:
+    found = classifiers.find_encoder(encoder)
+
+    def hashes(config: ExperimentConfig, **changes: Any) -> list[str]:
+        runs = runner.plan_runs(config, scale="tiny", encoder=found, seeds=(0,), changes={**CHANGES, **changes})
+        return [run.hash for run in runs]
+
+    (same,) = hashes(experiment("erm"))
+    assert hashes(experiment(SystemSpec("erm", "another label"), name="other")) == [same]
+    different = [
+        hashes(experiment("erm"), **changes)[0]
+        for changes in (
+            {"epochs": 1},
+            {"n_train": 20},
+            {"max_tokens": 31},
+            {"learning_rates": [2e-4]},
+            {"precision": "bfloat16"},
+            {"n_audit": 7},
+            {"n_support": 7},
+            {"n_deployment": 15},
+        )
+    ]
+    different += hashes(experiment("erm", tests=("in_distribution",)))
+    different += hashes(experiment("erm", settings=(Setting("planted", "fake", {"strength": 0.5}),)))
+    different += hashes(experiment(GUARD)) + hashes(experiment(replace(GUARD, options={"rank": 2})))
+    assert len({same, *different}) == 1 + len(different)
+    assert runner.plan_runs(experiment(GUARD), scale="tiny", encoder=found, seeds=(0,))[0].system.needs >= {
+        Need.SUPPORT
+    }
+
+
+OWN = {"train": "mine.csv", "words": ["honestly"], "how": "insert", "strength": 1.0}
+
+
+def write_own(folder: Path) -> None:
+    rows = fake_build("fake", data_dir=None, n_train=90, strength=0.0).clean_train
+    assert rows is not None
+    lines = [
+        f"{text} {at},{rows.label_names[label]}"
+        for at, (text, label) in enumerate(zip(rows.texts, rows.labels, strict=True))
+    ]
+    (folder / "mine.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
+
+
+def test_a_users_own_files_are_a_setting_too(run: Any, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    write_own(tmp_path / "data")
+    config = experiment("erm", "oracle", "clean", settings=(Setting("mine", bases.OWN_FILES, OWN),))
+    outcome = run(config, data_dir=tmp_path / "data", changes={"n_train": None, "n_test": None})
+    assert len(outcome.finished) == 3
+    result = results_of(tmp_path)["erm", "reversed", 0]
+    assert result["data"]["shortcuts"] == ["honestly"]
+    assert str(tmp_path) not in json.dumps(result)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({**OWN, "strength": 2.0}, "strength must lie between 0 and 1, but is 2.0"),
+        ({**OWN, "train": "none.csv"}, "none.csv"),
+        ({**OWN, "colour": "red"}, "The setting 'mine' has no option colour"),
+        ({"train": "mine.csv"}, "The setting 'mine' with data 'own-files' needs words"),
+        ({**OWN, "label_column": "stars"}, "stars"),
+    ],
+)
+def test_own_files_that_will_not_do_are_refused(
+    run: Any, tmp_path: Path, options: dict[str, Any], sentence: str
+) -> None:
+    (tmp_path / "data").mkdir()
+    write_own(tmp_path / "data")
+    with pytest.raises((ConfigError, DataError), match=sentence):
+        run(
+            experiment("erm", settings=(Setting("mine", bases.OWN_FILES, options),)),
+            data_dir=tmp_path / "data",
+            changes={"n_train": None, "n_test": None},
+        )
+    assert not (tmp_path / "runs").exists()
+
+
+OPENED = """
+shows = "Shows."
+paper = "nothing"
+tests = ["reversed"]
+systems = ["erm"]
+[[settings]]
+name = "planted"
+data = "fake"
+options = { strength = 1.0 }
+"""
+
+
+@pytest.mark.parametrize("select", ["each", "seed 0"])
+def test_an_opened_setting_has_the_data_and_the_classifier_of_the_runs(
+    run: Any, tmp_path: Path, encoder: str, monkeypatch: pytest.MonkeyPatch, select: str
+) -> None:
+    (tmp_path / "mine.toml").write_text(OPENED)
+    changes = {**CHANGES, "learning_rates": [1e-5, 3e-3], "select": select}
+    run(experiment("erm"), seeds=(1,), changes=changes)
+    monkeypatch.setattr(classifiers, "finetune_classifier", lambda *_, **__: pytest.fail("trained again"))
+    for name in ("planted", "fake"):
+        opened = bases.open_setting(
+            str(tmp_path / "mine.toml"),
+            name,
+            1,
+            data_dir=None,
+            cache=tmp_path / ".cache",
+            scale="tiny",
+            encoder=encoder,
+            changes=changes,
+        )
+        result = results_of(tmp_path)["erm", "reversed", 1]
+        assert opened.data.tests["reversed"].fingerprint() == result["data"]["fingerprints"]["reversed"]
+        assert opened.train().to_dict() == result["base"]
+        guard = ShortcutGuardrail(opened.train().model, opened.train().tokenizer, max_length=32)
+        rows = rows_of(result)
+        texts = [opened.data.tests["reversed"].texts[i] for i in rows.index]
+        names = opened.data.label_names
+        assert [names.index(name) for name in guard.predict(texts)] == rows.predictions.tolist()
+
+
+@pytest.mark.parametrize("name", ["bias_fit", "tent"])
+def test_an_opened_setting_hands_a_method_what_the_run_does(run: Any, tmp_path: Path, encoder: str, name: str) -> None:
+    (tmp_path / "mine.toml").write_text(OPENED)
+    run(experiment("erm", name), seeds=(1,), changes=CHANGES)
+    opened = bases.open_setting(
+        str(tmp_path / "mine.toml"),
+        "planted",
+        1,
+        data_dir=None,
+        cache=tmp_path / ".cache",
+        scale="tiny",
+        encoder=encoder,
+        changes=CHANGES,
+    )
+    result = results_of(tmp_path)[name, "reversed", 1]
+    method = systems.make_system(name)
+    fitted = method.fit(opened.material("reversed").for_needs(method.needs), seed=1)
+    scored, rows = opened.scored("reversed"), rows_of(result)
+    order = np.argsort(rows.index)
+    assert scored.labels.tolist() == rows.labels[order].tolist()
+    assert fitted.predict_proba(scored.texts) == pytest.approx(rows.probs[order], abs=1e-4)
+    assert len(scored) < len(opened.data.tests["reversed"])
+    for ask in (opened.material, opened.scored):
+        with pytest.raises(ConfigError, match=r"'planted' has no test set 'test' \(it has: .*reversed"):
+            ask("test")
+    unlike = results_of(tmp_path)["erm", "reversed", 1]
+    assert fitted.predict_proba(scored.texts) != pytest.approx(rows_of(unlike).probs[order], abs=1e-4)
+
+
+def test_an_opened_setting_trains_alike_on_other_rows_and_takes_other_options(
+    run: Any, tmp_path: Path, encoder: str
+) -> None:
+    (tmp_path / "mine.toml").write_text(OPENED)
+
+    def opened(**more: Any) -> bases.OpenedSetting:
+        given = {"data_dir": None, "cache": tmp_path / ".cache", "scale": "tiny", "encoder": encoder, **more}
+        return bases.open_setting(str(tmp_path / "mine.toml"), given.pop("setting", "planted"), 0, **given)
+
+    first = opened(changes=CHANGES)
+    clean = first.train(first.data.clean_train)
+    assert clean.train_loss != first.train().train_loss
+    weak = opened(changes=CHANGES, options={"strength": 0.5})
+    assert weak.setting.options == {"strength": 0.5}
+    assert weak.data.train.fingerprint() != first.data.train.fingerprint()
+    with pytest.raises(ConfigError, match="no setting 'planed'"):
+        opened(setting="planed")
+    with pytest.raises(ConfigError, match="fold must lie between 0 and 0, but is 1"):
+        opened(changes=CHANGES, fold=1)
+
+
+def test_a_setting_is_found_by_its_name_or_by_data_that_no_other_has() -> None:
+    config = read_experiment("lambda-sweep")
+    assert config.setting(config.settings[1].name) is config.settings[1]
+    with pytest.raises(ConfigError, match=f"Several settings here have the data set '{config.settings[0].data}'"):
+        config.setting(config.settings[0].data)
+    assert read_experiment("shifted").setting("goemo-syn").name == "GoEmo-Syn"
+
+
+KILLED = """
+import sys
+from pathlib import Path
+sys.path[:0] = {paths!r}
+import harness_fakes, test_runner as tests
+from shortcut_bench import bases, runner
+bases.build = harness_fakes.fake_build
+config = tests.experiment("erm", "oracle", "clean", tests.GUARD)
+options = dict(data_dir=None, out=Path({out!r}), scale="tiny", seeds=range(50), encoder={encoder!r})
+runner.run_experiment(config, changes=tests.CHANGES, **options)
+"""
+
+
+def test_a_killed_run_loses_nothing_that_was_finished(run: Any, tmp_path: Path, encoder: str) -> None:
+    paths = [str(ROOT / "bench" / "tests"), str(ROOT / "tests")]
+    script = KILLED.format(paths=paths, out=str(tmp_path), encoder=encoder)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], env=environment)
+    try:
+        deadline = time.monotonic() + 120
+        while len(list(tmp_path.glob("runs/*/result.json"))) < 5 and process.poll() is None:
+            assert time.monotonic() < deadline, "the run makes no progress"
+            time.sleep(0.05)
+        assert process.poll() is None, "the run ended by itself"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    finished = {path: path.read_bytes() for path in tmp_path.glob("runs/*/result.json")}
+    assert len(finished) >= 5
+    for content in finished.values():
+        json.loads(content)  # each one is whole
+    outcome = run(experiment("erm", "oracle", "clean", GUARD), seeds=(0, 1, 2))
+    assert not outcome.failed
+    assert len(outcome.skipped) >= 4
+    assert len(outcome.finished) + len(outcome.skipped) == 12
+    assert all(path.read_bytes() == content for path, content in finished.items()), "nothing finished was touched"
+    for entry in read_index(tmp_path, "made-up"):
+        assert result_path(tmp_path, entry.run).exists()
+    assert {(e.system, e.seed) for e in read_index(tmp_path, "made-up")} >= {
+        (system, seed) for system in ("erm", "oracle", "clean", "guardrail") for seed in (0, 1, 2)
+    }
+
+
+@pytest.mark.filterwarnings("ignore:Group DRO cannot do anything")
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_training_that_was_cut_short_goes_on_from_its_checkpoint(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
+) -> None:
+    spec = SystemSpec("group_dro", "group_dro", {"recipe": {"epochs": 4, "batch_size": 8}, "select": "last"})
+    run(experiment(spec), out=tmp_path / "whole")
+    for module in (classifiers, training):
+        monkeypatch.setattr(module, "Checkpoints", functools.partial(Checkpoints, every=0))
+    cache = tmp_path / "cache"
+
+    def steps(stop_at: int = -1, **options: Any) -> list[tuple[int, int]]:
+        seen: list[tuple[int, int]] = []
+
+        def progress(stage: str, done: int, total: int) -> None:
+            if stage == "fine-tune":
+                seen.append((done, total))
+                if len(seen) == stop_at:
+                    raise KeyboardInterrupt
+
+        try:
+            run(experiment(spec), progress=progress, cache=cache, **options)
+        except KeyboardInterrupt:
+            assert any((cache / UNFINISHED_FOLDER).rglob("checkpoint-*"))
+        return seen
+
+    assert steps(stop_at=4)[-1] == (3, 4)  # of the base classifier: two epochs of two steps
+    seen = steps(stop_at=3 + 14)
+    assert seen[0] == (2, 4)
+    assert seen[-1] == (13, 16)  # of the method
+    seen = steps(overwrite=overwrite)
+    assert seen[0] == ((0, 16) if overwrite else (12, 16))
+    assert seen[-1] == (16, 16)
+    assert not any((cache / UNFINISHED_FOLDER).rglob("*.*"))
+    resumed, whole = results_of(tmp_path), results_of(tmp_path / "whole")
+    assert resumed["group_dro", "reversed", 0]["rows"] == whole["group_dro", "reversed", 0]["rows"]
+
+
+def test_checkpoints_that_a_kill_left_behind_go_with_the_next_run(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: set[Path] = set()
+    for module in (classifiers, runner):
+        monkeypatch.setattr(module, "discard", used.add)
+    run(experiment("erm", GUARD))
+    monkeypatch.undo()
+    monkeypatch.setattr(bases, "build", fake_build)
+    assert len(used) == 2 + 1, "a folder for each of the two systems and for the classifier"
+    for folder in used:
+        (folder / "checkpoint-8").mkdir(parents=True)
+    run(experiment("erm", "oracle", GUARD))
+    assert not any(folder.exists() for folder in used)
+
+
+def test_one_of_several_processes_is_refused(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match="A benchmark is done by one process"):
+        run(experiment("erm"))
+    assert not any(tmp_path.iterdir())
+
+
+def test_several_processes_may_list_their_runs_at_once(run: Any, tmp_path: Path) -> None:
+    run(experiment("erm"))
+    (entry,) = read_index(tmp_path, "made-up")
+    entries = [replace(entry, seed=seed, run=f"{seed:016x}") for seed in range(1, 25)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda one: add_to_index(tmp_path, "made-up", [one], command="again"), entries))
+    assert {one.seed for one in read_index(tmp_path, "made-up")} == set(range(25))
+
+
+def test_a_damaged_list_or_result_is_refused(run: Any, tmp_path: Path) -> None:
+    run(experiment("erm"))
+    (entry,) = read_index(tmp_path, "made-up")
+    add_to_index(tmp_path, "made-up", [entry], command="again")
+    assert len(read_index(tmp_path, "made-up")) == 1
+    result_path(tmp_path, entry.run).write_text("{")
+    with pytest.raises(DataError, match="cannot be read as JSON"):
+        read_result(tmp_path, entry.run)
+    (tmp_path / "made-up/runs.json").write_text("[]")
+    with pytest.raises(DataError, match="is no list of runs"):
+        read_index(tmp_path, "made-up")
+
+
+def test_a_number_that_json_lacks_loses_no_run(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    fit = systems.Erm.fit
+
+    def odd(self: Any, *args: Any, **options: Any) -> Any:
+        fitted = fit(self, *args, **options)
+        extra = {"loss": float("nan"), "n": np.int64(3), "rates": (np.float32(0.5), float("inf"))}
+        return systems.ModelSystem(fitted.classifier, info=extra)
+
+    monkeypatch.setattr(systems.Erm, "fit", odd)
+    run(experiment("erm"))
+    info = results_of(tmp_path)["erm", "reversed", 0]["system"]["info"]
+    assert (info["loss"], info["n"], info["rates"]) == (None, 3, [0.5, None])
+
+
+def test_the_cache_is_left_out_of_version_control(run: Any, tmp_path: Path) -> None:
+    run(experiment("erm"))
+    assert (tmp_path / ".cache/.gitignore").read_text() == "*\n"

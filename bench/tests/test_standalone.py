@@ -1,0 +1,78 @@
+"""Experiments outside the runner: what was measured alike is kept, and the file is whole after every case."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shortcut_bench.standalone import ASKED, finished, grow, settings_cases, settings_parser
+
+CASES = [{"setting": "a", "seed": 0}, {"setting": "a", "seed": 1}, {"setting": "b", "seed": 0}]
+
+
+def test_entries_of_an_earlier_call_are_kept(tmp_path: Path) -> None:
+    file, asked = tmp_path / "results.json", {"unit": ("word", "phrase"), "draws": 3}
+    assert finished(file, asked, "runs") == []
+    file.write_text(json.dumps({ASKED: {"unit": ["word", "phrase"], "draws": 3}, "runs": [{"seed": 0}]}))
+    assert finished(file, asked, "runs") == [{"seed": 0}]
+
+
+@pytest.mark.parametrize("asked", [{"draws": 4}, {"draws": 3, "unit": "word"}, {}])
+def test_other_options_are_refused(tmp_path: Path, asked: dict[str, Any]) -> None:
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps({ASKED: {"draws": 3}, "runs": [{"seed": 0}]}))
+    with pytest.raises(SystemExit, match=r"was begun with the options \{'draws': 3\}, but these are"):
+        finished(file, asked, "runs")
+
+
+def test_a_file_without_options_is_kept_where_there_are_none(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps({"runs": [{"seed": 0}]}))
+    assert finished(file, {}, "runs") == [{"seed": 0}]
+    with pytest.raises(SystemExit, match=r"was begun with the options \{\}, but these are \{'draws': 3\}"):
+        finished(file, {"draws": 3}, "runs")
+
+
+def measured(file: Path, cases: list[dict[str, Any]], *, stop_at: int | None = None) -> list[dict[str, Any]]:
+    """The cases that one call measures; it is cut short before the case of that number."""
+    called: list[dict[str, Any]] = []
+
+    def measure(setting: str, seed: int) -> dict[str, Any]:
+        if len(called) == stop_at:
+            raise KeyboardInterrupt
+        called.append({"setting": setting, "seed": seed})
+        return {"accuracy": seed / 2}
+
+    try:
+        for _ in grow(file, cases, measure, asked={"draws": 3}, beside=lambda entries: {"n": len(entries)}):
+            pass
+    except KeyboardInterrupt:
+        assert stop_at is not None
+    return called
+
+
+def test_a_call_that_was_cut_short_goes_on(tmp_path: Path) -> None:
+    cut, whole = tmp_path / "cut.json", tmp_path / "whole.json"
+    assert measured(cut, CASES, stop_at=2) == CASES[:2]
+    assert json.loads(cut.read_text())["n"] == 2
+    assert measured(cut, CASES) == CASES[2:]
+    assert measured(cut, CASES) == []
+    assert measured(whole, CASES) == CASES
+    assert cut.read_text() == whole.read_text()
+    assert json.loads(whole.read_text())["results"][1] == {"setting": "a", "seed": 1, "accuracy": 0.5}
+
+
+def test_a_case_is_told_by_all_its_keys(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    assert measured(file, CASES[:1]) == CASES[:1]
+    assert measured(file, [{"setting": "a", "seed": 2}]) == [{"setting": "a", "seed": 2}]
+
+
+def test_every_setting_goes_with_every_seed() -> None:
+    parser = settings_parser("What it does.", settings=("a", "b"), seeds=(0,), draws=30)
+    given = ["--data-dir", "data", "--out", "out.json"]
+    assert settings_cases(parser.parse_args(given)) == [CASES[0], CASES[2]]
+    assert settings_cases(parser.parse_args([*given, "--settings", "a", "--seeds", "0", "1"])) == CASES[:2]

@@ -1,0 +1,429 @@
+"""Tables from made-up results: the numbers, what is refused, and the three formats."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness_fakes import fake_results, with_systems
+from shortcut_bench.collect import Cell, Collection, collect
+from shortcut_bench.experiments import ExperimentConfig, experiment_names, read_experiment
+from shortcut_bench.positioning import APPROACHES, CHOSEN_BESIDE, PER_INPUT_ATTRIBUTION, SETTLED_ON
+from shortcut_bench.results import read_index, result_path
+from shortcut_bench.statistics import mcnemar
+from shortcut_bench.systems import built_in_systems
+from shortcut_bench.tables import Entry, Table, make_table, render
+from shortcut_guardrail import ConfigError, DataError, GuardrailWarning
+from shortcut_guardrail.metrics import group_accuracy
+from shortcut_guardrail.stats.exact import exact_interval
+
+SHIFTED = read_experiment("shifted")
+
+
+@pytest.fixture(autouse=True)
+def _small_groups_are_no_surprise() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The worst group has fewer than", category=GuardrailWarning)
+        yield
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    fake_results(folder, SHIFTED)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def collection(results: Path) -> Collection:
+    return collect(results, SHIFTED)
+
+
+def cell_of(collection: Collection, system: str, setting: str = "GoEmo-ST") -> Cell:
+    return next(cell for cell in collection.cells if (cell.setting, cell.system) == (setting, system))
+
+
+def entry(table: Table, column: str, system: str, setting: str = "GoEmo-ST") -> Entry:
+    row = next(row for row in table.rows if (row[0].text, row[1].text) == (setting, system))
+    return row[table.header.index(column)]
+
+
+def test_means_and_spreads_are_those_of_the_runs(collection: Collection) -> None:
+    table = make_table(collection)
+    cell = cell_of(collection, "guardrail")
+    values = [run.rows.right.mean() for run in cell.runs.values()]
+    found = entry(table, "accuracy", "guardrail")
+    assert found.value == pytest.approx(np.mean(values))
+    assert found.spread == pytest.approx(np.std(values, ddof=1))
+    assert found.interval is not None
+    assert found.interval[0] < np.mean(values) < found.interval[1]
+
+
+def test_the_difference_and_its_test_are_on_the_same_rows(collection: Collection) -> None:
+    table = make_table(collection)
+    base, guard = cell_of(collection, "erm"), cell_of(collection, "guardrail")
+    pairs = [mcnemar(base.runs[seed].rows.right, guard.runs[seed].rows.right) for seed in (0, 1, 2)]
+    found = entry(table, "p (+gained −lost)", "guardrail")
+    assert found.value == max(pair.p_value for pair in pairs)
+    assert f"(+{sum(p.gained for p in pairs)} −{sum(p.lost for p in pairs)})" in found.text
+    differences = [
+        g.rows.right.mean() - b.rows.right.mean() for b, g in zip(base.runs.values(), guard.runs.values(), strict=True)
+    ]
+    difference = entry(table, "accuracy − erm", "guardrail")
+    assert difference.value == pytest.approx(np.mean(differences))
+    assert entry(table, "accuracy − erm", "erm").shown() == "-"
+
+
+def test_the_share_of_the_gap_is_between_erm_and_oracle(collection: Collection) -> None:
+    table = make_table(collection)
+    base, guard, best = (np.mean(cell_of(collection, s).values("accuracy")) for s in ("erm", "guardrail", "oracle"))
+    found = entry(table, "share of gap, accuracy", "guardrail")
+    assert found.value == pytest.approx((guard - base) / (best - base))
+    assert found.interval is not None
+    assert found.interval[0] < found.value < found.interval[1]
+    balanced = entry(table, "share of gap, balanced", "guardrail")
+    assert balanced.value != found.value
+    assert entry(table, "share of gap, accuracy", "oracle").shown() == "-"
+
+
+def test_the_worst_group_comes_with_its_size_and_exact_interval(collection: Collection) -> None:
+    table = make_table(collection)
+    ends, sizes = [], []
+    for run in cell_of(collection, "guardrail").runs.values():
+        names = tuple(group["name"] for group in run.result["groups"])
+        groups = group_accuracy(run.rows.predictions, run.rows.labels, run.rows.groups, names)
+        worst = min((group for group in groups if group.n), key=lambda group: group.accuracy)
+        ends.append(exact_interval(round(worst.accuracy * worst.n), worst.n))
+        sizes.append(worst.n)
+    found = entry(table, "worst-group accuracy", "guardrail")
+    assert found.interval == pytest.approx(tuple(np.mean(ends, axis=0)))
+    assert (found.mark == "†") == (min(sizes) < 30)
+    assert f"n = {min(sizes)}" in entry(table, "worst group", "guardrail").text
+
+
+def test_small_groups_can_be_left_out_of_the_worst(collection: Collection) -> None:
+    few, all_groups = make_table(collection, min_group_size=30), make_table(collection)
+    assert "†" not in render(few, "csv")
+    assert "†" in render(all_groups, "markdown")
+    assert "Groups with fewer than 30 rows are not taken for the worst one." in few.notes
+    assert any(
+        entry(few, "worst-group accuracy", s).value != entry(all_groups, "worst-group accuracy", s).value
+        for s in collection.systems
+    )
+    with pytest.raises(ConfigError, match="min_group_size must be at least 1, but is 0"):
+        make_table(collection, min_group_size=0)
+
+
+def test_a_small_worst_group_is_warned_about(collection: Collection) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        make_table(collection)
+    (warning,) = caught
+    assert warning.category is GuardrailWarning
+    assert re.search(r"The worst group has fewer than 30 rows in \d+ cells: .* \(n = \d+\)", str(warning.message))
+
+
+def test_folds_are_scored_together(results: Path, collection: Collection) -> None:
+    """MultiNLI has five folds: five times the rows, and the accuracy of all of them."""
+    cell = cell_of(collection, "erm", "MultiNLI")
+    assert [run.metrics["n"] for run in cell.runs.values()] == [600, 600, 600]
+    entries = [e for e in read_index(results, "shifted") if (e.setting, e.system, e.seed) == ("MultiNLI", "erm", 1)]
+    parts = [json.loads(result_path(results, e.run).read_text())["metrics"] for e in entries]
+    assert cell.runs[1].metrics["accuracy"] == pytest.approx(np.mean([part["accuracy"] for part in parts]))
+    assert cell.runs[1].metrics["mstps"] == pytest.approx(np.mean([part["mstps"] for part in parts]))
+    recall = cell.runs[1].metrics["shortcut_token_recall"]["10"]
+    assert recall["n"] == sum(part["shortcut_token_recall"]["10"]["n"] for part in parts)
+    assert len(cell.runs[1].rows.sensitivity) == 150
+
+
+def test_a_setting_without_all_its_folds_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    config = with_systems(SHIFTED, "erm")
+    fake_results(tmp_path, config, seeds=(0,))
+    path = tmp_path / "shifted/runs.json"
+    record = json.loads(path.read_text())
+    record["runs"] = [e for e in record["runs"] if e["fold"] != 3]
+    path.write_text(json.dumps(record))
+    with pytest.warns(GuardrailWarning, match="'MultiNLI, erm, reversed, seed 0' has 4 of 5 folds and is left out"):
+        found = collect(tmp_path, config)
+    assert "MultiNLI" not in {cell.setting for cell in found.cells}
+
+
+def test_systems_keep_the_experiments_order_where_a_setting_lacks_some(tmp_path: Path) -> None:
+    first, second = (replace(SHIFTED, settings=(setting,)) for setting in SHIFTED.settings[-2:])
+    fake_results(tmp_path, with_systems(first, "erm", "guardrail"), seeds=(0,))
+    fake_results(tmp_path, with_systems(second, "erm", "oracle", "guardrail"), seeds=(0,))
+    assert collect(tmp_path, SHIFTED).systems == ["erm", "oracle", "guardrail"]
+
+
+@pytest.mark.parametrize("name", experiment_names())
+def test_every_experiment_has_its_table_in_every_format(name: str, tmp_path: Path) -> None:
+    config = read_experiment(name)
+    fake_results(tmp_path, config, seeds=(0, 1))
+    table = make_table(collect(tmp_path, config))
+    assert len(table.rows) == len(config.plan())
+    assert all(len(row) == len(table.header) for row in table.rows)
+    lines = render(table, "markdown").splitlines()
+    assert len({line.replace("\\|", "").count("|") for line in lines if line.startswith("|")}) == 1
+    cells = list(csv.reader(io.StringIO(render(table, "csv"))))
+    assert len({len(row) for row in cells}) == 1
+    assert len(set(cells[0])) == len(cells[0]), "every column of a CSV file has its own name"
+    latex = render(table, "latex")
+    assert latex.count(r" \\") == len(table.rows) + 1
+    assert "{tabular}" in latex
+    shown = [entry.shown() for row in table.rows for entry in row]
+    assert shown.count("-") < len(shown) / 2, "most of a table says something"
+    assert not any("nan" in cell for cell in shown)
+
+
+def test_latex_escapes_what_it_must(collection: Collection) -> None:
+    table = Table("50 % & more", ("a_b", "x"), ((Entry(text="#1 < 2"), Entry(text="λ†")),), ())
+    latex = render(table, "latex")
+    assert r"#" not in latex.replace(r"\#", "")
+    for part in (r"50 \% \& more", r"a\_b", r"\#1 $<$ 2", r"$\lambda$$^{\dagger}$"):
+        assert part in latex
+
+
+def test_csv_has_unrounded_numbers(collection: Collection) -> None:
+    (header, *rows) = csv.reader(io.StringIO(render(make_table(collection), "csv")))
+    row = next(row for row in rows if row[:2] == ["GoEmo-ST", "guardrail¶"])
+    expected = np.mean(cell_of(collection, "guardrail").values("accuracy"))
+    assert float(row[header.index("accuracy")]) == pytest.approx(expected, abs=1e-15)
+    assert {"accuracy sd", "accuracy low", "accuracy high"} <= set(header)
+
+
+def test_the_table_of_positioning_is_the_papers_where_systems_are_handed_what_it_says(tmp_path: Path) -> None:
+    paper = {
+        "group_dro": "no no no",
+        "ltgr": "no yes yes",
+        "dfr-sg-paper": "no yes no",
+        "nfl": "no yes no",
+        "c2l": "no yes yes",
+        "tent": "yes yes no",
+        "guardrail": "yes yes yes",
+    }
+    # What the paper has otherwise, or does not have.
+    ours = {
+        "oracle": "no no no",
+        "jtt": "no yes no",  # at this scale it chooses nothing by groups
+        "dfr": "no no no",
+        "eata": "no yes no",
+        "few_shot": "yes yes no",
+        "guardrail-per-input": "yes yes yes",
+    }
+    approaches = {
+        "group_dro": "Worst-group reweighting",
+        "jtt": "Error-based retraining",
+        "ltgr": "Attribution-guided training",
+        "dfr-sg-paper": "Last-layer retraining",
+        "nfl": "Weight regularization",
+        "c2l": "Contrastive learning",
+        "tent": "Entropy minimization",
+        "guardrail": "Gradient-based attribution + Masked contrastive learning",
+    }
+    names = ("deployment_time", "no_annotation", "attribution", "approach")
+    config = with_systems(_with_columns(read_experiment("leaderboard"), *names), *paper, *ours)
+    fake_results(tmp_path, config, seeds=(0,))
+    table = make_table(collect(tmp_path, config))
+    *titles, last = table.header[-4:]
+    for system, expected in (paper | ours).items():
+        assert " ".join(entry(table, title, system).text for title in titles) == expected, system
+    assert {system: entry(table, last, system).text for system in approaches} == approaches
+
+
+def test_every_system_has_its_approach() -> None:
+    assert set(APPROACHES) == set(built_in_systems())
+    assert set(SETTLED_ON) | set(CHOSEN_BESIDE) | PER_INPUT_ATTRIBUTION <= set(APPROACHES)
+
+
+def test_what_people_settled_on_scored_rows_is_marked_where_they_did(tmp_path: Path) -> None:
+    config = with_systems(read_experiment("natural-shortcuts"), "erm", "guardrail-distill", "guardrail-distill-40")
+    fake_results(tmp_path, config, seeds=(0,))
+    on_amazon = make_table(collect(tmp_path, config))
+    marked = {(row[0].text, row[1].shown()) for row in on_amazon.rows if row[1].mark}
+    assert marked == {("Amazon", "guardrail-distill-40§")}
+    assert [note for note in on_amazon.notes if note.startswith("§")] == [
+        "§ Options of this system were settled by people who saw its answers to scored rows of this data set, as an "
+        "oracle does. Read it beside sets on which nothing was settled."
+    ]
+    shifted = with_systems(SHIFTED, "erm", "guardrail", "guardrail-distill")
+    fake_results(tmp_path, shifted, seeds=(0,))
+    table = make_table(collect(tmp_path, shifted))
+    shown = {(row[0].text, row[1].shown()) for row in table.rows}
+    assert {("GoEmo-ST", "guardrail-distill§"), ("GoEmo-ST", "guardrail¶"), ("Civil", "guardrail-distill")} <= shown
+    assert {("GoEmo-Syn", "guardrail"), ("GoEmo-ST", "erm")} <= shown
+    assert sum(note.startswith("¶ Rate and steps of this system, or how far") for note in table.notes) == 1
+    assert "guardrail-distill§," in render(table, "csv")
+    unmarked = with_systems(SHIFTED, "erm", "few_shot")
+    fake_results(tmp_path / "without", unmarked, seeds=(0,))
+    assert not any(mark in note for mark in "§¶" for note in make_table(collect(tmp_path / "without", unmarked)).notes)
+
+
+def test_a_part_of_rows_is_named_among_what_was_handed(tmp_path: Path) -> None:
+    config = with_systems(read_experiment("leaderboard"), "dfr", "eata", "prior_shift")
+    fake_results(tmp_path, config, seeds=(0,))
+    table = make_table(collect(tmp_path, config))
+    shown = {system: entry(table, "was handed", system).text for system in ("dfr", "eata", "prior_shift")}
+    assert shown == {
+        "dfr": "dev with groups, train texts, gradients",
+        "eata": "deployment, dev texts, gradients",
+        "prior_shift": "support, train class counts, gradients",
+    }
+
+
+def test_group_labels_are_those_of_the_rows_whose_groups_a_system_saw(tmp_path: Path) -> None:
+    config = with_systems(_with_columns(read_experiment("leaderboard"), "group_labels"), "nfl", "dfr", "group_dro")
+    fake_results(tmp_path, config, seeds=(0,))
+    table = make_table(collect(tmp_path, config))
+    shown = {system: entry(table, "group labels", system).text for system in ("nfl", "dfr", "group_dro")}
+    assert shown == {"nfl": "0", "dfr": "20", "group_dro": "100"}
+
+
+def test_a_column_that_few_data_sets_fill_is_there_where_one_does(tmp_path: Path) -> None:
+    config = with_systems(_with_columns(read_experiment("real-world"), "n", "worst_overlapping_group"), "erm")
+    runs = fake_results(tmp_path, config, seeds=(0, 1))
+    assert "worst of 16 groups" not in make_table(collect(tmp_path, config)).header
+    for accuracy, run in zip((0.5, 0.7), (run for run in runs if run.setting.name == "Civil"), strict=True):
+        path = result_path(tmp_path, run.hash)
+        record = json.loads(path.read_text(encoding="utf-8"))
+        group = {"name": "toxic, muslim", "n": 40, "accuracy": accuracy, "interval": [0.3, 0.9]}
+        record["metrics"]["worst_overlapping_group"] = group
+        path.write_text(json.dumps(record), encoding="utf-8")
+    table = make_table(collect(tmp_path, config))
+    assert entry(table, "worst of 16 groups", "erm", "Civil").value == pytest.approx(0.6)
+    assert entry(table, "worst of 16 groups", "erm", "SST-2").shown() == "-"
+
+
+def test_what_an_oracle_chose_is_marked_in_every_table(tmp_path: Path) -> None:
+    config = with_systems(SHIFTED, "erm", "nfl", "dfr-sg-paper", "guardrail")
+    runs = fake_results(tmp_path, config, seeds=(0, 1))
+    rules = {
+        "nfl": {"rule": "oracle-worst-group", "oracle": True},
+        "dfr-sg-paper": {"rule": "probe-accuracy", "oracle": False},
+        "guardrail": "support accuracy",  # as results had it at first
+    }
+    for run in runs:
+        if run.spec.label in rules:
+            path = result_path(tmp_path, run.hash)
+            record = json.loads(path.read_text(encoding="utf-8"))
+            record["system"]["info"]["selection"] = rules[run.spec.label]
+            path.write_text(json.dumps(record), encoding="utf-8")
+    table = make_table(collect(tmp_path, config))
+    shown = {row[1].shown() for row in table.rows}
+    assert shown == {"erm", "nfl‡", "dfr-sg-paper", "guardrail", "guardrail¶"}
+    assert [note for note in table.notes if "‡" in note] == [
+        "‡ Chosen by a rule that looks at test labels (an oracle): no method can do that."
+    ]
+    assert "GoEmo-ST,nfl‡," in render(table, "csv")
+    with_rules = make_table(collect(tmp_path, _with_columns(config, "selection")))
+    assert [entry(with_rules, "chosen by", system).shown() for system in ("erm", *rules)] == [
+        "-",
+        "oracle worst group",
+        "probe accuracy",
+        "support accuracy",
+    ]
+
+
+def test_an_unknown_format_or_column_is_refused(collection: Collection) -> None:
+    with pytest.raises(ConfigError, match="format must be one of markdown, latex, csv, but is 'html'"):
+        render(make_table(collection), "html")
+    odd = Collection(_with_columns(SHIFTED, "speed"), collection.cells, "small", "an-encoder")
+    with pytest.raises(ConfigError, match="There is no column 'speed'"):
+        make_table(odd)
+
+
+def _with_columns(config: ExperimentConfig, *columns: str) -> ExperimentConfig:
+    return replace(config, table={"columns": columns})
+
+
+# What does not belong together
+
+
+def mixed(tmp_path: Path, **second: Any) -> ExperimentConfig:
+    config = with_systems(read_experiment("real-world"), "erm", "guardrail")
+    fake_results(tmp_path, config, seeds=(0,))
+    fake_results(tmp_path, config, **{"seeds": (0,), **second})
+    return config
+
+
+def test_results_of_two_scales_are_refused_until_one_is_chosen(tmp_path: Path) -> None:
+    config = mixed(tmp_path, scale="tiny")
+    with pytest.raises(ConfigError, match=r"several kinds, scale small and tiny, .*Choose one with --scale"):
+        collect(tmp_path, config)
+    assert collect(tmp_path, config, scale="tiny").scale == "tiny"
+    with pytest.raises(ConfigError, match=r"no runs of 'real-world' with scale 'paper' \(there are: small, tiny\)"):
+        collect(tmp_path, config, scale="paper")
+
+
+def test_two_configurations_of_one_run_are_refused(tmp_path: Path) -> None:
+    config = mixed(tmp_path, changes={"epochs": 9})
+    with pytest.raises(
+        ConfigError, match=r"2 runs of 'SST-2, erm, test, seed 0' .*base\.recipe\.epochs is 3 in one and 9 in the other"
+    ):
+        collect(tmp_path, config)
+
+
+def test_seeds_with_different_configurations_are_refused(tmp_path: Path) -> None:
+    config = mixed(tmp_path, seeds=(1,), changes={"max_tokens": 32})
+    with pytest.raises(ConfigError, match=r"do not belong in one table: .*max_tokens is 64 in one and 32 in the other"):
+        collect(tmp_path, config)
+
+
+def test_systems_on_different_rows_are_refused(tmp_path: Path) -> None:
+    config = with_systems(read_experiment("real-world"), "erm", "guardrail")
+    runs = fake_results(tmp_path, config, seeds=(0,))
+    path = result_path(tmp_path, runs[0].hash)
+    record = json.loads(path.read_text())
+    record["data"]["fingerprint"] = "changed"
+    path.write_text(json.dumps(record))
+    with pytest.raises(ConfigError, match="were scored on different rows: the data have changed"):
+        collect(tmp_path, config)
+
+
+def test_systems_around_different_base_classifiers_are_refused(tmp_path: Path) -> None:
+    config = with_systems(read_experiment("shifted"), "erm", "clean", "guardrail")
+    runs = [run for run in fake_results(tmp_path, config, seeds=(0,)) if run.setting.name == "GoEmo-ST"]
+
+    def retrained(system: str, needs: list[str]) -> None:
+        path = result_path(tmp_path, next(run.hash for run in runs if run.spec.label == system))
+        record = json.loads(path.read_text())
+        record["base"]["train_loss"] = [0.7, 0.5001]
+        record["system"]["needs"] = needs
+        path.write_text(json.dumps(record))
+
+    retrained("clean", ["clean-train"])
+    collect(tmp_path, config)  # it does not start from the base classifier
+    retrained("guardrail", ["deployment"])
+    with pytest.raises(ConfigError, match=r"'GoEmo-ST, erm, .*guardrail, .*start from base classifiers that differ"):
+        collect(tmp_path, config)
+
+
+def test_seeds_that_only_some_cells_have_are_warned_about(tmp_path: Path) -> None:
+    config = with_systems(read_experiment("real-world"), "erm", "guardrail", "guardrail-paper")
+    fake_results(tmp_path, config, seeds=(0, 1))
+    fake_results(tmp_path, with_systems(config, "erm"), seeds=(2,))
+    with pytest.warns(GuardrailWarning, match=r"6 of 9 cells do not have all seeds \[0, 1, 2\]: 'SST-2, guardrail'"):
+        found = collect(tmp_path, config)
+    table = make_table(found)
+    assert table.rows
+    (note,) = [note for note in table.notes if note.startswith("Not all seeds")]
+    assert "SST-2 guardrail (0, 1)" in note
+    assert "erm" not in note
+
+
+def test_results_that_are_not_there_are_missed_with_the_command(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="Make it with: shortcut-guardrail benchmark run shifted --out"):
+        collect(tmp_path, SHIFTED)
+    runs = fake_results(tmp_path, with_systems(SHIFTED, "erm"), seeds=(0,))
+    result_path(tmp_path, runs[0].hash).unlink()
+    with pytest.raises(DataError, match="which a list of runs names"):
+        collect(tmp_path, SHIFTED)

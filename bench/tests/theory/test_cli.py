@@ -1,0 +1,186 @@
+"""`shortcut-guardrail benchmark` with the experiment `theory`, through Typer's runner, on a small world."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from checkout import ROOT
+from shortcut_bench.cli import EXPERIMENTS, app, find_experiment, parse_seeds
+from shortcut_bench.theory import World, experiment
+from shortcut_bench.theory.record import read_result, record_run
+from shortcut_guardrail.errors import ConfigError, DataError, RunError
+
+SMALL = World(num_tokens=2, train_size=3, shortcut_strength=0.9, step=2.0)
+
+
+@pytest.fixture
+def _small_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment.run, "__defaults__", (SMALL,))
+    monkeypatch.setattr(experiment, "TRAIN_SIZES", (0, 1, 2))
+    monkeypatch.setattr(experiment, "STEP_TRAIN_SIZES", (1, 2, 3))
+    monkeypatch.setattr(experiment, "DEPLOYMENT_SIZES", (0, 1, 2))
+
+
+def invoke(*words: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.mark.usefixtures("_small_world")
+@pytest.mark.parametrize(("name", "magic"), [("a.png", b"\x89PNG"), ("b.SVG", b"<?xml"), ("c.pdf", b"%PDF")])
+def test_run_then_figure(tmp_path: Path, name: str, magic: bytes) -> None:
+    results = tmp_path / "results"
+    ran = invoke("run", "theory", "--out", results)
+    assert ran.exit_code == 0, ran.output
+    assert "Wrote" in ran.output
+    record = json.loads((results / "theory" / "result.json").read_text(encoding="utf-8"))
+    assert record["command"] == "shortcut-guardrail benchmark run theory"
+    assert record["config"]["train_size"] == 3
+    drawn = invoke("figure", "theory", "--results", results, "--out", tmp_path / "new" / name)
+    assert drawn.exit_code == 0, drawn.output
+    assert (tmp_path / "new" / name).read_bytes().startswith(magic)
+
+
+@pytest.mark.usefixtures("_small_world")
+def test_the_same_result_gives_the_same_files(tmp_path: Path) -> None:
+    for folder in ("first", "second"):
+        assert invoke("run", "theory", "--out", tmp_path / folder).exit_code == 0
+        for kind in ("png", "svg"):
+            out = tmp_path / folder / f"figure.{kind}"
+            assert invoke("figure", "theory", "--results", tmp_path / folder, "--out", out).exit_code == 0
+    first, second = (read_result(tmp_path / folder, "theory") for folder in ("first", "second"))
+    assert {**first, "seconds": 0} == {**second, "seconds": 0}
+    for kind in ("png", "svg"):
+        assert (tmp_path / f"first/figure.{kind}").read_bytes() == (tmp_path / f"second/figure.{kind}").read_bytes()
+
+
+@pytest.mark.usefixtures("_small_world")
+def test_a_finished_result_is_replaced_only_on_request(tmp_path: Path) -> None:
+    assert invoke("run", "theory", "--out", tmp_path).exit_code == 0
+    path = tmp_path / "theory" / "result.json"
+    path.write_text("{}", encoding="utf-8")
+    refused = invoke("run", "theory", "--out", tmp_path)
+    assert isinstance(refused.exception, ConfigError)
+    assert "already exists" in str(refused.exception)
+    assert "--overwrite" in str(refused.exception)
+    assert path.read_text(encoding="utf-8") == "{}"
+    assert invoke("run", "theory", "--out", tmp_path, "--overwrite").exit_code == 0
+    assert read_result(tmp_path, "theory")["experiment"] == "theory"
+
+
+def test_the_committed_result_is_what_the_code_computes() -> None:
+    """Recomputes one row of every series; the whole takes longer than a test should."""
+    path = ROOT / "results"
+    record = read_result(path, "theory")
+    assert record["config"] == experiment.asdict(experiment.BASE_WORLD)
+    for series in ("by_train_size", "by_step", "by_strength"):
+        row = record[series][1]
+        again = experiment.describe_world(World(**row["world"]))
+        for quantity in ("information", "bayes_error", "sharp_bounds", "best_performance"):
+            assert again[quantity] == pytest.approx(row[quantity], abs=1e-9)
+    assert [row["world"]["train_size"] for row in record["by_train_size"]] == list(experiment.TRAIN_SIZES)
+
+
+def test_list_names_every_experiment() -> None:
+    listed = invoke("list")
+    assert listed.exit_code == 0
+    assert [line.split()[0] for line in listed.output.splitlines()] == list(EXPERIMENTS)
+
+
+def test_every_experiment_can_be_loaded_run_and_drawn() -> None:
+    for entry in EXPERIMENTS.values():
+        module = entry.load()
+        assert entry.name == module.NAME
+        assert entry.options <= set(module.run.__code__.co_varnames[: module.run.__code__.co_argcount])
+        assert callable(module.draw)
+
+
+def test_an_unknown_experiment_is_refused_with_a_suggestion() -> None:
+    with pytest.raises(
+        ConfigError, match=r"There is no experiment 'teory' \(there are: .*\)\. Did you mean 'theory'\?"
+    ):
+        find_experiment("teory")
+    assert isinstance(invoke("run", "teory").exception, ConfigError)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--seeds", "0,1"], "The experiment 'theory' does not use --seeds (it takes: none of the kind)."),
+        (["--data-dir", "d", "--encoder", "e"], "does not use --data-dir, --encoder"),
+    ],
+)
+def test_options_that_an_experiment_does_not_use_are_refused(tmp_path: Path, options: list[str], sentence: str) -> None:
+    refused = invoke("run", "theory", "--out", tmp_path, *options)
+    assert isinstance(refused.exception, ConfigError)
+    assert sentence in str(refused.exception)
+    assert not list(tmp_path.iterdir())
+
+
+def test_seeds() -> None:
+    assert parse_seeds("0, 2,1") == (0, 2, 1)
+    for wrong, found in (("0,x", "'x'"), ("", "''"), ("-1", "'-1'"), ("1,,2", "''")):
+        with pytest.raises(ConfigError, match=f"but has {found}"):
+            parse_seeds(wrong)
+    with pytest.raises(ConfigError, match="must be different numbers, but are 1,1"):
+        parse_seeds("1,1")
+
+
+def test_a_figure_needs_a_result_and_a_known_format(tmp_path: Path) -> None:
+    missing = invoke("figure", "theory", "--results", tmp_path, "--out", tmp_path / "x.png")
+    assert isinstance(missing.exception, DataError)
+    assert "shortcut-guardrail benchmark run theory --out" in str(missing.exception)
+    odd = invoke("figure", "theory", "--results", tmp_path, "--out", tmp_path / "x.gif")
+    assert isinstance(odd.exception, ConfigError)
+    assert "must end in .png, .svg or .pdf, but is 'x.gif'" in str(odd.exception)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("{", "cannot be read as JSON"),
+        ('{"experiment": "other"}', "must hold a result of 'theory', but holds 'other'"),
+        ("[]", "must hold a result of 'theory', but holds 'list'"),
+    ],
+)
+def test_a_broken_result_is_refused(tmp_path: Path, content: str, sentence: str) -> None:
+    (tmp_path / "theory").mkdir()
+    (tmp_path / "theory" / "result.json").write_text(content, encoding="utf-8")
+    with pytest.raises(DataError, match=sentence):
+        read_result(tmp_path, "theory")
+
+
+def test_a_result_without_its_series_is_not_drawn() -> None:
+    with pytest.raises(DataError, match="The result has no by_step, by_strength"):
+        experiment.draw({"by_train_size": [], "by_deployment_texts": []})
+
+
+def test_a_failed_run_leaves_nothing(tmp_path: Path) -> None:
+    def fail() -> dict[str, object]:
+        raise RunError("broken")
+
+    with pytest.raises(RunError):
+        record_run(tmp_path, "theory", fail, command="x")
+    assert not list(tmp_path.rglob("*"))
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        record_run(tmp_path / "file", "theory", dict, command="x")
+
+
+def test_the_command_line_imports_nothing_heavy() -> None:
+    heavy = "{'torch', 'transformers', 'matplotlib', 'sklearn', 'scipy', 'numpy'}"
+    script = f"import sys, shortcut_guardrail.cli.benchmark; print(sorted({heavy} & set(sys.modules)))"
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
+
+
+def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    series: dict[str, list[object]] = {
+        name: [] for name in ("by_train_size", "by_step", "by_strength", "by_deployment_texts")
+    }
+    with pytest.raises(ConfigError, match=r"pip install 'shortcut-guardrail\[benchmark\]'"):
+        experiment.draw(series)

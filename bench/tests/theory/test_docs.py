@@ -1,0 +1,33 @@
+"""The examples in the docstrings and in docs/theory.md run and print what they say."""
+
+import contextlib
+import doctest
+import io
+import re
+
+import pytest
+
+from checkout import ROOT
+from shortcut_bench.theory import bounds, information, world
+
+PAGE = ROOT / "docs" / "theory.md"
+
+
+@pytest.mark.parametrize("module", [information, bounds, world], ids=lambda module: module.__name__.split(".")[-1])
+def test_docstring_examples(module: object) -> None:
+    assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
+
+
+def test_the_page_prints_what_it_shows() -> None:
+    blocks = re.findall(r"```(\w*)\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
+    position = next(i for i, (language, _) in enumerate(blocks) if language == "python")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(blocks[position][1], str(PAGE), "exec"), {})
+    assert printed.getvalue() == blocks[position + 1][1]
+
+
+def test_the_figures_of_the_page_exist() -> None:
+    linked = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", PAGE.read_text(encoding="utf-8"))
+    assert linked
+    assert all((PAGE.parent / link).is_file() for link in linked)

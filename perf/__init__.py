@@ -1,0 +1,1 @@
+"""Performance benchmarks: `make speed`, or `python -m perf --data-dir DIR --out FILE.json`; docs/performance.md."""

@@ -1,1 +1,0 @@
-"""Performance benchmarks: `make speed`, or `python -m speed --data-dir DIR --out FILE.json`; docs/performance.md."""
