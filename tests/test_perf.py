@@ -88,6 +88,10 @@ def test_peak_memory_sees_what_was_held():
     assert peak() > 64
 
 
+def test_the_committed_speeds_are_here():
+    assert [path.stem for path in RESULTS] == ["epyc-2-cores"]
+
+
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
 def test_a_committed_table_is_that_of_its_results(path):
     results = json.loads(path.read_text(encoding="utf-8"))

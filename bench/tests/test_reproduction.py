@@ -299,8 +299,6 @@ def test_bad_input_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_the_page_has_a_block_for_every_experiment_and_is_not_stale() -> None:
     names = re.findall(r"<!-- generated: (.+) -->", TEXT)
     assert sorted(names) == sorted(reproduction.reproduced()) == sorted(PAPER)
-    if not any((ROOT / "results" / name / "runs.json").exists() for name in names):
-        pytest.skip("needs finished runs in results")
     changed = subprocess.run(
         ["git", "status", "--porcelain", "--", "results", "docs/reproduction.md"],
         cwd=ROOT,

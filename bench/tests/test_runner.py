@@ -27,6 +27,7 @@ from shortcut_bench.experiments import ExperimentConfig, Setting, SystemSpec, re
 from shortcut_bench.methods import training
 from shortcut_bench.results import add_to_index, read_index, read_result, result_path, rows_of
 from shortcut_bench.runner import Outcome, run_experiment
+from shortcut_bench.store import open_store
 from shortcut_bench.systems import Need, guard_options
 from shortcut_guardrail import GuardrailConfig, ShortcutGuardrail, preset
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
@@ -330,8 +331,8 @@ def test_options_that_came_later_leave_what_was_measured_before_them_its_hash() 
 
 
 def test_committed_runs_of_guards_are_still_found() -> None:
-    recorded = [json.loads(file.read_text(encoding="utf-8")) for file in (RESULTS / "runs").glob("*/result.json")]
-    guards = [record["config"]["system"].get("guard") for record in recorded]
+    recorded = [json.loads(parts["config"]) for parts in open_store(RESULTS).runs.values()]
+    guards = [config["system"].get("guard") for config in recorded]
     guards = [guard for guard in guards if guard is not None]
     assert len(guards) > 100
     today = [guard_options(GuardrailConfig.from_dict(guard)) for guard in guards]

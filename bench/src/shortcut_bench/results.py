@@ -1,7 +1,8 @@
 """Results on disk: one JSON file a run, in a folder named by a hash of the run's configuration.
 
     results/
-      runs/<hash>/result.json     a run: metrics, counts, rows, configuration, versions, cost
+      runs/<hash>/result.json     a run as it was made: metrics, counts, rows, configuration, versions, cost
+      runs.parquet and two more   the same without class probabilities, for all runs that are committed; see `store`
       <experiment>/runs.json      which runs an experiment consists of, and what each is in it
       .cache/                     classifiers and adapters that runs share; not part of the results
 
@@ -28,6 +29,8 @@ import numpy as np
 from shortcut_guardrail.data import to_json, write_file
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.saving import library_versions
+
+from .store import open_store
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -62,8 +65,23 @@ def write_result(results: Path, run: str, record: Mapping[str, Any]) -> Path:
     return path
 
 
+def has_result(results: Path, run: str) -> bool:
+    """Whether the result of a run is there, as it was made or in the compact files."""
+    return result_path(results, run).exists() or run in open_store(results)
+
+
+def raw_results(results: Path) -> dict[str, dict[str, Any]]:
+    """The results that lie in `runs/` as they were made, by their hash.
+
+    Raises:
+        DataError: One is damaged, or of another version.
+    """
+    folders = sorted(path.parent.name for path in (results / RUNS_FOLDER).glob(f"*/{RESULT_FILE}"))
+    return {run: read_result(results, run) for run in folders}
+
+
 def read_result(results: Path, run: str) -> dict[str, Any]:
-    """The result of a run.
+    """The result of a run, as it was made, or else from the compact files.
 
     Raises:
         DataError: There is none, or it is damaged, or of another version.
@@ -72,6 +90,8 @@ def read_result(results: Path, run: str) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
+        if run in (store := open_store(results)):
+            return store.result(run)
         raise DataError(f"There is no '{path}', which a list of runs names. Run the experiment again.") from error
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise DataError(
@@ -275,7 +295,7 @@ class Rows:
         labels: Class ids, shape (N,).
         groups: Group ids, shape (N,).
         predictions: Predicted class ids, shape (N,).
-        probs: Class probabilities to 4 decimals, shape (N, C).
+        probs: Class probabilities to 4 decimals, shape (N, C); empty for a run that is read from the compact files.
         shortcut_rank: Rank of the shortcut among the important tokens, from 1; 0 if the text holds it and it is not
             among them, -1 if the text holds none; shape (N,), empty where the system is not one model.
         sensitivity: Each text's term in MSTPS, shape (A,), for the first A rows.
@@ -316,7 +336,8 @@ def rows_of(result: Mapping[str, Any]) -> Rows:
         stored = result["rows"]
         floats = ("probs", "sensitivity", "sensitivity_base_tokens")
         names = ("index", "labels", "groups", "predictions", "shortcut_rank", *floats)
-        arrays = {name: np.asarray(stored[name], dtype=np.float64 if name in floats else np.int64) for name in names}
+        values = {"probs": [], **stored}
+        arrays = {name: np.asarray(values[name], dtype=np.float64 if name in floats else np.int64) for name in names}
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"The result of run {result.get('run')} has no usable rows ({error}).") from error
     return Rows(**arrays)

@@ -39,8 +39,8 @@ from .results import (
     add_to_index,
     commit,
     hardware,
+    has_result,
     prepare_cache,
-    result_path,
     run_hash,
     versions,
     write_result,
@@ -284,7 +284,7 @@ class _Bench:
         self._total = len(runs)
         self._check_data(runs)
         for together in _grouped(runs, lambda run: (run.setting.name, run.seed, run.fold)):
-            missing = [run for run in together if self.overwrite or not result_path(self.out, run.hash).exists()]
+            missing = [run for run in together if self.overwrite or not has_result(self.out, run.hash)]
             self._skip([run for run in together if run not in missing])
             if missing:
                 self._make_together(missing)
@@ -301,7 +301,7 @@ class _Bench:
     def _check_data(self, runs: Sequence[Run]) -> None:
         """Builds the data of every setting once, so that what is wrong with them shows before anything is trained."""
         for together in _grouped(runs, lambda run: run.setting.name):
-            missing = [run for run in together if self.overwrite or not result_path(self.out, run.hash).exists()]
+            missing = [run for run in together if self.overwrite or not has_result(self.out, run.hash)]
             if missing:
                 self.data(missing[0], missing[0].seed)
 
@@ -377,7 +377,7 @@ class _Bench:
             return []
         asked = {run.test for run in runs}
         others = [replace(first, test=test) for test in place.data.tests if test not in asked]
-        return [run for run in others if not place.lacks(run) and not result_path(self.out, run.hash).exists()]
+        return [run for run in others if not place.lacks(run) and not has_result(self.out, run.hash)]
 
     def _record(self, place: _Place, run: Run, fitted: FittedSystem, scores: Scores, seconds: float) -> dict[str, Any]:
         data = place.data.to_dict()

@@ -503,7 +503,7 @@ _COLUMNS = {
         _Column("labels", "target labels", _labels),
         _Column("group_labels", "group labels", _group_labels),
         _Column("needs", "was handed", _needs),
-        _Column("approach", "approach", lambda context: Entry(text=APPROACHES[context.cell.kind])),
+        _Column("approach", "approach", lambda context: Entry(text=APPROACHES.get(context.cell.kind, "-"))),
         _Column("deployment_time", "at deployment alone", _positioning(_without(SOURCE_NEEDS | {Need.ORACLE_TEXTS}))),
         _Column("no_annotation", "no shortcut annotation", _positioning(_without(ANNOTATION_NEEDS))),
         _Column(

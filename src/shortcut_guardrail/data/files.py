@@ -159,8 +159,8 @@ def _swap_files(new: Path, target: Path, old: Path) -> None:
         raise
 
 
-def write_file(target: Path, content: str, *, overwrite: bool = False) -> None:
-    """Write a text file, UTF-8, so that it appears whole or not at all.
+def write_file(target: Path, content: str | bytes, *, overwrite: bool = False) -> None:
+    """Write a file so that it appears whole or not at all; text as UTF-8.
 
     Raises:
         ConfigError: See `check_output`.
@@ -171,7 +171,7 @@ def write_file(target: Path, content: str, *, overwrite: bool = False) -> None:
     with _sentences(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            temporary.write_text(content, encoding="utf-8", newline="")
+            temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
             os.replace(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ the largest g with
 
 It never finds less than Benjamini and Hochberg's procedure, which has the number of all tests for #{F_j <= g}. The
 proof asks for two parts that are independent of each other. Those of one candidate share its texts, so that the rate
-that is kept is simulated (`scripts/audit_rates.py`) rather than taken from the theorem.
+that is kept is simulated (`bench/experiments/audit_simulation`) rather than taken from the theorem.
 """
 
 from __future__ import annotations

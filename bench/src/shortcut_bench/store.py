@@ -1,0 +1,219 @@
+"""Finished runs in a few small files: what tables, figures, intervals and resumed experiments need, committed once.
+
+    results/
+      runs.parquet          one row a run: a few columns to look at, and each part of the result as JSON
+      predictions.parquet   one row a run: its test set, its answers as small integers, ranks and sensitivities
+      test_sets.parquet     one row a test set: labels and groups of its rows; no text
+
+Class probabilities are left out, since nothing reads them. `pack` adds the raw results of `runs/` to these files;
+`results.read_result` reads either.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shortcut_guardrail.data import write_file
+from shortcut_guardrail.errors import DataError
+from shortcut_guardrail.typing import Array
+
+RUNS_FILE = "runs.parquet"
+PREDICTIONS_FILE = "predictions.parquet"
+TEST_SETS_FILE = "test_sets.parquet"
+
+_OF_TEST_SET = ("index", "labels", "groups")
+_SMALL = ("predictions", "shortcut_rank")
+_MILLIONTHS = ("sensitivity", "sensitivity_base_tokens")  # stored as whole numbers: six decimals are kept exactly
+_JSON = "json."
+
+
+@dataclass(frozen=True, eq=False)
+class Store:
+    """The runs that the compact files of a folder hold.
+
+    Attributes:
+        runs: For each run's hash its parts as JSON.
+        rows: For each run's hash its test set and what it answered.
+        test_sets: For each test set its positions, labels and groups, each of shape (N,).
+    """
+
+    runs: Mapping[str, Mapping[str, str]]
+    rows: Mapping[str, Mapping[str, Any]]
+    test_sets: Mapping[str, Mapping[str, Array]]
+
+    def __contains__(self, run: str) -> bool:
+        return run in self.runs
+
+    def result(self, run: str) -> dict[str, Any]:
+        """The result of a run as `results.read_result` gives it, without the class probabilities of its rows."""
+        found = {part: json.loads(text) for part, text in self.runs[run].items()}
+        rows = self.rows[run]
+        stored = self.test_sets[rows["test_set"]]
+        return found | {
+            "rows": {name: stored[name].tolist() for name in _OF_TEST_SET}
+            | {name: rows[name].tolist() for name in _SMALL}
+            | {name: (rows[name] / 1e6).tolist() for name in _MILLIONTHS}
+        }
+
+
+def open_store(results: Path) -> Store:
+    """What the compact files of a folder hold; nothing where there are none.
+
+    Raises:
+        DataError: Some of the files are missing or damaged.
+    """
+    files = [results / name for name in (RUNS_FILE, PREDICTIONS_FILE, TEST_SETS_FILE)]
+    there = [file for file in files if file.exists()]
+    if there and len(there) < len(files):
+        missing = next(file for file in files if file not in there)
+        raise DataError(
+            f"There is no '{missing}', which belongs to '{there[0]}'. Restore it, or delete the others too."
+        )
+    return _opened(*((str(file), file.stat().st_mtime_ns) for file in there)) if there else Store({}, {}, {})
+
+
+@lru_cache(maxsize=2)
+def _opened(*files: tuple[str, int]) -> Store:
+    runs, predictions, test_sets = (_read(Path(path)) for path, _ in files)
+    return Store(
+        runs={row["run"]: _parts(row) for row in runs},
+        rows={row["run"]: _as_arrays(row, (*_SMALL, *_MILLIONTHS)) for row in predictions},
+        test_sets={row["test_set"]: _as_arrays(row, _OF_TEST_SET) for row in test_sets},
+    )
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"'{file}' cannot be read as Parquet ({error}). Restore it from version control.") from error
+    return rows
+
+
+def _parts(row: Mapping[str, Any]) -> dict[str, str]:
+    return {name.removeprefix(_JSON): text for name, text in row.items() if name.startswith(_JSON) and text is not None}
+
+
+def _as_arrays(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {**row, **{name: np.asarray(row[name], dtype=np.int64) for name in names}}
+
+
+def pack(results: Path) -> list[str]:
+    """Add the raw results of a folder to its compact files; a run that is in both is taken from the raw one.
+
+    Args:
+        results: Folder of all results.
+
+    Returns:
+        Hashes of the runs that were added or replaced.
+
+    Raises:
+        DataError: A raw result or a compact file is damaged.
+        RunError: A file cannot be written.
+    """
+    from .results import raw_results
+
+    raw = raw_results(results)
+    known = open_store(results)
+    everything = {run: known.result(run) for run in known.runs} | raw
+    if raw:
+        write_store(results, everything)
+    return sorted(raw)
+
+
+def write_store(results: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write the compact files anew, in the order of the hashes, so that the same runs give the same files.
+
+    Args:
+        results: Folder of all results.
+        found: The results by their hash.
+
+    Raises:
+        RunError: A file cannot be written.
+    """
+    test_sets: dict[str, dict[str, Any]] = {}
+    runs, predictions = [], []
+    parts = sorted({part for result in found.values() for part in result} - {"rows"})
+    for run, result in sorted(found.items()):
+        rows = {name: np.asarray(result["rows"][name]) for name in (*_OF_TEST_SET, *_SMALL, *_MILLIONTHS)}
+        test_set = _key([rows[name] for name in _OF_TEST_SET])
+        test_sets[test_set] = {"test_set": test_set, **{name: _small(rows[name]) for name in _OF_TEST_SET}}
+        predictions.append(
+            {"run": run, "test_set": test_set}
+            | {name: _small(rows[name]) for name in _SMALL}
+            | {name: _small(np.rint(rows[name].astype(np.float64) * 1e6)) for name in _MILLIONTHS}
+        )
+        runs.append(_to_look_at(run, result) | {_JSON + part: _text(result.get(part)) for part in parts})
+    for name, rows_of_file in (
+        (RUNS_FILE, runs),
+        (PREDICTIONS_FILE, predictions),
+        (TEST_SETS_FILE, [row for _, row in sorted(test_sets.items())]),
+    ):
+        _write(results / name, rows_of_file)
+
+
+def _to_look_at(run: str, result: Mapping[str, Any]) -> dict[str, Any]:
+    """Columns that a reader of the table wants to see without parsing anything."""
+    config, metrics = result["config"], result["metrics"]
+    return {
+        "run": run,
+        "data": config["data"]["name"],
+        "test": config["test"],
+        "seed": config["seed"],
+        "system": result["system"]["name"],
+        "accuracy": metrics.get("accuracy"),
+        "worst_group_accuracy": metrics.get("worst_group_accuracy"),
+    }
+
+
+def _text(part: Any) -> str | None:
+    return None if part is None else json.dumps(part, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _key(arrays: Iterable[Array]) -> str:
+    digest = hashlib.sha256()
+    for values in arrays:
+        digest.update(np.ascontiguousarray(values, dtype=np.int64).tobytes())
+        digest.update(b"|")
+    return digest.hexdigest()[:16]
+
+
+def _small(values: Array) -> list[int]:
+    whole: list[int] = values.astype(np.int64).tolist()
+    return whole
+
+
+def _write(file: Path, rows: list[dict[str, Any]]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({name: _column([row[name] for row in rows]) for name in rows[0]})
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder, "made.parquet")
+        pq.write_table(table, made, compression="zstd", compression_level=19, write_statistics=False)
+        write_file(file, made.read_bytes(), overwrite=True)
+
+
+def _column(values: list[Any]) -> Any:
+    import pyarrow as pa
+
+    if not isinstance(values[0], list):
+        return pa.array(values)
+    everything = [item for row in values for item in row]
+    low, high = min(everything, default=0), max(everything, default=0)
+    kind = next(
+        kind for kind in (np.int8, np.int16, np.int32) if np.iinfo(kind).min <= low <= high <= np.iinfo(kind).max
+    )
+    return pa.array(values, type=pa.list_(pa.from_numpy_dtype(kind)))

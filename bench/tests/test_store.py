@@ -1,0 +1,138 @@
+"""The compact files: what goes in comes out, what is committed makes every table, and nothing is run twice."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shortcut_bench import runner
+from shortcut_bench.classifiers import Encoder
+from shortcut_bench.collect import collect
+from shortcut_bench.experiments import read_experiment
+from shortcut_bench.results import has_result, raw_results, read_index, read_result, rows_of, write_result
+from shortcut_bench.store import PREDICTIONS_FILE, RUNS_FILE, TEST_SETS_FILE, open_store, pack, write_store
+from shortcut_bench.tables import make_table, render
+from shortcut_guardrail.errors import DataError
+
+RESULTS = Path(__file__).parents[2] / "results"
+COMMITTED = [
+    "adaptation-cost",
+    "in-distribution",
+    "lambda-sweep",
+    "leaderboard",
+    "leaderboard-in-distribution",
+    "lora-rank",
+    "misclassification",
+    "mstps",
+    "mstps-vs-accuracy",
+    "natural-shortcuts",
+    "real-world",
+    "recall-vs-strength",
+    "shifted",
+    "source-recipes",
+    "support-size",
+    "testbed-proportion",
+    "testbed-strength",
+]
+ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
+
+
+def record(seed: int, predictions: list[int]) -> dict[str, Any]:
+    return {
+        "config": {"data": {"name": "goemo-st"}, "test": "reversed", "seed": seed},
+        "system": {"name": "erm", "info": {"seconds": {}}},
+        "metrics": {"accuracy": 0.5, "worst_group_accuracy": None},
+        "rows": {
+            "index": [3, 1, 2],
+            "labels": [0, 1, 1],
+            "groups": [0, 3, 2],
+            "predictions": predictions,
+            "probs": [[0.9, 0.1]] * 3,
+            "shortcut_rank": [-1, 0, 12],
+            "sensitivity": [0.123457, -0.000001],
+            "sensitivity_base_tokens": [],
+        },
+    }
+
+
+def without_probs(result: dict[str, Any]) -> dict[str, Any]:
+    return {**result, "rows": {name: value for name, value in result["rows"].items() if name != "probs"}}
+
+
+def test_what_is_packed_is_read_as_it_was_made(tmp_path: Path) -> None:
+    for run, result in (("aa", record(0, [0, 1, 0])), ("bb", record(1, [1, 1, 1]))):
+        write_result(tmp_path, run, result)
+    made = {run: read_result(tmp_path, run) for run in ("aa", "bb")}
+    assert pack(tmp_path) == ["aa", "bb"]
+    for run in made:
+        (tmp_path / "runs" / run / "result.json").unlink()
+        assert read_result(tmp_path, run) == without_probs(made[run])
+        assert has_result(tmp_path, run)
+    assert len(open_store(tmp_path).test_sets) == 1  # both have the same rows
+    assert rows_of(read_result(tmp_path, "aa")).probs.size == 0
+    assert not has_result(tmp_path, "cc")
+
+
+def test_the_raw_run_wins_and_the_same_runs_give_the_same_files(tmp_path: Path) -> None:
+    write_result(tmp_path, "aa", record(0, [0, 1, 0]))
+    pack(tmp_path)
+    before = {name: (tmp_path / name).read_bytes() for name in (RUNS_FILE, PREDICTIONS_FILE, TEST_SETS_FILE)}
+    assert pack(tmp_path) == ["aa"]
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+    write_result(tmp_path, "aa", record(0, [1, 1, 1]))
+    assert read_result(tmp_path, "aa")["rows"]["predictions"] == [1, 1, 1]
+    pack(tmp_path)
+    assert open_store(tmp_path).result("aa")["rows"]["predictions"] == [1, 1, 1]
+
+
+def test_files_that_are_missing_or_damaged_are_told(tmp_path: Path) -> None:
+    write_store(tmp_path, {"aa": record(0, [0, 1, 0])})
+    (tmp_path / TEST_SETS_FILE).write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        open_store(tmp_path)
+    (tmp_path / TEST_SETS_FILE).unlink()
+    with pytest.raises(DataError, match=r"There is no '.*test_sets\.parquet', which belongs to"):
+        open_store(tmp_path)
+    with pytest.raises(DataError, match="which a list of runs names"):
+        read_result(tmp_path / "elsewhere", "aa")
+
+
+def test_the_committed_experiments_are_all_here() -> None:
+    assert sorted(path.parent.name for path in RESULTS.glob("*/runs.json")) == COMMITTED
+    assert len(open_store(RESULTS).runs) > 1000
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_every_committed_table_is_made_from_the_compact_files(name: str, tmp_path: Path) -> None:
+    compact = tmp_path / "results"
+    (compact / name).mkdir(parents=True)
+    for file in (RUNS_FILE, PREDICTIONS_FILE, TEST_SETS_FILE, f"{name}/runs.json"):
+        (compact / file).symlink_to(RESULTS / file)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = render(make_table(collect(compact, read_experiment(name))), "markdown")
+    assert made == (RESULTS / name / f"{name}.md").read_text(encoding="utf-8")
+    assert not raw_results(compact)
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_every_run_that_is_listed_is_in_the_compact_files(name: str) -> None:
+    assert {entry.run for entry in read_index(RESULTS, name)} <= set(open_store(RESULTS).runs)
+
+
+@pytest.mark.parametrize("name", ["leaderboard-in-distribution", "misclassification", "testbed-strength"])
+def test_a_runner_on_a_fresh_clone_repeats_nothing(name: str) -> None:
+    """What today's settings plan has a result, though there is no raw one."""
+    store = open_store(RESULTS)
+    weights = json.loads(next(iter(store.runs.values()))["config"])["encoder"]["weights"]
+    encoder = Encoder("nowhere", ENCODER, weights)
+    planned = runner.plan_runs(read_experiment(name), scale="small", encoder=encoder, seeds=(0, 1, 2))
+    assert len(planned) >= 24
+    assert all(has_result(RESULTS, run.hash) for run in planned)
+    # The partner: another seed has none.
+    other = runner.plan_runs(read_experiment(name), scale="small", encoder=encoder, seeds=(77,))
+    assert not any(has_result(RESULTS, run.hash) for run in other)
