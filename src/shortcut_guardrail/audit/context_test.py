@@ -19,7 +19,8 @@ binomial test. The larger of the two counts, so that the null hypothesis may hol
 candidates keeps the false-discovery rate (see `discovery`). Three things about this are not exact: c is the class with
 the largest pull and so chosen by looking, the two parts share the candidate's texts, and words share texts, so neither
 are independent.
-`bench/experiments/audit_simulation` therefore simulates the rate that is kept, and `audit_rates` measures it on clean models.
+`bench/experiments/audit_simulation` therefore simulates the rate that is kept, and `audit_rates` measures it on clean
+models.
 
 *Step-down.* A strong shortcut makes the texts without another word look as if they supported its class. So the
 strongest candidate is flagged first, the texts that hold it are from then on read with it masked, and all other

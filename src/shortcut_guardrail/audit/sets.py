@@ -36,7 +36,8 @@ single word the other test speaks. If the null hypothesis is rejected at `alpha`
 both halves; there may be none, where what one half names moves a little too few answers in both. That there is a group
 is then shown; which words it has is an estimate; so they are undecided, and a guard neutralises them. Three things are
 not exact: phrases are found, and words flagged, on all texts, before the halves are dealt, and texts of one template
-may fall into both. `bench/experiments/audit_simulation` simulates how often there is a group where there should be none.
+may fall into both. `bench/experiments/audit_simulation` simulates how often there is a group where there should be
+none.
 """
 
 from __future__ import annotations
