@@ -13,8 +13,8 @@ from shortcut_bench import runner
 from shortcut_bench.classifiers import Encoder
 from shortcut_bench.collect import collect
 from shortcut_bench.experiments import read_experiment
-from shortcut_bench.results import has_result, raw_results, read_index, read_result, rows_of, write_result
-from shortcut_bench.store import PREDICTIONS_FILE, RUNS_FILE, TEST_SETS_FILE, open_store, pack, write_store
+from shortcut_bench.results import has_result, pack, raw_results, read_index, read_result, rows_of, write_result
+from shortcut_bench.store import PREDICTIONS_FILE, RUNS_FILE, TEST_SETS_FILE, open_store, write_store
 from shortcut_bench.tables import make_table, render
 from shortcut_guardrail.errors import DataError
 

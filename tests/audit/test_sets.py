@@ -11,7 +11,7 @@ from scipy.stats import binom, t
 
 from made_shards import shard
 from shortcut_guardrail.audit.auditing import make_report
-from shortcut_guardrail.audit.context_test import judge, tally
+from shortcut_guardrail.audit.context import judge, tally
 from shortcut_guardrail.audit.sets import (
     LEAST_MOVED,
     Group,

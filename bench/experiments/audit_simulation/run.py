@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from shortcut_bench.standalone import grow
-from shortcut_guardrail.audit.context_test import judge, tally
+from shortcut_guardrail.audit.context import judge, tally
 from shortcut_guardrail.audit.measurements import Shard
 from shortcut_guardrail.audit.sets import with_group
 from shortcut_guardrail.config import AuditConfig

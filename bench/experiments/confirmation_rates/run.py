@@ -26,7 +26,7 @@ from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail.config import TargetConfig
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.saving.record import library_versions
-from shortcut_guardrail.shortcuts.label_test import Paired, paired_evidence, weigh
+from shortcut_guardrail.shortcuts.labels import Paired, paired_evidence, weigh
 from shortcut_guardrail.shortcuts.search import ranked_targets
 from shortcut_guardrail.stats.exact import exact_interval, mcnemar_greater
 from shortcut_guardrail.stats.paired import holm

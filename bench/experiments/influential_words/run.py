@@ -41,7 +41,7 @@ from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.mitigation.distillation import counterfactual
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.saving.record import library_versions
-from shortcut_guardrail.shortcuts.label_test import paired_evidence, weigh
+from shortcut_guardrail.shortcuts.labels import paired_evidence, weigh
 from shortcut_guardrail.shortcuts.named import UNLABELLED, Target
 from shortcut_guardrail.shortcuts.search import ranked_targets
 from shortcut_guardrail.text.finder import TargetFinder

@@ -293,7 +293,7 @@ def figure(
 @app.command()
 def pack(results: Results = Path("results"), debug: Debug = False) -> None:
     """Adds finished runs to the small files that are committed, without class probabilities."""
-    from .store import pack as add_to_store
+    from .results import pack as add_to_store
 
     added = add_to_store(results)
     typer.echo(f"{len(added)} run{'' if len(added) == 1 else 's'} of {results / 'runs'} packed into {results}")

@@ -30,7 +30,7 @@ from shortcut_guardrail.data import to_json, write_file
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.saving import library_versions
 
-from .store import open_store
+from .store import open_store, write_store
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -103,6 +103,26 @@ def read_result(results: Path, run: str) -> dict[str, Any]:
             "experiment again."
         )
     return record
+
+
+def pack(results: Path) -> list[str]:
+    """Add the raw results of a folder to its compact files; a run that is in both is taken from the raw one.
+
+    Args:
+        results: Folder of all results.
+
+    Returns:
+        Hashes of the runs that were added or replaced.
+
+    Raises:
+        DataError: A raw result or a compact file is damaged.
+        RunError: A file cannot be written.
+    """
+    raw = raw_results(results)
+    known = open_store(results)
+    if raw:
+        write_store(results, {run: known.result(run) for run in known.runs} | raw)
+    return sorted(raw)
 
 
 def _json_types(value: Any) -> Any:

@@ -5,8 +5,8 @@
       predictions.parquet   one row a run: its test set, its answers as small integers, ranks and sensitivities
       test_sets.parquet     one row a test set: labels and groups of its rows; no text
 
-Class probabilities are left out, since nothing reads them. `pack` adds the raw results of `runs/` to these files;
-`results.read_result` reads either.
+Class probabilities are left out, since nothing reads them. `results.pack` adds the raw results of `runs/` to these
+files; `results.read_result` reads either.
 """
 
 from __future__ import annotations
@@ -108,29 +108,6 @@ def _parts(row: Mapping[str, Any]) -> dict[str, str]:
 
 def _as_arrays(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {**row, **{name: np.asarray(row[name], dtype=np.int64) for name in names}}
-
-
-def pack(results: Path) -> list[str]:
-    """Add the raw results of a folder to its compact files; a run that is in both is taken from the raw one.
-
-    Args:
-        results: Folder of all results.
-
-    Returns:
-        Hashes of the runs that were added or replaced.
-
-    Raises:
-        DataError: A raw result or a compact file is damaged.
-        RunError: A file cannot be written.
-    """
-    from .results import raw_results
-
-    raw = raw_results(results)
-    known = open_store(results)
-    everything = {run: known.result(run) for run in known.runs} | raw
-    if raw:
-        write_store(results, everything)
-    return sorted(raw)
 
 
 def write_store(results: Path, found: Mapping[str, Mapping[str, Any]]) -> None:

@@ -17,7 +17,7 @@ from ..models import EncodedTexts, TextClassifier
 from ..stats import exact_interval
 from ..text import Units, evidence_key, text_key
 from ..typing import Array, Progress
-from .context_test import Shards, Tally, Verdicts, judge, tally
+from .context import Shards, Tally, Verdicts, judge, tally
 from .evidence import Agreement, Intervals
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken

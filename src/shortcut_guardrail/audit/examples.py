@@ -11,7 +11,7 @@ import numpy as np
 from ..metrics import GroupAccuracy
 from ..stats import exact_interval, paired_p_value
 from ..typing import Array
-from .context_test import Shards
+from .context import Shards
 from .evidence import Example, ImportantUnit, LabelledEvidence
 from .measurements import Shard
 

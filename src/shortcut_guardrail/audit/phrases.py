@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..typing import Array
-from .context_test import Shards
+from .context import Shards
 from .measurements import Shard
 
 # A phrase acts together if what shows it is that unlikely to be chance, over all recurring phrases, and that large a

@@ -50,7 +50,7 @@ import numpy as np
 from ..config import AuditConfig
 from ..stats import LEVELS, Placements, levels, opposition, p_of_placements
 from ..typing import Array
-from .context_test import EVEN, Counts, Shards, Tally, Verdicts, count, heard, support, tally
+from .context import EVEN, Counts, Shards, Tally, Verdicts, count, heard, support, tally
 from .measurements import Shard
 
 

@@ -36,7 +36,7 @@ from ..text import (
     words_as_units,
 )
 from ..typing import Array, Progress
-from .label_test import paired_evidence, weigh
+from .labels import paired_evidence, weigh
 from .named import UNLABELLED, Target, Targets, Verdict, check_said, with_said
 
 LEAST_SHARE = 0.01

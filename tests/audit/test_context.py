@@ -8,7 +8,7 @@ from scipy.stats import binom, hypergeom
 
 from made_shards import shard
 from shortcut_guardrail.audit.auditing import make_report
-from shortcut_guardrail.audit.context_test import judge, tally
+from shortcut_guardrail.audit.context import judge, tally
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.stats.relative_effect import p_opposition
 

@@ -10,7 +10,7 @@ import torch
 
 from shortcut_guardrail.config import TargetConfig
 from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.shortcuts.label_test import Paired, paired_evidence, weigh
+from shortcut_guardrail.shortcuts.labels import Paired, paired_evidence, weigh
 from shortcut_guardrail.shortcuts.named import Target
 from shortcut_guardrail.stats.paired import LEAST_CHANGE, holm, sign_flip_test
 
