@@ -715,7 +715,7 @@ def test_output_to_a_full_device():
 
 LIMIT = """
 import resource
-import shortcut_guardrail.saving.folder as folder
+import shortcut_guardrail.guardrail as guardrail
 real = guardrail.load_model
 def load_model(*arguments, **options):
     loaded = real(*arguments, **options)

@@ -45,6 +45,7 @@ from measuring import Found, Measured
 from parts import all_parts
 from shortcut_bench.bases import open_setting
 from shortcut_bench.results import commit
+from shortcut_bench.store import dense_json
 from shortcut_bench.systems import guard_options
 from shortcut_guardrail import GuardrailWarning
 from shortcut_guardrail.data.files import to_json, write_file
@@ -96,7 +97,7 @@ def run(name: str, seed: int, arguments: argparse.Namespace, file: Path) -> Foun
         if part not in result["parts"] and (arguments.parts is None or part in (*arguments.parts, "bounds")):
             result["parts"][part] = measure(result["parts"])
             result.setdefault("commits", {})[part] = commit()
-            write_file(file, to_json(result), overwrite=True)
+            write_file(file, dense_json(result), overwrite=True)
             print(name, seed, part, flush=True)
     return result
 
@@ -123,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # All that is there, not only what this run was asked for.
     files = sorted(args.out.glob("*-[0-9].json"), key=lambda file: (DATASETS.index(file.stem[:-2]), file.stem))
     results = [json.loads(file.read_text(encoding="utf-8")) for file in files]
-    write_file(args.out / "summary.json", to_json(summary(results)), overwrite=True)
+    write_file(args.out / "summary.json", dense_json(summary(results)), overwrite=True)
 
 
 if __name__ == "__main__":

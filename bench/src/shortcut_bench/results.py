@@ -30,7 +30,7 @@ from shortcut_guardrail.data import to_json, write_file
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.saving import library_versions
 
-from .store import open_store, write_store
+from .store import dense_json, open_store, write_store
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -227,7 +227,7 @@ def add_to_index(
         if listed == known:
             return
         record = {"experiment": experiment, "command": command, "runs": [asdict(entry) for entry in listed]}
-        write_file(index_path(results, experiment), to_json(record), overwrite=True)
+        write_file(index_path(results, experiment), dense_json(record), overwrite=True)
 
 
 def prepare_cache(folder: Path) -> Path:

@@ -14,6 +14,8 @@ from typing import Any
 
 from shortcut_guardrail.data import to_json, write_file
 
+from .store import dense_json
+
 ASKED = "asked"
 """The key in a results file under which the options stand that its entries were measured with."""
 
@@ -77,7 +79,7 @@ def grow(
         if any(all(entry.get(key) == value for key, value in case.items()) for entry in found):
             continue
         found.append({**case, **measure(**case)})
-        write_file(file, to_json({ASKED: asked, **beside(found), entries: found}), overwrite=True)
+        write_file(file, dense_json({ASKED: asked, **beside(found), entries: found}), overwrite=True)
         yield found[-1]
 
 

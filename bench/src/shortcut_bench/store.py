@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from shortcut_guardrail.data import write_file
+from shortcut_guardrail.data import to_json, write_file
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.typing import Array
 
@@ -63,6 +63,11 @@ class Store:
             | {name: rows[name].tolist() for name in _SMALL}
             | {name: (rows[name] / 1e6).tolist() for name in _MILLIONTHS}
         }
+
+
+def dense_json(values: Any) -> str:
+    """`data.to_json` on one line: what is committed is to stay small, and is read by programs."""
+    return json.dumps(json.loads(to_json(values)), separators=(",", ":"), ensure_ascii=False) + "\n"
 
 
 def open_store(results: Path) -> Store:
