@@ -177,10 +177,10 @@ def test_the_command_line_imports_nothing_heavy() -> None:
     assert shown.stdout.strip() == "[]"
 
 
-def test_without_matplotlib_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_matplotlib_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     series: dict[str, list[object]] = {
         name: [] for name in ("by_train_size", "by_step", "by_strength", "by_deployment_texts")
     }
-    with pytest.raises(ConfigError, match=r"pip install 'shortcut-guardrail\[benchmark\]'"):
+    with pytest.raises(ConfigError, match="pip install matplotlib"):
         experiment.draw(series)

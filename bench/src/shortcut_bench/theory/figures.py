@@ -114,9 +114,7 @@ def _matplotlib() -> Any:
         import matplotlib as mpl
         import matplotlib.figure
     except ImportError as error:
-        raise ConfigError(
-            "Drawing needs matplotlib, which is not installed. Run: pip install 'shortcut-guardrail[benchmark]'"
-        ) from error
+        raise ConfigError("Drawing needs matplotlib, which is not installed. Run: pip install matplotlib") from error
     return mpl
 
 
