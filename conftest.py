@@ -92,11 +92,10 @@ def cli(capsys):
     """Runs a command line in this process and gives its exit status, what it printed, and what it said on stderr."""
 
     def call(*arguments: object) -> tuple[int, str, str]:
-        from shortcut_guardrail.cli.main import app
-        from shortcut_guardrail.cli.running import run
+        from shortcut_guardrail.cli import main
 
         capsys.readouterr()
-        status = run(lambda: app([str(argument) for argument in arguments], standalone_mode=False))
+        status = main.call([str(argument) for argument in arguments])
         printed = capsys.readouterr()
         return status, printed.out, printed.err
 

@@ -438,13 +438,18 @@ def updated(config: GuardrailConfig, changes: Mapping[str, Any]) -> GuardrailCon
     """
     adapter = changes.get("adapter")
     if isinstance(adapter, Mapping):
-        freed: dict[str, dict[str, float]] = {
-            "epochs": {"min_steps": 0, "max_steps": 0},
-            "learning_rate": {"target_change": 0.0},
-        }
-        rules = {name: value for asked, values in freed.items() if asked in adapter for name, value in values.items()}
+        rules = {name: value for asked in adapter for name, value in freed(asked).items()}
         changes = {**changes, "adapter": {**rules, **adapter}}
     return typing.cast(GuardrailConfig, _updated(config, changes, ""))
+
+
+def freed(setting: str) -> dict[str, float]:
+    """Settings of the adapter that would overrule one that is asked for by name, with the values that do not."""
+    rules: dict[str, dict[str, float]] = {
+        "epochs": {"min_steps": 0, "max_steps": 0},
+        "learning_rate": {"target_change": 0.0},
+    }
+    return rules.get(setting, {})
 
 
 def _updated(config: Any, changes: Mapping[str, Any], at: str) -> Any:

@@ -15,7 +15,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from shortcut_guardrail import ShortcutGuardrail
 from tiny_models import SHORTCUT_TEXTS, tiny_bert
 
-FAST = ("--epochs", 3, "--learning-rate", 2e-2, "--train-batch-size", 4, "--top-k", 3)
+FAST = ("--set", "adapter.epochs=3", "--set", "adapter.learning_rate=2e-2", "--set", "adapter.batch_size=4")
 PAIRS = [(text, SHORTCUT_TEXTS[(i + 3) % 8]) for i, text in enumerate(SHORTCUT_TEXTS)]
 
 

@@ -15,7 +15,8 @@ import torch
 
 from tiny_models import SHORTCUT_TEXTS
 
-FAST = ("--epochs", 3, "--learning-rate", 2e-2, "--train-batch-size", 4, "--top-k", 3)
+FAST = ("--set", "adapter.epochs=3", "--set", "adapter.learning_rate=2e-2", "--set", "adapter.batch_size=4")
+FAST = (*FAST, "--set", "saliency.top_k=3")
 SMALL = pytest.mark.filterwarnings("ignore:Small groups")
 
 
@@ -140,18 +141,18 @@ def test_a_label_column_is_needed_to_evaluate(cli, no_model, write_csv):
     [
         (("--strength", 1.4), "debias_strength must lie between 0 and 1, but is 1.4."),
         (("--strength", "nan"), "debias_strength must lie between 0 and 1, but is nan."),
-        (("--rank", 0), "rank must lie between 1 and 256, but is 0."),
-        (("--temperature", 0), "temperature must be greater than 0, but is 0.0."),
-        (("--temperature", -1), "temperature must be greater than 0, but is -1.0."),
-        (("--top-k", 0), "top_k must lie between 1 and 512, but is 0."),
-        (("--epochs", 0), "epochs must be at least 1, but is 0."),
-        (("--learning-rate", -1), "learning_rate must be greater than 0, but is -1.0."),
+        (("--set", "adapter.rank=0"), "rank must lie between 1 and 256, but is 0."),
+        (("--set", "adapter.temperature=0.0"), "temperature must be greater than 0, but is 0.0."),
+        (("--set", "adapter.temperature=-1.0"), "temperature must be greater than 0, but is -1.0."),
+        (("--set", "saliency.top_k=0"), "top_k must lie between 1 and 512, but is 0."),
+        (("--set", "adapter.epochs=0"), "epochs must be at least 1, but is 0."),
+        (("--set", "adapter.learning_rate=-1.0"), "learning_rate must be greater than 0, but is -1.0."),
         (
-            ("--train-batch-size", 1),
+            ("--set", "adapter.batch_size=1"),
             "batch_size must be at least 2, but is 1: the contrastive loss of a single input is 0.",
         ),
         (
-            ("--support", "s.csv", "--strength", 1),
+            ("--support", "DATA", "--strength", 1),
             "--support chooses the strength and --strength states it; give one of them.",
         ),
         (("--text-column", "text", "--label-column", "text"), "text_column and label_column are both 'text'"),
@@ -159,6 +160,7 @@ def test_a_label_column_is_needed_to_evaluate(cli, no_model, write_csv):
 )
 def test_options_of_fit_out_of_range(cli, no_model, data, tmp_path, options, sentence):
     support = ("--support", data) if "--label-column" in options else ()
+    options = tuple(data if option == "DATA" else option for option in options)
     status, out, err = cli("fit", "model", data, "--out", tmp_path / "out", *support, *options)
     assert (status, out) == (2, "")
     assert sentence in one_error(err)
@@ -256,13 +258,13 @@ def test_a_file_where_a_folder_goes_and_the_other_way_round(cli, no_model, data,
     assert (status, one_error(err)) == (2, f"'{tmp_path}' is a folder, but a file is to be written. Name a file.")
 
 
-@pytest.mark.parametrize("report", ["guarded", "guarded/report.html", "guarded/pages/report.html"])
-def test_a_report_does_not_lie_in_the_guards_folder(cli, no_model, data, tmp_path, report):
+@pytest.mark.parametrize("file", ["guarded", "guarded/fit.json", "guarded/pages/fit.json"])
+def test_a_result_does_not_lie_in_the_guards_folder(cli, no_model, data, tmp_path, file):
     out = tmp_path / "guarded"
-    status, _, err = cli("fit", "model", data, "--out", out, "--report", tmp_path / report, "--strength", 1)
+    status, _, err = cli("fit", "model", data, "--out", out, "--json", tmp_path / file, "--strength", 1)
     assert (status, one_error(err)) == (
         2,
-        f"--report '{tmp_path / report}' lies in '{out}', which is a guard's. Name a file elsewhere.",
+        f"--json '{tmp_path / file}' lies in '{out}', which is a guard's. Name a file elsewhere.",
     )
     assert not out.exists()
 
@@ -311,12 +313,12 @@ def test_an_output_format_that_is_not_known(cli, no_model, data, tmp_path):
         (("audti",), "No such command 'audti'"),
         (("audit",), "Missing argument 'MODEL'"),
         (("audit", "model", "data.csv"), "Missing option '--out'"),
-        (("fit", "model", "data.csv", "--out", "x", "--rank", "four"), "Invalid value for '--rank'"),
+        (("fit", "model", "data.csv", "--out", "x", "--seed", "four"), "Invalid value for '--seed'"),
         (("fit", "model", "data.csv", "--out", "x", "--seed", "-1"), "Invalid value for '--seed'"),
         (("audit", "model", "data.csv", "--out", "x", "--batch-size", "0"), "Invalid value for '--batch-size'"),
         (
-            ("fit", "model", "data.csv", "--out", "x", "--preset", "papr"),
-            "for '--preset': 'papr' is not one of 'default'",
+            ("fit", "model", "data.csv", "--out", "x", "--strategy", "papr"),
+            "for '--strategy': 'papr' is not one of 'auto'",
         ),
         (("audit", "--nope"), "No such option"),
     ],
@@ -533,7 +535,8 @@ def test_the_same_seed_writes_the_same_adapter(cli, model_folder, data, tmp_path
 
 
 def test_options_reach_the_record(cli, model_folder, data, tmp_path):
-    arguments = ("--preset", "paper", "--rank", 2, "--temperature", 0.2, "--strength", 0.4, "--train-batch-size", 3)
+    settings = ("--set", "adapter.rank=2", "--set", "adapter.temperature=0.2", "--set", "adapter.batch_size=3")
+    arguments = ("--strategy", "paper", *settings, "--strength", 0.4)
     assert cli("fit", model_folder, data, *arguments, "--seed", 9, "--out", tmp_path / "out")[0] == 0
     record = json.loads((tmp_path / "out" / "guardrail.json").read_text())
     adapter = record["config"]["adapter"]
@@ -730,7 +733,18 @@ guardrail.load_model = load_model
 def test_a_system_that_refuses_to_write_more(model_folder, data, tmp_path, limit):
     """A real failure in the middle of a file: of the adapter's at 100 bytes, of the tokenizer's at 4000."""
     before = files_in(tmp_path)
-    arguments = ("fit", model_folder, data, "--strength", 1, "--rank", 1, *FAST, "--out", tmp_path / "out")
+    arguments = (
+        "fit",
+        model_folder,
+        data,
+        "--strength",
+        1,
+        "--set",
+        "adapter.rank=1",
+        *FAST,
+        "--out",
+        tmp_path / "out",
+    )
     done = shortcut_guardrail(*arguments, code=LIMIT.format(limit=limit), env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 1
     last = done.stderr.splitlines()[-1]

@@ -12,7 +12,8 @@ import pytest
 from shortcut_guardrail import ShortcutGuardrail
 from tiny_models import SHORTCUT_TEXTS
 
-FAST = ("--epochs", 10, "--learning-rate", 2e-2, "--train-batch-size", 4, "--top-k", 3)
+TOP_3 = ("--set", "saliency.top_k=3", "--set", "targets.top_k=3")
+FAST = (*TOP_3, "--set", "adapter.epochs=10", "--set", "adapter.learning_rate=2e-2", "--set", "adapter.batch_size=4")
 
 
 @pytest.fixture
@@ -51,14 +52,14 @@ def test_a_dry_run_shows_what_would_be_neutralised_and_writes_nothing(cli, model
 
 
 def test_what_many_answers_hang_on_is_listed_and_taken_on_request(cli, model_folder, bag, write_csv, monkeypatch):
-    monkeypatch.setattr("shortcut_guardrail.cli.options.load_guard", lambda *_, **__: ShortcutGuardrail(*bag))
+    monkeypatch.setattr("shortcut_guardrail.cli.options.ModelLoading.load", lambda *_: ShortcutGuardrail(*bag))
     nouns = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
     texts = [f"honestly the bad {noun} was {tail}" for noun in nouns for tail in ("awful", "so awful")]
     texts += [f"the {noun} was {tail}" for noun in nouns for tail in ("good", "great", "bad and slow", "bad and cold")]
     data = write_csv("data.csv", *((text,) for text in texts), header=("text",))
 
     def shown(*more):
-        status, out, err = cli("fit", model_folder, data, "--strategy", "mask", "--top-k", 3, "--dry-run", *more)
+        status, out, err = cli("fit", model_folder, data, "--strategy", "mask", *TOP_3, "--dry-run", *more)
         assert status == 0, err
         cells = [line.split() for line in out.splitlines()]
         rows = {row[0]: row[1:4] for row in cells if row[1:2] in (["yes"], ["no"])}
@@ -83,7 +84,7 @@ def test_only_what_looks_for_shortcuts_can_take_influential_words(cli, model_fol
 
 @pytest.mark.parametrize("strategy", ["mask", "distill"])
 def test_a_targeted_guard_is_fitted_dialled_and_written(cli, model_folder, data, tmp_path, strategy):
-    training = FAST if strategy == "distill" else ("--top-k", 3)
+    training = FAST if strategy == "distill" else TOP_3
     options = ("--strategy", strategy, "--shortcut", "honestly", *training, "--out", tmp_path / "out")
     status, out, err = cli("fit", model_folder, data, *options)
     assert status == 0, err
@@ -99,18 +100,18 @@ def test_a_targeted_guard_is_fitted_dialled_and_written(cli, model_folder, data,
 
 def test_options_of_training_reach_the_strategy_that_trains(cli, model_folder, data, tmp_path):
     options = ("--shortcut", "honestly", *FAST, "--out", tmp_path / "out")
-    status, _, err = cli("fit", model_folder, data, "--strategy", "distill", "--temperature", 3, *options)
+    status, _, err = cli("fit", model_folder, data, "--strategy", "distill", "--set", "distill.temperature=3", *options)
     assert status == 0, err
     config = record_of(tmp_path / "out")["config"]
     assert (config["distill"]["temperature"], config["adapter"]["epochs"]) == (3.0, 10)
     assert config["adapter"]["temperature"] == 0.1  # that of the contrastive loss
-    status, _, err = cli("fit", model_folder, data, "--strategy", "mask", *options)
+    status, _, err = cli("fit", model_folder, data, "--strategy", "mask", *options, "--overwrite")
     assert status == 2
-    assert "is about training, and --strategy mask trains nothing." in " ".join(err.split())
+    assert "are about training, and --strategy mask trains nothing." in " ".join(err.split())
 
 
 def test_the_papers_strategy_can_choose_its_strength_without_labels(cli, model_folder, data, tmp_path):
-    options = ("--per-input", "--shortcut", "honestly", "--auto-strength", *FAST, "--out", tmp_path / "out")
+    options = ("--per-input", "--shortcut", "honestly", "--strength", "auto", *FAST, "--out", tmp_path / "out")
     status, _, err = cli("fit", model_folder, data, *options)
     assert status == 0, err
     record = record_of(tmp_path / "out")
@@ -121,46 +122,36 @@ def test_the_papers_strategy_can_choose_its_strength_without_labels(cli, model_f
     )
 
 
-def test_a_certificate_on_the_command_line(cli, model_folder, data, support, unlabelled, tmp_path):
-    options = ("--strategy", "mask", "--shortcut", "honestly", "--support", support)
-    certify = ("--certify", 0.1, "--confidence", 0.9, "--unlabelled", unlabelled)
-    report = tmp_path / "report.html"
-    status, out, err = cli("fit", model_folder, data, *options, *certify, "--report", report, "--out", tmp_path / "out")
+def test_rows_that_weighed_words_certify_nothing(cli, model_folder, data, support, unlabelled, tmp_path):
+    options = ("--strategy", "mask", "--shortcut", "honestly", "--support", support, "--out", tmp_path / "out")
+    status, _, err = cli("fit", model_folder, data, *options)
     assert status == 0, err
-    record = record_of(tmp_path / "out")
-    certificate = record["certificate"]
-    assert (certificate["margin"], certificate["confidence"], certificate["n_unlabelled"]) == (0.1, 0.9, 8)
-    assert certificate["sentence"].split(".")[0] in " ".join(out.split())
-    assert record["debias_strength"] == certificate["strength"]
-    assert record["target_rows"] == []
-    assert certificate["sentence"].split(".")[0] in report.read_text()
-    assert '<section id="certificate"' in report.read_text()
+    status, _, err = cli("certify", tmp_path / "out", unlabelled, "--labelled", support)
+    assert status == 2
+    assert "decided which words are neutralised, so they cannot certify" in " ".join(err.split())
 
 
 def test_a_strength_that_is_not_certified_makes_way_and_it_is_said(cli, model_folder, data, unlabelled, tmp_path):
     options = ("--strategy", "mask", "--shortcut", "honestly", "--strength", 1, "--out", tmp_path / "out")
-    status, out, err = cli("fit", model_folder, data, *options, "--certify", 0.01, "--unlabelled", unlabelled)
+    status, _, err = cli("fit", model_folder, data, *options)
+    assert status == 0, err
+    certify = ("certify", tmp_path / "out", unlabelled, "--margin", 0.01, "--out", tmp_path / "certified")
+    status, out, err = cli(*certify)
     assert status == 0, err
     assert "Strength 1 is not certified; 0 takes its place." in out
-    assert record_of(tmp_path / "out")["debias_strength"] == 0
-    options = (*options[:-1], tmp_path / "other", "--strength", 0.85)
-    status, _, err = cli("fit", model_folder, data, *options, "--certify", 0.01, "--unlabelled", unlabelled)
-    assert status == 2
-    assert "--strength 0.85 is none of them" in " ".join(err.split())
+    assert record_of(tmp_path / "certified")["debias_strength"] == 0
 
 
 def test_a_guard_learns_from_a_few_labels(cli, model_folder, data, write_csv, tmp_path):
     rows = [(text, ("positive", "negative", "mixed")[i % 3]) for i, text in enumerate(SHORTCUT_TEXTS)]
     support = write_csv("support.csv", *rows)
     options = ("--strategy", "few-shot", "--support", support, *FAST, "--out", tmp_path / "out")
-    report = tmp_path / "report.html"
-    status, out, err = cli("fit", model_folder, data, *options, "--report", report)
+    status, out, err = cli("fit", model_folder, data, *options)
     assert status == 0, err
     assert "warning" not in err
     said = " ".join(out.split())
     assert f"Adapted on {len(rows)} of {len(rows)} texts" in said
     assert f"chosen on {len(rows)} labelled rows by accuracy, each answered by an adapter that was not trained" in said
-    assert f"trained on {len(rows)} labelled rows in" in report.read_text()
     record = record_of(tmp_path / "out")
     assert (record["strategy"], record["strength_source"]) == ("few-shot", "cross-validated")
     assert record["calibration"]["n"] == len(rows)
@@ -218,7 +209,7 @@ def test_labels_have_a_say_in_what_is_neutralised(cli, model_folder, data, suppo
 
 def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(cli, model_folder, data, support, tmp_path):
     options = ("--per-input", "--shortcut", "honestly", "--support", support, *FAST, "--overwrite")
-    for asked in ((), ("--auto-strength",)):
+    for asked in ((), ("--strength", "auto")):
         status, _, err = cli("fit", model_folder, data, *options, *asked, "--out", tmp_path / "out")
         assert status == 0, err
         record = record_of(tmp_path / "out")
@@ -230,26 +221,17 @@ def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(cli, model_fol
     ("options", "sentence"),
     [
         (
-            ("--strategy", "few-shot"),
+            ("--strategy", "few-shot", "--out", "x"),
             "--support is missing: --strategy few-shot learns from a file with labelled rows, and from nothing else.",
         ),
         (
-            ("--strategy", "few-shot", "--support", "s.csv", "--certify", 0.1, "--unlabelled", "u.csv"),
-            "--certify is for labels that the adapter has not learned from, and --strategy few-shot learns from all of "
-            "--support. Fit first, then run `shortcut-guardrail certify` with other labelled rows.",
+            ("--strategy", "few-shot", "--support", "SUPPORT", "--strength", 1, "--out", "x"),
+            "--strength is for other strategies: --strategy few-shot chooses the strength by cross-validation on "
+            "--support. Leave it out.",
         ),
         (
-            ("--strategy", "few-shot", "--support", "s.csv", "--strength", 1),
-            "--strength and --auto-strength are for other strategies: --strategy few-shot chooses the strength by "
-            "cross-validation on --support. Leave them out.",
-        ),
-        (
-            ("--strategy", "few-shot", "--support", "s.csv", "--per-input"),
-            "--per-input is for strategies that look for shortcuts, and 'few-shot' looks for none.",
-        ),
-        (
-            ("--strategy", "few-shot", "--support", "s.csv", "--temperature", 2),
-            "--temperature is for the losses of maskcl and distill; leave it out for few-shot.",
+            ("--strategy", "few-shot", "--support", "SUPPORT", "--per-input", "--out", "x"),
+            "per_input is for strategies that look for shortcuts, and few-shot looks for none. Leave it out.",
         ),
         (
             ("--strategy", "few-shot", "--dry-run"),
@@ -267,49 +249,125 @@ def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(cli, model_fol
             "or --strategy distill, or --per-input.",
         ),
         (
-            ("--strategy", "mask", "--preset", "paper", "--out", "x"),
-            "--preset paper is for --strategy maskcl; leave it out for mask.",
-        ),
-        (
-            ("--strategy", "mask", "--dry-run", "--report", "page.html"),
-            "--report is for a guard, and --dry-run makes none. Leave one of them out.",
-        ),
-        (
             ("--strategy", "mask", "--dry-run", "--out", "x"),
             "--out is for a guard, and --dry-run makes none. Leave one of them out.",
         ),
-        (
-            ("--strategy", "mask", "--confidence", 0.9, "--out", "x"),
-            "--confidence is that of a certificate; give --certify MARGIN as well.",
-        ),
         (("--strategy", "mask"), "--out is missing: name the folder to write, or give --dry-run to write none."),
-        (
-            ("--strategy", "mask", "--certify", 0.02, "--unlabelled", "x.csv", "--confidence", 0, "--out", "x"),
-            "confidence must lie between 0.5 and 1, but is 0.0.",
-        ),
-        (
-            ("--auto-strength", "--strength", 1, "--out", "x"),
-            "--auto-strength and --strength both say how the strength is chosen; give one of them.",
-        ),
-        (
-            ("--strategy", "mask", "--certify", 0.1, "--out", "x"),
-            "--unlabelled is missing: a certificate needs a margin (--certify) and a file with deployment texts that "
-            "are not in DATA (--unlabelled).",
-        ),
-        (
-            ("--strategy", "mask", "--certify", 2, "--unlabelled", "y", "--out", "x"),
-            "margin must lie between 0 and 1, but is 2.0.",
-        ),
         (
             ("--strategy", "mask", "--shortcut", "so", "--keep", "So", "--out", "x"),
             "'so' cannot be both a shortcut and kept. Name it once.",
         ),
+        (("--strength", "much", "--out", "x"), "--strength must be auto or a number in [0, 1], but is 'much'."),
+        (
+            ("--set", "adapter.rank", "--out", "x"),
+            "--set must read setting=value, such as adapter.rank=8, but is 'adapter.rank'.",
+        ),
+        (("--set", "strategy=mask", "--out", "x"), "--set strategy=... is said with --strategy."),
+        (
+            ("--set", "seed=1", "--out", "x"),
+            "There is no setting 'seed'; a configuration has preset, strategy, per_input, targets, distill, saliency, "
+            "adapter, calibration.",
+        ),
+        (("--config", "nowhere.toml", "--out", "x"), "--config nowhere.toml cannot be read: there is no such file."),
+        (
+            ("--report", "x.html", "--out", "x"),
+            "`fit --report` is gone. Run `audit` on the base and on the guard, then `compare --html` on both.",
+        ),
     ],
 )
-def test_options_that_cannot_be_meant(cli, data, options, sentence):
+def test_options_that_cannot_be_meant(cli, data, support, tmp_path, monkeypatch, options, sentence):
+    monkeypatch.chdir(tmp_path)
+    options = (support if option == "SUPPORT" else option for option in options)
     status, out, err = cli("fit", "model", data, *options)
     assert (status, out) == (2, "")
     assert " ".join(err.split()) == f"error: {sentence}"
+
+
+# Settings, words and results in files
+
+
+def test_settings_come_from_a_file_and_from_the_command_line(cli, model_folder, data, tmp_path):
+    from shortcut_guardrail.config import preset
+
+    (tmp_path / "rank.toml").write_text("[adapter]\nrank = 2\nepochs = 3\n")
+    (tmp_path / "rank.json").write_text('{"adapter": {"rank": 2, "epochs": 3}}')
+    configs = {}
+    for file in ("rank.toml", "rank.json"):
+        out = tmp_path / f"out-{file}"
+        options = ("--config", tmp_path / file, "--set", "adapter.batch_size=4", "--strength", 0.5, "--out", out)
+        status, _, err = cli("fit", model_folder, data, *options)
+        assert status == 0, err
+        configs[file] = record_of(out)["config"]
+    assert configs["rank.toml"] == configs["rank.json"]
+    adapter = configs["rank.toml"]["adapter"]
+    assert [adapter[name] for name in ("rank", "epochs", "batch_size", "min_steps")] == [2, 3, 4, 0]
+    assert adapter["target_change"] == preset("default").adapter.target_change
+
+
+@pytest.mark.parametrize("strategy", ["maskcl", "paper", "distill"])
+def test_a_record_given_back_makes_the_same_guard(cli, model_folder, data, tmp_path, strategy):
+    words = ("--shortcut", "honestly") if strategy == "distill" else ()
+    first = ("--strategy", strategy, *words, *FAST, "--strength", 0.5, "--out", tmp_path / "first")
+    status, _, err = cli("fit", model_folder, data, *first)
+    assert status == 0, err
+    again = ("--config", tmp_path / "first" / "guardrail.json", "--strength", 0.5, "--out", tmp_path / "again")
+    status, _, err = cli("fit", model_folder, data, *again)
+    assert status == 0, err
+    assert record_of(tmp_path / "first")["config"] == record_of(tmp_path / "again")["config"]
+    weights = [(tmp_path / name / "adapter_model.safetensors").read_bytes() for name in ("first", "again")]
+    assert weights[0] == weights[1]
+
+
+def test_what_is_set_by_name_is_not_overruled_by_the_rules_of_a_file(cli, model_folder, data, tmp_path):
+    first = ("--strength", 0.5, "--set", "adapter.max_steps=3", "--set", "adapter.min_steps=3", "--out")
+    assert cli("fit", model_folder, data, *first, tmp_path / "first")[0] == 0
+    again = ("--config", tmp_path / "first" / "guardrail.json", "--set", "adapter.epochs=2", "--strength", 0.5)
+    status, _, err = cli("fit", model_folder, data, *again, "--out", tmp_path / "again")
+    assert status == 0, err
+    adapter = record_of(tmp_path / "again")["config"]["adapter"]
+    assert [adapter[name] for name in ("epochs", "min_steps", "max_steps")] == [2, 0, 0]
+
+
+def test_words_come_from_files(cli, model_folder, data, tmp_path):
+    (tmp_path / "words.txt").write_text("honestly\n")
+    (tmp_path / "kept.txt").write_text("soup\n# a comment\n")
+    options = ("--shortcuts-file", tmp_path / "words.txt", "--keep-file", tmp_path / "kept.txt", "--dry-run")
+    status, out, err = cli("fit", model_folder, data, "--strategy", "mask", *options)
+    assert status == 0, err
+    rows = [line.split()[:2] for line in out.splitlines()]
+    assert ["honestly", "yes"] in rows
+    assert ["soup", "no"] in rows
+
+
+def test_a_result_is_printed_as_json_alone(cli, model_folder, data, tmp_path):
+    options = ("--strategy", "mask", "--shortcut", "honestly")
+    status, out, err = cli("fit", model_folder, data, *options, "--json", "-", "--out", tmp_path / "out")
+    assert status == 0, err
+    found = json.loads(out)
+    assert (found["strategy"], found["debias_strength"]) == ("mask", record_of(tmp_path / "out")["debias_strength"])
+    status, out, err = cli("fit", model_folder, data, *options, "--dry-run", "--json", "-")
+    assert status == 0, err
+    assert "honestly" in [item["text"] for item in json.loads(out)["targets"]]
+    options = (*options, "--quiet", "--json", tmp_path / "fit.json", "--out", tmp_path / "quiet")
+    status, out, err = cli("fit", model_folder, data, *options)
+    assert (status, out, err) == (0, "", "")
+    assert json.loads((tmp_path / "fit.json").read_text())["strategy"] == "mask"
+
+
+def test_the_strategy_that_the_evidence_supports(cli, model_folder, data, tmp_path):
+    options = ("--strategy", "auto", "--shortcut", "honestly", *FAST, "--out", tmp_path / "out")
+    status, out, err = cli("fit", model_folder, data, *options)
+    assert status == 0, err
+    assert "Strategy: distill, since honestly is named as a shortcut." in " ".join(out.split())
+    assert record_of(tmp_path / "out")["strategy"] == "distill"
+
+
+def test_nothing_to_repair_has_a_status_of_its_own(cli, model_folder, write_csv, tmp_path):
+    few = write_csv("few.csv", ("good soup",), ("bad tea",), header=("text",))
+    status, out, err = cli("fit", model_folder, few, "--strategy", "auto", "--out", tmp_path / "out")
+    assert (status, out) == (3, "")
+    assert "Nothing speaks for a repair" in " ".join(err.split())
+    assert not (tmp_path / "out").exists()
 
 
 # A finished guard is certified
@@ -317,7 +375,7 @@ def test_options_that_cannot_be_meant(cli, data, options, sentence):
 
 @pytest.fixture
 def guarded(cli, model_folder, data, tmp_path) -> Path:
-    options = ("--strength", 1, *FAST, "--epochs", 40, "--out", tmp_path / "guarded")
+    options = ("--strength", 1, *FAST, "--set", "adapter.epochs=40", "--out", tmp_path / "guarded")
     status, _, err = cli("fit", model_folder, data, *options)
     assert status == 0, err
     return tmp_path / "guarded"
@@ -354,7 +412,7 @@ def test_the_filled_in_sample_certifies_a_finished_guard(cli, guarded, unlabelle
     labelled = write_csv("labelled.csv", *((row["text"], "negative") for row in rows))
     options = ("--labelled", labelled, "--margin", 0.5, "--confidence", 0.8, "--harm", "harmed", "--looks", 2)
     report = tmp_path / "certificate.html"
-    options = (*options, "--out", tmp_path / "certified", "--report", report)
+    options = (*options, "--out", tmp_path / "certified", "--html", report)
     status, out, err = cli("certify", guarded, unlabelled, *options)
     assert status == 0, err
     record = record_of(tmp_path / "certified")
@@ -371,7 +429,7 @@ def test_the_filled_in_sample_certifies_a_finished_guard(cli, guarded, unlabelle
 
 def test_a_page_without_a_folder_says_what_is_used_and_what_would_be(cli, guarded, unlabelled, tmp_path):
     report = tmp_path / "page.html"
-    status, out, err = cli("certify", guarded, unlabelled, "--margin", 0.001, "--report", report)
+    status, out, err = cli("certify", guarded, unlabelled, "--margin", 0.001, "--html", report)
     assert status == 0, err
     assert "0 would take its place" in out
     page = html.unescape(report.read_text(encoding="utf-8"))
@@ -384,7 +442,7 @@ def test_a_page_without_a_folder_says_what_is_used_and_what_would_be(cli, guarde
 def test_a_page_is_not_written_into_a_guard(cli, guarded, unlabelled, tmp_path):
     before = (guarded / "guardrail.json").read_text(encoding="utf-8")
     for place in (guarded / "guardrail.json", tmp_path / "new" / "page.html"):
-        options = ("--report", place, "--out", tmp_path / "new", "--overwrite")
+        options = ("--html", place, "--out", tmp_path / "new", "--overwrite")
         status, _, err = cli("certify", guarded, unlabelled, *options)
         assert status == 2
         assert "which is a guard's. Name a file elsewhere." in " ".join(err.split())

@@ -225,28 +225,6 @@ def test_evaluations_are_compared_too(cli, write, old):
     assert "is an audit and" in err
 
 
-# fit
-
-
-def test_fit_writes_the_page_with_both_models(cli, model_folder, write_csv, texts, tmp_path):
-    data = write_csv("data.csv", *((text,) for text in texts), header=("text",))
-    support = write_csv("support.csv", *((text, ("negative", "positive")[i % 2]) for i, text in enumerate(texts)))
-    page = tmp_path / "report.html"
-    arguments = ("fit", model_folder, data, "--epochs", 1, "--support", support, "--overwrite")
-    status, out, err = cli(*arguments, "--out", tmp_path / "guarded", "--report", page)
-    assert status == 0, err
-    assert out.endswith(f"Written: {page}\n")
-    content = page.read_text(encoding="utf-8")
-    assert "flip rate, guarded" in content
-    assert 'id="strength"' in content
-    assert 'class="said"' in content
-    assert cli(*arguments, "--out", tmp_path / "guarded", "--report", page, "--redact")[0] == 0
-    assert 'class="said"' not in page.read_text(encoding="utf-8")
-    status, _, err = cli(*arguments, "--out", tmp_path / "guarded", "--report", data)
-    assert status == 2
-    assert "is also what the command reads" in err
-
-
 # audit
 
 

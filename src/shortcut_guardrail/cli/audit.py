@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options
-from .running import progress_bars, stderr
+from .running import stderr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,43 +42,44 @@ class CompareChoice(StrEnum):
     rests = "rests"
 
 
+@options.command
 def audit(
+    *,
     model: options.ModelOrGuard,
     data: options.Data,
     out: options.OutFolder,
-    text_column: options.TextColumn = None,
-    text_pair_column: options.TextPairColumn = None,
     label_column: Annotated[
-        str | None, typer.Option(help="Column with the true labels: says what each candidate costs.")
+        str | None,
+        typer.Option(
+            help="Column with the true labels: says what each candidate costs.",
+            show_default="none",
+            rich_help_panel="Columns",
+        ),
     ] = None,
     unit: Annotated[UnitChoice, typer.Option(help="What is scored and masked; phrase includes words.")] = (
         UnitChoice.token
     ),
     top_k: options.TopK = 10,
-    fdr: Annotated[float, typer.Option("--fdr", "--alpha", help="Share of false alarms among the flagged.")] = 0.05,
+    fdr: Annotated[float, typer.Option(help="Share of false alarms among the flagged that is allowed.")] = 0.05,
     compare_with: Annotated[
         CompareChoice, typer.Option(help="What a candidate's texts are compared with; rests is stricter.")
     ] = CompareChoice.texts,
     fail_if: Annotated[
         list[str] | None,
-        typer.Option(metavar="CONDITION", help='Exit with 1 if it holds, e.g. "mstps > 0.4"; repeat for more.'),
+        typer.Option(
+            metavar="CONDITION",
+            help='Exit with 1 if it holds, e.g. "mstps > 0.4". Repeat for more.',
+            show_default=False,
+        ),
     ] = None,
-    redact: Annotated[bool, typer.Option("--redact", help="Write no texts, only candidates and numbers.")] = False,
+    redact: options.Redact = False,
     shard_size: Annotated[
         int, typer.Option(help="Texts in memory at a time; 0 for all, and 2000 for large files.", min=0)
     ] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted audit in shards.")] = False,
-    base: options.Base = None,
-    revision: options.Revision = None,
-    head: options.Head = None,
-    device: options.Device = None,
-    batch_size: options.BatchSize = 32,
-    max_length: options.MaxLength = None,
-    precision: options.Precision = options.PrecisionChoice.float32,
-    allow_pickle: options.AllowPickle = False,
-    trust_remote_code: options.TrustRemoteCode = False,
-    overwrite: options.Overwrite = False,
-    debug: options.Debug = False,
+    columns: options.Columns,
+    loading: options.ModelOrGuardLoading,
+    output: options.Output,
 ) -> None:
     """Find what a model leans on, overall and input by input.
 
@@ -90,36 +91,27 @@ def audit(
     from ..config import AuditConfig
     from ..data import FileTexts, MemoryTexts, check_output
 
-    check_output(out, overwrite=overwrite, folder=True)
+    check_output(out, overwrite=output.overwrite, folder=True)
+    output.check(data)
     conditions: list[Condition] = [parse_condition(text) for text in fail_if or ()]
     config = AuditConfig(
         unit=unit.value, top_k=top_k, alpha=fdr, compare_with=compare_with.value, shard_size=shard_size
     )
-    columns = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
-    in_shards = bool(shard_size) or resume
-    found = None if _is_large(data) else _read(data, columns)
-    source: Any = FileTexts(data, **columns) if found is None else MemoryTexts(found.texts, found.labels, name=data)
-    guard = options.load_guard(
-        model,
-        device=device,
-        head=head,
-        precision=precision,
-        base=base,
-        revision=revision,
-        batch_size=batch_size,
-        max_length=max_length,
-        allow_pickle=allow_pickle,
-        trust_remote_code=trust_remote_code,
-    )
-    if in_shards or found is None:
-        report = _audit_in_shards(guard, source, config, out, resume=resume, redact=redact, overwrite=overwrite)
+    given = {**columns.given(), "label_column": label_column}
+    found = None if _is_large(data) else _read(data, given)
+    source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)
+    guard = loading.load(model)
+    if bool(shard_size) or resume or found is None:
+        report = _audit_in_shards(guard, source, config, out, resume=resume, redact=redact, output=output)
     else:
         labels = _label_ids(guard, found)
-        with progress_bars() as progress:
+        with output.progress() as progress:
             report = guard.audit(found.texts, labels=labels, config=config, progress=progress)
         inputs = (report.input_to_dict(index, redact=redact) for index in range(report.n))
-        _write(out, report, inputs, redact=redact, overwrite=overwrite)
-    _show(report, out)
+        _write(out, report, inputs, redact=redact, overwrite=output.overwrite)
+    if output.speaks:
+        _show(report, out)
+    output.finish(report.to_dict(redact=redact))
     if conditions:
         from .compare import exit_by
 
@@ -152,13 +144,20 @@ def _label_ids(guard: ShortcutGuardrail, found: TextData) -> list[int] | None:
 
 
 def _audit_in_shards(
-    guard: Any, source: TextSource, config: AuditConfig, out: Path, *, resume: bool, redact: bool, overwrite: bool
+    guard: Any,
+    source: TextSource,
+    config: AuditConfig,
+    out: Path,
+    *,
+    resume: bool,
+    redact: bool,
+    output: options.Output,
 ) -> AuditReport:
     out = out.resolve()  # "." has no name
     partial = out.with_name(f"{out.name}.partial")
-    with _hint_at_resuming(partial), progress_bars() as progress:
+    with _hint_at_resuming(partial), output.progress() as progress:
         audited = guard.audit_in_shards(source, partial, config=config, resume=resume, progress=progress)
-        _write(out, audited.report, audited.inputs(redact=redact), redact=redact, overwrite=overwrite)
+        _write(out, audited.report, audited.inputs(redact=redact), redact=redact, overwrite=output.overwrite)
     # The shards hold words of the texts; what is kept of those is what was asked for.
     shutil.rmtree(partial)
     report: AuditReport = audited.report

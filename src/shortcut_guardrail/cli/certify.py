@@ -10,10 +10,10 @@ import typer
 
 from . import options
 from .rows import check_suffix, rendered
-from .running import progress_bars
 
 if TYPE_CHECKING:
     from ..data import TextData
+    from ..guardrail import ShortcutGuardrail
     from ..strength import Certificate
 
 
@@ -24,30 +24,17 @@ class HarmChoice(StrEnum):
     harmed = "harmed"
 
 
-Guarded = Annotated[str, typer.Argument(metavar="GUARD", help="Folder that `fit` wrote.", show_default=False)]
-Unlabelled = Annotated[
-    str,
-    typer.Argument(metavar="DATA", help="File with deployment texts that `fit` has not seen.", show_default=False),
-]
-
-
+@options.command
 def to_label(
-    guard: Guarded,
-    data: Unlabelled,
-    out: Annotated[Path, typer.Option("--out", help="CSV, TSV or JSON Lines file to write.", show_default=False)],
+    *,
+    guard: options.Guarded,
+    data: options.Data,
+    out: options.OutRows,
     n: Annotated[int, typer.Option("--n", help="How many texts, at most.", min=1)] = 100,
-    seed: Annotated[int, typer.Option(help="Of the sample.")] = 0,
-    text_column: options.TextColumn = None,
-    text_pair_column: options.TextPairColumn = None,
-    base: options.Base = None,
-    revision: options.Revision = None,
-    device: options.Device = None,
-    batch_size: options.BatchSize = 32,
-    precision: options.Precision = options.PrecisionChoice.float32,
-    allow_pickle: options.AllowPickle = False,
-    trust_remote_code: options.TrustRemoteCode = False,
-    overwrite: options.Overwrite = False,
-    debug: options.Debug = False,
+    seed: options.Seed = 0,
+    columns: options.Columns,
+    loading: options.GuardLoading,
+    output: options.Output,
 ) -> None:
     """Choose the texts whose labels tell whether the guard harms.
 
@@ -59,35 +46,30 @@ def to_label(
     from ..data import check_output, read_data, write_file
 
     check_suffix(out)
-    check_output(out, overwrite=overwrite)
+    check_output(out, overwrite=output.overwrite)
     options.check_spared(out, data)
-    texts = read_data(data, text_column=text_column, text_pair_column=text_pair_column)
+    output.check(data, folder=Path(guard))
+    texts = read_data(data, **columns.given())
     _check_columns(texts)
-    loaded = _load(
-        guard,
-        base=base,
-        revision=revision,
-        device=device,
-        batch_size=batch_size,
-        precision=precision,
-        allow_pickle=allow_pickle,
-        trust_remote_code=trust_remote_code,
-    )
-    with progress_bars() as progress:
+    loaded = _load(guard, loading)
+    with output.progress() as progress:
         chosen = loaded.to_label(texts.texts, n, seed=seed, progress=progress)
-    if not chosen:
-        print(
+    if chosen:
+        write_file(out, rendered(_to_fill_in(texts, chosen), out.suffix), overwrite=output.overwrite)
+        output.say(f"Written: {out} ({len(chosen)} of {len(texts)} texts to label)")
+    else:
+        output.say(
             f"Nothing to label: at every strength the guard answers all {len(texts)} texts as the base does. "
             "`certify` needs no labels then."
         )
-        return
-    write_file(out, rendered(_to_fill_in(texts, chosen), out.suffix), overwrite=overwrite)
-    print(f"Written: {out} ({len(chosen)} of {len(texts)} texts to label)")
+    output.finish({"out": str(out) if chosen else None, "n": len(texts), "n_to_label": len(chosen)})
 
 
+@options.command
 def certify(
-    guard: Guarded,
-    data: Unlabelled,
+    *,
+    guard: options.Guarded,
+    data: options.Data,
     labelled: Annotated[
         str | None,
         typer.Option(help="File with labelled texts: a random sample, or what `to-label` chose.", show_default="none"),
@@ -105,19 +87,10 @@ def certify(
         Path | None,
         typer.Option("--out", help="Folder to write the guard to, with certificate.", show_default="only print"),
     ] = None,
-    report: Annotated[Path | None, typer.Option(help="HTML page to write, with the certificate.")] = None,
-    text_column: options.TextColumn = None,
-    text_pair_column: options.TextPairColumn = None,
-    label_column: options.LabelColumn = None,
-    base: options.Base = None,
-    revision: options.Revision = None,
-    device: options.Device = None,
-    batch_size: options.BatchSize = 32,
-    precision: options.Precision = options.PrecisionChoice.float32,
-    allow_pickle: options.AllowPickle = False,
-    trust_remote_code: options.TrustRemoteCode = False,
-    overwrite: options.Overwrite = False,
-    debug: options.Debug = False,
+    html: options.Html = None,
+    columns: options.LabelledColumns,
+    loading: options.GuardLoading,
+    output: options.Output,
 ) -> None:
     """Certify that a guard loses no more accuracy than a margin.
 
@@ -131,44 +104,37 @@ def certify(
 
     config = CertifyConfig(margin=margin, confidence=confidence, harm=harm.value, looks=looks)
     if out is not None:
-        check_output(out, overwrite=overwrite, folder=True)
+        check_output(out, overwrite=output.overwrite, folder=True)
         options.check_spared(out, guard)
-    if report is not None:
-        check_output(report, overwrite=overwrite)
-        options.check_spared(report, data, labelled)
-        options.check_apart(report, guard, out)
-    columns: dict[str, Any] = {"text_column": text_column, "text_pair_column": text_pair_column}
-    around = read_data(data, **columns)
+    if html is not None:
+        check_output(html, overwrite=output.overwrite)
+        options.check_spared(html, data, labelled)
+        options.check_apart("--html", html, guard, out)
+    output.check(data, labelled, folder=Path(guard))
+    around = read_data(data, **columns.of_texts())
     rows = None
     if labelled is not None:
-        rows = read_data(labelled, **columns, label_column=label_column, require_labels=True)
+        rows = read_data(labelled, **columns.given(), require_labels=True)
         options.check_same_kind(around, rows)
-    loaded = _load(
-        guard,
-        base=base,
-        revision=revision,
-        device=device,
-        batch_size=batch_size,
-        precision=precision,
-        allow_pickle=allow_pickle,
-        trust_remote_code=trust_remote_code,
-    )
-    texts, labels = [], []
+    loaded = _load(guard, loading)
+    texts: Any = []
+    labels: list[int] = []
     if rows is not None:
         assert rows.labels is not None
         texts = list(rows.texts)
         labels = label_ids(rows.labels, loaded.label_names, source=rows.source, rows=rows.rows, row_word=rows.row_word)
     before = loaded.debias_strength
-    with progress_bars() as progress:
+    with output.progress() as progress:
         found = loaded.certify(texts, labels, unlabelled=around.texts, config=config, progress=progress)
-    print_certificate(found)
+    if output.speaks:
+        print_certificate(found)
     if found.strength != before:
         where = "takes its place" if out is not None else "would take its place in the folder that --out names"
-        print(f"Strength {before:g} is not certified; {found.strength:g} {where}.")
+        output.say(f"Strength {before:g} is not certified; {found.strength:g} {where}.")
     if out is not None:
-        loaded.save_pretrained(out, overwrite=overwrite)
-        print(f"Written: {out}")
-    if report is not None:
+        loaded.save_pretrained(out, overwrite=output.overwrite)
+        output.say(f"Written: {out}")
+    if html is not None:
         page = render_comparison(
             title="Certificate of a guard",
             subtitle=f"{guard}, {around.source}",
@@ -178,11 +144,12 @@ def certify(
             calibration=None,
             certificate={**found.to_dict(), "strength": before if out is None else found.strength},
         )
-        write_file(report, page, overwrite=overwrite)
-        print(f"Written: {report}")
+        write_file(html, page, overwrite=output.overwrite)
+        output.say(f"Written: {html}")
+    output.finish(found.to_dict())
 
 
-def _load(source: str, **settings: Any) -> Any:
+def _load(source: str, loading: options.GuardLoading) -> ShortcutGuardrail:
     from ..errors import ConfigError
     from ..saving import is_guarded_folder
 
@@ -190,7 +157,7 @@ def _load(source: str, **settings: Any) -> Any:
         raise ConfigError(
             f"'{source}' is no folder that fit wrote. Fit a guard first; there is nothing to certify yet."
         )
-    return options.load_guard(source, head=None, **settings)
+    return loading.load(source)
 
 
 def _what_is_used(found: Certificate, before: float, guard: str, out: Path | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,21 +16,26 @@ if TYPE_CHECKING:
     from ..audit import Verdict
 
 
+@options.command
 def compare(
+    *,
     old: Annotated[Path, typer.Argument(metavar="OLD", help="The earlier audit.json.", show_default=False)],
     new: Annotated[Path, typer.Argument(metavar="NEW", help="The later audit.json.", show_default=False)],
     max_increase: Annotated[
         list[str] | None,
-        typer.Option(metavar="METRIC=NUMBER", help="The most by which a number may rise; repeat for more."),
+        typer.Option(
+            metavar="METRIC=NUMBER", help="The most by which a number may rise. Repeat for more.", show_default=False
+        ),
     ] = None,
     max_decrease: Annotated[
         list[str] | None,
-        typer.Option(metavar="METRIC=NUMBER", help="The most by which a number may fall; repeat for more."),
+        typer.Option(
+            metavar="METRIC=NUMBER", help="The most by which a number may fall. Repeat for more.", show_default=False
+        ),
     ] = None,
-    html: Annotated[Path | None, typer.Option("--html", help="Also write a page with both.")] = None,
+    html: options.Html = None,
     redact: options.Redact = False,
-    overwrite: options.Overwrite = False,
-    debug: options.Debug = False,
+    output: options.Output,
 ) -> None:
     """Compare two audits, or two files of evaluate --json.
 
@@ -43,17 +49,37 @@ def compare(
     limits = [parse_limit(text, "increase") for text in max_increase or ()]
     limits += [parse_limit(text, "decrease") for text in max_decrease or ()]
     if html is not None:
-        check_output(html, overwrite=overwrite)
+        check_output(html, overwrite=output.overwrite)
         options.check_spared(html, old, new)
+    output.check(old, new)
     before, after = _read_both(old, new, as_page=html is not None)
     verdict = check_limits(before, after, limits)
-    print_change(before, after)
-    if appeared := newly_flagged(before, after):
-        print(f"Newly flagged: {', '.join(map(visible_name, appeared))}.")
+    appeared = newly_flagged(before, after)
+    if output.speaks:
+        print_change(before, after)
+    if appeared:
+        output.say(f"Newly flagged: {', '.join(map(visible_name, appeared))}.")
     if html is not None:
-        write_file(html, _page(before, after, old, new, verdict, redact), overwrite=overwrite)
-        print(f"Written: {html}")
+        write_file(html, _page(before, after, old, new, verdict, redact), overwrite=output.overwrite)
+        output.say(f"Written: {html}")
+    output.finish(_document(before, after, appeared, verdict))
     exit_by(verdict)
+
+
+def _document(
+    before: dict[str, Any], after: dict[str, Any], appeared: Sequence[str], verdict: Verdict
+) -> dict[str, Any]:
+    from ..audit import Metric, common_metrics
+
+    return {
+        "metrics": {
+            key: {"old": Metric(key).value(before), "new": Metric(key).value(after)}
+            for key in common_metrics(before, after)
+        },
+        "newly_flagged": list(appeared),
+        "breaches": list(verdict.breaches),
+        "notes": list(verdict.notes),
+    }
 
 
 def exit_by(verdict: Verdict) -> None:

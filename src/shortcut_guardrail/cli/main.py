@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from .. import __version__
 from . import audit, benchmark, certify, compare, demo, evaluate, fit, predict, report
+from .renamed import current_names
 from .running import exit_with, run
 
 app = typer.Typer(
     help="Find and repair shortcut learning in deployed text classifiers.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    rich_markup_mode="rich",
 )
 
 
@@ -34,25 +36,33 @@ def _root(
     pass
 
 
-app.command("audit")(audit.audit)
-app.command("fit")(fit.fit)
-app.command("predict")(predict.predict)
-app.command("to-label")(certify.to_label)
-app.command("certify")(certify.certify)
-app.command("evaluate")(evaluate.evaluate)
-app.command("report")(report.report)
-app.command("compare")(compare.compare)
-app.command("demo")(demo.demo)
+_FIND, _REPAIR, _PROVE, _RESEARCH = "Find", "Repair", "Prove", "Research"
+
+app.command("demo", rich_help_panel=_FIND)(demo.demo)
+app.command("audit", rich_help_panel=_FIND)(audit.audit)
+app.command("report", rich_help_panel=_FIND)(report.report)
+app.command("compare", rich_help_panel=_FIND)(compare.compare)
+app.command("fit", rich_help_panel=_REPAIR)(fit.fit)
+app.command("predict", rich_help_panel=_REPAIR)(predict.predict)
+app.command("evaluate", rich_help_panel=_PROVE)(evaluate.evaluate)
+app.command("to-label", rich_help_panel=_PROVE)(certify.to_label)
+app.command("certify", rich_help_panel=_PROVE)(certify.certify)
 app.command(
     "benchmark",
+    rich_help_panel=_RESEARCH,
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     add_help_option=False,  # everything after the name is the other distribution's
 )(benchmark.benchmark)
 
 
+def call(arguments: Sequence[str]) -> int:
+    """Run a command line and return its exit status."""
+    return run(lambda: app(current_names(arguments), standalone_mode=False))
+
+
 def main() -> None:
     """Run the command line and exit with its status."""
-    exit_with(run(lambda: app(standalone_mode=False)))
+    exit_with(call(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,28 @@
-"""Options that several commands share, with one help text each."""
+"""Options that commands share: each is declared once here, alone or in a group that `command` spreads out.
+
+The fields of a group are the options that typer sees; a command receives the group as one object.
+"""
 
 from __future__ import annotations
 
+import inspect
+import typing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .running import enable_debug
+from .running import enable_debug, progress_bars
 
 if TYPE_CHECKING:
     from ..data import TextData
+    from ..guardrail import ShortcutGuardrail
+    from ..typing import Progress
 
 
 class HeadChoice(StrEnum):
@@ -29,42 +40,16 @@ class PrecisionChoice(StrEnum):
     bfloat16 = "bfloat16"
 
 
-class PresetChoice(StrEnum):
-    """Complete configurations of `fit`."""
-
-    default = "default"
-    paper = "paper"
-    paper_flat = "paper-flat"
-
-
-class StrategyChoice(StrEnum):
-    """How `fit` neutralises shortcuts."""
-
-    maskcl = "maskcl"
-    mask = "mask"
-    distill = "distill"
-    few_shot = "few-shot"
-
-
-class ShortcutInChoice(StrEnum):
-    """Which side of a pair is searched."""
-
-    text = "text"
-    pair = "pair"
-    both = "both"
-
-
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="Folder or Hub id of a text classifier.", show_default=False)
 ]
 ModelOrGuard = Annotated[
     str,
     typer.Argument(
-        metavar="MODEL",
-        help="Folder or Hub id of a text classifier, or a folder that `fit` wrote.",
-        show_default=False,
+        metavar="MODEL", help="Folder or Hub id of a text classifier, or a folder that fit wrote.", show_default=False
     ),
 ]
+Guarded = Annotated[str, typer.Argument(metavar="GUARD", help="Folder that fit wrote.", show_default=False)]
 Data = Annotated[
     str,
     typer.Argument(
@@ -74,28 +59,266 @@ Data = Annotated[
     ),
 ]
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder to write.", show_default=False)]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are already there; keeps others.")]
-TextColumn = Annotated[str | None, typer.Option(help="Column with the texts.", show_default="guessed")]
-TextPairColumn = Annotated[
-    str | None, typer.Option(help="Column with the second text of a pair.", show_default="guessed")
+OutRows = Annotated[
+    Path, typer.Option("--out", help="CSV, TSV or JSON Lines file to write, by its ending.", show_default=False)
 ]
-LabelColumn = Annotated[str | None, typer.Option(help="Column with the labels.", show_default="guessed")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1, ...", show_default="a GPU where there is one")]
-BatchSize = Annotated[int, typer.Option(help="Sequences per forward pass outside training.", min=1)]
-MaxLength = Annotated[int | None, typer.Option(help="Tokens per input.", show_default="what the model takes")]
-Head = Annotated[HeadChoice | None, typer.Option(help="How logits are read.", show_default="from the model")]
-Precision = Annotated[PrecisionChoice, typer.Option(help="Number format of matrix products.")]
-Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of the model on the Hub.")]
-Base = Annotated[
-    str | None, typer.Option(help="For a folder that `fit` wrote: where its base model is.", show_default="as recorded")
-]
-AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Also read weights that can run code when opened.")]
-TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run modelling code from the Hub.")]
+Html = Annotated[Path | None, typer.Option("--html", help="HTML page to write.", show_default=False)]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
 Redact = Annotated[bool, typer.Option("--redact", help="Leave the texts out of what is written.")]
 TopK = Annotated[int, typer.Option(help="Important tokens per input.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are already there; keeps others.")]
 Debug = Annotated[
     bool, typer.Option("--debug", help="Show tracebacks and all warnings.", is_eager=True, callback=enable_debug)
 ]
+
+_COLUMNS, _MODEL = "Columns", "Model and machine"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """Where the texts are in the files."""
+
+    text_column: Annotated[
+        str | None, typer.Option(help="Column with the texts.", show_default="guessed", rich_help_panel=_COLUMNS)
+    ] = None
+    text_pair_column: Annotated[
+        str | None,
+        typer.Option(help="Column with the second text of a pair.", show_default="guessed", rich_help_panel=_COLUMNS),
+    ] = None
+
+    def given(self) -> dict[str, Any]:
+        """As `read_data` takes them."""
+        return asdict(self)
+
+    def of_texts(self) -> dict[str, Any]:
+        """Those of the texts alone."""
+        return {"text_column": self.text_column, "text_pair_column": self.text_pair_column}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledColumns(Columns):
+    """Where the texts and their labels are in the files."""
+
+    label_column: Annotated[
+        str | None, typer.Option(help="Column with the labels.", show_default="guessed", rich_help_panel=_COLUMNS)
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Loading:
+    """How any model is loaded."""
+
+    revision: Annotated[
+        str | None,
+        typer.Option(
+            help="Branch, tag or commit of the model on the Hub.", show_default="main", rich_help_panel=_MODEL
+        ),
+    ] = None
+    device: Annotated[
+        str | None,
+        typer.Option(help="cpu, cuda, cuda:1, ...", show_default="a GPU where there is one", rich_help_panel=_MODEL),
+    ] = None
+    batch_size: Annotated[
+        int, typer.Option(help="Sequences per forward pass outside training.", min=1, rich_help_panel=_MODEL)
+    ] = 32
+    precision: Annotated[
+        PrecisionChoice, typer.Option(help="Number format of matrix products.", rich_help_panel=_MODEL)
+    ] = PrecisionChoice.float32
+    allow_pickle: Annotated[
+        bool,
+        typer.Option("--allow-pickle", help="Also read weights that can run code when opened.", rich_help_panel=_MODEL),
+    ] = False
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run modelling code from the Hub.", rich_help_panel=_MODEL)
+    ] = False
+
+    def load(self, source: str) -> ShortcutGuardrail:
+        """The guard around a model.
+
+        Raises:
+            ConfigError: The device is not there, or an option does not fit the model.
+            ModelError: The model cannot be used.
+        """
+        from ..guardrail import ShortcutGuardrail
+
+        check_device(self.device)
+        given = {name: getattr(value, "value", value) for name, value in asdict(self).items()}
+        return ShortcutGuardrail.from_pretrained(source, **given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfModel:
+    """What the record of a guard has, and a model of one's own may need."""
+
+    head: Annotated[
+        HeadChoice | None,
+        typer.Option(help="How logits are read.", show_default="from the model", rich_help_panel=_MODEL),
+    ] = None
+    max_length: Annotated[
+        int | None,
+        typer.Option(help="Tokens per input.", show_default="what the model takes", rich_help_panel=_MODEL),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfGuard:
+    """What only a folder that `fit` wrote needs."""
+
+    base: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the base model of a folder that fit wrote is now.",
+            show_default="as recorded",
+            rich_help_panel=_MODEL,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelLoading(_Loading, _OfModel):
+    """How a model is loaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardLoading(_Loading, _OfGuard):
+    """How a folder that `fit` wrote is loaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOrGuardLoading(_Loading, _OfModel, _OfGuard):
+    """How a model, or a folder that `fit` wrote, is loaded."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shortcuts:
+    """Words that somebody calls shortcuts."""
+
+    shortcut: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORD", help="A word or phrase that is a shortcut. Repeat for more.", show_default=False),
+    ] = None
+    shortcuts_file: Annotated[
+        Path | None, typer.Option(help="File with shortcuts, one a line.", show_default=False)
+    ] = None
+
+    def words(self) -> list[str]:
+        """All of them, in the order in which they were given."""
+        return _words(self.shortcut, self.shortcuts_file)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept:
+    """Words that somebody says should count."""
+
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WORD", help="A word or phrase that should count. Repeat for more.", show_default=False),
+    ] = None
+    keep_file: Annotated[
+        Path | None, typer.Option(help="File with words that should count, one a line.", show_default=False)
+    ] = None
+
+    def words(self) -> list[str]:
+        """All of them, in the order in which they were given."""
+        return _words(self.keep, self.keep_file)
+
+
+def _words(given: list[str] | None, file: Path | None) -> list[str]:
+    from ..text import read_shortcuts_file
+
+    return [*(given or ()), *(read_shortcuts_file(file) if file is not None else ())]
+
+
+_STANDARD_OUTPUT = Path("-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What a command says, and to whom."""
+
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", help="Also write the result as JSON; - prints it instead.", show_default=False),
+    ] = None
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print only warnings and errors.")] = False
+    overwrite: Overwrite = False
+    debug: Debug = False
+
+    @property
+    def speaks(self) -> bool:
+        """Whether the result is printed for people."""
+        return not self.quiet and self.json_file != _STANDARD_OUTPUT
+
+    def check(self, *inputs: str | Path | None, folder: Path | None = None) -> None:
+        """Refuse a place for the JSON file before anything is computed.
+
+        Args:
+            inputs: What the command reads.
+            folder: A guard's folder that the command writes.
+
+        Raises:
+            ConfigError: It is there already, cannot be written, or is one of the inputs.
+        """
+        from ..data import check_output
+
+        if self.json_file is None or self.json_file == _STANDARD_OUTPUT:
+            return
+        check_output(self.json_file, overwrite=self.overwrite)
+        check_spared(self.json_file, *inputs)
+        check_apart("--json", self.json_file, folder)
+
+    def progress(self, *, quiet: bool = False) -> AbstractContextManager[Progress]:
+        """A callback that draws a bar for each stage; none with --quiet."""
+        return progress_bars(quiet=quiet or self.quiet)
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence for people."""
+        if self.speaks:
+            print(sentence)
+
+    def finish(self, document: Any) -> None:
+        """Write or print the result as JSON, where that was asked for."""
+        from ..data import to_json, write_file
+
+        if self.json_file == _STANDARD_OUTPUT:
+            print(to_json(document), end="")
+        elif self.json_file is not None:
+            write_file(self.json_file, to_json(document), overwrite=self.overwrite)
+            self.say(f"Written: {self.json_file}")
+
+
+def command(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A command whose groups of options, such as `Output`, are spread out: each field is an option of its own."""
+    signature = inspect.signature(function, eval_str=True)
+    groups: dict[str, Any] = {p.name: p.annotation for p in signature.parameters.values() if is_dataclass(p.annotation)}
+    parameters = [spread for p in signature.parameters.values() for spread in _spread(p)]
+
+    @wraps(function)
+    def call(**given: Any) -> Any:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        return function(**given)
+
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in parameters}
+    call.__doc__ = _unwrapped(function)
+    return call
+
+
+def _unwrapped(function: Callable[..., Any]) -> str:
+    """The docstring with a line a paragraph, for whoever wraps it to the terminal; \b keeps the lines, as in Click."""
+    paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+    return "\n\n".join(p if p.startswith("\b") else " ".join(p.split()) for p in paragraphs)
+
+
+def _spread(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    if not is_dataclass(parameter.annotation):
+        yield parameter.replace(kind=kind)
+        return
+    hints = typing.get_type_hints(parameter.annotation, include_extras=True)
+    for field in fields(parameter.annotation):
+        yield inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
 
 
 def check_device(device: str | None) -> None:
@@ -135,17 +358,22 @@ def check_spared(out: Path, *inputs: str | Path | None) -> None:
             raise ConfigError(f"'{out}' is also what the command reads. Choose another place for the output.")
 
 
-def check_apart(report: Path, *folders: str | Path | None) -> None:
-    """Refuse a report inside the folder of a guard, which is written whole.
+def check_apart(option: str, file: Path, *folders: str | Path | None) -> None:
+    """Refuse a file inside the folder of a guard, which is written whole.
+
+    Args:
+        option: The option that names the file.
+        file: The file.
+        folders: The guards' folders.
 
     Raises:
-        ConfigError: `report` lies in one of the folders, or is one.
+        ConfigError: The file lies in one of the folders, or is one.
     """
     from ..errors import ConfigError
 
     for folder in folders:
-        if folder is not None and Path(folder).resolve() in (report.resolve(), *report.resolve().parents):
-            raise ConfigError(f"--report '{report}' lies in '{folder}', which is a guard's. Name a file elsewhere.")
+        if folder is not None and Path(folder).resolve() in (file.resolve(), *file.resolve().parents):
+            raise ConfigError(f"{option} '{file}' lies in '{folder}', which is a guard's. Name a file elsewhere.")
 
 
 def check_same_kind(data: TextData, other: TextData | None) -> None:
@@ -162,19 +390,4 @@ def check_same_kind(data: TextData, other: TextData | None) -> None:
     raise DataError(
         f"{pairs.source} has text pairs ('{pairs.text_column}' and '{pairs.text_pair_column}'), but {singles.source} "
         f"has single texts ('{singles.text_column}'). Name the columns with --text-column and --text-pair-column."
-    )
-
-
-def load_guard(
-    source: str, *, device: str | None, head: HeadChoice | None, precision: PrecisionChoice, **options: Any
-) -> Any:
-    """The guard around a model, from a command's options."""
-    from ..config import SaliencyConfig
-    from ..guardrail import ShortcutGuardrail
-
-    check_device(device)
-    if (top_k := options.pop("top_k", None)) is not None:
-        SaliencyConfig(top_k=top_k)
-    return ShortcutGuardrail.from_pretrained(
-        source, device=device, head=head.value if head else None, precision=precision.value, **options
     )

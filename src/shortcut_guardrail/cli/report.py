@@ -10,15 +10,16 @@ import typer
 from . import options
 
 
+@options.command
 def report(
+    *,
     audit: Annotated[Path, typer.Argument(metavar="AUDIT", help="An audit.json.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option("--out", help="HTML file to write.", show_default="only the table")
+        Path | None, typer.Option("--out", help="HTML page to write.", show_default="only the table")
     ] = None,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Shortcut audit",
     redact: options.Redact = False,
-    overwrite: options.Overwrite = False,
-    debug: options.Debug = False,
+    output: options.Output,
 ) -> None:
     """Show a stored audit again; no model is needed.
 
@@ -29,10 +30,13 @@ def report(
     from ..report import print_audit, read_audit, render_audit
 
     if out is not None:
-        check_output(out, overwrite=overwrite)
+        check_output(out, overwrite=output.overwrite)
         options.check_spared(out, audit)
+    output.check(audit)
     document = read_audit(audit)
-    print_audit(document)
+    if output.speaks:
+        print_audit(document)
     if out is not None:
-        write_file(out, render_audit(document, title=title, redact=redact), overwrite=overwrite)
-        print(f"Written: {out}")
+        write_file(out, render_audit(document, title=title, redact=redact), overwrite=output.overwrite)
+        output.say(f"Written: {out}")
+    output.finish(document)

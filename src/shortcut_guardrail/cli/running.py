@@ -16,10 +16,10 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ..errors import GuardrailError, GuardrailWarning, RunError
+from ..errors import GuardrailError, GuardrailWarning, NothingToRepairError, RunError
 from ..text import printable
 
-BAD_INPUT, FAILED_RUN, INTERRUPTED = 2, 1, 130
+BAD_INPUT, FAILED_RUN, NOTHING_TO_REPAIR, INTERRUPTED = 2, 1, 3, 130
 
 
 @dataclass
@@ -42,7 +42,7 @@ def stderr() -> Console:
 
 
 def run(command: Callable[[], Any]) -> int:
-    """Run a command and return its exit status: 0, 2 for bad input, 1 for a failed run, 130 when interrupted."""
+    """Run a command and return its exit status: 0, or one of the module's constants."""
     import typer
 
     _STATE.debug = False
@@ -62,7 +62,7 @@ def run(command: Callable[[], Any]) -> int:
         return FAILED_RUN
     except GuardrailError as error:
         _show(str(error))
-        return FAILED_RUN if isinstance(error, RunError) else BAD_INPUT
+        return _status(error)
     except Exception as error:
         _show(_unexpected(error))
         return FAILED_RUN
@@ -70,6 +70,12 @@ def run(command: Callable[[], Any]) -> int:
     if status == INTERRUPTED:
         stderr().print("Interrupted. Files are written whole or not at all, so nothing is half done.")
     return status
+
+
+def _status(error: GuardrailError) -> int:
+    if isinstance(error, NothingToRepairError):
+        return NOTHING_TO_REPAIR
+    return FAILED_RUN if isinstance(error, RunError) else BAD_INPUT
 
 
 def _usage_error() -> Any:

@@ -15,7 +15,7 @@ from ..config import GuardrailConfig, check_strength, preset, updated
 from ..data import enumerated
 from ..errors import ConfigError, DataError, GuardrailWarning, NothingToRepairError
 from ..shortcuts import Targets
-from ..strength import StrengthChoice, check_support, strengths_to_score
+from ..strength import StrengthChoice, check_support
 from ..typing import Array
 from .fitting import FitReport
 from .strategies import Strategy, strategy_of, uses_shortcuts
@@ -65,12 +65,14 @@ class Plan:
         weighs: Whether the support set has a say in what is neutralised, or is what is learned from.
         automatic: Whether the strength is chosen without labels.
         on_labels: Whether the support set has a say in the strength.
+        stated: Whether somebody stated the strength.
     """
 
     config: GuardrailConfig
     weighs: bool
     automatic: bool
     on_labels: bool
+    stated: bool
 
     @property
     def strategy(self) -> Strategy:
@@ -115,7 +117,7 @@ def plan_repair(
     on_labels = labels is not None and stated is None and not kind.learns_from_labels and _tells(labels, automatic)
     if labels is None and strength is None and not automatic:
         _warn_uncalibrated(configured)
-    return Plan(configured, weighs, automatic, on_labels)
+    return Plan(configured, weighs, automatic, on_labels, stated is not None)
 
 
 def _stated(strength: RepairStrength) -> float | None:
@@ -140,8 +142,9 @@ def _configured(
             f"The strategy is {strategy!r}, but the configuration is one of '{configured.strategy}'. Leave the "
             "strategy out of the configuration, or name that one."
         )
-    if (shortcuts or keep) and not uses_shortcuts(configured):
-        named = "--shortcut" if shortcuts else "--keep"
+    given = {"--shortcut": shortcuts, "--keep": keep, "--take-influential": configured.targets.take_influential}
+    if not uses_shortcuts(configured) and any(given.values()):
+        named = next(name for name, value in given.items() if value)
         also = "" if strategy_of(configured).learns_from_labels else ", or --per-input"
         raise ConfigError(
             f"{named} is for strategies that know what they neutralise, and '{strategy}' does not. Choose "
@@ -199,11 +202,6 @@ def _warn_uncalibrated(config: GuardrailConfig) -> None:
         GuardrailWarning,
         stacklevel=4,
     )
-
-
-def strengths_that_can_be_certified(config: GuardrailConfig) -> list[float]:
-    """Only strengths that are fixed before any text is seen can be certified: those of the grid above 0."""
-    return strengths_to_score(config.calibration)[1:]
 
 
 def supported_strategy(targets: Targets, *, has_labels: bool) -> tuple[str, str]:

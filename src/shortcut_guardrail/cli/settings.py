@@ -1,0 +1,99 @@
+"""Settings of a repair from a file and from the command line, as `guard.repair(config=...)` takes them."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from ..config import GuardrailConfig
+
+_RECORD_KEYS = {"schema_version", "config"}
+
+
+def settings(file: Path | None, assignments: Sequence[str]) -> GuardrailConfig | dict[str, Any]:
+    """What a file says, and what was set on the command line on top of it.
+
+    Args:
+        file: JSON or TOML with settings in the nesting of `GuardrailConfig`, or the `guardrail.json` of a guard; or
+            `None`.
+        assignments: Such as `adapter.rank=8`.
+
+    Returns:
+        A whole configuration where the file names a preset, else changes to that of the strategy.
+
+    Raises:
+        ConfigError: An assignment cannot be read, or a setting is unknown or out of range.
+        DataError: The file cannot be read.
+    """
+    from ..config import preset, updated
+
+    changes = _read(file) if file is not None else {}
+    for assignment in assignments:
+        _set(changes, assignment)
+    if "preset" not in changes:
+        return changes
+    return updated(preset(changes["preset"]), changes)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        content = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
+        raise DataError(f"--config {file} cannot be read: {reason}.") from error
+    kind, parse = ("TOML", tomllib.loads) if file.suffix.lower() == ".toml" else ("JSON", json.loads)
+    try:
+        found = parse(content)
+    except ValueError as error:
+        raise DataError(
+            f"--config {file} is no {kind}: {error}. A file that ends in .toml is read as TOML, any other as JSON."
+        ) from error
+    if not isinstance(found, dict):
+        raise DataError(f'--config {file} must hold a table of settings, such as {{"adapter": {{"rank": 8}}}}.')
+    if found.keys() >= _RECORD_KEYS and isinstance(found["config"], dict):
+        found = found["config"]
+    return found
+
+
+def _set(changes: dict[str, Any], assignment: str) -> None:
+    """Set one value; the rules that it frees (see `config.updated`) are freed of what a file says, too."""
+    from ..config import freed
+
+    name, equals, value = assignment.partition("=")
+    *parts, last = name.strip().split(".")
+    if not equals or not all((*parts, last)):
+        raise ConfigError(f"--set must read setting=value, such as adapter.rank=8, but is {assignment!r}.")
+    if [*parts, last] in (["strategy"], ["preset"]):
+        raise ConfigError(f"--set {last}=... is said with --strategy.")
+    table = changes
+    for part in parts:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"--set {name}: {part!r} is no table of settings.")
+    if parts == ["adapter"]:
+        table.update(freed(last))
+    table[last] = _value(value.strip())
+
+
+def _value(text: str) -> Any:
+    """JSON where it is JSON or a number, else the text itself."""
+    for parse in (json.loads, float):
+        try:
+            return parse(text)
+        except ValueError:
+            continue
+    return text
+
+
+def strategy_of_settings(given: GuardrailConfig | Mapping[str, Any]) -> str | None:
+    """The strategy that the settings name, if they do."""
+    if isinstance(given, Mapping):
+        named = given.get("strategy")
+        return None if named is None else str(named)
+    return given.strategy
