@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from shortcut_bench import runner
@@ -16,7 +20,7 @@ from shortcut_bench.experiments import read_experiment
 from shortcut_bench.results import has_result, pack, raw_results, read_index, read_result, rows_of, write_result
 from shortcut_bench.store import PREDICTIONS_FILE, RUNS_FILE, TEST_SETS_FILE, open_store, write_store
 from shortcut_bench.tables import make_table, render
-from shortcut_guardrail.errors import DataError
+from shortcut_guardrail.errors import DataError, RunError
 
 RESULTS = Path(__file__).parents[2] / "results"
 COMMITTED = [
@@ -38,6 +42,7 @@ COMMITTED = [
     "testbed-proportion",
     "testbed-strength",
 ]
+COMPACT = (RUNS_FILE, PREDICTIONS_FILE, TEST_SETS_FILE)
 ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 
 
@@ -99,6 +104,59 @@ def test_files_that_are_missing_or_damaged_are_told(tmp_path: Path) -> None:
         open_store(tmp_path)
     with pytest.raises(DataError, match="which a list of runs names"):
         read_result(tmp_path / "elsewhere", "aa")
+
+
+def test_files_of_two_sets_are_refused_with_what_to_do(tmp_path: Path) -> None:
+    write_store(tmp_path / "a", {"aa": record(0, [0, 1, 0])})
+    write_store(tmp_path / "b", {"aa": record(0, [1, 1, 1])})
+    for name in COMPACT:
+        mixed = tmp_path / f"mixed-{name}"
+        shutil.copytree(tmp_path / "a", mixed)
+        shutil.copy(tmp_path / "b" / name, mixed)
+        with pytest.raises(DataError, match=r"must be of one set, but .* Restore all three .*benchmark pack` again"):
+            open_store(mixed)
+    foreign = tmp_path / "a" / RUNS_FILE  # the partner of the three: one that says no set
+    pq.write_table(pq.read_table(foreign).replace_schema_metadata(None), foreign)
+    with pytest.raises(DataError, match=r"runs\.parquet' is of set none"):
+        open_store(tmp_path / "a")
+
+
+@pytest.mark.parametrize("renames", range(4))
+def test_a_write_that_is_cut_short_is_never_believed(
+    renames: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_store(tmp_path, {"aa": record(0, [0, 1, 0])})
+    rename, left = os.replace, iter(range(renames))
+
+    def until_it_dies(source: Path, target: Path) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    with monkeypatch.context() as dying, contextlib.suppress(KeyboardInterrupt):
+        dying.setattr(os, "replace", until_it_dies)
+        write_store(tmp_path, {"aa": record(0, [1, 1, 1]), "bb": record(1, [1, 1, 1])})
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(COMPACT)
+    if renames in (1, 2):
+        with pytest.raises(DataError, match="must be of one set"):
+            open_store(tmp_path)
+    else:
+        assert sorted(open_store(tmp_path).runs) == (["aa", "bb"] if renames else ["aa"])
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match=r"cannot be written to '.*file' .*benchmark pack` again"):
+        write_store(tmp_path / "file", {"aa": record(0, [0, 1, 0])})
+
+
+def test_the_committed_files_are_one_set_as_this_program_writes_it(tmp_path: Path) -> None:
+    store = open_store(RESULTS)
+    write_store(tmp_path, {run: store.result(run) for run in store.runs})
+    for name in COMPACT:
+        committed, again = pq.read_table(RESULTS / name), pq.read_table(tmp_path / name)
+        assert committed.equals(again, check_metadata=True)
+        assert (RESULTS / name).stat().st_size < 1_000_000
 
 
 def test_the_committed_experiments_are_all_here() -> None:

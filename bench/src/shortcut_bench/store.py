@@ -5,7 +5,8 @@
       predictions.parquet   one row a run: its test set, its answers as small integers, ranks and sensitivities
       test_sets.parquet     one row a test set: labels and groups of its rows; no text
 
-Class probabilities are left out, since nothing reads them. `results.pack` adds the raw results of `runs/` to these
+The three belong together: each says in its metadata which set of files it is of, and a mixture is refused. Class
+probabilities are left out, since nothing reads them. `results.pack` adds the raw results of `runs/` to these
 files; `results.read_result` reads either.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from shortcut_guardrail.data import to_json, write_file
-from shortcut_guardrail.errors import DataError
+from shortcut_guardrail.data import to_json
+from shortcut_guardrail.errors import DataError, RunError
 from shortcut_guardrail.typing import Array
 
 RUNS_FILE = "runs.parquet"
@@ -34,6 +36,8 @@ _OF_TEST_SET = ("index", "labels", "groups")
 _SMALL = ("predictions", "shortcut_rank")
 _MILLIONTHS = ("sensitivity", "sensitivity_base_tokens")  # stored as whole numbers: six decimals are kept exactly
 _JSON = "json."
+_SET = b"shortcut_bench.set"  # in each file's metadata: a hash of what all three hold
+_RESTORE = "Restore all three from version control, then run `shortcut-guardrail benchmark pack` again."
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,21 +78,21 @@ def open_store(results: Path) -> Store:
     """What the compact files of a folder hold; nothing where there are none.
 
     Raises:
-        DataError: Some of the files are missing or damaged.
+        DataError: Some of the files are missing or damaged, or they were not written together.
     """
     files = [results / name for name in (RUNS_FILE, PREDICTIONS_FILE, TEST_SETS_FILE)]
     there = [file for file in files if file.exists()]
     if there and len(there) < len(files):
         missing = next(file for file in files if file not in there)
-        raise DataError(
-            f"There is no '{missing}', which belongs to '{there[0]}'. Restore it, or delete the others too."
-        )
+        raise DataError(f"There is no '{missing}', which belongs to '{there[0]}'. {_RESTORE}")
     return _opened(*((str(file), file.stat().st_mtime_ns) for file in there)) if there else Store({}, {}, {})
 
 
 @lru_cache(maxsize=2)
 def _opened(*files: tuple[str, int]) -> Store:
-    runs, predictions, test_sets = (_read(Path(path)) for path, _ in files)
+    tables = {path: _read(Path(path)) for path, _ in files}
+    _check_together({path: table.schema.metadata for path, table in tables.items()})
+    runs, predictions, test_sets = (table.to_pylist() for table in tables.values())
     return Store(
         runs={row["run"]: _parts(row) for row in runs},
         rows={row["run"]: _as_arrays(row, (*_SMALL, *_MILLIONTHS)) for row in predictions},
@@ -96,15 +100,22 @@ def _opened(*files: tuple[str, int]) -> Store:
     )
 
 
-def _read(file: Path) -> list[dict[str, Any]]:
+def _read(file: Path) -> Any:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        rows: list[dict[str, Any]] = pq.read_table(file).to_pylist()
+        return pq.read_table(file)
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"'{file}' cannot be read as Parquet ({error}). Restore it from version control.") from error
-    return rows
+        raise DataError(f"'{file}' cannot be read as Parquet ({error}). {_RESTORE}") from error
+
+
+def _check_together(metadata: Mapping[str, Mapping[bytes, bytes] | None]) -> None:
+    """Refuses files of which some were written by another call than the rest: a write may have been cut short."""
+    sets = {path: ((found or {}).get(_SET) or b"none").decode() for path, found in metadata.items()}
+    if len(set(sets.values())) > 1 or "none" in sets.values():
+        found = ", ".join(f"'{path}' is of set {name}" for path, name in sets.items())
+        raise DataError(f"The files of committed runs must be of one set, but {found}. {_RESTORE}")
 
 
 def _parts(row: Mapping[str, Any]) -> dict[str, str]:
@@ -117,6 +128,9 @@ def _as_arrays(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 def write_store(results: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the compact files anew, in the order of the hashes, so that the same runs give the same files.
+
+    The three are written before the first of those that are there is replaced; if that is interrupted between two of
+    them, `open_store` refuses the mixture.
 
     Args:
         results: Folder of all results.
@@ -138,12 +152,24 @@ def write_store(results: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
             | {name: _small(np.rint(rows[name].astype(np.float64) * 1e6)) for name in _MILLIONTHS}
         )
         runs.append(_to_look_at(run, result) | {_JSON + part: _text(result.get(part)) for part in parts})
-    for name, rows_of_file in (
-        (RUNS_FILE, runs),
-        (PREDICTIONS_FILE, predictions),
-        (TEST_SETS_FILE, [row for _, row in sorted(test_sets.items())]),
-    ):
-        _write(results / name, rows_of_file)
+    tables = {
+        RUNS_FILE: runs,
+        PREDICTIONS_FILE: predictions,
+        TEST_SETS_FILE: [row for _, row in sorted(test_sets.items())],
+    }
+    name_of_set = hashlib.sha256(json.dumps(tables, sort_keys=True).encode()).hexdigest()[:16]
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".packing-", dir=results) as folder:
+            for name, rows_of_file in tables.items():
+                _write(Path(folder, name), rows_of_file, name_of_set)
+            for name in tables:
+                os.replace(Path(folder, name), results / name)
+    except OSError as error:
+        raise RunError(
+            f"The files of committed runs cannot be written to '{results}' ({error}). Make it a folder with space that "
+            "you may write to, and run `shortcut-guardrail benchmark pack` again."
+        ) from error
 
 
 def _to_look_at(run: str, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,15 +203,13 @@ def _small(values: Array) -> list[int]:
     return whole
 
 
-def _write(file: Path, rows: list[dict[str, Any]]) -> None:
+def _write(file: Path, rows: list[dict[str, Any]], name_of_set: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.table({name: _column([row[name] for row in rows]) for name in rows[0]})
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder, "made.parquet")
-        pq.write_table(table, made, compression="zstd", compression_level=19, write_statistics=False)
-        write_file(file, made.read_bytes(), overwrite=True)
+    columns = {name: _column([row[name] for row in rows]) for name in rows[0]}
+    table = pa.table(columns).replace_schema_metadata({_SET: name_of_set})
+    pq.write_table(table, file, compression="zstd", compression_level=19, write_statistics=False)
 
 
 def _column(values: list[Any]) -> Any:
