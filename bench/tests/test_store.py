@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -80,6 +81,23 @@ def test_what_is_packed_is_read_as_it_was_made(tmp_path: Path) -> None:
     assert len(open_store(tmp_path).test_sets) == 1  # both have the same rows
     assert rows_of(read_result(tmp_path, "aa")).probs.size == 0
     assert not has_result(tmp_path, "cc")
+
+
+def test_nothing_is_lost_that_a_run_may_say_with_null(tmp_path: Path) -> None:
+    odd, plain = record(0, [0, 1, 0]) | {"commit": None}, record(1, [1, 1, 1]) | {"base": {"selection": []}}
+    odd["rows"]["sensitivity"] = [0.25, float("nan")]
+    for run, result in (("aa", odd), ("bb", plain)):
+        write_result(tmp_path, run, result)
+    made = raw_results(tmp_path)
+    assert made["aa"]["rows"]["sensitivity"] == [0.25, None]
+    pack(tmp_path)
+    shutil.rmtree(tmp_path / "runs")
+    for run, result in made.items():
+        found = read_result(tmp_path, run)
+        assert found == without_probs(result)
+        assert found.keys() == result.keys()
+    assert "commit" not in read_result(tmp_path, "bb")  # one that another run has comes from nowhere
+    assert np.isnan(rows_of(read_result(tmp_path, "aa")).sensitivity[1])
 
 
 def test_the_raw_run_wins_and_the_same_runs_give_the_same_files(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ class Store:
         return found | {
             "rows": {name: stored[name].tolist() for name in _OF_TEST_SET}
             | {name: rows[name].tolist() for name in _SMALL}
-            | {name: (rows[name] / 1e6).tolist() for name in _MILLIONTHS}
+            | {name: [None if v is None else v / 1e6 for v in rows[name]] for name in _MILLIONTHS}
         }
 
 
@@ -95,7 +95,7 @@ def _opened(*files: tuple[str, int]) -> Store:
     runs, predictions, test_sets = (table.to_pylist() for table in tables.values())
     return Store(
         runs={row["run"]: _parts(row) for row in runs},
-        rows={row["run"]: _as_arrays(row, (*_SMALL, *_MILLIONTHS)) for row in predictions},
+        rows={row["run"]: _as_arrays(row, _SMALL) for row in predictions},
         test_sets={row["test_set"]: _as_arrays(row, _OF_TEST_SET) for row in test_sets},
     )
 
@@ -143,15 +143,15 @@ def write_store(results: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
     runs, predictions = [], []
     parts = sorted({part for result in found.values() for part in result} - {"rows"})
     for run, result in sorted(found.items()):
-        rows = {name: np.asarray(result["rows"][name]) for name in (*_OF_TEST_SET, *_SMALL, *_MILLIONTHS)}
+        rows = {name: np.asarray(result["rows"][name]) for name in (*_OF_TEST_SET, *_SMALL)}
         test_set = _key([rows[name] for name in _OF_TEST_SET])
         test_sets[test_set] = {"test_set": test_set, **{name: _small(rows[name]) for name in _OF_TEST_SET}}
         predictions.append(
             {"run": run, "test_set": test_set}
             | {name: _small(rows[name]) for name in _SMALL}
-            | {name: _small(np.rint(rows[name].astype(np.float64) * 1e6)) for name in _MILLIONTHS}
+            | {name: _millionths(result["rows"][name]) for name in _MILLIONTHS}
         )
-        runs.append(_to_look_at(run, result) | {_JSON + part: _text(result.get(part)) for part in parts})
+        runs.append(_to_look_at(run, result) | {_JSON + part: _text(result, part) for part in parts})
     tables = {
         RUNS_FILE: runs,
         PREDICTIONS_FILE: predictions,
@@ -186,8 +186,11 @@ def _to_look_at(run: str, result: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _text(part: Any) -> str | None:
-    return None if part is None else json.dumps(part, sort_keys=True, separators=(",", ":"), allow_nan=False)
+def _text(result: Mapping[str, Any], part: str) -> str | None:
+    """A part as JSON, "null" for one that is nothing, such as the commit outside of a checkout; `None` without it."""
+    if part not in result:
+        return None
+    return json.dumps(result[part], sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def _key(arrays: Iterable[Array]) -> str:
@@ -201,6 +204,11 @@ def _key(arrays: Iterable[Array]) -> str:
 def _small(values: Array) -> list[int]:
     whole: list[int] = values.astype(np.int64).tolist()
     return whole
+
+
+def _millionths(values: Iterable[float | None]) -> list[int | None]:
+    """Whole numbers; `None`, which stands for what was not finite, stays."""
+    return [None if value is None else round(value * 1e6) for value in values]
 
 
 def _write(file: Path, rows: list[dict[str, Any]], name_of_set: str) -> None:
@@ -217,7 +225,7 @@ def _column(values: list[Any]) -> Any:
 
     if not isinstance(values[0], list):
         return pa.array(values)
-    everything = [item for row in values for item in row]
+    everything = [item for row in values for item in row if item is not None]
     low, high = min(everything, default=0), max(everything, default=0)
     kind = next(
         kind for kind in (np.int8, np.int16, np.int32) if np.iinfo(kind).min <= low <= high <= np.iinfo(kind).max
