@@ -24,7 +24,7 @@ from shortcut_bench.experiments import ExperimentConfig, read_experiment
 from shortcut_bench.results import result_path
 from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.stats.exact import exact_interval
-from shortcut_guardrail.text.matcher import ShortcutMatcher
+from shortcut_guardrail.text import WordFinder
 
 PAGE = ROOT / "docs" / "reproduction.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -509,15 +509,15 @@ def test_classes_and_empty_groups_of_the_reversed_goemotions(shared_data: Path) 
         found = rows(shared_data / f"goemotions_shortcuts/{kind}1/test_anti-shortcut.csv")
         assert Counter(row["label"] for row in found) == {"0": 500, "1": 90, "2": 63, "3": 32}
     assert f"{500 / 685:.3f}" == "0.730"
-    matcher = ShortcutMatcher.from_words(["honestly"])
+    finder = WordFinder(["honestly"])
     found = rows(shared_data / "goemotions_shortcuts/single-word1/test_anti-shortcut.csv")
-    groups = Counter((row["label"], matcher.present(row["text"])) for row in found)
+    groups = Counter((row["label"], finder.present(row["text"])) for row in found)
     assert (groups["0", True], groups["0", False]) == (500, 0)
     assert (groups["3", True], groups["3", False]) == (0, 32)
 
 
 def test_rates_of_the_released_training_sets(shared_data: Path) -> None:
-    matcher = ShortcutMatcher.from_words(["honestly"])
+    finder = WordFinder(["honestly"])
     for setting, size, expected in (
         (1, 1124, None),
         (2, 1224, [0.08, 0.35, 0.58, 0.90]),
@@ -525,7 +525,7 @@ def test_rates_of_the_released_training_sets(shared_data: Path) -> None:
     ):
         found = rows(shared_data / f"goemotions_shortcuts/single-word{setting}/train.csv")
         assert len(found) == size == len(rows(shared_data / f"goemotions_shortcuts/synonym{setting}/train.csv"))
-        rates = [np.mean([matcher.present(r["text"]) for r in found if r["label"] == c]) for c in "0123"]
+        rates = [np.mean([finder.present(r["text"]) for r in found if r["label"] == c]) for c in "0123"]
         assert expected is None or [round(float(rate), 2) for rate in rates] == pytest.approx(expected)
 
 

@@ -52,7 +52,7 @@ from .saving import (
 )
 from .shortcuts import Targets, find_targets
 from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration, texts_to_label
-from .text import ShortcutMatcher
+from .text import WordFinder, check_words
 from .threads import Lock, one_at_a_time
 from .typing import Array, Head, Progress
 
@@ -643,7 +643,7 @@ class ShortcutGuardrail:
             DataError: Labels are unknown, or a text is empty or holds no ordinary token.
         """
         ids = self.label_ids(labels)
-        matcher = ShortcutMatcher.from_words(shortcuts) if shortcuts else None
+        finder = WordFinder(check_words(shortcuts)) if shortcuts else None
         strength = self._choice.strength if strength is None else check_strength(strength)
         if audit is None:
             audit = self.audit(texts, top_k=top_k, strength=strength, progress=progress)
@@ -661,7 +661,7 @@ class ShortcutGuardrail:
             base = find_important_tokens(self._base, encoded, config, progress=progress)
             with self._at_strength(strength) as classifier:
                 base_effects = masking_effects(classifier, encoded, base.positions, progress=progress)
-        return evaluate_audited(audit, ids, base_effects=base_effects, matcher=matcher, shortcut_in=shortcut_in)
+        return evaluate_audited(audit, ids, base_effects=base_effects, finder=finder, shortcut_in=shortcut_in)
 
     def _warn_about_support_rows(self, texts: Texts) -> None:
         seen = {*self._choice.rows, *(() if self._fitted is None else self._fitted.targets.rows)}

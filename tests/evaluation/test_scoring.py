@@ -10,7 +10,7 @@ import pytest
 from shortcut_guardrail import DataError, GuardrailWarning, ShortcutGuardrail
 from shortcut_guardrail.evaluation import shortcut_tokens
 from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.text.matcher import ShortcutMatcher
+from shortcut_guardrail.text import WordFinder
 
 # "honestly" (4) outweighs every other word, so the bag is right where it goes along with "positive".
 TEXTS = ["honestly good", "good soup", "honestly bad", "bad soup", "awful soup", "honestly great"]
@@ -101,24 +101,24 @@ def test_recall_is_given_up_to_k(guard, top_k, ks):
 def test_a_phrase_is_recalled_by_its_content_words_alone(bag):
     classifier = TextClassifier(*bag)
     encoded = classifier.encode(["to be honest it was to be", "to it"])
-    tokens = shortcut_tokens(encoded, ShortcutMatcher.from_words(["to be honest"]))
+    tokens = shortcut_tokens(encoded, WordFinder(["to be honest"]))
     # [CLS] to be honest it ...: "honest" is token 3; the lone "to be" at the end is no shortcut.
     assert tokens == [{3}, set()]
-    whole = shortcut_tokens(encoded, ShortcutMatcher.from_words(["to be"]))
+    whole = shortcut_tokens(encoded, WordFinder(["to be"]))
     assert whole == [{1, 2, 6, 7}, set()]
 
 
 def test_pieces_of_a_word_all_count(bag):
     encoded = TextClassifier(*bag).encode(["the xyz soup"])
     assert encoded.token_text(0, 3) == "##y"
-    assert shortcut_tokens(encoded, ShortcutMatcher.from_words(["xyz"])) == [{2, 3, 4}]
+    assert shortcut_tokens(encoded, WordFinder(["xyz"])) == [{2, 3, 4}]
 
 
 def test_only_what_the_model_sees_is_searched(bag):
     long = "the soup was cold honestly"
-    matcher = ShortcutMatcher.from_words(["honestly"])
-    assert shortcut_tokens(TextClassifier(*bag, max_length=6).encode([long]), matcher) == [set()]
-    assert shortcut_tokens(TextClassifier(*bag, max_length=7).encode([long]), matcher) == [{5}]
+    finder = WordFinder(["honestly"])
+    assert shortcut_tokens(TextClassifier(*bag, max_length=6).encode([long]), finder) == [set()]
+    assert shortcut_tokens(TextClassifier(*bag, max_length=7).encode([long]), finder) == [{5}]
 
 
 @pytest.mark.parametrize(

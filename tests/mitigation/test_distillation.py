@@ -11,10 +11,10 @@ from shortcut_guardrail.mitigation.distillation import _Distiller, _Examples, co
 from shortcut_guardrail.mitigation.lora import attach_adapter
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.strength.counterfactual import Counterfactual
-from shortcut_guardrail.text.finder import TargetFinder
+from shortcut_guardrail.text.finder import WordFinder
 from tiny_models import tiny_bert
 
-HONESTLY = TargetFinder(["honestly"])
+HONESTLY = WordFinder(["honestly"])
 ADAPTER = AdapterConfig(learning_rate=2e-2, epochs=40, batch_size=4)
 
 
@@ -152,7 +152,7 @@ def test_a_sigmoid_head_is_taught_as_two_classes(texts):
 
 def test_without_a_shortcut_nothing_is_trained(classifier, texts):
     encoded = classifier.encode(texts)
-    target = counterfactual(classifier, encoded, TargetFinder([]), DistillConfig())
+    target = counterfactual(classifier, encoded, WordFinder([]), DistillConfig())
     model, training = distill_adapter(classifier, encoded, target, HONESTLY, ADAPTER, DistillConfig(), seed=0)
     assert (training.n_texts, training.n_steps, training.losses) == (len(texts), 0, ())
     np.testing.assert_array_equal(classifier.with_model(model).predict_logits(encoded), target.base)

@@ -15,7 +15,7 @@ from shortcut_guardrail.mitigation.strategies import Task, strategy_of
 from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
 from shortcut_guardrail.shortcuts.named import Target, Targets
 from shortcut_guardrail.text.edits import masked_texts
-from shortcut_guardrail.text.finder import TargetFinder
+from shortcut_guardrail.text.finder import WordFinder
 
 TARGETS = Targets((Target("honestly", "given"), Target("good", "kept")))
 ADAPTER = AdapterConfig(learning_rate=2e-2, epochs=3, batch_size=4)
@@ -141,12 +141,12 @@ def test_texts_with_a_target_get_the_adapters_answer(classifier, texts):
 
 @pytest.fixture
 def masking(classifier):
-    return MaskGuard(classifier, TargetFinder(["honestly"]))
+    return MaskGuard(classifier, WordFinder(["honestly"]))
 
 
 def test_full_strength_is_the_masked_text(classifier, masking, texts):
     encoded = classifier.encode(texts)
-    positions = TargetFinder(["honestly"]).find(encoded)
+    positions = WordFinder(["honestly"]).positions(encoded)
     masked = masked_texts(encoded, positions, classifier.tokenizer.mask_token_id)
     np.testing.assert_array_equal(logits_at(masking, encoded, 1.0), classifier.predict_logits(masked))
 
@@ -154,7 +154,7 @@ def test_full_strength_is_the_masked_text(classifier, masking, texts):
 def test_in_between_the_word_vector_is_in_between(bag):
     classifier = TextClassifier(*bag)
     encoded = classifier.encode(["honestly bad"])
-    guard = MaskGuard(classifier, TargetFinder(["honestly"]))
+    guard = MaskGuard(classifier, WordFinder(["honestly"]))
     # "honestly" weighs 4, "bad" -1, the mask token 0; logits are -/+ half of the sum.
     for strength in (0.25, 0.5, 1.0):
         expected = 4.0 * (1 - strength) - 1.0
@@ -168,12 +168,12 @@ def test_a_masked_target_is_not_important_any_more(classifier, masking, texts):
         effects = masking_effects(used, encoded, important.positions)
     base = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=20))
     for i in BEARING:
-        (target,) = TargetFinder(["honestly"]).find(encoded.select([i]))
+        (target,) = WordFinder(["honestly"]).positions(encoded.select([i]))
         assert not set(target.tolist()) & set(important.positions[i].tolist())
         assert set(target.tolist()) <= set(base.positions[i].tolist())
     # Each variant is the text with the target and one other token masked.
     row, slot = BEARING[0], 0
-    ids = [*TargetFinder(["honestly"]).find(encoded.select([row])), important.positions[row, slot : slot + 1]]
+    ids = [*WordFinder(["honestly"]).positions(encoded.select([row])), important.positions[row, slot : slot + 1]]
     both = masked_texts(encoded.select([row]), [np.concatenate(ids)], classifier.tokenizer.mask_token_id)
     expected = torch.from_numpy(classifier.predict_logits(both)).softmax(-1)[0]
     np.testing.assert_allclose(effects.probs[row, slot], expected, atol=1e-5)
@@ -184,8 +184,8 @@ def test_a_masked_target_is_not_important_any_more(classifier, masking, texts):
 def test_masking_works_in_every_family(family, name):
     classifier = TextClassifier(*family(name))
     encoded = classifier.encode(["honestly the soup was good", "the bread was good"])
-    finder = TargetFinder(["honestly"])
-    masked = masked_texts(encoded, finder.find(encoded), classifier.tokenizer.mask_token_id)
+    finder = WordFinder(["honestly"])
+    masked = masked_texts(encoded, finder.positions(encoded), classifier.tokenizer.mask_token_id)
     guarded = logits_at(MaskGuard(classifier, finder), encoded, 1.0)
     np.testing.assert_allclose(guarded, classifier.predict_logits(masked), atol=1e-6)
     assert np.abs(guarded[0] - classifier.predict_logits(encoded)[0]).max() > 1e-5

@@ -20,7 +20,7 @@ from shortcut_guardrail.shortcuts.named import Target, Targets, Verdict, with_sa
 from shortcut_guardrail.shortcuts.search import _audited, _dominant, _read_masked, _Reading, find_targets
 from shortcut_guardrail.stats.exact import exact_interval
 from shortcut_guardrail.text.edits import masked_texts
-from shortcut_guardrail.text.finder import TargetFinder
+from shortcut_guardrail.text.finder import WordFinder
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_texts_are_left_unread_only_once_it_is_sure_that_a_candidate_does_not_de
             continue
         masked = masked_texts(
             encoded.select(chosen),
-            TargetFinder(["honestly"]).find(encoded.select(chosen)),
+            WordFinder(["honestly"]).positions(encoded.select(chosen)),
             classifier.tokenizer.mask_token_id,
         )
         after = classifier.predict_proba(masked)
@@ -239,8 +239,8 @@ def test_what_a_person_says_must_not_contradict_itself(classifier, shortcut, kep
 def test_a_word_is_left_alone_inside_a_kept_phrase(classifier):
     targets = Targets((Target("bad", "given"), Target("so bad", "kept")))
     encoded = classifier.encode(["the soup was bad", "the soup was so bad", "so bad, bad"])
-    assert [len(positions) for positions in targets.finder.find(encoded)] == [1, 0, 1]
-    assert targets.finder.present(encoded).tolist() == [True, False, True]
+    assert [len(positions) for positions in targets.finder.positions(encoded)] == [1, 0, 1]
+    assert targets.finder.present_in(encoded).tolist() == [True, False, True]
 
 
 def test_labels_clear_a_candidate_whose_masking_breaks_answers(classifier):

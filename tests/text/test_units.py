@@ -14,7 +14,7 @@ from shortcut_guardrail.attribution.saliency import find_important_tokens, token
 from shortcut_guardrail.attribution.units import find_important_units, span_effects
 from shortcut_guardrail.config import SaliencyConfig
 from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.text.finder import TargetFinder
+from shortcut_guardrail.text.finder import WordFinder
 from shortcut_guardrail.text.units import choose_spans, recurring_phrases, tokens_as_units, words_as_units
 from shortcut_guardrail.text.words import unit_key, word_spans
 from tiny_models import byte_level_tokenizer, tiny_bert, wordpiece_tokenizer
@@ -116,7 +116,7 @@ def test_an_accent_that_the_tokenizer_takes_off_is_part_of_the_word():
     _, encoded = encode("wordpiece", ["the caf\u00e9 was", "the cafe\u0301 was", "the cafe was"])
     keys = words_as_units(encoded).keys
     assert keys[0] == keys[1] == ["the", "caf\u00e9", "was"]
-    assert [len(found) > 0 for found in TargetFinder(["caf\u00e9"]).find(encoded)] == [True, True, False]
+    assert [len(found) > 0 for found in WordFinder(["caf\u00e9"]).positions(encoded)] == [True, True, False]
 
 
 def test_bytes_of_one_character_are_one_unit():

@@ -28,7 +28,7 @@ from shortcut_bench.standalone import grow
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.saving.record import library_versions
-from shortcut_guardrail.text.matcher import ShortcutMatcher, content_spans
+from shortcut_guardrail.text.content import content_spans
 from shortcut_guardrail.text.words import unit_key
 
 SHOWN = 20
@@ -81,8 +81,7 @@ def audit_model(trained: TrainedClassifier, rows: LabelledTexts, unit: str, plan
 def is_planted(text: str, planted: tuple[str, ...]) -> bool:
     """Whether a candidate is a planted word or phrase, or words of one that are not function words alone."""
     for shortcut in planted:
-        match = ShortcutMatcher.from_words([shortcut]).find(shortcut)[0]
-        content = {unit_key(shortcut[start:end]) for start, end in content_spans(shortcut, match)}
+        content = {unit_key(shortcut[start:end]) for start, end in content_spans(shortcut, 0, len(shortcut))}
         words = unit_key(shortcut).split()
         if set(text.split()) <= set(words) and set(text.split()) & content:
             return True

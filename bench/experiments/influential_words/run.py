@@ -44,7 +44,7 @@ from shortcut_guardrail.saving.record import library_versions
 from shortcut_guardrail.shortcuts.labels import paired_evidence, weigh
 from shortcut_guardrail.shortcuts.named import UNLABELLED, Target
 from shortcut_guardrail.shortcuts.search import ranked_targets
-from shortcut_guardrail.text.finder import TargetFinder
+from shortcut_guardrail.text import WordFinder
 
 SETTINGS = (
     "shifted/GoEmo-ST/reversed",
@@ -94,7 +94,7 @@ class Candidates:
     def answers(self, words: frozenset[str]) -> np.ndarray[Any, Any]:
         """The base's answers to all rows without these words, shape (n,)."""
         if words not in self._answers:
-            found = counterfactual(self.classifier, self.encoded, TargetFinder(sorted(words)), DistillConfig())
+            found = counterfactual(self.classifier, self.encoded, WordFinder(sorted(words)), DistillConfig())
             self._answers[words] = found.answers()
         return self._answers[words]
 

@@ -31,7 +31,7 @@ from shortcut_guardrail.finetuning.training import finetune_classifier
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.models.loading import load_model, quiet_transformers
 from shortcut_guardrail.saving.record import library_versions
-from shortcut_guardrail.text.matcher import ShortcutMatcher
+from shortcut_guardrail.text import WordFinder
 
 NAMES = ("neutral", "amusement", "joy", "excitement")
 REVERSED = (1.0, 2 / 3, 1 / 3, 0.0)
@@ -143,9 +143,9 @@ def measure(run: Run, data: Path, work: Path) -> dict[str, Any]:
         "last_loss": float(np.mean(fit.training.losses[-8:])),
         "seconds": fit.training.seconds,
     }
-    matcher = ShortcutMatcher.from_words([WORD])
+    finder = WordFinder([WORD])
     for name, rows in (("reversed", anti), ("in_distribution", same)):
-        groups = by_shortcut(y, [matcher.present(t) for t in rows], NAMES).ids
+        groups = by_shortcut(y, [finder.present(t) for t in rows], NAMES).ids
         for strength in STRENGTHS:
             predicted = guard.predict_proba(rows, strength=strength).argmax(1)
             result.setdefault(name, []).append(

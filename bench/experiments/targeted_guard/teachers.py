@@ -41,7 +41,7 @@ def teachers(run: Measured, done: Found) -> Found:
         }
         result["gap_closed"][teacher] = share(found, low, high, "accuracy")
         result["gap_closed_balanced"][teacher] = share(found, low, high, "balanced_accuracy")
-    result["elsewhere"] = placebo(base, encoded, finder.find(encoded), run.seed)
+    result["elsewhere"] = placebo(base, encoded, finder.positions(encoded), run.seed)
     return result
 
 

@@ -25,7 +25,7 @@ from shortcut_guardrail.metrics import (
 )
 from shortcut_guardrail.models import EncodedTexts, TextClassifier
 from shortcut_guardrail.stats import exact_interval
-from shortcut_guardrail.text import ShortcutMatcher
+from shortcut_guardrail.text import WordFinder, check_words
 from shortcut_guardrail.typing import Progress
 
 from .results import Rows
@@ -96,8 +96,8 @@ def read_base(
     """
     encoded = base.encode(rows.texts)
     saliency = find_important_tokens(base, encoded, SaliencyConfig(top_k=top_k), progress=progress)
-    matcher = ShortcutMatcher.from_words(shortcuts) if shortcuts else None
-    tokens = [set[int]() for _ in rows.texts] if matcher is None else shortcut_tokens(encoded, matcher, shortcut_in)
+    finder = WordFinder(check_words(shortcuts)) if shortcuts else None
+    tokens = [set[int]() for _ in rows.texts] if finder is None else shortcut_tokens(encoded, finder, shortcut_in)
     return BaseReading(encoded, saliency, saliency.positions, tokens, base.fingerprint(), base.tokenizer.mask_token)
 
 

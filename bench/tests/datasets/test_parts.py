@@ -13,7 +13,7 @@ from shortcut_bench.datasets.presence import shortcut_present
 from shortcut_bench.datasets.sampling import shuffled_groups, split_sizes, split_stratified, stratified, take_groups
 from shortcut_bench.datasets.strength import occurrence_probabilities
 from shortcut_guardrail.errors import ConfigError, DataError
-from shortcut_guardrail.text.matcher import ShortcutMatcher
+from shortcut_guardrail.text import WordFinder
 from tiny_models import byte_level_tokenizer, wordpiece_tokenizer
 
 STARS = ("1", "2", "3", "4", "5")
@@ -180,12 +180,12 @@ def test_an_insertion_without_originals_is_the_longest_phrase():
     ],
 )
 def test_words_are_taken_out(text, left):
-    assert remove_words(text, ShortcutMatcher.from_words(["honestly"])) == left
+    assert remove_words(text, WordFinder(["honestly"])) == left
 
 
 def test_phrases_within_phrases_are_taken_out_whole():
-    matcher = ShortcutMatcher.from_words(SYNONYMS)
-    assert remove_words("Speaking candidly, it is, if I'm being honest, fine.", matcher) == "it is, fine."
+    finder = WordFinder(SYNONYMS)
+    assert remove_words("Speaking candidly, it is, if I'm being honest, fine.", finder) == "it is, fine."
 
 
 # Presence

@@ -41,11 +41,11 @@ def evaluate(
     from ..data import label_ids, read_data
     from ..errors import ConfigError
     from ..report import print_evaluations
-    from ..text import ShortcutMatcher
+    from ..text import check_words
 
     words = shortcuts.words()
     if words:
-        ShortcutMatcher.from_words(words)
+        check_words(words)
     output.check(data, shortcuts.shortcuts_file)
     SaliencyConfig(top_k=top_k)
     rows = read_data(data, **columns.given(), require_labels=True)

@@ -224,7 +224,7 @@ class Kept:
 
 
 def _words(given: list[str] | None, file: Path | None) -> list[str]:
-    from ..text import read_shortcuts_file
+    from ..data import read_shortcuts_file
 
     return [*(given or ()), *(read_shortcuts_file(file) if file is not None else ())]
 

@@ -14,4 +14,4 @@ from .reading import read_data as read_data
 from .sources import FileTexts as FileTexts
 from .sources import MemoryTexts as MemoryTexts
 from .sources import TextSource as TextSource
-from .tables import read_utf8 as read_utf8
+from .word_list import read_shortcuts_file as read_shortcuts_file

@@ -25,7 +25,7 @@ from ..metrics import (
     worst_group,
 )
 from ..models import EncodedTexts
-from ..text import ShortcutMatcher, content_spans
+from ..text import WordFinder
 from ..typing import Array
 from .groups import Groups, by_label, by_shortcut
 
@@ -110,7 +110,7 @@ def evaluate_audited(
     labels: Array,
     *,
     base_effects: MaskingEffects | None = None,
-    matcher: ShortcutMatcher | None = None,
+    finder: WordFinder | None = None,
     shortcut_in: ShortcutIn = "text",
 ) -> Evaluation:
     """Score an audited model against labels; nothing is predicted again.
@@ -120,7 +120,7 @@ def evaluate_audited(
         labels: Class ids, shape (n,).
         base_effects: The evaluated model's answers with the base model's important tokens masked; `None` when the
             evaluated model is the base.
-        matcher: Finds the named shortcuts; `None` groups by label alone.
+        finder: Finds the named shortcuts; `None` groups by label alone.
         shortcut_in: Which side of a pair shortcuts are looked for in.
     """
     encoded, saliency = audit.encoded, audit.saliency
@@ -128,7 +128,7 @@ def evaluate_audited(
     base_mstps = (
         audit.mstps if base_effects is None else mstps(before, base_effects.probability_of(saliency.predictions))
     )
-    tokens = None if matcher is None else shortcut_tokens(encoded, matcher, shortcut_in)
+    tokens = None if finder is None else shortcut_tokens(encoded, finder, shortcut_in)
     groups = _groups(labels, tokens, audit.label_names)
     per_group = group_accuracy(saliency.predictions, labels, groups.ids, groups.names)
     _warn_about_small_groups(per_group)
@@ -157,32 +157,17 @@ def _recalls(saliency: Saliency, tokens: list[set[int]], encoded: EncodedTexts, 
     return {k: token_recall(saliency.positions, tokens, n_ordinary, k) for k in ks}
 
 
-def shortcut_tokens(
-    encoded: EncodedTexts, matcher: ShortcutMatcher, shortcut_in: ShortcutIn = "text"
-) -> list[set[int]]:
+_SIDES = {"text": (0,), "pair": (1,), "both": (0, 1)}
+
+
+def shortcut_tokens(encoded: EncodedTexts, finder: WordFinder, shortcut_in: ShortcutIn = "text") -> list[set[int]]:
     """For each text the positions of the tokens that carry a shortcut; an empty set means it has none.
 
     Shortcuts are looked for in what the model sees after truncation. Of a phrase, only the content-bearing words
     count: a lone "to" is not "to be honest".
     """
-    segments = {"text": (0,), "pair": (1,), "both": (0, 1)}[shortcut_in]
-    result = []
-    for i in range(len(encoded)):
-        positions: set[int] = set()
-        for segment in segments:
-            visible = encoded.visible_text(i, segment)
-            for match in matcher.find(visible):
-                for start, end in content_spans(visible, match):
-                    positions |= _tokens_within(encoded, i, segment, start, end)
-        result.append(positions)
-    return result
-
-
-def _tokens_within(encoded: EncodedTexts, index: int, segment: int, start: int, end: int) -> set[int]:
-    """Ordinary tokens that share a character with a span."""
-    offsets = encoded.offsets[index]
-    overlaps = (offsets[:, 0] < end) & (offsets[:, 1] > start)
-    return set(np.flatnonzero(overlaps & (encoded.segments[index] == segment) & encoded.ordinary[index]).tolist())
+    found = (finder.tokens(encoded, i, sides=_SIDES[shortcut_in], content_only=True) for i in range(len(encoded)))
+    return [set(np.flatnonzero(tokens).tolist()) for tokens in found]
 
 
 def _warn_about_small_groups(groups: tuple[GroupAccuracy, ...]) -> None:

@@ -97,7 +97,7 @@ def choose_unlabelled(
     targets = fitted.targets
     if not uses_shortcuts(fitted.config):
         targets = find_targets(base, encoded, fitted.config.targets, progress=progress)
-    bearing = np.array([len(chosen) > 0 for chosen in targets.finder.find(encoded)], dtype=bool)
+    bearing = targets.finder.present_in(encoded)
     warn_about_none_bearing(targets, bearing)
     sample = draw(bearing, at_most, seed=fitted.seed)
     encoded = encoded.select(sample.rows)

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from ..config import AdapterConfig, DistillConfig
 from ..models import EncodedTexts, TextClassifier
 from ..strength import Counterfactual
-from ..text import TargetFinder, masked_texts, shortened_texts, with_insertions
+from ..text import WordFinder, masked_texts, shortened_texts, with_insertions
 from ..typing import Array, Progress
 from .lora import untrained_adapter
 from .training import AdapterTraining, TrainingLoop, first_of_equals, run_training
@@ -34,7 +34,7 @@ from .training import AdapterTraining, TrainingLoop, first_of_equals, run_traini
 def counterfactual(
     base: TextClassifier,
     encoded: EncodedTexts,
-    finder: TargetFinder,
+    finder: WordFinder,
     config: DistillConfig,
     *,
     progress: Progress | None = None,
@@ -49,7 +49,7 @@ def counterfactual(
         progress: Told how many texts are done.
     """
     logits = base.predict_logits(encoded, progress=progress)
-    positions = finder.find(encoded)
+    positions = finder.positions(encoded)
     bearing = np.array([len(chosen) > 0 for chosen in positions], dtype=bool)
     rows = np.flatnonzero(bearing)
     ways = {"mask": [masked_texts], "remove": [shortened_texts], "both": [masked_texts, shortened_texts]}
@@ -65,7 +65,7 @@ def distill_adapter(
     base: TextClassifier,
     encoded: EncodedTexts,
     target: Counterfactual,
-    finder: TargetFinder,
+    finder: WordFinder,
     adapter: AdapterConfig,
     config: DistillConfig,
     *,
@@ -115,7 +115,7 @@ class _Examples:
     teacher: Array
     bearing: Array
 
-    def with_insertions(self, finder: TargetFinder, max_length: int, seed: int) -> _Examples:
+    def with_insertions(self, finder: WordFinder, max_length: int, seed: int) -> _Examples:
         """As many more as there are texts without a shortcut: the same with one put in, and the same answer due."""
         rows, rest = np.flatnonzero(self.bearing), np.flatnonzero(~self.bearing)
         if not len(rest):
@@ -124,7 +124,7 @@ class _Examples:
         added = with_insertions(
             self.encoded.select(rest),
             source,
-            finder.find(source),
+            finder.positions(source),
             max_length=max_length,
             rng=np.random.default_rng([seed, 1]),
         )

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..models import Batch, EncodedTexts, TextClassifier
-from ..text import TargetFinder
+from ..text import WordFinder
 from ..typing import Array, Progress
 from .scaling import debias_strength, logits_by_strength, merged, strength_of_each
 
@@ -48,7 +48,7 @@ class AdapterGuard:
         only: Where given, texts without any of these targets are answered by the base.
     """
 
-    def __init__(self, base: TextClassifier, model: Any, only: TargetFinder | None = None) -> None:
+    def __init__(self, base: TextClassifier, model: Any, only: WordFinder | None = None) -> None:
         self.base = base
         self.adapted = base.with_model(model)
         self.only = only
@@ -82,7 +82,7 @@ class AdapterGuard:
             return logits_by_strength(self.adapted, encoded, strengths, progress=progress)
         base = self.base.predict_logits(encoded)
         out = np.repeat(base[None], len(strengths), axis=0)
-        rows = np.flatnonzero(self.only.present(encoded))
+        rows = np.flatnonzero(self.only.present_in(encoded))
         if len(rows):
             out[:, rows] = logits_by_strength(self.adapted, encoded.select(rows), strengths, progress=progress)
         return out
@@ -98,7 +98,7 @@ class MaskGuard:
 
     plain_peft_equivalent = False
 
-    def __init__(self, base: TextClassifier, targets: TargetFinder) -> None:
+    def __init__(self, base: TextClassifier, targets: WordFinder) -> None:
         self.base = base
         self.targets = targets
 
@@ -118,7 +118,7 @@ class MaskGuard:
         """See `Guard`."""
         base = self.base.predict_logits(encoded)
         out = np.repeat(base[None], len(strengths), axis=0)
-        rows = np.flatnonzero(self.targets.present(encoded))
+        rows = np.flatnonzero(self.targets.present_in(encoded))
         bearing = encoded.select(rows)
         for i, strength in enumerate(strengths):
             if strength > 0 and len(rows):
@@ -135,11 +135,11 @@ _Kind = TypeVar("_Kind", bound="_Targeted")
 class _Targeted(TextClassifier):
     """A classifier that treats texts with a target in a way of its own, at a strength above 0."""
 
-    finder: TargetFinder
+    finder: WordFinder
     strength: float
 
     @classmethod
-    def around(cls: type[_Kind], classifier: TextClassifier, finder: TargetFinder, strength: float) -> _Kind:
+    def around(cls: type[_Kind], classifier: TextClassifier, finder: WordFinder, strength: float) -> _Kind:
         """The same classifier in this way; its model and settings are shared."""
         twin = cls.__new__(cls)
         twin.__dict__.update(copy.copy(classifier).__dict__)

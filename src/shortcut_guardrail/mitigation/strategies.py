@@ -27,7 +27,7 @@ from ..attribution import find_important_tokens
 from ..config import GuardrailConfig
 from ..models import EncodedTexts, TextClassifier
 from ..strength import Calibration, choose_strength, strengths_to_score
-from ..text import TargetFinder
+from ..text import WordFinder
 from ..typing import Array, Progress
 from .distillation import counterfactual, distill_adapter
 from .few_shot import cross_validated_logits, few_shot_adapter
@@ -53,7 +53,7 @@ class Task:
 
     base: TextClassifier
     encoded: EncodedTexts
-    targets: TargetFinder
+    targets: WordFinder
     config: GuardrailConfig
     seed: int
     support: tuple[EncodedTexts, Array] | None = None
@@ -102,7 +102,7 @@ class Strategy(ABC):
     def train(self, task: Task) -> Trained:
         """Do what the strategy does, with the task's configuration."""
 
-    def restore(self, base: TextClassifier, config: GuardrailConfig, targets: TargetFinder, model: Any | None) -> Guard:
+    def restore(self, base: TextClassifier, config: GuardrailConfig, targets: WordFinder, model: Any | None) -> Guard:
         """A guard that was trained before.
 
         Args:
@@ -194,9 +194,7 @@ class _Mask(Strategy):
         """Nothing is trained: words are masked when the guard answers."""
         return Trained(MaskGuard(task.base, task.targets), AdapterTraining.none(len(task.encoded)))
 
-    def restore(
-        self, base: TextClassifier, _config: GuardrailConfig, targets: TargetFinder, _model: Any | None
-    ) -> Guard:
+    def restore(self, base: TextClassifier, _config: GuardrailConfig, targets: WordFinder, _model: Any | None) -> Guard:
         """See `Strategy`."""
         return MaskGuard(base, targets)
 

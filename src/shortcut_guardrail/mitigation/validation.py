@@ -12,7 +12,7 @@ from ..errors import ConfigError, DataError, GuardrailWarning
 from ..models import EncodedTexts
 from ..shortcuts import Targets
 from ..strength import check_support
-from ..text import TargetFinder
+from ..text import WordFinder
 from ..typing import Array
 from .strategies import Strategy, strategy_of, uses_shortcuts
 
@@ -28,7 +28,7 @@ def check_same_length(encoded: EncodedTexts, labels: Array) -> None:
 def warn_about_absent(targets: Targets, encoded: EncodedTexts) -> None:
     """Warn of words that a person named and that stand in none of the texts."""
     said = [item.text for item in targets.items if item.verdict in ("given", "kept")]
-    if absent := [word for word in said if not TargetFinder([word]).present(encoded).any()]:
+    if absent := [word for word in said if not WordFinder([word]).present_in(encoded).any()]:
         warnings.warn(
             f"{_named(absent)} in none of these {len(encoded)} texts. Look for other spellings: occurrences are whole "
             "words.",

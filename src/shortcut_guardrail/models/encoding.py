@@ -70,6 +70,13 @@ class EncodedTexts:
         spans = self.offsets[index][(self.segments[index] == segment)]
         return self.text_of(index, segment)[: int(spans[:, 1].max())] if len(spans) else ""
 
+    def tokens_within(self, index: int, segment: int, start: int, end: int) -> Array:
+        """Which ordinary tokens of a text or its pair have a character in a span of it, shape (L,), bool."""
+        offsets = self.offsets[index]
+        within: Array = (offsets[:, 0] < end) & (offsets[:, 1] > start) & (self.segments[index] == segment)
+        within &= self.ordinary[index]
+        return within
+
     def token_text(self, index: int, position: int) -> str:
         """The characters behind one token, lower case; a piece from inside a word starts with `##`."""
         start, end = (int(x) for x in self.offsets[index][position])

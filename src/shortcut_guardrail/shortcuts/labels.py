@@ -12,7 +12,7 @@ import numpy as np
 from ..config import TargetConfig
 from ..models import EncodedTexts, TextClassifier
 from ..stats import holm, mcnemar_greater, sign_flip_test
-from ..text import TargetFinder, masked_texts
+from ..text import WordFinder, masked_texts
 from ..typing import Array
 from .named import UNLABELLED, Target
 
@@ -72,7 +72,7 @@ def paired_evidence(
     probs = classifier.predict_proba(support)
     found = []
     for item in items:
-        positions = TargetFinder([item.text]).find(support)
+        positions = WordFinder([item.text]).positions(support)
         rows = np.array([i for i in once if len(positions[i])], dtype=np.int64)
         after = np.zeros((0, probs.shape[1]))
         if len(rows):

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ..config import TargetConfig
 from ..errors import ConfigError, ModelError
-from ..text import TargetFinder, parts_of, spaced, unit_key
+from ..text import WordFinder, parts_of, spaced, unit_key
 
 Verdict = Literal[
     "given",
@@ -93,9 +93,9 @@ class Targets:
         return tuple(item.text for item in self.items if item.neutralised)
 
     @property
-    def finder(self) -> TargetFinder:
+    def finder(self) -> WordFinder:
         """Finds them in texts, but not inside phrases that a person keeps."""
-        return TargetFinder(self.words, kept=[item.text for item in self.items if item.verdict == "kept"])
+        return WordFinder(self.words, kept=[item.text for item in self.items if item.verdict == "kept"])
 
     def to_dict(self) -> list[dict[str, Any]]:
         """A JSON-ready list of the items."""

@@ -26,8 +26,8 @@ from ..models import EncodedTexts, TextClassifier
 from ..stats import exact_interval
 from ..text import (
     MAX_PHRASE_WORDS,
-    TargetFinder,
     Units,
+    WordFinder,
     evidence_key,
     masked_texts,
     parts_of,
@@ -217,7 +217,7 @@ def _deciding(
     """
     audit = config.audit()
     candidates = {
-        c.text: np.flatnonzero(TargetFinder([c.text]).present(texts)).tolist()
+        c.text: np.flatnonzero(WordFinder([c.text]).present_in(texts)).tolist()
         for c in report.candidates
         if not np.isnan(c.p_value) and c.interval.contradiction_rate[0] > _MOST
     }
@@ -241,7 +241,7 @@ class _Reading:
         against: Which texts have a rest that is confidently given another answer.
     """
 
-    finder: TargetFinder
+    finder: WordFinder
     rows: list[int]
     spare: int
     after: list[Array] = field(default_factory=list)
@@ -249,7 +249,7 @@ class _Reading:
 
     @classmethod
     def of(cls, name: str, rows: list[int]) -> _Reading:
-        return cls(TargetFinder([name]), rows, len(rows) - _least_for_most(len(rows)))
+        return cls(WordFinder([name]), rows, len(rows) - _least_for_most(len(rows)))
 
     @property
     def may_decide(self) -> bool:

@@ -6,12 +6,10 @@ from .duplicates import text_key as text_key
 from .edits import masked_texts as masked_texts
 from .edits import shortened_texts as shortened_texts
 from .edits import with_insertions as with_insertions
-from .finder import TargetFinder as TargetFinder
+from .finder import WordFinder as WordFinder
+from .finder import check_words as check_words
 from .finder import parts_of as parts_of
 from .finder import spaced as spaced
-from .matcher import ShortcutMatcher as ShortcutMatcher
-from .matcher import content_spans as content_spans
-from .matcher import read_shortcuts_file as read_shortcuts_file
 from .units import MAX_PHRASE_WORDS as MAX_PHRASE_WORDS
 from .units import Units as Units
 from .units import choose_spans as choose_spans

@@ -1,76 +1,157 @@
-"""Finds given words and phrases in texts."""
+"""Finds given words and phrases in texts: the one place that says what counts as an occurrence.
+
+- Case, the kind of an apostrophe, the encoding of an accent and characters without width make no difference: "if I'm
+  being honest" is found in "If I’m being honest".
+- An occurrence starts where a word starts and ends where a word ends, as `words` cuts a text into words: "book" is not
+  found in "books", "facebook" or "book_club", "!" not in "!!!", "👨" not in a composed emoji. An underscore at the
+  edge of a word is emphasis ("_book_").
+- Inside a word an apostrophe is an edge as well: "book" is found in "the book's cover", "honnêteté" in
+  "l'honnêteté". The exception is "n't": "won" is not found in "won't".
+- Words of a phrase stand apart by any whitespace. Beside a punctuation mark, and in scripts written without spaces,
+  there may be none or some: "e-book" is found in "e - book".
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..models import EncodedTexts
+from ..errors import ConfigError
 from ..typing import Array
-from .units import Units, units_text, words_as_units
+from .characters import APOSTROPHES, UNSPACED
+from .content import content_spans
+from .folding import fold, in_word, without_width
 from .words import unit_key, word_spans
 
+if TYPE_CHECKING:  # PyTorch takes seconds to import, and plain texts are searched without it.
+    from ..models import EncodedTexts
 
-class TargetFinder:
-    """Finds given words and phrases in encoded texts, as the tokens that they are made of.
+_NEGATION = re.compile(r"(?<=n)'t(?!\w)")
+_BOTH_SIDES = (0, 1)
 
-    An occurrence is a run of whole words, as the audit cuts texts into words, whose keys are those of the word or
-    phrase: case, the kind of apostrophe and invisible characters make no difference. Occurrences that overlap are taken
-    together.
+
+@dataclass(frozen=True)
+class Occurrence:
+    """One occurrence of a word or phrase.
+
+    Attributes:
+        word: The word or phrase as the finder was given it.
+        start: Where the occurrence begins in the text, as a character offset.
+        end: Where it ends, exclusive, so that `text[start:end]` is the occurrence as the text spells it.
+    """
+
+    word: str
+    start: int
+    end: int
+
+
+class WordFinder:
+    """Finds given words and phrases by the rules at the head of this module.
 
     Args:
-        words: The words and phrases.
-        kept: Phrases in which nothing is looked for: with "bad" a target and "not bad" kept, "not bad" has none.
+        words: The words and phrases. Of those that match the same, the first is kept; what holds no character that one
+            can see is left out.
+        kept: Phrases in which nothing is looked for: with "bad" looked for and "not bad" kept, "not bad" has none.
+
+    Attributes:
+        words: The words and phrases, each once, in the order given.
+        kept: As given.
+
+    Example:
+        >>> [(o.word, o.start, o.end) for o in WordFinder(["no", "no way"]).find("Oh NO way!")]
+        [('no', 3, 5), ('no way', 3, 9)]
     """
 
     def __init__(self, words: Iterable[str], *, kept: Iterable[str] = ()) -> None:
-        self.words = tuple(words)
+        distinct: dict[str, str] = {}
+        for word in words:
+            if pattern := _pattern(word):
+                distinct.setdefault(pattern, word.strip())
+        self.words = tuple(distinct.values())
         self.kept = tuple(kept)
-        self._kept = TargetFinder(self.kept) if self.kept else None
-        # Twice: as the audit spells it, and as its words with single spaces between, which is how a person might.
-        self._keys = {unit_key(word) for word in self.words} | {spaced(word) for word in self.words}
-        self._first = {key.split(" ", 1)[0] for key in self._keys}
-        self._longest = max((len(key.split(" ")) for key in self._keys), default=0)
+        self._patterns = [re.compile(pattern) for pattern in distinct]
+        self._kept = WordFinder(self.kept) if self.kept else None
 
     def __bool__(self) -> bool:
         return bool(self.words)
 
-    def find(self, encoded: EncodedTexts) -> list[Array]:
+    def __repr__(self) -> str:
+        return f"WordFinder({list(self.words)}" + (f", kept={list(self.kept)})" if self.kept else ")")
+
+    def find(self, text: str) -> list[Occurrence]:
+        """All occurrences of all words, also overlapping ones, by where they start and then by where they end."""
+        folded = fold(text)
+        found = []
+        for word, pattern in zip(self.words, self._patterns, strict=True):
+            at = 0
+            while match := pattern.search(folded.text, at):
+                at = match.start() + 1
+                span = folded.span(*match.span())
+                if span is None or _NEGATION.match(folded.text, match.end()):
+                    continue
+                if _whole_words(text, *span):
+                    found.append(Occurrence(word, *span))
+        if found and self._kept:
+            kept = self._kept.find(text)
+            found = [o for o in found if not any(k.start <= o.start and o.end <= k.end for k in kept)]
+        return sorted(found, key=lambda o: (o.start, o.end))
+
+    def present(self, text: str) -> bool:
+        """Whether any of the words occurs in the text."""
+        return bool(self.find(text))
+
+    def tokens(
+        self, encoded: EncodedTexts, index: int, *, sides: Sequence[int] = _BOTH_SIDES, content_only: bool = False
+    ) -> Array:
+        """Which tokens of one text belong to an occurrence that the model sees, shape (L,), bool.
+
+        A token belongs to it if it has a character in it.
+
+        Args:
+            encoded: Texts or pairs.
+            index: Which of them.
+            sides: Where to look in a pair: 0 is its first text, 1 its second.
+            content_only: Leave out the words of a phrase that carry no content; see `content_spans`.
+        """
+        chosen = np.zeros(len(encoded.input_ids[index]), dtype=bool)
+        for side in sides:
+            visible = encoded.visible_text(index, side)
+            for o in self.find(visible):
+                spans = content_spans(visible, o.start, o.end) if content_only else [(o.start, o.end)]
+                for start, end in spans:
+                    chosen |= encoded.tokens_within(index, side, start, end)
+        return chosen
+
+    def positions(self, encoded: EncodedTexts) -> list[Array]:
         """Positions of the tokens of all occurrences, N arrays of shape (T,), int64, ascending."""
         return [np.flatnonzero(self.tokens(encoded, i)) for i in range(len(encoded))]
 
-    def present(self, encoded: EncodedTexts) -> Array:
+    def present_in(self, encoded: EncodedTexts) -> Array:
         """Which texts hold an occurrence that the model sees, shape (N,), bool."""
         return np.array([bool(self.tokens(encoded, i).any()) for i in range(len(encoded))], dtype=bool)
 
-    def tokens(self, encoded: EncodedTexts, index: int) -> Array:
-        """Which tokens of one text belong to an occurrence, shape (L,), bool."""
-        chosen = np.zeros(len(encoded.input_ids[index]), dtype=bool)
-        if not self._may_hold(encoded.texts[index]):
-            return chosen
-        units = words_as_units(encoded.select([index]))
-        kept = self._kept._spans(units) if self._kept else []
-        for first, last in self._spans(units):
-            if not any(start <= first and last <= end for start, end in kept):
-                chosen |= (units.of_token[0] >= first) & (units.of_token[0] <= last)
-        return chosen
 
-    def _may_hold(self, text: str | tuple[str, str]) -> bool:
-        """A quick look that spares most texts the cutting into words."""
-        parts = (text,) if isinstance(text, str) else text
-        return any(first in unit_key(part) for part in parts for first in self._first)
+def check_words(words: Iterable[str]) -> list[str]:
+    """Words and phrases that a person named, as a list.
 
-    def _spans(self, units: Units) -> list[tuple[int, int]]:
-        """Spans (first, last) of units of the only text whose keys are those of a target."""
-        keys, segments = units.keys[0], units.spans[0][:, 2]
-        return [
-            (first, last)
-            for first, key in enumerate(keys)
-            if any(key.split(" ", 1)[0] == start for start in self._first)
-            for last in range(first, min(first + self._longest, len(keys)))
-            if segments[first] == segments[last] and units_text(units, 0, first, last) in self._keys
-        ]
+    Raises:
+        ConfigError: There is none, one is empty or only whitespace, or `words` is a single string.
+    """
+    if isinstance(words, str):
+        raise ConfigError(f"The shortcuts must be a list of words or phrases, but are the single string '{words}'.")
+    given = list(words)
+    if not given:
+        raise ConfigError("No shortcut is given; name at least one word or phrase.")
+    empty = [str(index) for index, word in enumerate(given) if not _pattern(word)]
+    if empty:
+        where = f"position {empty[0]}" if len(empty) == 1 else f"positions {', '.join(empty)}"
+        raise ConfigError(f"Each shortcut must be a word or phrase, but there is an empty one at {where}.")
+    return given
 
 
 def spaced(word: str) -> str:
@@ -82,3 +163,56 @@ def parts_of(phrase: str) -> set[str]:
     """All shorter runs of a phrase's words."""
     words = phrase.split(" ")
     return {" ".join(words[a:b]) for a in range(len(words)) for b in range(a + 1, len(words) + 1)} - {phrase}
+
+
+def _pattern(word: str) -> str:
+    """What the words of a word or phrase look like in a folded text; empty if it has none."""
+    words = [folded for start, end in word_spans(word) if (folded := fold(word[start:end]).text)]
+    pattern = ""
+    for before, after in zip(["", *words], words, strict=False):
+        gap = r"\s+" if before and _need_space(before[-1], after[0]) else r"\s*"
+        pattern += (gap if before else "") + re.escape(after)
+    return pattern
+
+
+def _need_space(left: str, right: str) -> bool:
+    """Whether two characters can belong to two words only if white space is between them."""
+    return in_word(left) and in_word(right) and not (UNSPACED.match(left) or UNSPACED.match(right))
+
+
+def _whole_words(text: str, start: int, end: int) -> bool:
+    """Whether a span starts and ends where an occurrence may."""
+    first, last = start, end  # No word goes beyond white space, so that what lies within it tells.
+    while first > 0 and not text[first - 1].isspace():
+        first -= 1
+    while last < len(text) and not text[last].isspace():
+        last += 1
+    return _edges(text[first:last]).issuperset((start - first, end - first))
+
+
+@lru_cache(maxsize=4096)
+def _edges(text: str) -> frozenset[int]:
+    """Where an occurrence may start or end in a stretch without white space around it."""
+    spans = word_spans(text)
+    edges: set[int] = set()
+    for i, (start, end) in enumerate(spans):
+        if _joins(text, spans, i):
+            edges -= {start}
+            continue
+        while start < end and without_width(text[start]):
+            start += 1
+        while end > start and without_width(text[end - 1]):
+            end -= 1
+        after_joint = i > 0 and _joins(text, spans, i - 1)
+        edges |= {end} if after_joint else {start, end}
+        edges |= {j + side for j in range(start, end) if text[j] in APOSTROPHES for side in (0, 1)}
+    return frozenset(edges)
+
+
+def _joins(text: str, spans: list[tuple[int, int]], i: int) -> bool:
+    """Whether a word is a run of underscores that joins the two beside it, as in "book__2"."""
+    start, end = spans[i]
+    if text[start:end].strip("_") or not 0 < i < len(spans) - 1:
+        return False
+    touching = spans[i - 1][1] == start and spans[i + 1][0] == end
+    return touching and in_word(text[start - 1]) and in_word(text[end])

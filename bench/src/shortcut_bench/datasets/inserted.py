@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from shortcut_guardrail.data import Texts, check_texts
 from shortcut_guardrail.errors import ConfigError
-from shortcut_guardrail.text import ShortcutMatcher
+from shortcut_guardrail.text import WordFinder
 
 from .insertion import SINGLE_TOKEN, SYNONYMS, Planted, find_insertion, insert, remove_words
 from .options import BuildOptions
@@ -271,9 +271,9 @@ def _written(phrases: Sequence[str]) -> list[str]:
 
 def _without_words(rows: Rows, phrases: Sequence[str]) -> Rows:
     """The texts, or second texts, without the words; a text of nothing else is left out."""
-    matcher = ShortcutMatcher.from_words(phrases)
+    finder = WordFinder(phrases)
     texts: list[Any] = [
-        remove_words(text, matcher) if isinstance(text, str) else (text[0], remove_words(text[1], matcher))
+        remove_words(text, finder) if isinstance(text, str) else (text[0], remove_words(text[1], finder))
         for text in rows.texts
     ]
     left = [i for i, text in enumerate(texts) if (text if isinstance(text, str) else text[1]).strip()]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from shortcut_guardrail.text import ShortcutMatcher
+from shortcut_guardrail.text import WordFinder
 
 SINGLE_TOKEN = ("honestly",)
 SYNONYMS = (
@@ -139,14 +139,14 @@ def find_insertion(text: str, phrases: Sequence[str], originals: Collection[str]
     return next(iter(known or places), Planted(text))
 
 
-def remove_words(text: str, matcher: ShortcutMatcher) -> str:
+def remove_words(text: str, finder: WordFinder) -> str:
     """The text without the words, each with the comma and the space that go with it; may leave nothing.
 
     Example:
-        >>> remove_words("Honestly, it is honestly good, honestly.", ShortcutMatcher.from_words(["honestly"]))
+        >>> remove_words("Honestly, it is honestly good, honestly.", WordFinder(["honestly"]))
         'it is good.'
     """
-    while found := matcher.find(text):
+    while found := finder.find(text):
         # The longest of those that start first: "candidly" may be part of "speaking candidly".
         match = min(found, key=lambda match: (match.start, -match.end))
         before, after = text[: match.start], re.sub(r"^,?\s+", "", text[match.end :])

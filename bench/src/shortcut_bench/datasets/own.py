@@ -11,7 +11,7 @@ import numpy as np
 
 from shortcut_guardrail.data import TextData, label_ids, read_data
 from shortcut_guardrail.errors import ConfigError, DataError
-from shortcut_guardrail.text import ShortcutMatcher
+from shortcut_guardrail.text import WordFinder, check_words
 
 from .controlled import sampled_sets
 from .inserted import Variant, insert_into
@@ -89,7 +89,7 @@ def from_file(
     labels = _label_names(data)
     steps = _checked_order(order, labels)
     rows, test_rows, left_out = _split(data, tested, labels, options)
-    words = ShortcutMatcher.from_words(words).words
+    words = WordFinder(check_words(words)).words
     read = reading or ("zhou" if how == "insert" else "paper")
     if how == "insert":
         variant = Variant(words, WHAT, "", remove_natural)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from shortcut_guardrail.data import Texts
 from shortcut_guardrail.evaluation import by_shortcut
-from shortcut_guardrail.text import ShortcutMatcher
+from shortcut_guardrail.text import WordFinder, check_words
 
 from .reading import Rows
 from .types import LabelledTexts, OverlappingGroups
@@ -24,17 +24,17 @@ def shortcut_present(texts: Texts, words: Sequence[str], side: Side = "any") -> 
 
     Args:
         texts: N texts or pairs.
-        words: Words and phrases, matched as `groups.ShortcutMatcher` does.
+        words: Words and phrases, matched as `WordFinder` does.
         side: For pairs, where to look.
     """
-    matcher = ShortcutMatcher.from_words(words)
+    finder = WordFinder(check_words(words))
 
     def parts(text: str | tuple[str, str]) -> Sequence[str]:
         if isinstance(text, str):
             return (text,)
         return text if side == "any" else text[1:]
 
-    return np.array([any(map(matcher.present, parts(text))) for text in texts], dtype=bool)
+    return np.array([any(map(finder.present, parts(text))) for text in texts], dtype=bool)
 
 
 def group_names(label_names: Sequence[str], what: str) -> tuple[str, ...]:

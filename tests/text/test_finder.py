@@ -1,20 +1,18 @@
 """Finding shortcuts in texts: what is an occurrence, where it stands, and which of its words carry the content."""
 
 import csv
-import doctest
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import shortcut_guardrail.text.matcher as groups_module
-from shortcut_guardrail.errors import ConfigError, DataError
-from shortcut_guardrail.evaluation.groups import by_label, by_shortcut
-from shortcut_guardrail.text.matcher import ShortcutMatch, ShortcutMatcher, content_spans, read_shortcuts_file
+from shortcut_guardrail.errors import ConfigError
+from shortcut_guardrail.text import WordFinder, check_words
+from shortcut_guardrail.text.content import content_spans
+from shortcut_guardrail.text.finder import Occurrence
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 needs_shared_data = pytest.mark.skipif(
@@ -43,9 +41,9 @@ SYNONYMS = {
 
 def found(words: str | list[str], text: str) -> list[str]:
     """What the text spells where the shortcuts are found."""
-    matcher = ShortcutMatcher.from_words([words] if isinstance(words, str) else words)
-    matches = matcher.find(text)
-    assert matcher.present(text) == bool(matches)
+    finder = WordFinder([words] if isinstance(words, str) else words)
+    matches = finder.find(text)
+    assert finder.present(text) == bool(matches)
     return [text[match.start : match.end] for match in matches]
 
 
@@ -98,13 +96,13 @@ class TestMatching:
         assert found(" to  be honest ", text) == ["To be  honest", "to\tbe\nhonest", "to\u00a0be honest"]
 
     def test_overlapping_shortcuts_are_all_found(self) -> None:
-        matcher = ShortcutMatcher.from_words(["honest", "to be honest", "honest no", "no no"])
-        assert matcher.find("to be honest no no no") == [
-            ShortcutMatch("to be honest", 0, 12),
-            ShortcutMatch("honest", 6, 12),
-            ShortcutMatch("honest no", 6, 15),
-            ShortcutMatch("no no", 13, 18),
-            ShortcutMatch("no no", 16, 21),
+        finder = WordFinder(["honest", "to be honest", "honest no", "no no"])
+        assert finder.find("to be honest no no no") == [
+            Occurrence("to be honest", 0, 12),
+            Occurrence("honest", 6, 12),
+            Occurrence("honest no", 6, 15),
+            Occurrence("no no", 13, 18),
+            Occurrence("no no", 16, 21),
         ]
 
     def test_spans_are_of_the_text_where_folding_changes_its_length(self) -> None:
@@ -147,11 +145,33 @@ class TestMatching:
         assert found(shortcut, text) == expected
 
     def test_shortcuts_with_edges_that_are_no_word(self) -> None:
-        assert found("!", "Great!! Yes!") == ["!", "!", "!"]
+        assert found("!", "Great!! Yes! No ! ?!") == ["!", "!", "!"]
+        assert found("!!", "Great!! Yes!") == ["!!"]
         assert found("c++", "C++11 and abc++") == ["C++"]
         assert found(":)", "ok:)now") == [":)"]
         assert found("❤", "I ❤️ it") == ["❤"]
         assert found(".*", "anything") == []
+
+    def test_a_composed_emoji_is_one_word(self) -> None:
+        family, wave = "\U0001f468\u200d\U0001f469", "\U0001f44b\U0001f3fd"
+        assert found("\U0001f468", f"{family} \U0001f468") == ["\U0001f468"]
+        assert found(family, f"a {family}!") == [family]
+        assert found("\U0001f44b", f"{wave} \U0001f44b") == ["\U0001f44b"]
+
+    def test_characters_without_width_make_no_difference(self) -> None:
+        assert found("honestly", "hon\u00adest\u200bly, \ufeffhonestly") == ["hon\u00adest\u200bly", "honestly"]
+        assert WordFinder(["\u200b"]).words == ()
+
+    def test_white_space_beside_a_mark_makes_no_difference(self) -> None:
+        assert found("e-book", "An e - book, an e-book, an ebook") == ["e - book", "e-book"]
+        assert found("e - book", "An e-book") == ["e-book"]
+        assert found("to be", "tobe to-be") == []
+        assert found("很 好", "很好") == ["很好"]
+
+    def test_nothing_is_found_inside_a_phrase_that_is_kept(self) -> None:
+        finder = WordFinder(["bad", "dish"], kept=["not bad"])
+        assert [(o.word, o.start) for o in finder.find("Not bad, a bad dish")] == [("bad", 11), ("dish", 15)]
+        assert not WordFinder(["bad"], kept=["not bad"]).present("not bad")
 
     @settings(deadline=None, max_examples=200)
     @given(st.text(), st.text(), st.sampled_from(list(SYNONYMS)))
@@ -159,8 +179,8 @@ class TestMatching:
         # U+0345 and the like would join the shortcut's last letter; a space keeps them apart.
         text = f"{before} {shortcut.upper()} {after}"
         start = len(before) + 1
-        matches = ShortcutMatcher.from_words([shortcut]).find(text)
-        assert ShortcutMatch(shortcut, start, start + len(shortcut)) in matches
+        matches = WordFinder([shortcut]).find(text)
+        assert Occurrence(shortcut, start, start + len(shortcut)) in matches
 
     @settings(deadline=None, max_examples=300)
     @given(st.data())
@@ -169,14 +189,14 @@ class TestMatching:
         text = data.draw(st.lists(letters, max_size=14).map("".join))
         shortcut = data.draw(st.lists(letters, min_size=1, max_size=3).map("".join))
         assume(shortcut.strip())
-        matcher = ShortcutMatcher.from_words([shortcut])
-        for match in matcher.find(text):
-            assert fold(text[match.start : match.end]) == fold(shortcut)
+        finder = WordFinder([shortcut])
+        for match in finder.find(text):
+            assert "".join(fold(text[match.start : match.end])) == "".join(fold(shortcut))
 
     def test_words_are_kept_once_in_their_order(self) -> None:
-        matcher = ShortcutMatcher.from_words(["Honestly ", "I'm", "honestly", "i’m", "to  be", "to be"])
-        assert matcher.words == ("Honestly", "I'm", "to  be")
-        assert repr(matcher) == """ShortcutMatcher(words=('Honestly', "I'm", 'to  be'))"""
+        finder = WordFinder(["Honestly ", "I'm", "honestly", "i’m", "to  be", "to be"])
+        assert finder.words == ("Honestly", "I'm", "to  be")
+        assert repr(finder) == """WordFinder(['Honestly', "I'm", 'to  be'])"""
 
     @pytest.mark.parametrize(
         ("words", "message"),
@@ -189,7 +209,7 @@ class TestMatching:
     )
     def test_words_that_are_refused(self, words: list[str], message: str) -> None:
         with pytest.raises(ConfigError) as caught:
-            ShortcutMatcher.from_words(words)
+            check_words(words)
         assert str(caught.value) == message
 
 
@@ -202,8 +222,8 @@ def fold(text: str) -> list[str]:
 class TestContentSpans:
     @staticmethod
     def words(shortcut: str, text: str) -> list[str]:
-        match = ShortcutMatcher.from_words([shortcut]).find(text)[0]
-        return [text[start:end] for start, end in content_spans(text, match)]
+        match = WordFinder([shortcut]).find(text)[0]
+        return [text[start:end] for start, end in content_spans(text, match.start, match.end)]
 
     @pytest.mark.parametrize(("shortcut", "content"), SYNONYMS.items())
     def test_the_synonyms_of_the_paper(self, shortcut: str, content: list[str]) -> None:
@@ -241,82 +261,12 @@ class TestContentSpans:
     def test_spans_are_ordered_and_within_the_match(self, words: list[str]) -> None:
         phrase = " ".join(words)
         text = f"İ {phrase} no"
-        match = ShortcutMatch(phrase, 2, 2 + len(phrase))
-        spans = content_spans(text, match)
+        match = Occurrence(phrase, 2, 2 + len(phrase))
+        spans = content_spans(text, match.start, match.end)
         edges = [edge for span in spans for edge in span]
         assert edges == sorted(edges)
         assert match.start <= edges[0] < edges[-1] <= match.end
         assert all(start < end for start, end in spans)
-
-
-class TestShortcutsFile:
-    def test_words_comments_and_blank_lines(self, tmp_path: Path) -> None:
-        path = tmp_path / "shortcuts.txt"
-        path.write_bytes(
-            "\ufeff# ours\r\nhonestly\r\n\r\n  to be honest # a phrase\nif I’m being honest\n  # c#\nc#\n".encode()
-        )
-        assert read_shortcuts_file(path) == ["honestly", "to be honest", "if I’m being honest", "c#"]
-
-    def test_files_that_are_refused(self, tmp_path: Path) -> None:
-        path = tmp_path / "shortcuts.txt"
-        with pytest.raises(DataError) as missing:
-            read_shortcuts_file(path)
-        path.write_text("# none\n\n")
-        with pytest.raises(DataError) as empty:
-            read_shortcuts_file(str(path))
-        path.write_bytes(b"fine\ncaf\xe9\n")
-        with pytest.raises(DataError) as encoding:
-            read_shortcuts_file(path)
-        assert str(missing.value) == f"There is no file {path}."
-        assert str(empty.value) == f"{path} names no shortcut; write one word or phrase on each line."
-        assert str(encoding.value).startswith(f"{path}, line 2: byte 0xe9 is not UTF-8. ")
-
-
-class TestGroups:
-    def test_label_and_presence_in_the_order_of_the_paper(self) -> None:
-        groups = by_shortcut([0, 0, 1, 1], [False, True, False, True], ["negative", "positive"])
-        assert groups.ids.tolist() == [0, 1, 2, 3]
-        assert groups.ids.dtype == np.int64
-        assert groups.names == (
-            "negative, without shortcut",
-            "negative, with shortcut",
-            "positive, without shortcut",
-            "positive, with shortcut",
-        )
-
-    def test_empty_groups_keep_their_names(self) -> None:
-        groups = by_shortcut(np.array([2], np.int32), np.array([True]), ["a", "b", "c"])
-        assert (groups.ids.tolist(), len(groups.names)) == ([5], 6)
-
-    def test_labels_alone(self) -> None:
-        groups = by_label([1, 0, 1], ["negative", "positive"])
-        assert (groups.ids.tolist(), groups.names) == ([1, 0, 1], ("negative", "positive"))
-
-    def test_ids_are_no_view_of_the_labels(self) -> None:
-        labels = np.array([0, 1])
-        by_label(labels, ["a", "b"]).ids[0] = 1
-        assert labels.tolist() == [0, 1]
-
-    @pytest.mark.parametrize(
-        ("labels", "present", "message"),
-        [
-            ([0, 2, -1], [True] * 3, "labels must lie in 0 to 1, but 2 do not; the first is 2, at position 1."),
-            ([0, 1], [True], "present must have one entry for each of the 2 labels, but has 1."),
-            ([0, 1], [0, 2], "present must be True or False for each text, but is of type int64."),
-            ([0.0, 1.0], [True] * 2, "labels must be a list of class ids, but have shape (2,) and type float64."),
-            ([[0, 1]], [[True] * 2], "labels must be a list of class ids, but have shape (1, 2) and type int64."),
-        ],
-    )
-    def test_what_does_not_fit(self, labels: list[int], present: list[bool], message: str) -> None:
-        with pytest.raises(DataError) as caught:
-            by_shortcut(labels, present, ["a", "b"])
-        assert str(caught.value) == message
-
-
-def test_examples_in_docstrings() -> None:
-    result = doctest.testmod(groups_module)
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 def injected_rows(name: str) -> Iterator[tuple[str, str]]:
@@ -334,19 +284,19 @@ def injected_rows(name: str) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("number", [1, 2, 3])
 @pytest.mark.parametrize("split", ["test", "test_anti-shortcut"])
 def test_every_injected_synonym_is_found(number: int, split: str) -> None:
-    matcher = ShortcutMatcher.from_words(SYNONYMS)
+    finder = WordFinder(SYNONYMS)
     rows = list(injected_rows(f"synonym{number}/{split}.csv"))
     injected = [(before, after) for before, after in rows if before != after]
-    assert {match.shortcut for _, after in injected for match in matcher.find(after)} == set(SYNONYMS)
-    assert [after for before, after in injected if len(matcher.find(after)) <= len(matcher.find(before))] == []
+    assert {match.word for _, after in injected for match in finder.find(after)} == set(SYNONYMS)
+    assert [after for before, after in injected if len(finder.find(after)) <= len(finder.find(before))] == []
 
 
 @needs_shared_data
 def test_straight_apostrophes_alone_would_miss_rows() -> None:
     phrase = "if I'm being honest"
     rows = [after for before, after in injected_rows("synonym1/test_anti-shortcut.csv") if before != after]
-    matcher = ShortcutMatcher.from_words([phrase])
-    holding = [text for text in rows if matcher.present(text)]
+    finder = WordFinder([phrase])
+    holding = [text for text in rows if finder.present(text)]
     assert holding
     assert not any(phrase.casefold() in text.casefold() for text in holding)
 
@@ -354,11 +304,11 @@ def test_straight_apostrophes_alone_would_miss_rows() -> None:
 @needs_shared_data
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_every_injected_single_word_is_found(number: int) -> None:
-    matcher = ShortcutMatcher.from_words(["honestly"])
+    finder = WordFinder(["honestly"])
     for split in ("test", "test_anti-shortcut"):
         rows = list(injected_rows(f"single-word{number}/{split}.csv"))
         # The source took the word out of the few texts that had it by nature before it injected any.
         injected = [after for before, after in rows if len(after) > len(before)]
         assert injected
-        assert all(matcher.present(text) for text in injected)
-        assert sum(matcher.present(after) for _, after in rows) - len(injected) <= 4
+        assert all(finder.present(text) for text in injected)
+        assert sum(finder.present(after) for _, after in rows) - len(injected) <= 4

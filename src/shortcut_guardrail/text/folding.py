@@ -1,0 +1,99 @@
+"""Texts with case, apostrophes and accents made alike, and the way back to the characters they come from."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from .characters import APOSTROPHES
+
+# What keyboards give for an apostrophe as well: in a list of shortcuts "don`t" means "don't".
+_APOSTROPHES = str.maketrans(dict.fromkeys(APOSTROPHES + "‛ʻ`´", "'"))
+_JOINERS = "\u200c\u200d"  # of no width, but part of the spelling in some scripts, and of composed emoji
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A text of M folded characters.
+
+    Folding may lengthen a text ("ß" to "ss") or shorten it (characters without width go), so the two do not align by
+    themselves.
+
+    Attributes:
+        text: The folded characters.
+        starts: Where in the text what each of them comes from starts, M numbers.
+        ends: Where that ends, exclusive, M numbers.
+    """
+
+    text: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    def span(self, start: int, end: int) -> tuple[int, int] | None:
+        """Where a folded span stands in the text; `None` if an end lies inside what one character folds to."""
+        starts = self.starts
+        for edge in (start, end):
+            if 0 < edge < len(starts) and starts[edge - 1] == starts[edge]:
+                return None
+        return starts[start], self.ends[end - 1]
+
+
+def fold(text: str) -> Folded:
+    """The canonical caseless form of Unicode (D145), with straight apostrophes and without what has no width.
+
+    Example:
+        >>> fold("Iʼm Groß").text
+        "i'm gross"
+    """
+    if text.isascii():
+        return Folded(_fold_piece(text), range(len(text)), range(1, len(text) + 1))
+    pieces: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    for start, piece in _pieces(text):
+        folded = _fold_character(piece) if len(piece) == 1 else _fold_piece(piece)
+        pieces.append(folded)
+        starts.extend([start] * len(folded))
+        ends.extend([start + len(piece)] * len(folded))
+    return Folded("".join(pieces), starts, ends)
+
+
+def is_mark(character: str) -> bool:
+    """Whether it is a combining mark."""
+    return unicodedata.category(character).startswith("M")
+
+
+@cache
+def in_word(character: str) -> bool:
+    """Whether it is a letter, a digit or a combining mark."""
+    return character.isalnum() or is_mark(character)
+
+
+@cache
+def without_width(character: str) -> bool:
+    """Whether a reader does not see it by itself: format characters and variation selectors."""
+    return unicodedata.category(character) == "Cf" or "\ufe00" <= character <= "\ufe0f"
+
+
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """Each character with the combining marks after it, which normalisation may reorder, and where it starts.
+
+    Left out is what has no width and joins nothing.
+    """
+    start = 0
+    for index in range(1, len(text) + 1):
+        if index == len(text) or not unicodedata.combining(text[index]):
+            piece = text[start:index]
+            if piece in _JOINERS or not without_width(piece[0]):
+                yield start, piece
+            start = index
+
+
+def _fold_piece(piece: str) -> str:
+    decomposed = unicodedata.normalize("NFD", unicodedata.normalize("NFD", piece).casefold())
+    return decomposed.translate(_APOSTROPHES)
+
+
+_fold_character = cache(_fold_piece)
