@@ -77,7 +77,7 @@ def candidate(text: str, pulls_to: str | None = "positive", **numbers: Any) -> C
         "n_present": 14,
         "opposed_rate": 0.3,
         "expected_rate": 0.08,
-        "opposition": 0.62,
+        "relative_effect": 0.62,
         "p_value": 0.2,
         "mean_rank": 1.5,
     }
@@ -96,7 +96,7 @@ UNTESTED: dict[str, Any] = {
     "p_value": NAN,
     "q_value": 1.0,
     "expected_rate": NAN,
-    "opposition": NAN,
+    "relative_effect": NAN,
     "interval": Intervals(*(((NAN, NAN),) * 3)),
 }
 """Numbers of a candidate that occurs too rarely."""
@@ -109,8 +109,8 @@ def audit(*candidates: Candidate, **values: Any) -> AuditReport:
         "n_distinct": 39,
         "unit": "token",
         "top_k": 10,
-        "alpha": 0.05,
-        "min_opposition": 0.6,
+        "fdr": 0.05,
+        "min_relative_effect": 0.6,
         "label_names": ("negative", "positive"),
         "predicted": (10, 30),
         "mstps": 0.512,

@@ -34,6 +34,7 @@ FLOORS = [
     "metrics",
     "stats",
     "config",
+    "keys",
     "threads",
     "typing",
     "errors",

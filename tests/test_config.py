@@ -95,7 +95,7 @@ def test_an_unknown_preset():
         ),
         (
             lambda: GuardrailConfig.from_dict({"stategy": "maskcl"}),
-            "GuardrailConfig has no field 'stategy' (it has: preset, strategy, per_input, targets, "
+            "GuardrailConfig has no field 'stategy' (it has: preset, strategy, per_input, shortcuts, "
             "distill, saliency, adapter, calibration).",
         ),
         (lambda: AdapterConfig(rank="8"), "rank must be a whole number, but is '8'."),

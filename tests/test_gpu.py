@@ -16,7 +16,7 @@ from in_processes import fit as fit_in_processes
 from shortcut_guardrail import ShortcutGuardrail, preset
 from shortcut_guardrail.attribution.occlusion import masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
-from shortcut_guardrail.config import AdapterConfig, GuardrailConfig, TargetConfig
+from shortcut_guardrail.config import AdapterConfig, GuardrailConfig, ShortcutConfig
 from shortcut_guardrail.finetuning.checkpoints import Checkpoints
 from shortcut_guardrail.finetuning.config import FinetuneConfig
 from shortcut_guardrail.finetuning.training import finetune_classifier
@@ -30,7 +30,7 @@ STRATEGIES = {
     "maskcl": CONFIG,
     "distill": GuardrailConfig(
         strategy="distill",
-        targets=TargetConfig(shortcuts=("honestly",), top_k=3),
+        shortcuts=ShortcutConfig(named=("honestly",), top_k=3),
         adapter=AdapterConfig(learning_rate=2e-2, batch_size=4, epochs=20),
     ),
 }

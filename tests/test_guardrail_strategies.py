@@ -24,19 +24,19 @@ from shortcut_guardrail import (
     ShortcutGuardrail,
     preset,
 )
-from shortcut_guardrail.config import CertifyConfig, TargetConfig
+from shortcut_guardrail.config import CertifyConfig, ShortcutConfig
 from shortcut_guardrail.mitigation.guards import MaskGuard
 from shortcut_guardrail.saving.model_card import model_card
-from shortcut_guardrail.shortcuts.named import Target, Targets
+from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 
-GIVEN = TargetConfig(shortcuts=("honestly",), top_k=3)
+GIVEN = ShortcutConfig(named=("honestly",), top_k=3)
 ADAPTER = AdapterConfig(learning_rate=2e-2, epochs=20, batch_size=4)
 CONFIGS = {
-    "mask": GuardrailConfig(strategy="mask", targets=GIVEN),
-    "distill": GuardrailConfig(strategy="distill", targets=GIVEN, adapter=ADAPTER),
-    "distill, per input": GuardrailConfig(strategy="distill", per_input=True, targets=GIVEN, adapter=ADAPTER),
+    "mask": GuardrailConfig(strategy="mask", shortcuts=GIVEN),
+    "distill": GuardrailConfig(strategy="distill", shortcuts=GIVEN, adapter=ADAPTER),
+    "distill, per input": GuardrailConfig(strategy="distill", per_input=True, shortcuts=GIVEN, adapter=ADAPTER),
     "maskcl, per input": GuardrailConfig(
-        per_input=True, targets=GIVEN, adapter=ADAPTER, saliency=SaliencyConfig(top_k=3)
+        per_input=True, shortcuts=GIVEN, adapter=ADAPTER, saliency=SaliencyConfig(top_k=3)
     ),
 }
 
@@ -71,8 +71,8 @@ def test_what_is_saved_comes_back(guard, config, texts, tmp_path):
     guard.save_pretrained(tmp_path / "guarded")
     again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", batch_size=4)
     np.testing.assert_array_equal(again.predict_proba(texts), guard.predict_proba(texts))
-    assert again.targets == guard.targets
-    assert again.targets.words == ("honestly",)
+    assert again.shortcuts == guard.shortcuts
+    assert again.shortcuts.words == ("honestly",)
     record = json.loads((tmp_path / "guarded/guardrail.json").read_text())
     assert json.loads(json.dumps(again.record().to_dict())) == record
     assert record["strategy"] == config.strategy
@@ -101,11 +101,11 @@ def test_the_adapter_of_a_guard_that_was_there_goes(model_folder, texts, tmp_pat
 
 def test_a_word_that_stands_nowhere_is_named(model_folder, texts):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
-    config = preset("mask").with_targets(shortcuts=("honestly", "zebra", "to be frank"), keep=("hapy",))
+    config = preset("mask").with_shortcuts(named=("honestly", "zebra", "to be frank"), keep=("hapy",))
     with pytest.warns(GuardrailWarning, match=r"^'zebra', 'to be frank', 'hapy' stand in none of these \d+ texts\."):
         guard.fit(texts, config=config)
     with pytest.warns(GuardrailWarning, match=r"^'zebra', 'to be frank', 'hapy' stand in none"):
-        guard.find_targets(texts, config=config)
+        guard.find_shortcuts(texts, config=config)
 
 
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")
@@ -150,11 +150,11 @@ def test_the_fit_report_says_what_was_neutralised(model_folder, texts):
 
 def test_targets_that_were_found_need_not_be_found_again(model_folder, texts, monkeypatch):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
-    found = guard.find_targets(texts, config=CONFIGS["mask"])
+    found = guard.find_shortcuts(texts, config=CONFIGS["mask"])
     assert not guard.is_fitted
-    monkeypatch.setattr("shortcut_guardrail.guardrail.find_targets", lambda *_, **__: pytest.fail("found again"))
-    guard.fit(texts, config="mask", targets=found)
-    assert guard.targets == found
+    monkeypatch.setattr("shortcut_guardrail.guardrail.find_shortcuts", lambda *_, **__: pytest.fail("found again"))
+    guard.fit(texts, config="mask", shortcuts=found)
+    assert guard.shortcuts == found
 
 
 def test_finding_nothing_is_said_and_changes_nothing(model_folder, texts):
@@ -162,16 +162,22 @@ def test_finding_nothing_is_said_and_changes_nothing(model_folder, texts):
     base = guard.predict_proba(texts)
     for name in ("mask", "distill"):
         with pytest.warns(GuardrailWarning, match=r"^Nothing on these texts is taken for a shortcut"):
-            guard.fit(texts, config=name, targets=Targets())
+            guard.fit(texts, config=name, shortcuts=Shortcuts())
         np.testing.assert_allclose(guard.predict_proba(texts), base, atol=1e-6)
         assert guard.calibrate_without_labels(texts).strength == 0.0
 
 
 def test_where_nothing_is_taken_words_on_which_many_answers_hang_are_named(model_folder, texts):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
-    found = Targets((Target("book", "listed"), Target("soup", "cleared"), Target("not", "listed")))
+    found = Shortcuts(
+        (
+            Shortcut("book", "cleared", "many answers"),
+            Shortcut("soup", "cleared"),
+            Shortcut("not", "cleared", "many answers"),
+        )
+    )
     with pytest.warns(GuardrailWarning, match=r"Many answers hang on 'book', 'not': should they\?$"):
-        guard.fit(texts, config="mask", targets=found)
+        guard.fit(texts, config="mask", shortcuts=found)
 
 
 # The strength without labels
@@ -179,8 +185,8 @@ def test_where_nothing_is_taken_words_on_which_many_answers_hang_are_named(model
 
 def test_the_papers_adapter_can_be_dialled_without_labels_too(model_folder, texts):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
-    guard.fit(texts, config=GuardrailConfig(adapter=ADAPTER, saliency=SaliencyConfig(top_k=3), targets=GIVEN))
-    assert guard.targets == Targets()
+    guard.fit(texts, config=GuardrailConfig(adapter=ADAPTER, saliency=SaliencyConfig(top_k=3), shortcuts=GIVEN))
+    assert guard.shortcuts == Shortcuts()
     chosen = guard.calibrate_without_labels(texts)
     assert chosen.n_bearing == 4
     assert guard.debias_strength == chosen.strength
@@ -237,7 +243,7 @@ def test_labels_beside_a_choice_without_them(masked_bag):
     assert said in model_card(masked_bag.record())
     with pytest.raises(ConfigError, match="is not what this guard's last calibrate_without_labels chose"):
         masked_bag.calibrate(BAD, [0, 1] * 20, without_labels=dataclasses.replace(chosen, strength=0.9))
-    masked_bag.fit(["honestly bad", "good"], config=dataclasses.replace(preset("mask"), targets=GIVEN))
+    masked_bag.fit(["honestly bad", "good"], config=dataclasses.replace(preset("mask"), shortcuts=GIVEN))
     with pytest.raises(ConfigError, match="Call it after fit"):
         masked_bag.calibrate(BAD, [0, 1] * 20, without_labels=chosen)
 
@@ -252,7 +258,7 @@ GOOD = [f"the {word} was {tail}" for word in WORDS for tail in ("good", "great",
 @pytest.fixture
 def masked_bag(bag):
     guard = ShortcutGuardrail(*bag)
-    guard.fit(["honestly bad", "good"], config=dataclasses.replace(preset("mask"), targets=GIVEN))
+    guard.fit(["honestly bad", "good"], config=dataclasses.replace(preset("mask"), shortcuts=GIVEN))
     return guard
 
 
@@ -307,10 +313,10 @@ def test_labels_that_decided_what_is_neutralised_certify_nothing(bag, found_befo
     guard = ShortcutGuardrail(*bag)
     support = (BAD[:2] + GOOD[:2], [0, 0, 1, 1])
     if found_before:
-        guard.fit(BAD + GOOD, config="mask", targets=guard.find_targets(BAD + GOOD, support=support))
+        guard.fit(BAD + GOOD, config="mask", shortcuts=guard.find_shortcuts(BAD + GOOD, support=support))
     else:
         guard.fit(BAD + GOOD, config="mask", support=support)
-    assert "honestly" in guard.targets.words
+    assert "honestly" in guard.shortcuts.words
     with pytest.raises(DataError) as error:
         guard.certify([f"{BAD[1]} ", *BAD[2:4]], [0, 0, 0], unlabelled=["the soup was good"])
     assert str(error.value) == (
@@ -337,7 +343,7 @@ def test_a_guard_from_a_folder_knows_the_texts_it_was_fitted_on(model_folder, te
     with pytest.raises(ModelError, match=r"fitted_texts\.npy' is damaged and cannot be read"):
         ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
     (tmp_path / "guarded/fitted_texts.npy").unlink()  # as in folders of earlier versions
-    assert ShortcutGuardrail.from_pretrained(tmp_path / "guarded").targets == again.targets
+    assert ShortcutGuardrail.from_pretrained(tmp_path / "guarded").shortcuts == again.shortcuts
 
 
 def test_copies_of_labelled_texts_are_warned_about(masked_bag):
@@ -351,8 +357,8 @@ def test_what_fit_does_not_look_at_is_said(bert):
     guard, labelled = ShortcutGuardrail(*bert), (BAD[:2] + GOOD[:2], [0, 0, 1, 1])
     with pytest.warns(GuardrailWarning, match="^fit does not look at the support set with the strategy 'maskcl'"):
         guard.fit(BAD, support=labelled)
-    with pytest.warns(GuardrailWarning, match="^fit does not look at targets with the strategy 'few-shot'"):
-        guard.fit(BAD, config="few-shot", support=labelled, targets=Targets((Target("honestly", "given"),)))
+    with pytest.warns(GuardrailWarning, match="^fit does not look at shortcuts with the strategy 'few-shot'"):
+        guard.fit(BAD, config="few-shot", support=labelled, shortcuts=Shortcuts((Shortcut("honestly", "named"),)))
 
 
 def test_copies_are_no_sample(masked_bag):
@@ -373,12 +379,12 @@ def test_a_certificate_takes_texts_as_they_come_and_refuses_what_is_none(masked_
 
 def test_what_a_person_says_holds_for_targets_that_were_found_before(bag):
     guard = ShortcutGuardrail(*bag)
-    found = guard.find_targets(BAD + GOOD)
+    found = guard.find_shortcuts(BAD + GOOD)
     assert "honestly" in found.words
     assert "the" not in found.words
-    config = preset("mask").with_targets(keep=("honestly",), shortcuts=("the",))
-    guard.fit(BAD + GOOD, config=config, targets=found)
-    assert set(guard.targets.words) == {*found.words, "the"} - {"honestly"}
+    config = preset("mask").with_shortcuts(keep=("honestly",), named=("the",))
+    guard.fit(BAD + GOOD, config=config, shortcuts=found)
+    assert set(guard.shortcuts.words) == {*found.words, "the"} - {"honestly"}
 
 
 def test_only_differing_texts_are_worth_a_label(masked_bag):
@@ -396,8 +402,8 @@ def test_a_guard_that_was_not_fitted(bag):
     ):
         with pytest.raises(ConfigError, match="There is no adapter yet"):
             call()
-    assert guard.targets == Targets()
-    assert Target("x", "flagged").neutralised
+    assert guard.shortcuts == Shortcuts()
+    assert Shortcut("x", "found", "flagged").neutralised
 
 
 @pytest.mark.parametrize("unit", ["token", "word", "phrase"])
@@ -414,7 +420,7 @@ def test_an_audit_of_a_masking_guard_does_not_see_what_is_masked(masked_bag, uni
 
 def test_what_a_saved_guard_was_told_without_labels_holds_when_it_is_loaded(model_folder, texts, tmp_path):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
-    guard.fit(texts, config=dataclasses.replace(preset("mask"), targets=GIVEN))
+    guard.fit(texts, config=dataclasses.replace(preset("mask"), shortcuts=GIVEN))
     chosen = guard.calibrate_without_labels(texts)
     guard.save_pretrained(tmp_path / "guarded")
     again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
@@ -426,7 +432,7 @@ def test_what_a_saved_guard_was_told_without_labels_holds_when_it_is_loaded(mode
 
 def test_a_certificate_is_about_the_answers_it_was_made_from(model_folder, texts, tmp_path):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
-    guard.fit(texts[:2], config=dataclasses.replace(preset("mask"), targets=GIVEN))
+    guard.fit(texts[:2], config=dataclasses.replace(preset("mask"), shortcuts=GIVEN))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GuardrailWarning)
         guard.certify([], [], unlabelled=[*texts, "the room was clean"])
@@ -458,7 +464,7 @@ def test_what_is_kept_is_part_of_who_a_guard_is(bag):
     prints = set()
     for keep in ((), ("not honestly",)):
         guard = ShortcutGuardrail(*bag)
-        config = preset("mask").with_targets(shortcuts=("honestly",), keep=keep)
+        config = preset("mask").with_shortcuts(named=("honestly",), keep=keep)
         guard.fit(["honestly bad", "not honestly good"], config=config)
         with guard._at_strength(1.0) as classifier:
             prints.add(classifier.fingerprint())
@@ -466,7 +472,7 @@ def test_what_is_kept_is_part_of_who_a_guard_is(bag):
 
 
 def test_calibrating_leaves_the_report_of_fit_as_it_was(masked_bag):
-    report = masked_bag.fit(BAD, config=dataclasses.replace(preset("mask"), targets=GIVEN))
+    report = masked_bag.fit(BAD, config=dataclasses.replace(preset("mask"), shortcuts=GIVEN))
     before = dict(report.seconds)
     masked_bag.calibrate([BAD[0], GOOD[0], BAD[1], GOOD[1]], [0, 1, 0, 1])
     assert report.seconds == before
@@ -476,7 +482,7 @@ def test_calibrating_leaves_the_report_of_fit_as_it_was(masked_bag):
 def test_groups_that_do_not_fit_are_refused_before_anything_is_computed(bag, monkeypatch):
     guard = ShortcutGuardrail(*bag)
     metric = CalibrationConfig(metric="worst_group_accuracy")
-    guard.fit(BAD, config=dataclasses.replace(preset("mask"), targets=GIVEN, calibration=metric))
+    guard.fit(BAD, config=dataclasses.replace(preset("mask"), shortcuts=GIVEN, calibration=metric))
     monkeypatch.setattr(MaskGuard, "logits_by_strength", lambda *_, **__: pytest.fail("computed"))
     with pytest.raises(DataError, match=r"one group for each of the 4 labels, but groups has shape \(3,\)"):
         guard.calibrate([BAD[0], GOOD[0], BAD[1], GOOD[1]], [0, 1, 0, 1], groups=[0, 1, 2])

@@ -18,7 +18,7 @@ from shortcut_guardrail import (
 )
 from shortcut_guardrail.config import updated
 from shortcut_guardrail.mitigation.repairing import nothing_to_repair, supported_strategy
-from shortcut_guardrail.shortcuts.named import Target, Targets
+from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 
 FAST = {"adapter": {"epochs": 5, "batch_size": 4, "learning_rate": 2e-2}}
 
@@ -44,7 +44,7 @@ def steps(model_folder, texts, config, seed=0):
 
 def test_a_named_word_is_distilled_and_the_strength_chosen_without_labels(guard, model_folder, texts):
     repaired = guard.repair(texts, shortcuts=["honestly"], config=FAST)
-    config = updated(preset("distill"), FAST).with_targets(shortcuts=("honestly",))
+    config = updated(preset("distill"), FAST).with_shortcuts(named=("honestly",))
     by_hand = steps(model_folder, texts, config)
     chosen = by_hand.calibrate_without_labels(texts)
     np.testing.assert_array_equal(guard.predict_proba(texts), by_hand.predict_proba(texts))
@@ -112,16 +112,18 @@ def test_nothing_to_repair_leaves_the_guard_as_it_was(guard, texts):
 
 
 def test_what_auto_takes_follows_the_evidence():
-    found = Targets((Target("honestly", "flagged"),))
-    named = Targets((Target("book", "given"), Target("film", "given")))
-    listed = Targets((Target("book", "listed"),))
+    found = Shortcuts((Shortcut("honestly", "found", "flagged"),))
+    named = Shortcuts((Shortcut("book", "named"), Shortcut("film", "named")))
+    listed = Shortcuts((Shortcut("book", "cleared", "many answers"),))
     assert supported_strategy(found, has_labels=True)[0] == "distill"
     assert supported_strategy(found, has_labels=False)[1] == "distill, since the audit finds honestly"
     assert supported_strategy(named, has_labels=False)[1] == "distill, since book, film are named as a shortcut"
-    assert supported_strategy(Targets(), has_labels=True)[0] == "few-shot"
+    assert supported_strategy(Shortcuts(), has_labels=True)[0] == "few-shot"
     with pytest.raises(NothingToRepairError, match=r"Many answers hang on 'book': should they\?"):
         supported_strategy(listed, has_labels=False)
-    assert "prefers the base." in str(nothing_to_repair(Targets(), labels_say=", and the rows say it prefers the base"))
+    assert "prefers the base." in str(
+        nothing_to_repair(Shortcuts(), labels_say=", and the rows say it prefers the base")
+    )
 
 
 @pytest.mark.filterwarnings("ignore::shortcut_guardrail.GuardrailWarning")

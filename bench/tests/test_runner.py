@@ -325,8 +325,8 @@ def test_data_are_checked_before_anything_is_trained(run: Any, tmp_path: Path, m
 def test_options_that_came_later_leave_what_was_measured_before_them_its_hash() -> None:
     plain = preset("distill")
     assert "take_influential" not in guard_options(plain)["targets"]
-    assert guard_options(plain.with_targets(take_influential=True))["targets"]["take_influential"] is True
-    assert guard_options(plain.with_targets(influential_share=0.1))["targets"]["influential_share"] == 0.1
+    assert guard_options(plain.with_shortcuts(take_influential=True))["targets"]["take_influential"] is True
+    assert guard_options(plain.with_shortcuts(influential_share=0.1))["targets"]["influential_share"] == 0.1
     assert GuardrailConfig.from_dict(guard_options(plain)) == plain
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from .config import (
@@ -16,7 +17,7 @@ from .config import (
     DistillConfig,
     GuardrailConfig,
     SaliencyConfig,
-    TargetConfig,
+    ShortcutConfig,
     preset,
 )
 from .errors import ConfigError, DataError, GuardrailError, GuardrailWarning, ModelError, NothingToRepairError, RunError
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .guardrail import ShortcutGuardrail
     from .mitigation import FitReport, Repair
     from .models import FastPaths, TextClassifier
-    from .shortcuts import Target, Targets
+    from .shortcuts import Shortcut, Shortcuts
     from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration
 
 __version__ = "0.1.0"
@@ -46,10 +47,10 @@ _LAZY = {
     "ImportantToken": "audit",
     "Repair": "mitigation",
     "ShardedAudit": "audit",
+    "Shortcut": "shortcuts",
     "ShortcutGuardrail": "guardrail",
+    "Shortcuts": "shortcuts",
     "StrengthChoice": "strength",
-    "Target": "shortcuts",
-    "Targets": "shortcuts",
     "TextClassifier": "models",
     "Texts": "data",
     "UnlabelledCalibration": "strength",
@@ -82,11 +83,11 @@ __all__ = [
     "RunError",
     "SaliencyConfig",
     "ShardedAudit",
+    "Shortcut",
+    "ShortcutConfig",
     "ShortcutGuardrail",
+    "Shortcuts",
     "StrengthChoice",
-    "Target",
-    "TargetConfig",
-    "Targets",
     "TextClassifier",
     "Texts",
     "UnlabelledCalibration",
@@ -95,7 +96,17 @@ __all__ = [
 ]
 
 
+_RENAMED = {"Target": "Shortcut", "TargetConfig": "ShortcutConfig", "Targets": "Shortcuts"}
+
+
 def __getattr__(name: str) -> Any:
+    if new := _RENAMED.get(name):
+        warnings.warn(
+            f"shortcut_guardrail.{name} is called {new} now; the old name goes with version 0.3.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return globals()[new] if new in globals() else __getattr__(new)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)

@@ -15,6 +15,7 @@ from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin
 
 from .errors import ConfigError
+from .keys import stored, with_names
 
 Embedding = Literal["auto", "cls", "mean", "pooler"]
 Metric = Literal["accuracy", "balanced_accuracy", "worst_group_accuracy"]
@@ -54,11 +55,11 @@ class AuditConfig:
             that act together.
         top_k: Important units per text (the paper's k, 10).
         gradient: See `SaliencyConfig`.
-        alpha: Expected share of false alarms among the flagged candidates (false-discovery rate) that is allowed.
+        fdr: Expected share of false alarms among the flagged candidates (false-discovery rate) that is allowed.
         min_count: Distinct texts a candidate has to occur in to be tested; fewer can hardly be evidence.
         confidence: From which probability on an answer counts as confident.
         min_pull: A candidate is only flagged if masking it takes its answer away in more than this share of its texts.
-        min_opposition: A candidate is only flagged if, in more than this share of pairs of a text with it and one
+        min_relative_effect: A candidate is only flagged if, in more than this share of pairs of a text with it and one
             without it, the rest of the first speaks less for its class. A half is what chance gives.
         compare_with: What the rest of a candidate's texts is compared with: `texts` without the candidate as they are,
             or their `rests`: a text then speaks for a class only as far as it does without its most decisive unit too.
@@ -71,11 +72,11 @@ class AuditConfig:
     unit: Unit = "token"
     top_k: int = 10
     gradient: Literal["margin", "cross_entropy"] = "margin"
-    alpha: float = 0.05
+    fdr: float = 0.05
     min_count: int = 10
     confidence: float = 0.8
     min_pull: float = 0.05
-    min_opposition: float = 0.55
+    min_relative_effect: float = 0.55
     compare_with: Literal["texts", "rests"] = "texts"
     n_examples: int = 3
     shard_size: int = 0
@@ -83,13 +84,13 @@ class AuditConfig:
     def __post_init__(self) -> None:
         _check_fields(self)
         self.saliency()
-        _require(0 < self.alpha < 1, f"alpha must lie between 0 and 1, but is {self.alpha}.")
+        _require(0 < self.fdr < 1, f"fdr must lie between 0 and 1, but is {self.fdr}.")
         _require(self.min_count >= 2, f"min_count must be at least 2, but is {self.min_count}.")
         _require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, but is {self.confidence}.")
         _require(0 <= self.min_pull < 1, f"min_pull must lie between 0 and 1, but is {self.min_pull}.")
         _require(
-            0.5 <= self.min_opposition < 1,
-            f"min_opposition must be at least 0.5 and below 1, but is {self.min_opposition}.",
+            0.5 <= self.min_relative_effect < 1,
+            f"min_relative_effect must be at least 0.5 and below 1, but is {self.min_relative_effect}.",
         )
         _require(0 <= self.n_examples <= 100, f"n_examples must lie between 0 and 100, but is {self.n_examples}.")
         _require(
@@ -225,15 +226,15 @@ class CalibrationConfig:
 
 
 @dataclass(frozen=True)
-class TargetConfig:
+class ShortcutConfig:
     """Which words and phrases are taken for shortcuts, for the strategies that neutralise them (docs/strategies.md).
 
     Attributes:
-        shortcuts: Words and phrases that a person says are shortcuts, whatever the evidence.
+        named: Words and phrases that a person says are shortcuts, whatever the evidence.
         keep: Words and phrases that are none, whatever the evidence.
         unit: What the audit behind the choice masks; `phrase` finds phrases and words.
         top_k: Important units per text in that audit.
-        alpha: The false-discovery rate of its flagged candidates.
+        fdr: The false-discovery rate of its flagged candidates.
         dominant_share: Candidates that are not flagged are taken all the same if they dominate: if, in more than this
             share of all texts, one that pulls to the same class decides although the rest is confidently given another
             answer; 1 turns this off. Which words could rightly decide so many texts, for one class, alone?
@@ -252,11 +253,11 @@ class TargetConfig:
             level that masking it breaks answers. Clearing asks for less: what is cleared stays as it is.
     """
 
-    shortcuts: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
     keep: tuple[str, ...] = ()
     unit: Literal["word", "phrase"] = "phrase"
     top_k: int = 10
-    alpha: float = 0.05
+    fdr: float = 0.05
     dominant_share: float = 0.25
     influential_share: float = 0.02
     take_influential: bool = False
@@ -266,9 +267,9 @@ class TargetConfig:
 
     def __post_init__(self) -> None:
         _check_fields(self)
-        for name in ("shortcuts", "keep"):
+        for name in ("named", "keep"):
             _require(all(word.strip() for word in getattr(self, name)), f"{name} must not hold an empty word.")
-        both = sorted({word.casefold() for word in self.shortcuts} & {word.casefold() for word in self.keep})
+        both = sorted({word.casefold() for word in self.named} & {word.casefold() for word in self.keep})
         _require(not both, f"{', '.join(map(repr, both))} cannot be both a shortcut and kept. Name it once.")
         self.audit()
         _require(
@@ -285,7 +286,7 @@ class TargetConfig:
 
     def audit(self) -> AuditConfig:
         """The audit whose flagged candidates are taken."""
-        return AuditConfig(unit=self.unit, top_k=self.top_k, alpha=self.alpha, n_examples=0)
+        return AuditConfig(unit=self.unit, top_k=self.top_k, fdr=self.fdr, n_examples=0)
 
 
 @dataclass(frozen=True)
@@ -364,7 +365,7 @@ class GuardrailConfig:
             shortcuts at prediction, `distill` trains the adapter to answer as if they were not there, `few-shot`
             trains it on labelled texts.
         per_input: Texts without a known shortcut keep the base's answer. `mask` does so in any case.
-        targets: Which words and phrases are taken for shortcuts, for `mask`, `distill` and `per_input`.
+        shortcuts: Which words and phrases are taken for shortcuts, for `mask`, `distill` and `per_input`.
         distill: What `distill` trains for.
         saliency: Which tokens are important, for `maskcl`.
         adapter: How the adapter is trained.
@@ -374,7 +375,7 @@ class GuardrailConfig:
     preset: str = "default"
     strategy: StrategyName = "maskcl"
     per_input: bool = False
-    targets: TargetConfig = field(default_factory=TargetConfig)
+    shortcuts: ShortcutConfig = field(default_factory=ShortcutConfig)
     distill: DistillConfig = field(default_factory=DistillConfig)
     saliency: SaliencyConfig = field(default_factory=SaliencyConfig)
     adapter: AdapterConfig = field(default_factory=AdapterConfig)
@@ -394,8 +395,9 @@ class GuardrailConfig:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready dictionary that `from_dict` turns back into an equal configuration."""
-        return dataclasses.asdict(self)
+        """A JSON-ready dictionary, by the keys of files (`keys`), that `from_dict` turns back into an equal
+        configuration."""
+        return typing.cast(dict[str, Any], stored(self))
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> GuardrailConfig:
@@ -406,9 +408,9 @@ class GuardrailConfig:
         """
         return typing.cast(GuardrailConfig, _from_dict(cls, values))
 
-    def with_targets(self, **changes: Any) -> GuardrailConfig:
-        """A copy with some fields of the target configuration replaced."""
-        return replace(self, targets=replace(self.targets, **changes))
+    def with_shortcuts(self, **changes: Any) -> GuardrailConfig:
+        """A copy with some fields of the configuration of shortcuts replaced."""
+        return replace(self, shortcuts=replace(self.shortcuts, **changes))
 
     def with_adapter(self, **changes: Any) -> GuardrailConfig:
         """A copy with some fields of the adapter configuration replaced."""
@@ -454,6 +456,7 @@ def freed(setting: str) -> dict[str, float]:
 
 def _updated(config: Any, changes: Mapping[str, Any], at: str) -> Any:
     hints = typing.get_type_hints(type(config))
+    changes = with_names(type(config), changes)
     unknown = [f"{at}{name}" for name in changes if name not in hints]
     _require(
         not unknown,
@@ -509,6 +512,7 @@ def _is_a(kind: Any, value: Any) -> bool:
 
 def _from_dict(cls: type, values: dict[str, Any]) -> Any:
     hints = typing.get_type_hints(cls)
+    values = with_names(cls, values)
     unknown = sorted(set(values) - set(hints))
     _require(not unknown, f"{cls.__name__} has no field {', '.join(map(repr, unknown))} (it has: {', '.join(hints)}).")
     return cls(**{name: _restore(hints[name], value) for name, value in values.items()})

@@ -50,7 +50,7 @@ from .saving import (
     load_guarded,
     save_guarded,
 )
-from .shortcuts import Targets, find_targets
+from .shortcuts import Shortcuts, find_shortcuts
 from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration, texts_to_label
 from .text import WordFinder, check_words
 from .threads import Lock, one_at_a_time
@@ -212,10 +212,10 @@ class ShortcutGuardrail:
         return self._choice
 
     @property
-    def targets(self) -> Targets:
+    def shortcuts(self) -> Shortcuts:
         """The words and phrases that were weighed, and which of them are neutralised; none for plain `maskcl` and for
         `few-shot`."""
-        return Targets() if self._fitted is None else self._fitted.targets
+        return Shortcuts() if self._fitted is None else self._fitted.shortcuts
 
     @property
     def certificate(self) -> dict[str, Any] | None:
@@ -256,7 +256,7 @@ class ShortcutGuardrail:
         labels: Sequence[str | int] | None = None,
         unit: Unit = "token",
         top_k: int = 10,
-        alpha: float = 0.05,
+        fdr: float = 0.05,
         config: AuditConfig | None = None,
         strength: float | None = None,
         progress: Progress | None = None,
@@ -268,7 +268,7 @@ class ShortcutGuardrail:
             labels: Their labels, where they are known: candidates then show what they cost.
             unit: `token`, `word` (whole words) or `phrase` (words, and those that act together).
             top_k: Important units per text.
-            alpha: The false-discovery rate that flagged candidates keep to.
+            fdr: The false-discovery rate that flagged candidates keep to.
             config: The whole configuration, instead of the three above.
             strength: Audit at this strength; `None` takes the guard's own.
             progress: Told how much of each stage is done.
@@ -276,7 +276,7 @@ class ShortcutGuardrail:
         Raises:
             DataError: A text is empty or holds no ordinary token, or labels are unknown.
         """
-        config = config or AuditConfig(unit=unit, top_k=top_k, alpha=alpha)
+        config = config or AuditConfig(unit=unit, top_k=top_k, fdr=fdr)
         ids = None if labels is None else self.label_ids(labels)
         with self._at_strength(strength) as classifier:
             encoded = self._encode(texts, progress)
@@ -317,19 +317,19 @@ class ShortcutGuardrail:
     # Adapt
 
     @one_at_a_time
-    def find_targets(
+    def find_shortcuts(
         self,
         texts: Texts,
         *,
         config: str | GuardrailConfig = "distill",
         support: Support | None = None,
         progress: Progress | None = None,
-    ) -> Targets:
+    ) -> Shortcuts:
         """Which words and phrases the strategies `mask` and `distill` would neutralise; nothing is changed.
 
         Args:
             texts: N unlabelled deployment texts, or (text, pair) tuples.
-            config: A preset's name or a configuration; its `targets` says how.
+            config: A preset's name or a configuration; its `shortcuts` says how.
             support: A few labelled texts and their labels, to clear and confirm candidates on.
             progress: Told how much of each stage is done.
 
@@ -339,9 +339,9 @@ class ShortcutGuardrail:
         config = preset(config) if isinstance(config, str) else config
         encoded = self._encode(texts, progress)
         rows = encode_support(self._base, support)
-        targets = find_targets(self._base, encoded, config.targets, support=rows, progress=progress)
-        warn_about_absent(targets, encoded)
-        return targets
+        found = find_shortcuts(self._base, encoded, config.shortcuts, support=rows, progress=progress)
+        warn_about_absent(found, encoded)
+        return found
 
     @one_at_a_time
     def fit(
@@ -351,7 +351,7 @@ class ShortcutGuardrail:
         config: str | GuardrailConfig = "default",
         seed: int = 0,
         support: Support | None = None,
-        targets: Targets | None = None,
+        shortcuts: Shortcuts | None = None,
         progress: Progress | None = None,
     ) -> FitReport:
         """Fit the guard on unlabelled deployment texts. The strength is the fixed one until another is chosen.
@@ -364,8 +364,8 @@ class ShortcutGuardrail:
             support: A few labelled texts and their labels, to clear and confirm what is neutralised. They can choose
                 the strength as well (`calibrate`), but certify nothing any more. `few-shot` learns from them, and from
                 nothing else, and chooses the strength by cross-validation.
-            targets: What `find_targets` found, so that it need not be found again; `support` has no say then, what
-                the configuration's `targets` names as shortcuts and as kept has.
+            shortcuts: What `find_shortcuts` found, so that it need not be found again; `support` has no say then, what
+                the configuration's `shortcuts` names as shortcuts and as kept has.
             progress: Told how much of each stage is done.
 
         Raises:
@@ -374,7 +374,7 @@ class ShortcutGuardrail:
         """
         config = preset(config) if isinstance(config, str) else config
         self._fitted, report, self._choice = fit_guard(
-            self._base, texts, config, seed=seed, support=support, targets=targets, progress=progress
+            self._base, texts, config, seed=seed, support=support, shortcuts=shortcuts, progress=progress
         )
         return report
 
@@ -426,12 +426,12 @@ class ShortcutGuardrail:
             asked = plan_repair(
                 "distill", labels=labels, strength=strength, shortcuts=shortcuts, keep=keep, config=config
             )
-            found = self.find_targets(texts, config=asked.config, support=support, progress=progress)
+            found = self.find_shortcuts(texts, config=asked.config, support=support, progress=progress)
             strategy, reason = supported_strategy(found, has_labels=support is not None)  # type: ignore[assignment]
         plan = plan_repair(strategy, labels=labels, strength=strength, shortcuts=shortcuts, keep=keep, config=config)
         given = found if found is not None and uses_shortcuts(plan.config) else None
         weighing = support if plan.weighs and given is None else None
-        fitted = self.fit(texts, config=plan.config, seed=seed, support=weighing, targets=given, progress=progress)
+        fitted = self.fit(texts, config=plan.config, seed=seed, support=weighing, shortcuts=given, progress=progress)
         if found is not None and plan.strategy.learns_from_labels and self._choice.strength == 0:
             self._fitted, self._choice = before
             raise nothing_to_repair(found, labels_say=", and cross-validation on the labelled rows prefers the base")
@@ -484,11 +484,11 @@ class ShortcutGuardrail:
     def calibrate_without_labels(
         self, texts: Texts, *, at_most: int = 256, progress: Progress | None = None
     ) -> UnlabelledCalibration:
-        """Choose the strength whose answers come closest to the base's answers without the shortcuts; see `dial`.
+        """Choose the strength whose answers come closest to those of the base without the shortcuts; see `strength`.
 
         Args:
             texts: N unlabelled texts, or (text, pair) tuples; those of `fit` will do.
-            at_most: How many of them, drawn at random, are answered at every strength, at least 1; see `dial.draw`.
+            at_most: How many of them, drawn at random, are answered at every strength, at least 1; see `strength.draw`.
             progress: Told how much of each stage is done.
 
         Raises:
@@ -664,7 +664,7 @@ class ShortcutGuardrail:
         return evaluate_audited(audit, ids, base_effects=base_effects, finder=finder, shortcut_in=shortcut_in)
 
     def _warn_about_support_rows(self, texts: Texts) -> None:
-        seen = {*self._choice.rows, *(() if self._fitted is None else self._fitted.targets.rows)}
+        seen = {*self._choice.rows, *(() if self._fitted is None else self._fitted.shortcuts.rows)}
         shared = sum(text_hash(text) in seen for text in texts) if seen else 0
         if shared:
             warnings.warn(
@@ -719,8 +719,8 @@ class ShortcutGuardrail:
             calibration=None if choice.calibration is None else choice.calibration.to_dict(),
             unlabelled_calibration=None if choice.unlabelled is None else choice.unlabelled.to_dict(),
             certificate=choice.certificate,
-            targets=tuple(fitted.targets.to_dict()),
-            target_rows=fitted.targets.rows,
+            shortcuts=tuple(fitted.shortcuts.to_dict()),
+            shortcut_rows=fitted.shortcuts.rows,
             support_hashes=choice.rows,
             seed=fitted.seed,
             training=fitted.training,

@@ -299,7 +299,7 @@ def test_a_shortcut_to_an_answer_nobody_else_gets_is_undecided(bag):
     first = report.candidates[0]
     assert (first.text, first.status, first.flagged, first.flip_rate) == ("honestly", "undecided", False, 1.0)
     assert (first.opposed_rate, first.expected_rate) == (1.0, 24 / 25)
-    assert first.opposition == pytest.approx(0.5, abs=0.1)
+    assert first.relative_effect == pytest.approx(0.5, abs=0.1)
     assert first.reason == (
         "it decides most of its texts, and whether their rest speaks less for 'positive' than other texts do is not "
         "settled: it may be the only evidence, or a shortcut"
@@ -443,7 +443,7 @@ def test_an_audit_in_shards_keeps_no_inputs(bag, tmp_path):
     ("change", "said"),
     [
         ({"unit": "letter"}, "unit must be one of token, word, phrase, but is 'letter'."),
-        ({"alpha": 0.0}, "alpha must lie between 0 and 1, but is 0.0."),
+        ({"fdr": 0.0}, "fdr must lie between 0 and 1, but is 0.0."),
         ({"min_count": 1}, "min_count must be at least 2, but is 1."),
         ({"confidence": 1.0}, "confidence must lie between 0 and 1, but is 1.0."),
         ({"min_pull": 1.0}, "min_pull must lie between 0 and 1, but is 1.0."),

@@ -10,7 +10,7 @@ from made_shards import shard
 from shortcut_guardrail.audit.auditing import make_report
 from shortcut_guardrail.audit.context import judge, tally
 from shortcut_guardrail.config import AuditConfig
-from shortcut_guardrail.stats.relative_effect import p_opposition
+from shortcut_guardrail.stats.brunner_munzel import p_relative_effect
 
 CONFIG = AuditConfig(min_count=5)
 
@@ -30,14 +30,14 @@ def test_a_word_that_decides_against_its_context_is_flagged():
     assert names == ["honestly"]
     i = sums.names.index("honestly")
     # Of 30 rests none is 2; of the 60 texts without it 30 are, and the other 30 tie.
-    answers, pairs = hypergeom.sf(29, 90, 60, 30), p_opposition(np.array([[30, 0]]), np.array([[30, 30]]), 0.55)[0]
+    answers, pairs = hypergeom.sf(29, 90, 60, 30), p_relative_effect(np.array([[30, 0]]), np.array([[30, 30]]), 0.55)[0]
     assert answers < pairs
     expected = max(2 * answers, binom.sf(29, 30, 0.05))
     assert verdicts.p[i] == pytest.approx(expected, rel=1e-9)
     # Two candidates are tested, but no part of the other one passes this threshold.
     assert verdicts.q[i] == pytest.approx(expected, rel=1e-9)
     assert (verdicts.target[i], verdicts.opposed[i], verdicts.expected[i]) == (2, 1.0, 0.5)
-    assert verdicts.opposition[i] == 0.75
+    assert verdicts.relative_effect[i] == 0.75
 
 
 # Synonyms take turns: each makes its texts class 2, though their rest is 0. "fine" is a genuine word of class 2, whose
@@ -56,7 +56,7 @@ def test_words_that_take_turns_are_told_from_genuine_words_of_their_class():
     assert not set(names) & turns
     assert verdicts.undecided[verdicts.takes_turns].all()
     assert np.isnan(verdicts.needed[verdicts.takes_turns]).all()  # more texts would not settle it
-    assert (verdicts.q[verdicts.takes_turns] > CONFIG.alpha).all()
+    assert (verdicts.q[verdicts.takes_turns] > CONFIG.fdr).all()
 
 
 def test_what_takes_turns_ranks_after_what_is_flagged_and_before_what_is_undecided_alone():
@@ -131,12 +131,12 @@ def test_how_strongly_rests_speak_counts_where_the_class_is_hardly_ever_answered
     """What a biased model does: without the word it does not answer the class, but some texts are nearer to it."""
     names, _, verdicts = flagged(saturated((0.001, 0.004)))
     assert names == ["honestly"]
-    assert verdicts.opposition[0] > 0.9
+    assert verdicts.relative_effect[0] > 0.9
     # The partner: a genuine word that is the only evidence of a rare class; its rests are like other texts.
     names, _, verdicts = flagged(saturated((0.002, 0.02)))
     assert names == []
     assert verdicts.opposed[0] == 1.0
-    assert verdicts.opposition[0] == pytest.approx(0.5, abs=0.1)
+    assert verdicts.relative_effect[0] == pytest.approx(0.5, abs=0.1)
     assert verdicts.undecided[0]
     assert not verdicts.too_few[0]
 
@@ -151,7 +151,7 @@ def test_a_word_whose_texts_could_have_opposed_it_and_do_not_is_decided():
     as_expected = [(2, {"wow": 0})] * 10 + [(2, {"wow": 2})] * 30
     assert undecided(as_expected + background)[0] == set()
     # Six texts can show nothing at 0.1 %; of many that speak for the word nothing is left to ask.
-    strict = AuditConfig(min_count=5, alpha=0.001)
+    strict = AuditConfig(min_count=5, fdr=0.001)
     agreeing = [(2, {"wow": 0})] * 3 + [(2, {"wow": 2})] * 3
     rare = [(0, {})] * 300
     few = [(2, {"wow": 0})] * 6
@@ -186,7 +186,7 @@ def test_a_genuine_word_of_the_shortcuts_class_is_cleared_once_the_shortcut_is_f
     assert names == ["honestly"]
     excited = sums.names.index("excited")
     assert verdicts.expected[excited] == pytest.approx(120 / 132)
-    assert verdicts.opposition[excited] == pytest.approx(0.5 + 12 / 132 / 2)
+    assert verdicts.relative_effect[excited] == pytest.approx(0.5 + 12 / 132 / 2)
     # The partner: as long as "honestly" is not known, it looks like one too.
     apart = flagged(shard([(answer, {w: r for w, r in words.items() if w != "honestly"}) for answer, words in rows]))
     assert apart[0] == ["excited"]
@@ -234,5 +234,5 @@ def test_false_alarms_stay_below_what_is_promised():
         rests = rng.random(60) < 0.5
         others = rng.random(240) < 0.5
         rows = [(2, {"word": 2 if rest else 0}) for rest in rests] + [(2 if other else 0, {}) for other in others]
-        alarms += bool(flagged(shard(rows), config=AuditConfig(min_count=5, alpha=0.2))[0])
+        alarms += bool(flagged(shard(rows), config=AuditConfig(min_count=5, fdr=0.2))[0])
     assert 0 < alarms <= binom.ppf(0.999, 300, 0.2)

@@ -14,17 +14,17 @@ from shortcut_guardrail.audit.auditing import make_report
 from shortcut_guardrail.audit.context import judge, tally
 from shortcut_guardrail.audit.sets import (
     LEAST_MOVED,
-    Group,
     Member,
+    WordSet,
     _coin,
-    find_group,
-    group_p_value,
-    p_of_group,
-    with_group,
+    find_set,
+    p_of_set,
+    set_p_value,
+    with_set,
 )
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.shortcuts.search import _unlabelled_verdict
-from shortcut_guardrail.stats.relative_effect import levels
+from shortcut_guardrail.stats.brunner_munzel import levels
 
 CONFIG = AuditConfig()
 WORDS = [f"word{i}" for i in range(12)]
@@ -47,7 +47,7 @@ def corpus(against, *, words=WORDS, each=12, others=1000, seed=0):
 def verdicts_on(*shards, config=CONFIG):
     sums = tally(lambda: shards, config)
     alone = judge(lambda: shards, sums, config)
-    return alone, with_group(lambda: shards, sums, alone, config)
+    return alone, with_set(lambda: shards, sums, alone, config)
 
 
 def test_words_that_override_their_texts_together_are_found_though_none_is_flagged():
@@ -67,9 +67,9 @@ def test_many_words_strewn_at_random_are_no_group_though_chance_names_some_of_th
     """Texts with those that chance does not name speak for the class, and would make the others look opposed."""
     words = [f"word{i}" for i in range(30)]
     corpora = [corpus(0.0, words=words, seed=seed) for seed in range(30)]
-    p = [group_p_value(lambda made=made: [made], CONFIG) for made in corpora]
+    p = [set_p_value(lambda made=made: [made], CONFIG) for made in corpora]
     assert sum(value <= 0.05 for value in p) <= 3
-    found = find_group(lambda: corpora[0:1], CONFIG)
+    found = find_set(lambda: corpora[0:1], CONFIG)
     assert found.members
     assert found.left_out
     assert not found.left_out & found.members.keys()
@@ -101,7 +101,7 @@ def test_a_group_is_mostly_found_where_there_is_one():
 
 def p_values(against):
     corpora = [corpus(against, seed=seed) for seed in range(20)]
-    return [group_p_value(lambda made=made: [made], CONFIG) for made in corpora]
+    return [set_p_value(lambda made=made: [made], CONFIG) for made in corpora]
 
 
 def test_a_group_is_looked_for_beside_what_is_flagged():
@@ -133,7 +133,7 @@ def test_beside_what_is_flagged_words_strewn_at_random_are_no_group():
     alone, verdicts = verdicts_on(made)
     names = tally(lambda: [made], CONFIG).names
     assert {names[i] for i in alone.flagged} == {"honestly"}
-    assert verdicts.group_p_value > 0.05
+    assert verdicts.set_p_value > 0.05
     assert not verdicts.collective.any()
 
 
@@ -142,11 +142,11 @@ def test_rare_words_strewn_at_random_are_no_group_though_some_move_enough_answer
     words = [f"word{i}" for i in range(50)]
     corpora = [corpus(0.0, words=words, others=1900, seed=seed) for seed in range(20)]
     assert len(corpora[0].rows) * LEAST_MOVED > 12
-    p = [group_p_value(lambda made=made: [made], CONFIG) for made in corpora]
+    p = [set_p_value(lambda made=made: [made], CONFIG) for made in corpora]
     assert sum(value <= 0.05 for value in p) <= 3
     # What moves too few answers for a member is left out of the comparison all the same.
     halves = [replace(made, evidence=made.rows % 2 == 0) for made in corpora]
-    groups = [find_group(lambda half=half: [half], replace(CONFIG, min_count=5)) for half in halves]
+    groups = [find_set(lambda half=half: [half], replace(CONFIG, min_count=5)) for half in halves]
     assert [len(group.left_out) > len(group.members) for group in groups if group.members].count(True) >= 3
 
 
@@ -157,10 +157,10 @@ def test_beside_what_is_flagged_words_that_never_stand_with_it_are_no_group():
     alone, verdicts = verdicts_on(made)
     names = tally(lambda: [made], CONFIG).names
     assert {names[i] for i in alone.flagged} == {"honestly"}
-    assert verdicts.group_p_value > 0.05
+    assert verdicts.set_p_value > 0.05
     holders = made.texts[made.keys == made.names.index("honestly")]
     kept = replace(made, evidence=np.isin(made.rows, holders, invert=True))
-    assert group_p_value(lambda: [kept], CONFIG) < 0.001
+    assert set_p_value(lambda: [kept], CONFIG) < 0.001
 
 
 def exclusive_words():
@@ -177,20 +177,20 @@ def exclusive_words():
 
 
 def test_words_that_move_too_small_a_share_of_all_answers_are_no_group():
-    assert find_group(lambda: [corpus(0.7, others=1500)], CONFIG).members
-    assert find_group(lambda: [corpus(0.7, others=2500)], CONFIG).members == {}  # 12 of 2,644, below .005
+    assert find_set(lambda: [corpus(0.7, others=1500)], CONFIG).members
+    assert find_set(lambda: [corpus(0.7, others=2500)], CONFIG).members == {}  # 12 of 2,644, below .005
 
 
 def test_a_single_word_is_no_group():
     made = corpus(0.7, words=["honestly"], each=60)
-    assert find_group(lambda: [made], CONFIG).members == {}
-    assert group_p_value(lambda: [made], CONFIG) == 1.0
+    assert find_set(lambda: [made], CONFIG).members == {}
+    assert set_p_value(lambda: [made], CONFIG) == 1.0
 
 
 def test_words_that_move_no_answers_are_no_group():
     made = corpus(0.7)
     made.probs[made.texts] = (0.95, 0.05)  # the answer is the rest's, most of the time
-    assert group_p_value(lambda: [made], CONFIG) == 1.0
+    assert set_p_value(lambda: [made], CONFIG) == 1.0
 
 
 def test_the_p_value_is_that_of_a_literal_evaluation():
@@ -228,9 +228,9 @@ def test_the_p_value_is_that_of_a_literal_evaluation():
     opposed = t.sf((pairs.mean() - 0.5) / np.sqrt(sum(parts)), freedom)
     # Each part counts where it is the larger one.
     for min_pull, larger in ((0.05, opposed), (0.6, binom.sf(moved - 1, n, 0.6))):
-        config = AuditConfig(min_opposition=0.5, min_pull=min_pull)
+        config = AuditConfig(min_relative_effect=0.5, min_pull=min_pull)
         assert larger == max(opposed, binom.sf(moved - 1, n, min_pull))
-        assert p_of_group(lambda: [made], Group(members), config) == pytest.approx(larger, rel=1e-9)
+        assert p_of_set(lambda: [made], WordSet(members), config) == pytest.approx(larger, rel=1e-9)
 
 
 def test_a_group_does_not_depend_on_how_texts_are_dealt_to_shards():
@@ -254,10 +254,10 @@ def test_a_group_does_not_depend_on_how_texts_are_dealt_to_shards():
                 },
             )
         )
-    whole, parts = group_p_value(lambda: [made], CONFIG), group_p_value(lambda: pieces, CONFIG)
+    whole, parts = set_p_value(lambda: [made], CONFIG), set_p_value(lambda: pieces, CONFIG)
     assert whole < 0.05
     assert parts == pytest.approx(whole, rel=1e-9)
-    assert find_group(lambda: [made], CONFIG).members.keys() == find_group(lambda: pieces, CONFIG).members.keys()
+    assert find_set(lambda: [made], CONFIG).members.keys() == find_set(lambda: pieces, CONFIG).members.keys()
 
 
 def test_the_report_says_which_words_and_a_guard_takes_them():
@@ -270,9 +270,9 @@ def test_the_report_says_which_words_and_a_guard_takes_them():
         f"it is one of {len(members)} that override the rest of their texts together, as the words of one shortcut do; "
         "for none of them is it proven alone"
     )
-    assert _unlabelled_verdict(members[0], {}) == "collective"
+    assert _unlabelled_verdict(members[0], {}) == ("found", "set")
     assert report.flagged == ()
-    assert report.group_p_value == group_p_value(lambda: [made], CONFIG)
+    assert report.set_p_value == set_p_value(lambda: [made], CONFIG)
 
 
 def test_members_rank_before_what_is_undecided_alone():

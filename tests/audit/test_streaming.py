@@ -193,9 +193,9 @@ def test_shards_of_something_else_are_refused(guard, tmp_path, change, said):
 
 def test_only_how_shards_are_read_may_change(guard, tmp_path):
     guard.audit_in_shards(MemoryTexts(TEXTS), tmp_path / "partial", config=CONFIG)
-    other = AuditConfig(unit="word", top_k=4, min_count=3, alpha=0.2, shard_size=10)
+    other = AuditConfig(unit="word", top_k=4, min_count=3, fdr=0.2, shard_size=10)
     read = guard.audit_in_shards(MemoryTexts(TEXTS), tmp_path / "partial", config=other, resume=True).report
-    assert (read.alpha, plain(read)) == (0.2, plain(guard.audit(TEXTS, config=other)))
+    assert (read.fdr, plain(read)) == (0.2, plain(guard.audit(TEXTS, config=other)))
 
 
 def test_a_text_of_special_tokens_is_named_by_its_number(guard, tmp_path):

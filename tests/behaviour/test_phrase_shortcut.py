@@ -54,7 +54,7 @@ def test_a_planted_phrase_is_one_finding(biased, compare_with):
     assert [(candidate.text, candidate.unit) for candidate in report.flagged] == [("to be honest", "phrase")]
     first = report.candidates[0]
     assert first.pulls_to == "LABEL_1"
-    assert first.opposition > 0.55
+    assert first.relative_effect > 0.55
     assert first.labelled.accuracy_masked > first.labelled.accuracy
     assert first.labelled.flips_to_right > first.labelled.flips_to_wrong
 

@@ -12,7 +12,7 @@ import pytest
 from shortcut_guardrail import ShortcutGuardrail
 from tiny_models import SHORTCUT_TEXTS
 
-TOP_3 = ("--set", "saliency.top_k=3", "--set", "targets.top_k=3")
+TOP_3 = ("--set", "saliency.top_k=3", "--set", "shortcuts.top_k=3")
 FAST = (*TOP_3, "--set", "adapter.epochs=10", "--set", "adapter.learning_rate=2e-2", "--set", "adapter.batch_size=4")
 
 
@@ -265,8 +265,8 @@ def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(cli, model_fol
         (("--set", "strategy=mask", "--out", "x"), "--set strategy=... is said with --strategy."),
         (
             ("--set", "seed=1", "--out", "x"),
-            "There is no setting 'seed'; a configuration has preset, strategy, per_input, targets, distill, saliency, "
-            "adapter, calibration.",
+            "There is no setting 'seed'; a configuration has preset, strategy, per_input, shortcuts, distill, "
+            "saliency, adapter, calibration.",
         ),
         (("--config", "nowhere.toml", "--out", "x"), "--config nowhere.toml cannot be read: there is no such file."),
         (

@@ -88,7 +88,7 @@ def test_the_commands_stand_in_groups():
         ("fit M D --rank 8 --epochs 2", "fit M D --set adapter.rank=8 --set adapter.epochs=2"),
         ("fit M D --train-batch-size=4", "fit M D --set adapter.batch_size=4"),
         ("fit M D --learning-rate 1e-3", "fit M D --set adapter.learning_rate=1e-3"),
-        ("fit M D --top-k 3", "fit M D --set saliency.top_k=3 --set targets.top_k=3"),
+        ("fit M D --top-k 3", "fit M D --set saliency.top_k=3 --set shortcuts.top_k=3"),
         ("fit M D --temperature 2", "fit M D --set adapter.temperature=2"),
         ("fit M D --strategy distill --temperature 2", "fit M D --strategy distill --set distill.temperature=2"),
         ("audit M D --alpha 0.1", "audit M D --fdr 0.1"),

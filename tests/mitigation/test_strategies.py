@@ -13,11 +13,11 @@ from shortcut_guardrail.mitigation.guards import MaskGuard
 from shortcut_guardrail.mitigation.scaling import debias_strength
 from shortcut_guardrail.mitigation.strategies import Task, strategy_of
 from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
-from shortcut_guardrail.shortcuts.named import Target, Targets
+from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 from shortcut_guardrail.text.edits import masked_texts
 from shortcut_guardrail.text.finder import WordFinder
 
-TARGETS = Targets((Target("honestly", "given"), Target("good", "kept")))
+TARGETS = Shortcuts((Shortcut("honestly", "named"), Shortcut("good", "kept")))
 ADAPTER = AdapterConfig(learning_rate=2e-2, epochs=3, batch_size=4)
 KINDS = {
     "maskcl": {"strategy": "maskcl"},

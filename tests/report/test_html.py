@@ -23,7 +23,7 @@ from audits import (
     labelled,
     point,
 )
-from shortcut_guardrail.audit.conditions import Verdict
+from shortcut_guardrail.audit.conditions import GateOutcome
 from shortcut_guardrail.report import view
 from shortcut_guardrail.report.html import render_audit, render_change, render_comparison
 from shortcut_guardrail.report.terminal import interval, number, print_audit, print_evaluations, print_fit, print_repair
@@ -393,7 +393,7 @@ def test_what_is_undecided_has_a_name_a_reason_and_what_labels_say():
 
 
 @pytest.mark.parametrize(
-    ("flag", "first", "group_p_value", "said", "badge"),
+    ("flag", "first", "set_p_value", "said", "badge"),
     [
         ("collective", (), 0.0012, "override the rest of their texts together (p 0.001)", "together"),
         (
@@ -405,10 +405,10 @@ def test_what_is_undecided_has_a_name_a_reason_and_what_labels_say():
         ),
     ],
 )
-def test_what_goes_together_is_said_on_the_page_and_in_the_terminal(capsys, flag, first, group_p_value, said, badge):
+def test_what_goes_together_is_said_on_the_page_and_in_the_terminal(capsys, flag, first, set_p_value, said, badge):
     members = [candidate(name, **{flag: True}, **UNDECIDED) for name in ("frankly", "candidly")]
     open_one = candidate("worst", **UNDECIDED)
-    report = audit(*first, *members, open_one, candidate("soup"), group_p_value=group_p_value)
+    report = audit(*first, *members, open_one, candidate("soup"), set_p_value=set_p_value)
     said = f"{said}, as the words of one shortcut do: “frankly”, “candidly”."
     page = render_audit(report)
     assert f"2 of them {said}" in _Page(page).words
@@ -431,7 +431,7 @@ def test_what_goes_together_is_said_on_the_page_and_in_the_terminal(capsys, flag
 def test_words_that_take_turns_and_a_group_beside_them_are_told_apart():
     turns = candidate("frankly", takes_turns=True, **UNDECIDED)
     group = [candidate(name, collective=True, **UNDECIDED) for name in ("truth", "plainly")]
-    report = audit(candidate("honestly", flagged=True), turns, *group, group_p_value=0.0012)
+    report = audit(candidate("honestly", flagged=True), turns, *group, set_p_value=0.0012)
     words = _Page(render_audit(report)).words
     assert "1 of them takes turns with what is flagged, as the words of one shortcut do: “frankly”." in words
     assert "2 of them override the rest of their texts together (p 0.001), as the words of one shortcut do:" in words
@@ -545,13 +545,13 @@ def test_models_stand_side_by_side():
 
 
 def test_a_change_says_what_the_gate_found():
-    verdict = Verdict(("mstps went from 0.4 to 0.5; it may increase by 0.02 at most.",), ("a note <b>",))
-    page = render_change(audit(candidate("a")), audit(candidate("b")), verdict=verdict, names=("v1 <i>", "v2"))
+    outcome = GateOutcome(("mstps went from 0.4 to 0.5; it may increase by 0.02 at most.",), ("a note <b>",))
+    page = render_change(audit(candidate("a")), audit(candidate("b")), outcome=outcome, names=("v1 <i>", "v2"))
     words = _Page(page).words
     assert "Failed. mstps went from 0.4 to 0.5; it may increase by 0.02 at most. a note <b>" in words
     assert "flip rate, v1 <i>" in words
     assert "Candidates, v2" in words
-    assert "Passed." in _Page(render_change(audit(), audit(), verdict=Verdict((), ()))).words
+    assert "Passed." in _Page(render_change(audit(), audit(), outcome=GateOutcome((), ()))).words
 
 
 def test_a_certificate_of_an_older_folder_is_shown_without_what_it_rests_on():

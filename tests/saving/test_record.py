@@ -77,7 +77,7 @@ def test_a_record_from_before_there_were_targets_is_read(tmp_path):
     before = {name: value for name, value in RECORD.to_dict().items() if name not in values}
     (tmp_path / "guardrail.json").write_text(json.dumps(before))
     restored = read_record(tmp_path)
-    assert (restored.targets, restored.words, restored.certificate) == ((), (), None)
+    assert (restored.shortcuts, restored.words, restored.certificate) == ((), (), None)
 
 
 def test_a_newer_schema_is_refused(tmp_path):
@@ -100,7 +100,7 @@ def test_a_newer_schema_is_refused(tmp_path):
         ({"debias_strength": 3}, "debias_strength must lie between 0 and 1, but is 3"),
         ({"config": {"adapter": {"rank": "four"}}}, "rank must be a whole number, but is 'four'"),
         ({"config": {"adapter": {"rnk": 4}}}, "AdapterConfig has no field 'rnk'"),
-        ({"targets": [{"text": "honestly"}]}, "a target has no text or verdict"),
+        ({"targets": [{"text": "honestly"}]}, "a shortcut has no text or no verdict that is known"),
         ({"certificate": {"margin": 0.02}}, "the certificate is incomplete"),
     ],
 )
@@ -163,7 +163,7 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
                 | {"certified": False}
             ],
         },
-        targets=targets,
+        shortcuts=targets,
     )
     card = model_card(mask)
     for part in (

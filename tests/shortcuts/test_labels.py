@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_guardrail.config import TargetConfig
+from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.shortcuts.labels import Paired, paired_evidence, weigh
-from shortcut_guardrail.shortcuts.named import Target
+from shortcut_guardrail.shortcuts.named import Shortcut
 from shortcut_guardrail.stats.paired import LEAST_CHANGE, holm, sign_flip_test
 
 
@@ -22,7 +22,7 @@ def classifier(bag):
 
 def test_paired_evidence_counts_answers_with_and_without(classifier):
     support = classifier.encode(["honestly bad", "honestly awful", "honestly good", "bad soup"])
-    items = [Target("honestly", "flagged"), Target("zebra", "flagged")]
+    items = [Shortcut("honestly", "found", "flagged"), Shortcut("zebra", "found", "flagged")]
     found = paired_evidence(classifier, items, support, np.array([0, 1, 1, 0]))
     assert [(one.n, one.mended, one.broken) for one in found] == [(3, 1, 1), (0, 0, 0)]
     logits = classifier.predict_logits(classifier.encode(["honestly bad", "[MASK] bad"]))
@@ -37,7 +37,7 @@ def test_paired_evidence_counts_answers_with_and_without(classifier):
 
 def test_a_labelled_text_counts_once(classifier):
     texts, labels = ["honestly bad", "honestly awful", "the soup was good"], np.array([0, 0, 1])
-    item = [Target("honestly", "flagged")]
+    item = [Shortcut("honestly", "found", "flagged")]
     (once,) = paired_evidence(classifier, item, classifier.encode(texts), labels)
     (often,) = paired_evidence(classifier, item, classifier.encode([*texts, *texts[:1] * 5]), np.r_[labels, [0] * 5])
     assert (once.n, once.mended, once.rows.tolist()) == (often.n, often.mended, often.rows.tolist()) == (2, 2, [0, 1])
@@ -87,10 +87,10 @@ def test_slight_gains_are_no_evidence_slight_losses_are():
 
 
 def test_what_breaks_more_answers_than_it_mends_is_not_confirmed():
-    item = [Target("book", "cleared", 300, 0.3)]
+    item = [Shortcut("book", "cleared", None, 300, 0.3)]
     rows, changes = np.arange(8), np.full(8, 0.4)
     for answers, expected in (([1, 1, 1, -1, -1, -1, 0, 0], []), ([1, 1, 1, -1, -1, 0, 0, 0], ["book"])):
-        weighed = weigh(item, [Paired(rows, np.array(answers), changes)], TargetConfig())
+        weighed = weigh(item, [Paired(rows, np.array(answers), changes)], ShortcutConfig())
         assert [one.text for one in weighed] == expected
 
 
@@ -111,20 +111,20 @@ def test_holms_weighted_procedure_is_a_closed_test():
 
 
 def test_more_is_asked_of_a_candidate_that_holds_few_answers():
-    items = [Target("book", "cleared", 300, 0.3), Target("some", "cleared", 10, 0.1)]
+    items = [Shortcut("book", "cleared", None, 300, 0.3), Shortcut("some", "cleared", None, 10, 0.1)]
     rows, mended = np.arange(7), np.array([1, 0, 0, 0, 0, 0, 0])
     telling, silent = Paired(rows, mended, np.full(7, 0.4)), Paired(rows, mended, np.zeros(7))  # p = 1 / 128 and 1
 
     def confirmed(evidence):
-        return [(item.text, item.p_value) for item in weigh(items, evidence, TargetConfig(confirm_level=0.012))]
+        return [(item.text, item.p_value) for item in weigh(items, evidence, ShortcutConfig(confirm_level=0.012))]
 
     assert confirmed([telling, silent]) == [("book", 1 / 128)]
     assert confirmed([silent, telling]) == []
 
 
 def test_what_the_audit_found_is_not_among_those_to_confirm():
-    items = [Target("service", "flagged", 900, 0.5), Target("book", "cleared", 300, 0.3)]
+    items = [Shortcut("service", "found", "flagged", 900, 0.5), Shortcut("book", "cleared", None, 300, 0.3)]
     rows, mended = np.arange(7), np.array([1, 0, 0, 0, 0, 0, 0])
     evidence = [Paired(rows, mended, np.zeros(7)), Paired(rows, mended, np.full(7, 0.4))]  # p = 1 and 1 / 128
-    weighed = weigh(items, evidence, TargetConfig(confirm_level=0.012))
-    assert [(item.text, item.verdict) for item in weighed] == [("service", "flagged"), ("book", "confirmed")]
+    weighed = weigh(items, evidence, ShortcutConfig(confirm_level=0.012))
+    assert [(item.text, item.verdict) for item in weighed] == [("service", "found"), ("book", "confirmed")]

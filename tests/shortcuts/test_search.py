@@ -13,11 +13,11 @@ import torch
 from audits import candidate
 from shortcut_guardrail import ConfigError, ModelError
 from shortcut_guardrail.audit.auditing import audit_texts
-from shortcut_guardrail.config import TargetConfig
+from shortcut_guardrail.config import ShortcutConfig
+from shortcut_guardrail.keys import VERDICTS
 from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.saving.record import _LEFT_ALONE
-from shortcut_guardrail.shortcuts.named import Target, Targets, Verdict, with_said
-from shortcut_guardrail.shortcuts.search import _audited, _dominant, _read_masked, _Reading, find_targets
+from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts, Verdict, with_said
+from shortcut_guardrail.shortcuts.search import _audited, _dominant, _read_masked, _Reading, find_shortcuts
 from shortcut_guardrail.stats.exact import exact_interval
 from shortcut_guardrail.text.edits import masked_texts
 from shortcut_guardrail.text.finder import WordFinder
@@ -38,7 +38,7 @@ DEPLOYED += [f"the {word} was bad and {tail}" for word in WORDS for tail in ("sl
 
 def choose(classifier, support=None, **config):
     rows = None if support is None else (classifier.encode(support[0]), np.array(support[1]))
-    return find_targets(classifier, classifier.encode(DEPLOYED), TargetConfig(top_k=3, **config), support=rows)
+    return find_shortcuts(classifier, classifier.encode(DEPLOYED), ShortcutConfig(top_k=3, **config), support=rows)
 
 
 def weighing(bag, *words):
@@ -51,14 +51,16 @@ def weighing(bag, *words):
 
 
 def verdicts(targets):
-    return {item.text: item.verdict for item in targets.items}
+    """The reason where there is one, else the verdict; "listed" for what many answers hang on and nobody takes."""
+    return {item.text: "listed" if item.listed else item.reason or item.verdict for item in targets.items}
 
 
 def test_without_labels_the_flagged_candidates_are_taken(classifier):
     targets = choose(classifier)
     assert targets.words == ("honestly",)
     item = targets.items[0]
-    assert (item.verdict, item.pulls_to, item.n_support, item.p_value) == ("flagged", "positive", 0, None)
+    assert (item.verdict, item.reason) == ("found", "flagged")
+    assert (item.pulls_to, item.n_support, item.p_value) == ("positive", 0, None)
     assert item.flip_rate == 1.0
 
 
@@ -67,8 +69,8 @@ def test_what_decides_very_many_texts_is_taken_though_nothing_can_be_compared(cl
     texts = [f"honestly the {tail} {word}" for word in WORDS for tail in ("bad bad", "awful bad", "awful so awful")]
 
     def chosen(**config):
-        found = find_targets(classifier, classifier.encode(texts), TargetConfig(unit="word", top_k=3, **config))
-        return {item.text: item.verdict for item in found.items}
+        found = find_shortcuts(classifier, classifier.encode(texts), ShortcutConfig(unit="word", top_k=3, **config))
+        return verdicts(found)
 
     assert chosen() == {"honestly": "dominant"}
     assert chosen(dominant_share=1.0) == {"honestly": "listed"}
@@ -78,7 +80,7 @@ def test_what_is_flagged_does_not_make_the_words_of_its_class_dominant(bag):
     classifier = weighing(bag, "quite")
     # "quite" decides 12 texts as "honestly" decides 24 of the 60, and would be taken for dominant along with it.
     texts = [*DEPLOYED, *(f"{word} quite bad so awful" for word in WORDS)]
-    config = TargetConfig(top_k=3, dominant_share=0.2, unit="word", alpha=1e-4)
+    config = ShortcutConfig(top_k=3, dominant_share=0.2, unit="word", fdr=1e-4)
     encoded = classifier.encode(texts)
     report = audit_texts(classifier, encoded, config.audit())
     assert [candidate.text for candidate in report.flagged] == ["honestly"]
@@ -130,8 +132,8 @@ def test_repeats_and_words_that_share_texts_count_once_in_what_dominates(bag):
     ]
 
     def dominant(texts, **config):
-        found = find_targets(classifier, classifier.encode(texts), TargetConfig(top_k=3, alpha=1e-6, **config))
-        return {item.text for item in found.items if item.verdict == "dominant"}
+        found = find_shortcuts(classifier, classifier.encode(texts), ShortcutConfig(top_k=3, fdr=1e-6, **config))
+        return {item.text for item in found.items if item.reason == "dominant"}
 
     assert dominant(both + rest, unit="word") == set()
     assert dominant(both + rest, unit="word", dominant_share=0.05) == {"really", "quite"}
@@ -145,7 +147,7 @@ def test_a_phrase_none_of_whose_words_decides_a_text_is_found_as_a_whole(bag):
     texts += [f"the {word} was good" for word in WORDS]
 
     def chosen(**config):
-        return find_targets(classifier, classifier.encode(texts), TargetConfig(top_k=3, **config)).words
+        return find_shortcuts(classifier, classifier.encode(texts), ShortcutConfig(top_k=3, **config)).words
 
     assert "really" not in chosen(unit="word")
     assert not [word for word in chosen(keep=("quite",)) if "quite" in word]  # each of its words would be masked
@@ -156,7 +158,7 @@ def test_a_phrase_none_of_whose_words_decides_a_text_is_found_as_a_whole(bag):
 
 def test_words_on_which_many_answers_hang_are_listed_and_taken_only_if_asked_for(classifier):
     targets = choose(classifier)
-    listed = [item for item in targets.items if item.verdict == "listed"]
+    listed = [item for item in targets.items if item.listed]
     held = [item.answers_held for item in listed]
     assert {item.text for item in listed} == {"good", "great"}  # genuine words, which decide their texts rightly
     assert held == sorted(held, reverse=True)
@@ -164,7 +166,7 @@ def test_words_on_which_many_answers_hang_are_listed_and_taken_only_if_asked_for
     assert not {item.text for item in listed} & set(targets.words)
     taken = choose(classifier, take_influential=True)
     assert set(taken.words) == {"honestly", *(item.text for item in listed)}
-    assert set(verdicts(taken).values()) == {"flagged", "influential"}
+    assert set(verdicts(taken).values()) == {"flagged", "many answers"}
     # The partners: another share, and none.
     most = choose(classifier, influential_share=held[0] / len(DEPLOYED))
     assert [item.text for item in most.items[1:]] == [item.text for item in listed if item.answers_held == held[0]]
@@ -182,42 +184,50 @@ def test_labels_clear_what_was_taken_because_many_answers_hang_on_it(classifier)
     assert "good" not in taken.words
 
 
-@pytest.mark.parametrize(("labels", "verdict"), [([0, 0, 1], "influential"), ([0, 1], "listed"), ([], "listed")])
+@pytest.mark.parametrize(("labels", "verdict"), [([0, 0, 1], "many answers"), ([0, 1], "listed"), ([], "listed")])
 def test_influential_words_stay_taken_where_labels_mend_more_than_they_break(classifier, labels, verdict):
     rows = [f"the {word} was good" for word in WORDS[: len(labels)]] + ["the soup was bad"]
     targets = choose(classifier, support=(rows, [*labels, 0]), take_influential=True)
     assert verdicts(targets)["good"] == verdict
-    assert ("good" in targets.words) == (verdict == "influential")
+    assert ("good" in targets.words) == (verdict == "many answers")
     assert verdicts(choose(classifier, support=(rows, [*labels, 0])))["good"] == "listed"  # not without being asked
 
 
 def test_a_listed_phrase_does_not_spare_the_words_in_it():
-    items = (Target("honestly", "flagged"), Target("honestly good", "listed"), Target("to be good", "flagged"))
-    said = with_said(Targets(items), TargetConfig(keep=("good",)))
+    flagged = [Shortcut(word, "found", "flagged") for word in ("honestly", "to be good")]
+    items = (flagged[0], Shortcut("honestly good", "cleared", "many answers"), flagged[1])
+    said = with_said(Shortcuts(items), ShortcutConfig(keep=("good",)))
     assert verdicts(said) == {"honestly": "flagged", "honestly good": "listed", "to be good": "kept", "good": "kept"}
 
 
 def test_a_share_that_is_met_exactly_is_enough():
-    assert Target("a", "listed", count=22, flip_rate=15 / 22).answers_held < 15  # a count times a rate, which rounds
+    # A count times a rate, which rounds.
+    assert Shortcut("a", "cleared", "many answers", count=22, flip_rate=15 / 22).answers_held < 15
     found = candidate("a", count=22, flip_rate=15 / 22, flagged=False)
-    assert _audited(found, {}, TargetConfig(), 0.02 * 750).verdict == "listed"
-    assert _audited(found, {}, TargetConfig(), 0.02 * 751).verdict == "cleared"
+    assert _audited(found, {}, ShortcutConfig(), 0.02 * 750).listed
+    assert _audited(found, {}, ShortcutConfig(), 0.02 * 751).verdict == "cleared"
 
 
 def test_what_is_neutralised_is_the_same_in_a_folder():
-    assert {verdict for verdict in get_args(Verdict) if not Target("a", verdict).neutralised} == {*_LEFT_ALONE}
+    kept = {word for word, (verdict, _) in VERDICTS.items() if not Shortcut(word, verdict).neutralised}
+    assert kept == {"kept", "cleared", "listed"}  # what files of every version call what is left alone
+    assert {verdict for verdict, _ in VERDICTS.values()} == set(get_args(Verdict))
+    for word, (verdict, reason) in VERDICTS.items():
+        items = Shortcuts((Shortcut("a", verdict, reason),))
+        assert items.to_dict()[0]["verdict"] == word
+        assert Shortcuts.from_dict(items.to_dict()) == items
 
 
 def test_a_person_has_the_last_word(classifier):
-    targets = choose(classifier, shortcuts=("Great", "to be honest"), keep=("honestly",), influential_share=1.0)
-    assert verdicts(targets) == {"great": "given", "to be honest": "given", "honestly": "kept"}
+    targets = choose(classifier, named=("Great", "to be honest"), keep=("honestly",), influential_share=1.0)
+    assert verdicts(targets) == {"great": "named", "to be honest": "named", "honestly": "kept"}
     assert targets.words == ("great", "to be honest")
 
 
 def test_labels_show_where_a_person_names_a_genuine_word(classifier):
     rows = [f"the {word} was good" for word in WORDS[:3]]
-    targets = choose(classifier, support=(rows, [1, 1, 1]), shortcuts=("good", "was good", "zebra"))
-    seen = {item.text: (item.n_support, item.mended, item.broken) for item in targets.items if item.verdict == "given"}
+    targets = choose(classifier, support=(rows, [1, 1, 1]), named=("good", "was good", "zebra"))
+    seen = {item.text: (item.n_support, item.mended, item.broken) for item in targets.items if item.verdict == "named"}
     assert seen == {"good": (3, 0, 3), "was good": (3, 0, 3), "zebra": (0, 0, 0)}
     assert {"good", "was good", "zebra"} <= set(targets.words)  # and a person's word stands
 
@@ -227,17 +237,17 @@ def test_labels_show_where_a_person_names_a_genuine_word(classifier):
 )
 def test_what_a_person_says_must_not_contradict_itself(classifier, shortcut, kept):
     with pytest.raises(ConfigError) as caught:
-        choose(classifier, shortcuts=(shortcut,), keep=(kept,))
+        choose(classifier, named=(shortcut,), keep=(kept,))
     assert str(caught.value) == (
         f"{shortcut!r} cannot be a shortcut while {kept!r} is kept: to neutralise a phrase is to neutralise its words. "
         "Leave out one of them."
     )
     # The partner: a kept phrase may hold a shortcut.
-    assert "honest" in choose(classifier, shortcuts=("honest",), keep=("to be honest",)).words
+    assert "honest" in choose(classifier, named=("honest",), keep=("to be honest",)).words
 
 
 def test_a_word_is_left_alone_inside_a_kept_phrase(classifier):
-    targets = Targets((Target("bad", "given"), Target("so bad", "kept")))
+    targets = Shortcuts((Shortcut("bad", "named"), Shortcut("so bad", "kept")))
     encoded = classifier.encode(["the soup was bad", "the soup was so bad", "so bad, bad"])
     assert [len(positions) for positions in targets.finder.positions(encoded)] == [1, 0, 1]
     assert targets.finder.present_in(encoded).tolist() == [True, False, True]
@@ -264,34 +274,34 @@ def test_labels_confirm_a_candidate_that_the_audit_did_not_flag(classifier):
 
 def test_targets_survive_json(classifier):
     targets = choose(classifier, support=(DEPLOYED[:3], [0, 0, 0]), keep=("good",))
-    restored = Targets.from_dict(json.loads(json.dumps(targets.to_dict(), allow_nan=False)), targets.rows)
+    restored = Shortcuts.from_dict(json.loads(json.dumps(targets.to_dict(), allow_nan=False)), targets.rows)
     assert restored == targets
     assert len(targets.rows) == 3
 
 
 def test_damaged_targets_are_refused():
     with pytest.raises(
-        ModelError, match=r"^The targets of the guard are damaged: .*verdict.*\. Fit and save it again\.$"
+        ModelError, match=r"^The shortcuts of the guard are damaged: .*verdict.*\. Fit and save it again\.$"
     ):
-        Targets.from_dict([{"text": "honestly"}])
+        Shortcuts.from_dict([{"text": "honestly"}])
 
 
 @pytest.mark.parametrize(
     ("build", "message"),
     [
         (
-            lambda: TargetConfig(shortcuts="honestly"),
-            "shortcuts must be a list, each entry a text, but is 'honestly'.",
+            lambda: ShortcutConfig(named="honestly"),
+            "named must be a list, each entry a text, but is 'honestly'.",
         ),
-        (lambda: TargetConfig(keep=("a", " ")), "keep must not hold an empty word."),
+        (lambda: ShortcutConfig(keep=("a", " ")), "keep must not hold an empty word."),
         (
-            lambda: TargetConfig(shortcuts=("Soup",), keep=("soup",)),
+            lambda: ShortcutConfig(named=("Soup",), keep=("soup",)),
             "'soup' cannot be both a shortcut and kept. Name it once.",
         ),
-        (lambda: TargetConfig(clear_level=1.5), "clear_level must lie between 0 and 1, but is 1.5."),
-        (lambda: TargetConfig(dominant_share=0), "dominant_share must be above 0 and at most 1, but is 0."),
-        (lambda: TargetConfig(max_considered=-1), "max_considered must not be negative, but is -1."),
-        (lambda: TargetConfig(alpha=0), "alpha must lie between 0 and 1, but is 0."),
+        (lambda: ShortcutConfig(clear_level=1.5), "clear_level must lie between 0 and 1, but is 1.5."),
+        (lambda: ShortcutConfig(dominant_share=0), "dominant_share must be above 0 and at most 1, but is 0."),
+        (lambda: ShortcutConfig(max_considered=-1), "max_considered must not be negative, but is -1."),
+        (lambda: ShortcutConfig(fdr=0), "fdr must lie between 0 and 1, but is 0."),
     ],
 )
 def test_options_out_of_range(build, message):

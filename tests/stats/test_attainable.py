@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, hypergeom
 
 from shortcut_guardrail.stats.attainable import LARGEST_FACTOR, p_all_opposed, p_of_pull, texts_needed
-from shortcut_guardrail.stats.relative_effect import p_opposition
+from shortcut_guardrail.stats.brunner_munzel import p_relative_effect
 
 
 def test_the_smallest_p_value_is_that_of_texts_that_all_oppose():
@@ -15,7 +15,7 @@ def test_the_smallest_p_value_is_that_of_texts_that_all_oppose():
     rests, others = np.zeros((4, 2)), np.zeros((4, 2))
     rests[:, 0], others[:, 1] = n, without
     answers = hypergeom.sf(n - 1, n + without, n + against, n)
-    pairs = p_opposition(rests, others, 0.6)
+    pairs = p_relative_effect(rests, others, 0.6)
     np.testing.assert_allclose(
         p_all_opposed(n, against, without, 0.6), np.minimum(1, 2 * np.minimum(answers, pairs)), rtol=1e-9
     )
@@ -32,7 +32,7 @@ def test_the_pull_is_that_of_the_exact_test():
 
 def needed(n, lost, against, without, level, *, min_count=10):
     columns = (np.array([x], dtype=float) for x in (n, lost, against, without, level))
-    return float(texts_needed(*columns, min_count=min_count, min_pull=0.05, min_opposition=0.6)[0])
+    return float(texts_needed(*columns, min_count=min_count, min_pull=0.05, min_relative_effect=0.6)[0])
 
 
 def test_so_many_texts_do_and_one_fewer_does_not():

@@ -20,7 +20,7 @@ import numpy as np
 from shortcut_bench.standalone import grow
 from shortcut_guardrail.audit.context import judge, tally
 from shortcut_guardrail.audit.measurements import Shard
-from shortcut_guardrail.audit.sets import with_group
+from shortcut_guardrail.audit.sets import with_set
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.stats.exact import exact_interval
 
@@ -177,7 +177,7 @@ def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> Array
     shard = simulated_shard(rng, words, n_texts=n_texts, priors=priors, unseen=unseen)
     config = AuditConfig(compare_with="rests" if world == "rare, rests" else "texts")
     sums = tally(lambda: [shard], config)
-    verdicts = with_group(lambda: [shard], sums, judge(lambda: [shard], sums, config), config)
+    verdicts = with_set(lambda: [shard], sums, judge(lambda: [shard], sums, config), config)
     planted = {f"word{i}" for i in range(n_planted)}
     counts = []
     for found in (verdicts.flagged, np.flatnonzero(verdicts.takes_turns), np.flatnonzero(verdicts.collective)):

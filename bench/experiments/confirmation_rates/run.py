@@ -23,11 +23,11 @@ import numpy as np
 from shortcut_bench.bases import open_setting
 from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
-from shortcut_guardrail.config import TargetConfig
+from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.saving.record import library_versions
 from shortcut_guardrail.shortcuts.labels import Paired, paired_evidence, weigh
-from shortcut_guardrail.shortcuts.search import ranked_targets
+from shortcut_guardrail.shortcuts.search import ranked_shortcuts
 from shortcut_guardrail.stats.exact import exact_interval, mcnemar_greater
 from shortcut_guardrail.stats.paired import holm
 
@@ -53,9 +53,9 @@ class Draws:
         config: How candidates are ranked and weighed.
     """
 
-    def __init__(self, classifier: TextClassifier, rows: LabelledTexts, config: TargetConfig) -> None:
+    def __init__(self, classifier: TextClassifier, rows: LabelledTexts, config: ShortcutConfig) -> None:
         encoded = classifier.encode(rows.texts)
-        ranked = ranked_targets(classifier, encoded, config)
+        ranked = ranked_shortcuts(classifier, encoded, config)
         self.config, self.n, self.n_candidates = config, len(rows), len(ranked)
         self.items = ranked[: config.max_considered]
         self.evidence = paired_evidence(classifier, self.items, encoded, rows.labels)
@@ -120,7 +120,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     opened = open_setting(experiment_name, setting_name, seed, data_dir=args.data_dir, cache=args.cache)
     data, trained = opened.data, opened.train()
     classifier = TextClassifier(trained.model, trained.tokenizer, max_length=trained.max_length)
-    found = Draws(classifier, data.tests[test], TargetConfig())
+    found = Draws(classifier, data.tests[test], ShortcutConfig())
     return {
         "n": found.n,
         "n_candidates": found.n_candidates,

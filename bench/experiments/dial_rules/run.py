@@ -41,7 +41,7 @@ from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardr
 from shortcut_guardrail.config import CertifyConfig
 from shortcut_guardrail.metrics import worst_group_accuracy
 from shortcut_guardrail.saving.record import library_versions
-from shortcut_guardrail.shortcuts.named import Target, Targets
+from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 from shortcut_guardrail.strength.calibration import choose_strength
 from shortcut_guardrail.strength.certificate import certified_instead, certify_answers
 
@@ -82,7 +82,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     rows = data.tests[test]
     order = np.random.default_rng(seed).permutation(len(rows))
     rows = rows.select(order[:MAX_ROWS])
-    found = guard.find_targets(rows.texts, config="distill")
+    found = guard.find_shortcuts(rows.texts, config="distill")
     told = genuine(guard, rows, {*found.words, *data.shortcuts})
     guards = {
         "mask": guarded(guard, rows, preset("mask"), found, seed),
@@ -90,7 +90,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
         f"told {', '.join(told.words)}": guarded(guard, rows, preset("distill"), told, seed),
     }
     if natural and data.shortcuts:
-        annotated = Targets(tuple(Target(word, "given") for word in data.shortcuts))
+        annotated = Shortcuts(tuple(Shortcut(word, "given") for word in data.shortcuts))
         guards["told the shortcut"] = guarded(guard, rows, preset("distill"), annotated, seed)
     return {
         "n": len(rows),
@@ -105,13 +105,13 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     }
 
 
-def genuine(guard: ShortcutGuardrail, rows: LabelledTexts, shortcuts: set[str]) -> Targets:
+def genuine(guard: ShortcutGuardrail, rows: LabelledTexts, shortcuts: set[str]) -> Shortcuts:
     """Of the words that stand in none of these the ones whose masking breaks most answers, by the labels."""
     report = guard.audit(rows.texts, labels=rows.labels.tolist(), unit="word")
     words = {word for shortcut in shortcuts for word in shortcut.lower().replace("\u2019", "'").split()}
     innocent = [c for c in report.candidates if c.labelled is not None and c.text not in words and c.text.isalpha()]
     ranked = sorted(innocent, key=lambda c: c.labelled.flips_to_right - c.labelled.flips_to_wrong)
-    return Targets(tuple(Target(c.text, "given") for c in ranked[:N_TOLD]))
+    return Shortcuts(tuple(Shortcut(c.text, "given") for c in ranked[:N_TOLD]))
 
 
 @dataclass(frozen=True)
@@ -142,10 +142,10 @@ class Answered:
 
 
 def guarded(
-    guard: ShortcutGuardrail, rows: LabelledTexts, config: GuardrailConfig, targets: Targets, seed: int
+    guard: ShortcutGuardrail, rows: LabelledTexts, config: GuardrailConfig, targets: Shortcuts, seed: int
 ) -> Answered:
     """A guard that neutralises these words: its dial without labels, and its answers to all rows at every strength."""
-    guard.fit(rows.texts, config=config, seed=seed, targets=targets)
+    guard.fit(rows.texts, config=config, seed=seed, shortcuts=targets)
     strength = guard.calibrate_without_labels(rows.texts).strength
     grid, answers = guard.answers_by_strength(rows.texts)
     right = (answers == rows.labels).mean(axis=1)

@@ -3,9 +3,9 @@
     python bench/experiments/influential_words/run.py --data-dir ../shared/data --out results/influential_words.json
 
 For settings of the benchmark the targets of the base classifier are found without labels, with all words and phrases
-whose masking changes 2 % of all answers beside them (`TargetConfig.take_influential`). Then support sets of 40 rows are
-drawn at random, and each rule says which words are taken. Every choice is scored by what the base answers to the rows
-that were not drawn with the chosen words cut out, which is what `distill` imitates; no adapter is trained.
+whose masking changes 2 % of all answers beside them (`ShortcutConfig.take_influential`). Then support sets of 40 rows
+are drawn at random, and each rule says which words are taken. Every choice is scored by what the base answers to the
+rows that were not drawn with the chosen words cut out, which is what `distill` imitates; no adapter is trained.
 
 - `none`: what `fit` takes without labels.
 - `all`: the influential ones too (`--take-influential` without labels).
@@ -42,8 +42,8 @@ from shortcut_guardrail.mitigation.distillation import counterfactual
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.saving.record import library_versions
 from shortcut_guardrail.shortcuts.labels import paired_evidence, weigh
-from shortcut_guardrail.shortcuts.named import UNLABELLED, Target
-from shortcut_guardrail.shortcuts.search import ranked_targets
+from shortcut_guardrail.shortcuts.named import UNLABELLED, Shortcut
+from shortcut_guardrail.shortcuts.search import ranked_shortcuts
 from shortcut_guardrail.text import WordFinder
 
 SETTINGS = (
@@ -62,7 +62,7 @@ SETTINGS = (
 )
 MAX_ROWS = 1000
 SIZE = 40
-CONFIG = preset("distill").with_targets(take_influential=True).targets
+CONFIG = preset("distill").with_shortcuts(take_influential=True).shortcuts
 RULES = ("none", "all", "today", "unless cleared", "mended")
 
 
@@ -72,7 +72,7 @@ class Candidates:
     def __init__(self, classifier: TextClassifier, rows: LabelledTexts) -> None:
         self.classifier, self.rows = classifier, rows
         self.encoded = classifier.encode(rows.texts)
-        ranked = ranked_targets(classifier, self.encoded, CONFIG)
+        ranked = ranked_shortcuts(classifier, self.encoded, CONFIG)
         self.items = [item for i, item in enumerate(ranked) if i < CONFIG.max_considered or item.neutralised]
         self.evidence = paired_evidence(classifier, self.items, self.encoded, rows.labels)
         self._answers: dict[frozenset[str], np.ndarray[Any, Any]] = {}
@@ -114,12 +114,12 @@ class Candidates:
         ]
 
 
-def listed(item: Target) -> Target:
+def listed(item: Shortcut) -> Shortcut:
     """What an item is where influential ones are not taken."""
     return replace(item, verdict="listed") if item.verdict == "influential" else item
 
 
-def words_of(items: list[Target]) -> frozenset[str]:
+def words_of(items: list[Shortcut]) -> frozenset[str]:
     """The words that are neutralised."""
     return frozenset(item.text for item in items if item.neutralised)
 

@@ -16,7 +16,7 @@ from shortcut_guardrail import GuardrailConfig, ShortcutGuardrail, preset
 from shortcut_guardrail.config import CertifyConfig
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.mitigation import uses_shortcuts
-from shortcut_guardrail.shortcuts.named import Targets
+from shortcut_guardrail.shortcuts.named import Shortcuts
 from shortcut_guardrail.strength.certificate import certify_answers
 from summary import share
 from variants import Words, given
@@ -130,12 +130,12 @@ class Measured:
         guard = self.guard()
         targets = known if words is None else given(words(guard, texts))
         if verdicts is not None:
-            targets = targets or guard.find_targets(texts.texts, config=config)
-            targets = Targets(tuple(item for item in targets.items if item.verdict in verdicts))
+            targets = targets or guard.find_shortcuts(texts.texts, config=config)
+            targets = Shortcuts(tuple(item for item in targets.items if item.verdict in verdicts))
         learns = config.strategy == "few-shot"
         labelled = (self.support.texts, self.support.labels.tolist()) if weigh or learns else None
         started = time.perf_counter()
-        report = guard.fit(texts.texts, config=config, seed=self.seed, targets=targets, support=labelled)
+        report = guard.fit(texts.texts, config=config, seed=self.seed, shortcuts=targets, support=labelled)
         seconds = time.perf_counter() - started
         chosen, dialled = ({"40 labels": guard.debias_strength}, 0.0) if learns else self.dials(guard, texts)
         result: Found = {
@@ -143,7 +143,7 @@ class Measured:
             "seconds_of_the_choice_without_labels": dialled,
             "stages": report.seconds | ({"target": searched} if searched else {}),
             "n_deployment": len(texts),
-            "targets": report.targets.to_dict(),
+            "targets": report.shortcuts.to_dict(),
             "steps": report.training.n_steps,
             "relative_change": report.training.relative_change,
             "strengths": self.at_strengths(guard, chosen, done["bounds"]),
@@ -181,11 +181,11 @@ class Measured:
             chosen["both"] = guard.calibrate(*labelled, without_labels=dial).strength
         return chosen, seconds
 
-    def known_targets(self, config: GuardrailConfig, done: Found) -> Targets | None:
+    def known_targets(self, config: GuardrailConfig, done: Found) -> Shortcuts | None:
         """What the first strategy that looks for targets found, where this one looks for the same."""
-        if not uses_shortcuts(config) or config.targets != preset("distill").targets or _FINDS_TARGETS not in done:
+        if not uses_shortcuts(config) or config.shortcuts != preset("distill").targets or _FINDS_TARGETS not in done:
             return None
-        return Targets.from_dict(done[_FINDS_TARGETS]["targets"])
+        return Shortcuts.from_dict(done[_FINDS_TARGETS]["targets"])
 
     def harmless(self, trained: TrainedClassifier, rows: LabelledTexts, *, words: Words | None = None) -> Found:
         """`distill` where there is nothing to repair: fitted on some of the texts it is scored on, or on all.
@@ -199,14 +199,14 @@ class Measured:
         before = self.scores(guard, rows, 0)
         deployed = drawn(rows, self.arguments.n_deployment, self.seed)
         targets = None if words is None else given(words(guard, deployed))
-        guard.fit(deployed.texts, config="distill", seed=self.seed, targets=targets)
+        guard.fit(deployed.texts, config="distill", seed=self.seed, shortcuts=targets)
         strength = guard.calibrate_without_labels(deployed.texts).strength
         after = self.scores(guard, rows, strength)
         return {
             "base": before,
             "guarded": after,
             "strength": strength,
-            "targets": guard.targets.to_dict(),
+            "targets": guard.shortcuts.to_dict(),
             "loss": before["accuracy"] - after["accuracy"],
         }
 

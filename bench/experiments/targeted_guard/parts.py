@@ -66,7 +66,7 @@ def with_ablations(run: Measured) -> Parts:
 def of_the_influential(run: Measured) -> Parts:
     """What it does to take words on which many answers hang, by name, with a word of the labels or of a person."""
     inside, clean = run.data.tests["in_distribution"], run.data.oracle_tests["reversed"]
-    takes = preset("distill").with_targets(take_influential=True)
+    takes = preset("distill").with_shortcuts(take_influential=True)
     named = partial(named_of_the_list, run.data.shortcuts)
     return {
         f"ablation, {INFLUENTIAL}": partial(run.strategy, preset("distill"), words=influential),

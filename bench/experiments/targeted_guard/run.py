@@ -13,7 +13,7 @@ scored at two, since it chooses none without labels. Beside that:
 
 - `teachers`: how much of the gap the base closes where it reads the texts with the targets masked, or cut out; and,
   without labels, how often its answer stays where a run of whole words with as many tokens elsewhere in the text is
-  masked, or cut out. (Targets may lie in several runs, and texts without room for the run are left out.)
+  masked, or cut out. (Shortcuts may lie in several runs, and texts without room for the run are left out.)
 - `fitted_in_distribution`: `distill` fitted on in-distribution texts, scored there.
 - `clean`: `distill` fitted on a classifier that was trained without the shortcut, and on texts without it.
 - for the synonyms, `distill` and `mask` told the planted words: what is lacking there is not for want of finding them.

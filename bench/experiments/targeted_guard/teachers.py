@@ -28,7 +28,7 @@ def teachers(run: Measured, done: Found) -> Found:
         batch_size=64,
         precision=run.arguments.precision,
     )
-    targets = run.known_targets(preset("distill"), done) or run.guard().find_targets(texts.texts, config="distill")
+    targets = run.known_targets(preset("distill"), done) or run.guard().find_shortcuts(texts.texts, config="distill")
     finder = targets.finder
     encoded = base.encode(texts.texts)
     low, high = (run.scores(run.guard(), rows, 0) for rows in (texts, best))

@@ -53,7 +53,7 @@ def unseen(run: Measured) -> Found:
     split = paraphrases(run)
     guard = run.guard()
     base, best = run.scores(guard, split.test, 0), run.scores(guard, split.oracle, 0)
-    targets = guard.find_targets(split.texts, config="distill")
+    targets = guard.find_shortcuts(split.texts, config="distill")
     result: Found = {
         "seen": list(split.seen),
         "unseen": list(split.held_out),
@@ -63,7 +63,7 @@ def unseen(run: Measured) -> Found:
         "oracle": best,
     }
     for strategy in ("distill", "mask"):
-        guard.fit(split.texts, config=strategy, seed=run.seed, targets=targets)
+        guard.fit(split.texts, config=strategy, seed=run.seed, shortcuts=targets)
         strength = guard.calibrate_without_labels(split.texts).strength
         result[strategy] = on_unseen(run, guard, split, strength, (base, best))
     return result

@@ -8,7 +8,7 @@ from typing import Any
 
 from shortcut_bench.datasets import LabelledTexts
 from shortcut_guardrail import GuardrailConfig, ShortcutGuardrail, preset
-from shortcut_guardrail.shortcuts.named import Target, Targets
+from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 from shortcut_guardrail.text.finder import parts_of, spaced
 
 STRATEGIES: dict[str, GuardrailConfig] = {
@@ -35,7 +35,7 @@ def ablations() -> dict[str, GuardrailConfig]:
         "temperature 4": distill(temperature=4.0),
         "nothing kept": distill(keep_weight=0.0),
         "nothing put in": distill(insert=False),
-        "words, no phrases": base.with_targets(unit="word"),
+        "words, no phrases": base.with_shortcuts(unit="word"),
         "40 steps": base.with_adapter(min_steps=40, max_steps=40),
         "160 steps": base.with_adapter(min_steps=160, max_steps=160),
         "weight change .08": base.with_adapter(target_change=0.08),
@@ -55,7 +55,7 @@ OFTEN = "evidence: masking the word changes 2 % of all answers"
 
 def often_decisive(guard: ShortcutGuardrail, texts: LabelledTexts) -> list[str]:
     """Words on which many answers hang, whether or not the rest of their texts speaks against them."""
-    report = guard.audit(texts.texts, config=preset("distill").with_targets(unit="word").targets.audit())
+    report = guard.audit(texts.texts, config=preset("distill").with_shortcuts(unit="word").targets.audit())
     return [item.text for item in report.candidates if item.count * item.flip_rate >= 0.02 * len(texts)]
 
 
@@ -63,9 +63,9 @@ Words = Callable[[ShortcutGuardrail, LabelledTexts], Sequence[str]]
 """What gives the words to neutralise, from a guard that is not fitted yet and the texts that it is to be fitted on."""
 
 
-def given(words: Sequence[str]) -> Targets:
+def given(words: Sequence[str]) -> Shortcuts:
     """Words and phrases that nobody has to look for."""
-    return Targets(tuple(Target(word, "given") for word in words))
+    return Shortcuts(tuple(Shortcut(word, "given") for word in words))
 
 
 INFLUENTIAL = "evidence: influential words and phrases too"
@@ -74,7 +74,7 @@ LISTED = "evidence: what of the influential ones somebody named"
 
 def influential(guard: ShortcutGuardrail, texts: LabelledTexts) -> list[str]:
     """What `fit --take-influential` takes."""
-    return list(guard.find_targets(texts.texts, config=preset("distill").with_targets(take_influential=True)).words)
+    return list(guard.find_shortcuts(texts.texts, config=preset("distill").with_shortcuts(take_influential=True)).words)
 
 
 def named_of_the_list(shortcuts: Sequence[str], guard: ShortcutGuardrail, texts: LabelledTexts) -> list[str]:
@@ -83,5 +83,5 @@ def named_of_the_list(shortcuts: Sequence[str], guard: ShortcutGuardrail, texts:
     That is what a person would name who tells the list's genuine words from the others, and knows nothing else.
     """
     parts = {part for shortcut in shortcuts for part in (spaced(shortcut), *parts_of(spaced(shortcut)))}
-    found = guard.find_targets(texts.texts, config="distill")
+    found = guard.find_shortcuts(texts.texts, config="distill")
     return [item.text for item in found.items if item.neutralised or spaced(item.text) in parts]

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 import torch
 
-from shortcut_guardrail.config import GuardrailConfig, TargetConfig, check_strength, preset
+from shortcut_guardrail.config import GuardrailConfig, ShortcutConfig, check_strength, preset
 from shortcut_guardrail.data import Texts, to_json, write_folder
 from shortcut_guardrail.errors import ConfigError
 from shortcut_guardrail.guardrail import ShortcutGuardrail
@@ -415,7 +415,7 @@ def guard_options(config: GuardrailConfig) -> dict[str, Any]:
     results were measured with: they are still found.
     """
     options = config.to_dict()
-    default = asdict(TargetConfig())
+    default = asdict(ShortcutConfig())
     targets = options["targets"].items()
     options["targets"] = {name: value for name, value in targets if name not in _ADDED or value != default[name]}
     return options

@@ -2,8 +2,8 @@ from .auditing import audit_texts as audit_texts
 from .auditing import check_ordinary as check_ordinary
 from .auditing import find_repeats as find_repeats
 from .conditions import Condition as Condition
+from .conditions import GateOutcome as GateOutcome
 from .conditions import Metric as Metric
-from .conditions import Verdict as Verdict
 from .conditions import check_conditions as check_conditions
 from .conditions import check_limits as check_limits
 from .conditions import common_metrics as common_metrics

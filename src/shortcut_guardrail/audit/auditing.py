@@ -17,7 +17,7 @@ from ..models import EncodedTexts, TextClassifier
 from ..stats import exact_interval
 from ..text import Units, evidence_key, text_key
 from ..typing import Array, Progress
-from .context import Shards, Tally, Verdicts, judge, tally
+from .context import Outcomes, Shards, Tally, judge, tally
 from .evidence import Agreement, Intervals
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
@@ -25,7 +25,7 @@ from .examples import Details, TextsOf, find_details
 from .measurements import Measured, make_shard, measure
 from .phrases import acting_together, with_phrases
 from .results import AuditedInputs, AuditReport
-from .sets import with_group
+from .sets import with_set
 
 MAX_CANDIDATES = 1000
 """Candidates kept in a report; a large corpus has as many as it has words."""
@@ -167,22 +167,22 @@ def make_report(
     if config.unit == "phrase":
         shards = with_phrases(shards, phrases)
     sums = tally(shards, config)
-    verdicts = with_group(shards, sums, judge(shards, sums, config), config)
-    order = _ranking(sums, verdicts)[:MAX_CANDIDATES]
+    outcomes = with_set(shards, sums, judge(shards, sums, config), config)
+    order = _ranking(sums, outcomes)[:MAX_CANDIDATES]
     details = find_details(shards, [sums.names[i] for i in order[:DETAILED]], config.n_examples, label_names, texts_of)
-    candidates = tuple(_candidate(sums, verdicts, i, config, label_names, details) for i in order)
+    candidates = tuple(_candidate(sums, outcomes, i, config, label_names, details) for i in order)
     return AuditReport(
         unit=config.unit,
         top_k=config.top_k,
-        alpha=config.alpha,
-        min_opposition=config.min_opposition,
+        fdr=config.fdr,
+        min_relative_effect=config.min_relative_effect,
         label_names=label_names,
         candidates=candidates,
         n_candidates=int((sums.count > 0).sum()),
-        n_tested=int(verdicts.tested.sum()),
-        n_undecided=int(verdicts.undecided.sum()),
-        group_p_value=verdicts.group_p_value,
-        notes=_notes(totals, verdicts, label_names, config),
+        n_tested=int(outcomes.tested.sum()),
+        n_undecided=int(outcomes.undecided.sum()),
+        set_p_value=outcomes.set_p_value,
+        notes=_notes(totals, outcomes, label_names, config),
         inputs=inputs,
         **totals,
     )
@@ -226,34 +226,34 @@ def _totals(shards: Shards, n_classes: int) -> dict[str, Any]:
     }
 
 
-def _ranking(sums: Tally, verdicts: Verdicts) -> list[int]:
+def _ranking(sums: Tally, outcomes: Outcomes) -> list[int]:
     """Flagged candidates as they were flagged, what goes with others and is undecided by their flips, and the rest; see
     `AuditReport`."""
-    place = {candidate: i for i, candidate in enumerate(verdicts.flagged)}
+    place = {candidate: i for i, candidate in enumerate(outcomes.flagged)}
     # What is known of several together is more than what is known of the other undecided ones.
-    standings = len(place) + 2 - verdicts.undecided.astype(int) - (verdicts.takes_turns | verdicts.collective)
+    standings = len(place) + 2 - outcomes.undecided.astype(int) - (outcomes.takes_turns | outcomes.collective)
     important = [i for i in range(len(sums.names)) if sums.count[i] > 0]
 
     def key(i: int) -> tuple[int, float, float, float, str]:
         surely_flips = 0.0
-        if verdicts.undecided[i]:
+        if outcomes.undecided[i]:
             surely_flips = _share_interval(int(sums.flips[i]), int(sums.important[i]))[0]
         standing = place.get(i, int(standings[i]))
-        return (standing, -surely_flips, round(float(verdicts.q[i]), 6), float(sums.change[i, 0]), sums.names[i])
+        return (standing, -surely_flips, round(float(outcomes.q[i]), 6), float(sums.change[i, 0]), sums.names[i])
 
     return sorted(important, key=key)
 
 
 def _candidate(
     sums: Tally,
-    verdicts: Verdicts,
+    outcomes: Outcomes,
     i: int,
     config: AuditConfig,
     label_names: tuple[str, ...],
     details: Mapping[str, Details],
 ) -> Candidate:
     n = int(sums.important[i])
-    target, n_present = int(verdicts.target[i]), int(sums.present[i])
+    target, n_present = int(outcomes.target[i]), int(sums.present[i])
     detail = details.get(sums.names[i], Details())
     return Candidate(
         text=sums.names[i],
@@ -268,40 +268,40 @@ def _candidate(
             mean_change=_mean_interval(float(sums.change[i, 0]), float(sums.change[i, 1]), n),
             contradiction_rate=_share_interval(int(sums.contradicted[i]), n),
         ),
-        q_value=float(verdicts.q[i]),
-        flagged=i in verdicts.flagged,
-        status="flagged" if i in verdicts.flagged else "undecided" if verdicts.undecided[i] else "not_flagged",
-        reason=_reason(verdicts, i, n_present, label_names[target]) if verdicts.undecided[i] else None,
+        q_value=float(outcomes.q[i]),
+        flagged=i in outcomes.flagged,
+        status="flagged" if i in outcomes.flagged else "undecided" if outcomes.undecided[i] else "not_flagged",
+        reason=_reason(outcomes, i, n_present, label_names[target]) if outcomes.undecided[i] else None,
         n_distinct=n,
         n_present=n_present,
-        opposed_rate=float(verdicts.opposed[i]) if target >= 0 else float("nan"),
-        expected_rate=float(verdicts.expected[i]) if target >= 0 else float("nan"),
-        opposition=float(verdicts.opposition[i]),
-        p_value=float(verdicts.p[i]),
+        opposed_rate=float(outcomes.opposed[i]) if target >= 0 else float("nan"),
+        expected_rate=float(outcomes.expected[i]) if target >= 0 else float("nan"),
+        relative_effect=float(outcomes.relative_effect[i]),
+        p_value=float(outcomes.p[i]),
         mean_rank=_share(sums.rank[i], n),
         examples=detail.examples,
         labelled=detail.labelled,
-        takes_turns=bool(verdicts.takes_turns[i]),
-        collective=bool(verdicts.collective[i]),
+        takes_turns=bool(outcomes.takes_turns[i]),
+        collective=bool(outcomes.collective[i]),
     )
 
 
-def _reason(verdicts: Verdicts, i: int, n_present: int, label: str) -> str:
+def _reason(outcomes: Outcomes, i: int, n_present: int, label: str) -> str:
     """Why the test could not tell of an undecided candidate."""
-    without, needed = int(verdicts.without[i]), verdicts.needed[i]
-    if verdicts.takes_turns[i]:
+    without, needed = int(outcomes.without[i]), outcomes.needed[i]
+    if outcomes.takes_turns[i]:
         return (
             "its rest speaks less for the class, but with the flagged ones masked not beyond doubt: it seems to take "
             "turns with them, as the words of one shortcut do"
         )
-    if verdicts.collective[i]:
+    if outcomes.collective[i]:
         return (
-            f"it is one of {int(verdicts.collective.sum())} that override the rest of their texts together, as the "
+            f"it is one of {int(outcomes.collective.sum())} that override the rest of their texts together, as the "
             "words of one shortcut do; for none of them is it proven alone"
         )
     if not without:
         return "every text holds it, so there are none without it to compare with"
-    if not verdicts.too_few[i]:
+    if not outcomes.too_few[i]:
         return (
             f"it decides most of its texts, and whether their rest speaks less for '{label}' than other texts do is "
             "not settled: it may be the only evidence, or a shortcut"
@@ -334,7 +334,7 @@ def _mean_interval(total: float, squares: float, n: int) -> tuple[float, float]:
 
 
 def _notes(
-    totals: Mapping[str, Any], verdicts: Verdicts, label_names: tuple[str, ...], config: AuditConfig
+    totals: Mapping[str, Any], outcomes: Outcomes, label_names: tuple[str, ...], config: AuditConfig
 ) -> tuple[str, ...]:
     notes = []
     never = [name for name, count in zip(label_names, totals["predicted"], strict=True) if not count]
@@ -345,7 +345,7 @@ def _notes(
             f"{totals['n'] - totals['n_distinct']} of {totals['n']} texts repeat another one, or nearly so, and add no "
             "evidence."
         )
-    if not verdicts.tested.any():
+    if not outcomes.tested.any():
         notes.append(
             f"Nothing occurs in {config.min_count} or more distinct texts, so no candidate was tested. More of them, "
             "not repeated ones, are needed."

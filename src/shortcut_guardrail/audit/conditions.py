@@ -116,7 +116,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GateOutcome:
     """What a gate found.
 
     Attributes:
@@ -227,7 +227,7 @@ def _parse_number(text: str, *, source: str, after: str) -> float:
     raise ConfigError(f"{source} needs a number after {after}, such as 0.1, but has '{text}'.")
 
 
-def check_conditions(document: Document, conditions: Iterable[Condition]) -> Verdict:
+def check_conditions(document: Document, conditions: Iterable[Condition]) -> GateOutcome:
     """Judge an audit by conditions that must not hold.
 
     Args:
@@ -244,10 +244,10 @@ def check_conditions(document: Document, conditions: Iterable[Condition]) -> Ver
             notes.append(f"{condition}: not judged, since {_why_undefined(condition.metric, document, 'the audit')}.")
         elif condition.holds(value):
             breaches.append(f"{condition}: it is {value:.4g}.")
-    return Verdict(tuple(breaches), tuple(notes))
+    return GateOutcome(tuple(breaches), tuple(notes))
 
 
-def check_limits(old: Document, new: Document, limits: Iterable[Limit]) -> Verdict:
+def check_limits(old: Document, new: Document, limits: Iterable[Limit]) -> GateOutcome:
     """Judge the way from one result to the next.
 
     A candidate that only one of the two lists counts as 0 in the other: where it is never important, masking it changes
@@ -272,7 +272,7 @@ def check_limits(old: Document, new: Document, limits: Iterable[Limit]) -> Verdi
                 f"{limit.metric} went from {before:.4g} to {after:.4g}; it may {limit.direction} "
                 f"by {limit.amount:g} at most."
             )
-    return Verdict(tuple(breaches), tuple(notes))
+    return GateOutcome(tuple(breaches), tuple(notes))
 
 
 def _both_values(metric: Metric, old: Document, new: Document) -> tuple[float | None, float | None]:

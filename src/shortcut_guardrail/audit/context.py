@@ -9,18 +9,17 @@ than a text without the candidate does, or masking it takes the answer c away in
 of its texts. "Hardly less" has two sides, both of which have to hold. The rest is given the answer c no less often than
 a text without the candidate is. And it finds c no less probable: of a text with the candidate and one without it, drawn
 at random, the rest of the first gives c the lower probability in no more than a certain share of cases
-(`min_opposition`, a little above a half; ties count half). A word whose class goes along with its context, or that is
-strewn at random, satisfies both, whether or not it is the only evidence there is for its class.
+(`min_relative_effect`, a little above a half; ties count half). A word whose class goes along with its context, or that
+is strewn at random, satisfies both, whether or not it is the only evidence there is for its class.
 
 *Test.* Of the first part Fisher's exact test (one-sided) of the two shares, and Brunner and Munzel's test of the pairs
-(see `opposition`): the first sees a rest that is given another answer, the second also one that is given another
-answer either way and with less doubt. Twice the smaller p-value counts (Bonferroni). Of the second part the exact
-binomial test. The larger of the two counts, so that the null hypothesis may hold by either part. AdaFilter over all
-candidates keeps the false-discovery rate (see `discovery`). Three things about this are not exact: c is the class with
-the largest pull and so chosen by looking, the two parts share the candidate's texts, and words share texts, so neither
-are independent.
-`bench/experiments/audit_simulation` therefore simulates the rate that is kept, and `audit_rates` measures it on clean
-models.
+(see `stats.brunner_munzel`): the first sees a rest that is given another answer, the second also one that is given
+another answer either way and with less doubt. Twice the smaller p-value counts (Bonferroni). Of the second part the
+exact binomial test. The larger of the two counts, so that the null hypothesis may hold by either part. AdaFilter over
+all candidates keeps the false-discovery rate (see `stats.fdr`). Three things about this are not exact: c is the class
+with the largest pull and so chosen by looking, the two parts share the candidate's texts, and words share texts, so
+neither are independent. `bench/experiments/audit_simulation` therefore simulates the rate that is kept, and
+`audit_rates` measures it on clean models.
 
 *Step-down.* A strong shortcut makes the texts without another word look as if they supported its class. So the
 strongest candidate is flagged first, the texts that hold it are from then on read with it masked, and all other
@@ -29,15 +28,16 @@ p-values can only rise. That never flags more than the first step would.
 *Taking turns.* Where several words are one shortcut, the texts without one of them are what they are because of the
 others. With those masked too, nothing is left to compare it with, and it is not flagged. A candidate takes turns with
 flagged ones if it passes the first step, for which without any margin its rest has to speak less for the class
-(`min_opposition` a half), and if its rest still speaks less for the class than texts without it do when the flagged
-ones are masked. It is undecided, and a guard neutralises it with them. A genuine word of the class also passes the
-first step where the flagged ones stand in texts of other classes, but once they are masked its rest speaks more for the
-class.
+(`min_relative_effect` a half), and if its rest still speaks less for the class than texts without it do when the
+flagged ones are masked. It is undecided, and a guard neutralises it with them. A genuine word of the class also passes
+the first step where the flagged ones stand in texts of other classes, but once they are masked its rest speaks more for
+the class.
 
 *Undecided.* Some candidates take answers away and could not have been flagged whatever their texts say: too few texts
-hold them, or too few do not (see `power`). Others decide most of their texts, and that their rests speak less for the
-class than other texts do is not shown, nor that they speak more: the only evidence there is for a rare class looks like
-that, and so does a shortcut that is strewn at random, or one of many words. Neither is flagged, and neither is cleared.
+hold them, or too few do not (see `stats.attainable`). Others decide most of their texts, and that their rests speak
+less for the class than other texts do is not shown, nor that they speak more: the only evidence there is for a rare
+class looks like that, and so does a shortcut that is strewn at random, or one of many words. Neither is flagged, and
+neither is cleared.
 """
 
 from __future__ import annotations
@@ -48,7 +48,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..config import AuditConfig
-from ..stats import LEVELS, levels, levels_needed, opposition, p_all_opposed, p_opposition, q_values, texts_needed
+from ..stats import (
+    LEVELS,
+    levels,
+    levels_needed,
+    p_all_opposed,
+    p_relative_effect,
+    q_values,
+    relative_effect,
+    texts_needed,
+)
 from ..typing import Array
 from .measurements import Shard
 
@@ -59,7 +68,7 @@ MAX_FLAGGED = 50
 """The step-down stops here; each step reads all shards once more."""
 
 EVEN = 0.5
-"""The opposition of a rest that speaks for a class as much as other texts do."""
+"""The relative effect of a rest that speaks for a class as much as other texts do."""
 
 RARE_TEXTS = 5
 DECIDES = 0.5
@@ -103,7 +112,7 @@ class Tally:
 
 
 @dataclass(frozen=True, eq=False)
-class Verdicts:
+class Outcomes:
     """Outcome of the test, one entry for each of M candidates of a tally.
 
     Attributes:
@@ -111,7 +120,7 @@ class Verdicts:
         opposed: Share of the texts with it whose rest is given another answer than `target`, shape (M,).
         expected: The same share of the texts without it, as the test last saw them, shape (M,); NaN where nothing was
             asked, because it pulls nowhere or is important in too few texts.
-        opposition: In how large a share of pairs the rest of a text with it speaks less for `target` than a text
+        relative_effect: In how large a share of pairs the rest of a text with it speaks less for `target` than a text
             without it, as the test last saw them, shape (M,); NaN where not tested or where every text holds it.
         tested: Whether it occurs often enough, shape (M,).
         p: p-values, shape (M,); NaN where not tested.
@@ -119,9 +128,9 @@ class Verdicts:
         flagged: Candidates in the order in which they were flagged.
         undecided: Whether it takes answers away, and the test can neither flag nor clear it, shape (M,).
         takes_turns: Of these, whether it takes turns with the flagged ones, shape (M,).
-        collective: Of these, whether it is one of a group that overrides its texts together, shape (M,); see
-            `collective`.
-        group_p_value: Of the null hypothesis that there is no such group; NaN from `judge`, which does not ask it.
+        collective: Of these, whether it is one of a set that overrides its texts together, shape (M,); see
+            `sets`.
+        set_p_value: Of the null hypothesis that there is no such set; NaN from `judge`, which does not ask it.
         too_few: Whether the test could not have flagged it whatever its texts say, shape (M,).
         without: Texts without it, shape (M,).
         needed: Texts that hold it, in a larger corpus of the same shares, with which the test could have flagged it,
@@ -131,7 +140,7 @@ class Verdicts:
     target: Array
     opposed: Array
     expected: Array
-    opposition: Array
+    relative_effect: Array
     tested: Array
     p: Array
     q: Array
@@ -139,7 +148,7 @@ class Verdicts:
     undecided: Array
     takes_turns: Array
     collective: Array
-    group_p_value: float
+    set_p_value: float
     too_few: Array
     without: Array
     needed: Array
@@ -203,8 +212,8 @@ def _add_shard(sums: dict[str, Array], shard: Shard, ids: Array, confidence: flo
 
 
 @dataclass(frozen=True, eq=False)
-class Support:
-    """How strongly texts speak for classes, counted by level (see `opposition.levels`).
+class LevelCounts:
+    """How strongly texts speak for classes, counted by level (see `stats.brunner_munzel.levels`).
 
     Attributes:
         candidates: Those that are counted, shape (T,).
@@ -220,7 +229,9 @@ class Support:
     against: Array
 
 
-def support(shards: Shards, sums: Tally, counts: Counts, flagged: Sequence[int], config: AuditConfig) -> Support:
+def count_levels(
+    shards: Shards, sums: Tally, counts: Counts, flagged: Sequence[int], config: AuditConfig
+) -> LevelCounts:
     """What the texts with and without each candidate say, with some candidates masked in the latter."""
     # Words that are rare and never asked about are most of a large corpus's.
     candidates = np.flatnonzero(counts.pulls & (counts.tested | (sums.important >= RARE_TEXTS)))
@@ -247,7 +258,7 @@ def support(shards: Shards, sums: Tally, counts: Counts, flagged: Sequence[int],
         np.add.at(rests, (row[ids], levels(shard.rest_probs(chosen)[np.arange(len(chosen)), target])), 1)
     target = counts.target[candidates]
     against = counts.without[candidates] - (answers[target] - given)
-    return Support(candidates, every[target] - held, rests, against)
+    return LevelCounts(candidates, every[target] - held, rests, against)
 
 
 def heard(shard: Shard, masked: set[str], config: AuditConfig) -> tuple[Array, Array, Array]:
@@ -326,13 +337,13 @@ def count(sums: Tally, config: AuditConfig) -> Counts:
     )
 
 
-def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Verdicts:
+def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Outcomes:
     """Test every candidate and flag those that override the rest of their texts; see the head of this module.
 
     Args:
         shards: The audit's shards.
         sums: Their tally.
-        config: `alpha`, `min_count`, `min_pull`, `min_opposition` and `compare_with`.
+        config: `fdr`, `min_count`, `min_pull`, `min_relative_effect` and `compare_with`.
     """
     counts = count(sums, config)
     rows = np.arange(len(counts.target))
@@ -341,39 +352,41 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Verdicts:
     q = np.zeros(len(rows))
     flagged: list[int] = []
 
-    def look() -> Support:
+    def look() -> LevelCounts:
         """See the texts with what is flagged masked; p- and q-values can only rise, and those of the flagged stay."""
-        seen = support(shards, sums, counts, flagged, config)
-        new = _p_context(counts, seen, config.min_opposition)
+        seen = count_levels(shards, sums, counts, flagged, config)
+        new = _p_context(counts, seen, config.min_relative_effect)
         i, open_ = seen.candidates, ~np.isin(rows, flagged)
         still = open_[i]
         i = i[still]
         p_context[i] = np.maximum(p_context[i], new[still]) if flagged else new[still]
-        opposed_pairs[i] = opposition(seen.rests, seen.others)[still]
+        opposed_pairs[i] = relative_effect(seen.rests, seen.others)[still]
         against[i] = seen.against[still]
-        spoken_for[i] = (p_opposition(seen.others, seen.rests, EVEN) <= config.alpha)[still]
+        spoken_for[i] = (p_relative_effect(seen.others, seen.rests, EVEN) <= config.fdr)[still]
         q[open_] = np.maximum(q, _q_values(counts, p_context))[open_]
         return seen
 
-    opposed_at_first = _opposed_at_all(counts, look(), config.alpha)
+    opposed_at_first = _opposed_at_all(counts, look(), config.fdr)
     while len(flagged) < MAX_FLAGGED:
-        passing = np.setdiff1d(np.flatnonzero(counts.tested & (q <= config.alpha)), flagged)
+        passing = np.setdiff1d(np.flatnonzero(counts.tested & (q <= config.fdr)), flagged)
         if not len(passing):
             break
         flagged.append(int(min(passing, key=lambda i: (max(counts.p_pull[i], p_context[i]), -counts.lost[i]))))
         look()
-    needed_levels = levels_needed(counts.p_pull, p_context, counts.tested, config.alpha)
-    smallest = np.maximum(counts.p_pull, p_all_opposed(counts.present, against, counts.without, config.min_opposition))
+    needed_levels = levels_needed(counts.p_pull, p_context, counts.tested, config.fdr)
+    smallest = np.maximum(
+        counts.p_pull, p_all_opposed(counts.present, against, counts.without, config.min_relative_effect)
+    )
     too_few = ~counts.tested | (smallest > needed_levels)
     takes_turns = opposed_at_first & (opposed_pairs > EVEN) & bool(flagged)
     takes_turns[flagged] = False
     undecided = (_asks(sums, counts, too_few, config) & ~spoken_for) | takes_turns
     undecided[flagged] = False
-    return Verdicts(
+    return Outcomes(
         target=np.where(counts.pulls, counts.target, -1),
         opposed=counts.opposed / np.maximum(counts.present, 1),
         expected=against / np.maximum(counts.without, 1),
-        opposition=np.where(counts.tested, opposed_pairs, np.nan),
+        relative_effect=np.where(counts.tested, opposed_pairs, np.nan),
         tested=counts.tested,
         p=np.where(counts.tested, np.maximum(counts.p_pull, p_context), np.nan),
         q=q,
@@ -381,26 +394,26 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Verdicts:
         undecided=undecided,
         takes_turns=takes_turns,
         collective=np.zeros(len(rows), dtype=bool),
-        group_p_value=float("nan"),
+        set_p_value=float("nan"),
         too_few=too_few,
         without=counts.without,
         needed=_needed(counts, against, needed_levels, undecided & too_few & ~takes_turns, config),
     )
 
 
-def _p_context(counts: Counts, seen: Support, largest: float) -> Array:
+def _p_context(counts: Counts, seen: LevelCounts, largest: float) -> Array:
     """p-values of the null hypothesis's first part for the candidates that are seen, with that margin for pairs."""
     i = seen.candidates
     answers = _more_often(counts.opposed[i], counts.present[i], seen.against, counts.without[i])
-    p: Array = np.minimum(1.0, 2 * np.minimum(answers, p_opposition(seen.rests, seen.others, largest)))
+    p: Array = np.minimum(1.0, 2 * np.minimum(answers, p_relative_effect(seen.rests, seen.others, largest)))
     return p
 
 
-def _opposed_at_all(counts: Counts, seen: Support, alpha: float) -> Array:
+def _opposed_at_all(counts: Counts, seen: LevelCounts, fdr: float) -> Array:
     """Which candidates' rests speak less for their class than other texts at all, by no matter how little."""
     p_context = np.ones(len(counts.target))
     p_context[seen.candidates] = _p_context(counts, seen, EVEN)
-    found: Array = counts.tested & (_q_values(counts, p_context) <= alpha)
+    found: Array = counts.tested & (_q_values(counts, p_context) <= fdr)
     return found
 
 
@@ -408,7 +421,7 @@ def _asks(sums: Tally, counts: Counts, too_few: Array, config: AuditConfig) -> A
     """Which candidates are an open question unless they are flagged or their context speaks for them."""
     decides = sums.flips >= DECIDES * sums.important
     rare = decides & (sums.important >= RARE_TEXTS)
-    tested = (counts.p_pull <= config.alpha) & (too_few | decides)
+    tested = (counts.p_pull <= config.fdr) & (too_few | decides)
     found: Array = counts.pulls & np.where(counts.tested, tested, rare)
     return found
 
@@ -419,7 +432,7 @@ def _needed(counts: Counts, against: Array, needed_levels: Array, undecided: Arr
         *(x[undecided] for x in (counts.present, counts.lost, against, counts.without, needed_levels)),
         min_count=config.min_count,
         min_pull=config.min_pull,
-        min_opposition=config.min_opposition,
+        min_relative_effect=config.min_relative_effect,
     )
     return needed
 

@@ -120,7 +120,7 @@ class Candidate:
     """A token, word or phrase that is important in some texts: a question to a person, not a verdict.
 
     The rates are over the distinct texts in which it is important, so that repeats of one text add nothing. The test
-    is over all distinct texts that hold it, important or not; see `override`.
+    is over all distinct texts that hold it, important or not; see `context`.
 
     Attributes:
         text: Its characters, lower case.
@@ -136,16 +136,16 @@ class Candidate:
         status: `flagged`; `undecided` if masking it takes answers away and the test can neither flag nor clear it;
             `not_flagged` otherwise.
         reason: For an undecided one why the test could not tell, in words; `None` for the others.
-        takes_turns: Whether it is undecided because it seems to be one shortcut with the flagged ones; see `override`.
-        collective: Whether it is undecided because it is one of a group that overrides its texts together; see
-            `collective`.
+        takes_turns: Whether it is undecided because it seems to be one shortcut with the flagged ones; see `context`.
+        collective: Whether it is undecided because it is one of a set that overrides its texts together; see
+            `sets`.
         n_distinct: Number of distinct texts behind the rates.
         n_present: Number of distinct texts that hold it, important or not.
         opposed_rate: Share of those whose rest, with it masked, is given another answer than `pulls_to`.
         expected_rate: The same share among the texts without it, which is what the null hypothesis allows; NaN for
             candidates that are important in too few texts to be asked about.
-        opposition: In how large a share of pairs of a text with it and one without it the rest of the first speaks less
-            for `pulls_to`; a half is what chance gives. NaN where it was not tested.
+        relative_effect: In how large a share of pairs of a text with it and one without it the rest of the first speaks
+            less for `pulls_to`; a half is what chance gives. NaN where it was not tested.
         p_value: Of the test against the null hypothesis; NaN where it occurs too seldom to be tested.
         mean_rank: Mean rank among the important units, 1 is the most important.
         examples: The texts with the largest effect; for the first candidates of the ranking.
@@ -168,7 +168,7 @@ class Candidate:
     n_present: int
     opposed_rate: float
     expected_rate: float
-    opposition: float
+    relative_effect: float
     p_value: float
     mean_rank: float
     examples: tuple[Example, ...] = ()

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..attribution import MaskingEffects, Saliency
 from ..errors import ConfigError
+from ..keys import key_of, stored
 from ..metrics import sensitivity
 from ..models import EncodedTexts
 from ..text import Units
@@ -48,8 +49,8 @@ class AuditReport:
         n_distinct: Number of distinct texts; near-identical repeats (case, digits, punctuation) count once.
         unit: What is scored and masked: `token`, `word` or `phrase` (words, and phrases of them).
         top_k: Important units per text.
-        alpha: The false-discovery rate that `flagged` promises.
-        min_opposition: The share of pairs up to which a candidate's context is taken to warrant what it does.
+        fdr: The false-discovery rate that `flagged` promises.
+        min_relative_effect: The share of pairs up to which a candidate's context is taken to warrant what it does.
         label_names: Names of the classes.
         predicted: How many texts were given each class, in the order of `label_names`.
         mstps: Maximum single-token prediction sensitivity, in [0, 1], over all texts; for another unit than `token` the
@@ -62,7 +63,7 @@ class AuditReport:
         n_candidates: How many there are in all.
         n_tested: Number of candidates that occur often enough to be tested; the false-discovery rate is over them.
         n_undecided: Number of candidates that take answers away and that the test can neither flag nor clear.
-        group_p_value: Of the null hypothesis that no group of candidates overrides its texts together, beside those
+        set_p_value: Of the null hypothesis that no set of candidates overrides its texts together, beside those
             that are flagged and those that take turns with them.
         agreement: How far attribution agrees with the true effect of masking.
         n_truncated: Texts longer than the model takes.
@@ -74,8 +75,8 @@ class AuditReport:
     n_distinct: int
     unit: str
     top_k: int
-    alpha: float
-    min_opposition: float
+    fdr: float
+    min_relative_effect: float
     label_names: tuple[str, ...]
     predicted: tuple[int, ...]
     mstps: float
@@ -86,7 +87,7 @@ class AuditReport:
     n_undecided: int
     agreement: Agreement
     n_truncated: int
-    group_p_value: float = float("nan")
+    set_p_value: float = float("nan")
     notes: tuple[str, ...] = ()
     inputs: AuditedInputs | None = field(default=None, repr=False)
 
@@ -189,7 +190,8 @@ class AuditReport:
             ) from error
         rows = []
         for candidate in self.candidates:
-            row = {f.name: getattr(candidate, f.name) for f in fields(Candidate) if f.name not in _NESTED}
+            names = [f.name for f in fields(Candidate) if f.name not in _NESTED]
+            row = {key_of(Candidate, name): getattr(candidate, name) for name in names}
             for name, (low, high) in asdict(candidate.interval).items():
                 row |= {f"{name}_low": low, f"{name}_high": high}
             rows.append(row)
@@ -204,7 +206,7 @@ class AuditReport:
         )
         return (
             f"<p>{self.n} texts, MSTPS {self.mstps:.3f}; {len(self.flagged)} of {self.n_tested} tested candidates "
-            f"flagged at a false-discovery rate of {self.alpha:.0%}, {self.n_undecided} undecided. A candidate is a "
+            f"flagged at a false-discovery rate of {self.fdr:.0%}, {self.n_undecided} undecided. A candidate is a "
             "question, not a verdict.</p>"
             f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         )
@@ -217,7 +219,8 @@ class AuditReport:
             redact: Leave the texts and their important units out. Candidates are still spelled out, since they are the
                 finding.
         """
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "inputs"}
+        names = [name for name in self.__dataclass_fields__ if name != "inputs"]
+        values = {key_of(AuditReport, name): getattr(self, name) for name in names}
         values["predicted"] = dict(zip(self.label_names, self.predicted, strict=True))
         values["agreement"] = asdict(self.agreement)
         values["candidates"] = [_candidate_dict(candidate, redact) for candidate in self.candidates[:max_candidates]]
@@ -234,7 +237,7 @@ def _cell(value: Any) -> str:
 
 
 def _candidate_dict(candidate: Candidate, redact: bool) -> dict[str, Any]:
-    values = asdict(candidate)
+    values: dict[str, Any] = stored(candidate)
     if redact:
         for example in values["examples"]:
             example.update(text=None, text_pair=None, important=())

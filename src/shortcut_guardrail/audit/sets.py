@@ -1,42 +1,42 @@
-"""Words that override their texts together where none of them does so beyond doubt alone: the test of a group.
+"""Words that override their texts together where none of them does so beyond doubt alone: the test of a set.
 
 A shortcut of many wordings puts each of them into a few texts, too few to show of any single one that the rests of its
 texts speak less for its class. What can be shown is that the texts of all of them do, taken together. With more texts
-some of them are flagged alone, and the others are left; so the group is looked for beside them, in the texts without
+some of them are flagged alone, and the others are left; so the set is looked for beside them, in the texts without
 what is flagged or takes turns with it. (To mask that would not do: it would be masked in the texts without members and
 not in the rests, and words of other classes would look opposed.) Which words to take together may not be read from the
 texts that the test is made on, so the texts are dealt into two halves by a hash of their number. From one half come
 
-- the *group*: tested candidates whose rests speak less for their class than other texts do in more than
-  `min_opposition` of the pairs, of which masking moves more than `min_pull` of the answers (Benjamini and Hochberg's
-  procedure over the exact binomial tests, at `alpha`) and of all answers to these texts no fewer than `LEAST_MOVED`
-  (with more texts ever rarer words are tested, and by chance some of these are opposed), and whose rests still speak
-  less for the class (an opposition above a half) where the other members are masked in the texts they are compared
-  with. An answer is *moved* if it changes and the class becomes less probable; between classes in an order, as stars
-  are, a word that pulls upward moves answers of every class, and hardly any of the top one.
+- the *set*: tested candidates whose rests speak less for their class than other texts do in more than
+  `min_relative_effect` of the pairs, of which masking moves more than `min_pull` of the answers (Benjamini and
+  Hochberg's procedure over the exact binomial tests, at `fdr`) and of all answers to these texts no fewer than
+  `LEAST_MOVED` (with more texts ever rarer words are tested, and by chance some of these are opposed), and whose rests
+  still speak less for the class (an relative effect above a half) where the other members are masked in the texts they
+  are compared with. An answer is *moved* if it changes and the class becomes less probable; between classes in an
+  order, as stars are, a word that pulls upward moves answers of every class, and hardly any of the top one.
 
 On the other half is tested
 
 - the *null hypothesis*, that where members stand, the rest speaks for the member's class hardly less than the texts
-  without any member do (`min_opposition`), or masking it moves no more than `min_pull` of the answers. Texts are left
-  out of the comparison that hold what was nearly a member: a candidate that moves answers and whose opposition is above
-  a half, or one in too few texts of the first half to be tested there whose masking moves at least half of them. Of
-  many words strewn at random chance makes some members, and the texts of the others, be they ever so rare, speak for
-  the class because of them. If texts with flagged words were left out, the null hypothesis has to be rejected with
-  these texts as well: where flagged words stand in texts of one class, the others lack that class, and words strewn at
-  random that never stand beside flagged ones would look opposed. A text counts once, by the member with the strongest
-  pull in the first half. Of the first part the test of Brunner and Munzel (see `opposition`) with a class for each
-  text: the pairs of a text i with members and a text j without are H_ij = 1 where i speaks less than j for the class
-  of i's member, a half where both speak alike; theta is their mean, and its variance that of the means over j divided
-  by n plus that of the means over i divided by m. Of the second part the exact
-  binomial test. The larger p-value counts.
+  without any member do (`min_relative_effect`), or masking it moves no more than `min_pull` of the answers. Texts are
+  left out of the comparison that hold what was nearly a member: a candidate that moves answers and whose relative
+  effect is above a half, or one in too few texts of the first half to be tested there whose masking moves at least half
+  of them. Of many words strewn at random chance makes some members, and the texts of the others, be they ever so rare,
+  speak for the class because of them. If texts with flagged words were left out, the null hypothesis has to be rejected
+  with these texts as well: where flagged words stand in texts of one class, the others lack that class, and words
+  strewn at random that never stand beside flagged ones would look opposed. A text counts once, by the member with the
+  strongest pull in the first half. Of the first part the test of Brunner and Munzel (see `stats.brunner_munzel`) with a
+  class for each text: the pairs of a text i with members and a text j without are H_ij = 1 where i speaks less than j
+  for the class of i's member, a half where both speak alike; theta is their mean, and its variance that of the means
+  over j divided by n plus that of the means over i divided by m. Of the second part the exact binomial test. The larger
+  p-value counts.
 
-Both halves take either part, and twice the smaller p-value decides (Bonferroni). A group has two members or more: of a
-single word the other test speaks. If the null hypothesis is rejected at `alpha`, the members are chosen once more, from
-both halves; there may be none, where what one half names moves a little too few answers in both. That there is a group
+Both halves take either part, and twice the smaller p-value decides (Bonferroni). A set has two members or more: of a
+single word the other test speaks. If the null hypothesis is rejected at `fdr`, the members are chosen once more, from
+both halves; there may be none, where what one half names moves a little too few answers in both. That there is a set
 is then shown; which words it has is an estimate; so they are undecided, and a guard neutralises them. Three things are
 not exact: phrases are found, and words flagged, on all texts, before the halves are dealt, and texts of one template
-may fall into both. `bench/experiments/audit_simulation` simulates how often there is a group where there should be
+may fall into both. `bench/experiments/audit_simulation` simulates how often there is a set where there should be
 none.
 """
 
@@ -48,15 +48,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..config import AuditConfig
-from ..stats import LEVELS, Placements, levels, opposition, p_of_placements
+from ..stats import LEVELS, Placements, levels, p_of_placements, relative_effect
 from ..typing import Array
-from .context import EVEN, Counts, Shards, Tally, Verdicts, count, heard, support, tally
+from .context import EVEN, Counts, Outcomes, Shards, Tally, count, count_levels, heard, tally
 from .measurements import Shard
 
 
 @dataclass(frozen=True)
 class Member:
-    """A candidate of a group, as one set of texts shows it.
+    """A candidate of a set, as some texts show it.
 
     Attributes:
         target: The class it pulls to.
@@ -68,8 +68,8 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Group:
-    """What one set of texts says of a group.
+class WordSet:
+    """What some texts say of a set of words.
 
     Attributes:
         members: The candidates that belong to it, by name.
@@ -81,29 +81,30 @@ class Group:
     left_out: frozenset[str] = frozenset()
 
 
-_NO_GROUP = Group({})
+_NO_SET = WordSet({})
 
 LEAST_MOVED = 0.005
 """A word whose masking moves the answers to a smaller share of the texts looked at is no member: it hardly matters, and
-there are many. If its opposition is above a half it is nearly one, and texts with it are left out of the comparison."""
+there are many. If its relative effect is above a half it is nearly one, and texts with it are left out of the
+comparison."""
 
 
-def with_group(shards: Shards, sums: Tally, verdicts: Verdicts, config: AuditConfig) -> Verdicts:
-    """The verdicts with the group of candidates that override their texts together, beside those that are flagged.
+def with_set(shards: Shards, sums: Tally, outcomes: Outcomes, config: AuditConfig) -> Outcomes:
+    """The outcomes with the set of candidates that override their texts together, beside those that are flagged.
 
     Args:
         shards: The audit's shards.
         sums: Their tally.
-        verdicts: On single candidates.
-        config: `alpha`, `min_count`, `min_pull`, `min_opposition` and `compare_with`.
+        outcomes: On single candidates.
+        config: `fdr`, `min_count`, `min_pull`, `min_relative_effect` and `compare_with`.
     """
-    left_out = verdicts.takes_turns.copy()
-    left_out[list(verdicts.flagged)] = True
+    left_out = outcomes.takes_turns.copy()
+    left_out[list(outcomes.flagged)] = True
     names = {name for name, out in zip(sums.names, left_out, strict=True) if out}
-    p_value = group_p_value(shards, config, names)
-    members = find_group(_without_texts_of(shards, names), config).members if p_value <= config.alpha else {}
+    p_value = set_p_value(shards, config, names)
+    members = find_set(_without_texts_of(shards, names), config).members if p_value <= config.fdr else {}
     chosen = np.array([name in members for name in sums.names], dtype=bool)
-    return replace(verdicts, collective=chosen, group_p_value=p_value, undecided=verdicts.undecided | chosen)
+    return replace(outcomes, collective=chosen, set_p_value=p_value, undecided=outcomes.undecided | chosen)
 
 
 def _without_texts_of(shards: Shards, names: Set[str]) -> Shards:
@@ -124,21 +125,21 @@ def _evidence_without(shard: Shard, names: Set[str]) -> Array:
     return evidence
 
 
-def group_p_value(shards: Shards, config: AuditConfig, left_out: Set[str] = frozenset()) -> float:
-    """Of the null hypothesis that no group of words overrides its texts, in [0, 1]; see the head of this module.
+def set_p_value(shards: Shards, config: AuditConfig, left_out: Set[str] = frozenset()) -> float:
+    """Of the null hypothesis that no set of words overrides its texts, in [0, 1]; see the head of this module.
 
     Args:
         shards: The audit's shards.
-        config: As for `with_group`.
+        config: As for `with_set`.
         left_out: Names of what is flagged or takes turns with it.
     """
     half = replace(config, min_count=max(2, config.min_count // 2))
     others = _without_texts_of(shards, left_out) if left_out else shards
 
     def p_value(k: int) -> float:
-        group = find_group(_half(others, k), half)
-        p = p_of_group(_half(others, 1 - k), group, config)
-        return max(p, p_of_group(_half(shards, 1 - k), group, config)) if left_out else p
+        words = find_set(_half(others, k), half)
+        p = p_of_set(_half(others, 1 - k), words, config)
+        return max(p, p_of_set(_half(shards, 1 - k), words, config)) if left_out else p
 
     return min(1.0, 2 * min(p_value(0), p_value(1)))
 
@@ -162,41 +163,41 @@ def _coin(rows: Array) -> Array:
     return hashed
 
 
-def find_group(shards: Shards, config: AuditConfig) -> Group:
-    """The candidates that belong to a group if there is one, none where there would be fewer than two."""
+def find_set(shards: Shards, config: AuditConfig) -> WordSet:
+    """The candidates that belong to a set if there is one, none where there would be fewer than two."""
     from scipy.stats import binom, false_discovery_control
 
     sums = tally(shards, config)
     counts = count(sums, config)
     tested = np.flatnonzero(counts.tested & counts.pulls)
     if not len(tested):
-        return _NO_GROUP
+        return _NO_SET
     all_moved = _moved(shards, sums, counts)
     moved = all_moved[tested]
     q = false_discovery_control(binom.sf(moved - 1, counts.present[tested], config.min_pull))
-    opposed = _oppositions(shards, sums, counts, [], config)
-    moves = q <= config.alpha
+    opposed = _relative_effects(shards, sums, counts, [], config)
+    moves = q <= config.fdr
     moving, matters = tested[moves], tested[moves & (moved >= LEAST_MOVED * sums.n_texts)]
-    alike = matters[opposed[matters] > config.min_opposition]
+    alike = matters[opposed[matters] > config.min_relative_effect]
     if len(alike) < 2:
-        return _NO_GROUP
-    stays = alike[_oppositions(shards, sums, counts, alike.tolist(), config)[alike] > EVEN]
+        return _NO_SET
+    stays = alike[_relative_effects(shards, sums, counts, alike.tolist(), config)[alike] > EVEN]
     if len(stays) < 2:
-        return _NO_GROUP
+        return _NO_SET
     targets = counts.target[stays]
     pulls = sums.pull[stays, targets] / counts.present[stays]
     members = {sums.names[i]: Member(int(c), float(pull)) for i, c, pull in zip(stays, targets, pulls, strict=True)}
     # Nobody can say of a rare word whether it is a member, but its texts may speak for the class because of it.
     rare = np.flatnonzero(~counts.tested & counts.pulls & (counts.present > 0) & (2 * all_moved >= counts.present))
     near = np.union1d(np.setdiff1d(moving[opposed[moving] > EVEN], stays), rare)
-    return Group(members, frozenset(sums.names[i] for i in near))
+    return WordSet(members, frozenset(sums.names[i] for i in near))
 
 
-def _oppositions(shards: Shards, sums: Tally, counts: Counts, masked: list[int], config: AuditConfig) -> Array:
+def _relative_effects(shards: Shards, sums: Tally, counts: Counts, masked: list[int], config: AuditConfig) -> Array:
     """Of each candidate, with some masked in the texts that it is compared with, shape (M,); NaN where not counted."""
-    seen = support(shards, sums, counts, masked, config)
+    seen = count_levels(shards, sums, counts, masked, config)
     found = np.full(len(sums.names), np.nan)
-    found[seen.candidates] = opposition(seen.rests, seen.others)
+    found[seen.candidates] = relative_effect(seen.rests, seen.others)
     return found
 
 
@@ -219,31 +220,31 @@ def _moves(shard: Shard, occurrences: Array, targets: Array) -> Array:
     return moves
 
 
-def p_of_group(shards: Shards, group: Group, config: AuditConfig) -> float:
-    """Of the null hypothesis about a group that was found on other texts, in [0, 1]; 1 where it cannot be tested."""
+def p_of_set(shards: Shards, words: WordSet, config: AuditConfig) -> float:
+    """Of the null hypothesis about a set that was found on other texts, in [0, 1]; 1 where it cannot be tested."""
     from scipy.stats import binom
 
-    if not group.members:
+    if not words.members:
         return 1.0
-    seen = _Counted.of(shards, group, config)
+    seen = _Counted.of(shards, words, config)
     n, m = int(seen.rests.sum()), seen.n_others
     if min(n, m) < config.min_count:
         return 1.0
     above = 1 - (np.cumsum(seen.others, axis=1) - seen.others / 2) / m
     rests = Placements(n, float((seen.rests * above).sum()), float((seen.rests * above**2).sum()))
-    # The shares of the group's rests below each level add up over classes to those that a text speaks more than.
+    # The shares of the set's rests below each level add up over classes to those that a text speaks more than.
     below = (np.cumsum(seen.rests, axis=1) - seen.rests / 2) / n
     total = squares = 0.0
     for shard in shards():
-        shares = below[np.arange(len(below)), _without(shard, group, config)].sum(axis=1)
+        shares = below[np.arange(len(below)), _without(shard, words, config)].sum(axis=1)
         total, squares = total + float(shares.sum()), squares + float((shares**2).sum())
-    p_opposed = p_of_placements(rests, Placements(m, total, squares), config.min_opposition)
+    p_opposed = p_of_placements(rests, Placements(m, total, squares), config.min_relative_effect)
     return max(p_opposed, float(binom.sf(seen.moved - 1, n, config.min_pull)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Counted:
-    """What texts say of a group.
+    """What texts say of a set.
 
     Attributes:
         rests: Texts with members, by the class of the strongest and the level of their rest, shape (C, LEVELS).
@@ -258,27 +259,27 @@ class _Counted:
     n_others: int
 
     @classmethod
-    def of(cls, shards: Shards, group: Group, config: AuditConfig) -> _Counted:
+    def of(cls, shards: Shards, words: WordSet, config: AuditConfig) -> _Counted:
         """Each text counts by the strongest member in it."""
         rests = others = np.zeros((0, LEVELS), dtype=np.int64)
         moved = n_others = 0
         for shard in shards():
             if not len(rests):
                 rests, others = np.zeros((2, shard.probs.shape[1], LEVELS), dtype=np.int64)
-            strongest, targets = _strongest(shard, group.members)
+            strongest, targets = _strongest(shard, words.members)
             speaks = levels(shard.rest_probs(strongest))[np.arange(len(strongest)), targets]
             np.add.at(rests, (targets, speaks), 1)
             moved += int(_moves(shard, strongest, targets).sum())
-            without = _without(shard, group, config)
+            without = _without(shard, words, config)
             n_others += len(without)
             for c, counted in enumerate(others):
                 np.add.at(counted, without[:, c], 1)
         return cls(rests, moved, others, n_others)
 
 
-def _without(shard: Shard, group: Group, config: AuditConfig) -> Array:
+def _without(shard: Shard, words: WordSet, config: AuditConfig) -> Array:
     """How strongly the evidence texts without members and what is left out speak for each class, by level, (m, C)."""
-    compared = _evidence_without(shard, group.members.keys() | group.left_out)
+    compared = _evidence_without(shard, words.members.keys() | words.left_out)
     return levels(heard(shard, set(), config)[0][compared])
 
 

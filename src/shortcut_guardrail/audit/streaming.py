@@ -235,11 +235,11 @@ def _manifest(classifier: TextClassifier, config: AuditConfig, size: int, read: 
     """What has to be the same for shards to belong to one audit."""
     shards = asdict(config)
     for name in (
-        "alpha",
+        "fdr",
         "min_count",
         "confidence",
         "min_pull",
-        "min_opposition",
+        "min_relative_effect",
         "compare_with",
         "n_examples",
         "shard_size",

@@ -94,9 +94,7 @@ def audit(
     check_output(out, overwrite=output.overwrite, folder=True)
     output.check(data)
     conditions: list[Condition] = [parse_condition(text) for text in fail_if or ()]
-    config = AuditConfig(
-        unit=unit.value, top_k=top_k, alpha=fdr, compare_with=compare_with.value, shard_size=shard_size
-    )
+    config = AuditConfig(unit=unit.value, top_k=top_k, fdr=fdr, compare_with=compare_with.value, shard_size=shard_size)
     given = {**columns.given(), "label_column": label_column}
     found = None if _is_large(data) else _read(data, given)
     source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)

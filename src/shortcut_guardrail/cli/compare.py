@@ -13,7 +13,7 @@ from . import options
 from .running import FAILED_RUN, stderr
 
 if TYPE_CHECKING:
-    from ..audit import Verdict
+    from ..audit import GateOutcome
 
 
 @options.command
@@ -53,21 +53,21 @@ def compare(
         options.check_spared(html, old, new)
     output.check(old, new)
     before, after = _read_both(old, new, as_page=html is not None)
-    verdict = check_limits(before, after, limits)
+    outcome = check_limits(before, after, limits)
     appeared = newly_flagged(before, after)
     if output.speaks:
         print_change(before, after)
     if appeared:
         output.say(f"Newly flagged: {', '.join(map(visible_name, appeared))}.")
     if html is not None:
-        write_file(html, _page(before, after, old, new, verdict, redact), overwrite=output.overwrite)
+        write_file(html, _page(before, after, old, new, outcome, redact), overwrite=output.overwrite)
         output.say(f"Written: {html}")
-    output.finish(_document(before, after, appeared, verdict))
-    exit_by(verdict)
+    output.finish(_document(before, after, appeared, outcome))
+    exit_by(outcome)
 
 
 def _document(
-    before: dict[str, Any], after: dict[str, Any], appeared: Sequence[str], verdict: Verdict
+    before: dict[str, Any], after: dict[str, Any], appeared: Sequence[str], outcome: GateOutcome
 ) -> dict[str, Any]:
     from ..audit import Metric, common_metrics
 
@@ -77,19 +77,19 @@ def _document(
             for key in common_metrics(before, after)
         },
         "newly_flagged": list(appeared),
-        "breaches": list(verdict.breaches),
-        "notes": list(verdict.notes),
+        "breaches": list(outcome.breaches),
+        "notes": list(outcome.notes),
     }
 
 
-def exit_by(verdict: Verdict) -> None:
+def exit_by(outcome: GateOutcome) -> None:
     """Say on stderr what a gate found, a line for each, and leave with status 1 if anything was breached."""
     console = stderr()
-    for note in verdict.notes:
+    for note in outcome.notes:
         console.print(f"note: {note}")
-    for breach in verdict.breaches:
+    for breach in outcome.breaches:
         console.print(f"failed: {breach}")
-    if not verdict.passed:
+    if not outcome.passed:
         raise typer.Exit(FAILED_RUN)
 
 
@@ -113,8 +113,8 @@ def _read_both(old: Path, new: Path, *, as_page: bool) -> tuple[dict[str, Any], 
     return before, after
 
 
-def _page(before: Any, after: Any, old: Path, new: Path, verdict: Verdict, redact: bool) -> str:
+def _page(before: Any, after: Any, old: Path, new: Path, outcome: GateOutcome, redact: bool) -> str:
     from ..report import render_change
 
     names = (str(old), str(new)) if str(old) != str(new) else ("old", "new")
-    return render_change(before, after, verdict=verdict, names=names, redact=redact)
+    return render_change(before, after, outcome=outcome, names=names, redact=redact)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..data import TextData
     from ..guardrail import ShortcutGuardrail
     from ..mitigation import Plan, Repair, RepairStrength, Support
-    from ..shortcuts import Targets
+    from ..shortcuts import Shortcuts
 
 
 class StrategyChoice(StrEnum):
@@ -128,13 +128,13 @@ def fit(
             texts = rows.texts.texts
             if dry_run:
                 weighing = labelled if plan.weighs else None
-                targets = guard.find_targets(texts, config=plan.config, support=weighing, progress=progress)
+                found = guard.find_shortcuts(texts, config=plan.config, support=weighing, progress=progress)
             else:
                 repaired = guard.repair(texts, labelled, **asked.as_given, seed=seed, progress=progress)
         if own_rank() > 0:
             return  # every process holds the same weights; the first one writes them
     if dry_run:
-        _show_targets(targets, asked.strategy, has_labels=labelled is not None, output=output)
+        _show_shortcuts(found, asked.strategy, has_labels=labelled is not None, output=output)
         return
     assert out is not None
     guard.save_pretrained(out, overwrite=output.overwrite)
@@ -216,7 +216,7 @@ def _asked(
 
 def _flags(take_influential: bool, per_input: bool) -> list[str]:
     """The settings that have an option of their own."""
-    given = {"targets.take_influential": take_influential, "per_input": per_input}
+    given = {"shortcuts.take_influential": take_influential, "per_input": per_input}
     return [f"{name}=true" for name, value in given.items() if value]
 
 
@@ -259,28 +259,28 @@ def _read_rows(data: str, support: str | None, columns: options.LabelledColumns)
     return _Rows(texts, labelled)
 
 
-def _show_targets(targets: Targets, strategy: str, *, has_labels: bool, output: options.Output) -> None:
+def _show_shortcuts(found: Shortcuts, strategy: str, *, has_labels: bool, output: options.Output) -> None:
     from ..errors import NothingToRepairError
     from ..mitigation import supported_strategy
-    from ..report import print_targets
+    from ..report import print_shortcuts
 
     if output.speaks:
-        print_targets(targets)
+        print_shortcuts(found)
     if strategy == "auto":
         with suppress(NothingToRepairError):
-            output.say(f"Strategy: {supported_strategy(targets, has_labels=has_labels)[1]}.")
-    output.finish({"targets": targets.to_dict()})
+            output.say(f"Strategy: {supported_strategy(found, has_labels=has_labels)[1]}.")
+    output.finish({"targets": found.to_dict()})
 
 
 def _show(repaired: Repair, *, stated: bool) -> None:
     from ..mitigation import uses_shortcuts
-    from ..report import print_fit, print_targets
+    from ..report import print_fit, print_shortcuts
 
     if repaired.reason:
         print(f"Strategy: {repaired.reason}.")
     fitted, choice = repaired.fitted, repaired.choice
     if uses_shortcuts(fitted.config):
-        print_targets(fitted.targets)
+        print_shortcuts(fitted.shortcuts)
     print_fit(fitted, choice.calibration, choice.strength, stated=stated, without_labels=choice.unlabelled)
 
 

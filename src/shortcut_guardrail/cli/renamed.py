@@ -43,7 +43,7 @@ RENAMED: dict[str, dict[str, _Rewrite]] = {
         "--epochs": _setting("adapter.epochs"),
         "--train-batch-size": _setting("adapter.batch_size"),
         "--temperature": _setting("adapter.temperature"),
-        "--top-k": _setting("saliency.top_k", "targets.top_k"),
+        "--top-k": _setting("saliency.top_k", "shortcuts.top_k"),
     },
 }
 """Options with a value, by command: what they are now."""

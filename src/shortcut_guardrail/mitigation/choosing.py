@@ -12,7 +12,7 @@ from ..config import CertifyConfig
 from ..data import Texts, check_texts, label_ids, text_hash
 from ..errors import ConfigError, DataError
 from ..models import TextClassifier
-from ..shortcuts import find_targets
+from ..shortcuts import find_shortcuts
 from ..strength import (
     Calibration,
     Certificate,
@@ -58,7 +58,7 @@ def choose_on_labels(
     encoded = base.encode(check_texts(support[0]))
     check_same_length(encoded, labels)
     warn_about_copies(encoded.texts, "labelled", "The choice of the strength")
-    check_untaught(encoded, fitted.targets.rows, fitted.strategy)
+    check_untaught(encoded, fitted.shortcuts.rows, fitted.strategy)
     before = None if without_labels is None else without_labels.strength
     if without_labels is not None and (
         fitted.unlabelled is None or without_labels.to_dict() != fitted.unlabelled.to_dict()
@@ -94,14 +94,14 @@ def choose_unlabelled(
             "only guards that neutralise words can be compared with the base without these words."
         )
     encoded = base.encode(check_texts(texts))
-    targets = fitted.targets
+    shortcuts = fitted.shortcuts
     if not uses_shortcuts(fitted.config):
-        targets = find_targets(base, encoded, fitted.config.targets, progress=progress)
-    bearing = targets.finder.present_in(encoded)
-    warn_about_none_bearing(targets, bearing)
+        shortcuts = find_shortcuts(base, encoded, fitted.config.shortcuts, progress=progress)
+    bearing = shortcuts.finder.present_in(encoded)
+    warn_about_none_bearing(shortcuts, bearing)
     sample = draw(bearing, at_most, seed=fitted.seed)
     encoded = encoded.select(sample.rows)
-    expected = counterfactual(base, encoded, targets.finder, fitted.config.distill, progress=progress)
+    expected = counterfactual(base, encoded, shortcuts.finder, fitted.config.distill, progress=progress)
     grid = strengths_to_score(fitted.config.calibration)
     logits = fitted.guard.logits_by_strength(encoded, grid, progress=progress)
     return choose_without_labels(logits, grid, expected, weights=sample.weights)
@@ -134,7 +134,7 @@ def certify_guard(
     if len(texts) != len(ids):
         raise DataError(f"There must be one label for each text, but there are {len(texts)} and {len(ids)}.")
     check_kind(texts, unlabelled)
-    check_unused(texts, fitted.targets.rows, fitted.strategy)
+    check_unused(texts, fitted.shortcuts.rows, fitted.strategy)
     n_fitted = warn_about_fitted(texts, unlabelled, fitted.texts)
     warn_about_copies(unlabelled, "unlabelled", "The certificate")
     warn_about_copies(texts, "labelled", "The certificate")

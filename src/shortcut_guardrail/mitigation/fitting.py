@@ -13,13 +13,13 @@ from ..audit import check_ordinary
 from ..config import GuardrailConfig
 from ..data import Texts, check_texts, label_ids, text_hash, text_number
 from ..models import EncodedTexts, TextClassifier
-from ..shortcuts import Targets, find_targets, with_said
+from ..shortcuts import Shortcuts, find_shortcuts, with_said
 from ..strength import Calibration, StrengthChoice, UnlabelledCalibration
 from ..typing import Array, Progress
 from .guards import Guard
 from .strategies import Strategy, Task, Trained, strategy_of, uses_shortcuts
 from .training import AdapterTraining
-from .validation import check_same_length, check_taught, warn_about_absent, warn_about_unused, warn_without_targets
+from .validation import check_same_length, check_taught, warn_about_absent, warn_about_unused, warn_without_shortcuts
 
 Support = tuple[Texts, Sequence[str | int]]
 """A few labelled texts and their labels, all names or all class ids."""
@@ -36,7 +36,7 @@ class FitReport:
         n_truncated: Texts it was fitted on that are longer than the model takes.
         seconds: Wall-clock time by stage: `tokenise`, `target` (looking for what to neutralise), `attribute`
             or `teacher` (what training starts from), `cross-validate`, `adapt`.
-        targets: What is neutralised and what was weighed; nothing for plain `maskcl` and `few-shot`.
+        shortcuts: What is neutralised and what was weighed; nothing for plain `maskcl` and `few-shot`.
         calibration: How `few-shot` chose the strength, on answers of adapters that had not seen the text; `None` for
             the others, whose strength is chosen after fitting.
     """
@@ -46,7 +46,7 @@ class FitReport:
     seed: int
     n_truncated: int
     seconds: dict[str, float]
-    targets: Targets = field(default_factory=Targets)
+    shortcuts: Shortcuts = field(default_factory=Shortcuts)
     calibration: Calibration | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class FitReport:
             "seed": self.seed,
             "n_truncated": self.n_truncated,
             "seconds": self.seconds,
-            "targets": self.targets.to_dict(),
+            "targets": self.shortcuts.to_dict(),
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
         }
 
@@ -72,7 +72,7 @@ class Fitted:
         seed: The seed it was fitted with.
         training: The record of the training, as `AdapterTraining.to_dict` gives it.
         seconds: Wall-clock time by stage; the choice of the strength adds to it.
-        targets: What is neutralised.
+        shortcuts: What is neutralised.
         texts: `data.text_number` of the texts it was fitted on, as far as they are known.
         unlabelled: What the last choice of the strength without labels was.
     """
@@ -82,7 +82,7 @@ class Fitted:
     seed: int
     training: dict[str, Any]
     seconds: dict[str, float]
-    targets: Targets
+    shortcuts: Shortcuts
     texts: frozenset[int] = frozenset()
     unlabelled: UnlabelledCalibration | None = None
 
@@ -99,7 +99,7 @@ def fit_guard(
     *,
     seed: int,
     support: Support | None = None,
-    targets: Targets | None = None,
+    shortcuts: Shortcuts | None = None,
     progress: Progress | None = None,
 ) -> tuple[Fitted, FitReport, StrengthChoice]:
     """Fit a guard, with the strength that the configuration fixes, or that the strategy chose itself.
@@ -108,21 +108,21 @@ def fit_guard(
     """
     clock = _Clock()
     learns = strategy_of(config).learns_from_labels
-    warn_about_unused(config, support=support is not None, targets=targets is not None)
+    warn_about_unused(config, support=support is not None, shortcuts=shortcuts is not None)
     rows = encode_support(base, support)
     if learns:
         check_taught(rows)
     encoded = base.encode(check_texts(texts), progress=progress)
     check_ordinary(encoded)
     clock.lap("tokenise")
-    targets = _targets(base, encoded, config, rows, targets, progress)
+    shortcuts = _shortcuts(base, encoded, config, rows, shortcuts, progress)
     if uses_shortcuts(config):
         clock.lap("target")
     learned_from = rows[0] if rows is not None and learns else encoded
     if learns:
-        targets = replace(targets, rows=hashes(learned_from))
+        shortcuts = replace(shortcuts, rows=hashes(learned_from))
     trained = strategy_of(config).train(
-        Task(base, encoded, targets.finder, config, seed, support=rows, lap=clock.lap, progress=progress)
+        Task(base, encoded, shortcuts.finder, config, seed, support=rows, lap=clock.lap, progress=progress)
     )
     clock.lap("adapt")
     fitted = Fitted(
@@ -131,39 +131,39 @@ def fit_guard(
         seed=seed,
         training=trained.training.to_dict(),
         seconds=dict(clock.laps),  # the report stays as it was given
-        targets=targets,
+        shortcuts=shortcuts,
         texts=frozenset(map(text_number, learned_from.texts)),
     )
     n_truncated = int(learned_from.truncated.sum())
-    report = FitReport(trained.training, config, seed, n_truncated, clock.laps, targets, trained.calibration)
+    report = FitReport(trained.training, config, seed, n_truncated, clock.laps, shortcuts, trained.calibration)
     return fitted, report, _first_choice(trained, fitted)
 
 
-def _targets(
+def _shortcuts(
     base: TextClassifier,
     encoded: EncodedTexts,
     config: GuardrailConfig,
     rows: tuple[EncodedTexts, Array] | None,
-    given: Targets | None,
+    given: Shortcuts | None,
     progress: Progress | None,
-) -> Targets:
+) -> Shortcuts:
     """What is neutralised, found where it is not given; nothing where the strategy does not ask."""
     if not uses_shortcuts(config):
-        return Targets()
+        return Shortcuts()
     if given is None:
-        targets = find_targets(base, encoded, config.targets, support=rows, progress=progress)
+        shortcuts = find_shortcuts(base, encoded, config.shortcuts, support=rows, progress=progress)
     else:
-        targets = with_said(given, config.targets)
-    warn_about_absent(targets, encoded)
-    warn_without_targets(targets)
-    return targets
+        shortcuts = with_said(given, config.shortcuts)
+    warn_about_absent(shortcuts, encoded)
+    warn_without_shortcuts(shortcuts)
+    return shortcuts
 
 
 def _first_choice(trained: Trained, fitted: Fitted) -> StrengthChoice:
     if trained.calibration is None:
         return StrengthChoice(fitted.config.calibration.fixed_strength, "fixed")
     chosen = trained.calibration
-    return StrengthChoice(chosen.strength, "cross-validated", calibration=chosen, rows=fitted.targets.rows)
+    return StrengthChoice(chosen.strength, "cross-validated", calibration=chosen, rows=fitted.shortcuts.rows)
 
 
 def encode_support(base: TextClassifier, support: Support | None) -> tuple[EncodedTexts, Array] | None:

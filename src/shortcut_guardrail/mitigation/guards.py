@@ -40,12 +40,12 @@ class Guard(Protocol):
 
 
 class AdapterGuard:
-    """A LoRA adapter, applied to every text, or only to texts that hold a target.
+    """A LoRA adapter, applied to every text, or only to texts that hold a shortcut.
 
     Args:
         base: The base model.
         model: The PEFT model, at its trained scale.
-        only: Where given, texts without any of these targets are answered by the base.
+        only: Where given, texts without any of these shortcuts are answered by the base.
     """
 
     def __init__(self, base: TextClassifier, model: Any, only: WordFinder | None = None) -> None:
@@ -89,18 +89,18 @@ class AdapterGuard:
 
 
 class MaskGuard:
-    """The targets of every text are drawn toward the mask token; no weight is changed.
+    """The shortcuts of every text are drawn toward the mask token; no weight is changed.
 
     Args:
         base: The base model.
-        targets: What is masked.
+        finder: Finds what is masked.
     """
 
     plain_peft_equivalent = False
 
-    def __init__(self, base: TextClassifier, targets: WordFinder) -> None:
+    def __init__(self, base: TextClassifier, finder: WordFinder) -> None:
         self.base = base
-        self.targets = targets
+        self.finder = finder
 
     @contextmanager
     def at(self, strength: float) -> Iterator[TextClassifier]:
@@ -108,7 +108,7 @@ class MaskGuard:
         if strength == 0:
             yield self.base
             return
-        classifier = _Masking.around(self.base, self.targets, strength)
+        classifier = _Masking.around(self.base, self.finder, strength)
         with classifier.drawing_toward_mask():
             yield classifier
 
@@ -118,7 +118,7 @@ class MaskGuard:
         """See `Guard`."""
         base = self.base.predict_logits(encoded)
         out = np.repeat(base[None], len(strengths), axis=0)
-        rows = np.flatnonzero(self.targets.present_in(encoded))
+        rows = np.flatnonzero(self.finder.present_in(encoded))
         bearing = encoded.select(rows)
         for i, strength in enumerate(strengths):
             if strength > 0 and len(rows):
@@ -133,7 +133,7 @@ _Kind = TypeVar("_Kind", bound="_Targeted")
 
 
 class _Targeted(TextClassifier):
-    """A classifier that treats texts with a target in a way of its own, at a strength above 0."""
+    """A classifier that treats texts with a shortcut in a way of its own, at a strength above 0."""
 
     finder: WordFinder
     strength: float
@@ -155,7 +155,7 @@ class _Targeted(TextClassifier):
 
 
 class _PerInput(_Targeted):
-    """The adapter at the strength for texts with a target, and at 0 for all others."""
+    """The adapter at the strength for texts with a shortcut, and at 0 for all others."""
 
     def collate(self, encoded: EncodedTexts, indices: Sequence[int] | Array) -> Batch:
         """Each text of the batch gets its strength."""
@@ -170,15 +170,15 @@ class _PerInput(_Targeted):
 
 
 class _Masking(_Targeted):
-    """Targets of every text are drawn toward the mask token.
+    """Shortcuts of every text are drawn toward the mask token.
 
-    Where a target stands is written into the token ids themselves: an id raised by the size of the vocabulary means
+    Where a shortcut stands is written into the token ids themselves: an id raised by the size of the vocabulary means
     "this token, drawn toward the mask token". It so survives whatever else is done to a batch, such as masking another
     token of it, and is read where ids become vectors.
     """
 
     def collate(self, encoded: EncodedTexts, indices: Sequence[int] | Array) -> Batch:
-        """Tokens of targets are marked, and are ordinary no more: there is nothing to attribute to them."""
+        """Tokens of shortcuts are marked, and are ordinary no more: there is nothing to attribute to them."""
         batch = super().collate(encoded, indices)
         marked = torch.zeros_like(batch.ordinary)
         for row, i in enumerate(batch.indices):

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ..config import GuardrailConfig, check_strength, preset, updated
 from ..data import enumerated
 from ..errors import ConfigError, DataError, GuardrailWarning, NothingToRepairError
-from ..shortcuts import Targets
+from ..shortcuts import Shortcuts
 from ..strength import StrengthChoice, check_support
 from ..typing import Array
 from .fitting import FitReport
@@ -142,7 +142,7 @@ def _configured(
             f"The strategy is {strategy!r}, but the configuration is one of '{configured.strategy}'. Leave the "
             "strategy out of the configuration, or name that one."
         )
-    given = {"--shortcut": shortcuts, "--keep": keep, "--take-influential": configured.targets.take_influential}
+    given = {"--shortcut": shortcuts, "--keep": keep, "--take-influential": configured.shortcuts.take_influential}
     if not uses_shortcuts(configured) and any(given.values()):
         named = next(name for name, value in given.items() if value)
         also = "" if strategy_of(configured).learns_from_labels else ", or --per-input"
@@ -150,8 +150,8 @@ def _configured(
             f"{named} is for strategies that know what they neutralise, and '{strategy}' does not. Choose "
             f"--strategy mask or --strategy distill{also}."
         )
-    said = configured.targets
-    return configured.with_targets(shortcuts=(*said.shortcuts, *shortcuts), keep=(*said.keep, *keep))
+    said = configured.shortcuts
+    return configured.with_shortcuts(named=(*said.named, *shortcuts), keep=(*said.keep, *keep))
 
 
 def _changed(config: GuardrailConfig, changes: Mapping[str, Any]) -> GuardrailConfig:
@@ -204,35 +204,35 @@ def _warn_uncalibrated(config: GuardrailConfig) -> None:
     )
 
 
-def supported_strategy(targets: Targets, *, has_labels: bool) -> tuple[str, str]:
+def supported_strategy(shortcuts: Shortcuts, *, has_labels: bool) -> tuple[str, str]:
     """The strategy that the evidence supports, and why, in a sentence.
 
     Args:
-        targets: What was named, and what was found on the deployment texts.
+        shortcuts: What was named, and what was found on the deployment texts.
         has_labels: Whether there is a support set.
 
     Raises:
         NothingToRepairError: Neither words nor labels speak for a repair.
     """
-    words = targets.words
+    words = shortcuts.words
     if words:
-        named = [item.text for item in targets.items if item.verdict == "given"]
+        named = [item.text for item in shortcuts.items if item.verdict == "named"]
         if named:
             return "distill", f"distill, since {enumerated(named[:5])} {_are(named)} named as a shortcut"
         return "distill", f"distill, since the audit finds {enumerated(list(words[:5]))}"
     if has_labels:
         return "few-shot", "few-shot, since no word is named or found and there are labelled rows"
-    raise nothing_to_repair(targets)
+    raise nothing_to_repair(shortcuts)
 
 
-def nothing_to_repair(targets: Targets, *, labels_say: str = "") -> NothingToRepairError:
+def nothing_to_repair(shortcuts: Shortcuts, *, labels_say: str = "") -> NothingToRepairError:
     """The error that says why nothing is repaired, and what to do next.
 
     Args:
-        targets: What was weighed on the deployment texts.
+        shortcuts: What was weighed on the deployment texts.
         labels_say: What the labelled rows say, as the end of a sentence; empty without any.
     """
-    listed = [item.text for item in targets.items if item.verdict == "listed"][:5]
+    listed = [item.text for item in shortcuts.items if item.listed][:5]
     hint = f" Many answers hang on {', '.join(map(repr, listed))}: should they?" if listed else ""
     return NothingToRepairError(
         f"Nothing speaks for a repair: no word is named, and none is found on these texts{labels_say}.{hint} Look at "

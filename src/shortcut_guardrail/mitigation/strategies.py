@@ -43,7 +43,7 @@ class Task:
     Attributes:
         base: The base model.
         encoded: N unlabelled deployment texts.
-        targets: What to neutralise; `maskcl` and `few-shot` need none but for `per_input`.
+        finder: Finds what to neutralise; `maskcl` and `few-shot` need none but for `per_input`.
         config: The strategy and all its options.
         seed: The same seed gives the same guard.
         support: n labelled texts and their class ids, shape (n,), for `few-shot`.
@@ -53,7 +53,7 @@ class Task:
 
     base: TextClassifier
     encoded: EncodedTexts
-    targets: WordFinder
+    finder: WordFinder
     config: GuardrailConfig
     seed: int
     support: tuple[EncodedTexts, Array] | None = None
@@ -62,7 +62,7 @@ class Task:
 
     def adapter_guard(self, model: Any) -> AdapterGuard:
         """A guard around what was trained."""
-        return AdapterGuard(self.base, model, self.targets if self.config.per_input else None)
+        return AdapterGuard(self.base, model, self.finder if self.config.per_input else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,16 +102,16 @@ class Strategy(ABC):
     def train(self, task: Task) -> Trained:
         """Do what the strategy does, with the task's configuration."""
 
-    def restore(self, base: TextClassifier, config: GuardrailConfig, targets: WordFinder, model: Any | None) -> Guard:
+    def restore(self, base: TextClassifier, config: GuardrailConfig, finder: WordFinder, model: Any | None) -> Guard:
         """A guard that was trained before.
 
         Args:
             base: The base model.
             config: What it was trained with.
-            targets: What it neutralises.
+            finder: Finds what it neutralises.
             model: The PEFT model; `None` for a strategy that trains none.
         """
-        return AdapterGuard(base, model, targets if config.per_input else None)
+        return AdapterGuard(base, model, finder if config.per_input else None)
 
 
 class _MaskCL(Strategy):
@@ -147,14 +147,14 @@ class _Distill(Strategy):
 
     def train(self, task: Task) -> Trained:
         """Distillation of the base's answers to texts without the shortcuts."""
-        config, targets = task.config, task.targets
-        target = counterfactual(task.base, task.encoded, targets, config.distill, progress=task.progress)
+        config, finder = task.config, task.finder
+        target = counterfactual(task.base, task.encoded, finder, config.distill, progress=task.progress)
         task.lap("teacher")
         model, training = distill_adapter(
             task.base,
             task.encoded,
             target,
-            targets,
+            finder,
             config.adapter,
             config.distill,
             seed=task.seed,
@@ -192,11 +192,11 @@ class _Mask(Strategy):
 
     def train(self, task: Task) -> Trained:
         """Nothing is trained: words are masked when the guard answers."""
-        return Trained(MaskGuard(task.base, task.targets), AdapterTraining.none(len(task.encoded)))
+        return Trained(MaskGuard(task.base, task.finder), AdapterTraining.none(len(task.encoded)))
 
-    def restore(self, base: TextClassifier, _config: GuardrailConfig, targets: WordFinder, _model: Any | None) -> Guard:
+    def restore(self, base: TextClassifier, _config: GuardrailConfig, finder: WordFinder, _model: Any | None) -> Guard:
         """See `Strategy`."""
-        return MaskGuard(base, targets)
+        return MaskGuard(base, finder)
 
 
 STRATEGIES: dict[str, Strategy] = {strategy.name: strategy for strategy in (_MaskCL(), _Distill(), _FewShot(), _Mask())}

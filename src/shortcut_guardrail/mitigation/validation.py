@@ -10,7 +10,7 @@ from ..config import GuardrailConfig
 from ..data import Texts, check_texts, text_hash, text_number
 from ..errors import ConfigError, DataError, GuardrailWarning
 from ..models import EncodedTexts
-from ..shortcuts import Targets
+from ..shortcuts import Shortcuts
 from ..strength import check_support
 from ..text import WordFinder
 from ..typing import Array
@@ -25,9 +25,9 @@ def check_same_length(encoded: EncodedTexts, labels: Array) -> None:
         )
 
 
-def warn_about_absent(targets: Targets, encoded: EncodedTexts) -> None:
+def warn_about_absent(shortcuts: Shortcuts, encoded: EncodedTexts) -> None:
     """Warn of words that a person named and that stand in none of the texts."""
-    said = [item.text for item in targets.items if item.verdict in ("given", "kept")]
+    said = [item.text for item in shortcuts.items if item.verdict in ("named", "kept")]
     if absent := [word for word in said if not WordFinder([word]).present_in(encoded).any()]:
         warnings.warn(
             f"{_named(absent)} in none of these {len(encoded)} texts. Look for other spellings: occurrences are whole "
@@ -40,10 +40,10 @@ def warn_about_absent(targets: Targets, encoded: EncodedTexts) -> None:
 _SHOWN = 5  # listed words in a warning
 
 
-def warn_without_targets(targets: Targets) -> None:
+def warn_without_shortcuts(shortcuts: Shortcuts) -> None:
     """Warn that nothing is neutralised."""
-    if not targets.words:
-        listed = [item.text for item in targets.items if item.verdict == "listed"][:_SHOWN]
+    if not shortcuts.words:
+        listed = [item.text for item in shortcuts.items if item.listed][:_SHOWN]
         hint = f" Many answers hang on {', '.join(map(repr, listed))}: should they?" if listed else ""
         warnings.warn(
             "Nothing on these texts is taken for a shortcut, so the guard answers as the base does. Give more texts, "
@@ -145,14 +145,14 @@ def warn_about_copies(texts: Sequence[Any], kind: str, what: str) -> None:
         )
 
 
-def warn_about_none_bearing(targets: Targets, bearing: Array) -> None:
+def warn_about_none_bearing(shortcuts: Shortcuts, bearing: Array) -> None:
     """Warn where a strength is to be chosen on texts that cannot tell how much of a shortcut is left.
 
     Args:
-        targets: What is neutralised.
+        shortcuts: What is neutralised.
         bearing: Which texts hold any of it, shape (N,), bool.
     """
-    if targets.finder and not bearing.any():
+    if shortcuts.finder and not bearing.any():
         warnings.warn(
             f"None of the {len(bearing)} texts holds a word that is neutralised, so they cannot tell which strength "
             "takes its effect away. Choose it on texts that do, or state one.",
@@ -161,7 +161,7 @@ def warn_about_none_bearing(targets: Targets, bearing: Array) -> None:
         )
 
 
-def warn_about_unused(config: GuardrailConfig, *, support: bool, targets: bool) -> None:
+def warn_about_unused(config: GuardrailConfig, *, support: bool, shortcuts: bool) -> None:
     """Warn where `fit` is given what its strategy does not look at."""
     if support and not uses_shortcuts(config) and not strategy_of(config).learns_from_labels:
         warnings.warn(
@@ -170,9 +170,9 @@ def warn_about_unused(config: GuardrailConfig, *, support: bool, targets: bool) 
             GuardrailWarning,
             stacklevel=3,
         )
-    if targets and not uses_shortcuts(config):
+    if shortcuts and not uses_shortcuts(config):
         warnings.warn(
-            f"fit does not look at targets with the strategy '{config.strategy}'; 'mask' and 'distill' do.",
+            f"fit does not look at shortcuts with the strategy '{config.strategy}'; 'mask' and 'distill' do.",
             GuardrailWarning,
             stacklevel=3,
         )

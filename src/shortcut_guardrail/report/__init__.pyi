@@ -10,4 +10,4 @@ from .terminal import print_change as print_change
 from .terminal import print_evaluations as print_evaluations
 from .terminal import print_fit as print_fit
 from .terminal import print_repair as print_repair
-from .terminal import print_targets as print_targets
+from .terminal import print_shortcuts as print_shortcuts

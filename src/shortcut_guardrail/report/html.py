@@ -24,7 +24,7 @@ from .view import (
 )
 
 if TYPE_CHECKING:
-    from ..audit import Verdict
+    from ..audit import GateOutcome
 
 Document = Mapping[str, Any]
 
@@ -109,7 +109,7 @@ def render_change(
     old: Result | Document,
     new: Result | Document,
     *,
-    verdict: Verdict,
+    outcome: GateOutcome,
     names: tuple[str, str] = ("old", "new"),
     introduction: Sequence[str] = (),
     redact: bool = False,
@@ -119,7 +119,7 @@ def render_change(
     Args:
         old: The earlier audit.
         new: The later one, whose candidates are listed in full.
-        verdict: What `gate.check_limits` found.
+        outcome: What `gate.check_limits` found.
         names: What the two are called, different names.
         introduction: Paragraphs at the top.
         redact: Leave the texts out.
@@ -129,7 +129,7 @@ def render_change(
         introduction=introduction,
         audits={names[0]: old, names[1]: new},
         main=names[1],
-        outcome_of_gate=verdict,
+        outcome_of_gate=outcome,
         redact=redact,
     )
 
@@ -145,7 +145,7 @@ def _render(
     certificate: Document | None = None,
     notes: Sequence[str] = (),
     main: str | None = None,
-    outcome_of_gate: Verdict | None = None,
+    outcome_of_gate: GateOutcome | None = None,
     redact: bool = False,
 ) -> str:
     from markupsafe import Markup

@@ -11,6 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from ..audit import Agreement, Candidate, read_result
 from ..config import Unit
 from ..errors import DataError
+from ..keys import key_of
 
 SCHEMA_VERSION = 6
 """The layout of `audit.json` that this version renders."""
@@ -102,6 +103,7 @@ def _misfit_of_object(value: Any, kind: Any, place: str) -> str | None:
     if not isinstance(value, Mapping):
         return f"'{place}' is not an object"
     for name, inner in get_type_hints(kind).items():
+        name = key_of(kind, name)
         if name not in value:
             return f"'{place}' has no '{name}'"
         if problem := _misfit(value[name], inner, f"{place}.{name}"):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..evaluation import Evaluation
     from ..metrics import GroupAccuracy
     from ..mitigation import FitReport
-    from ..shortcuts import Targets
+    from ..shortcuts import Shortcuts
     from ..strength import Calibration, Certificate, UnlabelledCalibration
 
 SHOWN_CANDIDATES = 15
@@ -263,7 +263,7 @@ def print_fit(
     if calibration is not None:
         _print_calibration(calibration, without_labels)
     elif without_labels is not None:
-        _print_dial(without_labels)
+        _print_unsupervised(without_labels)
     else:
         console.print(f"Strength {strength:g} ({'as stated' if stated else 'fixed, not calibrated'}).")
 
@@ -298,7 +298,7 @@ def _print_calibration(calibration: Calibration, without_labels: UnlabelledCalib
         console.print("No strength scored higher than 0, so the guarded model answers exactly as the base model does.")
 
 
-def _print_dial(chosen: UnlabelledCalibration) -> None:
+def _print_unsupervised(chosen: UnlabelledCalibration) -> None:
     console = _console()
     table = _table("strength", "divergence", "same answers", "")
     for point in chosen.curve:
@@ -312,49 +312,48 @@ def _print_dial(chosen: UnlabelledCalibration) -> None:
     )
 
 
-def print_targets(targets: Targets) -> None:
+def print_shortcuts(shortcuts: Shortcuts) -> None:
     """What is neutralised, what was weighed and left alone, and why."""
     console = _console()
     table = _table("word or phrase", "neutralised", "why", "texts", "flip\nrate", "mended", "broken")
-    for item in targets.items:
+    for item in shortcuts.items:
         table.add_row(
             Text(visible_name(item.text)),
             "yes" if item.neutralised else "no",
-            _WHY[item.verdict],
+            _WHY[item.reason or item.verdict],
             "-" if item.count is None else str(item.count),
             number(item.flip_rate),
             str(item.mended) if item.n_support else "-",
             str(item.broken) if item.n_support else "-",
         )
     console.print(table)
-    if targets.items:
+    if shortcuts.items:
         console.print(
             "Flip rate: how often masking it changes the answer. Mended, broken: labelled answers that masking it puts "
             "right, or wrong. Add a word with --shortcut, spare one with --keep."
         )
-    verdicts = {item.verdict for item in targets.items}
-    if verdicts & {"influential", "listed"}:
+    many_answers = [item for item in shortcuts.items if item.reason == "many answers"]
+    if many_answers:
         console.print(
             "Many answers: they hang on it, and no test says whether they should. Name it with --shortcut if the task "
             "is not about it, spare it with --keep if it is."
         )
-    if "listed" in verdicts and "influential" not in verdicts:
+    if many_answers and all(item.listed for item in many_answers):
         console.print("--take-influential takes all of these, and with --support those that mend more than they break.")
-    if not targets.words:
+    if not shortcuts.words:
         console.print("Nothing is taken for a shortcut. Name what you know with --shortcut.")
 
 
 _WHY = {
-    "given": "you said so",
+    "named": "you said so",
     "kept": "you said so",
     "flagged": "audit",
-    "alternate": "audit: takes turns",
-    "collective": "audit: together",
+    "takes turns": "audit: takes turns",
+    "set": "audit: together",
     "dominant": "audit: dominant",
-    "influential": "many answers",
+    "many answers": "many answers",
     "confirmed": "labels",
     "cleared": "labels",
-    "listed": "many answers",
 }
 
 

@@ -75,7 +75,7 @@ class CandidateView:
     n_present: int
     opposed_rate: Rate
     expected_rate: Rate
-    opposition: Rate
+    relative_effect: Rate
     pulls_to: str | None
     q_value: float | None
     q_shown: str
@@ -88,7 +88,7 @@ class AuditView:
     """An audit as the page shows it."""
 
     document: Document
-    verdict: str
+    summary: str
     candidates: tuple[CandidateView, ...]
     n_candidates: int
     flagged: tuple[CandidateView, ...]
@@ -117,7 +117,7 @@ def audit_view(document: Document, *, redact: bool = False) -> AuditView:
     unit: str = document["unit"]
     return AuditView(
         document=document,
-        verdict=_verdict(document, listed, flagged) + _open_question(document, listed),
+        summary=_summary(document, listed, flagged) + _open_question(document, listed),
         candidates=tuple(listed),
         n_candidates=document["n_candidates"],
         flagged=flagged,
@@ -132,9 +132,9 @@ def audit_view(document: Document, *, redact: bool = False) -> AuditView:
     )
 
 
-def _verdict(document: Document, listed: Sequence[CandidateView], flagged: Sequence[CandidateView]) -> str:
+def _summary(document: Document, listed: Sequence[CandidateView], flagged: Sequence[CandidateView]) -> str:
     """The finding in a sentence or two."""
-    n_tested, alpha = document["n_tested"], document["alpha"]
+    n_tested, fdr = document["n_tested"], document["alpha"]
     if not n_tested:
         return (
             "No candidate could be tested: none occurs in enough distinct texts. The ranking below says what the "
@@ -144,12 +144,12 @@ def _verdict(document: Document, listed: Sequence[CandidateView], flagged: Seque
     if not flagged:
         return (
             f"None of the {tested} was shown to override the rest of the text more often than its context warrants "
-            f"(false-discovery rate {alpha:.0%}). That is no proof that the model has no shortcut.{_leading(listed)}"
+            f"(false-discovery rate {fdr:.0%}). That is no proof that the model has no shortcut.{_leading(listed)}"
         )
     names = ", ".join(f"“{candidate.name}”" for candidate in flagged[:5]) + (", …" if len(flagged) > 5 else "")
     return (
         f"{len(flagged)} of {tested} overrid{'es' if len(flagged) == 1 else 'e'} the rest of the text more often than "
-        f"context warrants (false-discovery rate {alpha:.0%}): {names}.{_leading(flagged)}"
+        f"context warrants (false-discovery rate {fdr:.0%}): {names}.{_leading(flagged)}"
     )
 
 
@@ -207,7 +207,7 @@ def _candidate(rank: int, candidate: Document, redact: bool) -> CandidateView:
         n_present=candidate["n_present"],
         opposed_rate=_rate(candidate["opposed_rate"]),
         expected_rate=_rate(candidate["expected_rate"]),
-        opposition=_rate(candidate["opposition"]),
+        relative_effect=_rate(candidate["opposition"]),
         pulls_to=candidate["pulls_to"],
         q_value=q_value if tested else None,
         q_shown=p_value(q_value) if tested else "not tested",

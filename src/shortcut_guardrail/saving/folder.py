@@ -12,7 +12,7 @@ from ..data import to_json, write_folder
 from ..errors import GuardrailWarning, ModelError
 from ..mitigation import AdapterGuard, Fitted, strategy_of
 from ..models import TextClassifier
-from ..shortcuts import Targets
+from ..shortcuts import Shortcuts
 from ..strength import Calibration, StrengthChoice, UnlabelledCalibration
 from ..typing import Head
 from .adapter import ADAPTER_FILES, find_base, load_adapter, load_tokenizer, save_adapter
@@ -75,16 +75,16 @@ def load_guarded(
     _check_weights(classifier, folder, record, base_name)
     config = GuardrailConfig.from_dict(record.config)
     strategy = strategy_of(config)
-    targets = Targets.from_dict(record.targets, record.target_rows)
+    shortcuts = Shortcuts.from_dict(record.shortcuts, record.shortcut_rows)
     adapter = load_adapter(classifier, folder, config) if strategy.trains else None
     choice = _choice(folder, record, classifier)
     fitted = Fitted(
-        guard=strategy.restore(classifier, config, targets.finder, adapter),
+        guard=strategy.restore(classifier, config, shortcuts.finder, adapter),
         config=config,
         seed=record.seed,
         training=record.training,
         seconds=record.seconds,
-        targets=targets,
+        shortcuts=shortcuts,
         texts=read_fitted_texts(folder),
         unlabelled=choice.unlabelled,
     )

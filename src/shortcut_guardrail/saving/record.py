@@ -13,11 +13,12 @@ import numpy as np
 
 from ..config import GuardrailConfig, check_strength
 from ..errors import ModelError
+from ..keys import VERDICTS, key_of, with_names
+from ..shortcuts import NEUTRALISED
 
 GUARDRAIL_FILE = "guardrail.json"
 GUARDRAIL_SCHEMA_VERSION = 1
 FITTED_TEXTS_FILE = "fitted_texts.npy"
-_LEFT_ALONE = ("kept", "cleared", "listed")  # verdicts on what is not neutralised, as `Target.neutralised` has it
 
 
 def library_versions() -> dict[str, str]:
@@ -48,8 +49,8 @@ class GuardrailRecord:
         versions: Library versions.
         unlabelled_calibration: The curve of the strength chosen without labels, or `None`.
         certificate: What was certified, or `None`.
-        targets: The words and phrases that were weighed, each with its evidence.
-        target_rows: Hashes of the labelled texts that had a say in them, or trained the adapter.
+        shortcuts: The words and phrases that were weighed, each with its evidence.
+        shortcut_rows: Hashes of the labelled texts that had a say in them, or trained the adapter.
     """
 
     strategy: str
@@ -70,17 +71,17 @@ class GuardrailRecord:
     versions: dict[str, str]
     unlabelled_calibration: dict[str, Any] | None = None
     certificate: dict[str, Any] | None = None
-    targets: tuple[dict[str, Any], ...] = ()
-    target_rows: tuple[str, ...] = ()
+    shortcuts: tuple[dict[str, Any], ...] = ()
+    shortcut_rows: tuple[str, ...] = ()
 
     @property
     def words(self) -> tuple[str, ...]:
         """The words and phrases that are neutralised."""
-        return tuple(t["text"] for t in self.targets if t["verdict"] not in _LEFT_ALONE)
+        return tuple(item["text"] for item in self.shortcuts if VERDICTS[item["verdict"]][0] in NEUTRALISED)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values = {key_of(GuardrailRecord, name): getattr(self, name) for name in self.__dataclass_fields__}
         return {"schema_version": GUARDRAIL_SCHEMA_VERSION, **values}
 
 
@@ -107,7 +108,7 @@ def read_record(folder: Path) -> GuardrailRecord:
         values["label_names"] = tuple(values["label_names"])
         for name in ("support_hashes", "targets", "target_rows"):
             values[name] = tuple(values.get(name, ()))
-        record = GuardrailRecord(**values)
+        record = GuardrailRecord(**with_names(GuardrailRecord, values))
         _check_record(record)
         return record
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -124,8 +125,8 @@ def _check_record(record: GuardrailRecord) -> None:
     """What loading a guard takes for granted."""
     GuardrailConfig.from_dict(record.config)
     check_strength(record.debias_strength)
-    if any({"text", "verdict"} - set(target) for target in record.targets):
-        raise ValueError("a target has no text or verdict")
+    if any("text" not in item or item.get("verdict") not in VERDICTS for item in record.shortcuts):
+        raise ValueError("a shortcut has no text or no verdict that is known")
     if record.certificate is not None and _CERTIFICATE_FIELDS - set(record.certificate):
         raise ValueError("the certificate is incomplete")
     absent = {"name", "revision", "fingerprint"} - set(record.base_model)

@@ -1,4 +1,5 @@
-from .named import Target as Target
-from .named import Targets as Targets
+from .named import NEUTRALISED as NEUTRALISED
+from .named import Shortcut as Shortcut
+from .named import Shortcuts as Shortcuts
 from .named import with_said as with_said
-from .search import find_targets as find_targets
+from .search import find_shortcuts as find_shortcuts

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..config import TargetConfig
+from ..config import ShortcutConfig
 from ..models import EncodedTexts, TextClassifier
 from ..stats import holm, mcnemar_greater, sign_flip_test
 from ..text import WordFinder, masked_texts
 from ..typing import Array
-from .named import UNLABELLED, Target
+from .named import Shortcut
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Paired:
 
 
 def paired_evidence(
-    classifier: TextClassifier, items: list[Target], support: EncodedTexts, labels: Array
+    classifier: TextClassifier, items: list[Shortcut], support: EncodedTexts, labels: Array
 ) -> list[Paired]:
     """For each candidate what masking it does to the answers to the labelled texts that hold it.
 
@@ -87,10 +87,7 @@ def paired_evidence(
     return found
 
 
-_MANY_ANSWERS = ("influential", "listed")
-
-
-def weigh(items: list[Target], evidence: list[Paired], config: TargetConfig) -> list[Target]:
+def weigh(items: list[Shortcut], evidence: list[Paired], config: ShortcutConfig) -> list[Shortcut]:
     """Verdicts from the support set; candidates that neither the audit nor it names are left out, but for those that
     are listed.
 
@@ -103,20 +100,21 @@ def weigh(items: list[Target], evidence: list[Paired], config: TargetConfig) -> 
         config: `confirm_level` and `clear_level`; the first `max_considered` may be confirmed.
     """
     worse = [mcnemar_greater(found.broken, found.mended) for found in evidence]
-    open_ = [i for i, item in enumerate(items[: config.max_considered]) if item.verdict not in UNLABELLED]
+    open_ = [i for i, item in enumerate(items[: config.max_considered]) if not item.evident]
     better = {i: sign_flip_test(evidence[i].changes) for i in open_}
     rejected = holm([better[i] for i in open_], [items[i].answers_held for i in open_], config.confirm_level)
     confirmed = {open_[j] for j in rejected if evidence[open_[j]].mended > evidence[open_[j]].broken}
     weighed = []
     for i, (item, found) in enumerate(zip(items, evidence, strict=True)):
         seen = replace(item, n_support=found.n, mended=found.mended, broken=found.broken)
+        many_answers = item.reason == "many answers"
         if i in confirmed:
-            weighed.append(replace(seen, verdict="confirmed", p_value=better[i]))
-        elif item.verdict in (*UNLABELLED, *_MANY_ANSWERS) and worse[i] <= config.clear_level:
-            weighed.append(replace(seen, verdict="cleared", p_value=worse[i]))
-        elif item.verdict in UNLABELLED:
+            weighed.append(replace(seen, verdict="confirmed", reason=None, p_value=better[i]))
+        elif (item.evident or many_answers) and worse[i] <= config.clear_level:
+            weighed.append(replace(seen, verdict="cleared", reason=None, p_value=worse[i]))
+        elif item.evident:
             weighed.append(replace(seen, p_value=worse[i] if found.n else None))
-        elif item.verdict in _MANY_ANSWERS:
-            mends = item.verdict == "influential" and found.mended > found.broken
-            weighed.append(replace(seen, verdict="influential" if mends else "listed"))
+        elif many_answers:
+            mends = item.verdict == "found" and found.mended > found.broken
+            weighed.append(replace(seen, verdict="found" if mends else "cleared"))
     return weighed

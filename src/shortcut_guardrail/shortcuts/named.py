@@ -1,46 +1,38 @@
 """What to neutralise: words and phrases, each with the verdict on it and its evidence, and what a person says of them.
 
-How they are found without labels is in `target_search`, what labels say of them in `confirmation`.
+How they are found without labels is in `search`, what labels say of them in `labels`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ..config import TargetConfig
+from ..config import ShortcutConfig
 from ..errors import ConfigError, ModelError
+from ..keys import VERDICTS, stored, stored_verdict
 from ..text import WordFinder, parts_of, spaced, unit_key
 
-Verdict = Literal[
-    "given",
-    "kept",
-    "flagged",
-    "alternate",
-    "collective",
-    "dominant",
-    "influential",
-    "confirmed",
-    "cleared",
-    "listed",
-]
-UNLABELLED = ("flagged", "alternate", "collective", "dominant")
-"""Verdicts that rest on the evidence of unlabelled texts; to be influential is none."""
-_NEUTRALISED = ("given", *UNLABELLED, "influential", "confirmed")
+Verdict = Literal["named", "kept", "found", "confirmed", "cleared"]
+Reason = Literal["flagged", "takes turns", "set", "dominant", "many answers"]
+
+NEUTRALISED: tuple[Verdict, ...] = ("named", "found", "confirmed")
+"""Verdicts on what is neutralised."""
 
 
 @dataclass(frozen=True)
-class Target:
-    """A word or phrase and whether it is neutralised.
+class Shortcut:
+    """A word or phrase that was weighed, and whether it is taken for a shortcut.
 
     Attributes:
         text: Its characters, lower case.
-        verdict: `given` by a person as a shortcut, `kept` by a person, `flagged` by the audit, `alternate` for taking
-            turns with flagged ones, `collective` for being one of a group that overrides its texts together,
-            `dominant` in the corpus, `influential` where that is to be enough, `confirmed` by the support set, or
-            `cleared` by it; `listed` for a person to look at if many answers hang on it and nothing tells whether they
-            should. All but kept, cleared and listed ones are neutralised.
+        verdict: `named` by a person as a shortcut, `kept` by a person, `found` in unlabelled texts, `confirmed` by the
+            support set, or `cleared`, by it or because nothing speaks against it. What is named, found or confirmed is
+            neutralised.
+        reason: Why it was found: `flagged` by the audit, `takes turns` with flagged ones, one of a `set` that overrides
+            its texts together, `dominant` in the corpus, or `many answers` hang on it where that is to be enough. A
+            cleared one with the reason `many answers` is listed for a person to look at.
         count: Texts of the audit in which it is important; `None` where it was not audited.
         flip_rate: See `Candidate`.
         pulls_to: See `Candidate`.
@@ -54,6 +46,7 @@ class Target:
 
     text: str
     verdict: Verdict
+    reason: Reason | None = None
     count: int | None = None
     flip_rate: float | None = None
     pulls_to: str | None = None
@@ -66,7 +59,17 @@ class Target:
     @property
     def neutralised(self) -> bool:
         """Whether it is taken for a shortcut."""
-        return self.verdict in _NEUTRALISED
+        return self.verdict in NEUTRALISED
+
+    @property
+    def evident(self) -> bool:
+        """Whether the evidence of unlabelled texts speaks for it; that many answers hang on it is none."""
+        return self.verdict == "found" and self.reason != "many answers"
+
+    @property
+    def listed(self) -> bool:
+        """Whether many answers hang on it and nothing tells whether they should."""
+        return self.verdict == "cleared" and self.reason == "many answers"
 
     @property
     def answers_held(self) -> float:
@@ -75,7 +78,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Targets:
+class Shortcuts:
     """The words and phrases that were weighed.
 
     Attributes:
@@ -84,7 +87,7 @@ class Targets:
             result.
     """
 
-    items: tuple[Target, ...] = ()
+    items: tuple[Shortcut, ...] = ()
     rows: tuple[str, ...] = ()
 
     @property
@@ -99,29 +102,40 @@ class Targets:
 
     def to_dict(self) -> list[dict[str, Any]]:
         """A JSON-ready list of the items."""
-        return [asdict(item) for item in self.items]
+        return [_to_stored(item) for item in self.items]
 
     @classmethod
-    def from_dict(cls, values: Iterable[Mapping[str, Any]], rows: Iterable[str] = ()) -> Targets:
-        """The targets that `to_dict` wrote, and the rows that are kept apart from them.
+    def from_dict(cls, values: Iterable[Mapping[str, Any]], rows: Iterable[str] = ()) -> Shortcuts:
+        """The shortcuts that `to_dict` wrote, and the rows that are kept apart from them.
 
         Raises:
             ModelError: They are damaged.
         """
         try:
-            return cls(tuple(Target(**item) for item in values), tuple(rows))
-        except TypeError as error:
-            raise ModelError(f"The targets of the guard are damaged: {error}. Fit and save it again.") from error
+            return cls(tuple(_from_stored(item) for item in values), tuple(rows))
+        except (TypeError, KeyError) as error:
+            raise ModelError(f"The shortcuts of the guard are damaged: {error}. Fit and save it again.") from error
 
 
-def check_said(config: TargetConfig) -> None:
+def _to_stored(item: Shortcut) -> dict[str, Any]:
+    values: dict[str, Any] = stored(item)
+    values["verdict"] = stored_verdict(values["verdict"], values.pop("reason"))
+    return values
+
+
+def _from_stored(values: Mapping[str, Any]) -> Shortcut:
+    verdict, reason = VERDICTS[values["verdict"]]
+    return Shortcut(**{**values, "verdict": verdict, "reason": reason})
+
+
+def check_said(config: ShortcutConfig) -> None:
     """Whether what a person said can be done: to mask a phrase is to mask each of its words.
 
     Raises:
         ConfigError: A shortcut is kept, or holds what is kept.
     """
     kept = {spaced(word): word for word in config.keep}
-    for word in config.shortcuts:
+    for word in config.named:
         key = spaced(word)
         if clash := kept.keys() & {key, *parts_of(key)}:
             raise ConfigError(
@@ -130,24 +144,24 @@ def check_said(config: TargetConfig) -> None:
             )
 
 
-def with_said(targets: Targets, config: TargetConfig) -> Targets:
+def with_said(shortcuts: Shortcuts, config: ShortcutConfig) -> Shortcuts:
     """What a person said, over the evidence.
 
     Raises:
         ConfigError: It contradicts itself.
     """
     check_said(config)
-    given = {spaced(word): word for word in config.shortcuts}
+    named = {spaced(word): word for word in config.named}
     kept = {spaced(word): word for word in config.keep}
     judged = []
-    for item in targets.items:
+    for item in shortcuts.items:
         key = spaced(item.text)
-        if key in given:
-            item = replace(item, verdict="given")
+        if key in named:
+            item = replace(item, verdict="named", reason=None)
         elif key in kept or (item.neutralised and kept.keys() & parts_of(key)):
-            item = replace(item, verdict="kept")
+            item = replace(item, verdict="kept", reason=None)
         judged.append(item)
     known = {spaced(item.text) for item in judged}
-    judged += [Target(unit_key(word), "given") for key, word in given.items() if key not in known]
-    judged += [Target(unit_key(word), "kept") for key, word in kept.items() if key not in known]
-    return replace(targets, items=tuple(sorted(judged, key=lambda item: not item.neutralised)))
+    judged += [Shortcut(unit_key(word), "named") for key, word in named.items() if key not in known]
+    judged += [Shortcut(unit_key(word), "kept") for key, word in kept.items() if key not in known]
+    return replace(shortcuts, items=tuple(sorted(judged, key=lambda item: not item.neutralised)))

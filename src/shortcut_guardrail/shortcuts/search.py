@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..audit import AuditReport, Candidate, audit_texts, find_repeats
-from ..config import TargetConfig
+from ..config import ShortcutConfig
 from ..data import text_hash
 from ..models import EncodedTexts, TextClassifier
 from ..stats import exact_interval
@@ -37,20 +37,20 @@ from ..text import (
 )
 from ..typing import Array, Progress
 from .labels import paired_evidence, weigh
-from .named import UNLABELLED, Target, Targets, Verdict, check_said, with_said
+from .named import Reason, Shortcut, Shortcuts, Verdict, check_said, with_said
 
 LEAST_SHARE = 0.01
 """A fixed phrase in a smaller share of the texts than this is not asked whether it dominates."""
 
 
-def find_targets(
+def find_shortcuts(
     classifier: TextClassifier,
     encoded: EncodedTexts,
-    config: TargetConfig,
+    config: ShortcutConfig,
     *,
     support: tuple[EncodedTexts, Array] | None = None,
     progress: Progress | None = None,
-) -> Targets:
+) -> Shortcuts:
     """Audit the texts and decide what is neutralised.
 
     Args:
@@ -65,35 +65,37 @@ def find_targets(
         ConfigError: What a person said contradicts itself.
     """
     check_said(config)
-    items = ranked_targets(classifier, encoded, config, progress=progress)
-    taken = sum(item.verdict in UNLABELLED for item in items)
+    items = ranked_shortcuts(classifier, encoded, config, progress=progress)
+    taken = sum(item.evident for item in items)
     considered = max(taken, 0 if support is None else config.max_considered)
-    items = [item for i, item in enumerate(items) if i < considered or item.verdict in ("listed", "influential")]
+    items = [item for i, item in enumerate(items) if i < considered or item.reason == "many answers"]
     if support is not None:
         items = weigh(items, paired_evidence(classifier, items, *support), config)
-    items.sort(key=lambda item: -item.answers_held if item.verdict == "listed" else -math.inf)
+    items.sort(key=lambda item: -item.answers_held if item.listed else -math.inf)
     rows = () if support is None else tuple(sorted({text_hash(text) for text in support[0].texts}))
-    targets = with_said(Targets(tuple(items), rows), config)
-    return targets if support is None else _named_on_support(classifier, targets, support)
+    shortcuts = with_said(Shortcuts(tuple(items), rows), config)
+    return shortcuts if support is None else _named_on_support(classifier, shortcuts, support)
 
 
-def _named_on_support(classifier: TextClassifier, targets: Targets, support: tuple[EncodedTexts, Array]) -> Targets:
+def _named_on_support(
+    classifier: TextClassifier, shortcuts: Shortcuts, support: tuple[EncodedTexts, Array]
+) -> Shortcuts:
     """What labels say of words that a person named and the audit did not weigh; it changes no verdict, but shows where
     a genuine word was named."""
-    named = [item for item in targets.items if item.verdict == "given" and not item.n_support]
+    named = [item for item in shortcuts.items if item.verdict == "named" and not item.n_support]
     if not named:
-        return targets
+        return shortcuts
     seen = zip(named, paired_evidence(classifier, named, *support), strict=True)
     counted = {item: replace(item, n_support=found.n, mended=found.mended, broken=found.broken) for item, found in seen}
-    return replace(targets, items=tuple(counted.get(item, item) for item in targets.items))
+    return replace(shortcuts, items=tuple(counted.get(item, item) for item in shortcuts.items))
 
 
-def ranked_targets(
-    classifier: TextClassifier, encoded: EncodedTexts, config: TargetConfig, *, progress: Progress | None = None
-) -> list[Target]:
+def ranked_shortcuts(
+    classifier: TextClassifier, encoded: EncodedTexts, config: ShortcutConfig, *, progress: Progress | None = None
+) -> list[Shortcut]:
     """All candidates of the audit, those first that are neutralised unless labels or a person object.
 
-    Arguments and errors: see `find_targets`.
+    Arguments and errors: see `find_shortcuts`.
     """
     report = audit_texts(classifier, encoded, config.audit(), progress=progress)
     dominant = _dominant(classifier, encoded, report, config, progress)
@@ -105,38 +107,40 @@ def ranked_targets(
     ]
     audited = {item.text for item in items}
     items += [
-        Target(found.text, "dominant", found.count, found.flip_rate, found.pulls_to)
+        Shortcut(found.text, "found", "dominant", found.count, found.flip_rate, found.pulls_to)
         for found in dominant.values()
         if found.text not in audited
     ]
-    return sorted(items, key=lambda item: item.verdict not in UNLABELLED)
+    return sorted(items, key=lambda item: not item.evident)
 
 
-def _audited(candidate: Candidate, dominant: Mapping[str, Any], config: TargetConfig, least: float) -> Target:
+def _audited(candidate: Candidate, dominant: Mapping[str, Any], config: ShortcutConfig, least: float) -> Shortcut:
     """A candidate of the audit; one that nothing speaks against counts as cleared until a support set confirms it, or
     as influential, taken or listed, if masking it changes `least` answers."""
-    found = Target(
+    verdict, reason = _unlabelled_verdict(candidate, dominant)
+    found = Shortcut(
         text=candidate.text,
-        verdict=_unlabelled_verdict(candidate, dominant),
+        verdict=verdict,
+        reason=reason,
         count=candidate.count,
         flip_rate=candidate.flip_rate,
         pulls_to=candidate.pulls_to,
         q_value=candidate.q_value,
     )
     few = found.answers_held < least - 1e-9  # a count times a rate, which rounds
-    if found.verdict != "cleared" or config.influential_share == 1 or few:
+    if verdict == "found" or config.influential_share == 1 or few:
         return found
-    return replace(found, verdict="influential" if config.take_influential else "listed")
+    return replace(found, verdict="found" if config.take_influential else "cleared", reason="many answers")
 
 
-def _unlabelled_verdict(candidate: Candidate, dominant: Mapping[str, Any]) -> Verdict:
+def _unlabelled_verdict(candidate: Candidate, dominant: Mapping[str, Any]) -> tuple[Verdict, Reason | None]:
     if candidate.flagged:
-        return "flagged"
+        return "found", "flagged"
     if candidate.takes_turns:
-        return "alternate"
+        return "found", "takes turns"
     if candidate.collective:
-        return "collective"
-    return "dominant" if candidate.text in dominant else "cleared"
+        return "found", "set"
+    return ("found", "dominant") if candidate.text in dominant else ("cleared", None)
 
 
 @dataclass(frozen=True)
@@ -157,7 +161,7 @@ def _dominant(
     classifier: TextClassifier,
     encoded: EncodedTexts,
     report: AuditReport,
-    config: TargetConfig,
+    config: ShortcutConfig,
     progress: Progress | None = None,
 ) -> dict[str, _Deciding]:
     """What decides most of its texts against the rest, where that of its class does so in very many texts.
@@ -182,7 +186,7 @@ def _dominant(
     for members in classes.values():
         contradicted = frozenset[int]().union(*(found.contradicted for found in members))
         p_value = float(binom.sf(len(contradicted) - 1, len(texts), config.dominant_share))
-        if p_value <= config.alpha / len(report.label_names):
+        if p_value <= config.fdr / len(report.label_names):
             chosen |= {found.text: found for found in members}
     return chosen
 
@@ -199,7 +203,7 @@ def _deciding(
     texts: EncodedTexts,
     probs: Array,
     report: AuditReport,
-    config: TargetConfig,
+    config: ShortcutConfig,
     progress: Progress | None,
 ) -> list[_Deciding]:
     """Words and fixed phrases that decide most of their texts when they are masked as a whole.

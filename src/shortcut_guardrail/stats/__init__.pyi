@@ -1,5 +1,11 @@
 from .attainable import p_all_opposed as p_all_opposed
 from .attainable import texts_needed as texts_needed
+from .brunner_munzel import LEVELS as LEVELS
+from .brunner_munzel import Placements as Placements
+from .brunner_munzel import levels as levels
+from .brunner_munzel import p_of_placements as p_of_placements
+from .brunner_munzel import p_relative_effect as p_relative_effect
+from .brunner_munzel import relative_effect as relative_effect
 from .exact import exact_interval as exact_interval
 from .exact import mcnemar_greater as mcnemar_greater
 from .exact import paired_p_value as paired_p_value
@@ -7,9 +13,3 @@ from .fdr import levels_needed as levels_needed
 from .fdr import q_values as q_values
 from .paired import holm as holm
 from .paired import sign_flip_test as sign_flip_test
-from .relative_effect import LEVELS as LEVELS
-from .relative_effect import Placements as Placements
-from .relative_effect import levels as levels
-from .relative_effect import opposition as opposition
-from .relative_effect import p_of_placements as p_of_placements
-from .relative_effect import p_opposition as p_opposition

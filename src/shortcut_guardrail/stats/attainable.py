@@ -1,6 +1,6 @@
 """What the audit's test could have found at most: the smallest p-value that a candidate's counts allow.
 
-Where too few texts hold a candidate, or too few do not, no opposition of its texts, however complete, gives a small
+Where too few texts hold a candidate, or too few do not, not even rests that are all opposed, gives a small
 p-value. Not to be flagged then says nothing, and this module tells when that is so.
 """
 
@@ -9,20 +9,20 @@ from __future__ import annotations
 import numpy as np
 
 from ..typing import Array
-from .relative_effect import p_opposition
+from .brunner_munzel import p_relative_effect
 
 LARGEST_FACTOR = 1000
 """A corpus more than so many times as large is not asked for."""
 
 
-def p_all_opposed(n: Array, against: Array, without: Array, min_opposition: float) -> Array:
+def p_all_opposed(n: Array, against: Array, without: Array, min_relative_effect: float) -> Array:
     """The p-value of the context's two tests if the rest of each text spoke less for the class than every other text.
 
     Args:
         n: Texts that hold the candidate, shape (M,).
         against: Texts without it that are given another answer than the candidate's class.
         without: Texts without it. Where there are none, nothing is to be found: 1.
-        min_opposition: See `AuditConfig`.
+        min_relative_effect: See `AuditConfig`.
 
     None of the counts has to be whole, so that they can be those of a larger corpus of the same shares.
     """
@@ -32,7 +32,7 @@ def p_all_opposed(n: Array, against: Array, without: Array, min_opposition: floa
     log = gammaln(n + against + 1) - gammaln(against + 1) + gammaln(without + 1) - gammaln(n + without + 1)
     answers = np.where(without > 0, np.exp(np.minimum(log, 0.0)), 1.0)
     nothing = np.zeros(len(n))
-    pairs = p_opposition(np.column_stack([n, nothing]), np.column_stack([nothing, without]), min_opposition)
+    pairs = p_relative_effect(np.column_stack([n, nothing]), np.column_stack([nothing, without]), min_relative_effect)
     p: Array = np.minimum(1.0, 2 * np.minimum(answers, pairs))
     return p
 
@@ -54,7 +54,7 @@ def texts_needed(
     *,
     min_count: int,
     min_pull: float,
-    min_opposition: float,
+    min_relative_effect: float,
 ) -> Array:
     """How many texts with the candidate would do, in a corpus that is larger and has the same shares.
 
@@ -66,7 +66,7 @@ def texts_needed(
         levels: The p-value needed.
         min_count: The fewest that are tested at all.
         min_pull: The share against which `lost` is tested.
-        min_opposition: The share against which pairs are tested.
+        min_relative_effect: The share against which pairs are tested.
 
     Returns:
         The number of texts that hold it at which the p-value would reach the level if the rest of all of them were
@@ -74,7 +74,7 @@ def texts_needed(
     """
 
     def enough(factor: Array) -> Array:
-        context = p_all_opposed(n * factor, against * factor, without * factor, min_opposition)
+        context = p_all_opposed(n * factor, against * factor, without * factor, min_relative_effect)
         reached = np.maximum(context, p_of_pull(lost * factor, n * factor, min_pull)) <= levels
         return reached & (n * factor >= min_count)
 

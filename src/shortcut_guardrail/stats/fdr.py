@@ -7,7 +7,7 @@ Annals of Statistics 50, 1890-1909, for r = n = 2) counts at each threshold thos
 it: with F_i the smaller p-value of finding i and S_i the larger one, the findings with S_i <= g are discoveries for
 the largest g with
 
-    g * #{F_j <= g} <= alpha * max(1, #{S_j <= g}).
+    g * #{F_j <= g} <= fdr * max(1, #{S_j <= g}).
 
 It never finds less than Benjamini and Hochberg's procedure, which has the number of all tests for #{F_j <= g}. The
 proof asks for two parts that are independent of each other. Those of one candidate share its texts, so that the rate
@@ -38,7 +38,7 @@ def q_values(first: Array, second: Array) -> Array:
     return np.minimum(q, 1.0)
 
 
-def levels_needed(first: Array, second: Array, tested: Array, alpha: float) -> Array:
+def levels_needed(first: Array, second: Array, tested: Array, fdr: float) -> Array:
     """The p-value at which each candidate would just be a discovery if both its parts reached it, the others staying.
 
     For candidates that are discoveries the value means nothing.
@@ -47,15 +47,15 @@ def levels_needed(first: Array, second: Array, tested: Array, alpha: float) -> A
         first: p-values of the first parts, shape (M,).
         second: Those of the second parts.
         tested: Whether each candidate was tested, shape (M,); one that was not would be one test more.
-        alpha: The false-discovery rate.
+        fdr: The false-discovery rate.
     """
     smaller, larger = np.minimum(first, second), np.maximum(first, second)
     # Between two neighbouring events nothing changes but the threshold itself.
     events = np.unique(np.concatenate([[0.0], smaller[tested], larger[tested]]))
     tests = np.searchsorted(np.sort(smaller[tested]), events, side="right")
     findings = np.searchsorted(np.sort(larger[tested]), events, side="right")
-    as_new = _largest_so_far(events, tests + 1, findings + 1, alpha)
-    as_counted = _largest_so_far(events, np.maximum(tests, 1), findings + 1, alpha)
+    as_new = _largest_so_far(events, tests + 1, findings + 1, fdr)
+    as_counted = _largest_so_far(events, np.maximum(tests, 1), findings + 1, fdr)
     levels = np.full(len(first), as_new[-1])
     # A tested candidate is among the tests from its smaller p-value on, and among the findings from its larger one on,
     # where it is known not to be a discovery.
@@ -66,9 +66,9 @@ def levels_needed(first: Array, second: Array, tested: Array, alpha: float) -> A
     return levels
 
 
-def _largest_so_far(events: Array, tests: Array, findings: Array, alpha: float) -> Array:
+def _largest_so_far(events: Array, tests: Array, findings: Array, fdr: float) -> Array:
     """The largest threshold that keeps the rate, up to the end of each interval between events."""
-    largest = alpha * findings / tests
+    largest = fdr * findings / tests
     ends = np.append(events[1:], np.inf)
     keeps: Array = np.where(largest >= events, np.minimum(largest, ends), 0.0)
     so_far: Array = np.maximum.accumulate(keeps)

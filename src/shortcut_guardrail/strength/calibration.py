@@ -100,7 +100,7 @@ def strengths_to_score(config: CalibrationConfig) -> list[float]:
 
 OVERRULING_P = 0.25
 """Labels overrule a strength that was chosen without them where their best one is better with this p-value or less; the
-level at which they clear a word too (`confirmation`). Chosen with `bench/experiments/dial_rules`; see
+level at which they clear a word too (`shortcuts.labels`). Chosen with `bench/experiments/dial_rules`; see
 docs/strategies.md."""
 
 
@@ -154,7 +154,7 @@ def choose_strength(
         labels: Class ids, shape (n,).
         config: The grid and the metric.
         groups: Group ids, shape (n,), for the metric `worst_group_accuracy`.
-        without_labels: The strength of the grid that unlabelled texts chose; see `dial`.
+        without_labels: The strength of the grid that unlabelled texts chose; see `unsupervised`.
 
     Raises:
         DataError: See `check_choice`.

@@ -7,7 +7,7 @@ answers are the same is in the curve too, but does not choose: on a few hundred 
 
 *Assumption.* Where the base's answers to a text and to its counterfactual differ, the latter is right more often. It is
 what calling a word a shortcut means. If a genuine word was taken for one, divergence asks for harm just as readily, and
-this dial cannot tell; labels can. If nothing is taken for a shortcut, strength 0 diverges nowhere and is chosen.
+this choice cannot tell; labels can. If nothing is taken for a shortcut, strength 0 diverges nowhere and is chosen.
 
 Of many texts a sample is drawn. Only those with a shortcut say how much of it is left, so where it would hold hardly
 any of these they are drawn apart from the others, and weighed by their share of all texts.

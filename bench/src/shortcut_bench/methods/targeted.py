@@ -106,7 +106,7 @@ class Targeted:
             "selection": {"rule": _RULES[self.labels], "oracle": False},
             "calibration": calibration,
             "training": report.training.to_dict(),
-            "targets": report.targets.to_dict(),
+            "targets": report.shortcuts.to_dict(),
             "n_deployment": len(material.deployment),
             "seconds": seconds,
         }
@@ -127,7 +127,7 @@ class Targeted:
         (3 with two teachers), 2 a trained text, 1 a strength and text that it is chosen on, and for the unlabelled ones
         as many more as the teacher takes, whose answer is to be met. An estimate, like `Guardrail`'s."""
         config = self.guard_config
-        found = n_deployment * (2 + 2 * config.targets.top_k) + n_support * config.targets.max_considered
+        found = n_deployment * (2 + 2 * config.shortcuts.top_k) + n_support * config.shortcuts.max_considered
         teaching = 3 if config.distill.teacher == "both" else 2
         taught = teaching * n_deployment if self.strategy == "distill" else 0
         n_strengths = len(strengths_to_score(config.calibration))
@@ -143,7 +143,7 @@ class Influential(Targeted):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "guard_config", self.guard_config.with_targets(take_influential=True))
+        object.__setattr__(self, "guard_config", self.guard_config.with_shortcuts(take_influential=True))
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Named(Targeted):
 
     def _config_for(self, material: Material) -> GuardrailConfig:
         assert material.shortcut_words is not None
-        return self.guard_config.with_targets(shortcuts=material.shortcut_words)
+        return self.guard_config.with_shortcuts(shortcuts=material.shortcut_words)
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class GuardedSystem:
         return np.asarray(self._guard.predict_proba(texts, progress=progress))
 
     def info(self) -> dict[str, Any]:
-        """Targets, strength, labels spent and seconds per stage."""
+        """Shortcuts, strength, labels spent and seconds per stage."""
         return dict(self._info)
 
     def save(self, folder: Path) -> None:

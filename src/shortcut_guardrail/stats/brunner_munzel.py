@@ -1,9 +1,9 @@
 """Whether the rest of a candidate's texts speaks less for its class than texts without it: a test of pairs.
 
 Let R be the log-odds of the class for the rest of a random text that holds the candidate, and S those for a random text
-that does not. Their *opposition* is theta = P(R < S) + P(R = S) / 2, in [0, 1]: a half where the two speak alike, 1
-where every rest speaks less for the class than every other text. It compares ranks, so a model that hardly ever answers
-the class, or always with certainty, hides nothing: what counts is which texts it finds less likely.
+that does not. Their *relative effect* is theta = P(R < S) + P(R = S) / 2, in [0, 1]: a half where the two speak alike,
+1 where every rest speaks less for the class than every other text. It compares ranks, so a model that hardly ever
+answers the class, or always with certainty, hides nothing: what counts is which texts it finds less likely.
 
 The test of theta <= theta0 is that of Brunner and Munzel (2000, Biometrical Journal 42, 17-25), which takes unequal
 variances and ties: t = (theta_hat - theta0) / sqrt(s_R^2 / n + s_S^2 / m), s_R^2 being the variance of a rest's share
@@ -37,7 +37,7 @@ def levels(probs: Array) -> Array:
     return steps
 
 
-def opposition(rests: Array, others: Array) -> Array:
+def relative_effect(rests: Array, others: Array) -> Array:
     """theta of each of M candidates, shape (M,); NaN where one of the two has no texts.
 
     Args:
@@ -51,11 +51,11 @@ def opposition(rests: Array, others: Array) -> Array:
     return theta
 
 
-def p_opposition(rests: Array, others: Array, largest: float) -> Array:
+def p_relative_effect(rests: Array, others: Array, largest: float) -> Array:
     """p-values of the null hypothesis that theta is at most `largest`, shape (M,); 1 where one of the two has no texts.
 
     Args:
-        rests: See `opposition`; counts need not be whole.
+        rests: See `relative_effect`; counts need not be whole.
         others: Likewise.
         largest: theta0, in [0, 1).
     """
@@ -71,8 +71,8 @@ class Placements:
 
     Attributes:
         n: Number of texts.
-        total: Sum over them of the share of their pairs with the other sample that speak for opposition, ties counted
-            half.
+        total: Sum over them of the share of their pairs with the other sample in which this text speaks less, ties
+            counted half.
         squares: Sum of the squares.
     """
 
@@ -89,7 +89,7 @@ class Placements:
 
 
 def p_of_placements(rests: Placements, others: Placements, largest: float) -> float:
-    """The p-value where the pairs are not of one class; see `collective`.
+    """The p-value where the pairs are not of one class; see `audit.sets`.
 
     Args:
         rests: For each of n rests the share of the m other texts that speak more.
