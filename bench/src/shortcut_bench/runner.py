@@ -41,12 +41,13 @@ from .results import (
     hardware,
     has_result,
     prepare_cache,
+    read_index,
     run_hash,
     versions,
     write_result,
 )
 from .scoring import BaseReading, Scores, read_base, score
-from .systems import FittedSystem, Material, ModelSystem, Need, System, make_system
+from .systems import FittedSystem, Material, ModelSystem, Need, System, make_system, recorded_before
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Report = Callable[[str], None]
@@ -83,6 +84,9 @@ class Run:
 
     def config(self) -> dict[str, Any]:
         """Everything that decides the outcome, JSON-ready; names in tables are no part of it."""
+        return self._with(self.system.config())
+
+    def _with(self, system: Mapping[str, Any]) -> dict[str, Any]:
         scale = self.scale
         return {
             "data": {
@@ -98,7 +102,7 @@ class Run:
                 "learning_rates": list(scale.learning_rates),
                 "select": scale.select,
             },
-            "system": {"kind": self.spec.kind, **self.system.config()},
+            "system": {"kind": self.spec.kind, **system},
             "material": {name: getattr(scale, name) for name in ("n_support", "n_held_out", "n_deployment")},
             "scoring": {name: getattr(scale, name) for name in ("n_audit", "top_k", "scoring_precision")},
             "precision": scale.precision,
@@ -108,6 +112,11 @@ class Run:
     def hash(self) -> str:
         """Stands for `config`."""
         return run_hash(self.config())
+
+    @property
+    def hashes(self) -> tuple[str, ...]:
+        """`hash`, and after it those under which earlier results of the same computation may lie."""
+        return (self.hash, *(run_hash(self._with(system)) for system in recorded_before(self.system)))
 
     def entry(self) -> IndexEntry:
         """What the run is in its experiment."""
@@ -273,6 +282,7 @@ class _Bench:
         self.store = ClassifierStore(encoder, cache, progress=progress)
         self.encoder = encoder
         self.outcome = Outcome()
+        self._listed = {entry.run for entry in read_index(out, experiment.name)}
         self._where = {"versions": versions(), "commit": commit(), "hardware": hardware()}
         self._done = 0
         self._total = 0
@@ -284,16 +294,23 @@ class _Bench:
         self._total = len(runs)
         self._check_data(runs)
         for together in _grouped(runs, lambda run: (run.setting.name, run.seed, run.fold)):
-            missing = [run for run in together if self.overwrite or not has_result(self.out, run.hash)]
+            missing = [run for run in together if self.overwrite or not self._stored_as(run)]
             self._skip([run for run in together if run not in missing])
             if missing:
                 self._make_together(missing)
         return self.outcome
 
+    def _stored_as(self, run: Run) -> str | None:
+        """The hash under which a run's result lies; of several the one that the experiment lists."""
+        there = [found for found in run.hashes if has_result(self.out, found)]
+        return next((found for found in there if found in self._listed), there[0] if there else None)
+
     def _skip(self, runs: Sequence[Run]) -> None:
-        self._list(runs)
+        """Lists runs whose result is there."""
+        stored = [run.hash if self.overwrite else self._stored_as(run) or run.hash for run in runs]
+        self._list([replace(run.entry(), run=found) for run, found in zip(runs, stored, strict=True)])
+        self.outcome.skipped += stored
         for run in runs:
-            self.outcome.skipped.append(run.hash)
             # A run may have been killed between its result and this.
             discard(self._unfinished(run))
             self._say(run, "finished before")
@@ -301,7 +318,7 @@ class _Bench:
     def _check_data(self, runs: Sequence[Run]) -> None:
         """Builds the data of every setting once, so that what is wrong with them shows before anything is trained."""
         for together in _grouped(runs, lambda run: run.setting.name):
-            missing = [run for run in together if self.overwrite or not has_result(self.out, run.hash)]
+            missing = [run for run in together if self.overwrite or not self._stored_as(run)]
             if missing:
                 self.data(missing[0], missing[0].seed)
 
@@ -361,7 +378,7 @@ class _Bench:
             record = self._record(place, run, fitted, scores, seconds)
             write_result(self.out, run.hash, record)
             if run in runs:
-                self._list([run])
+                self._list([run.entry()])
                 self.outcome.finished.append(run.hash)
                 self._say(run, _summary(record))
         discard(unfinished)
@@ -377,7 +394,7 @@ class _Bench:
             return []
         asked = {run.test for run in runs}
         others = [replace(first, test=test) for test in place.data.tests if test not in asked]
-        return [run for run in others if not place.lacks(run) and not has_result(self.out, run.hash)]
+        return [run for run in others if not place.lacks(run) and not self._stored_as(run)]
 
     def _record(self, place: _Place, run: Run, fitted: FittedSystem, scores: Scores, seconds: float) -> dict[str, Any]:
         data = place.data.to_dict()
@@ -411,8 +428,7 @@ class _Bench:
             "rows": scores.rows.to_dict(),
         }
 
-    def _list(self, runs: Sequence[Run]) -> None:
-        entries = [run.entry() for run in runs]
+    def _list(self, entries: Sequence[IndexEntry]) -> None:
         add_to_index(self.out, self.experiment.name, entries, command=self.command, replace=self.overwrite)
 
     def _say(self, run: Run, what: str) -> None:

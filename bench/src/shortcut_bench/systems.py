@@ -421,6 +421,23 @@ def guard_options(config: GuardrailConfig) -> dict[str, Any]:
     return options
 
 
+_NO_DISTILLATION = ("maskcl", "few-shot")
+"""The strategies that, with a strength that is fixed or chosen by labels, read nothing of the section `distill`."""
+
+
+def recorded_before(system: System) -> list[dict[str, Any]]:
+    """A system's `config` as earlier results of the very same computation recorded it.
+
+    A guard's whole configuration is recorded, with sections that its strategy does not read. When a default there
+    changes, the computation stays what it was and its hash does not: `distill.teacher` was `both` until commit 66ab052.
+    """
+    guard = getattr(system, "guard_config", None)
+    if not isinstance(guard, GuardrailConfig) or guard.strategy not in _NO_DISTILLATION:
+        return []
+    earlier = dataclasses.replace(guard, distill=dataclasses.replace(guard.distill, teacher="both"))
+    return [{**system.config(), "guard": guard_options(earlier)}]
+
+
 @dataclass(frozen=True)
 class Guardrail:
     """Shortcut Guardrail: an adapter trained on the deployment texts, its strength chosen on the support set.
