@@ -17,7 +17,7 @@ from shortcut_bench.experiments import (
     system_options,
 )
 from shortcut_bench.figures import _KINDS
-from shortcut_bench.systems import make_system
+from shortcut_bench.registry import make_system
 from shortcut_bench.tables import _columns
 from shortcut_guardrail.errors import ConfigError, DataError
 
@@ -204,7 +204,7 @@ def test_a_plan_restricts_and_adds_systems() -> None:
 
 
 def test_the_leaderboard_has_every_method() -> None:
-    from shortcut_bench.systems import built_in_systems
+    from shortcut_bench.registry import built_in_systems
 
     left_out = {
         "jtt-grid": "18 trainings",

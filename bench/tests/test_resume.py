@@ -13,10 +13,11 @@ from harness_fakes import FAKE_ENCODER, fake_record
 from shortcut_bench import runner
 from shortcut_bench.classifiers import Encoder
 from shortcut_bench.experiments import ExperimentConfig, Setting, SystemSpec, read_experiment
+from shortcut_bench.guards import recorded_before
+from shortcut_bench.registry import make_system
 from shortcut_bench.results import has_result, index_path, read_index, run_hash, write_result
 from shortcut_bench.runner import Run, plan_runs, run_experiment
 from shortcut_bench.store import open_store
-from shortcut_bench.systems import make_system, recorded_before
 
 RESULTS = ROOT / "results"
 COMMITTED = sorted(path.parent.name for path in RESULTS.glob("*/runs.json"))

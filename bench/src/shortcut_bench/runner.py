@@ -33,6 +33,8 @@ from .bases import (
 from .classifiers import UNFINISHED_FOLDER, ClassifierStore, Encoder, TrainedClassifier, find_encoder
 from .datasets import BenchmarkData, LabelledTexts
 from .experiments import ExperimentConfig, Scale, Setting, SystemSpec, system_options
+from .guards import recorded_before
+from .registry import make_system
 from .results import (
     CACHE_FOLDER,
     IndexEntry,
@@ -47,7 +49,7 @@ from .results import (
     write_result,
 )
 from .scoring import BaseReading, Scores, read_base, score
-from .systems import FittedSystem, Material, ModelSystem, Need, System, make_system, recorded_before
+from .systems import FittedSystem, Material, ModelSystem, Need, System
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Report = Callable[[str], None]

@@ -20,7 +20,8 @@ from shortcut_bench.methods.jtt import TrainPassErrors
 from shortcut_bench.methods.same_budget import PriorShift, cross_validated
 from shortcut_bench.methods.selection import Rule, best_index, find_rule, search
 from shortcut_bench.methods.training import Stopwatch, resolve_recipe, train
-from shortcut_bench.systems import Material, Need, make_system
+from shortcut_bench.registry import make_system
+from shortcut_bench.systems import Material, Need
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
 from shortcut_guardrail.finetuning.config import FinetuneConfig
 

@@ -33,7 +33,8 @@ from shortcut_bench.methods.c2l import SOURCE as C2L_SOURCE
 from shortcut_bench.methods.same_budget import cross_validated
 from shortcut_bench.methods.selection import find_rule, missing_groups, search
 from shortcut_bench.methods.training import train
-from shortcut_bench.systems import Material, make_system
+from shortcut_bench.registry import make_system
+from shortcut_bench.systems import Material
 from shortcut_guardrail.errors import GuardrailWarning
 from shortcut_guardrail.finetuning import training as finetune
 from shortcut_guardrail.finetuning.config import FinetuneConfig, FinetuneResult, Objective

@@ -35,7 +35,8 @@ from shortcut_guardrail.models import EncodedTexts, FastPaths, TextClassifier, l
 from shortcut_guardrail.strength import strengths_to_score
 from shortcut_guardrail.typing import Progress
 
-from ..systems import FittedSystem, Material, ModelSystem, Need, guard_options
+from ..guards import guard_options
+from ..systems import FittedSystem, Material, ModelSystem, Need
 from .training import Stopwatch, as_config, require
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -24,7 +24,8 @@ from shortcut_guardrail.models import TextClassifier
 from shortcut_guardrail.strength import strengths_to_score
 from shortcut_guardrail.typing import Progress
 
-from ..systems import SYSTEM_FILE, FittedSystem, Material, ModelSystem, Need, folded, guard_options
+from ..guards import folded, guard_options
+from ..systems import SYSTEM_FILE, FittedSystem, Material, ModelSystem, Need
 from .training import as_config
 
 Array = np.ndarray[Any, np.dtype[Any]]
