@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from shortcut_bench.columns import find_column
 from shortcut_bench.experiments import (
     SCALES,
     Scale,
@@ -18,7 +19,6 @@ from shortcut_bench.experiments import (
 )
 from shortcut_bench.figures import _KINDS
 from shortcut_bench.registry import make_system
-from shortcut_bench.tables import _columns
 from shortcut_guardrail.errors import ConfigError, DataError
 
 PROMISED = (
@@ -53,7 +53,7 @@ def test_an_experiment_is_complete(name: str) -> None:
     assert config.shows.endswith(".")
     assert config.figure["kind"] in _KINDS
     for column in config.table["columns"]:
-        _columns(column)
+        find_column(column)
     for scale in SCALES:
         for setting, spec in config.plan():
             options = system_options(config.scale(scale, setting), setting, spec)

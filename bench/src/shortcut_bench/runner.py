@@ -238,29 +238,23 @@ def run_experiment(
     if data_dir is not None and not data_dir.is_dir():
         raise DataError(f"--data-dir must be a folder with the data sets, but '{data_dir}' is none.")
     found = find_encoder(encoder or sized.encoder)
+    seeds = tuple(sized.seeds if seeds is None else seeds)
     runs = plan_runs(
-        experiment,
-        scale=scale,
-        encoder=found,
-        seeds=tuple(sized.seeds if seeds is None else seeds),
-        systems=systems,
-        settings=settings,
-        changes=changes,
+        experiment, scale=scale, encoder=found, seeds=seeds, systems=systems, settings=settings, changes=changes
     )
     if not runs:
         raise ConfigError(f"Nothing is left of the experiment '{experiment.name}' with these restrictions.")
-    bench = _Bench(
-        experiment,
-        data_dir=data_dir,
-        out=out,
-        cache=prepare_cache(cache or out / CACHE_FOLDER),
-        encoder=found,
-        overwrite=overwrite,
-        command=command,
-        progress=progress,
-        report=report or (lambda sentence: None),
-    )
-    return bench.make(runs)
+    folders = _Folders(data_dir, out, prepare_cache(cache or out / CACHE_FOLDER))
+    return _Bench(experiment, found, folders, overwrite, command, progress=progress, report=report).make(runs)
+
+
+@dataclass(frozen=True)
+class _Folders:
+    """Where data are read from, where results go, and where classifiers are kept."""
+
+    data_dir: Path | None
+    out: Path
+    cache: Path
 
 
 class _Bench:
@@ -269,22 +263,22 @@ class _Bench:
     def __init__(
         self,
         experiment: ExperimentConfig,
-        *,
-        data_dir: Path | None,
-        out: Path,
-        cache: Path,
         encoder: Encoder,
+        folders: _Folders,
         overwrite: bool,
         command: str,
+        *,
         progress: Progress | None,
-        report: Report,
+        report: Report | None,
     ) -> None:
-        self.experiment, self.data_dir, self.out, self.cache = experiment, data_dir, out, cache
-        self.overwrite, self.command, self.progress, self.report = overwrite, command, progress, report
-        self.store = ClassifierStore(encoder, cache, progress=progress)
+        self.experiment = experiment
+        self.data_dir, self.out, self.cache = folders.data_dir, folders.out, folders.cache
+        self.overwrite, self.command, self.progress = overwrite, command, progress
+        self.report = report or (lambda sentence: None)
+        self.store = ClassifierStore(encoder, folders.cache, progress=progress)
         self.encoder = encoder
         self.outcome = Outcome()
-        self._listed = {entry.run for entry in read_index(out, experiment.name)}
+        self._listed = {entry.run for entry in read_index(self.out, experiment.name)}
         self._where = {"versions": versions(), "commit": commit(), "hardware": hardware()}
         self._done = 0
         self._total = 0
