@@ -131,7 +131,7 @@ def test_a_failed_run_fails_the_command_and_keeps_the_rest(
     def broken(*_: Any, **__: Any) -> Any:
         raise RunError("The loss is not finite.")
 
-    monkeypatch.setattr("shortcut_bench.systems.Guardrail.fit", broken)
+    monkeypatch.setattr("shortcut_bench.references.Guardrail.fit", broken)
     status, printed, said = cli("benchmark", "run", mine["file"], *mine["options"], "--out", mine["out"])
     assert status == 1
     assert "2 runs finished" in printed

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from shortcut_bench.columns import find_column
 from shortcut_bench.experiments import (
     SCALES,
     Scale,
@@ -17,8 +18,7 @@ from shortcut_bench.experiments import (
     system_options,
 )
 from shortcut_bench.figures import _KINDS
-from shortcut_bench.systems import make_system
-from shortcut_bench.tables import _columns
+from shortcut_bench.registry import make_system
 from shortcut_guardrail.errors import ConfigError, DataError
 
 PROMISED = (
@@ -53,7 +53,7 @@ def test_an_experiment_is_complete(name: str) -> None:
     assert config.shows.endswith(".")
     assert config.figure["kind"] in _KINDS
     for column in config.table["columns"]:
-        _columns(column)
+        find_column(column)
     for scale in SCALES:
         for setting, spec in config.plan():
             options = system_options(config.scale(scale, setting), setting, spec)
@@ -204,7 +204,7 @@ def test_a_plan_restricts_and_adds_systems() -> None:
 
 
 def test_the_leaderboard_has_every_method() -> None:
-    from shortcut_bench.systems import built_in_systems
+    from shortcut_bench.registry import built_in_systems
 
     left_out = {
         "jtt-grid": "18 trainings",

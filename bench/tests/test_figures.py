@@ -13,9 +13,9 @@ import pytest
 from harness_fakes import fake_results, with_systems
 from shortcut_bench import figures
 from shortcut_bench.collect import Collection, collect
+from shortcut_bench.columns import group_values
 from shortcut_bench.experiments import experiment_names, read_experiment
 from shortcut_bench.figures import draw
-from shortcut_bench.tables import group_values
 from shortcut_bench.theory.figures import save_figure
 from shortcut_guardrail import ConfigError, DataError
 

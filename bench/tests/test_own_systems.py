@@ -16,9 +16,11 @@ from harness_fakes import fake_build
 from shortcut_bench import bases, own_systems
 from shortcut_bench.experiments import ExperimentConfig, Setting, SystemSpec
 from shortcut_bench.own_systems import GROUP
+from shortcut_bench.references import Erm
+from shortcut_bench.registry import built_in_systems, make_system, system_factories
 from shortcut_bench.results import read_index, read_result, rows_of
 from shortcut_bench.runner import run_experiment
-from shortcut_bench.systems import Erm, FittedSystem, Material, System, built_in_systems, make_system, system_factories
+from shortcut_bench.systems import FittedSystem, Material, System
 from shortcut_guardrail import ConfigError
 from tiny_models import save_tiny_encoder
 

@@ -21,14 +21,15 @@ import torch
 
 from checkout import ROOT
 from harness_fakes import fake_build
-from shortcut_bench import bases, classifiers, runner, systems
+from shortcut_bench import bases, classifiers, references, registry, runner, systems
 from shortcut_bench.classifiers import UNFINISHED_FOLDER
 from shortcut_bench.experiments import ExperimentConfig, Setting, SystemSpec, read_experiment
+from shortcut_bench.guards import guard_options
 from shortcut_bench.methods import training
 from shortcut_bench.results import add_to_index, read_index, read_result, result_path, rows_of
 from shortcut_bench.runner import Outcome, run_experiment
 from shortcut_bench.store import open_store
-from shortcut_bench.systems import Need, guard_options
+from shortcut_bench.systems import Need
 from shortcut_guardrail import GuardrailConfig, ShortcutGuardrail, preset
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
 from shortcut_guardrail.finetuning.checkpoints import Checkpoints
@@ -118,17 +119,17 @@ def test_no_text_is_stored(run: Any, tmp_path: Path) -> None:
 
 def test_support_rows_are_not_scored_and_are_the_same_for_all_systems(run: Any, tmp_path: Path) -> None:
     seen: list[list[str]] = []
-    fit = systems.Guardrail.fit
+    fit = references.Guardrail.fit
 
     def spy(self: Any, material: Any, **rest: Any) -> Any:
         seen.append(list(material.support.texts))
         return fit(self, material, **rest)
 
-    systems.Guardrail.fit, keep = spy, fit  # type: ignore[method-assign]
+    references.Guardrail.fit, keep = spy, fit  # type: ignore[method-assign]
     try:
         run(experiment(GUARD, replace(GUARD, label="again", options={**GUARD.options, "rank": 2})))
     finally:
-        systems.Guardrail.fit = keep  # type: ignore[method-assign]
+        references.Guardrail.fit = keep  # type: ignore[method-assign]
     assert seen[0] == seen[1]
     assert len(seen[0]) == 8
     test = fake_build("fake", data_dir=None, n_train=32, n_test=36, seed=0).tests["reversed"]
@@ -270,7 +271,7 @@ def test_a_system_that_fails_does_not_keep_the_others_from_running(
     def broken(self: Any, *_: Any, **__: Any) -> Any:
         raise kind("It went wrong.")
 
-    monkeypatch.setattr(systems.Guardrail, "fit", broken)
+    monkeypatch.setattr(references.Guardrail, "fit", broken)
     outcome = run(experiment(GUARD, "erm"))
     assert outcome.failed == ["planted, guardrail, reversed, seed 0: It went wrong."]
     assert list(results_of(tmp_path)) == [("erm", "reversed", 0)]
@@ -474,7 +475,7 @@ def test_an_opened_setting_hands_a_method_what_the_run_does(run: Any, tmp_path: 
         changes=CHANGES,
     )
     result = results_of(tmp_path)[name, "reversed", 1]
-    method = systems.make_system(name)
+    method = registry.make_system(name)
     fitted = method.fit(opened.material("reversed").for_needs(method.needs), seed=1)
     scored, rows = opened.scored("reversed"), rows_of(result)
     order = np.argsort(rows.index)
@@ -644,14 +645,14 @@ def test_a_damaged_list_or_result_is_refused(run: Any, tmp_path: Path) -> None:
 
 
 def test_a_number_that_json_lacks_loses_no_run(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    fit = systems.Erm.fit
+    fit = references.Erm.fit
 
     def odd(self: Any, *args: Any, **options: Any) -> Any:
         fitted = fit(self, *args, **options)
         extra = {"loss": float("nan"), "n": np.int64(3), "rates": (np.float32(0.5), float("inf"))}
         return systems.ModelSystem(fitted.classifier, info=extra)
 
-    monkeypatch.setattr(systems.Erm, "fit", odd)
+    monkeypatch.setattr(references.Erm, "fit", odd)
     run(experiment("erm"))
     info = results_of(tmp_path)["erm", "reversed", 0]["system"]["info"]
     assert (info["loss"], info["n"], info["rates"]) == (None, 3, [0.5, None])

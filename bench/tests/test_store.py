@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import warnings
@@ -14,8 +13,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from shortcut_bench import runner
-from shortcut_bench.classifiers import Encoder
 from shortcut_bench.collect import collect
 from shortcut_bench.experiments import read_experiment
 from shortcut_bench.results import has_result, pack, raw_results, read_index, read_result, rows_of, write_result
@@ -44,7 +41,6 @@ COMMITTED = [
     "testbed-strength",
 ]
 COMPACT = (RUNS_FILE, PREDICTIONS_FILE, TEST_SETS_FILE)
-ENCODER = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 def record(seed: int, predictions: list[int]) -> dict[str, Any]:
@@ -198,17 +194,3 @@ def test_every_committed_table_is_made_from_the_compact_files(name: str, tmp_pat
 @pytest.mark.parametrize("name", COMMITTED)
 def test_every_run_that_is_listed_is_in_the_compact_files(name: str) -> None:
     assert {entry.run for entry in read_index(RESULTS, name)} <= set(open_store(RESULTS).runs)
-
-
-@pytest.mark.parametrize("name", ["leaderboard-in-distribution", "misclassification", "testbed-strength"])
-def test_a_runner_on_a_fresh_clone_repeats_nothing(name: str) -> None:
-    """What today's settings plan has a result, though there is no raw one."""
-    store = open_store(RESULTS)
-    weights = json.loads(next(iter(store.runs.values()))["config"])["encoder"]["weights"]
-    encoder = Encoder("nowhere", ENCODER, weights)
-    planned = runner.plan_runs(read_experiment(name), scale="small", encoder=encoder, seeds=(0, 1, 2))
-    assert len(planned) >= 24
-    assert all(has_result(RESULTS, run.hash) for run in planned)
-    # The partner: another seed has none.
-    other = runner.plan_runs(read_experiment(name), scale="small", encoder=encoder, seeds=(77,))
-    assert not any(has_result(RESULTS, run.hash) for run in other)

@@ -12,17 +12,9 @@ import pytest
 from harness_fakes import fake_build
 from shortcut_bench.classifiers import TrainedClassifier
 from shortcut_bench.datasets import HIDDEN_GROUP
-from shortcut_bench.systems import (
-    Clean,
-    Erm,
-    Guardrail,
-    Material,
-    ModelSystem,
-    Need,
-    Oracle,
-    make_system,
-    system_factories,
-)
+from shortcut_bench.references import Clean, Erm, Guardrail, Oracle
+from shortcut_bench.registry import make_system, system_factories
+from shortcut_bench.systems import Material, ModelSystem, Need
 from shortcut_guardrail import ConfigError, ShortcutGuardrail
 from shortcut_guardrail.finetuning.config import FinetuneConfig
 from shortcut_guardrail.models.classifier import TextClassifier

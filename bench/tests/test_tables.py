@@ -19,9 +19,9 @@ from harness_fakes import fake_results, with_systems
 from shortcut_bench.collect import Cell, Collection, collect
 from shortcut_bench.experiments import ExperimentConfig, experiment_names, read_experiment
 from shortcut_bench.positioning import APPROACHES, CHOSEN_BESIDE, PER_INPUT_ATTRIBUTION, SETTLED_ON
+from shortcut_bench.registry import built_in_systems
 from shortcut_bench.results import read_index, result_path
 from shortcut_bench.statistics import mcnemar
-from shortcut_bench.systems import built_in_systems
 from shortcut_bench.tables import Entry, Table, make_table, render
 from shortcut_guardrail import ConfigError, DataError, GuardrailWarning
 from shortcut_guardrail.metrics import group_accuracy

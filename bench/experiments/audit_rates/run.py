@@ -67,7 +67,7 @@ def audit_model(trained: TrainedClassifier, rows: LabelledTexts, unit: str, plan
         "takes_turns": turns,
         "false_takes_turns": [text for text in turns if not is_planted(text, planted)],
         "recall_with_takes_turns": recall([*flagged, *turns]),
-        "group_p_value": _defined(report.set_p_value),
+        "set_p_value": _defined(report.set_p_value),
         "collective": group,
         "false_collective": [text for text in group if not is_planted(text, planted)],
         "recall_with_all_three": recall([*flagged, *turns, *group]),

@@ -4,10 +4,10 @@
 
 For settings of the benchmark, the base classifier is fine-tuned as there, its candidates are ranked without labels, and
 all test rows are answered with each of the first candidates masked. Then many support sets are drawn at random from the
-rows and weighed (`targets.weigh`). A confirmation is false if masking the candidate does not raise the mean probability
-of the right class over all rows that hold it; the share of draws with a false one is to stay below `confirm_level`.
-Beside it, the same with McNemar's exact test and Holm's procedure without weights, which was used before. Finished
-settings and seeds are kept.
+rows and weighed (`shortcuts.labels.weigh`). A confirmation is false if masking the candidate does not raise the mean
+probability of the right class over all rows that hold it; the share of draws with a false one is to stay below
+`confirm_level`. Beside it, the same with McNemar's exact test and Holm's procedure without weights, which was used
+before. Finished settings and seeds are kept.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from shortcut_bench.bases import open_setting
 from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail.config import ShortcutConfig
+from shortcut_guardrail.keys import stored_verdict
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.saving.record import library_versions
 from shortcut_guardrail.shortcuts.labels import Paired, paired_evidence, weigh
@@ -65,7 +66,7 @@ class Draws:
         return [
             {
                 "text": item.text,
-                "verdict_of_the_audit": item.verdict,
+                "verdict_of_the_audit": stored_verdict(item.verdict, item.reason),
                 "count": item.count,
                 "flip_rate": item.flip_rate,
                 "n": found.n,

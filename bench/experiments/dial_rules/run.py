@@ -90,7 +90,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
         f"told {', '.join(told.words)}": guarded(guard, rows, preset("distill"), told, seed),
     }
     if natural and data.shortcuts:
-        annotated = Shortcuts(tuple(Shortcut(word, "given") for word in data.shortcuts))
+        annotated = Shortcuts(tuple(Shortcut(word, "named") for word in data.shortcuts))
         guards["told the shortcut"] = guarded(guard, rows, preset("distill"), annotated, seed)
     return {
         "n": len(rows),
@@ -111,7 +111,7 @@ def genuine(guard: ShortcutGuardrail, rows: LabelledTexts, shortcuts: set[str]) 
     words = {word for shortcut in shortcuts for word in shortcut.lower().replace("\u2019", "'").split()}
     innocent = [c for c in report.candidates if c.labelled is not None and c.text not in words and c.text.isalpha()]
     ranked = sorted(innocent, key=lambda c: c.labelled.flips_to_right - c.labelled.flips_to_wrong)
-    return Shortcuts(tuple(Shortcut(c.text, "given") for c in ranked[:N_TOLD]))
+    return Shortcuts(tuple(Shortcut(c.text, "named") for c in ranked[:N_TOLD]))
 
 
 @dataclass(frozen=True)
@@ -142,14 +142,14 @@ class Answered:
 
 
 def guarded(
-    guard: ShortcutGuardrail, rows: LabelledTexts, config: GuardrailConfig, targets: Shortcuts, seed: int
+    guard: ShortcutGuardrail, rows: LabelledTexts, config: GuardrailConfig, shortcuts: Shortcuts, seed: int
 ) -> Answered:
     """A guard that neutralises these words: its dial without labels, and its answers to all rows at every strength."""
-    guard.fit(rows.texts, config=config, seed=seed, shortcuts=targets)
+    guard.fit(rows.texts, config=config, seed=seed, shortcuts=shortcuts)
     strength = guard.calibrate_without_labels(rows.texts).strength
     grid, answers = guard.answers_by_strength(rows.texts)
     right = (answers == rows.labels).mean(axis=1)
-    return Answered(tuple(targets.words), strength, tuple(grid), answers, right)
+    return Answered(tuple(shortcuts.words), strength, tuple(grid), answers, right)
 
 
 def rates(guard: Answered, rows: LabelledTexts, size: int, draws: int, seed: int, *, groups: bool) -> dict[str, Any]:

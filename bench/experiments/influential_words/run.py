@@ -2,7 +2,7 @@
 
     python bench/experiments/influential_words/run.py --data-dir ../shared/data --out results/influential_words.json
 
-For settings of the benchmark the targets of the base classifier are found without labels, with all words and phrases
+For settings of the benchmark the shortcuts of the base classifier are found without labels, with all words and phrases
 whose masking changes 2 % of all answers beside them (`ShortcutConfig.take_influential`). Then support sets of 40 rows
 are drawn at random, and each rule says which words are taken. Every choice is scored by what the base answers to the
 rows that were not drawn with the chosen words cut out, which is what `distill` imitates; no adapter is trained.
@@ -37,12 +37,13 @@ from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail import preset
 from shortcut_guardrail.config import DistillConfig
+from shortcut_guardrail.keys import stored_verdict
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.mitigation.distillation import counterfactual
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.saving.record import library_versions
 from shortcut_guardrail.shortcuts.labels import paired_evidence, weigh
-from shortcut_guardrail.shortcuts.named import UNLABELLED, Shortcut
+from shortcut_guardrail.shortcuts.named import Shortcut
 from shortcut_guardrail.shortcuts.search import ranked_shortcuts
 from shortcut_guardrail.text import WordFinder
 
@@ -67,7 +68,7 @@ RULES = ("none", "all", "today", "unless cleared", "mended")
 
 
 class Candidates:
-    """The targets of one classifier, what the labels of all rows say of each, and answers without some of them."""
+    """The shortcuts of one classifier, what the labels of all rows say of each, and answers without some of them."""
 
     def __init__(self, classifier: TextClassifier, rows: LabelledTexts) -> None:
         self.classifier, self.rows = classifier, rows
@@ -81,14 +82,14 @@ class Candidates:
         """The words that a rule takes, by the labels of some rows."""
         seen = [found.among(drawn) for found in self.evidence]
         if rule == "none":
-            return frozenset(item.text for item in self.items if item.verdict in UNLABELLED)
+            return frozenset(item.text for item in self.items if item.evident)
         if rule == "all":
             return words_of(self.items)
         if rule == "today":
             return words_of(weigh([listed(item) for item in self.items], seen, CONFIG))
         weighed = weigh(self.items, seen, CONFIG)
         if rule == "unless cleared":
-            return frozenset(item.text for item in weighed if item.neutralised or item.verdict == "listed")
+            return frozenset(item.text for item in weighed if item.neutralised or item.listed)
         return words_of(weighed)
 
     def answers(self, words: frozenset[str]) -> np.ndarray[Any, Any]:
@@ -103,7 +104,7 @@ class Candidates:
         return [
             {
                 "text": item.text,
-                "verdict": item.verdict,
+                "verdict": stored_verdict(item.verdict, item.reason),
                 "answers_held": item.answers_held,
                 "n": one.n,
                 "mended": one.mended,
@@ -116,7 +117,7 @@ class Candidates:
 
 def listed(item: Shortcut) -> Shortcut:
     """What an item is where influential ones are not taken."""
-    return replace(item, verdict="listed") if item.verdict == "influential" else item
+    return replace(item, verdict="cleared") if item.reason == "many answers" else item
 
 
 def words_of(items: list[Shortcut]) -> frozenset[str]:

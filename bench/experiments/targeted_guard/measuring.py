@@ -110,7 +110,7 @@ class Measured:
         certify: bool = False,
         weigh: bool = False,
         words: Words | None = None,
-        verdicts: Sequence[str] | None = None,
+        reasons: Sequence[str] | None = None,
     ) -> Found:
         """Fit on unlabelled texts and score at each choice of the strength.
 
@@ -121,7 +121,7 @@ class Measured:
             certify: Whether to count the errors of certificates too.
             weigh: Whether the support set has a say in what is neutralised.
             words: Gives what is neutralised, instead of looking for it.
-            verdicts: Which evidence is enough; all if not given.
+            reasons: Which evidence is enough; all if not given.
         """
         known = self.known_targets(config, done) if texts is None and not weigh and words is None else None
         # The search for targets is shared between the strategies; its time belongs to each of them.
@@ -129,9 +129,9 @@ class Measured:
         texts = texts or self.deployment(self.scored)
         guard = self.guard()
         targets = known if words is None else given(words(guard, texts))
-        if verdicts is not None:
+        if reasons is not None:
             targets = targets or guard.find_shortcuts(texts.texts, config=config)
-            targets = Shortcuts(tuple(item for item in targets.items if item.verdict in verdicts))
+            targets = Shortcuts(tuple(item for item in targets.items if item.reason in reasons))
         learns = config.strategy == "few-shot"
         labelled = (self.support.texts, self.support.labels.tolist()) if weigh or learns else None
         started = time.perf_counter()
@@ -183,7 +183,7 @@ class Measured:
 
     def known_targets(self, config: GuardrailConfig, done: Found) -> Shortcuts | None:
         """What the first strategy that looks for targets found, where this one looks for the same."""
-        if not uses_shortcuts(config) or config.shortcuts != preset("distill").targets or _FINDS_TARGETS not in done:
+        if not uses_shortcuts(config) or config.shortcuts != preset("distill").shortcuts or _FINDS_TARGETS not in done:
             return None
         return Shortcuts.from_dict(done[_FINDS_TARGETS]["targets"])
 

@@ -52,8 +52,8 @@ def with_ablations(run: Measured) -> Parts:
     """Variants of `distill`."""
     inside, clean = run.data.tests["in_distribution"], run.data.oracle_tests["reversed"]
     parts: Parts = {f"ablation, {name}": partial(run.strategy, config) for name, config in ablations().items()}
-    for name, verdicts in EVIDENCE.items():
-        parts[f"ablation, {name}"] = partial(run.strategy, preset("distill"), verdicts=verdicts)
+    for name, reasons in EVIDENCE.items():
+        parts[f"ablation, {name}"] = partial(run.strategy, preset("distill"), reasons=reasons)
     parts[f"ablation, {OFTEN}"] = partial(run.strategy, preset("distill"), words=often_decisive)
     parts[f"fitted_in_distribution, {OFTEN}"] = lambda _: run.harmless(run.trained, inside, words=often_decisive)
     parts[f"clean, {OFTEN}"] = lambda _: run.harmless(run.clean_classifier(), clean, words=often_decisive)

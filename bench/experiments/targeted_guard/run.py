@@ -44,9 +44,9 @@ from typing import Any
 from measuring import Found, Measured
 from parts import all_parts
 from shortcut_bench.bases import open_setting
+from shortcut_bench.guards import guard_options
 from shortcut_bench.results import commit
 from shortcut_bench.store import dense_json
-from shortcut_bench.systems import guard_options
 from shortcut_guardrail import GuardrailWarning
 from shortcut_guardrail.data.files import to_json, write_file
 from shortcut_guardrail.saving.record import library_versions

@@ -45,7 +45,7 @@ def ablations() -> dict[str, GuardrailConfig]:
 
 EVIDENCE: dict[str, tuple[str, ...]] = {
     "evidence: flagged by the audit alone": ("flagged",),
-    "evidence: flagged, or taking turns": ("flagged", "alternate"),
+    "evidence: flagged, or taking turns": ("flagged", "takes turns"),
     "evidence: flagged, or dominant": ("flagged", "dominant"),
 }
 
@@ -65,7 +65,7 @@ Words = Callable[[ShortcutGuardrail, LabelledTexts], Sequence[str]]
 
 def given(words: Sequence[str]) -> Shortcuts:
     """Words and phrases that nobody has to look for."""
-    return Shortcuts(tuple(Shortcut(word, "given") for word in words))
+    return Shortcuts(tuple(Shortcut(word, "named") for word in words))
 
 
 INFLUENTIAL = "evidence: influential words and phrases too"

@@ -190,7 +190,9 @@ def setting_data(
     options = data_options(setting, scale, fold)
     if setting.data != OWN_FILES:
         return build(setting.data, data_dir=data_dir, seed=seed, tokenizer=tokenizer, **sizes, **options)
-    known = [name for name in inspect.signature(from_file).parameters if name not in (*sizes, "seed", "tokenizer")]
+    parameters = inspect.signature(from_file).parameters.values()
+    # Those that are not named in it are of the scale.
+    known = [one.name for one in parameters if one.kind is not one.VAR_KEYWORD]
     if unknown := sorted(set(options) - set(known)):
         raise ConfigError(f"The setting '{setting.name}' has no option {unknown[0]} (it has: {', '.join(known)}).")
     if absent := sorted({"train", "words"} - set(options)):

@@ -72,6 +72,7 @@ class Configured:
     def run(
         self,
         out: Path,
+        *,
         data_dir: Path | None = None,
         encoder: str | None = None,
         seeds: Sequence[int] | None = None,
@@ -154,6 +155,7 @@ OnlyEncoder = Annotated[str | None, typer.Option(help="Only runs with this encod
 @app.command()
 def run(
     experiment: ExperimentName,
+    *,
     out: Annotated[Path, typer.Option(help="Folder of all results.")] = Path("results"),
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder with the data sets.", show_default="read from the Hub")
@@ -226,6 +228,7 @@ def _run_configured(chosen: Experiment, out: Path, options: dict[str, Any], comm
 @app.command()
 def table(
     experiment: ExperimentName,
+    *,
     results: Results = Path("results"),
     format_: Annotated[str, typer.Option("--format", help="markdown, latex or csv.")] = "markdown",
     out: Annotated[Path | None, typer.Option(help="File to write.", show_default="print it")] = None,
@@ -260,6 +263,7 @@ def table(
 @app.command()
 def figure(
     experiment: ExperimentName,
+    *,
     out: Annotated[Path, typer.Option(help="The file to write: .png, .svg or .pdf.")],
     results: Results = Path("results"),
     scale: OnlyScale = None,

@@ -15,8 +15,8 @@ import numpy as np
 from shortcut_guardrail.errors import ConfigError, DataError
 
 from .collect import Cell, Collection
+from .columns import group_values, recall_values, worst_groups
 from .statistics import spread
-from .tables import group_values, recall_values, worst_groups
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from shortcut_guardrail.errors import ConfigError
 
-if TYPE_CHECKING:
-    from .systems import System
+from .systems import Need, System
 
 GROUP = "shortcut_bench.systems"
 _METHODS = ("config", "fit")
@@ -74,8 +73,6 @@ class _Loaded:
 
 def _check(made: Any, where: str) -> None:
     """Raises a `ConfigError` for what is no system, with all that it lacks."""
-    from .systems import Need
-
     problems = [f"a method {name}" for name in _METHODS if not callable(getattr(made, name, None))]
     if not isinstance(getattr(made, "name", None), str):
         problems.append("a name, which is a string")

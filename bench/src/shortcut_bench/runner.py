@@ -33,6 +33,8 @@ from .bases import (
 from .classifiers import UNFINISHED_FOLDER, ClassifierStore, Encoder, TrainedClassifier, find_encoder
 from .datasets import BenchmarkData, LabelledTexts
 from .experiments import ExperimentConfig, Scale, Setting, SystemSpec, system_options
+from .guards import recorded_before
+from .registry import make_system
 from .results import (
     CACHE_FOLDER,
     IndexEntry,
@@ -41,12 +43,13 @@ from .results import (
     hardware,
     has_result,
     prepare_cache,
+    read_index,
     run_hash,
     versions,
     write_result,
 )
 from .scoring import BaseReading, Scores, read_base, score
-from .systems import FittedSystem, Material, ModelSystem, Need, System, make_system
+from .systems import FittedSystem, Material, ModelSystem, Need, System
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Report = Callable[[str], None]
@@ -83,6 +86,9 @@ class Run:
 
     def config(self) -> dict[str, Any]:
         """Everything that decides the outcome, JSON-ready; names in tables are no part of it."""
+        return self._with(self.system.config())
+
+    def _with(self, system: Mapping[str, Any]) -> dict[str, Any]:
         scale = self.scale
         return {
             "data": {
@@ -98,7 +104,7 @@ class Run:
                 "learning_rates": list(scale.learning_rates),
                 "select": scale.select,
             },
-            "system": {"kind": self.spec.kind, **self.system.config()},
+            "system": {"kind": self.spec.kind, **system},
             "material": {name: getattr(scale, name) for name in ("n_support", "n_held_out", "n_deployment")},
             "scoring": {name: getattr(scale, name) for name in ("n_audit", "top_k", "scoring_precision")},
             "precision": scale.precision,
@@ -108,6 +114,11 @@ class Run:
     def hash(self) -> str:
         """Stands for `config`."""
         return run_hash(self.config())
+
+    @property
+    def hashes(self) -> tuple[str, ...]:
+        """`hash`, and after it those under which earlier results of the same computation may lie."""
+        return (self.hash, *(run_hash(self._with(system)) for system in recorded_before(self.system)))
 
     def entry(self) -> IndexEntry:
         """What the run is in its experiment."""
@@ -227,29 +238,23 @@ def run_experiment(
     if data_dir is not None and not data_dir.is_dir():
         raise DataError(f"--data-dir must be a folder with the data sets, but '{data_dir}' is none.")
     found = find_encoder(encoder or sized.encoder)
+    seeds = tuple(sized.seeds if seeds is None else seeds)
     runs = plan_runs(
-        experiment,
-        scale=scale,
-        encoder=found,
-        seeds=tuple(sized.seeds if seeds is None else seeds),
-        systems=systems,
-        settings=settings,
-        changes=changes,
+        experiment, scale=scale, encoder=found, seeds=seeds, systems=systems, settings=settings, changes=changes
     )
     if not runs:
         raise ConfigError(f"Nothing is left of the experiment '{experiment.name}' with these restrictions.")
-    bench = _Bench(
-        experiment,
-        data_dir=data_dir,
-        out=out,
-        cache=prepare_cache(cache or out / CACHE_FOLDER),
-        encoder=found,
-        overwrite=overwrite,
-        command=command,
-        progress=progress,
-        report=report or (lambda sentence: None),
-    )
-    return bench.make(runs)
+    folders = _Folders(data_dir, out, prepare_cache(cache or out / CACHE_FOLDER))
+    return _Bench(experiment, found, folders, overwrite, command, progress=progress, report=report).make(runs)
+
+
+@dataclass(frozen=True)
+class _Folders:
+    """Where data are read from, where results go, and where classifiers are kept."""
+
+    data_dir: Path | None
+    out: Path
+    cache: Path
 
 
 class _Bench:
@@ -258,21 +263,22 @@ class _Bench:
     def __init__(
         self,
         experiment: ExperimentConfig,
-        *,
-        data_dir: Path | None,
-        out: Path,
-        cache: Path,
         encoder: Encoder,
+        folders: _Folders,
         overwrite: bool,
         command: str,
+        *,
         progress: Progress | None,
-        report: Report,
+        report: Report | None,
     ) -> None:
-        self.experiment, self.data_dir, self.out, self.cache = experiment, data_dir, out, cache
-        self.overwrite, self.command, self.progress, self.report = overwrite, command, progress, report
-        self.store = ClassifierStore(encoder, cache, progress=progress)
+        self.experiment = experiment
+        self.data_dir, self.out, self.cache = folders.data_dir, folders.out, folders.cache
+        self.overwrite, self.command, self.progress = overwrite, command, progress
+        self.report = report or (lambda sentence: None)
+        self.store = ClassifierStore(encoder, folders.cache, progress=progress)
         self.encoder = encoder
         self.outcome = Outcome()
+        self._listed = {entry.run for entry in read_index(self.out, experiment.name)}
         self._where = {"versions": versions(), "commit": commit(), "hardware": hardware()}
         self._done = 0
         self._total = 0
@@ -284,16 +290,23 @@ class _Bench:
         self._total = len(runs)
         self._check_data(runs)
         for together in _grouped(runs, lambda run: (run.setting.name, run.seed, run.fold)):
-            missing = [run for run in together if self.overwrite or not has_result(self.out, run.hash)]
+            missing = [run for run in together if self.overwrite or not self._stored_as(run)]
             self._skip([run for run in together if run not in missing])
             if missing:
                 self._make_together(missing)
         return self.outcome
 
+    def _stored_as(self, run: Run) -> str | None:
+        """The hash under which a run's result lies; of several the one that the experiment lists."""
+        there = [found for found in run.hashes if has_result(self.out, found)]
+        return next((found for found in there if found in self._listed), there[0] if there else None)
+
     def _skip(self, runs: Sequence[Run]) -> None:
-        self._list(runs)
+        """Lists runs whose result is there."""
+        stored = [run.hash if self.overwrite else self._stored_as(run) or run.hash for run in runs]
+        self._list([replace(run.entry(), run=found) for run, found in zip(runs, stored, strict=True)])
+        self.outcome.skipped += stored
         for run in runs:
-            self.outcome.skipped.append(run.hash)
             # A run may have been killed between its result and this.
             discard(self._unfinished(run))
             self._say(run, "finished before")
@@ -301,7 +314,7 @@ class _Bench:
     def _check_data(self, runs: Sequence[Run]) -> None:
         """Builds the data of every setting once, so that what is wrong with them shows before anything is trained."""
         for together in _grouped(runs, lambda run: run.setting.name):
-            missing = [run for run in together if self.overwrite or not has_result(self.out, run.hash)]
+            missing = [run for run in together if self.overwrite or not self._stored_as(run)]
             if missing:
                 self.data(missing[0], missing[0].seed)
 
@@ -361,7 +374,7 @@ class _Bench:
             record = self._record(place, run, fitted, scores, seconds)
             write_result(self.out, run.hash, record)
             if run in runs:
-                self._list([run])
+                self._list([run.entry()])
                 self.outcome.finished.append(run.hash)
                 self._say(run, _summary(record))
         discard(unfinished)
@@ -377,7 +390,7 @@ class _Bench:
             return []
         asked = {run.test for run in runs}
         others = [replace(first, test=test) for test in place.data.tests if test not in asked]
-        return [run for run in others if not place.lacks(run) and not has_result(self.out, run.hash)]
+        return [run for run in others if not place.lacks(run) and not self._stored_as(run)]
 
     def _record(self, place: _Place, run: Run, fitted: FittedSystem, scores: Scores, seconds: float) -> dict[str, Any]:
         data = place.data.to_dict()
@@ -411,8 +424,7 @@ class _Bench:
             "rows": scores.rows.to_dict(),
         }
 
-    def _list(self, runs: Sequence[Run]) -> None:
-        entries = [run.entry() for run in runs]
+    def _list(self, entries: Sequence[IndexEntry]) -> None:
         add_to_index(self.out, self.experiment.name, entries, command=self.command, replace=self.overwrite)
 
     def _say(self, run: Run, what: str) -> None:

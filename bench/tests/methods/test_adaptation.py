@@ -11,17 +11,12 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from methods_toy import DEPLOYMENT, REVERSED, make_encoder, make_material
-from shortcut_bench.methods import EATA, SAR, DeYO, Tent
-from shortcut_bench.methods.adaptation import (
-    DeyoAdapter,
-    EataAdapter,
-    OnlineSystem,
-    SarAdapter,
-    _Start,
-    destroy,
-    norm_parameters,
-)
+from shortcut_bench.methods import EATA, SAR, DeYO, Tent, load_fitted
+from shortcut_bench.methods.adaptation import Start, norm_parameters
+from shortcut_bench.methods.deyo import DeyoAdapter, destroy
+from shortcut_bench.methods.eata import EataAdapter
 from shortcut_bench.methods.entropy import scaled_entropy, softmax_entropy
+from shortcut_bench.methods.sar import SarAdapter
 from shortcut_bench.systems import Material, predict_proba
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
 from shortcut_guardrail.models.classifier import TextClassifier
@@ -84,7 +79,7 @@ def test_tent_lowers_the_entropy_of_what_it_adapts_to(method, material):
     ids=lambda method: method.name,
 )
 def test_a_step_lowers_the_entropy_of_the_answers_that_it_is_taken_on(method, material):
-    adapter = method._adapter(_Start.of(method, material.for_needs(method.needs), 0))
+    adapter = method._adapter(Start.of(method, material.for_needs(method.needs), 0))
     classifier = adapter.classifier
     batch = classifier.collate(classifier.encode(DEPLOYMENT), range(len(DEPLOYMENT)))
     with torch.no_grad():
@@ -164,7 +159,7 @@ def test_eata_takes_no_step_where_nothing_is_certain(material):
 
 def test_fisher_information_and_penalty_are_their_sums(material):
     method = EATA(batch_size=8, fisher_weight=3.0)
-    start = _Start.of(method, material.for_needs(method.needs), 0)
+    start = Start.of(method, material.for_needs(method.needs), 0)
     classifier = start.classifier()
     source = classifier.encode(start.source[:24])
     adapter = EataAdapter(classifier, method, source)
@@ -189,7 +184,7 @@ def test_fisher_information_and_penalty_are_their_sums(material):
 
 def test_two_steps_of_eata_are_its_filter_its_weights_and_its_anchor(material):
     method = EATA(batch_size=16, fisher_weight=5.0, learning_rate=0.05, entropy_margin=0.7)
-    start = _Start.of(method, material.for_needs(method.needs), 0)
+    start = Start.of(method, material.for_needs(method.needs), 0)
     classifier = start.classifier()
     adapter = EataAdapter(classifier, method, classifier.encode(start.source))
     margin = 0.7 * math.log(2)
@@ -229,7 +224,7 @@ def test_two_steps_of_eata_are_its_filter_its_weights_and_its_anchor(material):
 
 def sar_on(material: Material, **options: float) -> SarAdapter:
     method = SAR(batch_size=16, **options)
-    return SarAdapter(_Start.of(method, material, 0).classifier(), method)
+    return SarAdapter(Start.of(method, material, 0).classifier(), method)
 
 
 def sam(
@@ -354,7 +349,7 @@ def test_after_a_reset_weights_average_and_momentum_are_those_of_a_beginning(mat
 
 def test_deyo_counts_rows_that_need_their_text(material):
     method = DeYO(batch_size=16, plpd_margin=-1.0)
-    start = _Start.of(method, material, 0)
+    start = Start.of(method, material, 0)
     everything = DeyoAdapter(start.classifier(), method, np.random.default_rng(0))
     nothing_method = DeYO(batch_size=16, plpd_margin=0.99)
     nothing = DeyoAdapter(start.classifier(), nothing_method, np.random.default_rng(0))
@@ -367,7 +362,7 @@ def test_deyo_counts_rows_that_need_their_text(material):
 
 def test_one_step_of_deyo_is_its_two_filters_and_its_weights(material):
     method = DeYO(batch_size=16, learning_rate=0.05, plpd_margin=0.01, filter_margin=0.71, entropy_margin=0.7)
-    start = _Start.of(method, material, 0)
+    start = Start.of(method, material, 0)
     adapter = DeyoAdapter(start.classifier(), method, np.random.default_rng(3))
     classifier, values = adapter.classifier, list(adapter.parameters.values())
     batch = classifier.collate(classifier.encode(DEPLOYMENT), range(16))
@@ -429,14 +424,14 @@ def test_online_systems_are_saved_with_their_options(material, tmp_path):
     system = fitted(DeYO(mode="online", batch_size=16, plpd_margin=-1.0), material)
     before = system.predict_proba(DEPLOYMENT)
     system.save(tmp_path / "deyo")
-    assert (OnlineSystem.load(tmp_path / "deyo").predict_proba(DEPLOYMENT) == before).all()
+    assert (load_fitted(tmp_path / "deyo").predict_proba(DEPLOYMENT) == before).all()
 
 
 def test_an_online_method_that_needs_no_source_texts_is_saved_whatever_else_was_at_hand(material, tmp_path):
     assert material.dev is not None
     system = Tent(mode="online").fit(material, seed=0)
     system.save(tmp_path / "tent")
-    assert (OnlineSystem.load(tmp_path / "tent").predict_proba(DEPLOYMENT) == system.predict_proba(DEPLOYMENT)).all()
+    assert (load_fitted(tmp_path / "tent").predict_proba(DEPLOYMENT) == system.predict_proba(DEPLOYMENT)).all()
 
 
 def test_an_online_eata_would_have_to_save_texts_and_says_so(material, tmp_path):

@@ -19,8 +19,9 @@ from shortcut_bench.methods.dfr import draw_with_all_classes
 from shortcut_bench.methods.jtt import TrainPassErrors
 from shortcut_bench.methods.same_budget import PriorShift, cross_validated
 from shortcut_bench.methods.selection import Rule, best_index, find_rule, search
-from shortcut_bench.methods.training import Stopwatch, resolve_recipe, train
-from shortcut_bench.systems import Material, Need, make_system
+from shortcut_bench.methods.training import Changes, Stopwatch, resolve_recipe, train
+from shortcut_bench.registry import make_system
+from shortcut_bench.systems import Material, Need
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
 from shortcut_guardrail.finetuning.config import FinetuneConfig
 
@@ -153,7 +154,7 @@ def test_a_training_that_diverges_costs_what_it_took(material):
                 stage="all",
                 watch=Stopwatch(),
                 seed=0,
-                fit=diverge_in_the_second_epoch,
+                changes=Changes(fit=diverge_in_the_second_epoch),
                 spend=spent.append,
             )
         assert spent.pop() == 3 * 2 * len(TRAIN) + scored
@@ -325,7 +326,9 @@ def test_the_kept_epoch_is_the_first_of_the_best_and_its_weights_are_back(materi
     def look(epoch: int, model: Any) -> None:
         states.append({name: value.clone() for name, value in model.state_dict().items()})
 
-    trained = train(material, TRAIN, recipe, rule, stage="all", watch=Stopwatch(), seed=0, on_epoch_end=look)
+    trained = train(
+        material, TRAIN, recipe, rule, stage="all", watch=Stopwatch(), seed=0, changes=Changes(on_epoch_end=look)
+    )
     assert (trained.epoch, trained.score, trained.scores) == (1, 0.8, (0.3, 0.8, 0.8, 0.1))
     kept = trained.result.model.state_dict()
     assert all((kept[name] == states[1][name]).all() for name in kept)

@@ -13,7 +13,8 @@ import pytest
 
 from methods_toy import REVERSED, make_encoder, make_material
 from shortcut_bench.methods import training
-from shortcut_bench.systems import FittedSystem, Material, make_system
+from shortcut_bench.registry import make_system
+from shortcut_bench.systems import FittedSystem, Material
 from shortcut_guardrail.errors import GuardrailWarning
 from shortcut_guardrail.finetuning.checkpoints import MARK_FILE, Checkpoints
 

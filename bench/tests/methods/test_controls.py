@@ -16,7 +16,8 @@ from transformers import BertForSequenceClassification
 from methods_toy import DEPLOYMENT, make_encoder, make_material
 from shortcut_bench.methods import controls
 from shortcut_bench.methods.controls import _DropoutContrast, random_positions
-from shortcut_bench.systems import Material, make_system
+from shortcut_bench.registry import make_system
+from shortcut_bench.systems import Material
 from shortcut_guardrail.config import PRESETS
 from shortcut_guardrail.errors import GuardrailWarning
 from shortcut_guardrail.mitigation import maskcl as adapter

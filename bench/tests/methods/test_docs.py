@@ -7,7 +7,8 @@ import re
 from checkout import ROOT
 from shortcut_bench.methods import METHODS, RULES
 from shortcut_bench.methods.entropy import scaled_cosine
-from shortcut_bench.systems import SYSTEMS, make_system
+from shortcut_bench.references import REFERENCES
+from shortcut_bench.registry import make_system
 
 TEXT = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
 
@@ -15,8 +16,8 @@ TEXT = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
 def test_every_method_and_rule_is_described():
     headings = " ".join(re.findall(r"^### .*", TEXT, flags=re.MULTILINE))
     table = "".join(line for line in TEXT.splitlines() if line.startswith("| `"))
-    assert set(re.findall(r"`([a-z0-9_-]+)`", headings)) == {*SYSTEMS, *METHODS}
-    assert {*SYSTEMS, *METHODS} <= set(re.findall(r"`([a-z0-9_-]+)`", table))
+    assert set(re.findall(r"`([a-z0-9_-]+)`", headings)) == {*REFERENCES, *METHODS}
+    assert {*REFERENCES, *METHODS} <= set(re.findall(r"`([a-z0-9_-]+)`", table))
     assert all(f"`{name}`" in TEXT for name in RULES)
 
 

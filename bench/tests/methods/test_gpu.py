@@ -11,7 +11,7 @@ import torch
 
 from methods_toy import OPTIONS, REVERSED, fit, make_encoder, make_material
 from shortcut_bench.methods import METHODS, load_fitted
-from shortcut_bench.systems import make_system
+from shortcut_bench.registry import make_system
 
 pytestmark = [
     pytest.mark.gpu,

@@ -35,7 +35,8 @@ from methods_toy import fit as fit_toy
 from shortcut_bench.datasets.types import HIDDEN_GROUP
 from shortcut_bench.methods import METHODS, load_fitted
 from shortcut_bench.methods.same_budget import em_prior
-from shortcut_bench.systems import FittedSystem, Material, Need, System, make_system
+from shortcut_bench.registry import make_system
+from shortcut_bench.systems import FittedSystem, Material, Need, System
 from shortcut_guardrail.errors import ConfigError, GuardrailWarning
 from tiny_models import BagForSequenceClassification, planted_bag, tiny_bert
 

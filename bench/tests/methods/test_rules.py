@@ -32,8 +32,9 @@ from shortcut_bench.methods.c2l import EMBEDDING_DROPOUT, TOP_REPLACEMENTS, with
 from shortcut_bench.methods.c2l import SOURCE as C2L_SOURCE
 from shortcut_bench.methods.same_budget import cross_validated
 from shortcut_bench.methods.selection import find_rule, missing_groups, search
-from shortcut_bench.methods.training import train
-from shortcut_bench.systems import Material, make_system
+from shortcut_bench.methods.training import Changes, train
+from shortcut_bench.registry import make_system
+from shortcut_bench.systems import Material
 from shortcut_guardrail.errors import GuardrailWarning
 from shortcut_guardrail.finetuning import training as finetune
 from shortcut_guardrail.finetuning.config import FinetuneConfig, FinetuneResult, Objective
@@ -160,7 +161,14 @@ def test_every_rule_keeps_another_epoch_the_first_of_equals(name: str) -> None:
         encoder="none", label_names=data.label_names, dev=data, scorer=lambda model, tokenizer: model, checkpoints=None
     )
     trained = train(
-        material, data, recipe, find_rule(name), stage="all", watch=training.Stopwatch(), seed=0, fit=trained_to_answer
+        material,
+        data,
+        recipe,
+        find_rule(name),
+        stage="all",
+        watch=training.Stopwatch(),
+        seed=0,
+        changes=Changes(fit=trained_to_answer),
     )
     if name == "last":
         assert (trained.epoch, trained.score, trained.scores) == (9, None, ())

@@ -55,34 +55,41 @@ def sampled_sets(
     def shares(strength: float, reverse: bool = False) -> dict[str, float]:
         return occurrence_probabilities(order, strength, reading, reverse=reverse)
 
-    here, there = shares(strength), shares(strength, True)
+    occurrence = {"in_distribution": shares(strength), "reversed": shares(strength, True)}
     sweep = dict.fromkeys([strength, *PAPER_STRENGTHS])
     n = _per_class(options.n_train, len(names), members, names, [[shares(s)] for s in sweep], with_dev=True)
     n_test = _per_class(options.n_test, len(names), test_members, names, [[shares(s), shares(s, True)] for s in sweep])
     n_dev = max(1, n // 10)
-    train_counts, dev_counts = (_counts(size, here, names) for size in (n, n_dev))
+    train_counts, dev_counts = (_counts(size, shares(strength), names) for size in (n, n_dev))
     both = {group: count + dev_counts[group] for group, count in train_counts.items()}
     check_available(members, both, pool.group_names, f"{n} training and {n_dev} development rows of each label")
-    tests = {}
-    for name, probabilities in (("in_distribution", here), ("reversed", there)):
-        counts = _counts(n_test, probabilities, names)
-        check_available(test_members, counts, pool.group_names, f"A test set ({name}) with {n_test} rows of each label")
-        tests[name] = replace(test_pool.select(take_groups(test_members, counts)), name=f"test-{name}")
     sets = {
         "train": replace(pool.select(take_groups(members, train_counts)), name="train"),
         "dev": replace(pool.select(take_groups(members, dev_counts, from_end=True)), name="dev"),
-        "tests": tests,
+        "tests": _test_sets(test_pool, test_members, n_test, occurrence),
     }
     settings = {
         **options.to_dict(),
         "strength": strength,
         "reading": reading,
-        "occurrence": {"in_distribution": here, "reversed": there},
+        "occurrence": occurrence,
         "n_train": n * len(names),
         "n_dev": n_dev * len(names),
         "n_test": n_test * len(names),
     }
     return sets, settings
+
+
+def _test_sets(
+    pool: LabelledTexts, members: list[Ids], n: int, occurrence: Mapping[str, Mapping[str, float]]
+) -> dict[str, LabelledTexts]:
+    """Test sets with n rows of each label, from the first members of each group of the pool."""
+    tests = {}
+    for name, probabilities in occurrence.items():
+        counts = _counts(n, probabilities, pool.label_names)
+        check_available(members, counts, pool.group_names, f"A test set ({name}) with {n} rows of each label")
+        tests[name] = replace(pool.select(take_groups(members, counts)), name=f"test-{name}")
+    return tests
 
 
 def _counts(n: int, probabilities: Mapping[str, float], label_names: Sequence[str]) -> dict[int, int]:

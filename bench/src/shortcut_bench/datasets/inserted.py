@@ -139,7 +139,9 @@ def build_yelp(
         train, test = (read_rows(YELP_HUB, tuple("01234"), split=split) for split in options.hub_splits(20_000, 5_000))
     else:
         train, test = (read_rows(p, tuple("12345")) for p in data_files(options.data_dir, YELP_FOLDER, YELP_FILES))
-    sets, settings = insert_into(options, train, test, YELP_LABELS, variant, (strength, tested), reading)
+    sets, settings = insert_into(
+        options, train, test, YELP_LABELS, variant, strengths=(strength, tested), reading=reading
+    )
     return BenchmarkData(
         name="yelp-st" if variant is ST else "yelp-syn",
         **sets.labelled(YELP_LABELS, variant.phrases, variant.what),
@@ -186,7 +188,9 @@ def build_goemotions(
         sets, settings = _read_released(options, variant, strength, tested)
     else:
         train, test = _read_goemotions(options)
-        sets, settings = insert_into(options, train, test, GOEMOTIONS_LABELS, variant, (strength, tested), reading)
+        sets, settings = insert_into(
+            options, train, test, GOEMOTIONS_LABELS, variant, strengths=(strength, tested), reading=reading
+        )
     used_files = there_are and released is not False
     return BenchmarkData(
         name="goemo-st" if variant is ST else "goemo-syn",
@@ -203,6 +207,7 @@ def insert_into(
     test: Rows,
     label_names: tuple[str, ...],
     variant: Variant,
+    *,
     strengths: tuple[float, float],
     reading: Reading,
     order: Sequence[str] | None = None,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 import numpy as np
 
@@ -29,6 +29,20 @@ WHAT = "shortcut"
 _HELD_OUT = 5  # one row in five is for testing where there is no test file
 
 
+class Draws(TypedDict, total=False):
+    """What every builder is asked for; without them, seed 0, as many texts as there are, and whole texts.
+
+    `seed` decides every draw, `n_train` and `n_test` are numbers of texts; for `max_tokens` and `tokenizer` see
+    `build`.
+    """
+
+    seed: int
+    n_train: int | None
+    n_test: int | None
+    max_tokens: int | None
+    tokenizer: Any
+
+
 def from_file(
     train: str | Path,
     *,
@@ -44,11 +58,7 @@ def from_file(
     label_column: str | None = None,
     name: str | None = None,
     licence: str = "Not stated",
-    seed: int = 0,
-    n_train: int | None = None,
-    n_test: int | None = None,
-    max_tokens: int | None = None,
-    tokenizer: Any = None,
+    **draws: Unpack[Draws],
 ) -> BenchmarkData:
     """Builds sets of a user's own data: groups by label and word, and where asked for a controlled shortcut.
 
@@ -70,11 +80,7 @@ def from_file(
         label_column: The column of the label; guessed without it.
         name: What the data are called; the file's name without it.
         licence: Its licence, for the card.
-        seed: Decides every draw.
-        n_train: Number of training texts; None for as many as there are.
-        n_test: Number of test texts; None for as many as there are.
-        max_tokens: See `build`.
-        tokenizer: See `build`.
+        **draws: Seed, numbers of texts and cap; see `Draws`.
 
     Raises:
         ConfigError: An option is out of range, or `order` is not an order of the labels.
@@ -82,38 +88,80 @@ def from_file(
     """
     if how not in get_args(How):
         raise ConfigError(f"how must be one of {', '.join(get_args(How))}, but is {how!r}.")
-    options = BuildOptions(Path(), seed, n_train, n_test, max_tokens, tokenizer)
+    options = BuildOptions(Path(), **draws)
     columns = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
-    data = read_data(train, **columns, require_labels=True)
-    tested = None if test is None else read_data(test, **columns, require_labels=True)
-    labels = _label_names(data)
-    steps = _checked_order(order, labels)
-    rows, test_rows, left_out = _split(data, tested, labels, options)
+    rows = _split(train, test, columns, order, options)
     words = WordFinder(check_words(words)).words
     read = reading or ("zhou" if how == "insert" else "paper")
-    if how == "insert":
-        variant = Variant(words, WHAT, "", remove_natural)
-        planted, settings = insert_into(
-            options, rows, test_rows, labels, variant, (strength, strength), read, order=steps
-        )
-        sets = planted.labelled(labels, words, WHAT)
-    else:
-        pool, test_pool = (_pool(part, labels, words, options) for part in (rows, test_rows))
-        if how == "sample":
-            sets, settings = sampled_sets(options, pool, test_pool, order=steps, strength=strength, reading=read)
-        else:
-            sets, settings = _natural(options, pool, test_pool)
-        sets |= {"oracle_tests": {}, "clean_train": None}
+    sets, settings = _sets(options, rows, _Shortcut(words, how, strength, read, remove_natural))
     sources = [_shown(source) for source in (train, test) if source is not None]
-    settings = settings | {"source": sources, "how": how, "order": list(steps), "n_left_out": left_out}
-    card = DataCard(
-        name=name or Path(sources[0]).stem,
-        description=f"A user's own data; words or phrases that are the shortcut: {len(words)}.",
+    settings |= {"source": sources, "how": how, "order": list(rows.order), "n_left_out": rows.left_out}
+    card = _card(name or Path(sources[0]).stem, sources, licence, len(words))
+    return BenchmarkData(name=card.name, **sets, shortcuts=words, card=card, settings=settings)
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Rows to train on and rows to test on without a text in common.
+
+    Attributes:
+        train: The former.
+        test: The latter.
+        left_out: How many rows are in neither.
+        labels: The C label names.
+        order: The same from the one that has the shortcut least to the one that has it most.
+    """
+
+    train: Rows
+    test: Rows
+    left_out: int
+    labels: tuple[str, ...]
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Shortcut:
+    """The words, and how they come into the sets; see `from_file`."""
+
+    words: tuple[str, ...]
+    how: How
+    strength: float
+    reading: Reading
+    remove_natural: bool
+
+
+def _sets(options: BuildOptions, rows: _Split, shortcut: _Shortcut) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The sets by the names of `BenchmarkData`'s fields, and the settings."""
+    words, strength, read = shortcut.words, shortcut.strength, shortcut.reading
+    if shortcut.how == "insert":
+        variant = Variant(words, WHAT, "", shortcut.remove_natural)
+        planted, settings = insert_into(
+            options,
+            rows.train,
+            rows.test,
+            rows.labels,
+            variant,
+            strengths=(strength, strength),
+            reading=read,
+            order=rows.order,
+        )
+        return planted.labelled(rows.labels, words, WHAT), settings
+    pool, test_pool = (_pool(part, rows.labels, words, options) for part in (rows.train, rows.test))
+    if shortcut.how == "sample":
+        sets, settings = sampled_sets(options, pool, test_pool, order=rows.order, strength=strength, reading=read)
+    else:
+        sets, settings = _natural(options, pool, test_pool)
+    return sets | {"oracle_tests": {}, "clean_train": None}, settings
+
+
+def _card(name: str, sources: Sequence[str], licence: str, n_words: int) -> DataCard:
+    return DataCard(
+        name=name,
+        description=f"A user's own data; words or phrases that are the shortcut: {n_words}.",
         source=", ".join(sources),
         licence=licence,
         citation="None",
     )
-    return BenchmarkData(name=card.name, **sets, shortcuts=words, card=card, settings=settings)
 
 
 def _shown(source: str | Path) -> str:
@@ -139,13 +187,23 @@ def _checked_order(order: Sequence[str] | None, label_names: tuple[str, ...]) ->
 
 
 def _split(
-    data: TextData, tested: TextData | None, label_names: tuple[str, ...], options: BuildOptions
-) -> tuple[Rows, Rows, int]:
-    """Rows to train on and rows to test on without a text in common, and how many rows are left out of both."""
-    rows = _rows(data, label_names)
-    if tested is None:
-        return _held_out(rows, options)
-    test = _rows(tested, label_names)
+    train: str | Path,
+    test: str | Path | None,
+    columns: Mapping[str, Any],
+    order: Sequence[str] | None,
+    options: BuildOptions,
+) -> _Split:
+    data = read_data(train, **columns, require_labels=True)
+    tested = None if test is None else read_data(test, **columns, require_labels=True)
+    labels = _label_names(data)
+    steps = _checked_order(order, labels)
+    rows = _rows(data, labels)
+    parts = _held_out(rows, options) if tested is None else _new(rows, _rows(tested, labels))
+    return _Split(*parts, labels, steps)
+
+
+def _new(rows: Rows, test: Rows) -> tuple[Rows, Rows, int]:
+    """The rows that a test set does not repeat are tested on."""
     known = set(rows.texts)
     new = [index for index, text in enumerate(test.texts) if text not in known]
     if not new:

@@ -16,16 +16,19 @@ from collections.abc import Callable
 from functools import partial
 
 from ..systems import System
-from .adaptation import EATA, SAR, DeYO, Tent
+from .adaptation import Tent
 from .c2l import C2L
 from .controls import MaskAverage, RandomMaskCL, SimCSEAdapter
+from .deyo import DeYO
 from .dfr import DFR
+from .eata import EATA
 from .group_dro import GroupDRO
 from .jtt import JTT
 from .loading import load_fitted
 from .ltgr import LTGR
 from .nfl import NFL
 from .same_budget import FewShot, LastLayer, PriorShift
+from .sar import SAR
 from .selection import RULES
 from .targeted import Influential, Named, Targeted, Taught
 

@@ -23,6 +23,7 @@ from ..systems import Material, ModelSystem, Need
 from .selection import find_rule, rule_for
 from .training import (
     TRAIN_PASS,
+    Changes,
     Recipe,
     Stopwatch,
     as_config,
@@ -445,7 +446,7 @@ class C2L:
                 stage="encoder",
                 watch=watch,
                 seed=seed,
-                objective=triplets,
+                changes=Changes(objective=triplets),
                 progress=progress,
             )
         more_passes = TRAIN_PASS * 2 * recipe.epochs * triplets.n_triplets

@@ -35,7 +35,8 @@ from shortcut_guardrail.models import EncodedTexts, FastPaths, TextClassifier, l
 from shortcut_guardrail.strength import strengths_to_score
 from shortcut_guardrail.typing import Progress
 
-from ..systems import FittedSystem, Material, ModelSystem, Need, guard_options
+from ..guards import guard_options
+from ..systems import FittedSystem, Material, ModelSystem, Need
 from .training import Stopwatch, as_config, require
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -356,25 +357,10 @@ class SimCSEAdapter(RandomMaskCL):
             DataError,
         )
         encoded = encoded.select(kept)
-        plain = TextClassifier(
-            base.plain_model,
-            base.tokenizer,
-            head=base.head,
-            max_length=base.max_length,
-            batch_size=base.batch_size,
-            precision=base.precision,
-            fast=FastPaths.none(),
-        )
+        plain = _without_fast_paths(base)
         with seeded(seed):
             model = attach_adapter(plain, adapter)
-        inside = base.plain_model.base_model.modules()  # the head's dropout is behind what is contrasted
-        if not any(module.p for module in inside if isinstance(module, torch.nn.Dropout)):
-            warnings.warn(
-                f"'{self.name}' contrasts two passes that differ by dropout, but this encoder has none: every text is "
-                "contrasted with itself, and the adapter learns from other texts alone.",
-                GuardrailWarning,
-                stacklevel=2,
-            )
+        self._warn_without_dropout(base)
         per_epoch = math.ceil(len(encoded) / adapter.batch_size)
         epochs = max(1, math.ceil(steps_to_take(len(encoded), adapter) / per_epoch))
         steps, linear = epochs * per_epoch, adapter.scheduler == "linear"
@@ -408,3 +394,26 @@ class SimCSEAdapter(RandomMaskCL):
             "seconds": time.perf_counter() - started,
         }
         return model, training, float(epochs * len(encoded) * 2 * 2)
+
+    def _warn_without_dropout(self, base: TextClassifier) -> None:
+        inside = base.plain_model.base_model.modules()  # the head's dropout is behind what is contrasted
+        if not any(module.p for module in inside if isinstance(module, torch.nn.Dropout)):
+            warnings.warn(
+                f"'{self.name}' contrasts two passes that differ by dropout, but this encoder has none: every text is "
+                "contrasted with itself, and the adapter learns from other texts alone.",
+                GuardrailWarning,
+                stacklevel=3,
+            )
+
+
+def _without_fast_paths(base: TextClassifier) -> TextClassifier:
+    """The same classifier as its model computes it in training."""
+    return TextClassifier(
+        base.plain_model,
+        base.tokenizer,
+        head=base.head,
+        max_length=base.max_length,
+        batch_size=base.batch_size,
+        precision=base.precision,
+        fast=FastPaths.none(),
+    )

@@ -20,6 +20,7 @@ from ..datasets.types import HIDDEN_GROUP, LabelledTexts
 from ..systems import Material, ModelSystem, Need
 from .selection import find_rule, missing_groups, named, rule_for, search
 from .training import (
+    Changes,
     Recipe,
     Stopwatch,
     Trained,
@@ -199,8 +200,12 @@ class GroupDRO:
                     stage=f"adjustment {point['adjustment']}",
                     watch=watch,
                     seed=seed,
-                    objective=loss,
-                    sampling_weights=group_uniform_weights(rows.groups, len(counts)) if self.reweight_groups else None,
+                    changes=Changes(
+                        objective=loss,
+                        sampling_weights=group_uniform_weights(rows.groups, len(counts))
+                        if self.reweight_groups
+                        else None,
+                    ),
                     spend=spent.append,
                     progress=progress,
                 )

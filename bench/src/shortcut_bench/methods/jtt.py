@@ -20,6 +20,7 @@ from ..datasets.types import LabelledTexts
 from ..systems import Material, ModelSystem, Need
 from .selection import Point, find_rule, rule_for, search
 from .training import (
+    Changes,
     Recipe,
     Stopwatch,
     Trained,
@@ -284,8 +285,7 @@ class _Run:
             stage="identification",
             watch=self.watch,
             seed=self._seed,
-            objective=recorder,
-            on_epoch_end=recorder.next_epoch,
+            changes=Changes(objective=recorder, on_epoch_end=recorder.next_epoch),
             spend=self._spend,
             progress=self._progress,
         )

@@ -8,9 +8,12 @@ from pathlib import Path
 from shortcut_guardrail.errors import ConfigError
 
 from ..systems import SYSTEM_FILE, FittedSystem, ModelSystem
-from .adaptation import OnlineSystem
+from .adaptation import OnlineSystem, Tent
 from .controls import MaskedPredictor
+from .deyo import DeYO
+from .eata import EATA
 from .heads import HEAD_FILE, ProbedSystem
+from .sar import SAR
 from .targeted import GUARD_FOLDER, GuardedSystem
 
 
@@ -33,5 +36,5 @@ def load_fitted(folder: str | Path) -> FittedSystem:
     if (folder / GUARD_FOLDER).is_dir():
         return GuardedSystem.load(folder, record)
     if "method" in record:
-        return OnlineSystem.load(folder)
+        return OnlineSystem.load(folder, (Tent, EATA, SAR, DeYO))
     return MaskedPredictor.load(folder) if "top_k" in record else ModelSystem.load(folder)

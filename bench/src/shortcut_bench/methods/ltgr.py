@@ -29,6 +29,7 @@ from ..systems import Material, ModelSystem, Need
 from .selection import find_rule, rule_for
 from .training import (
     TRAIN_PASS,
+    Changes,
     Recipe,
     Stopwatch,
     as_config,
@@ -352,7 +353,7 @@ class LTGR:
         assert rows is not None
         recipe = resolve_recipe(self.recipe, SOURCE, material)
         with watch.time("teacher"):
-            teacher = self._teacher(material, rows, recipe, watch, seed, progress)
+            teacher = self._teacher(material, rows, recipe, watch=watch, seed=seed, progress=progress)
         # Any model will do to cut texts into tokens, and before this there may be none.
         encoded = material.scorer(teacher.final).encode(rows.texts)
         heads = self._heads(encoded, rows)
@@ -374,7 +375,7 @@ class LTGR:
                 stage="student",
                 watch=watch,
                 seed=seed,
-                objective=_Distillation(targets, self.weight),
+                changes=Changes(objective=_Distillation(targets, self.weight)),
                 progress=progress,
             )
         return model_system(
@@ -404,6 +405,7 @@ class LTGR:
         material: Material,
         rows: LabelledTexts,
         recipe: FinetuneConfig,
+        *,
         watch: Stopwatch,
         seed: int,
         progress: Progress | None,
@@ -427,8 +429,7 @@ class LTGR:
                 stage="teacher",
                 watch=watch,
                 seed=seed,
-                objective=note,
-                on_epoch_end=note.look,
+                changes=Changes(objective=note, on_epoch_end=note.look),
                 progress=progress,
             )
         except _RestIsKnown:

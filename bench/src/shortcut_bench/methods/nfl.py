@@ -6,7 +6,7 @@ import copy
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -21,6 +21,7 @@ from .prompts import add_prompt, train_prompt_only
 from .selection import find_rule, rule_for, search
 from .training import (
     TRAIN_PASS,
+    Changes,
     Recipe,
     Stopwatch,
     Trained,
@@ -210,7 +211,9 @@ class NFL:
 
         def fit_point(point: Any) -> tuple[Trained, float | None]:
             with watch.time("train"):
-                trained = self._train(material, recipe, point["factor"], seed, watch, spent.append, progress)
+                trained = self._train(
+                    material, recipe, point["factor"], seed=seed, watch=watch, spend=spent.append, progress=progress
+                )
             return trained, trained.score
 
         chosen = search([{"factor": factor} for factor in self._factors()], fit_point, rule)
@@ -236,29 +239,31 @@ class NFL:
         material: Material,
         recipe: FinetuneConfig,
         factor: float | None,
+        *,
         seed: int,
         watch: Stopwatch,
         spend: Callable[[float], None],
         progress: Progress | None,
     ) -> Trained:
         assert material.train is not None
-        extras: dict[str, Any] = {}
         if self.variant == "PT":
             model, tokenizer = load_encoder(material.encoder, material.label_names, seed=seed)
             model, tokenizer, ids = add_prompt(model, tokenizer, self.prompt_length, seed=seed)
-            extras = {"fit": functools.partial(finetune_model, model, tokenizer), "tokenizer": tokenizer}
-            objective: Objective = train_prompt_only(ids)
+            changes = Changes(
+                objective=train_prompt_only(ids),
+                fit=functools.partial(finetune_model, model, tokenizer),
+                tokenizer=tokenizer,
+            )
             # Decay would move the frozen rows of the embedding table, which have no gradient of their own.
             recipe = FinetuneConfig(**{**recipe.to_dict(), "weight_decay": 0.0})
         elif self.variant == "F":
-            objective = FrozenEncoder()
+            changes = Changes(objective=FrozenEncoder())
+        elif self.variant == "CP":
+            assert factor is not None
+            changes = Changes(objective=ConstrainedParameters(factor))
         else:
             assert factor is not None
-            objective = (
-                ConstrainedParameters(factor)
-                if self.variant == "CP"
-                else ConstrainedOutputs(factor, attend_padding=self.attend_padding)
-            )
+            changes = Changes(objective=ConstrainedOutputs(factor, attend_padding=self.attend_padding))
         return train(
             material,
             material.train,
@@ -267,9 +272,7 @@ class NFL:
             stage=f"factor {factor}",
             watch=watch,
             seed=seed,
-            objective=objective,
-            pass_cost=PASS_COST[self.variant],
+            changes=replace(changes, pass_cost=PASS_COST[self.variant]),
             spend=spend,
             progress=progress,
-            **extras,
         )

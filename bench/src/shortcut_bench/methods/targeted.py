@@ -1,8 +1,9 @@
 """The guardrail's strategies that go beyond the paper, as systems: what they neutralise is found without labels.
 
-docs/strategies.md has their formulas. `guardrail-distill` spends no label: targets from the audit of the deployment
-texts, strength from `dial`. `guardrail-distill-40` spends the support set on both. `guardrail-distill-named` is told
-the words beside what it finds. `guardrail-few-shot` looks for no words and learns from the support set itself.
+docs/strategies.md has their formulas. `guardrail-distill` spends no label: shortcuts from the audit of the deployment
+texts, strength from `strength.unsupervised`. `guardrail-distill-40` spends the support set on both.
+`guardrail-distill-named` is told the words beside what it finds. `guardrail-few-shot` looks for no words and learns
+from the support set itself.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from shortcut_guardrail.models import TextClassifier
 from shortcut_guardrail.strength import strengths_to_score
 from shortcut_guardrail.typing import Progress
 
-from ..systems import SYSTEM_FILE, FittedSystem, Material, ModelSystem, Need, folded, guard_options
+from ..guards import folded, guard_options
+from ..systems import SYSTEM_FILE, FittedSystem, Material, ModelSystem, Need
 from .training import as_config
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -46,8 +48,8 @@ class Targeted:
         name: The name in tables.
         strategy: `distill` or `mask`.
         per_input: Texts without a target keep the base's answer; `mask` does so in any case.
-        labels: Use the support set too, to confirm and clear targets and to overrule the strength; else both are chosen
-            from the unlabelled deployment texts alone.
+        labels: Use the support set too, to confirm and clear shortcuts and to overrule the strength; else both are
+            chosen from the unlabelled deployment texts alone.
         min_steps: Least number of optimiser steps of `distill`; `None` takes the preset's.
         max_steps: Most optimiser steps; `None` takes the preset's.
 
@@ -83,7 +85,7 @@ class Targeted:
         return {**as_config(self), "guard": guard_options(self.guard_config), **rule}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> FittedSystem:
-        """Finds targets, fits, and chooses the strength."""
+        """Finds shortcuts, fits, and chooses the strength."""
         assert material.deployment is not None
         guard = material.guard()
         support = None

@@ -101,6 +101,28 @@ class Trained:
         return {"epoch": self.epoch, "epoch_scores": list(self.scores), **self.result.to_dict()}
 
 
+@dataclass(frozen=True)
+class Changes:
+    """What a method changes about fine-tuning the pretrained encoder by cross-entropy.
+
+    Attributes:
+        objective: What is minimised; cross-entropy by default.
+        sampling_weights: See `finetune.finetune_classifier`.
+        on_epoch_end: Called after each epoch, before it is scored.
+        pass_cost: Forward equivalents of training on one text once.
+        fit: The fine-tuning, where it is not that of the pretrained encoder; takes the arguments of
+            `finetune.finetune_classifier` but encoder and label names.
+        tokenizer: Its tokenizer, where that is not the base classifier's.
+    """
+
+    objective: Objective | None = None
+    sampling_weights: Array | None = None
+    on_epoch_end: Callable[[int, Any], None] | None = None
+    pass_cost: float = TRAIN_PASS
+    fit: Callable[..., FinetuneResult] | None = None
+    tokenizer: Any | None = None
+
+
 def train(
     material: Material,
     rows: LabelledTexts,
@@ -110,12 +132,7 @@ def train(
     stage: str,
     watch: Stopwatch,
     seed: int,
-    objective: Objective | None = None,
-    sampling_weights: Array | None = None,
-    on_epoch_end: Callable[[int, Any], None] | None = None,
-    pass_cost: float = TRAIN_PASS,
-    fit: Callable[..., FinetuneResult] | None = None,
-    tokenizer: Any | None = None,
+    changes: Changes | None = None,
     spend: Callable[[float], None] = lambda cost: None,
     progress: Progress | None = None,
 ) -> Trained:
@@ -130,35 +147,29 @@ def train(
             checkpoints.
         watch: Running; told what the fine-tuning took before it went on from a checkpoint.
         seed: Decides head, order and dropout.
-        objective: What is minimised; cross-entropy by default.
-        sampling_weights: See `finetune.finetune_classifier`.
-        on_epoch_end: Called after each epoch, before it is scored.
-        pass_cost: Forward equivalents of training on one text once.
-        fit: The fine-tuning, where it is not that of the pretrained encoder; takes the arguments of
-            `finetune.finetune_classifier` but encoder and label names.
-        tokenizer: Its tokenizer, where that is not the base classifier's.
+        changes: What the method changes; nothing by default.
         spend: Told the cost, of a training that diverged as well: its epochs up to that in which it did.
         progress: Told how many steps are done.
 
     Raises:
         RunError: The loss, or a logit on the dev set, is not finite.
     """
-    keeper = _EpochKeeper(material, rule, on_epoch_end, tokenizer)
-    if fit is None:
-        fit = functools.partial(finetune_classifier, encoder=material.encoder, label_names=material.label_names)
+    how = changes or Changes()
+    keeper = _EpochKeeper(material, rule, how.on_epoch_end, how.tokenizer)
+    plain = functools.partial(finetune_classifier, encoder=material.encoder, label_names=material.label_names)
 
     def cost(epochs: int) -> float:
         scored = len(keeper.scores) * len(material.dev) if material.dev is not None else 0
-        return pass_cost * epochs * len(rows) + scored
+        return how.pass_cost * epochs * len(rows) + scored
 
     try:
-        result = fit(
+        result = (how.fit or plain)(
             rows.texts,
             rows.labels.tolist(),
             config=recipe,
             seed=seed,
-            objective=objective,
-            sampling_weights=sampling_weights,
+            objective=how.objective,
+            sampling_weights=how.sampling_weights,
             on_epoch_end=keeper,
             checkpoints=_checkpoints(material, rows, recipe, stage, seed, watch),
             progress=progress,
@@ -167,14 +178,7 @@ def train(
         spend(cost(min(keeper.epochs + 1, recipe.epochs)))
         raise
     spend(cost(recipe.epochs))
-    keeper.put_back(result.model)
-    return Trained(
-        result,
-        max(keeper.scores, default=None),
-        keeper.best if keeper.scores else recipe.epochs - 1,
-        tuple(keeper.scores),
-        cost(recipe.epochs),
-    )
+    return keeper.chosen(result, last=recipe.epochs - 1, cost=cost(recipe.epochs))
 
 
 def _checkpoints(
@@ -215,10 +219,12 @@ class _EpochKeeper:
             self.best = epoch
             self._weights = {name: value.detach().cpu().clone() for name, value in model.state_dict().items()}
 
-    def put_back(self, model: Any) -> None:
-        """Give a model the weights of the best epoch."""
+    def chosen(self, result: FinetuneResult, *, last: int, cost: float) -> Trained:
+        """The classifier with the weights of the best epoch, which is the last where nothing is compared."""
         if self._weights:
-            model.load_state_dict(self._weights)
+            result.model.load_state_dict(self._weights)
+        best = self.best if self.scores else last
+        return Trained(result, max(self.scores, default=None), best, tuple(self.scores), cost)
 
     def state(self) -> dict[str, torch.Tensor]:
         """Scores and best weights so far, and what `then` remembers."""
