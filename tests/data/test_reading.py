@@ -588,7 +588,7 @@ import sys, types
 package = types.ModuleType("shortcut_guardrail")
 package.__path__ = [sys.argv[1]]
 sys.modules["shortcut_guardrail"] = package
-import shortcut_guardrail.data.reading, shortcut_guardrail.data.tables, shortcut_guardrail.text.matcher
+import shortcut_guardrail.data.reading, shortcut_guardrail.data.tables, shortcut_guardrail.text.finder
 print([name for name in ("torch", "transformers", "datasets", "pyarrow", "sklearn") if name in sys.modules])
 """
     folder = str(Path(data_module.__file__).parents[1])
