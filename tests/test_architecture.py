@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import shortcut_guardrail
+from sizes import MOST_LINES, MOST_LINES_OF_A_FILE, MOST_POSITIONAL, functions_of, lines_of, positional_of
 
 PACKAGE = Path(shortcut_guardrail.__file__).parent
 BENCH = Path(__file__).parents[1] / "bench" / "src" / "shortcut_bench"
@@ -144,3 +145,31 @@ def test_the_flow_of_imports_is_seen():
     assert {"config", "data", "models"} <= {found.room for found in imports_of(PACKAGE / "guardrail.py")}
     assert "data" in {found.room for found in imports_of(PACKAGE / "cli" / "predict.py")}
     assert "shortcut_guardrail" in {found.module[0] for found in imports_of(BENCH / "runner.py")}
+
+
+# A table of sentences, and the facade, half of which are docstrings of its public methods.
+LONG_FILES = {"demo/corpus.py", "guardrail.py"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_function_fits_on_a_page_and_a_file_in_a_head(path):
+    source, name = path.read_text(encoding="utf-8"), str(path.relative_to(PACKAGE))
+    # The entry point of a command declares its options, one a line.
+    functions = [
+        found
+        for found in functions_of(source)
+        if not any("command" in ast.unparse(decorator) for decorator in found.decorator_list)
+    ]
+    assert {found.name: lines_of(found) for found in functions if lines_of(found) > MOST_LINES} == {}
+    assert [found.name for found in functions if len(positional_of(found)) > MOST_POSITIONAL] == []
+    assert (len(source.splitlines()) > MOST_LINES_OF_A_FILE) == (name in LONG_FILES)
+
+
+def test_the_library_stays_under_twenty_thousand_lines():
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py")) < 20_000
+
+
+def test_lines_and_positions_are_counted() -> None:
+    (found,) = functions_of('@cached\ndef far(self, a, /, b, *rest, c):\n    """It\n    is."""\n    return 1\n')
+    assert lines_of(found) == 4
+    assert positional_of(found) == ["a", "b"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import shortcut_bench
+from sizes import MOST_LINES, MOST_LINES_OF_A_FILE, MOST_POSITIONAL, functions_of, lines_of, positional_of
 
 PACKAGE = Path(shortcut_bench.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -89,26 +90,6 @@ def test_a_circle_is_found_wherever_it_is_written(tmp_path: Path, inside: str) -
     assert set(circle(graph_of(root))) == set(circle(rooms(graph_of(root)))) == {"made.part", "made.low"}
 
 
-MOST_LINES, MOST_POSITIONAL, MOST_LINES_OF_A_FILE = 60, 6, 600
-
-
-def functions_of(source: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
-
-
-def lines_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """From `def` to the end, docstring included."""
-    assert function.end_lineno is not None
-    return function.end_lineno - function.lineno + 1
-
-
-def positional_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    """What may be given by position, without the object or class that a method is of."""
-    names = [argument.arg for argument in [*function.args.posonlyargs, *function.args.args]]
-    return names[1:] if names[:1] in (["self"], ["cls"]) else names
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: "/".join(path.parts[-2:]))
 def test_a_function_fits_on_a_page_and_a_file_in_a_head(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
@@ -116,9 +97,3 @@ def test_a_function_fits_on_a_page_and_a_file_in_a_head(path: Path) -> None:
     assert {found.name: lines_of(found) for found in functions if lines_of(found) > MOST_LINES} == {}
     assert [found.name for found in functions if len(positional_of(found)) > MOST_POSITIONAL] == []
     assert len(source.splitlines()) <= MOST_LINES_OF_A_FILE
-
-
-def test_lines_and_positions_are_counted() -> None:
-    (found,) = functions_of('@cached\ndef far(self, a, /, b, *rest, c):\n    """It\n    is."""\n    return 1\n')
-    assert lines_of(found) == 4
-    assert positional_of(found) == ["a", "b"]

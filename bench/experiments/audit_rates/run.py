@@ -26,7 +26,7 @@ from shortcut_bench.classifiers import TrainedClassifier
 from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.standalone import grow
 from shortcut_guardrail import ShortcutGuardrail
-from shortcut_guardrail.config import AuditConfig
+from shortcut_guardrail.config import AuditConfig, Unit
 from shortcut_guardrail.saving.record import library_versions
 from shortcut_guardrail.text.content import content_spans
 from shortcut_guardrail.text.words import unit_key
@@ -34,7 +34,9 @@ from shortcut_guardrail.text.words import unit_key
 SHOWN = 20
 
 
-def audit_model(trained: TrainedClassifier, rows: LabelledTexts, unit: str, planted: tuple[str, ...]) -> dict[str, Any]:
+def audit_model(
+    trained: TrainedClassifier, rows: LabelledTexts, unit: Unit, planted: tuple[str, ...]
+) -> dict[str, Any]:
     """The ranking, and how it fares against what was planted; no text is kept."""
     guard = ShortcutGuardrail(
         trained.model, trained.tokenizer, max_length=trained.max_length, batch_size=64, precision="auto"
@@ -128,7 +130,7 @@ class AuditedSetting:
         """What an audit should find."""
         return () if self.args.clean else tuple(opened.data.shortcuts)
 
-    def measure(self, seed: int, unit: str) -> dict[str, Any]:
+    def measure(self, seed: int, unit: Unit) -> dict[str, Any]:
         """One audit of one classifier."""
         opened = self.open(seed)
         data = opened.data

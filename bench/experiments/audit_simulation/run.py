@@ -130,8 +130,10 @@ def _answered(log_odds: Array, decided: Array) -> Array:
     return probs
 
 
-WORLDS = ("boundary", "alike", "fickle", "rare", "genuine", "bystanders", "planted", "reversed", "synonyms")
-WORLDS += ("beside", "exclusive", "rare, rests", "scarce")
+WORLDS = (
+    *("boundary", "alike", "fickle", "rare", "genuine", "bystanders", "planted", "reversed", "synonyms"),
+    *("beside", "exclusive", "rare, rests", "scarce"),
+)
 SIZES = dict.fromkeys(("rare", "rare, rests"), (2000, 2500, 3000)) | {"scarce": (1200, 1400, 1600)}
 """How many texts the corpora of a world have, where not 300, 1,000 and 5,000."""
 PLANTED = {"planted": (1, 0.3), "reversed": (1, 0.8), "synonyms": (15, 0.12), "beside": (1, 0.5), "exclusive": (1, 0.5)}
@@ -232,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--trials", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(arguments)
-    head = {"alpha": AuditConfig().alpha, "seed": args.seed}
+    head = {"alpha": AuditConfig().fdr, "seed": args.seed}
     measure = partial(simulate, trials=args.trials, seed=args.seed)
     asked = {**head, "trials": args.trials}
     for found in grow(args.out, cases(), measure, asked=asked, entries="worlds", beside=lambda _: head):

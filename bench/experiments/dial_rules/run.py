@@ -109,8 +109,12 @@ def genuine(guard: ShortcutGuardrail, rows: LabelledTexts, shortcuts: set[str]) 
     """Of the words that stand in none of these the ones whose masking breaks most answers, by the labels."""
     report = guard.audit(rows.texts, labels=rows.labels.tolist(), unit="word")
     words = {word for shortcut in shortcuts for word in shortcut.lower().replace("\u2019", "'").split()}
-    innocent = [c for c in report.candidates if c.labelled is not None and c.text not in words and c.text.isalpha()]
-    ranked = sorted(innocent, key=lambda c: c.labelled.flips_to_right - c.labelled.flips_to_wrong)
+    harms = [
+        (c.labelled.flips_to_right - c.labelled.flips_to_wrong, c)
+        for c in report.candidates
+        if c.labelled is not None and c.text not in words and c.text.isalpha()
+    ]
+    ranked = [candidate for _, candidate in sorted(harms, key=lambda harm: harm[0])]
     return Shortcuts(tuple(Shortcut(c.text, "named") for c in ranked[:N_TOLD]))
 
 
@@ -185,6 +189,7 @@ def picks(guard: Answered, labels: Array, drawn: Array, rest: Array) -> dict[str
     logits = replaced_by_answers(guard.answers[:, drawn], int(max(guard.answers.max(), labels.max())) + 1)
     best = choose_strength(logits, labels[drawn], config).strength
     p_value = choose_strength(logits, labels[drawn], config, without_labels=dial).p_value
+    assert p_value is not None
     found = {"labels": best, "without_labels": dial}
     found |= {f"both, {level}": best if p_value <= level else dial for level in LEVELS}
     found[CERTIFIED] = certified(guard, labels, drawn, rest, found[TAKEN])

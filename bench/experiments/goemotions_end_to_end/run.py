@@ -33,6 +33,7 @@ from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo.pretrained import MINILM_ID, find_minilm
 from shortcut_guardrail.finetuning.config import FinetuneConfig
 from shortcut_guardrail.finetuning.training import finetune_classifier
+from shortcut_guardrail.models import Precision
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.models.loading import load_model
 from shortcut_guardrail.saving.record import library_versions
@@ -50,10 +51,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 def rows_of(path: Path) -> tuple[list[str], Array]:
     """The texts and the class ids of a CSV file."""
     data = read_data(path, require_labels=True)
-    return list(data.texts), np.array([int(label) for label in data.labels])
+    return list(map(str, data.texts)), np.array([int(label) for label in data.labels or []])
 
 
-def biased_classifier(data: Path, work: Path, seed: int, precision: str) -> tuple[Path, list[dict[str, float]]]:
+def biased_classifier(data: Path, work: Path, seed: int, precision: Precision) -> tuple[Path, list[dict[str, float]]]:
     """The classifier with the lowest loss on `dev.csv` among the learning rates, and every rate's figures there.
 
     Loss rather than accuracy: one row of 100 is a point of accuracy, more than separates the rates.
@@ -102,7 +103,7 @@ class Options:
     data: Path
     work: Path
     preset: str
-    precision: str
+    precision: Precision
 
 
 class Seed:

@@ -75,7 +75,7 @@ def development_rows(folder: Path) -> tuple[list[str], list[int]]:
 
     def rows(name: str) -> list[tuple[str, int]]:
         data = read_data(folder / name, require_labels=True)
-        return list(zip(data.texts, map(int, data.labels), strict=True))
+        return list(zip(map(str, data.texts), map(int, data.labels or []), strict=True))
 
     seen = {
         key(t)
@@ -112,7 +112,7 @@ def biased_classifier(data: Path, work: Path, layers: int, seed: int) -> Path:
         rows = read_data(data / "goemotions_shortcuts/single-word1/train.csv", require_labels=True)
         config = FinetuneConfig(learning_rate=1e-4, epochs=8, precision="bfloat16")
         result = finetune_classifier(
-            rows.texts, list(map(int, rows.labels)), encoder=encoder, label_names=NAMES, config=config, seed=seed
+            rows.texts, list(map(int, rows.labels or [])), encoder=encoder, label_names=NAMES, config=config, seed=seed
         )
         result.model.save_pretrained(folder)
         result.tokenizer.save_pretrained(folder)

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -43,7 +43,8 @@ class Scenario:
     @property
     def loss(self) -> np.ndarray:
         """The true loss of accuracy at each strength."""
-        return self.lost - self.gained
+        loss: np.ndarray = self.lost - self.gained
+        return loss
 
     def draw(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Labels, base answers and guarded answers (S, n) of n texts, as codes: 0 right, 1 and 2 wrong."""
@@ -125,7 +126,7 @@ def cases() -> list[dict[str, Any]]:
 
 
 def simulate(
-    scenario: str, n_labels: int, n_unlabelled: int, labelled: str, harm: str, *, repeats: int
+    scenario: str, n_labels: int, n_unlabelled: int, labelled: str, harm: Literal["net", "harmed"], *, repeats: int
 ) -> dict[str, Any]:
     """Error and success of each procedure over some repetitions of one case."""
     world = next(one for one in scenarios() if one.name == scenario)

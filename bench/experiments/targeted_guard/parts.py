@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -103,7 +104,7 @@ def corpora(run: Measured) -> dict[str, LabelledTexts]:
 
 def join(parts: Sequence[LabelledTexts], n: int) -> LabelledTexts:
     """The first n texts of several sets; only the texts are used."""
-    texts = [text for part in parts for text in part.texts][:n]
+    texts: list[Any] = [text for part in parts for text in part.texts][:n]
     first = parts[0]
     return dataclasses.replace(
         first,

@@ -45,7 +45,7 @@ def paraphrases(run: Measured) -> Paraphrases:
     with_held_out = shortcut_present(run.scored.texts, held_out)
     test, oracle = (s.select(np.flatnonzero(with_held_out)) for s in (run.scored, run.oracle))
     rows = run.scored.select(np.flatnonzero(~with_held_out))
-    return Paraphrases(seen, held_out, list(run.deployment(rows).texts), test, oracle)
+    return Paraphrases(seen, held_out, list(map(str, run.deployment(rows).texts)), test, oracle)
 
 
 def unseen(run: Measured) -> Found:
@@ -58,7 +58,7 @@ def unseen(run: Measured) -> Found:
         "seen": list(split.seen),
         "unseen": list(split.held_out),
         "targets": targets.to_dict(),
-        "targets_in_unseen": [word for word in targets.words if shortcut_present(split.held_out, (word,)).any()],
+        "targets_in_unseen": [word for word in targets.words if shortcut_present(list(split.held_out), (word,)).any()],
         "base": base,
         "oracle": best,
     }

@@ -55,7 +55,7 @@ OFTEN = "evidence: masking the word changes 2 % of all answers"
 
 def often_decisive(guard: ShortcutGuardrail, texts: LabelledTexts) -> list[str]:
     """Words on which many answers hang, whether or not the rest of their texts speaks against them."""
-    report = guard.audit(texts.texts, config=preset("distill").with_shortcuts(unit="word").targets.audit())
+    report = guard.audit(texts.texts, config=preset("distill").with_shortcuts(unit="word").shortcuts.audit())
     return [item.text for item in report.candidates if item.count * item.flip_rate >= 0.02 * len(texts)]
 
 

@@ -374,10 +374,7 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Outcomes:
         flagged.append(int(min(passing, key=lambda i: (max(counts.p_pull[i], p_context[i]), -counts.lost[i]))))
         look()
     needed_levels = levels_needed(counts.p_pull, p_context, counts.tested, config.fdr)
-    smallest = np.maximum(
-        counts.p_pull, p_all_opposed(counts.present, against, counts.without, config.min_relative_effect)
-    )
-    too_few = ~counts.tested | (smallest > needed_levels)
+    too_few = ~counts.tested | (_smallest_p(counts, against, config) > needed_levels)
     takes_turns = opposed_at_first & (opposed_pairs > EVEN) & bool(flagged)
     takes_turns[flagged] = False
     undecided = (_asks(sums, counts, too_few, config) & ~spoken_for) | takes_turns
@@ -399,6 +396,13 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Outcomes:
         without=counts.without,
         needed=_needed(counts, against, needed_levels, undecided & too_few & ~takes_turns, config),
     )
+
+
+def _smallest_p(counts: Counts, against: Array, config: AuditConfig) -> Array:
+    """The p-value of each candidate if the rest of every text that holds it were opposed."""
+    of_context = p_all_opposed(counts.present, against, counts.without, config.min_relative_effect)
+    smallest: Array = np.maximum(counts.p_pull, of_context)
+    return smallest
 
 
 def _p_context(counts: Counts, seen: LevelCounts, largest: float) -> Array:

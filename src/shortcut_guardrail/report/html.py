@@ -148,15 +148,12 @@ def _render(
     outcome_of_gate: GateOutcome | None = None,
     redact: bool = False,
 ) -> str:
-    from markupsafe import Markup
-
     of_audits = {name: _document(audit) for name, audit in audits.items()}
     of_scores = {name: _document(evaluation) for name, evaluation in (evaluations or {}).items()}
     first_name = main or next(iter(of_audits), "")
     audit = audit_view(of_audits[first_name], redact=redact) if of_audits else None
     compared = compared_candidates(of_audits) if len(of_audits) > 1 else []
     strength = None if calibration is None else _document(calibration)
-    style, script = _asset("page.css"), _asset("page.js")
     page: str = _template().render(
         title=title,
         subtitle=subtitle,
@@ -188,14 +185,23 @@ def _render(
         notes=notes,
         redacted=redact,
         version=version("shortcut-guardrail"),
-        # Our own two files, in which nothing comes from data; the policy of the page lets nothing else run.
-        style=Markup(style),
-        script=Markup(script),
-        style_hash=_hash(style),
-        script_hash=_hash(script),
+        **_own_files(),
     )
     # Half of a surrogate pair, which JSON can hold, cannot be written as UTF-8.
     return page.lstrip().encode("utf-8", "replace").decode("utf-8")
+
+
+def _own_files() -> dict[str, str]:
+    """Our own two files, in which nothing comes from data; the policy of the page lets nothing else run."""
+    from markupsafe import Markup
+
+    style, script = _asset("page.css"), _asset("page.js")
+    return {
+        "style": Markup(style),
+        "script": Markup(script),
+        "style_hash": _hash(style),
+        "script_hash": _hash(script),
+    }
 
 
 def _template() -> Any:
