@@ -1,5 +1,6 @@
 """`shortcut-guardrail benchmark` with the experiment `theory`, through Typer's runner, on a small world."""
 
+import inspect
 import json
 import subprocess
 import sys
@@ -94,7 +95,7 @@ def test_every_experiment_can_be_loaded_run_and_drawn() -> None:
     for entry in EXPERIMENTS.values():
         module = entry.load()
         assert entry.name == module.NAME
-        assert entry.options <= set(module.run.__code__.co_varnames[: module.run.__code__.co_argcount])
+        assert entry.options <= inspect.signature(module.run).parameters.keys()
         assert callable(module.draw)
 
 

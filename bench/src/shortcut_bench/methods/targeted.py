@@ -161,7 +161,7 @@ class Named(Targeted):
 
     def _config_for(self, material: Material) -> GuardrailConfig:
         assert material.shortcut_words is not None
-        return self.guard_config.with_shortcuts(shortcuts=material.shortcut_words)
+        return self.guard_config.with_shortcuts(named=material.shortcut_words)
 
 
 @dataclass(frozen=True)
