@@ -253,21 +253,21 @@ def test_pairs_in_a_file(tmp_path):
 def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path):
     for name, content, said in (
         ("a.csv", "one,two\nx,y\n", "no column is clearly the text"),
-        ("b.csv", "text,label\n" + "x,1\n" * 500 + "x\n", r"b.csv, line 502: 1 fields where the header names 2"),
-        ("c.csv", "text,label\n" + "x,1\n" * 500 + " ,1\n", r"c.csv, row 501: the text is empty"),
-        ("d.csv", "text,label\n" + "x,1\n" * 500 + "x,\n", r"d.csv, row 501: the label is missing"),
+        ("b.csv", "text,label\n" + "x,1\n" * 500 + "x\n", r"b.csv, line 502: 1 field where the header names 2 fields"),
+        ("c.csv", "text,label\n" + "x,1\n" * 500 + " ,1\n", r"c.csv, line 502: the text in column 'text' is empty"),
+        ("d.csv", "text,label\n" + "x,1\n" * 500 + "x,\n", r"d.csv, line 502: the label in column 'label' is empty"),
         ("e.jsonl", '{"text": "x", "label": 1}\n' * 500 + "{\n", r"e.jsonl, line 501: not a JSON object"),
         (
             "f.jsonl",
             '{"text": "x", "label": 1}\n' * 500 + "[]\n",
-            r"f.jsonl, line 501: each line must be a JSON object",
+            r"f.jsonl, line 501: a list, but each line must be a JSON object",
         ),
     ):
         (tmp_path / name).write_text(content, encoding="utf-8")
         with pytest.raises(DataError, match=said):
             list(FileTexts(tmp_path / name, label_column="label" if "label" in content else None).chunks())
     (tmp_path / "g.csv").write_bytes(b"text,label\n" + b"x,1\n" * 5000 + b"\xff,1\n")
-    with pytest.raises(DataError, match=r"g.csv is not UTF-8"):
+    with pytest.raises(DataError, match=r"g.csv, line 5002: byte 0xff is not UTF-8"):
         list(FileTexts(tmp_path / "g.csv").chunks())
     with pytest.raises(DataError, match="only files with the suffix"):
         FileTexts(tmp_path / "a.txt")
@@ -359,7 +359,7 @@ def test_records_far_down_are_held_to_the_same_rules(tmp_path):
         list(FileTexts(file).chunks())
     file = tmp_path / "long.csv"
     file.write_text("text\n" + "fine\n" * 300 + "\nfine\n\n")
-    with pytest.raises(DataError, match=r"long.csv, .* 301: the text is empty"):
+    with pytest.raises(DataError, match=r"long.csv, line 302: the text in column 'text' is empty"):
         list(FileTexts(file).chunks())
     file.write_text("text\n" + "fine\n" * 300 + "\n\n")  # at the end they mean nothing
     assert sum(len(texts) for texts, _ in FileTexts(file).chunks()) == 300

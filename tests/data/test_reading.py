@@ -194,10 +194,10 @@ class TestFilesThatCannotBeRead:
     def test_unreadable_file(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         path = write("a.csv", "text\na\n")
 
-        def refuse(self: Path) -> bytes:
+        def refuse(self: Path, *_: Any, **__: Any) -> None:
             raise PermissionError(13, "Permission denied")
 
-        monkeypatch.setattr(Path, "read_bytes", refuse)
+        monkeypatch.setattr(Path, "open", refuse)
         assert refusal(path) == "a.csv cannot be read (Permission denied)."
 
     def test_damaged_parquet(self, write: Write) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 _SHOWN = 5  # how many lines, values or problems a message names before it only counts
@@ -11,6 +11,14 @@ _SHOWN = 5  # how many lines, values or problems a message names before it only 
 def sentence(source: str, rows: Sequence[int], word: str, what: str, advice: str) -> str:
     """What is wrong in some rows, and what to do: "FILE, lines 3 and 7: the text is empty. Fill it in." """
     return f"{source}, {places(rows, word)}: {what}. {advice}".rstrip()
+
+
+def grouped(found: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
+    """The rows in which each thing was found, in the order of first sight."""
+    rows: dict[str, list[int]] = {}
+    for row, what in found:
+        rows.setdefault(what, []).append(row)
+    return rows
 
 
 def places(rows: Sequence[int], word: str) -> str:

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from ..errors import ConfigError, DataError, GuardrailWarning
-from .messages import enumerated, first_few, kind_of, listed, sentence, shortened
-from .tables import Table, open_table
+from .messages import enumerated, first_few, grouped, kind_of, listed, sentence, shortened
+from .tables import Table, open_tables
 
 Texts: TypeAlias = list[str] | list[tuple[str, str]]
 """N single texts, or N pairs of texts; never a mixture."""
@@ -80,7 +80,9 @@ class TextData:
 
 
 @dataclass(frozen=True)
-class _Columns:
+class Columns:
+    """Which columns are read."""
+
     text: str
     text_pair: str | None
     label: str | None
@@ -133,20 +135,27 @@ def read_data(
         (['A fine day'], ['positive'], [2])
     """
     name = os.fspath(source)
-    _check_roles(text_column, text_pair_column, label_column)
-    table = open_table(name, split)
-    if not table.rows:
-        _raise_if(table.problems)
-        raise DataError(f"{name} has columns ({listed(table.columns)}) but no rows; at least one text is needed.")
-    chosen = _choose_columns(table, name, text_column, text_pair_column, label_column, require_labels)
+    given = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
+    check_roles(given)
+    (table,) = open_tables(name, split)
+    chosen = choose_columns(table, name, given, require_labels=require_labels)
+    return read_table(table, name, chosen, require_labels=require_labels or label_column is not None)
+
+
+def read_table(table: Table, name: str, chosen: Columns, *, require_labels: bool) -> TextData:
+    """The texts, and labels where a column of them is chosen, of a table.
+
+    Raises:
+        DataError: Some records are malformed, or have an empty text or, if required, label; all are named.
+    """
     texts, text_problems = _read_texts(table, chosen, name)
-    labels, label_problems = _read_labels(table, chosen.label, name, require_labels or label_column is not None)
+    labels, label_problems = _read_labels(table, chosen.label, name, require_labels)
     _raise_if([*table.problems, *text_problems, *label_problems])
     label_used = None if labels is None else chosen.label
     return TextData(name, texts, labels, table.rows, table.row_word, chosen.text, chosen.text_pair, label_used)
 
 
-def _read_texts(table: Table, chosen: _Columns, name: str) -> tuple[Any, list[str]]:
+def _read_texts(table: Table, chosen: Columns, name: str) -> tuple[Any, list[str]]:
     """The texts, or pairs, and what is wrong with them."""
     columns = [chosen.text] if chosen.text_pair is None else [chosen.text, chosen.text_pair]
     values = [table.column(column) for column in columns]
@@ -250,41 +259,46 @@ def check_texts(
 # Columns
 
 
-def _check_roles(text_column: str | None, text_pair_column: str | None, label_column: str | None) -> None:
-    roles = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
-    for name in {column for column in roles.values() if column is not None}:
-        twice = [role for role, column in roles.items() if column == name]
+def check_roles(given: Mapping[str, str | None]) -> None:
+    """Refuses, with a `ConfigError`, a column that is given for two of the options "text_column" and so on."""
+    for name in {column for column in given.values() if column is not None}:
+        twice = [role for role, column in given.items() if column == name]
         if len(twice) > 1:
             raise ConfigError(f"{' and '.join(twice)} are both '{name}'; each needs a column of its own.")
 
 
-def _choose_columns(
-    table: Table,
-    source: str,
-    text_column: str | None,
-    text_pair_column: str | None,
-    label_column: str | None,
-    require_labels: bool,
-) -> _Columns:
+def choose_columns(table: Table, source: str, given: Mapping[str, str | None], *, require_labels: bool) -> Columns:
+    """The columns that are meant, by the rules of `read_data`.
+
+    Args:
+        table: The first records of the source, or all.
+        source: What to call it in messages.
+        given: The columns that are named by "text_column", "text_pair_column" and "label_column".
+        require_labels: See `read_data`.
+
+    Raises:
+        DataError: The table has no rows, or its columns are missing or ambiguous.
+    """
     columns = table.columns
-    given = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
+    if not table.rows:
+        _raise_if(table.problems)
+        raise DataError(f"{source} has columns ({listed(columns)}) but no rows; at least one text is needed.")
     problems = [
         _no_such_column(option, column, columns, source)
         for option, column in given.items()
         if column is not None and column not in columns
     ]
-    text, text_pair = text_column, text_pair_column
+    text, text_pair, label = (given[role] for role in ("text_column", "text_pair_column", "label_column"))
     if not problems and len(columns) == 1 and not any(given.values()):
         text = columns[0]
         _warn_of_a_lone_name(text, source)
     elif not problems and text is None:
-        others = [column for column in columns if column not in (text_pair, label_column)]
+        others = [column for column in columns if column not in (text_pair, label)]
         guesses = _guess_text(others) if text_pair is None else _guess_partner(others, text_pair)
         if len(guesses) == 1:
             text, text_pair = guesses[0]
         else:
             problems.append(_unclear("text", "text_column", guesses, columns, source))
-    label = label_column
     if label is None:
         labels = [name for name in columns if name.casefold() in _LABEL_NAMES and name not in (text, text_pair)]
         if len(labels) == 1:
@@ -293,7 +307,7 @@ def _choose_columns(
             problems.append(_unclear("label", "label_column", [(name, None) for name in labels], columns, source))
     if problems or text is None:
         raise DataError("\n".join([*table.problems, *problems]))
-    return _Columns(text, text_pair, label)
+    return Columns(text, text_pair, label)
 
 
 def _guess_text(columns: list[str]) -> list[tuple[str, str | None]]:
@@ -361,13 +375,10 @@ def _text_fault(value: Any) -> str | None:
 
 
 def _fault_sentences(faults: Sequence[str | None], what: str, source: str, rows: Sequence[int], word: str) -> list[str]:
-    where: dict[str, list[int]] = {}
-    for fault, row in zip(faults, rows, strict=True):
-        if fault:
-            where.setdefault(fault, []).append(row)
+    found = grouped((row, fault) for fault, row in zip(faults, rows, strict=True) if fault)
     return [
-        sentence(source, places, word, f"{what} {fault}", _remove(len(places)) if fault in _GAPS else "")
-        for fault, places in where.items()
+        sentence(source, where, word, f"{what} {fault}", _remove(len(where)) if fault in _GAPS else "")
+        for fault, where in found.items()
     ]
 
 
@@ -452,11 +463,7 @@ def _as_ids(count: int) -> Callable[[str], int | None]:
 
 def _unknown(labels: Sequence[str], reading: Callable[[str], int | None], rows: Sequence[int]) -> dict[str, list[int]]:
     """The rows of each label that a reading does not know."""
-    unknown: dict[str, list[int]] = {}
-    for label, row in zip(labels, rows, strict=True):
-        if reading(label) is None:
-            unknown.setdefault(label, []).append(row)
-    return unknown
+    return grouped((row, label) for label, row in zip(labels, rows, strict=True) if reading(label) is None)
 
 
 def _unknown_names(

@@ -1,6 +1,8 @@
-"""Opens a data file or a Hub data set as a table, and says in sentences what is wrong with its form.
+"""Reads data files and Hub data sets as tables, and says in sentences what is wrong with their form.
 
-Neither torch nor transformers is imported here, and pyarrow and datasets only for the sources that need them.
+Each format has one reader, which goes through a file record by record. A whole file is one table and a file in pieces
+is several, so that both are held to the same rules. Neither torch nor transformers is imported here, and pyarrow and
+datasets only for the sources that need them.
 """
 
 from __future__ import annotations
@@ -13,16 +15,18 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, chain, islice, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from ..errors import ConfigError, DataError
-from .messages import counted, first_few, kind_of, listed, one_line, sentence, shortened
+from .messages import counted, first_few, grouped, kind_of, listed, one_line, sentence, shortened
 
-_FORMATS = {
+FORMATS = {
     ".csv": "CSV",
     ".tsv": "TSV",
     ".jsonl": "JSON Lines",
@@ -36,13 +40,13 @@ _HUB_NAME = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*(/[\w.-]+)?)(:(?P<split>\w[\
 
 @dataclass(frozen=True)
 class Table:
-    """A source whose columns are known.
+    """Records that stand one after the other in a source.
 
     Attributes:
-        columns: Their names.
+        columns: Their names; for JSON Lines those that these records have.
         rows: Where each record stands in the source, from 1.
         row_word: "line" or "row", whichever `rows` counts.
-        column: Gives the values of one column, which for CSV are all strings.
+        column: Gives the values of one column, which for CSV are all strings; to be called once for each column.
         problems: Sentences about records that could not be read.
     """
 
@@ -53,12 +57,16 @@ class Table:
     problems: list[str]
 
 
-def open_table(name: str, split: str | None) -> Table:
-    """The table of a file, by its suffix, or of a Hub data set.
+def open_tables(name: str, split: str | None = None, size: int = sys.maxsize) -> Generator[Table, None, None]:
+    """The records of a file, by its suffix, or of a Hub data set, as one table or in pieces.
 
     Args:
         name: The file or data set, as the user named it; "owner/name:split" names a split as well.
         split: The split of a Hub data set; without it "test", else the only one.
+        size: How many records of a file are read at a time; without it all, as a single table.
+
+    Yields:
+        At least one table, which may be without rows.
 
     Raises:
         DataError: It cannot be found or read, or two of its columns have one name.
@@ -71,83 +79,115 @@ def open_table(name: str, split: str | None) -> Table:
     if path.is_dir():
         raise DataError(f"{name} is a folder; name a file in it.")
     exists = os.path.exists(name)
-    if not exists and suffix not in _FORMATS and (hub := _HUB_NAME.fullmatch(name)):
-        return _read_hub(hub["name"], _one_split(hub["split"], split))
+    if not exists and suffix not in FORMATS and (hub := _HUB_NAME.fullmatch(name)):
+        yield _read_hub(hub["name"], _one_split(hub["split"], split))
+        return
     if not exists:
         raise DataError(_missing_file(path, name))
-    if suffix not in _FORMATS:
+    if suffix not in FORMATS:
         found = f"the suffix '{path.suffix}' names no format that can be read" if suffix else "a suffix is missing"
-        raise DataError(f"{name}: {found}. Use one of {', '.join(_FORMATS)}.")
+        raise DataError(f"{name}: {found}. Use one of {', '.join(FORMATS)}.")
     if split is not None:
         raise ConfigError(f"split is '{split}', but {name} is a file; only Hub data sets have splits.")
     if suffix == ".parquet":
-        return _read_parquet(path, name)
-    text = read_utf8(path, name)
-    if not text.strip():
-        raise DataError(f"{name} is empty; a {_FORMATS[suffix]} file with at least one text is needed.")
-    if suffix in (".csv", ".tsv"):
-        return _read_csv(text, name, "," if suffix == ".csv" else "\t")
-    return _read_json_lines(text, name)
+        yield from _parquet_tables(path, name, size)
+        return
+    with _open_text(path, name) as file:
+        first, lines = _from_content(file, name, FORMATS[suffix])
+        if suffix in (".csv", ".tsv"):
+            yield from _csv_tables(lines, name, "," if suffix == ".csv" else "\t", size)
+        elif first.lstrip().startswith("["):
+            raise DataError(f"{name} is one JSON array, but JSON Lines is needed: one object on each line.")
+        else:
+            yield from _json_tables(lines, name, size)
 
 
-def _read_csv(text: str, source: str, delimiter: str) -> Table:
-    lines, records = _parse_csv(text, source, delimiter)
-    header = [column.strip() for column in records[0]]
-    _check_header(header, source, delimiter)
-    counts: dict[int, list[int]] = {}
-    kept, kept_lines = [], []
-    for line, record in zip(lines[1:], records[1:], strict=True):
-        if len(record) == len(header):
+def _from_content(lines: Iterator[str], source: str, form: str) -> tuple[str, Iterator[str]]:
+    """The first line that is not blank, and all lines, blank ones before it too so that they are counted."""
+    seen = []
+    for line in lines:
+        seen.append(line)
+        if line.strip():
+            return line, chain(seen, lines)
+    raise DataError(f"{source} is empty; a {form} file with at least one text is needed.")
+
+
+def _until_empty(read: Callable[[], Table]) -> Iterator[Table]:
+    """The tables that `read` gives until one has nothing in it; the first in any case."""
+    table = read()
+    yield table
+    while (table := read()).rows or table.problems:
+        yield table
+
+
+def _take(records: Iterator[tuple[int, Any]], size: int) -> tuple[list[int], list[Any], list[tuple[int, str]]]:
+    """The next records and their rows, and what is wrong with others; see `_csv_records` and `_json_records`."""
+    rows, kept, faults = [], [], []
+    for row, record in islice(records, size):
+        if isinstance(record, str):
+            faults.append((row, record))
+        else:
+            rows.append(row)
             kept.append(record)
-            kept_lines.append(line)
-        elif record:
-            counts.setdefault(len(record), []).append(line)
-        elif len(header) == 1:
-            kept.append([""])
-            kept_lines.append(line)
-    what = f"where the header names {counted(len(header), 'field')}"
+    return rows, kept, faults
+
+
+def _csv_tables(lines: Iterator[str], source: str, delimiter: str, size: int) -> Iterator[Table]:
+    records = _csv_records(lines, source, delimiter)
+    with _large_fields():
+        header = [column.strip() for column in next(records)[1]]
+    _check_header(header, source, delimiter)
     advice = "Put fields that hold a delimiter, a quote or a line break in quotes."
-    problems = [
-        sentence(source, where, "line", f"{counted(count, 'field')} {what}", advice) for count, where in counts.items()
-    ]
 
-    def column(name: str) -> list[str]:
-        index = header.index(name)
-        return [record[index] for record in kept]
+    def read() -> Table:
+        with _large_fields():
+            rows, kept, faults = _take(records, size)
 
-    return Table(header, kept_lines, "line", column, first_few(problems))
+        def column(name: str) -> list[str]:
+            index = header.index(name)
+            return [record[index] for record in kept]
+
+        problems = [sentence(source, where, "line", fault, advice) for fault, where in grouped(faults).items()]
+        return Table(header, rows, "line", column, first_few(problems))
+
+    return _until_empty(read)
 
 
-def _parse_csv(text: str, source: str, delimiter: str) -> tuple[list[int], list[list[str]]]:
-    """Records and the line each starts on, from the first that is not blank to the last that is not."""
-    lines: list[int] = []
-    records: list[list[str]] = []
-    start = 1
-    with large_fields(len(text)):
-        # Strict: a stray quote is an error rather than a field that quietly swallows the lines after it.
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-        try:
-            for record in reader:
-                if record or records:
-                    lines.append(start)
-                    records.append(record)
-                start = reader.line_num + 1
-        except csv.Error as error:
-            raise DataError(
-                f"{source}, line {start}: the quotes of the record that starts here do not match ({error}). "
-                'A field that holds a quote is put in quotes, and the quote inside it is doubled: "say ""hi""".'
-            ) from error
-    while not records[-1]:
-        records.pop()
-        lines.pop()
-    return lines, records
+def _csv_records(lines: Iterator[str], source: str, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
+    """The line on which each record starts and its fields, the header's first, or as a string what is wrong with it.
+
+    Blank lines are left out, but in a file of one column they are empty texts where more records follow.
+    """
+    # Strict: a stray quote is an error rather than a field that quietly swallows the lines after it.
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    width, start = 0, 1
+    blank: list[int] = []
+    try:
+        for record in reader:
+            if record:
+                width = width or len(record)
+                if blank:
+                    yield from ((line, [""]) for line in blank)
+                    blank.clear()
+                if len(record) == width:
+                    yield start, record
+                else:
+                    yield start, f"{counted(len(record), 'field')} where the header names {counted(width, 'field')}"
+            elif width == 1:
+                blank.append(start)
+            start = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(
+            f"{source}, line {start}: the quotes of the record that starts here do not match ({error}). "
+            'A field that holds a quote is put in quotes, and the quote inside it is doubled: "say ""hi""".'
+        ) from error
 
 
 @contextmanager
-def large_fields(size: int) -> Iterator[None]:
-    """Lets csv read fields of up to `size` characters; the limit is the whole process's, so it is put back."""
+def _large_fields() -> Iterator[None]:
+    """Lets csv read long fields; the limit is the whole process's, so it is put back before anything else is done."""
     before = csv.field_size_limit()
-    csv.field_size_limit(max(before, min(size, sys.maxsize, 2**31 - 1)))
+    csv.field_size_limit(max(before, 2**31 - 1))  # what fits a C long on every system
     try:
         yield
     finally:
@@ -175,65 +215,78 @@ def _check_unique(columns: Sequence[str], source: str) -> None:
         raise DataError(f"{source}: several columns are called {listed(twice)}. Give each column its own name.")
 
 
-class _DuplicateKeyError(ValueError):
-    """A JSON object names a key twice."""
+def _json_tables(lines: Iterator[str], source: str, size: int) -> Iterator[Table]:
+    records = _json_records(lines)
+
+    def read() -> Table:
+        rows, kept, faults = _take(records, size)
+        columns = list(dict.fromkeys(key for record in kept for key in record))
+        problems = [sentence(source, [row], "line", fault, "") for row, fault in faults]
+        return Table(columns, rows, "line", lambda name: [record.get(name) for record in kept], first_few(problems))
+
+    return _until_empty(read)
 
 
-def unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    """For `json.loads`: an object, unless it names a key twice, which is a `ValueError`."""
-    record = dict(items)
-    if len(record) < len(items):
-        keys = [key for key, _ in items]
-        raise _DuplicateKeyError(f"the key '{next(key for key in keys if keys.count(key) > 1)}' occurs twice")
-    return record
-
-
-def _read_json_lines(text: str, source: str) -> Table:
-    if text.lstrip().startswith("["):
-        raise DataError(f"{source} is one JSON array, but JSON Lines is needed: one object on each line.")
-    rows: list[int] = []
-    records: list[dict[str, Any]] = []
-    problems: list[str] = []
-    # StringIO breaks lines at line feeds and carriage returns only; str.splitlines would also break inside texts.
-    for line, written in enumerate(io.StringIO(text, newline=None), start=1):
+def _json_records(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
+    """The line of each record and its object, or as a string what is wrong with it. Blank lines are left out."""
+    for line, written in enumerate(lines, start=1):
         if not written.strip():
             continue
         try:
-            record = json.loads(written, object_pairs_hook=unique_keys)
+            record = json.loads(written, object_pairs_hook=_unique_keys)
         except (ValueError, RecursionError) as error:
             reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-            problems.append(f"{source}, line {line}: not a JSON object on one line ({reason}).")
-            continue
-        if isinstance(record, dict):
-            records.append(record)
-            rows.append(line)
+            yield line, f"not a JSON object on one line ({reason})"
         else:
-            problems.append(f"{source}, line {line}: {kind_of(record)}, but each line must be a JSON object.")
-    columns = list(dict.fromkeys(key for record in records for key in record))
-    return Table(columns, rows, "line", lambda name: [record.get(name) for record in records], first_few(problems))
+            is_object = isinstance(record, dict)
+            yield line, record if is_object else f"{kind_of(record)}, but each line must be a JSON object"
 
 
-def _read_parquet(path: Path, source: str) -> Table:
+def _unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(items)
+    if len(record) < len(items):
+        keys = [key for key, _ in items]
+        raise ValueError(f"the key '{next(key for key in keys if keys.count(key) > 1)}' occurs twice")
+    return record
+
+
+def _parquet_tables(path: Path, source: str, size: int) -> Iterator[Table]:
+    with _open_parquet(path, f"{source} cannot be read as Parquet") as file:
+        columns = list(file.schema_arrow.names)
+        count = file.metadata.num_rows
+    _check_unique(columns, source)
+    values: dict[str, Iterator[Any]] = {}  # of the columns that are asked for, each read in step with the tables
+
+    def read(start: int) -> Table:
+        rows = list(range(start + 1, min(start + size, count) + 1))
+
+        def column(name: str) -> list[Any]:
+            if name not in values:
+                batches = _parquet_values(path, source, name, min(size, 2**13))
+                values[name] = islice(chain.from_iterable(batches), start, None)
+            return list(islice(values[name], len(rows)))
+
+        return Table(columns, rows, "row", column, [])
+
+    return map(read, range(0, max(count, 1), size))
+
+
+def _parquet_values(path: Path, source: str, column: str, batch_size: int) -> Iterator[list[Any]]:
+    with _open_parquet(path, f"{source}: column '{column}' cannot be read") as file:
+        for batch in file.iter_batches(batch_size=batch_size, columns=[column]):
+            yield batch.column(column).to_pylist()
+
+
+@contextmanager
+def _open_parquet(path: Path, failure: str) -> Iterator[Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path) as file:
-            columns = list(file.schema_arrow.names)
-            count = file.metadata.num_rows
-    except (OSError, pa.ArrowException) as error:
-        raise DataError(f"{source} cannot be read as Parquet ({one_line(error)}).") from error
-    _check_unique(columns, source)
-
-    def column(name: str) -> list[Any]:
-        try:
-            with pq.ParquetFile(path) as file:
-                values: list[Any] = file.read(columns=[name]).column(name).to_pylist()
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise DataError(f"{source}: column '{name}' cannot be read ({one_line(error)}).") from error
-        return values
-
-    return Table(columns, list(range(1, count + 1)), "row", column, [])
+            yield file
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise DataError(f"{failure} ({one_line(error)}).") from error
 
 
 def _read_hub(name: str, split: str | None) -> Table:
@@ -295,27 +348,53 @@ def read_utf8(path: Path, source: str) -> str:
         DataError: The file is missing (near names in its folder are suggested), a folder, unreadable, not UTF-8, or
             holds NUL bytes; the last two name the line.
     """
+    with _open_text(path, source) as file:
+        return "".join(iter(partial(file.read, 2**16), ""))
+
+
+@contextmanager
+def _open_text(path: Path, source: str) -> Iterator[TextIO]:
+    """A text file to be read in pieces, under the rules of `read_utf8`."""
     if path.is_dir():
         raise DataError(f"{source} is a folder; name a file in it.")
     try:
-        raw = path.read_bytes()
+        with _TextBytes(path.open("rb", buffering=0)) as raw:
+            start = raw.peek(3)
+            if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise DataError(
+                    f"{source} is UTF-16, but UTF-8 is needed. Save it again as UTF-8 (in Excel: 'CSV UTF-8')."
+                )
+            if start.startswith(codecs.BOM_UTF8):
+                raw.read(len(codecs.BOM_UTF8))
+            text = io.TextIOWrapper(raw, encoding="utf-8", newline="")
+            try:
+                yield text
+            except UnicodeDecodeError as error:
+                offset = raw.tell() - len(error.object) + error.start
+                raise DataError(_bad_byte(path, source, offset, error.object[error.start])) from error
     except FileNotFoundError:
         raise DataError(_missing_file(path, source)) from None
     except OSError as error:
         raise DataError(f"{source} cannot be read ({error.strerror or error}).") from error
-    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise DataError(f"{source} is UTF-16, but UTF-8 is needed. Save it again as UTF-8 (in Excel: 'CSV UTF-8').")
-    if (nul := raw.find(b"\0")) >= 0:
-        raise DataError(f"{source}, line {_line_of(raw, nul)}: a NUL byte; this is no text file, or a damaged one.")
-    raw = raw.removeprefix(codecs.BOM_UTF8)
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{source}, line {_line_of(raw, error.start)}: byte 0x{raw[error.start]:02x} is not UTF-8. "
-            "Convert the file to UTF-8 (for example with: iconv -f WINDOWS-1252 -t UTF-8)."
-        ) from error
 
 
-def _line_of(raw: bytes, offset: int) -> int:
-    return len(re.findall(rb"\r\n|\r|\n", raw[:offset])) + 1
+class _TextBytes(io.BufferedReader):
+    """The bytes of a text file, where NUL is valid UTF-8 but as wrong as what is not."""
+
+    def read1(self, size: int = -1, /) -> bytes:
+        """The next bytes, which is all that a text wrapper asks for when it is read in pieces."""
+        piece = super().read1(size)
+        if (nul := piece.find(b"\0")) >= 0:
+            raise UnicodeDecodeError("utf-8", piece, nul, nul + 1, "a NUL byte")
+        return piece
+
+
+def _bad_byte(path: Path, source: str, offset: int, byte: int) -> str:
+    with path.open(encoding="latin-1", newline="") as file:  # one character for each byte
+        line = 1 + sum(1 for _ in takewhile(lambda end: end <= offset, accumulate(map(len, file))))
+    if byte == 0:
+        return f"{source}, line {line}: a NUL byte; this is no text file, or a damaged one."
+    return (
+        f"{source}, line {line}: byte 0x{byte:02x} is not UTF-8. "
+        "Convert the file to UTF-8 (for example with: iconv -f WINDOWS-1252 -t UTF-8)."
+    )

@@ -1,0 +1,270 @@
+"""Files in pieces: whatever stands in them, what is read or refused is what the whole file gives."""
+
+from __future__ import annotations
+
+import tempfile
+import tracemalloc
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from shortcut_guardrail.data import sources
+from shortcut_guardrail.data.reading import read_data
+from shortcut_guardrail.data.sources import FileTexts
+from shortcut_guardrail.errors import DataError, GuardrailWarning
+
+Outcome = tuple[list[Any], list[str] | None] | str
+"""Texts and labels, or the message of the refusal."""
+
+
+def whole(file: Path, **columns: str) -> Outcome:
+    try:
+        data = read_data(file, **columns, require_labels="label_column" in columns)  # type: ignore[arg-type]
+    except DataError as error:
+        return str(error)
+    # Exception: in pieces labels are read only where they are asked for, and so never guessed.
+    return list(data.texts), data.labels if "label_column" in columns else None
+
+
+def in_pieces(file: Path, size: int, **columns: str) -> Outcome:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "_READ", size)
+        try:
+            pieces = list(FileTexts(file, **columns).chunks())
+        except DataError as error:
+            return str(error)
+    labels = [label for _, some in pieces for label in some or ()]
+    return [text for texts, _ in pieces for text in texts], labels if "label_column" in columns else None
+
+
+ROWS = [f"text {i},{i % 2}" for i in range(9)]
+CSV = "\n".join(["text,label", *ROWS]) + "\n"
+JSON = '{"text": "a", "label": 1}\n'
+LONG = "é" * 5000  # longer than what is decoded at a time
+
+# Files with at most one fault, so that every size of the pieces gives the same sentence.
+ODD_FILES: dict[str, tuple[str, bytes | str]] = {
+    "plain": ("csv", CSV),
+    "byte order mark": ("csv", b"\xef\xbb\xbf" + CSV.encode()),
+    "byte order mark alone": ("csv", b"\xef\xbb\xbf"),
+    "UTF-16": ("csv", CSV.encode("utf-16")),
+    "line ends of Windows": ("csv", CSV.replace("\n", "\r\n")),
+    "line ends of old Macs": ("csv", CSV.replace("\n", "\r")),
+    "mixed line ends": ("csv", "text,label\ra,1\r\nb,2\nc,3"),
+    "line breaks in quotes": ("csv", 'text,label\n"a\nb\r\nc\rd",1\n"""e"", f",2\ng,3\n'),
+    "characters across blocks": ("csv", f"text,label\nx{LONG},1\n{LONG},2\n"),
+    "blank lines": ("csv", "\n\ntext,label\n\na,1\n\n\nb,2\n\n"),
+    "lines of blanks before the header": ("csv", "  \ntext,label\n"),
+    "blank rows in one column": ("csv", "text\na\n\nb\nc\n\n"),
+    "blank rows at the end of one column": ("csv", "text\na\nb\n\n\n\n\n"),
+    "a lone column under no known name": ("csv", "It rains.\nIt is wet.\n"),
+    "short row": ("csv", CSV + "a\n"),
+    "long row": ("csv", CSV + "a,1,2\nb,2\n"),
+    "stray quote": ("csv", CSV + '"So" he said,1\n' + CSV),
+    "open quote": ("csv", CSV + '"a,1\n' + CSV),
+    "quote in a header": ("csv", '"text" x,label\na,1\n'),
+    "NUL": ("csv", CSV + "a\0b,1\n"),
+    "NUL deep in the file": ("csv", CSV + f"{LONG},1\r" * 20 + "a\0b,1\n"),
+    "bad byte": ("csv", CSV.encode() + b"caf\xe9,1\n"),
+    "bad byte deep in the file": ("csv", CSV.encode() + f"{LONG},1\r\n".encode() * 20 + b"\xff,1\n" + CSV.encode()),
+    "half a character at the end": ("csv", CSV.encode() + "é".encode()[:1]),
+    "empty text": ("csv", CSV + " ,1\n"),
+    "empty label": ("csv", CSV + "a, \n"),
+    "labels with blanks": ("csv", "text,label\na, x \nb,x\n"),
+    "empty": ("csv", ""),
+    "only blanks": ("csv", "\n \n\t\n"),
+    "header alone": ("csv", "text,label\n\n\n"),
+    "semicolons": ("csv", CSV.replace(",", ";")),
+    "tabs": ("csv", CSV.replace(",", "\t")),
+    "one name for several columns": ("csv", "text,label,text\na,1,b\n"),
+    "unnamed columns": ("csv", "text,label,,\na,1,,\nb,2,,\n"),
+    "no text": ("csv", "words,label\na,1\n"),
+    "TSV": ("tsv", CSV.replace(",", "\t")),
+    "commas in TSV": ("tsv", CSV),
+    "JSON Lines": ("jsonl", JSON * 5),
+    "JSON with a byte order mark": ("jsonl", b"\xef\xbb\xbf" + JSON.encode() * 5),
+    "JSON with line ends of Windows": ("jsonl", "\r\n" + (JSON * 5).replace("\n", "\r\n\r\n")),
+    "JSON with line separators in texts": ("jsonl", JSON + '{"text": "a\u2028b\x85c", "label": "x"}\n' + JSON),
+    "JSON array": ("json", f"\n [{JSON.strip()}]"),
+    "JSON labels": ("jsonl", "".join(JSON.replace("1", x) for x in ("1.0", "2.5", "true", '"1.0"', "-3"))),
+    "JSON label NaN": ("jsonl", JSON * 3 + JSON.replace("1", "NaN")),
+    "JSON label null": ("jsonl", JSON * 3 + JSON.replace("1", "null")),
+    "JSON label list": ("jsonl", JSON * 3 + JSON.replace("1", "[1]")),
+    "JSON key twice": ("jsonl", JSON * 3 + '{"text": "a", "text": "b"}\n'),
+    "JSON broken": ("jsonl", JSON * 3 + '{"text": \n' + JSON),
+    "JSON open string": ("jsonl", JSON * 3 + '{"text": "a\n'),
+    "JSON of another kind": ("jsonl", JSON * 3 + "null\n"),
+    "JSON too deep": ("jsonl", JSON * 3 + "[" * 100_000 + "\n"),
+    "JSON text missing": ("jsonl", JSON * 3 + '{"label": 1}\n'),
+    "JSON text that is a number": ("jsonl", JSON * 3 + '{"text": 5, "label": 1}\n'),
+    "JSON half a surrogate pair": ("jsonl", JSON * 3 + '{"text": "\\ud83d", "label": 1}\n'),
+    "JSON NUL": ("jsonl", JSON * 3 + "\0\n"),
+    "JSON bad byte": ("jsonl", JSON.encode() * 3 + b'{"text": "\xe9", "label": 1}\n'),
+    "JSON empty": ("jsonl", "\n\n"),
+}
+
+TEXTS = [f"text {i}" for i in range(9)]
+PARQUET: dict[str, tuple[list[str], list[list[Any]]]] = {
+    "plain": (["text", "label"], [TEXTS, list("ababababa")]),
+    "float labels": (["text", "label"], [TEXTS, [0.0, 1.0, 2.5] * 3]),
+    "label None": (["text", "label"], [TEXTS, [*"ababa", None, *"aba"]]),
+    "label NaN": (["text", "label"], [TEXTS, [1.0] * 6 + [float("nan")] + [0.0] * 2]),
+    "label list": (["text", "label"], [TEXTS, [[1]] * 9]),
+    "text None": (["text", "label"], [[*TEXTS[:6], None, *TEXTS[7:]], [1] * 9]),
+    "no rows": (["text", "label"], [[], []]),
+    "one name for several columns": (["text", "label", "text"], [TEXTS, TEXTS, TEXTS]),
+    "no text": (["words", "label"], [TEXTS, TEXTS]),
+    "a dot in a name": (["text", "text.b", "label"], [TEXTS, [5] * 9, [True, False, True] * 3]),
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def assert_the_same(file: Path, sizes: tuple[int, ...] = (1, 2, 3, 1024)) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)
+        for columns in ({}, {"label_column": "label"}, {"text_column": "text", "label_column": "label"}):
+            expected = whole(file, **columns)
+            for size in sizes:
+                assert in_pieces(file, size, **columns) == expected
+
+
+@pytest.mark.parametrize("name", ODD_FILES)
+def test_text_files(name: str) -> None:
+    suffix, content = ODD_FILES[name]
+    file = Path(f"data.{suffix}")
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    assert_the_same(file)
+
+
+@pytest.mark.parametrize("name", PARQUET)
+def test_parquet(name: str) -> None:
+    names, columns = PARQUET[name]
+    pq.write_table(pa.table([pa.array(column) for column in columns], names=names), "data.parquet", row_group_size=4)
+    # Exception: a fault in each row is told of the first piece alone, so that only one piece says the same.
+    assert_the_same(Path("data.parquet"), sizes=(1024,) if name == "label list" else (1, 2, 3, 1024))
+
+
+def test_damaged_parquet() -> None:
+    Path("data.parquet").write_text(CSV)
+    assert_the_same(Path("data.parquet"))
+    pq.write_table(pa.table({"text": TEXTS, "label": TEXTS}), "data.parquet", compression="none", use_dictionary=False)
+    content = bytearray(Path("data.parquet").read_bytes())
+    content[4:40] = b"\xff" * 36
+    Path("data.parquet").write_bytes(content)
+    assert "column 'text' cannot be read (" in str(whole(Path("data.parquet")))
+    assert_the_same(Path("data.parquet"))
+
+
+def test_pairs() -> None:
+    Path("data.csv").write_text("premise,hypothesis,label\n" + "a,b,1\n" * 5 + "a,,1\n")
+    assert_the_same(Path("data.csv"))
+
+
+# What differs, because a piece is all that is known when it is read
+
+
+def test_several_faults_are_told_of_the_first_piece_that_has_one() -> None:
+    Path("data.csv").write_text("text,label\na,1\nb\nc,1,2\nd,1\ne\n")
+    advice = "Put fields that hold a delimiter, a quote or a line break in quotes."
+    short, long = (f"{count} where the header names 2 fields. {advice}" for count in ("1 field", "3 fields"))
+    assert in_pieces(Path("data.csv"), 1024) == whole(Path("data.csv"))
+    assert whole(Path("data.csv")) == f"data.csv, lines 3 and 6: {short}\ndata.csv, line 4: {long}"
+    assert in_pieces(Path("data.csv"), 3) == f"data.csv, line 3: {short}\ndata.csv, line 4: {long}"
+    # A fault that ends the reading hides those of the records before it, where these are not told of yet.
+    Path("data.csv").write_bytes(b"text,label\na,1\nb\nc,1\nd,1\n" + f"{LONG},1\n".encode() * 20 + b"\xff,1\n")
+    assert str(whole(Path("data.csv"))).startswith("data.csv, line 26: byte 0xff is not UTF-8.")
+    assert in_pieces(Path("data.csv"), 3) == f"data.csv, line 3: {short}"
+
+
+def test_the_columns_of_json_lines_are_those_of_the_first_piece() -> None:
+    Path("data.jsonl").write_text('{"body": "a"}\n' * 2 + '{"body": "b", "text": "c"}\n')
+    assert "more than one column could be the text" in str(whole(Path("data.jsonl")))
+    assert in_pieces(Path("data.jsonl"), 2) == (["a", "a", "b"], None)
+
+
+# Any bytes at all
+
+_PARTS = [b"text", b"label", b",", b"\t", b"\n", b"\r", b'"', b" ", b"a", b"1", "é".encode(), b"\xe9", b"\0", b"a,1\n"]
+_JSON_PARTS = [
+    b"{",
+    b"}",
+    b"\n",
+    b"\r",
+    b'"text": ',
+    b'"label": ',
+    b'"a"',
+    b"1",
+    b"null",
+    b", ",
+    b"\xe9",
+    JSON.encode(),
+]
+_STARTS = [b"", b"text,label\n", b"text\n", b"\xef\xbb\xbflabel,text\r\n"]
+
+
+def check_any(suffix: str, content: bytes) -> None:
+    """A single piece says what the whole says; smaller ones accept and refuse the same files."""
+    columns = {"text_column": "text", "label_column": "label"}
+    with tempfile.TemporaryDirectory() as place:
+        file = Path(place, f"data.{suffix}")
+        file.write_bytes(content)
+        expected = whole(file, **columns)
+        assert in_pieces(file, 1024, **columns) == expected
+        for size in (1, 2):
+            found = in_pieces(file, size, **columns)
+            assert found == expected or (isinstance(found, str) and isinstance(expected, str))
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.sampled_from(["csv", "tsv"]), st.sampled_from(_STARTS), st.lists(st.sampled_from(_PARTS), max_size=20))
+@example("csv", b"text,label\n", [b"a,1\n"] * 5)
+def test_any_table(suffix: str, start: bytes, parts: list[bytes]) -> None:
+    check_any(suffix, start + b"".join(parts))
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.sampled_from(_JSON_PARTS), max_size=20))
+@example([JSON.encode()] * 5)
+def test_any_json_lines(parts: list[bytes]) -> None:
+    check_any("jsonl", b"".join(parts))
+
+
+# A piece at a time
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_only_a_piece_is_in_memory(suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_READ", 100)
+    text, count = "x" * 2000, 5000
+    file = Path(f"data.{suffix}")
+    if suffix == "parquet":
+        pq.write_table(pa.table({"text": [text] * count}), file)
+    else:
+        line = f'{{"text": "{text}"}}\n' if suffix == "jsonl" else f"{text}\n"
+        file.write_text(("" if suffix == "jsonl" else "text\n") + line * count)
+    sum(1 for _ in FileTexts(file).chunks())  # what is imported on the way is not counted
+    tracemalloc.start()
+    try:
+        assert sum(len(texts) for texts, _ in FileTexts(file).chunks()) == count
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < len(text) * count / 5
+
+
+def test_a_lone_column_is_warned_of_once_and_by_the_name_of_the_file() -> None:
+    Path("data.csv").write_text("It rains.\nIt is wet.\n")
+    with pytest.warns(GuardrailWarning) as caught:
+        assert list(FileTexts("data.csv").chunks()) == [(["It is wet."], None)]
+    assert [str(warning.message)[:48] for warning in caught] == ["data.csv has one column, which its first line ca"]
+    assert caught[0].filename == __file__
