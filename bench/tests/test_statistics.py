@@ -10,6 +10,7 @@ from scipy.stats import bootstrap
 from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
 
 from shortcut_bench.statistics import (
+    Columns,
     mcnemar,
     percentile_interval,
     resample,
@@ -20,6 +21,11 @@ from shortcut_bench.statistics import (
 )
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.metrics import balanced_accuracy
+
+
+def numbered(rows: Columns, first: int = 0) -> Columns:
+    """The rows, each with a text of its own."""
+    return {"texts": first + np.arange(len(rows["labels"])), **rows}
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -45,7 +51,7 @@ def test_a_paired_test_needs_the_same_rows() -> None:
 def test_the_interval_of_accuracy_agrees_with_scipy() -> None:
     right = np.random.default_rng(0).random(400) < 0.7
     drawn = resample(
-        [{"labels": np.zeros(400), "right": right}], {"accuracy": weighted_accuracy("right")}, resamples=4000
+        [numbered({"labels": np.zeros(400), "right": right})], {"accuracy": weighted_accuracy("right")}, resamples=4000
     )["accuracy"]
     low, high = percentile_interval(drawn)
     reference = bootstrap(
@@ -70,7 +76,7 @@ def test_resamples_of_two_systems_are_paired() -> None:
     """Two systems that are always right together differ by 0 in every resample, though each one varies."""
     right = np.random.default_rng(0).random(100) < 0.5
     drawn = resample(
-        [{"labels": np.zeros(100), "a": right, "b": right.copy()}],
+        [numbered({"labels": np.zeros(100), "a": right, "b": right.copy()})],
         {name: weighted_accuracy(name) for name in "ab"},
         resamples=50,
     )
@@ -78,21 +84,54 @@ def test_resamples_of_two_systems_are_paired() -> None:
     assert drawn["a"].std() > 0
 
 
-def test_seeds_are_averaged_so_that_more_of_them_narrow_the_interval() -> None:
+def width(seeds: list[Columns]) -> float:
+    low, high = percentile_interval(resample(seeds, {"accuracy": weighted_accuracy("right")})["accuracy"])
+    return high - low
+
+
+def test_seeds_with_texts_of_their_own_narrow_the_interval() -> None:
     rng = np.random.default_rng(0)
-    seeds = [{"labels": np.zeros(100), "right": rng.random(100) < 0.5} for _ in range(9)]
+    rights = [rng.random(100) < 0.5 for _ in range(9)]
+    apart = [numbered({"labels": np.zeros(100), "right": right}, first=100 * i) for i, right in enumerate(rights)]
+    assert width(apart) == pytest.approx(width(apart[:1]) / 3, rel=0.2)
 
-    def width(n: int) -> float:
-        drawn = resample(seeds[:n], {"accuracy": weighted_accuracy("right")})["accuracy"]
-        low, high = percentile_interval(drawn)
-        return high - low
 
-    assert width(9) == pytest.approx(width(1) / 3, rel=0.2)
+def test_seeds_that_answer_the_same_texts_alike_do_not() -> None:
+    """Three seeds of one model know no more about other texts than one of them."""
+    right = np.random.default_rng(0).random(100) < 0.5
+    alike = [numbered({"labels": np.zeros(100), "right": right}) for _ in range(3)]
+    assert width(alike) == width(alike[:1])
+    apart = [{**rows, "texts": rows["texts"] + 100 * i} for i, rows in enumerate(alike)]
+    assert width(apart) < 0.7 * width(alike)
+
+
+def test_a_text_counts_as_often_as_it_is_drawn_in_each_seed() -> None:
+    """Against a plain loop: the same draws of texts, in every seed the rows that hold them."""
+    rng = np.random.default_rng(3)
+    seeds = [
+        {"texts": rng.integers(0, 30, 40), "labels": rng.integers(0, 2, 40), "right": rng.random(40) < 0.6}
+        for _ in range(3)
+    ]
+    drawn = resample(seeds, {"accuracy": weighted_accuracy("right")}, resamples=4000)["accuracy"]
+    union = np.unique(np.concatenate([rows["texts"] for rows in seeds]))
+    looped = []
+    for _ in range(4000):
+        times = dict(zip(*np.unique(rng.choice(union, len(union)), return_counts=True), strict=True))
+        weights = [[times.get(text, 0) for text in rows["texts"]] for rows in seeds]
+        looped.append(np.mean([np.average(rows["right"], weights=w) for rows, w in zip(seeds, weights, strict=True)]))
+    assert drawn.mean() == pytest.approx(np.mean(looped), abs=0.005)
+    assert drawn.std() == pytest.approx(np.std(looped), rel=0.06)
+
+
+def test_a_resample_without_rows_of_a_seed_is_averaged_over_the_others() -> None:
+    seeds = [numbered({"labels": np.zeros(1), "right": np.array([right])}, first=i) for i, right in enumerate([1, 0])]
+    drawn = resample(seeds, {"accuracy": weighted_accuracy("right")}, resamples=200)["accuracy"]
+    assert set(drawn.tolist()) == {0.0, 0.5, 1.0}
 
 
 def test_a_rare_label_may_be_missing_from_a_resample() -> None:
     rows = {"labels": np.array([0] * 30 + [1]), "right": np.array([True] * 31)}
-    drawn = resample([rows], {"balanced": weighted_balanced_accuracy("right")}, resamples=200)["balanced"]
+    drawn = resample([numbered(rows)], {"balanced": weighted_balanced_accuracy("right")}, resamples=200)["balanced"]
     assert (drawn == 1).all()
 
 

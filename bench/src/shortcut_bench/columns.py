@@ -152,7 +152,7 @@ def _resampled(name: str, statistic: Callable[[str], Statistic]) -> Callable[[Co
 
 
 def _columns_of(run: Finished, **columns: Array) -> dict[str, Array]:
-    return {"labels": run.rows.labels, **columns}
+    return {"texts": run.rows.texts, "labels": run.rows.labels, **columns}
 
 
 def _difference(context: Context) -> Entry:

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from shortcut_guardrail.data import to_json, write_file
+from shortcut_guardrail.data import Texts, text_number, to_json, write_file
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.saving import library_versions
 
@@ -102,7 +102,19 @@ def read_result(results: Path, run: str) -> dict[str, Any]:
             f"'{path}' must hold a result of run {run} with schema version {RUN_SCHEMA_VERSION}. Delete it and run the "
             "experiment again."
         )
+    if "texts" not in record.get("rows", {"texts": ()}):
+        # An earlier version did not number them; within the same data the position tells them apart.
+        data, rows = record["data"]["fingerprint"], record["rows"]
+        rows["texts"] = numbers_of([f"{data} {at}" for at in rows["index"]]).tolist()
     return record
+
+
+def numbers_of(texts: Texts) -> Array:
+    """A number for each text or pair, shape (N,), int64, below 2^48, so that JSON holds it exactly.
+
+    Texts are told apart by it, and cannot be read back from it.
+    """
+    return np.array([text_number(text) >> 16 for text in texts], dtype=np.int64)
 
 
 def pack(results: Path) -> list[str]:
@@ -312,6 +324,7 @@ class Rows:
 
     Attributes:
         index: Position of each row in the test set, shape (N,).
+        texts: A number for the text of each row, shape (N,): what has one number, in any run, is one text.
         labels: Class ids, shape (N,).
         groups: Group ids, shape (N,).
         predictions: Predicted class ids, shape (N,).
@@ -323,6 +336,7 @@ class Rows:
     """
 
     index: Array
+    texts: Array
     labels: Array
     groups: Array
     predictions: Array
@@ -355,7 +369,7 @@ def rows_of(result: Mapping[str, Any]) -> Rows:
     try:
         stored = result["rows"]
         floats = ("probs", "sensitivity", "sensitivity_base_tokens")
-        names = ("index", "labels", "groups", "predictions", "shortcut_rank", *floats)
+        names = ("index", "texts", "labels", "groups", "predictions", "shortcut_rank", *floats)
         values = {"probs": [], **stored}
         arrays = {name: np.asarray(values[name], dtype=np.float64 if name in floats else np.int64) for name in names}
     except (KeyError, TypeError, ValueError) as error:
@@ -365,7 +379,7 @@ def rows_of(result: Mapping[str, Any]) -> Rows:
 
 def concatenated(parts: Sequence[Rows]) -> Rows:
     """The rows of several runs one after another; audited rows come first in each part, and first in all."""
-    names = ("index", "labels", "groups", "predictions", "probs", "shortcut_rank")
+    names = ("index", "texts", "labels", "groups", "predictions", "probs", "shortcut_rank")
     audited = [len(part.sensitivity) for part in parts]
     order = np.concatenate(
         [

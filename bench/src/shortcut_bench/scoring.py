@@ -107,6 +107,7 @@ def score(
     index: Array,
     base: BaseReading,
     *,
+    texts: Array,
     top_k: int,
     n_audit: int,
     progress: Progress | None = None,
@@ -118,6 +119,7 @@ def score(
         rows: The N rows, with the texts as this system reads them.
         index: Their positions in the test set, shape (N,).
         base: The base classifier's reading of the same texts.
+        texts: A number for each row's text as it is in the test set; see `Rows`.
         top_k: Important tokens a text.
         n_audit: How many rows, from the first on, are masked token by token for MSTPS.
         progress: Told how many texts are done.
@@ -146,6 +148,7 @@ def score(
         groups=[_group(group) for group in per_group],
         rows=Rows(
             index=np.asarray(index, dtype=np.int64),
+            texts=texts,
             labels=rows.labels,
             groups=rows.groups,
             predictions=predictions,

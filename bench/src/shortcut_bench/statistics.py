@@ -1,8 +1,9 @@
 """Intervals and tests over runs: what several seeds and a finite test set allow to be said.
 
 Two sources of chance are kept apart. The *spread* is the standard deviation of a score over seeds: other training rows,
-another head, another support set. The *interval* comes from resampling the scored rows within each seed and averaging
-over seeds: other test rows, the same models.
+another head, another support set. The *interval* comes from resampling the scored texts and averaging over seeds: other
+test texts, the same models. Seeds share most of their test texts, so texts are drawn once for all seeds together: drawn
+for each seed apart, the draws would average out, and the interval would be too narrow.
 """
 
 from __future__ import annotations
@@ -97,34 +98,64 @@ def weighted_balanced_accuracy(column: str) -> Statistic:
 def resample(
     seeds: Sequence[Columns], statistics: Mapping[str, Statistic], *, resamples: int = RESAMPLES, seed: int = 0
 ) -> dict[str, Array]:
-    """Scores on resampled rows, averaged over seeds.
+    """Scores on resampled texts, averaged over seeds.
 
-    All statistics see the same resamples, so that their differences are paired.
+    The texts of all seeds are drawn together, with replacement: a text that is drawn twice counts twice in every seed
+    whose rows hold it. All statistics see the same resamples, so that their differences are paired.
 
     Args:
-        seeds: The rows of each seed.
+        seeds: The rows of each seed, with a column `texts` that numbers the text of each row: rows of one number, in
+            any seed, are of one text.
         statistics: What is computed of them.
-        resamples: How many times the rows of each seed are drawn with replacement.
+        resamples: How many times the texts are drawn.
         seed: Decides the draws.
 
     Returns:
-        By the names of `statistics`: shape (resamples,).
+        By the names of `statistics`: shape (resamples,). A resample in which a seed has no row is averaged over the
+        others; NaN where none has any.
     """
     rng = np.random.default_rng(seed)
-    totals = {name: np.zeros(resamples) for name in statistics}
-    for rows in seeds:
-        distinct, counts = _distinct(rows)
-        weights = rng.multinomial(counts.sum(), counts / counts.sum(), size=resamples)
+    alike, counts, kinds = _alike(seeds)
+    drawn = rng.multinomial(counts.sum(), counts / counts.sum(), size=resamples)
+    found: dict[str, list[Array]] = {name: [] for name in statistics}
+    for rows, holds in zip(kinds, alike, strict=True):
+        weights = drawn @ holds
+        some = weights.sum(axis=1) > 0
         for name, statistic in statistics.items():
-            totals[name] += statistic(distinct, weights) / len(seeds)
-    return totals
+            values = np.full(resamples, np.nan)
+            values[some] = statistic(rows, weights[some])
+            found[name].append(values)
+    return {name: _mean_of_some(np.stack(values)) for name, values in found.items()}
 
 
-def _distinct(rows: Columns) -> tuple[dict[str, Array], Array]:
-    """The distinct rows and how often each occurs: drawing rows is drawing how often each of them comes."""
-    table = np.stack([np.asarray(values, dtype=np.float64) for values in rows.values()], axis=1)
-    distinct, counts = np.unique(table, axis=0, return_counts=True)
-    return {name: distinct[:, at] for at, name in enumerate(rows)}, counts
+def _mean_of_some(values: Array) -> Array:
+    """The mean over the first axis of what is not NaN; NaN where nothing is left."""
+    there = ~np.isnan(values)
+    total = np.where(there, values, 0).sum(axis=0)
+    return np.where(there.any(axis=0), total / np.maximum(there.sum(axis=0), 1), np.nan)
+
+
+def _alike(seeds: Sequence[Columns]) -> tuple[list[Array], Array, list[dict[str, Array]]]:
+    """Texts whose rows are the same in every seed, taken together: to draw texts is to draw how often each kind comes.
+
+    Returns:
+        For each of S seeds how many rows of each of its U kinds a text of each of the P sorts has, shape (P, U); how
+        many texts of each sort there are, shape (P,); and the distinct rows of each seed.
+    """
+    numbers, texts = np.unique(np.concatenate([rows["texts"] for rows in seeds]), return_inverse=True)
+    ends = np.cumsum([len(rows["texts"]) for rows in seeds])
+    kinds, holds = [], []
+    for rows, of_row in zip(seeds, np.split(texts, ends[:-1]), strict=True):
+        names = [name for name in rows if name != "texts"]
+        table = np.stack([np.asarray(rows[name], dtype=np.float64) for name in names], axis=1)
+        distinct, kind = np.unique(table, axis=0, return_inverse=True)
+        counted = np.zeros((len(numbers), len(distinct)), dtype=np.int64)
+        np.add.at(counted, (of_row, kind.reshape(-1)), 1)
+        kinds.append({name: distinct[:, at] for at, name in enumerate(names)})
+        holds.append(counted)
+    sorts, counts = np.unique(np.concatenate(holds, axis=1), axis=0, return_counts=True)
+    widths = np.cumsum([part.shape[1] for part in holds])
+    return np.split(sorts, widths[:-1], axis=1), counts, kinds
 
 
 def percentile_interval(values: Array, confidence: float = 0.95) -> tuple[float, float]:

@@ -3,7 +3,7 @@
     results/
       runs.parquet          one row a run: a few columns to look at, and each part of the result as JSON
       predictions.parquet   one row a run: its test set, its answers as small integers, ranks and sensitivities
-      test_sets.parquet     one row a test set: labels and groups of its rows; no text
+      test_sets.parquet     one row a test set: labels and groups of its rows, and a number for each text; no text
 
 The three belong together: each says in its metadata which set of files it is of, and a mixture is refused. Class
 probabilities are left out, since nothing reads them. `results.pack` adds the raw results of `runs/` to these
@@ -32,7 +32,7 @@ RUNS_FILE = "runs.parquet"
 PREDICTIONS_FILE = "predictions.parquet"
 TEST_SETS_FILE = "test_sets.parquet"
 
-_OF_TEST_SET = ("index", "labels", "groups")
+_OF_TEST_SET = ("index", "texts", "labels", "groups")
 _SMALL = ("predictions", "shortcut_rank")
 _MILLIONTHS = ("sensitivity", "sensitivity_base_tokens")  # stored as whole numbers: six decimals are kept exactly
 _JSON = "json."
@@ -47,7 +47,7 @@ class Store:
     Attributes:
         runs: For each run's hash its parts as JSON.
         rows: For each run's hash its test set and what it answered.
-        test_sets: For each test set its positions, labels and groups, each of shape (N,).
+        test_sets: For each test set its positions, numbers of texts, labels and groups, each of shape (N,).
     """
 
     runs: Mapping[str, Mapping[str, str]]
@@ -228,6 +228,8 @@ def _column(values: list[Any]) -> Any:
     everything = [item for row in values for item in row if item is not None]
     low, high = min(everything, default=0), max(everything, default=0)
     kind = next(
-        kind for kind in (np.int8, np.int16, np.int32) if np.iinfo(kind).min <= low <= high <= np.iinfo(kind).max
+        kind
+        for kind in (np.int8, np.int16, np.int32, np.int64)
+        if np.iinfo(kind).min <= low <= high <= np.iinfo(kind).max
     )
     return pa.array(values, type=pa.list_(pa.from_numpy_dtype(kind)))
