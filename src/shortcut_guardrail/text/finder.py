@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -204,7 +205,8 @@ class _Stretch:
             first -= 1
         while last < len(text) and not text[last].isspace():
             last += 1
-        return _Stretch(first, last, _edges(text[first:last]))
+        edges = _edges_of_word if last - first <= _SHORT else _edges
+        return _Stretch(first, last, edges(text[first:last]))
 
     def has_edges(self, start: int, end: int) -> bool:
         """Whether a span of the text starts and ends where an occurrence may."""
@@ -229,6 +231,11 @@ def _edges(text: str) -> frozenset[int]:
     for negation in _NEGATION.finditer(text):
         edges -= {negation.start(), negation.start() + 1}
     return frozenset(edges)
+
+
+# Most stretches are single words, which recur; long ones seldom do, and would fill the memory.
+_SHORT = 40
+_edges_of_word = lru_cache(maxsize=4096)(_edges)
 
 
 def _joining_underscores(text: str, spans: list[tuple[int, int]], i: int) -> bool:
