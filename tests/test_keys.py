@@ -8,6 +8,7 @@ import pytest
 
 import shortcut_guardrail
 from audits import audit, candidate
+from shortcut_guardrail import ConfigError, Shortcut
 from shortcut_guardrail.audit import AuditReport, Candidate
 from shortcut_guardrail.config import AuditConfig, GuardrailConfig, ShortcutConfig, preset, updated
 from shortcut_guardrail.keys import KEYS, VERDICTS, key_of, stored, stored_verdict, with_names
@@ -44,6 +45,16 @@ def test_settings_are_taken_by_name_and_by_key():
     assert by_name.shortcuts.named == ("book",)
 
 
+def test_settings_by_name_and_by_key_are_taken_together_but_not_twice():
+    """As where a file of an earlier version is given beside an option."""
+    both = updated(preset("mask"), {"targets": {"keep": ["good"]}, "shortcuts": {"take_influential": True}})
+    assert (both.shortcuts.keep, both.shortcuts.take_influential) == (("good",), True)
+    with pytest.raises(
+        ConfigError, match=r"^'fdr' is given twice, also by its name in files\. Leave out one of them\.$"
+    ):
+        updated(preset("mask"), {"targets": {"alpha": 0.1}, "shortcuts": {"fdr": 0.2}})
+
+
 def test_an_audit_is_written_as_before():
     values = audit(candidate("book"), set_p_value=0.25).to_dict()
     assert (values["alpha"], values["min_opposition"], values["group_p_value"]) == (0.05, 0.6, 0.25)
@@ -71,3 +82,9 @@ def test_old_public_names_are_found_and_warn(old, new):
         found = getattr(shortcut_guardrail, old)
     assert found is getattr(shortcut_guardrail, new)
     assert old not in shortcut_guardrail.__all__
+
+
+def test_a_verdict_of_before_is_refused_where_a_shortcut_is_made():
+    with pytest.raises(ConfigError, match=r"^The verdict on 'book' must be one of named, kept, .*'given'"):
+        Shortcut("book", "given")
+    assert Shortcut("book", "named").neutralised

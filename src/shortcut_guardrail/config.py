@@ -118,8 +118,8 @@ class AdapterConfig:
         target_modules: Names of the adapted linear layers; `None` means query and value of the model's family.
         learning_rate: Peak rate of the optimiser (paper: 1e-4).
         target_change: If above 0, the learning rate is not `learning_rate` but the one at which the run's predicted
-            relative weight change (see `adapter.predicted_change`) is this, whatever the size of the encoder and the
-            number of steps; only for `adamw`.
+            relative weight change (see `mitigation.lora.predicted_change`) is this, whatever the size of the encoder
+            and the number of steps; only for `adamw`.
         epochs: Passes over the deployment texts (paper: 1).
         min_steps: Least number of optimiser steps; epochs are added until it is reached. 0 leaves `epochs` alone.
         max_steps: Most optimiser steps; training stops there even within an epoch. 0 sets no bound.
@@ -234,7 +234,7 @@ class ShortcutConfig:
         keep: Words and phrases that are none, whatever the evidence.
         unit: What the audit behind the choice masks; `phrase` finds phrases and words.
         top_k: Important units per text in that audit.
-        fdr: The false-discovery rate of its flagged candidates.
+        fdr: The false-discovery rate of that audit's flagged candidates.
         dominant_share: Candidates that are not flagged are taken all the same if they dominate: if, in more than this
             share of all texts, one that pulls to the same class decides although the rest is confidently given another
             answer; 1 turns this off. Which words could rightly decide so many texts, for one class, alone?

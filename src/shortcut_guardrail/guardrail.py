@@ -484,7 +484,9 @@ class ShortcutGuardrail:
     def calibrate_without_labels(
         self, texts: Texts, *, at_most: int = 256, progress: Progress | None = None
     ) -> UnlabelledCalibration:
-        """Choose the strength whose answers come closest to those of the base without the shortcuts; see `strength`.
+        """Choose the strength whose answers come closest to those of the base without the shortcuts.
+
+        See `strength.choose_without_labels`.
 
         Args:
             texts: N unlabelled texts, or (text, pair) tuples; those of `fit` will do.

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from .errors import ConfigError
+
 KEYS: dict[str, dict[str, str]] = {
     "AuditConfig": {"fdr": "alpha", "min_relative_effect": "min_opposition"},
     "AuditReport": {"fdr": "alpha", "min_relative_effect": "min_opposition", "set_p_value": "group_p_value"},
@@ -48,9 +50,22 @@ def key_of(kind: type, name: str) -> str:
 
 
 def with_names(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Stored values of one class by the names of its fields; what has such a name already keeps it."""
+    """Values of one class by the names of its fields, whether they come by name or by key.
+
+    Raises:
+        ConfigError: One is there both ways.
+    """
     names = {key: name for name, key in KEYS.get(kind.__name__, {}).items()}
-    return {names.get(key, key): value for key, value in values.items()}
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        name = names.get(key, key)
+        if name not in found:
+            found[name] = value
+        elif isinstance(value, Mapping) and isinstance(found[name], Mapping):
+            found[name] = {**found[name], **value}
+        else:
+            raise ConfigError(f"{name!r} is given twice, also by its name in files. Leave out one of them.")
+    return found
 
 
 def stored(value: Any) -> Any:
@@ -60,8 +75,10 @@ def stored(value: Any) -> Any:
         return {key_of(kind, field.name): stored(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
         return {key: stored(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(stored(inner) for inner in value)
+    if isinstance(value, list):
+        return [stored(inner) for inner in value]
+    if isinstance(value, tuple):
+        return tuple(stored(inner) for inner in value)
     return value
 
 

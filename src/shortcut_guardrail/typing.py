@@ -9,6 +9,6 @@ import numpy as np
 
 Head = Literal["softmax", "sigmoid"]
 Progress = Callable[[str, int, int], None]
-"""Called with the name of a stage, the work done and the whole work; see `cli.progress` for one that draws a bar."""
+"""Called with the name of a stage, the work done and the whole work; see `cli.running` for one that draws a bar."""
 
 Array = np.ndarray[Any, np.dtype[Any]]

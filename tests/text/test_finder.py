@@ -9,10 +9,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import shortcut_guardrail.text.finder as finder_module
 from shortcut_guardrail.errors import ConfigError
 from shortcut_guardrail.text import WordFinder, check_words
 from shortcut_guardrail.text.content import content_spans
 from shortcut_guardrail.text.finder import Occurrence
+from shortcut_guardrail.text.words import word_spans
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 needs_shared_data = pytest.mark.skipif(
@@ -78,6 +80,7 @@ class TestMatching:
         assert found(["won", "can"], "We won, and we can. I can't") == ["won", "can"]
         assert found("won't", "We WON’T!") == ["WON’T"]
         assert found("won", "'won'tons") == ["won"]
+        assert found(["t", "'t", "won"], "won`t, WON'T, won\u2019t") == []
 
     @pytest.mark.parametrize("apostrophe", list("'’‘ʼ‛′＇`´"))
     def test_apostrophes_are_equal(self, apostrophe: str) -> None:
@@ -161,6 +164,20 @@ class TestMatching:
     def test_characters_without_width_make_no_difference(self) -> None:
         assert found("honestly", "hon\u00adest\u200bly, \ufeffhonestly") == ["hon\u00adest\u200bly", "honestly"]
         assert WordFinder(["\u200b"]).words == ()
+
+    def test_marks_belong_to_the_letter_before_what_has_no_width(self) -> None:
+        # Bengali RA with a joiner and YA is another syllable than RA and YA.
+        assert found("\u09b0\u09af", "\u09b0\u200d\u09cd\u09af") == []
+        assert found("be\u0301", "b\u00ade\u200b\u0301") == ["b\u00ade\u200b\u0301"]
+
+    def test_a_long_text_without_white_space_is_cut_into_words_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        cut = []
+        monkeypatch.setattr(finder_module, "word_spans", lambda text: cut.append(text) or word_spans(text))
+        text = "老实说" * 500 + " " + "a," * 500
+        finder = WordFinder(["老实说", "a"])
+        cut.clear()
+        assert len(finder.find(text)) == 1000
+        assert [len(stretch) for stretch in cut] == [1500, 1000]
 
     def test_white_space_beside_a_mark_makes_no_difference(self) -> None:
         assert found("e-book", "An e - book, an e-book, an ebook") == ["e - book", "e-book"]

@@ -138,6 +138,13 @@ def test_a_lone_space_piece_goes_with_the_word_after_it():
     assert by_word == {"你": ["▁", "你"], "z": ["▁", "z"], "!": ["!"]}
 
 
+def test_a_lone_space_piece_is_masked_with_the_word_after_it():
+    _, encoded = encode("sentencepiece", ["你 z!"])
+    words = words_as_units(encoded)
+    assert WordFinder(["z"]).positions(encoded)[0].tolist() == np.flatnonzero(words.of_token[0] == 1).tolist()
+    assert len(WordFinder(["z"]).positions(encoded)[0]) == 2
+
+
 def test_sides_of_a_pair_are_kept_apart():
     _, encoded = encode("wordpiece", [("the soup", "soup was cold")])
     units = words_as_units(encoded)

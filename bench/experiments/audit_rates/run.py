@@ -94,7 +94,7 @@ def _row(candidate: Any) -> dict[str, Any]:
     names = ("text", "unit", "count", "flip_rate", "mean_change", "pulls_to", "contradiction_rate", "n_present")
     row = {
         name: getattr(candidate, name)
-        for name in (*names, "opposed_rate", "expected_rate", "opposition", "q_value", "status")
+        for name in (*names, "opposed_rate", "expected_rate", "relative_effect", "q_value", "status")
     }
     labelled = candidate.labelled
     accuracies = {"accuracy": labelled.accuracy, "accuracy_masked": labelled.accuracy_masked} if labelled else {}

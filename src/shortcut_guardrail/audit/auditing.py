@@ -102,7 +102,7 @@ class Repeats:
     Attributes:
         same_as: The first input with exactly the same text, shape (N,).
         weights: For the first of equal texts how many there are, for the others 0, shape (N,).
-        evidence: Whether the input is the first among near-identical ones, shape (N,); see `shards.evidence_key`.
+        evidence: Whether the input is the first among near-identical ones, shape (N,); see `text.evidence_key`.
     """
 
     same_as: Array
@@ -111,7 +111,7 @@ class Repeats:
 
 
 def find_repeats(exact: Sequence[int] | Array, near: Sequence[int] | Array) -> Repeats:
-    """Sort inputs by the keys of `shards.text_key` and `shards.evidence_key`, both of length N."""
+    """Sort inputs by the keys of `text.text_key` and `text.evidence_key`, both of length N."""
     _, first, inverse, counts = np.unique(
         np.asarray(exact, dtype=np.uint64), return_index=True, return_inverse=True, return_counts=True
     )

@@ -11,7 +11,7 @@ texts that the test is made on, so the texts are dealt into two halves by a hash
   `min_relative_effect` of the pairs, of which masking moves more than `min_pull` of the answers (Benjamini and
   Hochberg's procedure over the exact binomial tests, at `fdr`) and of all answers to these texts no fewer than
   `LEAST_MOVED` (with more texts ever rarer words are tested, and by chance some of these are opposed), and whose rests
-  still speak less for the class (an relative effect above a half) where the other members are masked in the texts they
+  still speak less for the class (a relative effect above a half) where the other members are masked in the texts they
   are compared with. An answer is *moved* if it changes and the class becomes less probable; between classes in an
   order, as stars are, a word that pulls upward moves answers of every class, and hardly any of the top one.
 

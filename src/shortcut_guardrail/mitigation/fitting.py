@@ -12,6 +12,7 @@ import numpy as np
 from ..audit import check_ordinary
 from ..config import GuardrailConfig
 from ..data import Texts, check_texts, label_ids, text_hash, text_number
+from ..keys import key_of
 from ..models import EncodedTexts, TextClassifier
 from ..shortcuts import Shortcuts, find_shortcuts, with_said
 from ..strength import Calibration, StrengthChoice, UnlabelledCalibration
@@ -57,7 +58,7 @@ class FitReport:
             "seed": self.seed,
             "n_truncated": self.n_truncated,
             "seconds": self.seconds,
-            "targets": self.shortcuts.to_dict(),
+            key_of(FitReport, "shortcuts"): self.shortcuts.to_dict(),
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
         }
 

@@ -232,7 +232,7 @@ def nothing_to_repair(shortcuts: Shortcuts, *, labels_say: str = "") -> NothingT
         shortcuts: What was weighed on the deployment texts.
         labels_say: What the labelled rows say, as the end of a sentence; empty without any.
     """
-    listed = [item.text for item in shortcuts.items if item.listed][:5]
+    listed = shortcuts.listed[:5]
     hint = f" Many answers hang on {', '.join(map(repr, listed))}: should they?" if listed else ""
     return NothingToRepairError(
         f"Nothing speaks for a repair: no word is named, and none is found on these texts{labels_say}.{hint} Look at "

@@ -43,7 +43,7 @@ _SHOWN = 5  # listed words in a warning
 def warn_without_shortcuts(shortcuts: Shortcuts) -> None:
     """Warn that nothing is neutralised."""
     if not shortcuts.words:
-        listed = [item.text for item in shortcuts.items if item.listed][:_SHOWN]
+        listed = shortcuts.listed[:_SHOWN]
         hint = f" Many answers hang on {', '.join(map(repr, listed))}: should they?" if listed else ""
         warnings.warn(
             "Nothing on these texts is taken for a shortcut, so the guard answers as the base does. Give more texts, "

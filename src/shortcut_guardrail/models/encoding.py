@@ -71,11 +71,24 @@ class EncodedTexts:
         return self.text_of(index, segment)[: int(spans[:, 1].max())] if len(spans) else ""
 
     def tokens_within(self, index: int, segment: int, start: int, end: int) -> Array:
-        """Which ordinary tokens of a text or its pair have a character in a span of it, shape (L,), bool."""
+        """Which ordinary tokens of a text or its pair have a character in a span of it, shape (L,), bool.
+
+        With the first come those right before it that are nothing but the space there, as some tokenizers have them.
+        """
         offsets = self.offsets[index]
         within: Array = (offsets[:, 0] < end) & (offsets[:, 1] > start) & (self.segments[index] == segment)
         within &= self.ordinary[index]
+        first = int(within.argmax())
+        while within.any() and first > 0 and self._is_blank(index, first - 1, segment):
+            first -= 1
+            within[first] = True
         return within
+
+    def _is_blank(self, index: int, position: int, segment: int) -> bool:
+        """Whether an ordinary token of a text or its pair has no character that one can see."""
+        start, end = (int(x) for x in self.offsets[index][position])
+        inside = self.ordinary[index][position] and self.segments[index][position] == segment
+        return bool(inside) and not self.text_of(index, segment)[start:end].strip()
 
     def token_text(self, index: int, position: int) -> str:
         """The characters behind one token, lower case; a piece from inside a word starts with `##`."""

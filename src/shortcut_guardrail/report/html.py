@@ -119,7 +119,7 @@ def render_change(
     Args:
         old: The earlier audit.
         new: The later one, whose candidates are listed in full.
-        outcome: What `gate.check_limits` found.
+        outcome: What `audit.check_limits` found.
         names: What the two are called, different names.
         introduction: Paragraphs at the top.
         redact: Leave the texts out.

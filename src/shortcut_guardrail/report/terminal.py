@@ -120,7 +120,7 @@ def _sign(candidate: Mapping[str, Any]) -> str:
 
 
 def in_company(candidate: Mapping[str, Any]) -> bool:
-    """Whether it is undecided alone but goes with others: takes turns with what is flagged, or is one of a group."""
+    """Whether it is undecided alone but goes with others: takes turns with what is flagged, or is one of a set."""
     return bool(candidate["takes_turns"] or candidate["collective"])
 
 
@@ -168,14 +168,14 @@ def company_note(document: Mapping[str, Any], *, sign: str = "") -> str:
         document: The content of an `audit.json`.
         sign: How they are marked.
     """
-    turns, group = (
+    turns, together = (
         [visible_name(candidate["text"]) for candidate in document["candidates"] if candidate[kind]]
         for kind in ("takes_turns", "collective")
     )
     p = p_value(document["group_p_value"])
     kinds = {
         f"take{'s' if len(turns) == 1 else ''} turns with what is flagged": turns,
-        f"override the rest of their texts together (p {p})": group,
+        f"override the rest of their texts together (p {p})": together,
     }
     return "".join(
         f" {len(names)} of them{sign} {what}, as the words of one shortcut do: {_first_names(names)}"

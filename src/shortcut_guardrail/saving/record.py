@@ -106,9 +106,10 @@ def read_record(folder: Path) -> GuardrailRecord:
                 f"{GUARDRAIL_SCHEMA_VERSION}. Use the version that wrote it: {values.get('versions', {})}."
             )
         values["label_names"] = tuple(values["label_names"])
-        for name in ("support_hashes", "targets", "target_rows"):
+        values = with_names(GuardrailRecord, values)
+        for name in ("support_hashes", "shortcuts", "shortcut_rows"):
             values[name] = tuple(values.get(name, ()))
-        record = GuardrailRecord(**with_names(GuardrailRecord, values))
+        record = GuardrailRecord(**values)
         _check_record(record)
         return record
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -91,8 +91,8 @@ def weigh(items: list[Shortcut], evidence: list[Paired], config: ShortcutConfig)
     """Verdicts from the support set; candidates that neither the audit nor it names are left out, but for those that
     are listed.
 
-    Nothing but their number of answers speaks for influential words, so labels have to: those stay taken whose masking
-    mends more answers than it breaks.
+    Nothing but their number speaks for words on which many answers hang, so labels have to: those stay taken whose
+    masking mends more answers than it breaks.
 
     Args:
         items: What the audit says of each candidate, in the order of its ranking.

@@ -56,6 +56,16 @@ class Shortcut:
     broken: int = 0
     p_value: float | None = None
 
+    def __post_init__(self) -> None:
+        if (self.verdict, self.reason) not in VERDICTS.values():
+            known = ", ".join(
+                verdict if reason is None else f"{verdict} ({reason})" for verdict, reason in VERDICTS.values()
+            )
+            raise ConfigError(
+                f"The verdict on {self.text!r} must be one of {known}, but is {self.verdict!r} with the reason "
+                f"{self.reason!r}."
+            )
+
     @property
     def neutralised(self) -> bool:
         """Whether it is taken for a shortcut."""
@@ -96,6 +106,11 @@ class Shortcuts:
         return tuple(item.text for item in self.items if item.neutralised)
 
     @property
+    def listed(self) -> tuple[str, ...]:
+        """The words and phrases that are listed for a person to look at."""
+        return tuple(item.text for item in self.items if item.listed)
+
+    @property
     def finder(self) -> WordFinder:
         """Finds them in texts, but not inside phrases that a person keeps."""
         return WordFinder(self.words, kept=[item.text for item in self.items if item.verdict == "kept"])
@@ -113,7 +128,7 @@ class Shortcuts:
         """
         try:
             return cls(tuple(_from_stored(item) for item in values), tuple(rows))
-        except (TypeError, KeyError) as error:
+        except (TypeError, KeyError, ConfigError) as error:
             raise ModelError(f"The shortcuts of the guard are damaged: {error}. Fit and save it again.") from error
 
 

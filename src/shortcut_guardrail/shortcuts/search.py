@@ -115,8 +115,8 @@ def ranked_shortcuts(
 
 
 def _audited(candidate: Candidate, dominant: Mapping[str, Any], config: ShortcutConfig, least: float) -> Shortcut:
-    """A candidate of the audit; one that nothing speaks against counts as cleared until a support set confirms it, or
-    as influential, taken or listed, if masking it changes `least` answers."""
+    """A candidate of the audit; one that nothing speaks against counts as cleared until a support set confirms it. If
+    masking it changes `least` answers, it has that for a reason, and may be found or cleared."""
     verdict, reason = _unlabelled_verdict(candidate, dominant)
     found = Shortcut(
         text=candidate.text,

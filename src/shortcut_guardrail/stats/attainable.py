@@ -1,6 +1,6 @@
 """What the audit's test could have found at most: the smallest p-value that a candidate's counts allow.
 
-Where too few texts hold a candidate, or too few do not, not even rests that are all opposed, gives a small
+Where too few texts hold a candidate, or too few do not, not even rests that are all opposed give a small
 p-value. Not to be flagged then says nothing, and this module tells when that is so.
 """
 

@@ -154,7 +154,7 @@ def choose_strength(
         labels: Class ids, shape (n,).
         config: The grid and the metric.
         groups: Group ids, shape (n,), for the metric `worst_group_accuracy`.
-        without_labels: The strength of the grid that unlabelled texts chose; see `unsupervised`.
+        without_labels: The strength of the grid that unlabelled texts chose; see `choose_without_labels`.
 
     Raises:
         DataError: See `check_choice`.

@@ -8,6 +8,12 @@ import unicodedata
 APOSTROPHES = "'’‘ʼʹ′＇"
 """Characters that stand for an apostrophe within a word."""
 
+TYPED_APOSTROPHES = "‛ʻ`´"
+"""What keyboards give for an apostrophe as well: in a list of shortcuts "don`t" means "don't"."""
+
+JOINERS = "\u200c\u200d"
+"""Characters of no width that are part of the spelling in some scripts, and of composed emoji."""
+
 UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )

@@ -3,10 +3,10 @@
 - Case, the kind of an apostrophe, the encoding of an accent and characters without width make no difference: "if I'm
   being honest" is found in "If I’m being honest".
 - An occurrence starts where a word starts and ends where a word ends, as `words` cuts a text into words: "book" is not
-  found in "books", "facebook" or "book_club", "!" not in "!!!", "👨" not in a composed emoji. An underscore at the
-  edge of a word is emphasis ("_book_").
+  found in "books", "facebook" or "book_club". A run of one mark or emoji is one word ("!" is not found in "!!!"), and
+  so is a composed emoji. An underscore at the edge of a word is emphasis ("_book_").
 - Inside a word an apostrophe is an edge as well: "book" is found in "the book's cover", "honnêteté" in
-  "l'honnêteté". The exception is "n't": "won" is not found in "won't".
+  "l'honnêteté". The exception is "n't": neither "won" nor "t" is found in "won't".
 - Words of a phrase stand apart by any whitespace. Beside a punctuation mark, and in scripts written without spaces,
   there may be none or some: "e-book" is found in "e - book".
 """
@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -23,15 +23,15 @@ import numpy as np
 
 from ..errors import ConfigError
 from ..typing import Array
-from .characters import APOSTROPHES, UNSPACED
+from .characters import APOSTROPHES, TYPED_APOSTROPHES, UNSPACED
 from .content import content_spans
 from .folding import fold, in_word, without_width
-from .words import unit_key, word_spans
+from .words import word_spans
 
 if TYPE_CHECKING:  # PyTorch takes seconds to import, and plain texts are searched without it.
     from ..models import EncodedTexts
 
-_NEGATION = re.compile(r"(?<=n)'t(?!\w)")
+_NEGATION = re.compile(f"(?<=n)[{APOSTROPHES}{TYPED_APOSTROPHES}]t(?!\\w)", re.IGNORECASE)
 _BOTH_SIDES = (0, 1)
 
 
@@ -85,17 +85,7 @@ class WordFinder:
 
     def find(self, text: str) -> list[Occurrence]:
         """All occurrences of all words, also overlapping ones, by where they start and then by where they end."""
-        folded = fold(text)
-        found = []
-        for word, pattern in zip(self.words, self._patterns, strict=True):
-            at = 0
-            while match := pattern.search(folded.text, at):
-                at = match.start() + 1
-                span = folded.span(*match.span())
-                if span is None or _NEGATION.match(folded.text, match.end()):
-                    continue
-                if _whole_words(text, *span):
-                    found.append(Occurrence(word, *span))
+        found = list(self._occurrences(text))
         if found and self._kept:
             kept = self._kept.find(text)
             found = [o for o in found if not any(k.start <= o.start and o.end <= k.end for k in kept)]
@@ -103,7 +93,19 @@ class WordFinder:
 
     def present(self, text: str) -> bool:
         """Whether any of the words occurs in the text."""
-        return bool(self.find(text))
+        return bool(self.find(text)) if self._kept else any(True for _ in self._occurrences(text))
+
+    def _occurrences(self, text: str) -> Iterator[Occurrence]:
+        folded = fold(text)
+        for word, pattern in zip(self.words, self._patterns, strict=True):
+            at, stretch = 0, _Stretch()
+            while match := pattern.search(folded.text, at):
+                at = match.start() + 1
+                span = folded.span(*match.span())
+                if span is not None:
+                    stretch = stretch.around(text, *span)
+                    if stretch.has_edges(*span):
+                        yield Occurrence(word, *span)
 
     def tokens(
         self, encoded: EncodedTexts, index: int, *, sides: Sequence[int] = _BOTH_SIDES, content_only: bool = False
@@ -155,8 +157,8 @@ def check_words(words: Iterable[str]) -> list[str]:
 
 
 def spaced(word: str) -> str:
-    """A word or phrase as the keys of its words with single spaces between, however a person spelt it."""
-    return " ".join(unit_key(word[start:end]) for start, end in word_spans(word))
+    """A word or phrase as its folded words with single spaces between: one for all that the finder takes as one."""
+    return " ".join(fold(word[start:end]).text for start, end in word_spans(word))
 
 
 def parts_of(phrase: str) -> set[str]:
@@ -180,36 +182,63 @@ def _need_space(left: str, right: str) -> bool:
     return in_word(left) and in_word(right) and not (UNSPACED.match(left) or UNSPACED.match(right))
 
 
-def _whole_words(text: str, start: int, end: int) -> bool:
-    """Whether a span starts and ends where an occurrence may."""
-    first, last = start, end  # No word goes beyond white space, so that what lies within it tells.
-    while first > 0 and not text[first - 1].isspace():
-        first -= 1
-    while last < len(text) and not text[last].isspace():
-        last += 1
-    return _edges(text[first:last]).issuperset((start - first, end - first))
+@dataclass(frozen=True)
+class _Stretch:
+    """A part of a text with white space around it; no word goes beyond it.
+
+    Attributes:
+        start: Where it begins.
+        end: Where it ends, exclusive.
+        edges: Where in it an occurrence may start or end, counted from its start.
+    """
+
+    start: int = 0
+    end: int = -1
+    edges: frozenset[int] = frozenset()
+
+    def around(self, text: str, start: int, end: int) -> _Stretch:
+        """The stretch that holds a span: this one if it does, so that no text is cut into words twice."""
+        if self.start <= start and end <= self.end:
+            return self
+        first, last = start, end
+        while first > 0 and not text[first - 1].isspace():
+            first -= 1
+        while last < len(text) and not text[last].isspace():
+            last += 1
+        edges = _edges_of_word if last - first <= _SHORT else _edges
+        return _Stretch(first, last, edges(text[first:last]))
+
+    def has_edges(self, start: int, end: int) -> bool:
+        """Whether a span of the text starts and ends where an occurrence may."""
+        return self.edges.issuperset((start - self.start, end - self.start))
 
 
-@lru_cache(maxsize=4096)
 def _edges(text: str) -> frozenset[int]:
-    """Where an occurrence may start or end in a stretch without white space around it."""
+    """Where an occurrence may start or end in a stretch."""
     spans = word_spans(text)
     edges: set[int] = set()
     for i, (start, end) in enumerate(spans):
-        if _joins(text, spans, i):
+        if _joining_underscores(text, spans, i):
             edges -= {start}
             continue
         while start < end and without_width(text[start]):
             start += 1
         while end > start and without_width(text[end - 1]):
             end -= 1
-        after_joint = i > 0 and _joins(text, spans, i - 1)
+        after_joint = i > 0 and _joining_underscores(text, spans, i - 1)
         edges |= {end} if after_joint else {start, end}
         edges |= {j + side for j in range(start, end) if text[j] in APOSTROPHES for side in (0, 1)}
+    for negation in _NEGATION.finditer(text):
+        edges -= {negation.start(), negation.start() + 1}
     return frozenset(edges)
 
 
-def _joins(text: str, spans: list[tuple[int, int]], i: int) -> bool:
+# Most stretches are single words, which recur; long ones seldom do, and would fill the memory.
+_SHORT = 40
+_edges_of_word = lru_cache(maxsize=4096)(_edges)
+
+
+def _joining_underscores(text: str, spans: list[tuple[int, int]], i: int) -> bool:
     """Whether a word is a run of underscores that joins the two beside it, as in "book__2"."""
     start, end = spans[i]
     if text[start:end].strip("_") or not 0 < i < len(spans) - 1:

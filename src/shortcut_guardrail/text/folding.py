@@ -7,11 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from .characters import APOSTROPHES
+from .characters import APOSTROPHES, JOINERS, TYPED_APOSTROPHES
 
-# What keyboards give for an apostrophe as well: in a list of shortcuts "don`t" means "don't".
-_APOSTROPHES = str.maketrans(dict.fromkeys(APOSTROPHES + "‛ʻ`´", "'"))
-_JOINERS = "\u200c\u200d"  # of no width, but part of the spelling in some scripts, and of composed emoji
+_APOSTROPHES = str.maketrans(dict.fromkeys(APOSTROPHES + TYPED_APOSTROPHES, "'"))
 
 
 @dataclass(frozen=True)
@@ -52,23 +50,18 @@ def fold(text: str) -> Folded:
     pieces: list[str] = []
     starts: list[int] = []
     ends: list[int] = []
-    for start, piece in _pieces(text):
+    for start, end, piece in _pieces(text):
         folded = _fold_character(piece) if len(piece) == 1 else _fold_piece(piece)
         pieces.append(folded)
         starts.extend([start] * len(folded))
-        ends.extend([start + len(piece)] * len(folded))
+        ends.extend([end] * len(folded))
     return Folded("".join(pieces), starts, ends)
-
-
-def is_mark(character: str) -> bool:
-    """Whether it is a combining mark."""
-    return unicodedata.category(character).startswith("M")
 
 
 @cache
 def in_word(character: str) -> bool:
     """Whether it is a letter, a digit or a combining mark."""
-    return character.isalnum() or is_mark(character)
+    return character.isalnum() or unicodedata.category(character).startswith("M")
 
 
 @cache
@@ -77,18 +70,21 @@ def without_width(character: str) -> bool:
     return unicodedata.category(character) == "Cf" or "\ufe00" <= character <= "\ufe0f"
 
 
-def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """Each character with the combining marks after it, which normalisation may reorder, and where it starts.
+def _pieces(text: str) -> Iterator[tuple[int, int, str]]:
+    """Each character with the combining marks after it, which normalisation may reorder, and where it starts and ends.
 
-    Left out is what has no width and joins nothing.
+    Left out, also from between the two, is what has no width and joins nothing.
     """
-    start = 0
-    for index in range(1, len(text) + 1):
-        if index == len(text) or not unicodedata.combining(text[index]):
-            piece = text[start:index]
-            if piece in _JOINERS or not without_width(piece[0]):
-                yield start, piece
-            start = index
+    start, end, piece = 0, 0, ""
+    for index, character in enumerate(text):
+        if without_width(character) and character not in JOINERS:
+            continue
+        if piece and not unicodedata.combining(character):
+            yield start, end, piece
+            piece = ""
+        start, end, piece = (start if piece else index), index + 1, piece + character
+    if piece:
+        yield start, end, piece
 
 
 def _fold_piece(piece: str) -> str:

@@ -14,11 +14,10 @@ import unicodedata
 from functools import cache
 from typing import Literal
 
-from .characters import APOSTROPHES, UNSPACED
+from .characters import APOSTROPHES, JOINERS, UNSPACED
 
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+(?:['_][A-Za-z0-9]+)*|([^\sA-Za-z0-9])\1*")
 _FOLD_APOSTROPHES = str.maketrans(dict.fromkeys(APOSTROPHES, "'"))
-_JOINERS = "\u200c\u200d"  # of no width but part of the spelling in some scripts, and of composed emoji
 
 _Kind = Literal["space", "extend", "word", "unspaced", "flag", "other"]
 
@@ -91,5 +90,5 @@ def unit_key(text: str) -> str:
     """
     folded = unicodedata.normalize("NFC", text.casefold()).translate(_FOLD_APOSTROPHES)
     if not folded.isascii():
-        folded = "".join(c for c in folded if c in _JOINERS or unicodedata.category(c) != "Cf")
+        folded = "".join(c for c in folded if c in JOINERS or unicodedata.category(c) != "Cf")
     return " ".join(folded.strip().split())
