@@ -1,7 +1,7 @@
 """Tables of finished experiments, as Markdown, LaTeX or CSV.
 
 A number is the mean over seeds, in round brackets the standard deviation over seeds, in square brackets 95 % intervals:
-from resampling the scored rows within seeds, or for the worst group the exact interval, its ends averaged over seeds.
+from resampling the scored texts, once for all seeds, or for the worst group the exact interval, its ends averaged over seeds.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _small_groups(collection: Collection, min_group_size: int) -> list[str]:
 
 _EXPLANATIONS = {
     "accuracy": "In round brackets the standard deviation over seeds; in square brackets a 95 % interval from "
-    "resampling the scored rows within seeds.",
+    "resampling the scored texts, once for all seeds together.",
     "worst_group_accuracy": "Worst group: over label x shortcut presence, empty groups left out; its interval is the "
     "exact one of its size, ends averaged over seeds.",
     "p_value": "p: exact McNemar test against erm on the same rows, the largest over seeds; rows gained and lost are "
