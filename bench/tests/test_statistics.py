@@ -9,7 +9,10 @@ import pytest
 from scipy.stats import bootstrap
 from statsmodels.stats.contingency_tables import mcnemar as reference_mcnemar
 
+from checkout import ROOT
+from shortcut_bench.results import read_index, read_result
 from shortcut_bench.statistics import (
+    Array,
     Columns,
     mcnemar,
     percentile_interval,
@@ -147,3 +150,53 @@ def test_the_spread_of_one_seed_is_unknown() -> None:
     mean, sd = spread([0.4])
     assert mean == 0.4
     assert math.isnan(sd)
+
+
+# Intervals of the committed tables, recomputed from the stored answers in a few lines.
+
+PUBLISHED = {
+    ("leaderboard", "GoEmo-ST"): (0.188, 0.250),
+    ("leaderboard", "GoEmo-Syn"): (0.411, 0.483),
+    ("real-world", "SST-2"): (0.809, 0.852),
+}
+
+
+def base_rows(experiment: str, setting: str) -> list[dict[int, list[bool]]]:
+    """Of each seed, by text, which of its rows the base classifier answers rightly."""
+    seeds = []
+    for entry in read_index(ROOT / "results", experiment):
+        if (entry.setting, entry.system) == (setting, "erm"):
+            rows = read_result(ROOT / "results", entry.run)["rows"]
+            by_text: dict[int, list[bool]] = {}
+            for text, label, answer in zip(rows["texts"], rows["labels"], rows["predictions"], strict=True):
+                by_text.setdefault(text, []).append(label == answer)
+            seeds.append(by_text)
+    assert len(seeds) == 3
+    return seeds
+
+
+def accuracy_of(by_text: dict[int, list[bool]], times: dict[int, int]) -> float:
+    right = sum(times.get(text, 0) * sum(rows) for text, rows in by_text.items())
+    return right / sum(times.get(text, 0) * len(rows) for text, rows in by_text.items())
+
+
+def drawn_from(texts: Array, rng: np.random.Generator) -> dict[int, int]:
+    return dict(zip(*np.unique(rng.choice(texts, len(texts)), return_counts=True), strict=True))
+
+
+@pytest.mark.parametrize(("experiment", "setting"), PUBLISHED)
+def test_a_published_interval_draws_texts_once_for_all_seeds(experiment: str, setting: str) -> None:
+    seeds, rng = base_rows(experiment, setting), np.random.default_rng(1)
+    union = np.array(sorted(set().union(*seeds)))
+    together, apart = [], []
+    for _ in range(1500):
+        times = drawn_from(union, rng)
+        together.append(np.mean([accuracy_of(by_text, times) for by_text in seeds]))
+        apart.append(np.mean([accuracy_of(by_text, drawn_from(np.array(list(by_text)), rng)) for by_text in seeds]))
+    published = PUBLISHED[experiment, setting]
+    assert np.quantile(together, [0.025, 0.975]).tolist() == pytest.approx(published, abs=0.004)
+    # The old way, which drew them for each seed apart, gives another interval.
+    assert np.quantile(apart, [0.025, 0.975]).tolist() != pytest.approx(published, abs=0.004)
+    table = (ROOT / "results" / experiment / f"{experiment}.md").read_text(encoding="utf-8")
+    row = next(line for line in table.splitlines() if line.startswith(f"| {setting} | erm |"))
+    assert f"[{published[0]:.3f}, {published[1]:.3f}]" in row

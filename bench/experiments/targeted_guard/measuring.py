@@ -18,10 +18,9 @@ from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.mitigation import uses_shortcuts
 from shortcut_guardrail.shortcuts.named import Shortcuts
 from shortcut_guardrail.strength.certificate import certify_answers
-from summary import share
+from summary import apart, share
 from variants import Words, given
 
-N_SUPPORT = 40
 N_CERTIFIED = 1000  # answers at eleven strengths of all 5,000 reviews would take longer than everything else
 MARGIN, CONFIDENCE = 0.02, 0.95
 _FINDS_TARGETS = "mask"
@@ -49,10 +48,9 @@ class Measured:
         self.opened, self.data, self.trained = opened, opened.data, opened.train()
         self.seed, self.arguments = opened.seed, arguments
         reversed_set = self.data.tests["reversed"]
-        order = np.random.default_rng(self.seed).permutation(len(reversed_set))
-        self.support = reversed_set.select(order[:N_SUPPORT])
-        self.scored = reversed_set.select(order[N_SUPPORT:])
-        self.oracle = self.data.oracle_tests["reversed"].select(order[N_SUPPORT:])
+        support, scored = apart(self.seed, len(reversed_set))
+        self.support, self.scored = reversed_set.select(support), reversed_set.select(scored)
+        self.oracle = self.data.oracle_tests["reversed"].select(scored)
 
     def guard(self, trained: TrainedClassifier | None = None) -> ShortcutGuardrail:
         """A guard around the base classifier, to fit."""

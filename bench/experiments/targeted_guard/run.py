@@ -28,8 +28,8 @@ scored at two, since it chooses none without labels. Beside that:
 Each data set and seed is one JSON file, written whenever a part of it is finished; finished parts are skipped, and a
 file that was begun with other options is refused. `commits` says from which commit each part is (where it is absent,
 from one before 22 November 2026, 15:00). Summary over the seeds of all files: `summary.json`; its shares of the gap
-are those of the means, and its intervals resample the scored texts, once for all seeds. Answers are kept as strings, one
-character a row.
+are those of the means, and its intervals resample the scored texts, once for all seeds. Answers are kept as strings,
+one character a row.
 """
 
 from __future__ import annotations

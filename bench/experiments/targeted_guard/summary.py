@@ -16,6 +16,16 @@ from shortcut_bench.statistics import (
     weighted_accuracy,
     weighted_balanced_accuracy,
 )
+from shortcut_guardrail.typing import Array
+
+N_SUPPORT = 40
+"""Rows that are set apart as support set and never scored."""
+
+
+def apart(seed: int, n: int) -> tuple[Array, Array]:
+    """Positions of the rows that are set apart and of those that are scored, of n in a test set."""
+    order = np.random.default_rng(seed).permutation(n)
+    return order[:N_SUPPORT], order[N_SUPPORT:]
 
 
 def share(found: dict[str, Any], base: dict[str, Any], oracle: dict[str, Any], key: str) -> float | None:
@@ -47,17 +57,25 @@ def gap_of_means(bounds: Sequence[dict[str, Any]], points: Sequence[dict[str, An
 
 
 def gap_interval(
-    bounds: Sequence[dict[str, Any]], points: Sequence[dict[str, Any]], statistic: Callable[[str], Statistic]
+    of_seeds: Sequence[int],
+    bounds: Sequence[dict[str, Any]],
+    points: Sequence[dict[str, Any]],
+    statistic: Callable[[str], Statistic],
 ) -> list[float] | None:
-    """95 % interval of the share of gap, of means over seeds; `None` for results without answers."""
+    """95 % interval of the share of gap, of means over seeds; `None` for results without answers.
+
+    The test sets hold the same texts in the same order for every seed, but for what is inserted, so that a position
+    stands for a text.
+    """
     seeds = []
-    for bound, point in zip(bounds, points, strict=True):
+    for seed, bound, point in zip(of_seeds, bounds, points, strict=True):
         kept = {"base": bound["base"], "oracle": bound["oracle"], "guarded": point["reversed"]}
         if not all("answers" in scores for scores in kept.values()):
             return None
         labels = np.array(list(bound["labels"]))
         columns = {name: np.array(list(scores["answers"])) == labels for name, scores in kept.items()}
-        seeds.append({**columns, "labels": labels.astype(int)})
+        texts = apart(seed, len(labels) + N_SUPPORT)[1]
+        seeds.append({**columns, "texts": texts, "labels": labels.astype(int)})
     drawn = resample(seeds, {name: statistic(name) for name in ("base", "oracle", "guarded")})
     gap = drawn["oracle"] - drawn["base"]
     if (gap <= 0).any():
@@ -78,16 +96,17 @@ def summary(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "in_distribution": lambda p: (p["in_distribution"] or {}).get("accuracy"),
         }
         for part in dict.fromkeys(name for r in runs for name, found in r["parts"].items() if "strengths" in found):
-            measured = [r["parts"] for r in runs if part in r["parts"]]
-            for how in dict.fromkeys(how for parts in measured for how in parts[part]["strengths"]):
-                having = [parts for parts in measured if how in parts[part]["strengths"]]
+            measured = [(r["seed"], r["parts"]) for r in runs if part in r["parts"]]
+            for how in dict.fromkeys(how for _, parts in measured for how in parts[part]["strengths"]):
+                of_seeds = [seed for seed, parts in measured if how in parts[part]["strengths"]]
+                having = [parts for _, parts in measured if how in parts[part]["strengths"]]
                 bounds = [parts["bounds"] for parts in having]
                 points = [parts[part]["strengths"][how] for parts in having]
                 row: dict[str, Any] = {key: spread([get(p) for p in points]) for key, get in getters.items()}
                 row["gap_closed"] = gap_of_means(bounds, points, "accuracy")
                 row["gap_closed_balanced"] = gap_of_means(bounds, points, "balanced_accuracy")
-                row["gap_closed_interval"] = gap_interval(bounds, points, weighted_accuracy)
-                row["gap_closed_balanced_interval"] = gap_interval(bounds, points, weighted_balanced_accuracy)
+                row["gap_closed_interval"] = gap_interval(of_seeds, bounds, points, weighted_accuracy)
+                row["gap_closed_balanced_interval"] = gap_interval(of_seeds, bounds, points, weighted_balanced_accuracy)
                 row["n_seeds"] = len(points)
                 rows[f"{part}, {how}"] = row
         for key in ("base", "oracle", "base_in_distribution", "oracle_in_distribution"):

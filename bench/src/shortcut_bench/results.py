@@ -324,7 +324,8 @@ class Rows:
 
     Attributes:
         index: Position of each row in the test set, shape (N,).
-        texts: A number for the text of each row, shape (N,): what has one number, in any run, is one text.
+        texts: A number for the text of each row, without what was inserted, shape (N,): what has one number, in any
+            run, is one text.
         labels: Class ids, shape (N,).
         groups: Group ids, shape (N,).
         predictions: Predicted class ids, shape (N,).

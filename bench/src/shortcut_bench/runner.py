@@ -535,7 +535,8 @@ class _Place:
             rows,
             index,
             self._readings[key],
-            texts=numbers_of(self.data.tests[run.test].select(index).texts),
+            # Without what was inserted, which differs between seeds: it is the same text all the same.
+            texts=numbers_of(self.data.oracle_tests.get(run.test, self.data.tests[run.test]).select(index).texts),
             top_k=run.scale.top_k,
             n_audit=run.scale.n_audit,
             progress=self._bench.progress,

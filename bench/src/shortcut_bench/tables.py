@@ -1,7 +1,8 @@
 """Tables of finished experiments, as Markdown, LaTeX or CSV.
 
 A number is the mean over seeds, in round brackets the standard deviation over seeds, in square brackets 95 % intervals:
-from resampling the scored texts, once for all seeds, or for the worst group the exact interval, its ends averaged over seeds.
+from resampling the scored texts, once for all seeds, or for the worst group the exact interval, its ends averaged over
+seeds.
 """
 
 from __future__ import annotations
