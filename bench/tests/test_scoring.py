@@ -54,7 +54,7 @@ def scored(system: Any, base: TextClassifier, texts: Any, n_audit: int = 10) -> 
         group_names=("all",),
     )
     reading = read_base(base, rows, ("honestly",), top_k=1)
-    return score(system, rows, np.arange(n), reading, top_k=1, n_audit=n_audit)
+    return score(system, rows, np.arange(n), reading, texts=np.arange(n), top_k=1, n_audit=n_audit)
 
 
 @pytest.mark.parametrize("texts", [TEXTS, PAIRS], ids=["texts", "pairs"])

@@ -50,6 +50,7 @@ def record(seed: int, predictions: list[int]) -> dict[str, Any]:
         "metrics": {"accuracy": 0.5, "worst_group_accuracy": None},
         "rows": {
             "index": [3, 1, 2],
+            "texts": [2**47 + 5, 7, 9],
             "labels": [0, 1, 1],
             "groups": [0, 3, 2],
             "predictions": predictions,
