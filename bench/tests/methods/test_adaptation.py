@@ -387,7 +387,10 @@ def test_one_step_of_deyo_is_its_two_filters_and_its_weights(material):
 
 def test_deyo_for_biased_data_has_the_values_of_its_code():
     plain, biased = DeYO(), DeYO.biased()
-    assert (biased.learning_rate, biased.plpd_margin) == (5 * plain.learning_rate, 0.5)
+    # Jhyun17/DeYO: main.py, "args.lr = ... else 0.00025" and "args.lr *= args.lr_mul" for a ResNet, "(0.001 / 64) * bs"
+    # for a ViT; exp_deyo.sh, "LRMUL=5" and "DTHR=0.5" for Waterbirds.
+    assert plain.learning_rate == 1e-3
+    assert (biased.learning_rate, biased.plpd_margin) == (1.25e-3, 0.5)
     assert (biased.filter_margin, biased.entropy_margin) == (plain.filter_margin, plain.entropy_margin) == (0.5, 0.4)
 
 

@@ -274,6 +274,15 @@ def test_the_toy_gives_c2l_triplets(fit):
     assert fit("c2l")[0].info()["n_triplets"] > 0
 
 
+def test_c2l_keeps_the_epoch_that_answers_most_dev_rows(material):
+    recipe = {"learning_rate": 5e-3, "epochs": 3, "batch_size": 32}
+    kept = make_system("c2l", proposals="mask", recipe=recipe).fit(material, seed=0)
+    scores = kept.info()["training"]["epoch_scores"]
+    assert kept.info()["selection"]["rule"] == "dev-accuracy"
+    assert kept.info()["training"]["epoch"] == scores.index(max(scores)) < len(scores) - 1
+    assert (kept.predict_proba(material.dev.texts).argmax(axis=1) == material.dev.labels).mean() == max(scores)
+
+
 @every
 def test_the_model_behind_the_answers_can_be_asked_for_its_important_tokens(name, fit):
     from shortcut_guardrail.attribution.saliency import find_important_tokens
@@ -433,7 +442,7 @@ def test_c2l_brings_a_text_closer_to_its_copy_without_a_harmless_token_than_to_t
     monkeypatch.setattr(c2l, "find_causal_tokens", lambda *given: causal.append(search(*given)) or causal[-1])
     recipe = {"learning_rate": 1e-3, "epochs": 2, "batch_size": 16}
     contrasted, plain = (
-        make_system("c2l", proposals="mask", weight=weight, recipe=recipe).fit(material, seed=0)
+        make_system("c2l", proposals="mask", weight=weight, recipe=recipe, select="last").fit(material, seed=0)
         for weight in (1.0, 0.0)
     )
 

@@ -664,11 +664,12 @@ NFL_OPTIONS: dict[str, Any] = {
             {"weight": 0.8, "head_share": 0.05, "top": 2, "steps": 50, "early_epoch": 1, "select": "last"},
         ),
         # hist0613/causally-contrastive-learning, train_cfimdb_ours_public.sh: "--batch-size 8 --epoch 20
-        # --lambda-weight 1.0"; the training script: AdamW(lr=5e-5), linear decay, no clipping.
+        # --lambda-weight 1.0"; the training script: AdamW(lr=5e-5), linear decay, no clipping, and the epoch of the best
+        # validation accuracy, which is the one that its evaluation reads.
         (
             "c2l",
             [adamw(5e-5, 20, 8, max_grad_norm=0.0, warmup_ratio=1.0)],  # 20 steps on 8 rows, all of them warm-up
-            {"weight": 1.0, "proposals": "auto", "select": "last"},
+            {"weight": 1.0, "proposals": "auto", "select": "dev-accuracy"},
         ),
         # Mosbach et al., ICLR 2021: 20 epochs, 2e-5, the first tenth warm-up; batches of 16, decay 0.01.
         ("few_shot", [adamw(2e-5, 20, 16, weight_decay=0.01, warmup_ratio=0.1)], {}),
@@ -728,7 +729,7 @@ def test_single_values_of_c2ls_recipe_leave_its_warmup_alone(
     few = JTT_TRAIN.select(np.arange(8))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GuardrailWarning)  # a text without a causal token
-        make_system("c2l", recipe=recipe).fit(untrained(encoder, train=few), seed=0)
+        make_system("c2l", recipe=recipe).fit(untrained(encoder, train=few, dev=few), seed=0)
     assert [config.warmup_ratio for config in trained] == [expected]
 
 

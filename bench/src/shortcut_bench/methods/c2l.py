@@ -41,7 +41,8 @@ Proposals = Literal["auto", "mlm", "mask"]
 SOURCE = FinetuneConfig(
     learning_rate=5e-5, epochs=20, batch_size=8, weight_decay=0.0, warmup_ratio=0.0, max_grad_norm=0.0
 )
-"""The repository's, which clips no gradient; `with_warmup` adds its warm-up, which is a number of steps."""
+"""The repository's, which clips no gradient; `with_warmup` adds its warm-up, which is a number of steps, and `C2L.select`
+is its choice of the epoch."""
 WARMUP_STEPS = 50
 
 TOP_REPLACEMENTS = 4
@@ -376,14 +377,14 @@ class C2L:
             paper; `mask`, the mask token, the repository's propensity variant; `auto`, the first where the encoder
             comes with that head.
         recipe: See `training.resolve_recipe`.
-        select: Which epoch is kept.
+        select: Which epoch is kept: as the repository evaluates, that of the best accuracy on the dev set.
     """
 
     name: str = "c2l"
     weight: float = 1.0
     proposals: Proposals = "auto"
     recipe: Recipe = "source"
-    select: str = "last"
+    select: str = "dev-accuracy"
 
     def __post_init__(self) -> None:
         require(self.weight >= 0, f"weight must be at least 0, but is {self.weight}.")

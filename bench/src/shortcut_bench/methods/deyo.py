@@ -17,6 +17,10 @@ from .entropy import deyo_loss, plpd, scaled_entropy, softmax_entropy
 from .training import require
 
 
+BIASED_RATE = 5 * 2.5e-4
+"""The official code's for Waterbirds: a ResNet's rate and the multiplier that it insists on for biased data."""
+
+
 class DeyoAdapter(Adapter):
     """DeYO: certain rows whose answer needs the text to be whole."""
 
@@ -73,8 +77,8 @@ def destroy(
 class DeYO(Tent):
     """Destroy your object, for text.
 
-    The defaults are what the official code takes for ImageNet-C under mixed shifts and a ViT. `biased` is what it takes
-    for data with a spurious correlation (Waterbirds).
+    The defaults are what the official code takes for ImageNet-C under mixed shifts and a ViT: 1e-3 for 64 rows, in
+    proportion to the batch. `biased` is what it takes for data with a spurious correlation (Waterbirds) and a ResNet.
 
     Attributes:
         plpd_margin: Rows count whose answer loses more probability than this when the text is destroyed.
@@ -94,8 +98,11 @@ class DeYO(Tent):
 
     @classmethod
     def biased(cls, **options: Any) -> DeYO:
-        """The official code's values for data with a spurious correlation: five times the rate, a margin of .5."""
-        return cls(**{"name": "deyo-biased", "learning_rate": 5e-3, "plpd_margin": 0.5, **options})
+        """The official code's values for Waterbirds: five times the rate of a ResNet, 2.5e-4, and a margin of .5.
+
+        That rate is for batches of 32 rows or more; below, the code takes 5 * 2.5e-4 * rows / 32.
+        """
+        return cls(**{"name": "deyo-biased", "learning_rate": BIASED_RATE, "plpd_margin": 0.5, **options})
 
     def __post_init__(self) -> None:
         super().__post_init__()
