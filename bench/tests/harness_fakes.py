@@ -108,7 +108,9 @@ def fake_record(run: Run, n: int = 120) -> dict[str, Any]:
     probs = np.where(np.eye(2)[predictions] == 1, 0.9, 0.1)
     ranks = np.where(present == 1, rng.integers(0, 11, n), -1)
     sensitivity = rng.random(30) * (1.1 - skill)
-    rows = Rows(np.arange(n), np.arange(n), labels, groups.ids, predictions, probs, ranks, sensitivity, sensitivity * 0.8)
+    rows = Rows(
+        np.arange(n), np.arange(n), labels, groups.ids, predictions, probs, ranks, sensitivity, sensitivity * 0.8
+    )
     size = int((present == 1).sum())
     recall = {
         str(k): {"recall": float(np.mean((ranks > 0) & (ranks <= k))), "chance": k / 30, "n": size}

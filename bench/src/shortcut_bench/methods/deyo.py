@@ -16,7 +16,6 @@ from .adaptation import IMAGENET_ENTROPY, Adapter, Start, Tent, check_shares
 from .entropy import deyo_loss, plpd, scaled_entropy, softmax_entropy
 from .training import require
 
-
 BIASED_RATE = 5 * 2.5e-4
 """The official code's for Waterbirds: a ResNet's rate and the multiplier that it insists on for biased data."""
 
