@@ -664,8 +664,8 @@ NFL_OPTIONS: dict[str, Any] = {
             {"weight": 0.8, "head_share": 0.05, "top": 2, "steps": 50, "early_epoch": 1, "select": "last"},
         ),
         # hist0613/causally-contrastive-learning, train_cfimdb_ours_public.sh: "--batch-size 8 --epoch 20
-        # --lambda-weight 1.0"; the training script: AdamW(lr=5e-5), linear decay, no clipping, and the epoch of the best
-        # validation accuracy, which is the one that its evaluation reads.
+        # --lambda-weight 1.0"; the training script: AdamW(lr=5e-5), linear decay, no clipping, and the epoch of the
+        # best validation accuracy, which is the one that its evaluation reads.
         (
             "c2l",
             [adamw(5e-5, 20, 8, max_grad_norm=0.0, warmup_ratio=1.0)],  # 20 steps on 8 rows, all of them warm-up

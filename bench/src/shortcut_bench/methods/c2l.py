@@ -41,8 +41,8 @@ Proposals = Literal["auto", "mlm", "mask"]
 SOURCE = FinetuneConfig(
     learning_rate=5e-5, epochs=20, batch_size=8, weight_decay=0.0, warmup_ratio=0.0, max_grad_norm=0.0
 )
-"""The repository's, which clips no gradient; `with_warmup` adds its warm-up, which is a number of steps, and `C2L.select`
-is its choice of the epoch."""
+"""The repository's, which clips no gradient; `with_warmup` adds its warm-up, which is a number of steps, and
+`C2L.select` is its choice of the epoch."""
 WARMUP_STEPS = 50
 
 TOP_REPLACEMENTS = 4
