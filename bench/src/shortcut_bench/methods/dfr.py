@@ -66,7 +66,9 @@ def fit_head(values: Array, labels: Array, n_classes: int, inverse_strength: flo
 
     With two classes the first row is 0 and the second scikit-learn's, so that a softmax gives its probabilities. With
     more, one regression for each class against the rest, which is what liblinear did for DFR before scikit-learn
-    stopped letting it; the most probable class is that of the highest score.
+    stopped letting it; the most probable class is that of the highest score. A softmax of these scores is not what
+    scikit-learn's `predict_proba` gives, which divides the C sigmoids by their sum: answers are the same, probabilities,
+    and MSTPS with them, are not.
 
     Args:
         values: Features, shape (N, H).
@@ -146,6 +148,9 @@ def draw_with_all_classes(
 @dataclass(frozen=True)
 class DFR:
     """Deep feature reweighting of the base classifier.
+
+    With three or more classes its MSTPS has a caveat: probabilities are a softmax of one-against-rest scores, see
+    `fit_head`.
 
     Attributes:
         name: The name in tables.
