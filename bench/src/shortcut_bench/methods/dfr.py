@@ -67,8 +67,8 @@ def fit_head(values: Array, labels: Array, n_classes: int, inverse_strength: flo
     With two classes the first row is 0 and the second scikit-learn's, so that a softmax gives its probabilities. With
     more, one regression for each class against the rest, which is what liblinear did for DFR before scikit-learn
     stopped letting it; the most probable class is that of the highest score. A softmax of these scores is not what
-    scikit-learn's `predict_proba` gives, which divides the C sigmoids by their sum: answers are the same, probabilities,
-    and MSTPS with them, are not.
+    scikit-learn's `predict_proba` gives, which divides the C sigmoids by their sum: answers are the same,
+    probabilities, and MSTPS with them, are not.
 
     Args:
         values: Features, shape (N, H).
