@@ -46,7 +46,11 @@ def same_effect(data_dir: Path, *, seed: int = 0, n_support: int = 40) -> dict[s
         report, seconds = once(lambda guard=guard: guard.fit(test.texts, seed=seed))  # type: ignore[misc]
         calibration = guard.calibrate([test.texts[i] for i in support], labels[support].tolist())
         evaluation = guard.evaluate(
-            [test.texts[i] for i in rest], labels[rest].tolist(), shortcuts=["honestly"], strength=calibration.strength
+            [test.texts[i] for i in rest],
+            labels[rest].tolist(),
+            shortcuts=["honestly"],
+            sensitivity="none",
+            strength=calibration.strength,
         )
         results[name] = {
             "seconds": seconds,
@@ -57,10 +61,10 @@ def same_effect(data_dir: Path, *, seed: int = 0, n_support: int = 40) -> dict[s
             "balanced_accuracy": evaluation.to_dict()["balanced_accuracy"],
             "worst_group_accuracy": evaluation.to_dict()["worst_group_accuracy"],
             "at_full_strength": guard.evaluate(
-                [test.texts[i] for i in rest], labels[rest].tolist(), strength=1.0
+                [test.texts[i] for i in rest], labels[rest].tolist(), sensitivity="none", strength=1.0
             ).to_dict()["accuracy"],
         }
     base = ShortcutGuardrail(biased.model, biased.tokenizer, max_length=128)
     held_out = [test.texts[i] for i in rest]
-    results["base_accuracy"] = base.evaluate(held_out, labels[rest].tolist()).to_dict()["accuracy"]
+    results["base_accuracy"] = base.evaluate(held_out, labels[rest].tolist(), sensitivity="none").to_dict()["accuracy"]
     return results

@@ -63,7 +63,7 @@ def _wasted(model: Any, tokenizer: Any, texts: list[str], *, packing: bool) -> f
     embeddings = guard._base.plain_model.get_input_embeddings()
     handle = embeddings.register_forward_pre_hook(count)
     guard.fit(texts, config=preset("paper").with_adapter(learning_rate=1e-2))
-    guard.audit(texts)
+    guard.audit(texts, unit="token")
     handle.remove()
     return padded / processed
 

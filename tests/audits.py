@@ -7,6 +7,7 @@ from typing import Any
 from shortcut_guardrail.audit.evidence import Agreement, Candidate, Example, ImportantUnit, Intervals, LabelledEvidence
 from shortcut_guardrail.audit.results import AuditReport
 from shortcut_guardrail.evaluation import Evaluation
+from shortcut_guardrail.evaluation.sensitivity import Sensitivity
 from shortcut_guardrail.metrics import GroupAccuracy, TokenRecall
 from shortcut_guardrail.stats.exact import exact_interval
 from shortcut_guardrail.strength.calibration import Calibration, CurvePoint
@@ -139,7 +140,8 @@ def evaluation(*names: str, recall: bool = True, accuracy: float = 0.5) -> Evalu
     """Scores with one group for each name: 0, 10, 20, ... texts, 70 % of them right."""
     groups = tuple(group(name, 10 * i, 7 * i) for i, name in enumerate(names))
     recalls = {k: TokenRecall(0.9, 0.1 * k, 20) for k in (1, 3, 10)} if recall else {}
-    return Evaluation(123, accuracy, 0.4, 0.6, groups, 0.31, 0.32, recalls, 2)
+    sensitivity = Sensitivity(123, 0.31, (0.24, 0.38), 0.32, recalls)
+    return Evaluation(123, accuracy, 0.4, 0.6, groups, sensitivity, 2)
 
 
 def point(strength: float, accuracy: float) -> CurvePoint:

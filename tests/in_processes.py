@@ -19,7 +19,7 @@ def fit(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    arguments = ["fit", model_folder, data, "--out", out, "--strength", 1]
+    arguments = ["fit", model_folder, data, "--out", out, "--strategy", "maskcl", "--strength", 1]
     arguments += ["--set", "adapter.epochs=2", "--set", f"adapter.batch_size={batch}"]
     arguments += more
     command = [sys.executable, "-c", "from shortcut_guardrail.cli.main import main; main()", *map(str, arguments)]

@@ -200,7 +200,7 @@ def test_the_command_line_works_on_either_device(model_folder, write_csv, tmp_pa
     for device in ("cuda", "cuda:0", "cpu"):
         out = tmp_path / device.replace(":", "-")
         arguments = ["--set", "adapter.epochs=2", "--set", "adapter.batch_size=3", "--strength", 1, "--device", device]
-        status, _, stderr = cli("fit", model_folder, data, "--out", out, *arguments)
+        status, _, stderr = cli("fit", model_folder, data, "--strategy", "maskcl", "--out", out, *arguments)
         assert status == 0, stderr
         status, _, stderr = cli("predict", out, data, "--out", tmp_path / f"{out.name}.csv", "--device", device)
         assert status == 0, stderr

@@ -51,7 +51,7 @@ class AuditConfig:
     """What an audit scores and masks, and when it flags a candidate (docs/audit.md).
 
     Attributes:
-        unit: `token` is the paper's single token; `word` scores and masks whole words; `phrase` also looks for words
+        unit: `word` scores and masks whole words; `token` is the paper's single token; `phrase` also looks for words
             that act together.
         top_k: Important units per text (the paper's k, 10).
         gradient: See `SaliencyConfig`.
@@ -69,7 +69,7 @@ class AuditConfig:
         shard_size: Texts per shard; memory grows with it. 0 audits everything in one piece and keeps every input.
     """
 
-    unit: Unit = "token"
+    unit: Unit = "word"
     top_k: int = 10
     gradient: Literal["margin", "cross_entropy"] = "margin"
     fdr: float = 0.05

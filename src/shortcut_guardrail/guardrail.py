@@ -12,12 +12,22 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from .attribution import find_important_tokens, masking_effects
+from .attribution import MaskingEffects, Saliency, find_important_tokens, masking_effects
 from .audit import AuditReport, ShardedAudit, audit_in_shards, audit_texts
 from .config import AuditConfig, CertifyConfig, GuardrailConfig, SaliencyConfig, Unit, check_strength, preset
 from .data import Texts, TextSource, check_texts, label_ids, text_hash
 from .errors import ConfigError, GuardrailWarning
-from .evaluation import Evaluation, ShortcutIn, evaluate_audited
+from .evaluation import (
+    NOT_MEASURED,
+    Evaluation,
+    SensitivityOn,
+    ShortcutIn,
+    check_sensitivity,
+    sampled_rows,
+    score,
+    shortcut_tokens,
+    summarize_sensitivity,
+)
 from .mitigation import (
     AdapterGuard,
     FitReport,
@@ -254,7 +264,7 @@ class ShortcutGuardrail:
         texts: Texts,
         *,
         labels: Sequence[str | int] | None = None,
-        unit: Unit = "token",
+        unit: Unit = "word",
         top_k: int = 10,
         fdr: float = 0.05,
         config: AuditConfig | None = None,
@@ -266,7 +276,7 @@ class ShortcutGuardrail:
         Args:
             texts: N texts, or (text, pair) tuples. Equal ones are computed once.
             labels: Their labels, where they are known: candidates then show what they cost.
-            unit: `token`, `word` (whole words) or `phrase` (words, and those that act together).
+            unit: `word` (whole words), `token` (the paper's) or `phrase` (words, and those that act together).
             top_k: Important units per text.
             fdr: The false-discovery rate that flagged candidates keep to.
             config: The whole configuration, instead of the three above.
@@ -624,8 +634,9 @@ class ShortcutGuardrail:
         shortcuts: Sequence[str] = (),
         shortcut_in: ShortcutIn = "text",
         top_k: int = 10,
+        sensitivity: SensitivityOn = 500,
         strength: float | None = None,
-        audit: AuditReport | None = None,
+        seed: int = 0,
         progress: Progress | None = None,
     ) -> Evaluation:
         """Score the guarded model on labelled texts, by group where shortcuts are named.
@@ -636,34 +647,49 @@ class ShortcutGuardrail:
             shortcuts: Words and phrases; a text belongs to the group of its label and whether it holds any of them.
             shortcut_in: Which side of a pair they are looked for in: `text`, `pair` or `both`.
             top_k: Important tokens per text.
+            sensitivity: On how many texts, drawn at random, MSTPS and shortcut token recall are measured; `all`, or
+                `none`. A text takes some ten times as long there as to be predicted.
             strength: At this strength; `None` takes the guard's own, 0 is the base model.
-            audit: An audit of the same texts at the same strength, so that it need not be made again; `top_k` is then
-                the audit's.
+            seed: Of the draw.
             progress: Told how much of each stage is done.
 
         Raises:
-            DataError: Labels are unknown, or a text is empty or holds no ordinary token.
+            ConfigError: `sensitivity` is no number of texts.
+            DataError: Labels are unknown, or a text is empty.
         """
         ids = self.label_ids(labels)
         finder = WordFinder(check_words(shortcuts)) if shortcuts else None
         strength = self._choice.strength if strength is None else check_strength(strength)
-        if audit is None:
-            audit = self.audit(texts, top_k=top_k, strength=strength, progress=progress)
-        if audit.unit != "token":
-            raise ConfigError(
-                f"The scores of an evaluation are about single tokens, but the audit's unit is {audit.unit!r}. "
-                "Give an audit with unit 'token', or none."
-            )
-        encoded = audit.encoded
+        rows = sampled_rows(len(texts), check_sensitivity(sensitivity), seed)
+        encoded = self._encode(texts, progress)
         check_same_length(encoded, ids)
         self._warn_about_support_rows(encoded.texts)
-        base_effects = None
+        tokens = None if finder is None else shortcut_tokens(encoded, finder, shortcut_in)
+        with self._at_strength(strength) as classifier:
+            predictions = classifier.predict_logits(encoded, progress=progress).argmax(axis=1)
+        measured = NOT_MEASURED
+        if len(rows):
+            saliency, effects, of_base = self._effects(encoded.select(rows), strength, top_k, progress)
+            held = None if tokens is None else [tokens[i] for i in rows]
+            measured = summarize_sensitivity(
+                encoded.select(rows), saliency, effects, base_effects=of_base, shortcut_tokens=held
+            )
+        return score(encoded, predictions, ids, self.label_names, shortcut_tokens=tokens, sensitivity=measured)
+
+    def _effects(
+        self, encoded: EncodedTexts, strength: float, top_k: int, progress: Progress | None
+    ) -> tuple[Saliency, MaskingEffects, MaskingEffects | None]:
+        """Important tokens and the answers without each; and the answers without the base's, where that is another."""
+        config = SaliencyConfig(top_k=top_k)
+        of_base = None
+        with self._at_strength(strength) as classifier:
+            saliency = find_important_tokens(classifier, encoded, config, progress=progress)
+            effects = masking_effects(classifier, encoded, saliency.positions, progress=progress)
         if self.is_fitted and strength > 0:  # else the evaluated model is the base
-            config = SaliencyConfig(top_k=audit.top_k)
             base = find_important_tokens(self._base, encoded, config, progress=progress)
             with self._at_strength(strength) as classifier:
-                base_effects = masking_effects(classifier, encoded, base.positions, progress=progress)
-        return evaluate_audited(audit, ids, base_effects=base_effects, finder=finder, shortcut_in=shortcut_in)
+                of_base = masking_effects(classifier, encoded, base.positions, progress=progress)
+        return saliency, effects, of_base
 
     def _warn_about_support_rows(self, texts: Texts) -> None:
         seen = {*self._choice.rows, *(() if self._fitted is None else self._fitted.shortcuts.rows)}

@@ -121,6 +121,11 @@ class TokenRecall:
     chance: float
     n: int
 
+    @property
+    def hits(self) -> int:
+        """How many of the n texts have one."""
+        return round(self.recall * self.n) if self.n else 0
+
 
 def token_recall(important: Array, shortcut_tokens: list[set[int]], n_ordinary: Array, k: int) -> TokenRecall:
     """Shortcut Token Recall over the texts that contain a shortcut.

@@ -178,21 +178,14 @@ def test_whole_words_are_candidates(bert):
     # "dzzy" is in pieces: as tokens they are candidates each, as a word it is one.
     texts = ["the soup was dzzy", "dzzy bread honestly", "honestly the tea was dzzy"]
     guard = ShortcutGuardrail(*bert)
-    words = {candidate.text: candidate for candidate in guard.audit(texts, unit="word").candidates}
+    words = {candidate.text: candidate for candidate in guard.audit(texts).candidates}  # the default
     assert words["dzzy"].count == 3
     assert {candidate.unit for candidate in words.values()} == {"word"}
-    tokens = {candidate.text for candidate in guard.audit(texts).candidates}
+    tokens = {candidate.text for candidate in guard.audit(texts, unit="token").candidates}
     assert "dzzy" not in tokens
     assert {"d", "##z", "##y"} <= tokens
     token = next(t for t in guard.audit(texts, unit="word").important_tokens(0) if t.text == "dzzy")
     assert (texts[0][token.start : token.end], token.position) == ("dzzy", 4)
-
-
-def test_an_evaluation_takes_no_audit_of_words(bag):
-    guard = ShortcutGuardrail(*bag)
-    audit = guard.audit(TEXTS, unit="word")
-    with pytest.raises(ConfigError, match="the audit's unit is 'word'"):
-        guard.evaluate(TEXTS, ["positive"] * 5, audit=audit)
 
 
 def phrase_model():
@@ -231,7 +224,7 @@ def test_words_that_act_together_are_one_candidate():
     assert not {"to", "be", "honest"} & set(found)
     assert report.candidates[0].text == "to be honest"
     # The partner: as words they are three findings.
-    words = {candidate.text: candidate for candidate in guard.audit(texts, unit="word").candidates}
+    words = {candidate.text: candidate for candidate in guard.audit(texts).candidates}  # the default
     assert [words[word].flip_rate for word in ("to", "be", "honest")] == [1.0, 1.0, 1.0]
 
 

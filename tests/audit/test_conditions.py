@@ -221,3 +221,15 @@ def test_a_file_that_is_no_result(tmp_path, content, sentence):
 def test_a_file_that_is_missing(tmp_path):
     with pytest.raises(DataError, match="cannot be read: No such file"):
         read_result(tmp_path / "none.json")
+
+
+def test_an_evaluation_without_sensitivity_says_what_cannot_be_judged():
+    old = {"schema_version": 1, "accuracy": 0.8, "mstps": 0.2, "sensitivity_n": 500}
+    new = {"schema_version": 1, "accuracy": 0.7, "mstps": None, "sensitivity_n": 0}
+    limits = [parse_limit("mstps=0.02"), parse_limit("accuracy=0.05", "decrease")]
+    outcome = check_limits(old, new, limits)
+    assert outcome.notes == (
+        "mstps: not judged, since it was not measured in the new result; leave out --sensitivity none when evaluating.",
+    )
+    assert len(outcome.breaches) == 1
+    assert "accuracy" in outcome.breaches[0]

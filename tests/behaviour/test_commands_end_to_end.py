@@ -47,7 +47,7 @@ def run_all(cli, model: Path, data: Path, support: Path, out: Path, *options: ob
     """Audit, fit, predict and evaluate; what came of it."""
     for arguments in (
         ("audit", model, data, "--out", out / "audit", *options),
-        ("fit", model, data, "--support", support, "--out", out / "guarded", *FAST, *options),
+        ("fit", model, data, "--strategy", "maskcl", "--support", support, "--out", out / "guarded", *FAST, *options),
         ("predict", out / "guarded", data, "--out", out / "predictions.csv"),
         ("evaluate", out / "guarded", data, "--shortcut", "honestly", "--json", out / "scores.json"),
         ("evaluate", model, data, "--shortcut", "honestly", "--json", out / "base.json", *options),

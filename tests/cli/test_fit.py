@@ -77,7 +77,9 @@ def test_what_many_answers_hang_on_is_listed_and_taken_on_request(cli, model_fol
 
 
 def test_only_what_looks_for_shortcuts_can_take_influential_words(cli, model_folder, data, tmp_path):
-    status, _, err = cli("fit", model_folder, data, "--take-influential", "--out", tmp_path / "out")
+    status, _, err = cli(
+        "fit", model_folder, data, "--strategy", "maskcl", "--take-influential", "--out", tmp_path / "out"
+    )
     assert status == 2
     assert "--take-influential is for strategies that know what they neutralise" in " ".join(err.split())
 
@@ -111,7 +113,18 @@ def test_options_of_training_reach_the_strategy_that_trains(cli, model_folder, d
 
 
 def test_the_papers_strategy_can_choose_its_strength_without_labels(cli, model_folder, data, tmp_path):
-    options = ("--per-input", "--shortcut", "honestly", "--strength", "auto", *FAST, "--out", tmp_path / "out")
+    options = (
+        "--strategy",
+        "maskcl",
+        "--per-input",
+        "--shortcut",
+        "honestly",
+        "--strength",
+        "auto",
+        *FAST,
+        "--out",
+        tmp_path / "out",
+    )
     status, _, err = cli("fit", model_folder, data, *options)
     assert status == 0, err
     record = record_of(tmp_path / "out")
@@ -178,7 +191,9 @@ def test_however_few_labels_have_a_say_in_what_is_neutralised(cli, model_folder,
     assert record["strength_source"] == "agreement"
     assert record["calibration"] is None
     assert len(record["target_rows"]) == len(rows)
-    status, _, err = cli("fit", model_folder, data, "--support", few, "--out", tmp_path / "paper")
+    status, _, err = cli(
+        "fit", model_folder, data, "--strategy", "maskcl", "--support", few, "--out", tmp_path / "paper"
+    )
     assert status == 2  # there they choose the strength
 
 
@@ -189,7 +204,7 @@ def test_labels_weigh_what_is_neutralised_beside_a_stated_strength(cli, model_fo
     record = record_of(tmp_path / "out")
     assert (record["debias_strength"], record["strength_source"]) == (0.7, "fixed")
     assert len(record["target_rows"]) == 3
-    status, _, err = cli("fit", model_folder, data, *options[2:], "--out", tmp_path / "paper")
+    status, _, err = cli("fit", model_folder, data, "--strategy", "maskcl", *options[2:], "--out", tmp_path / "paper")
     assert status == 2
     assert "--support chooses the strength and --strength states it" in " ".join(err.split())
 
@@ -208,7 +223,17 @@ def test_labels_have_a_say_in_what_is_neutralised(cli, model_folder, data, suppo
 
 
 def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(cli, model_folder, data, support, tmp_path):
-    options = ("--per-input", "--shortcut", "honestly", "--support", support, *FAST, "--overwrite")
+    options = (
+        "--strategy",
+        "maskcl",
+        "--per-input",
+        "--shortcut",
+        "honestly",
+        "--support",
+        support,
+        *FAST,
+        "--overwrite",
+    )
     for asked in ((), ("--strength", "auto")):
         status, _, err = cli("fit", model_folder, data, *options, *asked, "--out", tmp_path / "out")
         assert status == 0, err
@@ -239,12 +264,12 @@ def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(cli, model_fol
             "mask or --strategy distill.",
         ),
         (
-            ("--shortcut", "so", "--out", "x"),
+            ("--strategy", "maskcl", "--shortcut", "so", "--out", "x"),
             "--shortcut is for strategies that know what they neutralise, and 'maskcl' does not. Choose --strategy "
             "mask or --strategy distill, or --per-input.",
         ),
         (
-            ("--dry-run",),
+            ("--strategy", "maskcl", "--dry-run"),
             "--dry-run is for strategies that know what they neutralise, and 'maskcl' does not. Choose --strategy mask "
             "or --strategy distill, or --per-input.",
         ),
@@ -295,7 +320,7 @@ def test_settings_come_from_a_file_and_from_the_command_line(cli, model_folder, 
     for file in ("rank.toml", "rank.json"):
         out = tmp_path / f"out-{file}"
         options = ("--config", tmp_path / file, "--set", "adapter.batch_size=4", "--strength", 0.5, "--out", out)
-        status, _, err = cli("fit", model_folder, data, *options)
+        status, _, err = cli("fit", model_folder, data, "--strategy", "maskcl", *options)
         assert status == 0, err
         configs[file] = record_of(out)["config"]
     assert configs["rank.toml"] == configs["rank.json"]
@@ -319,7 +344,17 @@ def test_a_record_given_back_makes_the_same_guard(cli, model_folder, data, tmp_p
 
 
 def test_what_is_set_by_name_is_not_overruled_by_the_rules_of_a_file(cli, model_folder, data, tmp_path):
-    first = ("--strength", 0.5, "--set", "adapter.max_steps=3", "--set", "adapter.min_steps=3", "--out")
+    first = (
+        "--strategy",
+        "maskcl",
+        "--strength",
+        0.5,
+        "--set",
+        "adapter.max_steps=3",
+        "--set",
+        "adapter.min_steps=3",
+        "--out",
+    )
     assert cli("fit", model_folder, data, *first, tmp_path / "first")[0] == 0
     again = ("--config", tmp_path / "first" / "guardrail.json", "--set", "adapter.epochs=2", "--strength", 0.5)
     status, _, err = cli("fit", model_folder, data, *again, "--out", tmp_path / "again")
@@ -355,7 +390,7 @@ def test_a_result_is_printed_as_json_alone(cli, model_folder, data, tmp_path):
 
 
 def test_the_strategy_that_the_evidence_supports(cli, model_folder, data, tmp_path):
-    options = ("--strategy", "auto", "--shortcut", "honestly", *FAST, "--out", tmp_path / "out")
+    options = ("--shortcut", "honestly", *FAST, "--out", tmp_path / "out")
     status, out, err = cli("fit", model_folder, data, *options)
     assert status == 0, err
     assert "Strategy: distill, since honestly is named as a shortcut." in " ".join(out.split())
@@ -364,7 +399,7 @@ def test_the_strategy_that_the_evidence_supports(cli, model_folder, data, tmp_pa
 
 def test_nothing_to_repair_has_a_status_of_its_own(cli, model_folder, write_csv, tmp_path):
     few = write_csv("few.csv", ("good soup",), ("bad tea",), header=("text",))
-    status, out, err = cli("fit", model_folder, few, "--strategy", "auto", "--out", tmp_path / "out")
+    status, out, err = cli("fit", model_folder, few, "--out", tmp_path / "out")
     assert (status, out) == (3, "")
     assert "Nothing speaks for a repair" in " ".join(err.split())
     assert not (tmp_path / "out").exists()
@@ -375,7 +410,17 @@ def test_nothing_to_repair_has_a_status_of_its_own(cli, model_folder, write_csv,
 
 @pytest.fixture
 def guarded(cli, model_folder, data, tmp_path) -> Path:
-    options = ("--strength", 1, *FAST, "--set", "adapter.epochs=40", "--out", tmp_path / "guarded")
+    options = (
+        "--strategy",
+        "maskcl",
+        "--strength",
+        1,
+        *FAST,
+        "--set",
+        "adapter.epochs=40",
+        "--out",
+        tmp_path / "guarded",
+    )
     status, _, err = cli("fit", model_folder, data, *options)
     assert status == 0, err
     return tmp_path / "guarded"

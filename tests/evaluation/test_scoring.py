@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 
+import numpy as np
 import pytest
 
-from shortcut_guardrail import DataError, GuardrailWarning, ShortcutGuardrail
-from shortcut_guardrail.evaluation import shortcut_tokens
+from shortcut_guardrail import ConfigError, DataError, GuardrailWarning, ShortcutGuardrail
+from shortcut_guardrail.evaluation import sampled_rows, shortcut_tokens
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.text import WordFinder
 
@@ -25,8 +26,10 @@ KEYS = [
     "worst_group",
     "groups",
     "mstps",
+    "mstps_interval",
     "mstps_base_tokens",
     "shortcut_token_recall",
+    "sensitivity_n",
     "n_truncated",
 ]
 
@@ -57,12 +60,57 @@ def test_the_keys_of_the_json_do_not_move(guard):
     assert list(values) == KEYS
     assert list(values["groups"][0]) == ["name", "n", "accuracy", "interval"]
     assert list(values["shortcut_token_recall"]) == ["1", "3", "10"]
-    assert list(values["shortcut_token_recall"]["1"]) == ["recall", "chance", "n"]
+    assert list(values["shortcut_token_recall"]["1"]) == ["recall", "interval", "chance", "n"]
     # Without shortcuts the keys are the same.
     plain = guard.evaluate(TEXTS, LABELS).to_dict()
     assert list(plain) == KEYS
     assert plain["shortcut_token_recall"] == {}
     assert [group["name"] for group in plain["groups"]] == ["negative", "positive"]
+
+
+def test_sensitivity_comes_from_a_random_sample_and_accuracy_from_all(guard):
+    texts, labels = TEXTS * 5, LABELS * 5
+    every = guard.evaluate(texts, labels, shortcuts=["honestly"], sensitivity="all")
+    some = guard.evaluate(texts, labels, shortcuts=["honestly"], sensitivity=7)
+    assert (every.sensitivity.n, some.sensitivity.n) == (30, 7)
+    assert (every.accuracy, every.groups) == (some.accuracy, some.groups)
+    again, other = (guard.evaluate(texts, labels, sensitivity=7, seed=seed) for seed in (0, 1))
+    assert again.mstps == some.mstps
+    assert other.mstps != some.mstps
+    assert guard.evaluate(texts, labels, sensitivity=30).mstps == every.mstps  # no more than there are
+
+
+def test_the_sample_is_of_all_texts_alike():
+    drawn = np.bincount(np.concatenate([sampled_rows(20, 5, seed) for seed in range(2000)]), minlength=20)
+    assert abs(drawn - 500).max() < 5 * math.sqrt(2000 * 0.25 * 0.75)
+    assert len(np.unique(sampled_rows(20, 5, 0))) == 5
+
+
+def test_sensitivity_can_be_left_out(guard):
+    result = guard.evaluate(TEXTS, LABELS, shortcuts=["honestly"], sensitivity="none")
+    assert math.isnan(result.mstps)
+    values = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert list(values) == KEYS
+    assert (values["mstps"], values["mstps_interval"], values["sensitivity_n"]) == (None, None, 0)
+    assert values["shortcut_token_recall"] == {}
+    assert values["accuracy"] == 5 / 6
+
+
+@pytest.mark.parametrize("asked", [0, -1, True, 2.5, "some"])
+def test_no_number_of_texts(guard, asked):
+    with pytest.raises(ConfigError, match="sensitivity must be all, none or a positive number of texts"):
+        guard.evaluate(TEXTS, LABELS, sensitivity=asked)
+
+
+def test_the_interval_of_mstps_is_that_of_a_mean(guard):
+    result = guard.evaluate(TEXTS, LABELS, sensitivity="all")
+    saliency, effects, _ = guard._effects(guard._encode(TEXTS, None), 0.0, 10, None)
+    changes = np.nanmax(abs(saliency.probs.max(axis=1)[:, None] - effects.probability_of(saliency.predictions)), axis=1)
+    half = 2.5706 * changes.std(ddof=1) / math.sqrt(6)  # t of 5 degrees of freedom
+    assert result.mstps == pytest.approx(changes.mean())
+    low, high = result.sensitivity.interval
+    assert low == pytest.approx(max(0, changes.mean() - half), abs=1e-4)
+    assert high == pytest.approx(min(1, changes.mean() + half), abs=1e-4)
 
 
 def test_an_empty_group_is_null_with_n_0_and_never_the_worst(guard):
@@ -80,7 +128,7 @@ def test_an_empty_group_is_null_with_n_0_and_never_the_worst(guard):
 
 def test_a_shortcut_that_occurs_nowhere_has_no_recall(guard):
     result = guard.evaluate(TEXTS, LABELS, shortcuts=["nobody"])
-    assert result.to_dict()["shortcut_token_recall"]["3"] == {"recall": None, "chance": None, "n": 0}
+    assert result.to_dict()["shortcut_token_recall"]["3"] == {"recall": None, "interval": None, "chance": None, "n": 0}
     assert math.isnan(result.shortcut_token_recall[3].recall)
 
 

@@ -177,7 +177,7 @@ def simulated_trial(rng: np.random.Generator, world: str, n_texts: int) -> Array
     words = Words(rates, targets, pulls, tilts, fickle=world == "fickle", turns=turns)
     unseen = (3, 0.95 if world in ("reversed", "synonyms") else 0.0)
     shard = simulated_shard(rng, words, n_texts=n_texts, priors=priors, unseen=unseen)
-    config = AuditConfig(compare_with="rests" if world == "rare, rests" else "texts")
+    config = AuditConfig(unit="token", compare_with="rests" if world == "rare, rests" else "texts")
     sums = tally(lambda: [shard], config)
     verdicts = with_set(lambda: [shard], sums, judge(lambda: [shard], sums, config), config)
     planted = {f"word{i}" for i in range(n_planted)}

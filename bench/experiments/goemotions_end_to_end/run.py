@@ -93,7 +93,7 @@ def dev_figures(model: Any, tokenizer: Any, data: Path) -> dict[str, float]:
 
 def score(guard: ShortcutGuardrail, texts: list[str], labels: Array, strength: float | None) -> dict[str, Any]:
     """What `evaluate` finds at a strength; `None` is the one in use."""
-    return guard.evaluate(texts, labels.tolist(), shortcuts=[SHORTCUT], strength=strength).to_dict()
+    return guard.evaluate(texts, labels.tolist(), shortcuts=[SHORTCUT], sensitivity="all", strength=strength).to_dict()
 
 
 @dataclass(frozen=True)

@@ -287,6 +287,8 @@ def _both_values(metric: Metric, old: Document, new: Document) -> tuple[float | 
 def _why_undefined(metric: Metric, document: Document, which: str) -> str:
     if metric.candidate is not None and find_candidate(document, metric.candidate) is None:
         return f"'{metric.candidate}' is not among the candidates of {which}"
+    if document.get("sensitivity_n") == 0 and metric.key in ("mstps", "mstps_base_tokens"):
+        return f"it was not measured in {which}; leave out --sensitivity none when evaluating"
     return f"it is undefined in {which}"
 
 

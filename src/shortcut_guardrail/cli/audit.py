@@ -56,9 +56,9 @@ def audit(
             rich_help_panel="Columns",
         ),
     ] = None,
-    unit: Annotated[UnitChoice, typer.Option(help="What is scored and masked; phrase includes words.")] = (
-        UnitChoice.token
-    ),
+    unit: Annotated[
+        UnitChoice, typer.Option(help="What is scored and masked; token is the paper's, phrase includes words.")
+    ] = UnitChoice.word,
     top_k: options.TopK = 10,
     fdr: Annotated[float, typer.Option(help="Share of false alarms among the flagged that is allowed.")] = 0.05,
     compare_with: Annotated[

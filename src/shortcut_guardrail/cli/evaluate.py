@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import options
+
+if TYPE_CHECKING:
+    from ..evaluation import SensitivityOn
 
 
 class ShortcutInChoice(StrEnum):
@@ -28,14 +31,22 @@ def evaluate(
         ShortcutInChoice, typer.Option(help="Which side of a pair is searched.")
     ] = ShortcutInChoice.text,
     top_k: options.TopK = 10,
+    sensitivity: Annotated[
+        str,
+        typer.Option(
+            metavar="all|N|none",
+            help="On how many texts, drawn at random, MSTPS and shortcut token recall are measured.",
+        ),
+    ] = "500",
+    seed: options.Seed = 0,
     columns: options.LabelledColumns,
     loading: options.ModelOrGuardLoading,
     output: options.Output,
 ) -> None:
     """Score a model on labelled texts, by label and shortcut.
 
-    Prints accuracies with their 95 % intervals, the sensitivity to single tokens (MSTPS) and, where shortcuts are
-    named, how often one is among the most important tokens.
+    Prints accuracies with their 95 % intervals and, for a random sample of the texts, the sensitivity to single tokens
+    (MSTPS) and how often a shortcut that is named is among the most important ones.
     """
     from ..config import SaliencyConfig
     from ..data import label_ids, read_data
@@ -48,6 +59,7 @@ def evaluate(
         check_words(words)
     output.check(data, shortcuts.shortcuts_file)
     SaliencyConfig(top_k=top_k)
+    measured_on = _sensitivity_on(sensitivity)
     rows = read_data(data, **columns.given(), require_labels=True)
     if shortcut_in is not ShortcutInChoice.text and isinstance(rows.texts[0], str):
         raise ConfigError(f"--shortcut-in {shortcut_in.value} needs text pairs, but {rows.source} has single texts.")
@@ -56,8 +68,25 @@ def evaluate(
     labels = label_ids(rows.labels, guard.label_names, source=rows.source, rows=rows.rows, row_word=rows.row_word)
     with output.progress() as progress:
         result = guard.evaluate(
-            rows.texts, labels, shortcuts=words, shortcut_in=shortcut_in.value, top_k=top_k, progress=progress
+            rows.texts,
+            labels,
+            shortcuts=words,
+            shortcut_in=shortcut_in.value,
+            top_k=top_k,
+            sensitivity=measured_on,
+            seed=seed,
+            progress=progress,
         )
     if output.speaks:
         print_evaluations({"guarded" if guard.is_fitted else "model": result})
     output.finish(result.to_dict())
+
+
+def _sensitivity_on(text: str) -> SensitivityOn:
+    from ..errors import ConfigError
+
+    if text in ("all", "none"):
+        return text  # type: ignore[return-value]
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise ConfigError(f"--sensitivity must be all, none or a positive number of texts, but is '{text}'.")

@@ -34,7 +34,7 @@ class StrategyChoice(StrEnum):
     few_shot = "few-shot"
 
 
-DEFAULT = StrategyChoice.maskcl
+DEFAULT = StrategyChoice.auto
 
 
 @options.command
@@ -56,9 +56,9 @@ def fit(
     strategy: Annotated[
         StrategyChoice | None,
         typer.Option(
-            help="auto: what words and labels support. maskcl: masked contrastive learning, with our numbers. paper: "
-            "with the paper's. distill: answer as without the shortcuts. mask: mask them, train nothing. few-shot: "
-            "learn from --support.",
+            help="auto: distill where words are named or found, else few-shot with --support. distill: answer as "
+            "without the shortcuts. mask: mask them, train nothing. few-shot: learn from --support. maskcl: the "
+            "paper's method, with our numbers. paper: with the paper's.",
             show_default=DEFAULT.value,
         ),
     ] = None,
@@ -100,9 +100,8 @@ def fit(
     """Repair a model: lower its reliance on shortcuts.
 
     \b
-    shortcut-guardrail fit MODEL texts.csv --strategy auto --out guarded
-    shortcut-guardrail fit MODEL texts.csv --strategy distill \\
-        --shortcut book --set adapter.rank=8 --out guarded
+    shortcut-guardrail fit MODEL texts.csv --out guarded
+    shortcut-guardrail fit MODEL texts.csv --shortcut book --out guarded
 
     DATA needs no labels. Writes a PEFT adapter folder with the strength folded in, a record of the run
     (guardrail.json) and a model card. Column options hold for DATA and for the support file. Exit status 3: nothing

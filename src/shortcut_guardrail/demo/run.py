@@ -159,9 +159,9 @@ def _base_and_guarded(
     evaluations: dict[str, Evaluation] = {}
     for name, strength in (("base", 0.0), ("guarded", guard.debias_strength)):
         started = time.perf_counter()
-        audits[name] = guard.audit(texts, strength=strength, progress=progress)
+        audits[name] = guard.audit(texts, unit="token", strength=strength, progress=progress)
         evaluations[name] = guard.evaluate(
-            texts, labels, shortcuts=[shortcut], strength=strength, audit=audits[name], progress=progress
+            texts, labels, shortcuts=[shortcut], strength=strength, sensitivity="all", progress=progress
         )
         seconds[f"audit and evaluate {name}"] = time.perf_counter() - started
     return audits, evaluations

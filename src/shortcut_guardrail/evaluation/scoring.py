@@ -1,16 +1,13 @@
-"""Scores a model on labelled texts: accuracies by group, MSTPS, shortcut token recall."""
+"""Scores a model on labelled texts: accuracies, by group."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from ..attribution import MaskingEffects, Saliency
-from ..audit import AuditReport, predicted_probabilities
 from ..errors import GuardrailWarning
 from ..metrics import (
     SMALL_GROUP,
@@ -20,14 +17,13 @@ from ..metrics import (
     balanced_accuracy,
     group_accuracy,
     majority_accuracy,
-    mstps,
-    token_recall,
     worst_group,
 )
 from ..models import EncodedTexts
 from ..text import WordFinder
 from ..typing import Array
 from .groups import Groups, by_label, by_shortcut
+from .sensitivity import NOT_MEASURED, Sensitivity, defined
 
 ShortcutIn = Literal["text", "pair", "both"]
 
@@ -44,9 +40,7 @@ class Evaluation:
         balanced_accuracy: Mean accuracy over the classes that occur.
         majority_accuracy: What always answering the most frequent class scores.
         groups: Accuracy by label and, where shortcuts were named, their presence.
-        mstps: Sensitivity to the important tokens of the evaluated model, lower is less reliance.
-        mstps_base_tokens: The same with the important tokens of the base model.
-        shortcut_token_recall: By k; empty where no shortcuts were named.
+        sensitivity: How far the answers hang on single tokens, on all texts or a random sample of them.
         n_truncated: Texts longer than the model takes.
     """
 
@@ -55,9 +49,7 @@ class Evaluation:
     balanced_accuracy: float
     majority_accuracy: float
     groups: tuple[GroupAccuracy, ...]
-    mstps: float
-    mstps_base_tokens: float
-    shortcut_token_recall: dict[int, TokenRecall]
+    sensitivity: Sensitivity
     n_truncated: int
 
     @property
@@ -71,8 +63,23 @@ class Evaluation:
         worst = self.worst_group
         return worst.accuracy if worst else float("nan")
 
+    @property
+    def mstps(self) -> float:
+        """See `Sensitivity`; NaN where it was not measured."""
+        return self.sensitivity.mstps
+
+    @property
+    def mstps_base_tokens(self) -> float:
+        """See `Sensitivity`; NaN where it was not measured."""
+        return self.sensitivity.mstps_base_tokens
+
+    @property
+    def shortcut_token_recall(self) -> dict[int, TokenRecall]:
+        """See `Sensitivity`; empty where it was not measured."""
+        return self.sensitivity.shortcut_token_recall
+
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready dictionary with stable keys; what is undefined is `None`."""
+        """A JSON-ready dictionary with stable keys; what is undefined or was not measured is `None`."""
         worst = self.worst_group
         return {
             "schema_version": EVALUATION_SCHEMA_VERSION,
@@ -86,61 +93,45 @@ class Evaluation:
                 {
                     "name": group.name,
                     "n": group.n,
-                    "accuracy": _defined(group.accuracy),
+                    "accuracy": defined(group.accuracy),
                     "interval": list(group.interval) if group.n else None,
                 }
                 for group in self.groups
             ],
-            "mstps": self.mstps,
-            "mstps_base_tokens": self.mstps_base_tokens,
-            "shortcut_token_recall": {
-                str(k): {"recall": _defined(r.recall), "chance": _defined(r.chance), "n": r.n}
-                for k, r in self.shortcut_token_recall.items()
-            },
+            **self.sensitivity.to_dict(),
             "n_truncated": self.n_truncated,
         }
 
 
-def _defined(value: float) -> float | None:
-    return None if math.isnan(value) else value
-
-
-def evaluate_audited(
-    audit: AuditReport,
+def score(
+    encoded: EncodedTexts,
+    predictions: Array,
     labels: Array,
+    label_names: tuple[str, ...],
     *,
-    base_effects: MaskingEffects | None = None,
-    finder: WordFinder | None = None,
-    shortcut_in: ShortcutIn = "text",
+    shortcut_tokens: list[set[int]] | None = None,
+    sensitivity: Sensitivity = NOT_MEASURED,
 ) -> Evaluation:
-    """Score an audited model against labels; nothing is predicted again.
+    """Score answers against labels.
 
     Args:
-        audit: The audit of the evaluated model on n texts.
-        labels: Class ids, shape (n,).
-        base_effects: The evaluated model's answers with the base model's important tokens masked; `None` when the
-            evaluated model is the base.
-        finder: Finds the named shortcuts; `None` groups by label alone.
-        shortcut_in: Which side of a pair shortcuts are looked for in.
+        encoded: n texts.
+        predictions: Class ids, shape (n,).
+        labels: True class ids, shape (n,).
+        label_names: The names of the C classes.
+        shortcut_tokens: See `shortcut_tokens`; `None` groups by label alone.
+        sensitivity: How far the answers hang on single tokens.
     """
-    encoded, saliency = audit.encoded, audit.saliency
-    before, _ = predicted_probabilities(saliency, audit.effects)
-    base_mstps = (
-        audit.mstps if base_effects is None else mstps(before, base_effects.probability_of(saliency.predictions))
-    )
-    tokens = None if finder is None else shortcut_tokens(encoded, finder, shortcut_in)
-    groups = _groups(labels, tokens, audit.label_names)
-    per_group = group_accuracy(saliency.predictions, labels, groups.ids, groups.names)
+    groups = _groups(labels, shortcut_tokens, label_names)
+    per_group = group_accuracy(predictions, labels, groups.ids, groups.names)
     _warn_about_small_groups(per_group)
     return Evaluation(
         n=len(encoded),
-        accuracy=accuracy(saliency.predictions, labels),
-        balanced_accuracy=balanced_accuracy(saliency.predictions, labels),
+        accuracy=accuracy(predictions, labels),
+        balanced_accuracy=balanced_accuracy(predictions, labels),
         majority_accuracy=majority_accuracy(labels),
         groups=per_group,
-        mstps=audit.mstps,
-        mstps_base_tokens=base_mstps,
-        shortcut_token_recall={} if tokens is None else _recalls(saliency, tokens, encoded, audit.top_k),
+        sensitivity=sensitivity,
         n_truncated=int(encoded.truncated.sum()),
     )
 
@@ -149,12 +140,6 @@ def _groups(labels: Array, tokens: list[set[int]] | None, label_names: tuple[str
     if tokens is None:
         return by_label(labels, label_names)
     return by_shortcut(labels, np.array([bool(t) for t in tokens]), label_names)
-
-
-def _recalls(saliency: Saliency, tokens: list[set[int]], encoded: EncodedTexts, top_k: int) -> dict[int, TokenRecall]:
-    n_ordinary = np.array([int(ordinary.sum()) for ordinary in encoded.ordinary])
-    ks = sorted({k for k in (1, 3, top_k) if k <= top_k})
-    return {k: token_recall(saliency.positions, tokens, n_ordinary, k) for k in ks}
 
 
 _SIDES = {"text": (0,), "pair": (1,), "both": (0, 1)}

@@ -389,10 +389,10 @@ METRIC_ROWS = (
 def print_evaluations(results: Mapping[str, Evaluation]) -> None:
     """One column for each model; all on the same rows."""
     console = _console()
-    table = _table("", *results)
-    for label, key in METRIC_ROWS:
-        table.add_row(label, *(number(getattr(result, key)) for result in results.values()))
     first = next(iter(results.values()))
+    table = _table("", *results)
+    for label, key in METRIC_ROWS if first.sensitivity.n else METRIC_ROWS[:4]:
+        table.add_row(label, *(_score(result, key) for result in results.values()))
     for k in first.shortcut_token_recall:
         recalls = [result.shortcut_token_recall[k] for result in results.values()]
         table.add_row(f"shortcut token recall at {k}", *(number(r.recall) for r in recalls))
@@ -405,7 +405,19 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
         cells = (accuracy_and_interval(result.groups[i], separator=separator) for result in results.values())
         groups.add_row(Text(printable(group.name)), str(group.n), *cells)
     console.print(groups)
-    console.print(f"{first.n} texts.{cut_note(first.n_truncated)}")
+    console.print(f"{first.n} texts.{cut_note(first.n_truncated)}{_sample_note(first)}")
+
+
+def _score(result: Evaluation, key: str) -> str:
+    """A score; MSTPS with its interval, since it is often of a sample."""
+    shown = number(getattr(result, key))
+    ends = result.sensitivity.interval
+    return f"{shown} ({interval(*ends)})" if key == "mstps" and not math.isnan(ends[0]) else shown
+
+
+def _sample_note(result: Evaluation) -> str:
+    n = result.sensitivity.n
+    return f" MSTPS and recall: {n} of them, drawn at random." if 0 < n < result.n else ""
 
 
 def print_repair(

@@ -11,5 +11,6 @@ from .exact import mcnemar_greater as mcnemar_greater
 from .exact import paired_p_value as paired_p_value
 from .fdr import levels_needed as levels_needed
 from .fdr import q_values as q_values
+from .mean import mean_interval as mean_interval
 from .paired import holm as holm
 from .paired import sign_flip_test as sign_flip_test

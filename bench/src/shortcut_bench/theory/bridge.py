@@ -293,7 +293,7 @@ def _train_and_audit(rows: Rows, audited: dict[str, Rows], setting: dict[str, An
 
 
 def _audit(guard: "ShortcutGuardrail", rows: Rows) -> dict[str, Any]:
-    report = guard.audit([text for text, _ in rows])
+    report = guard.audit([text for text, _ in rows], unit="token")
     found = next((candidate for candidate in report.candidates if candidate.text == SHORTCUT), None)
     right = sum(int(guess) == label for guess, (_, label) in zip(report.saliency.predictions, rows, strict=True))
     return {

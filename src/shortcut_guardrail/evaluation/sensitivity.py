@@ -1,0 +1,118 @@
+"""How far answers hang on single tokens: MSTPS and shortcut token recall, on all texts or on a random sample."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ..attribution import MaskingEffects, Saliency
+from ..audit import predicted_probabilities
+from ..errors import ConfigError
+from ..metrics import TokenRecall, sensitivity, token_recall
+from ..models import EncodedTexts
+from ..stats import exact_interval, mean_interval
+from ..typing import Array
+
+SensitivityOn = int | Literal["all", "none"]
+"""On how many of the evaluated texts sensitivity is measured."""
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far the answers to n texts hang on single tokens.
+
+    Attributes:
+        n: Number of texts it was measured on.
+        mstps: Maximum single-token prediction sensitivity with the important tokens of the evaluated model, in [0, 1],
+            lower is less reliance.
+        interval: 95 % interval of `mstps` for texts like these (Student's t over the texts); NaNs for a single text.
+        mstps_base_tokens: The same with the important tokens of the base model.
+        shortcut_token_recall: By k; empty where no shortcuts were named.
+    """
+
+    n: int
+    mstps: float
+    interval: tuple[float, float]
+    mstps_base_tokens: float
+    shortcut_token_recall: dict[int, TokenRecall]
+
+    def to_dict(self) -> dict[str, Any]:
+        """A JSON-ready dictionary with stable keys; what is undefined is `None`."""
+        return {
+            "mstps": defined(self.mstps),
+            "mstps_interval": None if math.isnan(self.interval[0]) else list(self.interval),
+            "mstps_base_tokens": defined(self.mstps_base_tokens),
+            "shortcut_token_recall": {
+                str(k): {
+                    "recall": defined(found.recall),
+                    "interval": list(exact_interval(found.hits, found.n)) if found.n else None,
+                    "chance": defined(found.chance),
+                    "n": found.n,
+                }
+                for k, found in self.shortcut_token_recall.items()
+            },
+            "sensitivity_n": self.n,
+        }
+
+
+NOT_MEASURED = Sensitivity(0, math.nan, (math.nan, math.nan), math.nan, {})
+
+
+def defined(value: float) -> float | None:
+    """The value itself; `None` for NaN, which JSON does not know."""
+    return None if math.isnan(value) else value
+
+
+def check_sensitivity(on: SensitivityOn) -> SensitivityOn:
+    """The number of texts itself, if it is one.
+
+    Raises:
+        ConfigError: It is neither `all`, `none` nor a positive whole number.
+    """
+    if on in ("all", "none") or (isinstance(on, int) and not isinstance(on, bool) and on > 0):
+        return on
+    raise ConfigError(f"sensitivity must be all, none or a positive number of texts, but is {on!r}.")
+
+
+def sampled_rows(n: int, on: SensitivityOn, seed: int) -> Array:
+    """Which of n texts sensitivity is measured on, ascending; drawn without replacement, the same for the same seed."""
+    if on == "none":
+        return np.zeros(0, dtype=np.int64)
+    if on == "all" or int(on) >= n:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).choice(n, size=int(on), replace=False))
+
+
+def summarize_sensitivity(
+    encoded: EncodedTexts,
+    saliency: Saliency,
+    effects: MaskingEffects,
+    *,
+    base_effects: MaskingEffects | None = None,
+    shortcut_tokens: list[set[int]] | None = None,
+) -> Sensitivity:
+    """MSTPS and recall from what was measured.
+
+    Args:
+        encoded: n texts.
+        saliency: Their important tokens, by the evaluated model.
+        effects: The evaluated model's answers with each of them masked.
+        base_effects: Its answers with the base model's important tokens masked; `None` when it is the base.
+        shortcut_tokens: For each text the positions of the tokens that carry a shortcut; `None` without shortcuts.
+    """
+    before, masked = predicted_probabilities(saliency, effects)
+    changes = sensitivity(before, masked)
+    of_base = (
+        changes if base_effects is None else sensitivity(before, base_effects.probability_of(saliency.predictions))
+    )
+    recall: dict[int, TokenRecall] = {}
+    if shortcut_tokens is not None:
+        n_ordinary = np.array([int(ordinary.sum()) for ordinary in encoded.ordinary])
+        top_k = saliency.positions.shape[1]
+        ks = sorted({k for k in (1, 3, top_k) if k <= top_k})
+        recall = {k: token_recall(saliency.positions, shortcut_tokens, n_ordinary, k) for k in ks}
+    mean = float(changes.mean())
+    return Sensitivity(len(encoded), mean, mean_interval(changes), float(of_base.mean()), recall)

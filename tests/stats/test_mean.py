@@ -1,0 +1,28 @@
+"""The interval of a mean, against its formula and by coverage."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from shortcut_guardrail.stats import mean_interval
+
+
+def test_a_single_value_has_no_interval():
+    assert all(math.isnan(end) for end in mean_interval(np.array([0.3])))
+
+
+def test_it_is_cut_at_the_bounds():
+    low, high = mean_interval(np.array([0.0, 0.0, 1.0]))
+    assert (low, high) == (0.0, 1.0)
+    assert mean_interval(np.array([0.0, 0.0, 1.0]), bounds=(-9, 9))[0] < 0
+
+
+@pytest.mark.parametrize("n", [50, 500])
+def test_it_covers_the_mean_of_lopsided_values(n):
+    """As MSTPS is: most texts hardly change, some change wholly."""
+    rng = np.random.default_rng(n)
+    covered = sum(low <= 0.2 <= high for low, high in (mean_interval(rng.beta(0.2, 0.8, n)) for _ in range(600)))
+    assert 0.90 <= covered / 600 <= 0.98
