@@ -13,9 +13,10 @@ import numpy as np
 import torch
 
 from .attribution import MaskingEffects, Saliency, find_important_tokens, masking_effects
-from .audit import AuditReport, ShardedAudit, audit_in_shards, audit_texts
+from .audit import AuditReport, ShardedAudit, audit_in_shards, audit_texts, model_digest, texts_fingerprint
 from .config import AuditConfig, CertifyConfig, GuardrailConfig, SaliencyConfig, Unit, check_strength, preset
 from .data import Texts, TextSource, check_texts, label_ids, text_hash
+from .decisions import Decisions, Flip, find_flips, made_for
 from .errors import ConfigError, GuardrailWarning
 from .evaluation import (
     NOT_MEASURED,
@@ -39,6 +40,7 @@ from .mitigation import (
     Support,
     answers_by_strength,
     certify_guard,
+    check_decides,
     check_same_length,
     choose_on_labels,
     choose_unlabelled,
@@ -62,7 +64,7 @@ from .saving import (
 )
 from .shortcuts import Shortcuts, find_shortcuts
 from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration, texts_to_label
-from .text import WordFinder, check_words
+from .text import WordFinder, check_words, text_key
 from .threads import Lock, one_at_a_time
 from .typing import Array, Head, Progress
 
@@ -333,6 +335,7 @@ class ShortcutGuardrail:
         *,
         config: str | GuardrailConfig = "distill",
         support: Support | None = None,
+        decisions: Decisions | None = None,
         progress: Progress | None = None,
     ) -> Shortcuts:
         """Which words and phrases the strategies `mask` and `distill` would neutralise; nothing is changed.
@@ -341,17 +344,69 @@ class ShortcutGuardrail:
             texts: N unlabelled deployment texts, or (text, pair) tuples.
             config: A preset's name or a configuration; its `shortcuts` says how.
             support: A few labelled texts and their labels, to clear and confirm candidates on.
+            decisions: On the cards of an audit of the base model.
             progress: Told how much of each stage is done.
 
         Raises:
+            ConfigError: The decisions were made for another model.
             DataError: A text is empty or holds no ordinary token, or labels are unknown.
         """
         config = preset(config) if isinstance(config, str) else config
+        same_data = decisions is None or self._made_for(decisions, texts)
         encoded = self._encode(texts, progress)
-        rows = encode_support(self._base, support)
-        found = find_shortcuts(self._base, encoded, config.shortcuts, support=rows, progress=progress)
+        found = find_shortcuts(
+            self._base,
+            encoded,
+            config.shortcuts,
+            support=encode_support(self._base, support),
+            decisions=decisions,
+            same_data=same_data,
+            progress=progress,
+        )
         warn_about_absent(found, encoded)
         return found
+
+    def _made_for(self, decisions: Decisions, texts: Texts) -> bool:
+        """Whether decisions were made on these texts; a warning where they were not."""
+        return made_for(
+            decisions,
+            model=self.fingerprint(strength=0),
+            data=self.data_fingerprint(texts),
+            warn=lambda sentence: warnings.warn(sentence, GuardrailWarning, stacklevel=4),
+        )
+
+    # Decide
+
+    @one_at_a_time
+    def fingerprint(self, *, strength: float | None = None) -> str:
+        """A hash of the model that answers, at a strength; `None` takes the guard's own, 0 is the base model."""
+        with self._at_strength(strength) as classifier:
+            return model_digest(classifier)
+
+    def data_fingerprint(self, texts: Texts) -> str:
+        """A hash of texts in their order, by which an audit knows them again."""
+        return texts_fingerprint([text_key(text) for text in texts])
+
+    @one_at_a_time
+    def find_flips(
+        self,
+        texts: Texts,
+        cards: Mapping[str, Sequence[str]],
+        *,
+        strength: float | None = None,
+        progress: Progress | None = None,
+    ) -> dict[str, list[Flip]]:
+        """The texts whose answer changes when the words of a card are masked, all at once; near-identical ones once.
+
+        Args:
+            texts: N texts, or (text, pair) tuples.
+            cards: The words of each card, by its id: `{card.id: card.words for card in report.cards}`.
+            strength: Of the guard; `None` takes its own, 0 is the base model.
+            progress: Told how many cards are done.
+        """
+        encoded = self._encode(texts, progress)
+        with self._at_strength(strength) as classifier:
+            return find_flips(classifier, encoded, cards, progress=progress)
 
     @one_at_a_time
     def fit(
@@ -398,6 +453,7 @@ class ShortcutGuardrail:
         strength: RepairStrength = None,
         shortcuts: Sequence[str] = (),
         keep: Sequence[str] = (),
+        decisions: Decisions | str | Path | None = None,
         config: GuardrailConfig | Mapping[str, Any] | None = None,
         seed: int = 0,
         progress: Progress | None = None,
@@ -414,6 +470,8 @@ class ShortcutGuardrail:
                 what the strategy recommends: `auto` for `mask` and `distill`, the support set for `maskcl`.
             shortcuts: Words and phrases that are shortcuts.
             keep: Words and phrases that are none.
+            decisions: On the cards of an audit of this model, or the file that holds them. Obeyed in this order:
+                `shortcuts` and `keep`, a person's decision, judged flips, the audit.
             config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset, such as
                 `{"adapter": {"rank": 8}}`.
             seed: The same seed, texts and configuration give the same guard.
@@ -429,6 +487,7 @@ class ShortcutGuardrail:
             >>> guard.save_pretrained("guarded/")  # doctest: +SKIP
         """
         before, found, reason = (self._fitted, self._choice), None, ""
+        decided = Decisions.from_file(decisions) if isinstance(decisions, str | Path) else decisions
         labels = None if support is None else self.label_ids(support[1])
         if strategy == "auto" and isinstance(config, GuardrailConfig):
             strategy = config.strategy
@@ -436,13 +495,20 @@ class ShortcutGuardrail:
             asked = plan_repair(
                 "distill", labels=labels, strength=strength, shortcuts=shortcuts, keep=keep, config=config
             )
-            found = self.find_shortcuts(texts, config=asked.config, support=support, progress=progress)
+            found = self.find_shortcuts(
+                texts, config=asked.config, support=support, decisions=decided, progress=progress
+            )
             strategy, reason = supported_strategy(found, has_labels=support is not None)  # type: ignore[assignment]
         plan = plan_repair(strategy, labels=labels, strength=strength, shortcuts=shortcuts, keep=keep, config=config)
+        if decided is not None and found is None:
+            check_decides(plan.config)
+            found = self.find_shortcuts(
+                texts, config=plan.config, support=support, decisions=decided, progress=progress
+            )
         given = found if found is not None and uses_shortcuts(plan.config) else None
         weighing = support if plan.weighs and given is None else None
         fitted = self.fit(texts, config=plan.config, seed=seed, support=weighing, shortcuts=given, progress=progress)
-        if found is not None and plan.strategy.learns_from_labels and self._choice.strength == 0:
+        if reason and found is not None and plan.strategy.learns_from_labels and self._choice.strength == 0:
             self._fitted, self._choice = before
             raise nothing_to_repair(found, labels_say=", and cross-validation on the labelled rows prefers the base")
         self._choose_as_planned(plan, texts, support, progress)

@@ -32,7 +32,9 @@ VERDICTS: dict[str, tuple[str, str | None]] = {
     "dominant": ("found", "dominant"),
     "influential": ("found", "many answers"),
     "confirmed": ("confirmed", None),
+    "confirmed_by_flips": ("confirmed", "flips"),
     "cleared": ("cleared", None),
+    "cleared_by_flips": ("cleared", "flips"),
     "listed": ("cleared", "many answers"),
 }
 """What is stored for a verdict and its reason."""

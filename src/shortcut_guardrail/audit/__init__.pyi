@@ -1,6 +1,8 @@
 from .auditing import audit_texts as audit_texts
 from .auditing import check_ordinary as check_ordinary
 from .auditing import find_repeats as find_repeats
+from .auditing import model_digest as model_digest
+from .auditing import texts_fingerprint as texts_fingerprint
 from .conditions import Condition as Condition
 from .conditions import GateOutcome as GateOutcome
 from .conditions import Metric as Metric

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -93,6 +94,24 @@ def _for_every_input(encoded: EncodedTexts, measured: Measured, source: Array) -
         effects=MaskingEffects(measured.effects.probs[source]),
         units=Units(*([getattr(units, f.name)[i] for i in source] for f in fields(Units))),
     )
+
+
+def texts_fingerprint(exact: Sequence[int] | Array) -> str:
+    """One hash for texts in their order, from the `text_key` of each, shape (N,)."""
+    return hashlib.sha256(np.asarray(exact, dtype=np.uint64).tobytes()).hexdigest()
+
+
+def model_digest(classifier: TextClassifier) -> str:
+    """All weights that decide the answers, those of an adapter and its scale included."""
+    probe = hashlib.sha256(classifier.fingerprint().encode())
+    for name, parameter in sorted(classifier.model.named_parameters()):
+        if ".lora_" in name:
+            probe.update(name.encode() + parameter.detach().float().cpu().numpy().tobytes())
+    for name, module in sorted(classifier.model.named_modules()):
+        if isinstance(scaling := getattr(module, "scaling", None), dict):
+            active = not getattr(module, "disable_adapters", False)
+            probe.update(f"{name}:{sorted(scaling.items())}:{active}".encode())
+    return probe.hexdigest()
 
 
 @dataclass(frozen=True)

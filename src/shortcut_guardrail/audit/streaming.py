@@ -24,7 +24,7 @@ from ..errors import ConfigError, DataError, GuardrailWarning, RunError
 from ..models import TextClassifier
 from ..text import evidence_key, text_key
 from ..typing import Array, Progress
-from .auditing import Repeats, check_ordinary, find_repeats, make_report
+from .auditing import Repeats, check_ordinary, find_repeats, make_report, model_digest, texts_fingerprint
 from .examples import important_units
 from .measurements import Shard, make_shard, measure
 from .results import AuditReport
@@ -247,27 +247,14 @@ def _manifest(classifier: TextClassifier, config: AuditConfig, size: int, read: 
         del shards[name]  # they only decide how shards are read
     return {
         "schema_version": PARTIAL_SCHEMA_VERSION,
-        "model": _model_digest(classifier),
+        "model": model_digest(classifier),
         "max_length": classifier.max_length,
-        "texts": hashlib.sha256(read.exact.tobytes()).hexdigest(),
+        "texts": texts_fingerprint(read.exact),
         "labels": None if read.labels is None else hashlib.sha256(read.labels.tobytes()).hexdigest(),
         "n": len(read.exact),
         "shard_size": size,
         "config": shards,
     }
-
-
-def _model_digest(classifier: TextClassifier) -> str:
-    """All weights that decide the answers, those of an adapter and its scale included."""
-    probe = hashlib.sha256(classifier.fingerprint().encode())
-    for name, parameter in sorted(classifier.model.named_parameters()):
-        if ".lora_" in name:
-            probe.update(name.encode() + parameter.detach().float().cpu().numpy().tobytes())
-    for name, module in sorted(classifier.model.named_modules()):
-        if isinstance(scaling := getattr(module, "scaling", None), dict):
-            active = not getattr(module, "disable_adapters", False)
-            probe.update(f"{name}:{sorted(scaling.items())}:{active}".encode())
-    return probe.hexdigest()
 
 
 _SAID = {

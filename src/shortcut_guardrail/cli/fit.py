@@ -18,6 +18,7 @@ from .settings import settings, strategy_of_settings
 if TYPE_CHECKING:
     from ..config import GuardrailConfig
     from ..data import TextData
+    from ..decisions import Decisions
     from ..guardrail import ShortcutGuardrail
     from ..mitigation import Plan, Repair, RepairStrength, Support
     from ..shortcuts import Shortcuts
@@ -52,6 +53,9 @@ def fit(
             "few-shot.",
             show_default=False,
         ),
+    ] = None,
+    decisions: Annotated[
+        Path | None, typer.Option(help="Decisions on the cards of an audit (decisions.json).", show_default=False)
     ] = None,
     strategy: Annotated[
         StrategyChoice | None,
@@ -110,7 +114,8 @@ def fit(
     from ..models import joined, own_rank
 
     _check_places(model, data, support, out, dry_run=dry_run, overwrite=output.overwrite)
-    output.check(model, data, support, folder=out)
+    output.check(model, data, support, decisions, folder=out)
+    decided = _read_decisions(decisions)
     asked = _asked(
         strategy.value if strategy else None,
         strength,
@@ -127,9 +132,13 @@ def fit(
             texts = rows.texts.texts
             if dry_run:
                 weighing = labelled if plan.weighs else None
-                found = guard.find_shortcuts(texts, config=plan.config, support=weighing, progress=progress)
+                found = guard.find_shortcuts(
+                    texts, config=plan.config, support=weighing, decisions=decided, progress=progress
+                )
             else:
-                repaired = guard.repair(texts, labelled, **asked.as_given, seed=seed, progress=progress)
+                repaired = guard.repair(
+                    texts, labelled, **asked.as_given, decisions=decided, seed=seed, progress=progress
+                )
         if own_rank() > 0:
             return  # every process holds the same weights; the first one writes them
     if dry_run:
@@ -141,6 +150,12 @@ def fit(
         _show(repaired, stated=plan.stated)
     output.say(f"Written: {out}")
     output.finish(repaired.to_dict())
+
+
+def _read_decisions(file: Path | None) -> Decisions | None:
+    from ..decisions import Decisions
+
+    return None if file is None else Decisions.from_file(file)
 
 
 @dataclass(frozen=True)

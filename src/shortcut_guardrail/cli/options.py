@@ -58,6 +58,7 @@ Data = Annotated[
         show_default=False,
     ),
 ]
+AuditFolder = Annotated[Path, typer.Argument(metavar="AUDIT", help="Folder that audit wrote.", show_default=False)]
 OutFolder = Annotated[Path, typer.Option("--out", help="Folder to write.", show_default=False)]
 OutRows = Annotated[
     Path, typer.Option("--out", help="CSV, TSV or JSON Lines file to write, by its ending.", show_default=False)

@@ -6,6 +6,7 @@ from .fingerprints import text_hash as text_hash
 from .fingerprints import text_number as text_number
 from .messages import counted as counted
 from .messages import enumerated as enumerated
+from .messages import kind_of as kind_of
 from .reading import TextData as TextData
 from .reading import Texts as Texts
 from .reading import check_texts as check_texts
@@ -14,4 +15,6 @@ from .reading import read_data as read_data
 from .sources import FileTexts as FileTexts
 from .sources import MemoryTexts as MemoryTexts
 from .sources import TextSource as TextSource
+from .tables import open_tables as open_tables
+from .tables import read_utf8 as read_utf8
 from .word_list import read_shortcuts_file as read_shortcuts_file

@@ -57,13 +57,17 @@ class Table:
     problems: list[str]
 
 
-def open_tables(name: str, split: str | None = None, size: int = sys.maxsize) -> Generator[Table, None, None]:
+def open_tables(
+    name: str, split: str | None = None, size: int = sys.maxsize, *, semicolons: bool = False
+) -> Generator[Table, None, None]:
     """The records of a file, by its suffix, or of a Hub data set, as one table or in pieces.
 
     Args:
         name: The file or data set, as the user named it; "owner/name:split" names a split as well.
         split: The split of a Hub data set; without it "test", else the only one.
         size: How many records of a file are read at a time; without it all, as a single table.
+        semicolons: Also read a CSV file whose columns are separated by semicolons or tabs, as some spreadsheets save
+            it; its header must hold none of the others.
 
     Yields:
         At least one table, which may be without rows.
@@ -95,7 +99,8 @@ def open_tables(name: str, split: str | None = None, size: int = sys.maxsize) ->
     with _open_text(path, name) as file:
         first, lines = _from_content(file, name, FORMATS[suffix])
         if suffix in (".csv", ".tsv"):
-            yield from _csv_tables(lines, name, "," if suffix == ".csv" else "\t", size)
+            delimiter = "," if suffix == ".csv" else "\t"
+            yield from _csv_tables(lines, name, _delimiter(first, delimiter) if semicolons else delimiter, size)
         elif first.lstrip().startswith("["):
             raise DataError(f"{name} is one JSON array, but JSON Lines is needed: one object on each line.")
         else:
@@ -110,6 +115,11 @@ def _from_content(lines: Iterator[str], source: str, form: str) -> tuple[str, It
         if line.strip():
             return line, chain(seen, lines)
     raise DataError(f"{source} is empty; a {form} file with at least one text is needed.")
+
+
+def _delimiter(header: str, usual: str) -> str:
+    """What separates the columns of a header: the usual, or where that is not there the one that is."""
+    return next((one for one in (usual, ";", ",", "\t") if one in header), usual)
 
 
 def _until_empty(read: Callable[[], Table]) -> Iterator[Table]:

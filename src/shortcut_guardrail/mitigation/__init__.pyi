@@ -18,6 +18,7 @@ from .repairing import Plan as Plan
 from .repairing import Repair as Repair
 from .repairing import RepairStrategy as RepairStrategy
 from .repairing import RepairStrength as RepairStrength
+from .repairing import check_decides as check_decides
 from .repairing import nothing_to_repair as nothing_to_repair
 from .repairing import plan_repair as plan_repair
 from .repairing import supported_strategy as supported_strategy

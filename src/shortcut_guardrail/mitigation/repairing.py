@@ -120,6 +120,19 @@ def plan_repair(
     return Plan(configured, weighs, automatic, on_labels, stated is not None)
 
 
+def check_decides(config: GuardrailConfig) -> None:
+    """Refuse decisions where the strategy does not know what it neutralises.
+
+    Raises:
+        ConfigError: The sentence names those that do.
+    """
+    if not uses_shortcuts(config):
+        raise ConfigError(
+            f"--decisions is for strategies that know what they neutralise, and '{config.strategy}' does not. Choose "
+            "--strategy auto, distill or mask."
+        )
+
+
 def _stated(strength: RepairStrength) -> float | None:
     """The number, where one is stated."""
     if strength is None or strength == "auto":
@@ -219,6 +232,9 @@ def supported_strategy(shortcuts: Shortcuts, *, has_labels: bool) -> tuple[str, 
         named = [item.text for item in shortcuts.items if item.verdict == "named"]
         if named:
             return "distill", f"distill, since {enumerated(named[:5])} {_are(named)} named as a shortcut"
+        judged = [item.text for item in shortcuts.items if item.verdict == "confirmed" and item.reason == "flips"]
+        if judged:
+            return "distill", f"distill, since by the judged flips {enumerated(judged[:5])} {_are(judged)} a shortcut"
         return "distill", f"distill, since the audit finds {enumerated(list(words[:5]))}"
     if has_labels:
         return "few-shot", "few-shot, since no word is named or found and there are labelled rows"

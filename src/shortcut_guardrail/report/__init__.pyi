@@ -1,3 +1,5 @@
+from .decisions import print_decisions as print_decisions
+from .decisions import print_flips as print_flips
 from .html import render_audit as render_audit
 from .html import render_change as render_change
 from .html import render_comparison as render_comparison

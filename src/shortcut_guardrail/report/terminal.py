@@ -30,11 +30,12 @@ COMPARED_CANDIDATES = 8
 EXPLAINED_CANDIDATES = 3
 
 
-def _console() -> Console:
+def screen() -> Console:
+    """The terminal, on which nothing that came from data is markup."""
     return Console(highlight=False, markup=False, emoji=False)
 
 
-def _table(*columns: str, title: str | None = None) -> Table:
+def new_table(*columns: str, title: str | None = None) -> Table:
     """First column left, all others right: a name and its numbers."""
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
     for i, column in enumerate(columns):
@@ -84,7 +85,7 @@ def print_audit(audit: AuditReport | Mapping[str, Any]) -> None:
         audit: The report, or the content of its `audit.json`.
     """
     document = audit if isinstance(audit, Mapping) else audit.to_dict()
-    console = _console()
+    console = screen()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for column in AUDIT_COLUMNS:
         is_text = column in ("", "candidate", "pulls to")
@@ -208,8 +209,8 @@ def print_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         old: The content of an `audit.json`, or of the file of `evaluate --json`.
         new: A later one of the same kind.
     """
-    console = _console()
-    table = _table("", "old", "new", "change")
+    console = screen()
+    table = new_table("", "old", "new", "change")
     for key in common_metrics(old, new):
         values = (Metric(key).value(result) for result in (old, new))
         table.add_row(key, *_change_cells(*values, count=key == "n" or key.startswith("n_")))
@@ -218,7 +219,7 @@ def print_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         candidate["text"] for result in (new, old) for candidate in result.get("candidates", ())[:COMPARED_CANDIDATES]
     )
     if texts:
-        candidates = _table("candidate", "flip rate, old", "flip rate, new", "change")
+        candidates = new_table("candidate", "flip rate, old", "flip rate, new", "change")
         for text in texts:
             rates = (Metric("flip_rate", text).value(result) for result in (old, new))
             candidates.add_row(Text(visible_name(text)), *_change_cells(*rates))
@@ -250,7 +251,7 @@ def print_fit(
         stated: Whether a person stated it.
         without_labels: The choice of the strength on unlabelled texts, if it was made.
     """
-    console = _console()
+    console = screen()
     training = report.training
     if training.n_steps:
         console.print(
@@ -270,9 +271,9 @@ def print_fit(
 
 def _print_calibration(calibration: Calibration, without_labels: UnlabelledCalibration | None) -> None:
     """The choice on labelled rows; with one on unlabelled texts beside it, their divergence is a column more."""
-    console = _console()
+    console = screen()
     beside = ("divergence",) if without_labels is not None else ()
-    table = _table("strength", *beside, "accuracy", "95 % interval", "gained", "lost", "")
+    table = new_table("strength", *beside, "accuracy", "95 % interval", "gained", "lost", "")
     divergences = {} if without_labels is None else {p.strength: p.divergence for p in without_labels.curve}
     for point in calibration.curve:
         chosen = "chosen" if point.strength == calibration.strength else ""
@@ -299,8 +300,8 @@ def _print_calibration(calibration: Calibration, without_labels: UnlabelledCalib
 
 
 def _print_unsupervised(chosen: UnlabelledCalibration) -> None:
-    console = _console()
-    table = _table("strength", "divergence", "same answers", "")
+    console = screen()
+    table = new_table("strength", "divergence", "same answers", "")
     for point in chosen.curve:
         mark = "chosen" if point.strength == chosen.strength else ""
         table.add_row(f"{point.strength:g}", f"{point.divergence:.5f}", number(point.agreement), mark)
@@ -314,8 +315,8 @@ def _print_unsupervised(chosen: UnlabelledCalibration) -> None:
 
 def print_shortcuts(shortcuts: Shortcuts) -> None:
     """What is neutralised, what was weighed and left alone, and why."""
-    console = _console()
-    table = _table("word or phrase", "neutralised", "why", "texts", "flip\nrate", "mended", "broken")
+    console = screen()
+    table = new_table("word or phrase", "neutralised", "why", "texts", "flip\nrate", "mended", "broken")
     for item in shortcuts.items:
         table.add_row(
             Text(visible_name(item.text)),
@@ -354,13 +355,14 @@ _WHY = {
     "many answers": "many answers",
     "confirmed": "labels",
     "cleared": "labels",
+    "flips": "judged flips",
 }
 
 
 def print_certificate(certificate: Certificate) -> None:
     """What was certified at each strength, and in one sentence."""
-    console = _console()
-    table = _table("strength", "differing", "labelled", "gained", "lost", "loss at most", "")
+    console = screen()
+    table = new_table("strength", "differing", "labelled", "gained", "lost", "loss at most", "")
     for point in certificate.points:
         table.add_row(
             f"{point.strength:g}",
@@ -388,9 +390,9 @@ METRIC_ROWS = (
 
 def print_evaluations(results: Mapping[str, Evaluation]) -> None:
     """One column for each model; all on the same rows."""
-    console = _console()
+    console = screen()
     first = next(iter(results.values()))
-    table = _table("", *results)
+    table = new_table("", *results)
     for label, key in METRIC_ROWS if first.sensitivity.n else METRIC_ROWS[:4]:
         table.add_row(label, *(_score(result, key) for result in results.values()))
     for k in first.shortcut_token_recall:
@@ -398,7 +400,7 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
         table.add_row(f"shortcut token recall at {k}", *(number(r.recall) for r in recalls))
         table.add_row(Text("  by chance", style="dim"), *(number(r.chance) for r in recalls))
     console.print(table)
-    groups = _table("group", "n", *(f"{name} (95 %)" for name in results))
+    groups = new_table("group", "n", *(f"{name} (95 %)" for name in results))
     # Beside each other, the intervals of more than two models would leave no room for the names of the groups.
     separator = " " if len(results) <= 2 else "\n"
     for i, group in enumerate(first.groups):
@@ -429,8 +431,8 @@ def print_repair(
     seconds: float,
 ) -> None:
     """A planted shortcut before and after: scores and the tokens found of `base` and `guarded`."""
-    console = _console()
-    table = _table("", *evaluations)
+    console = screen()
+    table = new_table("", *evaluations)
     for label, key in METRIC_ROWS[:5]:
         table.add_row(label, *(number(getattr(evaluation, key)) for evaluation in evaluations.values()))
     found = (", ".join(candidate.text for candidate in audit.candidates[:3]) for audit in audits.values())

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..config import ShortcutConfig
+from ..decisions import Decision, Decisions
 from ..errors import ConfigError, ModelError
 from ..keys import VERDICTS, stored, stored_verdict
-from ..text import WordFinder, parts_of, spaced, unit_key
+from ..text import WordFinder, content_spans, spaced, unit_key
 
 Verdict = Literal["named", "kept", "found", "confirmed", "cleared"]
-Reason = Literal["flagged", "takes turns", "set", "dominant", "many answers"]
+Reason = Literal["flagged", "takes turns", "set", "dominant", "many answers", "flips"]
 
 NEUTRALISED: tuple[Verdict, ...] = ("named", "found", "confirmed")
 """Verdicts on what is neutralised."""
@@ -28,16 +29,17 @@ class Shortcut:
     Attributes:
         text: Its characters, lower case.
         verdict: `named` by a person as a shortcut, `kept` by a person, `found` in unlabelled texts, `confirmed` by the
-            support set, or `cleared`, by it or because nothing speaks against it. What is named, found or confirmed is
-            neutralised.
+            support set or by judged flips, or `cleared`, by them or because nothing speaks against it. What is named,
+            found or confirmed is neutralised.
         reason: Why it was found: `flagged` by the audit, `takes turns` with flagged ones, one of a `set` that overrides
             its texts together, `dominant` in the corpus, or `many answers` hang on it where that is to be enough. A
-            cleared one with the reason `many answers` is listed for a person to look at.
+            cleared one with the reason `many answers` is listed for a person to look at. `flips`: the judged flips of
+            its card confirmed or cleared it.
         count: Texts of the audit in which it is important; `None` where it was not audited.
         flip_rate: See `Candidate`.
         pulls_to: See `Candidate`.
         q_value: See `Candidate`.
-        n_support: Texts of the support set that hold it.
+        n_support: Texts of the support set that hold it; for the reason `flips` the judged flips of its card.
         mended: Of those, texts that the base answers wrongly, and rightly with it masked.
         broken: The other way round.
         p_value: Of the test that the verdict rests on: that masking it raises the right class's probability, where it
@@ -144,19 +146,79 @@ def _from_stored(values: Mapping[str, Any]) -> Shortcut:
 
 
 def check_said(config: ShortcutConfig) -> None:
-    """Whether what a person said can be done: to mask a phrase is to mask each of its words.
+    """Whether what a person said can be done. A phrase and a word of it are two things: where "this book" is a shortcut
+    and "this" is kept, "this" counts wherever it does not stand in "this book".
 
     Raises:
-        ConfigError: A shortcut is kept, or holds what is kept.
+        ConfigError: A shortcut is kept.
     """
     kept = {spaced(word): word for word in config.keep}
     for word in config.named:
-        key = spaced(word)
-        if clash := kept.keys() & {key, *parts_of(key)}:
-            raise ConfigError(
-                f"{word!r} cannot be a shortcut while {kept[min(clash)]!r} is kept: to neutralise a phrase is to "
-                "neutralise its words. Leave out one of them."
-            )
+        if spaced(word) in kept:
+            raise ConfigError(f"{word!r} cannot be a shortcut and kept. Leave out one of them.")
+
+
+def with_decisions(shortcuts: Shortcuts, decisions: Decisions, *, same_data: bool = True) -> Shortcuts:
+    """What was decided about cards, over the evidence of unlabelled texts and of a support set.
+
+    A person's decision comes before what the judged flips say. `unsure`, and a card that the flips leave open, change
+    nothing.
+
+    Args:
+        shortcuts: What was weighed.
+        decisions: On cards; every word of a card gets the card's decision.
+        same_data: Whether the flips are of these texts; of other ones "genuine" says nothing.
+    """
+    said: dict[str, Shortcut] = {}
+    for card in sorted(decisions.cards, key=lambda card: card.by_person):
+        verdict = _decided(card, same_data)
+        if verdict is not None:
+            said |= {spaced(word): _of_card(word, card, verdict) for word in card.words}
+    judged = [_overruled(item, said.pop(spaced(item.text), None), said) for item in shortcuts.items]
+    rows = tuple(sorted({*shortcuts.rows, *decisions.text_hashes}))
+    items = sorted([*judged, *said.values()], key=lambda item: not item.neutralised)
+    return replace(shortcuts, items=tuple(items), rows=rows)
+
+
+def _decided(card: Decision, same_data: bool) -> tuple[Verdict, Reason | None] | None:
+    if card.by_person:
+        by_person: dict[str | None, Verdict] = {"neutralise": "named", "keep": "kept", "not_alone": "kept"}
+        return (by_person[card.decision], None) if card.decision in by_person else None
+    if card.outcome == "shortcut" and card.machine is None:
+        return "confirmed", "flips"
+    return ("cleared", "flips") if card.outcome == "genuine" and same_data and card.machine is None else None
+
+
+def _of_card(word: str, card: Decision, verdict: tuple[Verdict, Reason | None]) -> Shortcut:
+    judged = card.mended + card.broken + card.neither
+    return Shortcut(
+        unit_key(word), *verdict, pulls_to=card.pulls_to, n_support=judged, mended=card.mended, broken=card.broken
+    )
+
+
+def _overruled(item: Shortcut, decided: Shortcut | None, said: Mapping[str, Shortcut]) -> Shortcut:
+    """An item with what was decided about it; a phrase that the evidence alone speaks against is spared where all that
+    it says is kept."""
+    if decided is not None:
+        return replace(
+            item,
+            verdict=decided.verdict,
+            reason=decided.reason,
+            n_support=decided.n_support,
+            mended=decided.mended,
+            broken=decided.broken,
+            p_value=None,
+        )
+    kept = {key for key, one in said.items() if one.verdict == "kept"}
+    return replace(item, verdict="kept", reason=None) if item.neutralised and _says_only(item.text, kept) else item
+
+
+def _says_only(phrase: str, kept: Iterable[str]) -> bool:
+    """Whether all words of a phrase that carry content are kept: to keep "book" is to keep "this book", to keep "this"
+    is not."""
+    key = spaced(phrase)
+    words = {key[start:end] for start, end in content_spans(key, 0, len(key))}
+    return bool(words) and words <= set(kept)
 
 
 def with_said(shortcuts: Shortcuts, config: ShortcutConfig) -> Shortcuts:
@@ -173,7 +235,7 @@ def with_said(shortcuts: Shortcuts, config: ShortcutConfig) -> Shortcuts:
         key = spaced(item.text)
         if key in named:
             item = replace(item, verdict="named", reason=None)
-        elif key in kept or (item.neutralised and kept.keys() & parts_of(key)):
+        elif key in kept or (item.neutralised and item.reason != "flips" and _says_only(item.text, kept)):
             item = replace(item, verdict="kept", reason=None)
         judged.append(item)
     known = {spaced(item.text) for item in judged}

@@ -22,6 +22,7 @@ import numpy as np
 from ..audit import AuditReport, Candidate, audit_texts, find_repeats
 from ..config import ShortcutConfig
 from ..data import text_hash
+from ..decisions import Decisions
 from ..models import EncodedTexts, TextClassifier
 from ..stats import exact_interval
 from ..text import (
@@ -37,7 +38,7 @@ from ..text import (
 )
 from ..typing import Array, Progress
 from .labels import paired_evidence, weigh
-from .named import Reason, Shortcut, Shortcuts, Verdict, check_said, with_said
+from .named import Reason, Shortcut, Shortcuts, Verdict, check_said, with_decisions, with_said
 
 LEAST_SHARE = 0.01
 """A fixed phrase in a smaller share of the texts than this is not asked whether it dominates."""
@@ -49,6 +50,8 @@ def find_shortcuts(
     config: ShortcutConfig,
     *,
     support: tuple[EncodedTexts, Array] | None = None,
+    decisions: Decisions | None = None,
+    same_data: bool = True,
     progress: Progress | None = None,
 ) -> Shortcuts:
     """Audit the texts and decide what is neutralised.
@@ -58,6 +61,8 @@ def find_shortcuts(
         encoded: N unlabelled deployment texts.
         config: What a person said, and how the evidence is weighed.
         support: A few labelled texts and their class ids, shape (n,), to clear and confirm candidates on.
+        decisions: On the cards of an audit of the model; they come before all evidence, and after `config`.
+        same_data: See `with_decisions`.
         progress: Told how much of each stage is done.
 
     Raises:
@@ -73,7 +78,10 @@ def find_shortcuts(
         items = weigh(items, paired_evidence(classifier, items, *support), config)
     items.sort(key=lambda item: -item.answers_held if item.listed else -math.inf)
     rows = () if support is None else tuple(sorted({text_hash(text) for text in support[0].texts}))
-    shortcuts = with_said(Shortcuts(tuple(items), rows), config)
+    weighed = Shortcuts(tuple(items), rows)
+    if decisions is not None:
+        weighed = with_decisions(weighed, decisions, same_data=same_data)
+    shortcuts = with_said(weighed, config)
     return shortcuts if support is None else _named_on_support(classifier, shortcuts, support)
 
 

@@ -6,6 +6,9 @@ from .brunner_munzel import levels as levels
 from .brunner_munzel import p_of_placements as p_of_placements
 from .brunner_munzel import p_relative_effect as p_relative_effect
 from .brunner_munzel import relative_effect as relative_effect
+from .evidence import THRESHOLD as THRESHOLD
+from .evidence import e_bh as e_bh
+from .evidence import paired_e_value as paired_e_value
 from .exact import exact_interval as exact_interval
 from .exact import mcnemar_greater as mcnemar_greater
 from .exact import paired_p_value as paired_p_value

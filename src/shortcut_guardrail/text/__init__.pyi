@@ -1,6 +1,7 @@
 from .characters import BIDI_CONTROLS as BIDI_CONTROLS
 from .characters import printable as printable
 from .characters import spelled_out as spelled_out
+from .content import content_spans as content_spans
 from .duplicates import evidence_key as evidence_key
 from .duplicates import text_key as text_key
 from .edits import masked_texts as masked_texts

@@ -1,0 +1,130 @@
+"""`shortcut-guardrail flips`: the texts whose answer changes when a card's words are masked, as blind questions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import options
+from .rows import check_suffix, rendered
+
+if TYPE_CHECKING:
+    from ..data import TextData
+    from ..decisions import AuditedCards, Flip, Question
+    from ..guardrail import ShortcutGuardrail
+
+
+@options.command
+def flips(
+    *,
+    audit: options.AuditFolder,
+    model: options.ModelOrGuard,
+    data: options.Data,
+    out: options.OutRows,
+    cards: Annotated[
+        str, typer.Option(metavar="undecided|all|ID,...", help="Which cards; undecided are those not flagged.")
+    ] = "undecided",
+    n: Annotated[int, typer.Option("--n", help="Texts for each card, at most; 0 for all.", min=0)] = 40,
+    seed: options.Seed = 0,
+    label_column: Annotated[
+        str | None,
+        typer.Option(
+            help="Column with labels, where some are known: these texts need no answer. Empty means not known.",
+            show_default="none",
+            rich_help_panel="Columns",
+        ),
+    ] = None,
+    redact: Annotated[bool, typer.Option("--redact", help="Leave the texts out: ids and rows of DATA alone.")] = False,
+    columns: options.Columns,
+    loading: options.ModelOrGuardLoading,
+    output: options.Output,
+) -> None:
+    """Write blind questions about the answers that hang on a card's words.
+
+    \b
+    shortcut-guardrail audit MODEL texts.csv --out audit
+    shortcut-guardrail flips audit MODEL texts.csv --out flips.csv
+    shortcut-guardrail judge audit flips.csv --reviewer NAME --out decisions.json
+
+    Each row has a text and two answers to it, one by the model and one with the words masked; nothing tells which.
+    Somebody, or a program, fills in the column "answer": a, b, neither or unclear. Which card a row is about stands in
+    AUDIT/questions.jsonl. Called again, it asks about other texts first.
+    """
+    from ..data import check_output, read_data, write_file
+    from ..decisions import QUESTIONS_FILE, AuditedCards, check_audited, draw_questions, read_keys, written_keys
+
+    check_suffix(out)
+    check_output(out, overwrite=output.overwrite)
+    options.check_spared(out, data)
+    output.check(data, folder=audit)
+    audited = AuditedCards.from_folder(audit)
+    chosen = audited.chosen(cards)
+    asked = read_keys(audit)
+    rows = read_data(data, **columns.given(), label_column=label_column)
+    guard = loading.load(model)
+    check_audited(audited, model=guard.fingerprint(), data=guard.data_fingerprint(rows.texts))
+    labels = _labels(guard, rows) if label_column else None
+    with output.progress() as progress:
+        found = guard.find_flips(rows.texts, {card.id: card.words for card in chosen}, progress=progress)
+    questions, keys = draw_questions(
+        found, rows.texts, guard.label_names, audit=audited.id, n=n, seed=seed, asked=asked, labels=labels
+    )
+    if keys:
+        write_file(audit / QUESTIONS_FILE, written_keys([*asked, *keys]), overwrite=True)
+    if questions:
+        table = rendered([_row(question, rows, redact) for question in questions], out.suffix)
+        write_file(out, table, overwrite=output.overwrite)
+    if output.speaks:
+        _show(audited, found, questions, out)
+    output.finish(_document(found, questions, out))
+
+
+def _labels(guard: ShortcutGuardrail, rows: TextData) -> list[int | None]:
+    """Class ids where a label is given."""
+    from ..data import label_ids
+
+    assert rows.labels is not None
+    known = [i for i, label in enumerate(rows.labels) if label.strip()]
+    if not known:
+        return [None] * len(rows)
+    ids = label_ids(
+        [rows.labels[i] for i in known],
+        guard.label_names,
+        source=rows.source,
+        rows=[rows.rows[i] for i in known],
+        row_word=rows.row_word,
+    )
+    of_row = dict(zip(known, ids, strict=True))
+    return [of_row.get(i) for i in range(len(rows))]
+
+
+def _row(question: Question, rows: TextData, redact: bool) -> dict[str, Any]:
+    text = rows.texts[question.row]
+    shown: dict[str, Any] = {}
+    if not redact:
+        shown = {"text": text} if isinstance(text, str) else {"text": text[0], "text_pair": text[1]}
+    options_ = {"option_a": question.option_a, "option_b": question.option_b}
+    return {"id": question.id, "row": question.row, **shown, **options_, "answer": ""}
+
+
+def _show(audited: AuditedCards, found: Mapping[str, Sequence[Flip]], questions: Sequence[Question], out: Path) -> None:
+    from ..decisions import LEAST_FLIPS
+    from ..report import print_flips
+
+    print_flips([(card, len(found[card.id])) for card in audited.cards if card.id in found], least=LEAST_FLIPS)
+    if questions:
+        print(f"Written: {out} ({len(questions)} questions)")
+        print("Fill in the column 'answer' (a, b, neither, unclear), then: shortcut-guardrail judge")
+    else:
+        print("No question is left: no answer changes, or labels answer them all.")
+
+
+def _document(found: Mapping[str, Sequence[Flip]], questions: Sequence[Question], out: Path) -> dict[str, Any]:
+    return {
+        "out": str(out) if questions else None,
+        "n_questions": len(questions),
+        "cards": [{"id": card, "flips": len(of_card)} for card, of_card in found.items()],
+    }

@@ -1,0 +1,17 @@
+from .answers import QUESTIONS_FILE as QUESTIONS_FILE
+from .answers import read_answers as read_answers
+from .answers import read_keys as read_keys
+from .answers import written_keys as written_keys
+from .audited import AuditedCard as AuditedCard
+from .audited import AuditedCards as AuditedCards
+from .audited import check_audited as check_audited
+from .deciding import decide as decide
+from .deciding import read_reviews as read_reviews
+from .flips import find_flips as find_flips
+from .judging import LEAST_FLIPS as LEAST_FLIPS
+from .questions import Flip as Flip
+from .questions import Question as Question
+from .questions import draw_questions as draw_questions
+from .record import Decision as Decision
+from .record import Decisions as Decisions
+from .record import made_for as made_for

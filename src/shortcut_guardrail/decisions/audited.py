@@ -1,0 +1,137 @@
+"""The cards of an audit as they stand in its folder, for commands that go on from there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..data import enumerated, read_utf8
+from ..errors import ConfigError, DataError
+
+AUDIT_FILE = "audit.json"
+
+
+@dataclass(frozen=True)
+class AuditedCard:
+    """A card as an audit lists it.
+
+    Attributes:
+        id: Tells the card.
+        words: Its words, that on which most answers hang first.
+        pulls_to: The class that they pull to.
+        texts: Distinct texts that hold any of them.
+        changes: Of these, texts whose answer changes when all of them are masked.
+        flagged: Whether the audit flags one of the words by itself.
+    """
+
+    id: str
+    words: tuple[str, ...]
+    pulls_to: str
+    texts: int
+    changes: int
+    flagged: bool
+
+
+@dataclass(frozen=True)
+class AuditedCards:
+    """The cards of one audit, and what it was made on.
+
+    Attributes:
+        id: Hash of the model, the settings and the cards.
+        model: Fingerprint of the audited model.
+        data: Fingerprint of the audited texts.
+        cards: Most changeable answers first.
+    """
+
+    id: str
+    model: str
+    data: str
+    cards: tuple[AuditedCard, ...]
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], *, source: str = "The audit") -> AuditedCards:
+        """The cards of an audit as `AuditReport.to_dict` gives it.
+
+        Raises:
+            DataError: It has none, as audits of earlier versions.
+        """
+        if not all(
+            isinstance(document.get(key), kind) for key, kind in (("cards", list), ("model", str), ("data", str))
+        ):
+            raise DataError(f"{source} has no cards: it was written by an earlier version. Audit again.")
+        try:
+            cards = tuple(
+                AuditedCard(
+                    str(card["id"]),
+                    tuple(map(str, card["words"])),
+                    str(card["pulls_to"]),
+                    int(card["texts"]),
+                    int(card["changes"]),
+                    card["evidence"]["status"] == "flagged",
+                )
+                for card in document["cards"]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{source} is damaged: a card has no proper {error}. Audit again.") from error
+        settings = {key: document.get(key) for key in ("unit", "top_k", "alpha", "min_opposition")}
+        content = json.dumps([document["model"], settings, [card.id for card in cards]], sort_keys=True)
+        identity = hashlib.sha256(content.encode()).hexdigest()
+        return cls(identity, document["model"], document["data"], cards)
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> AuditedCards:
+        """The cards in a folder that `audit` wrote.
+
+        Raises:
+            DataError: There is no audit, or it cannot be read.
+        """
+        file = folder / AUDIT_FILE
+        if not file.is_file():
+            raise DataError(f"'{folder}' is no folder that `audit` wrote: it has no {AUDIT_FILE}.")
+        try:
+            document = json.loads(read_utf8(file, str(file)))
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"'{file}' is no JSON file ({error}). Audit again.") from error
+        if not isinstance(document, dict):
+            raise DataError(f"'{file}' is no audit. Audit again.")
+        return cls.from_dict(document, source=f"'{file}'")
+
+    def chosen(self, which: str) -> tuple[AuditedCard, ...]:
+        """Some of the cards.
+
+        Args:
+            which: `all`; `undecided`, which the audit does not flag; or ids with commas between, of which the
+                beginnings do.
+
+        Raises:
+            ConfigError: An id is unknown, or begins several.
+        """
+        if which == "all":
+            return self.cards
+        if which == "undecided":
+            return tuple(card for card in self.cards if not card.flagged)
+        return tuple(self._by_id(part.strip()) for part in which.split(",") if part.strip())
+
+    def _by_id(self, start: str) -> AuditedCard:
+        found = [card for card in self.cards if card.id.startswith(start.lower())]
+        if len(found) != 1:
+            some = enumerated([f"{card.id} ({card.words[0]})" for card in self.cards[:10]])
+            problem = "no card of the audit begins so" if not found else f"{len(found)} cards of the audit begin so"
+            raise ConfigError(f"--cards '{start}': {problem}. Give all, undecided or ids, such as {some}.")
+        return found[0]
+
+
+def check_audited(audited: AuditedCards, *, model: str, data: str) -> None:
+    """Refuse another model or other texts than those of the audit.
+
+    Raises:
+        ConfigError: The sentence says which of them.
+    """
+    if audited.model != model:
+        raise ConfigError("The audit is of another model. Give the model that was audited, or audit this one.")
+    if audited.data != data:
+        raise ConfigError("The audit is of other texts. Give the file that was audited, or audit this one.")
