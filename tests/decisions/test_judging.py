@@ -1,0 +1,93 @@
+"""Judging cards: the first crossing decides, and everything else is counted as said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shortcut_guardrail.decisions.judging import agreed, judge_cards
+from shortcut_guardrail.decisions.questions import Key
+
+
+def keys(n: int, card: str = "c", **changes) -> list[Key]:
+    return [Key(f"{card}{i}", card, "a", f"h{i}", i, **changes) for i in range(n)]
+
+
+def judged(answers: str, n: int | None = None, **options):
+    """`answers` has a letter a question: m mended, b broken, n neither, u unclear, - unanswered."""
+    meaning = {"m": "a", "b": "b", "n": "neither", "u": "unclear"}
+    given = {f"c{i}": meaning[letter] for i, letter in enumerate(answers) if letter != "-"}
+    return judge_cards(keys(n or len(answers)), given, **options)[0]
+
+
+@pytest.mark.parametrize(
+    ("answers", "outcome", "asked"),
+    [
+        ("m" * 7, "open", 7),
+        ("m" * 8, "shortcut", 8),
+        ("b" * 8, "genuine", 8),
+        ("mmmmmmmmbbbbbbbbbbbbbbbbbbbbbb", "shortcut", 8),  # final, whatever comes after
+        ("mbmbmbmb", "open", 8),
+        ("nununu" + "m" * 8, "shortcut", 14),
+        ("-" * 33 + "m" * 8, "open", 40),  # unanswered ones count toward 40
+        ("-" * 32 + "m" * 8, "shortcut", 40),
+        ("u" * 50 + "m" * 8, "open", 40),
+    ],
+)
+def test_the_first_crossing_decides(answers, outcome, asked):
+    found = judged(answers)
+    assert (found.outcome, found.asked) == (outcome, asked)
+
+
+def test_counts_and_evidence_are_those_at_the_decision():
+    found = judged("mbnu" + "m" * 20)
+    assert (found.mended, found.broken, found.neither, found.unclear) == (10, 1, 1, 1)
+    assert found.e_value == 1.5**10 * 0.5
+    assert judged("b" * 9).e_value == 1.5**8
+    assert len(found.text_hashes) == 13
+
+
+def test_keep_asking_counts_on_and_decides_as_before():
+    found = judged("m" * 8 + "b" * 30, keep_asking=True)
+    assert (found.outcome, found.mended, found.broken) == ("shortcut", 8, 30)
+    assert found.e_value < 1
+    late = judged("u" * 40 + "m" * 8, keep_asking=True)
+    assert late.outcome == "open"  # after 40 it is open, however much is asked
+
+
+def test_the_order_of_the_key_counts_and_not_that_of_the_answers():
+    mixed = [Key(f"q{i}", "c", "a", f"h{i}", order) for i, order in enumerate([3, 2, 1, 0])]
+    forward = judge_cards(mixed, {f"q{i}": "a" for i in range(4)})
+    backward = judge_cards(mixed[::-1], {f"q{i}": "a" for i in range(4)})
+    assert forward == backward
+
+
+def test_labels_come_first():
+    known = [Key(f"l{i}", "c", "b", f"l{i}", 100 + i, label="b") for i in range(8)]
+    found = judge_cards([*keys(8), *known], {f"c{i}": "b" for i in range(8)})[0]
+    assert (found.outcome, found.asked, found.mended) == ("shortcut", 8, 8)
+
+
+def test_decisions_among_many_cards():
+    of_cards = [key for card in "xyz" for key in keys(40, card)]
+    answers = {f"x{i}": "a" for i in range(8)} | {f"y{i}": "b" for i in range(40)} | {f"z{i}": "a" for i in range(40)}
+    found = {one.card: one for one in judge_cards(of_cards, answers, keep_asking=True)}
+    assert {card: one.outcome for card, one in found.items()} == {"x": "shortcut", "y": "genuine", "z": "shortcut"}
+    # 25.6 is below 3 / (.05 * 2) = 30, so that x alone does not survive; the others do.
+    assert {card: one.survives_e_bh for card, one in found.items()} == {"x": False, "y": True, "z": True}
+
+
+def test_two_reviewers_count_once_and_unclear_where_they_disagree():
+    assert agreed([{"1": "a", "2": "b"}, {"1": "a", "2": "a", "3": "neither"}]) == {
+        "1": "a",
+        "2": "unclear",
+        "3": "neither",
+    }
+
+
+def test_it_is_wrong_about_one_card_in_twenty_at_most_when_half_are_mended():
+    rng = np.random.default_rng(0)
+    outcomes = [judged("".join(rng.choice(["m", "b"], 40))).outcome for _ in range(2000)]
+    assert outcomes.count("shortcut") / 2000 < 0.05
+    assert outcomes.count("genuine") / 2000 < 0.05
+    assert outcomes.count("shortcut") > 20  # a test that could not cross would say nothing

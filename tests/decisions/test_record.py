@@ -1,0 +1,90 @@
+"""decisions.json: written by `judge`, or by a program that has only read the page."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from shortcut_guardrail import ConfigError, DataError
+from shortcut_guardrail.decisions import Decision, Decisions, made_for
+
+BOOK = {"words": ["book", "this book"], "decision": "neutralise"}
+
+
+def read(*cards, **head):
+    return Decisions.from_dict({"schema_version": 1, **head, "cards": list(cards)}, source="d.json")
+
+
+def test_words_and_a_decision_are_enough():
+    found = read(BOOK)
+    assert found.cards[0].words == ("book", "this book")
+    assert (found.cards[0].decision, found.cards[0].source, found.cards[0].by_person) == ("neutralise", "file", True)
+    assert (found.audit, found.model, found.data) == (None, None, None)
+
+
+def test_a_file_survives_the_round_trip(tmp_path):
+    card = Decision(
+        ("book",), "neutralise", "flips", "abc", "positive", 14, 12, 2, 0, 0, 20.0, 32.4, "shortcut", True, ("h",)
+    )
+    decisions = Decisions((card, Decision(("fine",))), "a", "m", "d")
+    file = tmp_path / "decisions.json"
+    file.write_text(json.dumps(decisions.to_dict()))
+    assert Decisions.from_file(file) == decisions
+    assert decisions.text_hashes == ("h",)
+    assert list(decisions.to_dict()["cards"][0])[:5] == ["id", "words", "pulls_to", "decision", "source"]
+    assert "decision" not in decisions.to_dict()["cards"][1]
+
+
+@pytest.mark.parametrize(
+    ("card", "sentence"),
+    [
+        ({"words": ["x"], "decision": "neutralize"}, "cards[0].decision must be one of keep, neutralise, not_alone, "),
+        ({"words": ["x"], "decision": "neutralize"}, "Did you mean 'neutralise'?"),
+        ({"words": ["x"], "decision": "not alone"}, "Did you mean 'not_alone'?"),
+        ({"words": ["x"], "decision": True}, "cards[0].decision must be one of"),
+        ({"decision": "keep"}, "cards[0].words must be a list of words or phrases"),
+        ({"words": "book", "decision": "keep"}, "cards[0].words must be a list of words or phrases"),
+        ({"words": [" "], "decision": "keep"}, "cards[0].words must be a list of words or phrases"),
+        ({"words": ["x"], "asked": -1}, "cards[0].asked must be a whole number, 0 or more, but is -1."),
+        ({"words": ["x"], "e_value": "much"}, "cards[0].e_value is 'much'"),
+        ({"words": ["x"], "text_hashes": "h"}, "cards[0].text_hashes must be a list of strings"),
+        ({"words": ["x"], "reviews": [{"by": "me"}]}, "cards[0].reviews[0] must be an object with the strings"),
+        ({"words": ["x"], "source": "flips", "outcome": "open", "decision": "keep"}, "its decision must be left out"),
+        ("book", "cards[0] must be an object, but is a string."),
+    ],
+)
+def test_what_cannot_be_meant_names_the_field(card, sentence):
+    with pytest.raises(DataError) as caught:
+        read(card)
+    assert sentence in str(caught.value)
+    assert str(caught.value).startswith("d.json")
+
+
+@pytest.mark.parametrize("document", [[], {}, {"cards": {}}, {"cards": [], "schema_version": 7}])
+def test_other_documents_are_refused(document):
+    with pytest.raises(DataError):
+        Decisions.from_dict(document)
+
+
+def test_no_json_file(tmp_path):
+    (tmp_path / "d.json").write_text('{"cards": [}')
+    with pytest.raises(DataError, match="is no JSON file \\(line 1"):
+        Decisions.from_file(tmp_path / "d.json")
+
+
+def test_only_the_same_word_both_ways_is_a_contradiction():
+    read({"words": ["this book"], "decision": "neutralise"}, {"words": ["this"], "decision": "keep"})
+    with pytest.raises(DataError, match=r"cards\[0\] says neutralise and cards\[1\] says keep about 'Book'"):
+        read(BOOK, {"words": ["Book"], "decision": "keep"})
+
+
+def test_another_model_is_refused_and_other_texts_are_warned_about():
+    warned: list[str] = []
+    assert made_for(read(BOOK), model="m", data="d", warn=warned.append)
+    assert made_for(read(BOOK, model="m", data="d"), model="m", data="d", warn=warned.append)
+    assert not warned
+    assert not made_for(read(BOOK, model="m", data="other"), model="m", data="d", warn=warned.append)
+    assert "were made on other texts" in warned[0]
+    with pytest.raises(ConfigError, match="another model"):
+        made_for(read(BOOK, model="other"), model="m", data="d", warn=warned.append)
