@@ -143,6 +143,7 @@ def test_sets_that_are_as_large_in_the_paper_are_not_called_smaller(tmp_path: Pa
     assert "on as many training rows: compare" in box[-1]
 
 
+@pytest.mark.filterwarnings("ignore:The worst group has fewer")
 def test_the_box_is_above_the_numbers_and_not_in_a_csv_file(tmp_path: Path) -> None:
     table = make_table(collected(tmp_path))
     assert table.box == conditions(collected(tmp_path))
