@@ -75,9 +75,12 @@ def test_our_mean_and_the_papers_number_stand_side_by_side(tmp_path: Path) -> No
     assert found["worst-group accuracy, paper"] == "0.339"
     assert "n = " in found["worst group"]
     assert row(text, "GoEmo-ST", "erm")["accuracy, paper"] == "0.513"
-    tokens = "Civil 64, MultiNLI 64, Yelp-ST 64, Yelp-Syn 64, GoEmo-ST 128, GoEmo-Syn 128"
-    head = f"Encoder an-encoder, scale small, seeds 0, 1, 2; texts cut to tokens: {tokens}; training rows: 100."
-    assert head in text
+    box = [line for line in text.splitlines() if line.startswith("> - ")]
+    assert box[0].startswith("> - Backbone: an-encoder. Scale small, seeds 0, 1, 2. Hardware: ")
+    assert "Training rows: 100." in box[1]
+    assert "64 (Civil, MultiNLI, Yelp-ST, Yelp-Syn); 128 (GoEmo-ST, GoEmo-Syn)" in box[1]
+    assert box[-1].endswith(": compare trends, not digits.")
+    assert text.index(box[-1]) < text.index("| setting |")
 
 
 def test_systems_of_the_paper_that_we_have_not_run_have_rows_without_ours(tmp_path: Path) -> None:

@@ -36,7 +36,6 @@ NUMBERS = Path(__file__).with_name("paper_numbers.toml")
 BLOCK = re.compile(r"^<!-- generated: (?P<name>.+?) -->\n(?P<body>.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
 START = re.compile(r"^<!-- generated: ", re.MULTILINE)
 LEFT_OUT_SCALES = ("tiny",)
-BEYOND_THE_PAPER = frozenset({"leaderboard", "leaderboard-in-distribution", "natural-shortcuts", "source-recipes"})
 
 Number = float | str
 Lookup = Callable[[str, str, str], float | None]
@@ -315,6 +314,7 @@ def _compared(collection: Collection, comparison: Comparison, warned: Sequence[s
                 *comparison.remarks,
             )
         ),
+        box=tuple(map(plain, ours.table.box)),
     )
 
 
@@ -436,7 +436,7 @@ def _beyond_chance(claim: Claim, label: str, ours: _Ours, settings: Sequence[Set
 
 def reproduced() -> list[str]:
     """The experiments that rebuild a table or figure of the paper; the others have nothing to stand beside."""
-    return [name for name in experiment_names() if name not in BEYOND_THE_PAPER]
+    return [name for name in experiment_names() if read_experiment(name).rebuilds]
 
 
 def rewritten(text: str, make: Callable[[str], str]) -> tuple[str, list[str]]:

@@ -307,6 +307,7 @@ def _merged(folds: Sequence[Finished]) -> Finished:
         "data": {**first.result["data"], "counts": counts},
         "cost": cost,
         "seconds": seconds,
+        "machines": [r["hardware"] for r in results],
         "rows": rows.to_dict(),
     }
     return Finished(first.entry, merged)

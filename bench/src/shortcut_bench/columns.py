@@ -316,11 +316,16 @@ def selections(cell: Cell) -> list[Mapping[str, Any]]:
     return [{"rule": one, "oracle": False} if isinstance(one, str) else one for one in found if one]
 
 
-def _selection(context: Context) -> Entry:
+def rules_of(cell: Cell) -> tuple[str, ...]:
+    """The names of the rules by which the seeds chose what they keep, each once; none where nothing was chosen."""
     # Rules of `select` by their name; results have others with hyphens or without, and "none" where nothing is chosen.
-    named = (str(found["rule"]) for found in selections(context.cell))
+    named = (str(found["rule"]) for found in selections(cell))
     rules = dict.fromkeys(rule if rule.startswith("dev-") else rule.replace("-", " ") for rule in named)
-    return Entry(text=" / ".join(rule for rule in rules if rule != "none") or "-")
+    return tuple(rule for rule in rules if rule != "none")
+
+
+def _selection(context: Context) -> Entry:
+    return Entry(text=" / ".join(rules_of(context.cell)) or "-")
 
 
 def _group_labels(context: Context) -> Entry:

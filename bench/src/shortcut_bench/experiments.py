@@ -158,7 +158,8 @@ class ExperimentConfig:
     Attributes:
         name: What the user types; the file's name.
         shows: One line for `benchmark list`.
-        paper: What it rebuilds of the paper.
+        paper: What it rebuilds of the paper, or has from it.
+        rebuilds: Whether it rebuilds a table, figure or number of the paper, so that the two can be compared.
         tests: Which test sets systems are scored on.
         settings: The settings.
         systems: The systems.
@@ -178,6 +179,7 @@ class ExperimentConfig:
     figure: Mapping[str, Any] = field(default_factory=dict)
     scales: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    rebuilds: bool = False
 
     def scale(self, name: str, setting: Setting | None = None) -> Scale:
         """The scale of that name as this experiment, and this setting of it, have it.
@@ -356,6 +358,8 @@ def _check_experiment(config: ExperimentConfig, where: str) -> None:
     ):
         if len(set(names)) < len(names):
             problems.append(f"its {what} must have different names, but are {', '.join(names)}")
+    if not isinstance(config.rebuilds, bool):
+        problems.append(f"rebuilds must be true or false, but is {config.rebuilds!r}")
     scales = [config.scales, *(setting.scales for setting in config.settings)]
     if unknown := sorted({name for given in scales for name in given} - set(SCALES)):
         problems.append(f"scales must be among {', '.join(SCALES)}, but there is {unknown[0]!r}")

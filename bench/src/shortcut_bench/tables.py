@@ -11,9 +11,8 @@ import csv
 import io
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from shortcut_guardrail.errors import ConfigError, GuardrailWarning
 from shortcut_guardrail.metrics import SMALL_GROUP
@@ -27,10 +26,10 @@ from .columns import (
     find_column,
     group_entries,
     group_names,
-    row_range,
     selections,
     worst_groups,
 )
+from .conditions import conditions
 from .positioning import CHOSEN_BESIDE, SETTLED_ON
 
 __all__ = ["FORMATS", "Entry", "Table", "make_table", "render"]
@@ -48,12 +47,14 @@ class Table:
         header: Names of the columns.
         rows: The entries, row by row.
         notes: What a reader has to know, sentence by sentence.
+        box: What the numbers are, line by line; shown above them.
     """
 
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[Entry, ...], ...]
     notes: tuple[str, ...]
+    box: tuple[str, ...] = ()
 
 
 def make_table(collection: Collection, *, min_group_size: int = 1) -> Table:
@@ -98,6 +99,7 @@ def make_table(collection: Collection, *, min_group_size: int = 1) -> Table:
         header=tuple(header),
         rows=tuple(rows),
         notes=tuple(_notes(collection, columns, small, min_group_size)),
+        box=conditions(collection),
     )
 
 
@@ -173,9 +175,6 @@ def _notes(collection: Collection, columns: Sequence[Column], small: Sequence[st
     names = {column.name for column in columns}
     notes = [
         f"In the paper: {collection.experiment.paper}",
-        f"Encoder {collection.encoder}, scale {collection.scale}, seeds {', '.join(map(str, collection.seeds))}; "
-        f"texts cut to tokens: {_by_setting(collection, lambda result: result['config']['data']['max_tokens'])}; "
-        f"training rows: {_by_setting(collection, lambda result: sum(result['data']['counts']['train'].values()))}.",
         *(text for name, text in _EXPLANATIONS.items() if name in names),
     ]
     if short := collection.short_of_seeds:
@@ -201,17 +200,6 @@ def _notes(collection: Collection, columns: Sequence[Column], small: Sequence[st
     return notes
 
 
-def _by_setting(collection: Collection, size: Callable[[Mapping[str, Any]], int]) -> str:
-    """A size of the runs: once if it is the same everywhere, else by setting."""
-    sizes: dict[str, set[int]] = {}
-    for run in collection.runs:
-        sizes.setdefault(run.entry.setting, set()).add(size(run.result))
-    distinct = {tuple(sorted(found)) for found in sizes.values()}
-    if len(distinct) == 1:
-        return row_range(sorted(distinct.pop()))
-    return ", ".join(f"{setting} {row_range(sorted(found))}" for setting, found in sizes.items())
-
-
 # Formats
 
 
@@ -220,7 +208,8 @@ def _markdown(table: Table) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
     numeric = ["---"] * len(table.header)
-    lines = [f"**{table.title}**", "", line(table.header), line(numeric)]
+    box = [*(f"> - {said}" for said in table.box), ""] if table.box else []
+    lines = [f"**{table.title}**", "", *box, line(table.header), line(numeric)]
     lines += [line([entry.shown() for entry in row]) for row in table.rows]
     lines += ["", *(f"- {note}" for note in table.notes)]
     return "\n".join(lines) + "\n"
@@ -257,10 +246,12 @@ def _latex(table: Table) -> str:
     def line(cells: Sequence[str]) -> str:
         return " & ".join(map(escaped, cells)) + r" \\"
 
+    box = [r"\begin{quote}\raggedright", *(escaped(said) + r"\par" for said in table.box), r"\end{quote}"]
     alignment = "ll" + "r" * (len(table.header) - 2)
     lines = [
         r"\begin{table*}[t]",
         r"\centering\small",
+        *(box if table.box else []),
         rf"\begin{{tabular}}{{@{{}}{alignment}@{{}}}}",
         r"\toprule",
         line(table.header),

@@ -1,0 +1,173 @@
+"""The box above a table: it says what the runs say, and above the numbers in every format that is read."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness_fakes import fake_record, fake_results, with_systems
+from shortcut_bench.collect import Collection, collect
+from shortcut_bench.conditions import PARAMETERS, ROWS_OF_THE_PAPER, conditions
+from shortcut_bench.experiments import ExperimentConfig, experiment_names, read_experiment
+from shortcut_bench.results import write_result
+from shortcut_bench.tables import Table, make_table, render
+
+SHIFTED = read_experiment("shifted")
+RESULTS = Path(__file__).parents[2] / "results"
+Change = Callable[[dict[str, Any]], None]
+MINILM = next(iter(PARAMETERS))
+
+
+def few(*settings: str) -> ExperimentConfig:
+    config = with_systems(SHIFTED, "erm", "guardrail")
+    return replace(config, settings=tuple(setting for setting in config.settings if setting.name in settings))
+
+
+def collected(folder: Path, change: Change = lambda _: None, config: ExperimentConfig | None = None) -> Collection:
+    """Made-up runs of Civil and GoEmo-ST, with a change to some of them."""
+    config = config or few("Civil", "GoEmo-ST")
+    for run in fake_results(folder, config):
+        record = fake_record(run)
+        change(record)
+        write_result(folder, run.hash, record)
+    return collect(folder, config)
+
+
+def put(*path: str, value: Any, data: str = "", kind: str = "") -> Change:
+    """Puts a value into the records of a data set or of a kind of system; of all unless one is named."""
+
+    def change(record: dict[str, Any]) -> None:
+        config = record["config"]
+        if data in ("", config["data"]["name"]) and kind in ("", config["system"]["kind"]):
+            for key in path[:-1]:
+                record = record[key]
+            record[path[-1]] = value
+
+    return change
+
+
+def test_the_box_says_what_made_up_runs_say(tmp_path: Path) -> None:
+    assert conditions(collected(tmp_path)) == (
+        "Backbone: an-encoder. Scale small, seeds 0, 1, 2. Hardware: an abacus, 1 thread, no GPU.",
+        "Training rows: 100. Development rows: 20. Scored rows: 120. Texts cut to tokens: 64 (Civil); 128 (GoEmo-ST).",
+        "Learning rate of the base classifier: 0.0001, set beforehand (Civil); 5e-05, set beforehand (GoEmo-ST). "
+        "Debiasing strength by: rule not recorded (40 labels).",
+        "The paper fine-tunes BERT-base (110 million parameters) on more training rows: compare trends, not digits.",
+    )
+
+
+MACHINE = {"processor": "X", "cores": 8, "threads": 1, "gpu": "a GPU"}
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "said"),
+    [
+        (put("config", "encoder", "weights", value=MINILM), 0, "an-encoder (22.7 million parameters)"),
+        (put("hardware", value=MACHINE, kind="erm"), 0, "X, 8 cores, 1 thread, a GPU; an abacus, 1 thread, no GPU"),
+        (
+            put("data", "counts", "train", value={"a": 7}, data="civil-controlled"),
+            1,
+            "Training rows: 7 (Civil); 100 (GoEmo-ST).",
+        ),
+        (put("data", "counts", "dev", value={"a": 7}, data="civil-controlled"), 1, "Development rows: 7 to 20."),
+        (put("metrics", "n", value=110, data="civil-controlled"), 1, "Scored rows: 110 to 120."),
+        (put("config", "data", "max_tokens", value=32), 1, "Texts cut to tokens: 32."),
+        (
+            put("config", "base", value={"learning_rates": [1e-4, 2e-4], "select": "each"}),
+            2,
+            "Learning rate of the base classifier: 0.0001, 0.0002, by the development loss of each seed.",
+        ),
+        (put("config", "base", value={"learning_rates": [1, 2], "select": "seed 0"}), 2, "loss of seed 0."),
+        (
+            put(
+                "system",
+                "info",
+                value={"debias_strength": 0, "labels_spent": 9, "selection": "a-rule"},
+                data="civil-controlled",
+            ),
+            2,
+            "Debiasing strength by: a rule (9 labels); rule not recorded (40 labels).",
+        ),
+        (put("data", "counts", "train", value={"a": 1124}, data="goemo-st"), 3, "rows (as many on GoEmo-ST): compare"),
+    ],
+)
+def test_other_runs_have_another_box(change: Change, line: int, said: str, tmp_path: Path) -> None:
+    before = conditions(collected(tmp_path / "before"))
+    after = conditions(collected(tmp_path / "after", change))
+    assert said in after[line]
+    assert said not in before[line]
+
+
+def test_strengths_are_chosen_only_where_there_is_one(tmp_path: Path) -> None:
+    box = conditions(collected(tmp_path, config=with_systems(few("Civil"), "erm")))
+    assert "strength" not in " ".join(box)
+
+
+def test_every_machine_of_merged_folds_is_named(tmp_path: Path) -> None:
+    def change(record: dict[str, Any]) -> None:
+        record["hardware"]["processor"] = f"machine {record['config']['data']['options']['fold']}"
+
+    (first, *_) = conditions(collected(tmp_path, change, few("MultiNLI")))
+    assert re.findall(r"machine \d", first) == [f"machine {fold}" for fold in range(5)]
+
+
+def test_seeds_that_some_rows_lack_are_told(tmp_path: Path) -> None:
+    fake_results(tmp_path, with_systems(few("Civil"), "erm"))
+    fake_results(tmp_path, with_systems(few("Civil"), "guardrail"), seeds=(0, 1))
+    with pytest.warns(match="do not have all seeds"):
+        short = collect(tmp_path, few("Civil"))
+    assert "seeds 0, 1, 2 (not all in every row)." in conditions(short)[0]
+
+
+def test_only_what_rebuilds_a_table_of_the_paper_speaks_of_it(tmp_path: Path) -> None:
+    collection = collected(tmp_path)
+    (*lines, last) = conditions(collection)
+    beyond = replace(collection, experiment=replace(collection.experiment, rebuilds=False))
+    assert conditions(beyond) == tuple(lines)
+    assert "The paper" in last
+    not_rebuilt = [name for name in experiment_names() if not read_experiment(name).rebuilds]
+    assert not_rebuilt == ["leaderboard", "leaderboard-in-distribution", "natural-shortcuts", "source-recipes"]
+
+
+def test_sets_that_are_as_large_in_the_paper_are_not_called_smaller(tmp_path: Path) -> None:
+    def change(record: dict[str, Any]) -> None:
+        record["data"]["counts"]["train"] = {"a": ROWS_OF_THE_PAPER[record["config"]["data"]["name"]]}
+
+    box = conditions(collected(tmp_path, change, few("GoEmo-ST", "GoEmo-Syn")))
+    assert "on as many training rows: compare" in box[-1]
+
+
+@pytest.mark.filterwarnings("ignore:The worst group has fewer")
+def test_the_box_is_above_the_numbers_and_not_in_a_csv_file(tmp_path: Path) -> None:
+    table = make_table(collected(tmp_path))
+    assert table.box == conditions(collected(tmp_path))
+    text = render(table, "markdown")
+    assert text.split("\n\n")[1].splitlines() == [f"> - {said}" for said in table.box]
+    assert render(table, "csv") == render(replace(table, box=()), "csv")
+    assert "> - " not in render(replace(table, box=()), "markdown")
+
+
+def test_latex_has_the_box_as_a_quotation_with_what_it_must_escape() -> None:
+    latex = render(Table("t", ("a", "b"), (), (), ("50 % of a_b & #1", "x")), "latex")
+    box = r"\begin{quote}\raggedright" "\n" r"50 \% of a\_b \& \#1\par" "\n" r"x\par" "\n" r"\end{quote}"
+    assert latex.index(box) < latex.index(r"\begin{tabular}")
+    assert "quote" not in render(Table("t", ("a", "b"), (), ()), "latex")
+
+
+def test_the_committed_box_is_of_the_committed_runs() -> None:
+    """Counted here in another way: from the list of runs and their own records."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        collection = collect(RESULTS, read_experiment("leaderboard"))
+    results = [run.result for run in collection.runs]
+    (train,) = {sum(result["data"]["counts"]["train"].values()) for result in results}
+    text = (RESULTS / "leaderboard/leaderboard.md").read_text(encoding="utf-8")
+    assert f"> - Training rows: {train}. " in text
+    assert "(22.7 million parameters)" in text
+    assert results[0]["hardware"]["processor"] in text
