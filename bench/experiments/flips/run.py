@@ -1,0 +1,196 @@
+"""Cards judged by their flips: how often they are decided, how often wrongly, and what the repair brings.
+
+    python bench/experiments/flips/run.py --data-dir ../shared/data --out results/flips.json
+
+For settings of the benchmark the base classifier is audited on the test texts without labels. Of each card of the
+audit the flips are found: the texts whose answer changes when the card's words are masked. Simulated reviewers answer
+from the labels: always rightly, or wrongly on a share of the flips, either way (`symmetric`) or only so that a broken
+answer is called mended (`one-sided`). In each of the draws a card's flips come in another random order, of which 40 at
+most are asked about; `decide` of the library says what follows.
+
+- `within`: the share of draws in which the card is decided as a shortcut within 25 and within 40 questions.
+- `genuine`: the share of draws in which it is decided as genuine.
+- `expected`: what its own counts give, if answers are drawn with replacement (so that a card with few flips differs).
+- `false`: shortcut, although at most half of the card's flips that one answer is right to mend.
+
+`repaired` is the guard that `fit --decisions` makes of the first draw without errors, on the test texts, scored on all
+of them; `neutralised` is empty where nothing is decided, and then the guard is the base.
+
+`in_distribution` and `clean` are settings in which nothing is to be repaired. Finished settings and seeds are kept. No
+setting of the library was chosen on these rows: the grouping of cards was chosen on other data (docs/decide.md), the
+rest are constants of the method.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from shortcut_bench.bases import open_setting
+from shortcut_bench.datasets import LabelledTexts
+from shortcut_bench.standalone import grow, settings_cases, settings_parser
+from shortcut_guardrail import NothingToRepairError, ShortcutGuardrail
+from shortcut_guardrail.decisions import AuditedCards, decide
+from shortcut_guardrail.decisions.questions import Flip, Key
+from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
+from shortcut_guardrail.saving.record import library_versions
+
+SETTINGS = (
+    "natural-shortcuts/Amazon/test",
+    "natural-shortcuts/Civil/test",
+    "natural-shortcuts/SST-2/test",
+    "natural-shortcuts/MultiNLI/test",
+    "shifted/GoEmo-ST/clean",
+    "shifted/Yelp-ST/clean",
+    "shifted/Civil/reversed",
+)
+REVIEWERS = {
+    "no errors": (0.0, 0.0),
+    "10 % symmetric": (0.1, 0.1),
+    "20 % symmetric": (0.2, 0.2),
+    "10 % one-sided": (0.0, 0.1),
+    "20 % one-sided": (0.0, 0.2),
+}
+"""By name, the probability that a mended answer is called broken, and that a broken one is called mended."""
+MAX_ROWS = 1000
+LEAST = 8
+
+Array = np.ndarray[Any, Any]
+
+
+def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, Any]:
+    """One setting and seed."""
+    experiment, name, test = setting.split("/")
+    opened = open_setting(experiment, name, seed, data_dir=args.data_dir, cache=args.cache, changes={"n_test": None})
+    data = opened.data
+    trained = opened.train(data.clean_train if test == "clean" else None)
+    rows = data.oracle_tests["reversed"] if test == "clean" else data.tests[test]
+    rows = rows.select(np.random.default_rng(seed).permutation(len(rows))[:MAX_ROWS])
+    guard = ShortcutGuardrail(
+        trained.model, trained.tokenizer, max_length=trained.max_length, batch_size=64, precision="auto"
+    )
+    audited = AuditedCards.from_dict(guard.audit(rows.texts).to_dict())
+    flips = guard.find_flips(rows.texts, {card.id: card.words for card in audited.cards})
+    found = [judged_card(card, flips[card.id], rows.labels, args.draws, seed) for card in audited.cards]
+    return {
+        "n": len(rows),
+        "groups": rows.counts(),
+        "majority": float(np.bincount(rows.labels).max() / len(rows)),
+        "base": scored(guard, rows),
+        "cards": found,
+        "repaired": None if args.no_repair else repaired(guard, audited, flips, rows, seed),
+    }
+
+
+def outcomes(flips: Sequence[Flip], labels: Array) -> Array:
+    """What the label says of each flip: 1 mended, 0 broken, -1 neither answer right."""
+    return np.array([1 if labels[f.row] == f.after else 0 if labels[f.row] == f.before else -1 for f in flips], dtype=int)
+
+
+def judged_card(card: Any, flips: Sequence[Flip], labels: Array, draws: int, seed: int) -> dict[str, Any]:
+    """One card: its counts, and what reviewers decide about it."""
+    truth = outcomes(flips, labels)
+    counts = {name: int((truth == value).sum()) for name, value in (("mended", 1), ("broken", 0), ("neither", -1))}
+    rng = np.random.default_rng([seed, int(card.id, 16)])
+    shown: dict[str, Any] = {}
+    if len(truth) >= LEAST:
+        for reviewer, errors in REVIEWERS.items():
+            drawn = [sequence(truth, errors, rng) for _ in range(draws)]
+            again = [sequence(rng.choice(truth, 40), errors, rng) for _ in range(draws)]
+            shown[reviewer] = {**rates(drawn), "expected": rates(again)}
+    return {
+        "id": card.id,
+        "words": list(card.words),
+        "pulls_to": card.pulls_to,
+        "texts": card.texts,
+        "flagged": card.flagged,
+        "flips": len(flips),
+        **counts,
+        "reviewers": shown,
+    }
+
+
+def sequence(truth: Array, errors: tuple[float, float], rng: np.random.Generator) -> Array:
+    """The answers to 40 flips at most, in random order, as a reviewer gives them."""
+    answers = rng.permutation(truth)[:40]
+    wrong = rng.random(len(answers)) < np.where(answers == 1, errors[0], errors[1])
+    return np.where((answers >= 0) & wrong, 1 - answers, answers)
+
+
+def first_crossing(answers: Array) -> tuple[str, int]:
+    """What is decided, and after how many questions; the same rule as the library's, which a test holds."""
+    step = np.select([answers == 1, answers == 0], [np.log(1.5), np.log(0.5)], 0.0).cumsum()
+    mirrored = np.select([answers == 0, answers == 1], [np.log(1.5), np.log(0.5)], 0.0).cumsum()
+    for asked, (up, down) in enumerate(zip(step, mirrored, strict=True), start=1):
+        if up >= np.log(20):
+            return "shortcut", asked
+        if down >= np.log(20):
+            return "genuine", asked
+    return "open", len(answers)
+
+
+def rates(drawn: Iterable[Array]) -> dict[str, Any]:
+    """How often, and how soon, a card is decided."""
+    made = [first_crossing(one) for one in drawn]
+    return {
+        "within_25": float(np.mean([what == "shortcut" and asked <= 25 for what, asked in made])),
+        "within_40": float(np.mean([what == "shortcut" for what, _ in made])),
+        "genuine": float(np.mean([what == "genuine" for what, _ in made])),
+        "asked": float(np.mean([asked for _, asked in made])),
+    }
+
+
+def scored(guard: ShortcutGuardrail, rows: LabelledTexts) -> dict[str, float]:
+    """The guard's scores."""
+    answers = guard.predict_proba(rows.texts).argmax(axis=1)
+    return {
+        "accuracy": float((answers == rows.labels).mean()),
+        "balanced_accuracy": balanced_accuracy(answers, rows.labels),
+        "worst_group_accuracy": worst_group_accuracy(answers, rows.labels, rows.groups),
+    }
+
+
+def repaired(
+    guard: ShortcutGuardrail, audited: AuditedCards, flips: dict[str, list[Flip]], rows: LabelledTexts, seed: int
+) -> dict[str, Any]:
+    """The guard that follows from one reviewer who does not err."""
+    rng = np.random.default_rng(seed)
+    keys, answers = [], {}
+    for card in audited.cards:
+        drawn = [flips[card.id][i] for i in rng.permutation(len(flips[card.id]))[:40]]
+        for order, (flip, truth) in enumerate(zip(drawn, outcomes(drawn, rows.labels), strict=True)):
+            keys.append(Key(f"{card.id}-{flip.row}", card.id, "a", "", order))
+            answers[keys[-1].id] = {1: "a", 0: "b", -1: "neither"}[int(truth)]
+    decisions = decide(audited, keys, answers)  # type: ignore[arg-type]
+    asked = sum(card.asked for card in decisions.cards)
+    try:
+        made = guard.repair(rows.texts, decisions=decisions, seed=seed)
+    except NothingToRepairError:
+        return {"neutralised": [], "asked": asked, "scores": scored(guard, rows)}
+    return {
+        "neutralised": list(made.fitted.shortcuts.words),
+        "asked": asked,
+        "strength": made.choice.strength,
+        "scores": scored(guard, rows),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parse, and measure what is missing."""
+    parser = settings_parser(__doc__, settings=SETTINGS, seeds=(0, 1, 2), draws=200)
+    parser.add_argument("--no-repair", action="store_true", help="judge the cards only")
+    args = parser.parse_args(arguments)
+    versions = {"versions": library_versions()}
+    asked = {"draws": args.draws}
+    for entry in grow(args.out, settings_cases(args), partial(measure, args=args), asked=asked, beside=lambda _: versions):
+        first = entry["cards"][:3]
+        shown = [(card["words"][:3], card["mended"], card["broken"]) for card in first]
+        print(entry["setting"], entry["seed"], shown, entry["base"], (entry["repaired"] or {}).get("scores"), flush=True)
+
+
+if __name__ == "__main__":
+    main()
