@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -481,30 +482,21 @@ class ShortcutGuardrail:
             NothingToRepairError: `auto`, and neither words nor labels speak for a repair; the guard is left as it was.
             ConfigError: Options contradict or need one another.
             DataError: See `fit` and `calibrate`.
-
-        Example:
-            >>> repaired = guard.repair(texts, shortcuts=["book"])  # doctest: +SKIP
-            >>> guard.save_pretrained("guarded/")  # doctest: +SKIP
         """
         before, found, reason = (self._fitted, self._choice), None, ""
         decided = Decisions.from_file(decisions) if isinstance(decisions, str | Path) else decisions
         labels = None if support is None else self.label_ids(support[1])
+        search = partial(self.find_shortcuts, texts, support=support, decisions=decided, progress=progress)
         if strategy == "auto" and isinstance(config, GuardrailConfig):
             strategy = config.strategy
+        asked = partial(plan_repair, labels=labels, strength=strength, shortcuts=shortcuts, keep=keep, config=config)
         if strategy == "auto":
-            asked = plan_repair(
-                "distill", labels=labels, strength=strength, shortcuts=shortcuts, keep=keep, config=config
-            )
-            found = self.find_shortcuts(
-                texts, config=asked.config, support=support, decisions=decided, progress=progress
-            )
+            found = search(config=asked("distill").config)
             strategy, reason = supported_strategy(found, has_labels=support is not None)  # type: ignore[assignment]
-        plan = plan_repair(strategy, labels=labels, strength=strength, shortcuts=shortcuts, keep=keep, config=config)
+        plan = asked(strategy)
         if decided is not None and found is None:
             check_decides(plan.config)
-            found = self.find_shortcuts(
-                texts, config=plan.config, support=support, decisions=decided, progress=progress
-            )
+            found = search(config=plan.config)
         given = found if found is not None and uses_shortcuts(plan.config) else None
         weighing = support if plan.weighs and given is None else None
         fitted = self.fit(texts, config=plan.config, seed=seed, support=weighing, shortcuts=given, progress=progress)

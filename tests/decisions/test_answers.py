@@ -8,7 +8,8 @@ import pytest
 
 from shortcut_guardrail import DataError
 from shortcut_guardrail.data import text_hash
-from shortcut_guardrail.decisions import read_answers, read_keys, written_keys
+from shortcut_guardrail.decisions import read_keys, written_keys
+from shortcut_guardrail.decisions.answers import read_answers
 from shortcut_guardrail.decisions.questions import Key
 
 TEXTS = ["a fine text", 'it says "no",\nand more', "plain; with; semicolons", "last one"]

@@ -88,7 +88,9 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
 
 def outcomes(flips: Sequence[Flip], labels: Array) -> Array:
     """What the label says of each flip: 1 mended, 0 broken, -1 neither answer right."""
-    return np.array([1 if labels[f.row] == f.after else 0 if labels[f.row] == f.before else -1 for f in flips], dtype=int)
+    return np.array(
+        [1 if labels[f.row] == f.after else 0 if labels[f.row] == f.before else -1 for f in flips], dtype=int
+    )
 
 
 def judged_card(card: Any, flips: Sequence[Flip], labels: Array, draws: int, seed: int) -> dict[str, Any]:
@@ -185,11 +187,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--no-repair", action="store_true", help="judge the cards only")
     args = parser.parse_args(arguments)
     versions = {"versions": library_versions()}
-    asked = {"draws": args.draws}
-    for entry in grow(args.out, settings_cases(args), partial(measure, args=args), asked=asked, beside=lambda _: versions):
+    cases, asked = settings_cases(args), {"draws": args.draws}
+    for entry in grow(args.out, cases, partial(measure, args=args), asked=asked, beside=lambda _: versions):
         first = entry["cards"][:3]
         shown = [(card["words"][:3], card["mended"], card["broken"]) for card in first]
-        print(entry["setting"], entry["seed"], shown, entry["base"], (entry["repaired"] or {}).get("scores"), flush=True)
+        after = (entry["repaired"] or {}).get("scores")
+        print(entry["setting"], entry["seed"], shown, entry["base"], after, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,4 @@
 from .answers import QUESTIONS_FILE as QUESTIONS_FILE
-from .answers import read_answers as read_answers
 from .answers import read_keys as read_keys
 from .answers import written_keys as written_keys
 from .audited import AuditedCard as AuditedCard

@@ -13,7 +13,7 @@ from ..config import ShortcutConfig
 from ..decisions import Decision, Decisions
 from ..errors import ConfigError, ModelError
 from ..keys import VERDICTS, stored, stored_verdict
-from ..text import WordFinder, content_spans, spaced, unit_key
+from ..text import WordFinder, content_spans, parts_of, spaced, unit_key
 
 Verdict = Literal["named", "kept", "found", "confirmed", "cleared"]
 Reason = Literal["flagged", "takes turns", "set", "dominant", "many answers", "flips"]
@@ -197,7 +197,7 @@ def _of_card(word: str, card: Decision, verdict: tuple[Verdict, Reason | None]) 
 
 
 def _overruled(item: Shortcut, decided: Shortcut | None, said: Mapping[str, Shortcut]) -> Shortcut:
-    """An item with what was decided about it; a phrase that the evidence alone speaks against is spared where all that
+    """An item with what was decided about it; a phrase that the evidence alone speaks against is spared where what
     it says is kept."""
     if decided is not None:
         return replace(
@@ -210,15 +210,18 @@ def _overruled(item: Shortcut, decided: Shortcut | None, said: Mapping[str, Shor
             p_value=None,
         )
     kept = {key for key, one in said.items() if one.verdict == "kept"}
-    return replace(item, verdict="kept", reason=None) if item.neutralised and _says_only(item.text, kept) else item
+    return replace(item, verdict="kept", reason=None) if item.neutralised and _holds_kept(item.text, kept) else item
 
 
-def _says_only(phrase: str, kept: Iterable[str]) -> bool:
-    """Whether all words of a phrase that carry content are kept: to keep "book" is to keep "this book", to keep "this"
-    is not."""
+def _holds_kept(phrase: str, kept: Iterable[str]) -> bool:
+    """Whether a word, or a shorter phrase, is kept that carries content in a phrase: to keep "book" is to keep "this
+    book", to keep "this" is not. Of a phrase without content all words count."""
     key = spaced(phrase)
-    words = {key[start:end] for start, end in content_spans(key, 0, len(key))}
-    return bool(words) and words <= set(kept)
+    spans = content_spans(key, 0, len(key))
+    content = {key[start:end] for start, end in spans}
+    if content == {key}:
+        content = set(key.split(" "))
+    return any(content & set(part.split(" ")) for part in parts_of(key) & set(kept))
 
 
 def with_said(shortcuts: Shortcuts, config: ShortcutConfig) -> Shortcuts:
@@ -235,7 +238,7 @@ def with_said(shortcuts: Shortcuts, config: ShortcutConfig) -> Shortcuts:
         key = spaced(item.text)
         if key in named:
             item = replace(item, verdict="named", reason=None)
-        elif key in kept or (item.neutralised and item.reason != "flips" and _says_only(item.text, kept)):
+        elif key in kept or (item.neutralised and item.reason != "flips" and _holds_kept(item.text, kept)):
             item = replace(item, verdict="kept", reason=None)
         judged.append(item)
     known = {spaced(item.text) for item in judged}

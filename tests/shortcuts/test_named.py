@@ -1,0 +1,88 @@
+"""What was decided about cards, over the evidence and under what a person says on the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from shortcut_guardrail.config import ShortcutConfig
+from shortcut_guardrail.decisions import Decision, Decisions
+from shortcut_guardrail.shortcuts import Shortcut, Shortcuts
+from shortcut_guardrail.shortcuts.named import with_decisions, with_said
+
+FOUND = Shortcuts((Shortcut("book", "found", "flagged", count=12), Shortcut("great", "cleared")), rows=("r",))
+
+
+def flips(words, outcome, mended=8, broken=0, **changes) -> Decision:
+    decision = {"shortcut": "neutralise", "genuine": "keep"}.get(outcome)
+    return Decision(
+        tuple(words), decision, "flips", mended=mended, broken=broken, outcome=outcome, text_hashes=("h",), **changes
+    )
+
+
+def person(words, decision) -> Decision:
+    return Decision(tuple(words), decision, "person")
+
+
+def decided(*cards, items=FOUND, named=(), keep=(), **options):
+    shortcuts = with_decisions(items, Decisions(cards), **options)
+    shortcuts = with_said(shortcuts, ShortcutConfig(named=named, keep=keep))
+    return {item.text: (item.verdict, item.reason) for item in shortcuts.items}
+
+
+def test_flips_come_before_the_audit():
+    found = decided(flips(["great", "superb"], "shortcut"), flips(["book"], "genuine", 0, 8))
+    assert found == {"great": ("confirmed", "flips"), "superb": ("confirmed", "flips"), "book": ("cleared", "flips")}
+
+
+def test_a_person_comes_before_flips_and_flags_before_a_person():
+    cards = (person(["great"], "keep"), flips(["great"], "shortcut"), person(["book"], "neutralise"))
+    assert decided(*cards)["great"] == ("kept", None)
+    assert decided(*cards)["book"] == ("named", None)
+    assert decided(*reversed(cards))["great"] == ("kept", None)  # the order in the file says nothing
+    found = decided(*cards, named=["great"], keep=["book"])
+    assert (found["great"], found["book"]) == (("named", None), ("kept", None))
+
+
+@pytest.mark.parametrize("card", [flips(["great"], "open"), person(["great"], "unsure"), Decision(("great",))])
+def test_what_nobody_decided_changes_nothing(card):
+    assert decided(card) == decided()
+
+
+def test_words_that_should_not_decide_alone_are_kept():
+    assert decided(person(["book"], "not_alone"))["book"] == ("kept", None)
+
+
+def test_a_machine_decides_nothing():
+    assert decided(flips(["great"], "shortcut", machine="gemma")) == decided()
+
+
+def test_genuine_holds_for_the_judged_texts_only():
+    card = flips(["book"], "genuine", 0, 8)
+    assert decided(card, same_data=False)["book"] == ("found", "flagged")
+    assert decided(flips(["great"], "shortcut"), same_data=False)["great"] == ("confirmed", "flips")
+
+
+def test_a_phrase_and_its_words_are_two_things():
+    items = Shortcuts((Shortcut("this book", "found", "flagged"), Shortcut("this", "cleared")))
+    both = (person(["this book"], "neutralise"), person(["this"], "keep"))
+    shortcuts = with_decisions(items, Decisions(both))
+    assert shortcuts.words == ("this book",)
+    found = shortcuts.finder.find("this book, and this")
+    assert [(one.start, one.end) for one in found] == [(0, 9)]
+    # To keep "this" says nothing of "this book", which the audit found; to keep "book" does.
+    assert decided(person(["this"], "keep"), items=items)["this book"] == ("found", "flagged")
+    assert decided(person(["book"], "keep"), items=items)["this book"] == ("kept", None)
+    assert decided(items=items, keep=["book"])["this book"] == ("kept", None)
+
+
+def test_judged_texts_can_certify_nothing():
+    shortcuts = with_decisions(FOUND, Decisions((flips(["great"], "shortcut"),)))
+    assert shortcuts.rows == ("h", "r")
+
+
+def test_counts_of_the_flips_are_kept():
+    item = next(
+        i for i in with_decisions(FOUND, Decisions((flips(["book"], "shortcut", 9, 1),))).items if i.text == "book"
+    )
+    assert (item.n_support, item.mended, item.broken, item.count) == (10, 9, 1, 12)
+    assert Shortcuts.from_dict(Shortcuts((item,)).to_dict()).items == (item,)
