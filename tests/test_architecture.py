@@ -28,6 +28,7 @@ FLOORS = [
     "audit",
     "strength",
     "attribution",
+    "display",
     "text",
     "finetuning",
     "models",
