@@ -17,6 +17,8 @@ from .errors import ConfigError
 from .text import visible_name
 
 MOST_ROWS = 8
+"""Of a table whose rows come by rank."""
+
 WIDTH = 80
 
 
@@ -28,7 +30,7 @@ class Summary:
         title: The first line.
         facts: Names and values, one a line.
         columns: Heads of the table; one that begins with ">" is of numbers, which stand on the right.
-        rows: Its cells; of more than 8 rows the first are shown. See `cell` for what a cell may be.
+        rows: Its cells; see `cell` for what one may be.
         more: How many rows there are beyond these.
         notes: Sentences below.
     """
@@ -55,7 +57,7 @@ class Summary:
         head = "".join(_td(column.lstrip(">"), "th", r) for column, r in zip(self.columns, right, strict=True))
         rows = "".join(
             "<tr>" + "".join(_td(cell(value), "td", r) for value, r in zip(row, right, strict=True)) + "</tr>"
-            for row in self._shown
+            for row in self.rows
         )
         return (
             f"<div><p><strong>{_escaped(self.title)}</strong></p>"
@@ -66,20 +68,15 @@ class Summary:
         )
 
     @property
-    def _shown(self) -> Sequence[tuple[object, ...]]:
-        return self.rows[:MOST_ROWS]
-
-    @property
     def _more(self) -> tuple[str, ...]:
-        more = self.more + len(self.rows) - len(self._shown)
-        return (f"... and {more:,} more",) if more else ()
+        return (f"... and {self.more:,} more",) if self.more else ()
 
     def _table(self, width: int) -> list[str]:
         if not self.rows:
             return []
         right = [column.startswith(">") for column in self.columns]
         rows = [[column.lstrip(">") for column in self.columns]]
-        rows += [[visible_name(cell(value)) for value in row] for row in self._shown]
+        rows += [[visible_name(cell(value)) for value in row] for row in self.rows]
         widths = [min(width, max(map(columns_of, column))) for column in zip(*rows, strict=True)]
         while sum(widths) + 2 * (len(widths) - 1) > width:
             widths[widths.index(max(widths))] -= 1
@@ -137,13 +134,14 @@ def some(names: Sequence[str], most: int = 5) -> str:
     return ", ".join(cut(visible_name(name), 30) for name in names[:most]) + more if names else "none"
 
 
-def spread(points: Sequence[Any], kept: Iterable[float]) -> list[Any]:
-    """At most 8 points of a curve, evenly spread; those at the strengths `kept` (at most 3) are among them."""
-    if len(points) <= MOST_ROWS:
+def spread(points: Sequence[Any], kept: Iterable[float], most: int = 11) -> list[Any]:
+    """At most so many points of a curve, evenly spread; those at the strengths `kept` are among them."""
+    if len(points) <= most:
         return list(points)
-    must = [i for i, point in enumerate(points) if point.strength in set(kept)]
-    n = MOST_ROWS - len(must)
-    return [points[i] for i in sorted({*must, *(round(i * (len(points) - 1) / (n - 1)) for i in range(n))})]
+    must = {i for i, point in enumerate(points) if point.strength in set(kept)}
+    rest = [i for i in range(len(points)) if i not in must]
+    step = (len(rest) - 1) / (most - len(must) - 1)
+    return [points[i] for i in sorted({*must, *(rest[int(k * step + 0.5)] for k in range(most - len(must)))})]
 
 
 def columns_of(text: str) -> int:
