@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from audits import HOSTILE, NAN
+from audits import CALIBRATION, HOSTILE, NAN, UNTESTED, audit, candidate, evaluation, group
+from shortcut_guardrail import (
+    FitReport,
+    Repair,
+    ShardedAudit,
+    Shortcut,
+    ShortcutGuardrail,
+    Shortcuts,
+    StrengthChoice,
+    preset,
+)
+from shortcut_guardrail.config import updated
 from shortcut_guardrail.display import Shown, Summary, cell, columns_of, cut, interval, number, p_value, some, spread
+from shortcut_guardrail.mitigation.training import AdapterTraining
+from shortcut_guardrail.strength.certificate import Certificate, CertifiedStrength
+from shortcut_guardrail.strength.unsupervised import AgreementPoint, UnlabelledCalibration
 
 ODD = [
     *HOSTILE,
@@ -113,6 +130,8 @@ def test_markup_arrives_escaped():
     # The partner: what is ours is not escaped.
     assert "<td" in shown
     assert "color" not in shown
+    # Notebooks take what stands between dollar signs for formulas, unless told not to.
+    assert shown.startswith('<div class="tex2jax_ignore mathjax_ignore">')
 
 
 def test_the_rows_beyond_the_first_are_counted():
@@ -145,3 +164,145 @@ def test_a_result_says_what_and_is_shown_both_ways():
 
     assert repr(Result()) == "Result: <b>"
     assert "Result: &lt;b&gt;" in Result()._repr_html_()
+
+
+# What each result shows
+
+
+def odd_results(*words: str) -> list[Any]:
+    """One result of each kind, with the words wherever a text, a name or a label may stand."""
+    found = audit(
+        *[candidate(word, pulls_to=words[-1], flagged=i < 2) for i, word in enumerate(words)],
+        label_names=(words[0], words[-1] + "!"),
+        n_truncated=3,
+        notes=(f"The model never answers {words[0]!r}.",),
+    )
+    weighed = Shortcuts(
+        tuple(Shortcut(word, "found", "flagged", 12, 0.5, words[-1], 0.01, n_support=4, mended=2) for word in words)
+    )
+    training = AdapterTraining(9, 8, 7, 1, 0.1, (0.7, 0.3), ("query",), 5, 0.1, 0.2, 1.5)
+    fitted = FitReport(training, preset("distill"), 0, 2, {}, weighed)
+    return [
+        found,
+        ShardedAudit(found, Path("shards"), 2, None),
+        evaluation(*words),
+        CALIBRATION,
+        UnlabelledCalibration(0.3, 40, 12, tuple(AgreementPoint(i / 99, 0.1, 0.9, NAN, 0.8) for i in range(100))),
+        certificate(),
+        weighed,
+        fitted,
+        Repair("distill", f"It was {words[0]}.", fitted, StrengthChoice(0.3, "agreement")),
+    ]
+
+
+def certificate(*, certified: bool = False) -> Certificate:
+    points = (CertifiedStrength(i / 10, 5 * i, 0.1, i, 1, 2, 0.04, certified, 50, None) for i in range(1, 11))
+    return Certificate(0.02, 0.95, "net", "exact", 1000, 40, 1, tuple(points), in_use=0.3, strength=0.0)
+
+
+@pytest.mark.parametrize("word", [word for word in ODD if word])
+def test_results_with_odd_words_are_short_and_escaped(word):
+    for result in odd_results(word, *(f"{word}{i}" for i in range(20))):
+        assert repr(result).startswith(type(result).__name__)
+        # Where a character carries thousands of accents, a note is broken between them.
+        assert len(lines_of(repr(result))) <= 17 + 4 * ("\u0301" in word)
+        assert len(repr(result)) < 2500 + 2 * 4 * 80 * 15 * (len(word) > 1000)
+        shown = result._repr_html_()
+        assert not re.search("<(?!/?(div|p|strong|table|thead|tbody|tr|th|td)[ >])", shown)
+        assert len(shown) < 25_000
+
+
+def test_an_audit_says_what_was_found():
+    words = [candidate("book", flagged=True, q_value=0.0001, count=22), *(candidate(f"w{i}") for i in range(11))]
+    assert repr(audit(*words, n_candidates=2000, notes=("It is small.",))).splitlines() == [
+        "AuditReport: 40 texts (39 distinct)",
+        "MSTPS       0.512",
+        "answers     negative 10, positive 30",
+        "candidates  12 of 2,000 tested: 1 flagged at FDR 5%, 0 undecided",
+        "token  texts  flip rate          95 %  pulls to  q-value  status",
+        "book      22      0.250  0.10 to 0.50  positive   <0.001  flagged",
+        *(f"w{i}        12      0.250  0.10 to 0.50  positive    0.400" for i in range(7)),
+        "... and 1,992 more",
+        "It is small.",
+        "A candidate is a question, not a verdict.",
+    ]
+    # What was not tested has no q-value.
+    rare = repr(audit(candidate("rare", **UNTESTED))).splitlines()[-2]
+    assert rare.split() == "rare 12 0.250 - positive -".split()
+
+
+def test_a_real_audit_is_shown_short(bert, texts):
+    report = ShortcutGuardrail(*bert).audit(texts)
+    assert len(repr(report)) < 2500
+    assert len(report._repr_html_()) < 5000
+    assert len(lines_of(repr(report))) <= 16
+    # A candidate does not show its examples, which are texts.
+    assert report.candidates[0].examples
+    assert "examples" not in repr(report.candidates[0])
+
+
+def test_an_evaluation_says_how_good_on_how_many_and_where_it_is_worst():
+    shown = repr(evaluation("negative, without", "negative, with", "positive, with"))
+    assert "accuracy     0.500 (0.41 to 0.60), balanced 0.400; majority class 0.600" in shown
+    assert "worst group  0.700 (n = 10): negative, with" in shown
+    assert "negative, without   0         -             -" in shown
+    assert "recall" not in repr(evaluation("a", recall=False))
+    # Of many groups the worst are shown.
+    many = replace(evaluation(), groups=tuple(group(f"g{i}", 40, 40 - i) for i in range(20)))
+    assert repr(many).splitlines()[-9].split()[:2] == ["g19", "40"]
+    assert repr(many).endswith("... and 12 more")
+    assert "worst group  -\n" in repr(evaluation())
+
+
+def test_a_calibration_says_who_chose():
+    assert "chosen by  accuracy on 40 labelled rows\n" in repr(CALIBRATION)
+    assert "     0.3     0.750  0.59 to 0.87       5     2  chosen\n" in repr(CALIBRATION)
+    assert "rows, cross-validated\n" in repr(replace(CALIBRATION, cross_validated=True))
+    kept = repr(replace(CALIBRATION, without_labels=0.3, p_value=0.5))
+    assert "chosen by  unlabelled texts (0.3); 40 labelled rows do not overrule it (p 0.500)\n" in kept
+    overruled = repr(replace(CALIBRATION, without_labels=1.0, p_value=0.01))
+    assert "chosen by  unlabelled texts (1); 40 labelled rows overrule it (p 0.010)\n" in overruled
+    assert "worst group accuracy  accuracy" in repr(replace(CALIBRATION, metric="worst_group_accuracy"))
+    assert "... and 89 more" in repr(odd_results("a")[4])
+
+
+def test_a_certificate_says_what_is_certified():
+    assert "certified  no strength above 0\n" in repr(certificate())
+    assert "certified  strengths 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1\n" in repr(certificate(certified=True))
+    assert " ".join(certificate().sentence.split()[:9]) in " ".join(repr(certificate()).split())
+
+
+def test_shortcuts_have_a_verdict_and_a_reason():
+    lines = repr(Shortcuts((Shortcut("book", "found", "flagged"), Shortcut("not", "kept")))).splitlines()
+    assert lines[0] == "Shortcuts: 1 neutralised of 2 weighed"
+    assert [line.split()[:3] for line in lines[2:]] == [["book", "found", "flagged"], ["not", "kept", "-"]]
+    assert "mended" not in lines[1]
+    assert repr(Shortcuts()) == "Shortcuts: 0 neutralised of 0 weighed"
+
+
+def test_a_guard_says_what_it_is_and_what_it_does(bag, texts):
+    guard = ShortcutGuardrail(*bag)
+    assert repr(guard).splitlines() == [
+        "ShortcutGuardrail",
+        "model     BagForSequenceClassification",
+        "classes   negative, positive",
+        "strategy  none yet: call fit or repair",
+    ]
+    report = guard.fit(texts, config=updated(preset("mask"), {"shortcuts": {"named": ["honestly"]}}))
+    assert repr(report).splitlines()[1:] == [
+        "trained      nothing",
+        "neutralised  honestly",
+        "strength     1 until another is chosen",
+    ]
+    assert repr(guard).splitlines()[3:] == ["strategy     mask", "strength     1 (fixed)", "neutralised  honestly"]
+    guard.debias_strength = 0.5
+    assert "0.5 (set)" in guard._repr_html_()
+    guard.certify([], [], unlabelled=[f"{text} again" for text in texts])
+    assert repr(guard).splitlines()[-1] == "certified    loss of at most 2% with 95% confidence"
+
+
+def test_results_are_still_equal_by_what_they_hold():
+    assert [a == b for a, b in zip(odd_results("a"), odd_results("a"), strict=True)].count(False) <= 2  # NaNs
+    assert replace(CALIBRATION) == CALIBRATION
+    assert replace(CALIBRATION, n=41) != CALIBRATION
+    assert hash(Shortcuts()) == hash(Shortcuts())

@@ -51,7 +51,7 @@ class Summary:
         return "\n".join(cut(line, width) for line in lines)
 
     def html(self) -> str:
-        """For a notebook, light or dark: no colours of its own, and everything escaped."""
+        """For a notebook, light or dark: no colours of its own, everything escaped, and no text a formula."""
         facts = "".join(f"<tr>{_td(name, 'th')}{_td(value, most=400)}</tr>" for name, value in self.facts.items())
         right = [column.startswith(">") for column in self.columns]
         head = "".join(_td(column.lstrip(">"), "th", r) for column, r in zip(self.columns, right, strict=True))
@@ -60,7 +60,7 @@ class Summary:
             for row in self.rows
         )
         return (
-            f"<div><p><strong>{_escaped(self.title)}</strong></p>"
+            f'<div class="tex2jax_ignore mathjax_ignore"><p><strong>{_escaped(self.title)}</strong></p>'
             + (f"<table><tbody>{facts}</tbody></table>" if facts else "")
             + (f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if rows else "")
             + "".join(f"<p>{_escaped(note, 2000)}</p>" for note in (*self._more, *self.notes))
@@ -177,6 +177,10 @@ def _escaped(text: str, most: int = WIDTH) -> str:
 
 def _td(text: str, tag: str = "td", right: bool = False, most: int = WIDTH) -> str:
     return f'<{tag} style="text-align:{"right" if right else "left"}">{_escaped(text, most)}</{tag}>'
+
+
+LEGEND_ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 2, "frameon": False}
+"""Of a chart that may have something anywhere."""
 
 
 def chart(ax: Any, height: float = 3.5) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..attribution import MaskingEffects, Saliency
 from ..data import counted
-from ..display import MOST_ROWS, WIDTH, Shown, Summary, chart, cut, number, p_value, some, whiskers
+from ..display import LEGEND_ABOVE, MOST_ROWS, WIDTH, Shown, Summary, chart, cut, number, p_value, some, whiskers
 from ..errors import ConfigError
 from ..keys import key_of, stored
 from ..metrics import sensitivity
@@ -258,7 +258,7 @@ class AuditReport(Shown):
         for candidate, bar in zip(shown, bars, strict=True):
             first.setdefault(cut(visible_name(candidate.pulls_to or "no class"), 30), bar)
         names = [f"pulls to {name}" for name in first]
-        legend = ax.legend(first.values(), names, loc="lower left", bbox_to_anchor=(0, 1), ncols=3, frameon=False)
+        legend = ax.legend(first.values(), names, **LEGEND_ABOVE)
         for text in [*ax.get_yticklabels(), *legend.get_texts()]:
             text.set_parse_math(False)  # a word with dollar signs is no formula
         return ax

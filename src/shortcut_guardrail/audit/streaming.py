@@ -19,7 +19,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..config import AuditConfig
-from ..data import Texts, TextSource, label_ids, to_json, write_file
+from ..data import Texts, TextSource, counted, label_ids, to_json, write_file
 from ..display import Shown, Summary
 from ..errors import ConfigError, DataError, GuardrailWarning, RunError
 from ..models import TextClassifier
@@ -53,7 +53,9 @@ class ShardedAudit(Shown):
 
     def _summary(self) -> Summary:
         found = self.report._summary()
-        return replace(found, title=found.title.replace("AuditReport", f"ShardedAudit ({self.n_shards:,} shards)"))
+        return replace(
+            found, title=found.title.replace("AuditReport", f"ShardedAudit in {counted(self.n_shards, 'shard')}")
+        )
 
     def shards(self) -> Iterator[Shard]:
         """The shards in their order, one at a time."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..config import CalibrationConfig
-from ..display import Shown, Summary, chart, p_value, spread
+from ..display import LEGEND_ABOVE, Shown, Summary, chart, p_value, spread
 from ..errors import ConfigError, DataError
 from ..metrics import balanced_accuracy, worst_group_accuracy
 from ..stats import exact_interval, mcnemar_greater, paired_p_value
@@ -118,8 +118,8 @@ class Calibration(Shown):
             ax.plot(strengths, [point.accuracy for point in self.curve], "--", label="accuracy")
         ax.plot(strengths, [point.score for point in self.curve], "o-", label=self.metric.replace("_", " "))
         ax.axvline(self.strength, color="0.5", linestyle=":", label=f"chosen: {self.strength:g}")
-        ax.set(xlabel="debiasing strength", ylabel=f"share of {self.n} labelled rows", ylim=(0, 1.02))
-        ax.legend()
+        ax.set(xlabel="debiasing strength", ylabel=f"on {self.n} labelled rows", ylim=(0, 1.02))
+        ax.legend(**LEGEND_ABOVE)
         return ax
 
     def to_dict(self) -> dict[str, Any]:
