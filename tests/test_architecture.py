@@ -28,6 +28,7 @@ FLOORS = [
     "audit",
     "strength",
     "attribution",
+    "display",
     "text",
     "finetuning",
     "models",
@@ -165,8 +166,9 @@ def test_a_function_fits_on_a_page_and_a_file_in_a_head(path):
     assert (len(source.splitlines()) > MOST_LINES_OF_A_FILE) == (name in LONG_FILES)
 
 
-def test_the_library_stays_under_twenty_thousand_lines():
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py")) < 20_000
+def test_the_library_stays_small():
+    # 20,000 before the room `decisions` and cards came; see docs/architecture.md.
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py")) < 23_000
 
 
 def test_lines_and_positions_are_counted() -> None:
