@@ -29,6 +29,7 @@ FLOORS = [
     "audit",
     "strength",
     "attribution",
+    "display",
     "text",
     "finetuning",
     "models",

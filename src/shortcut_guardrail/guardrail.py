@@ -18,6 +18,7 @@ from .audit import AuditReport, ShardedAudit, audit_in_shards, audit_texts, mode
 from .config import AuditConfig, CertifyConfig, GuardrailConfig, SaliencyConfig, Unit, check_strength, preset
 from .data import Texts, TextSource, check_texts, label_ids, text_hash
 from .decisions import Decisions, Flip, find_flips, made_for
+from .display import Shown, Summary, some
 from .errors import ConfigError, GuardrailWarning
 from .evaluation import (
     NOT_MEASURED,
@@ -72,7 +73,7 @@ from .typing import Array, Head, Progress
 _TEXTS_AT_ONCE = 8192
 
 
-class ShortcutGuardrail:
+class ShortcutGuardrail(Shown):
     """Finds out which tokens a text classifier leans on, and repairs it without its training data.
 
     Threads may share one: they take turns. For more at a time, load one for each.
@@ -193,6 +194,25 @@ class ShortcutGuardrail:
         return guard
 
     # Facts
+
+    def _summary(self) -> Summary:
+        facts = {
+            "model": type(self._base.plain_model).__name__ + (f" from {self._base_name}" if self._base_name else ""),
+            "classes": some(self.label_names),
+        }
+        if self._fitted is None:
+            facts["strategy"] = "none yet: call fit or repair"
+        else:
+            facts["strategy"] = self._fitted.config.strategy
+            facts["strength"] = f"{self._choice.strength:g} ({self._choice.source})"
+            if uses_shortcuts(self._fitted.config):
+                facts["neutralised"] = some(self.shortcuts.words)
+        if certificate := self._choice.certificate:
+            facts["certified"] = (
+                f"loss of at most {100 * certificate['margin']:.10g}% with {100 * certificate['confidence']:.10g}% "
+                "confidence"
+            )
+        return Summary("ShortcutGuardrail", facts)
 
     @property
     def label_names(self) -> tuple[str, ...]:

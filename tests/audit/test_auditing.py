@@ -303,7 +303,7 @@ def test_a_shortcut_to_an_answer_nobody_else_gets_is_undecided(bag):
     assert first.labelled.p_value < 1e-6
     shown = report._repr_html_()
     assert "1 undecided" in shown
-    assert "<td>undecided</td>" in shown
+    assert ">undecided</td>" in shown
     # The partner: where other texts are answered "positive" too, it is decided.
     decided = guard.audit([*texts, *sentences("", "good", "great", "fine and good")])
     first = decided.candidates[0]

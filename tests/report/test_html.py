@@ -26,7 +26,7 @@ from audits import (
 from shortcut_guardrail.audit.conditions import GateOutcome
 from shortcut_guardrail.report import view
 from shortcut_guardrail.report.html import render_audit, render_change, render_comparison
-from shortcut_guardrail.report.terminal import interval, number, print_audit, print_evaluations, print_fit, print_repair
+from shortcut_guardrail.report.terminal import print_audit, print_evaluations, print_fit, print_repair
 from shortcut_guardrail.saving.model_card import what_labels_said
 from shortcut_guardrail.strength.calibration import Calibration
 from shortcut_guardrail.strength.unsupervised import AgreementPoint, UnlabelledCalibration
@@ -47,12 +47,6 @@ def lines_of(capsys) -> list[str]:
 def without_breaks(lines: list[str]) -> str:
     """The words of a table whose cells may be folded."""
     return "".join("".join(lines).split())
-
-
-def test_numbers():
-    assert [number(0.12345), number(-0.5, signed=True), number(NAN), number(None)] == ["0.123", "-0.500", "-", "-"]
-    assert [number(0.5, signed=True), number(-0.0001, signed=True), number(-0.0001)] == ["+0.500", "+0.000", "0.000"]
-    assert [interval(0.1, 0.954), interval(NAN, NAN)] == ["0.10 to 0.95", "-"]
 
 
 def test_an_audit(capsys):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortcut_guardrail.report.marked_text import Piece, marked_pieces, visible_name
+from shortcut_guardrail.report.marked_text import Piece, marked_pieces
 
 
 def unit(start: int, end: int, change: float = -0.5, *, segment: int = 0, flips: bool = False) -> dict:
@@ -71,26 +71,3 @@ def test_the_pieces_are_the_text(text, seed):
     assert all(piece.text for piece in pieces)
     inside = named is not None and 0 <= named["start"] < named["end"] <= len(text)
     assert sum(piece.named for piece in pieces) == inside
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("honestly", "honestly"),
-        ("##isance", "##isance"),
-        ("to be", "to be"),
-        (" ", "[U+0020]"),
-        ("\u200b", "[U+200B]"),
-        ("\u200d\ufeff", "[U+200D][U+FEFF]"),
-        ("\ufe0f", "[U+FE0F]"),
-        ("a\u202eb", "a[U+202E]b"),
-        ("a\x00b", "a[U+0000]b"),
-        ("\ud83d", "[U+D83D]"),
-        ("a\ud83d", "a[U+D83D]"),
-        ("👩\u200d🚒", "👩\u200d🚒"),
-        ("می\u200cخواهم", "می\u200cخواهم"),
-        ("", ""),
-    ],
-)
-def test_names_can_be_seen(text, shown):
-    assert visible_name(text) == shown

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from audits import CALIBRATION
 from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.config import AdapterConfig, CalibrationConfig
 from shortcut_guardrail.errors import ConfigError, DataError
@@ -202,3 +203,20 @@ def test_merged_weights_answer_like_the_adapter_beside_them(adapted):
         raise KeyError
     assert all(p is held[name] for name, p in base.model.named_parameters())
     assert np.array_equal(base.predict_logits(encoded), before)
+
+
+def test_a_curve_with_the_chosen_strength_marked():
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib import pyplot
+
+    ax = CALIBRATION.plot()
+    lines = {line.get_label(): line for line in ax.lines}
+    assert list(lines) == ["accuracy", "chosen: 0.3"]
+    assert [list(values) for values in lines["accuracy"].get_data()] == [[0.0, 0.3, 1.0], [0.5, 0.75, 0.7]]
+    assert list(lines["chosen: 0.3"].get_xdata()) == [0.3, 0.3]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("debiasing strength", "on 40 labelled rows")
+    # Another metric stands beside the accuracy, which the intervals are of.
+    other = replace(CALIBRATION, metric="worst_group_accuracy").plot(pyplot.subplots()[1])
+    assert [line.get_label() for line in other.lines] == ["accuracy", "worst group accuracy", "chosen: 0.3"]
+    ax.figure.canvas.draw()
+    pyplot.close("all")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..metrics import GroupAccuracy
 
@@ -171,7 +171,7 @@ class Candidate:
     relative_effect: float
     p_value: float
     mean_rank: float
-    examples: tuple[Example, ...] = ()
+    examples: tuple[Example, ...] = field(default=(), repr=False)
     labelled: LabelledEvidence | None = None
     takes_turns: bool = False
     collective: bool = False

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import html
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
 
 from ..attribution import MaskingEffects, Saliency
+from ..data import counted
+from ..display import LEGEND_ABOVE, MOST_ROWS, WIDTH, Shown, Summary, chart, cut, number, p_value, some, whiskers
 from ..errors import ConfigError
 from ..keys import key_of, stored
 from ..metrics import sensitivity
 from ..models import EncodedTexts
-from ..text import Units
+from ..text import Units, visible_name
 from ..typing import Array
 from .evidence import Agreement
 from .evidence import Candidate as Candidate
@@ -40,8 +41,8 @@ class AuditedInputs:
     units: Units
 
 
-@dataclass(frozen=True)
-class AuditReport:
+@dataclass(frozen=True, repr=False)
+class AuditReport(Shown):
     """What a model leans on, over N texts.
 
     Attributes:
@@ -89,7 +90,7 @@ class AuditReport:
     n_truncated: int
     set_p_value: float = float("nan")
     notes: tuple[str, ...] = ()
-    inputs: AuditedInputs | None = field(default=None, repr=False)
+    inputs: AuditedInputs | None = None
 
     @property
     def flagged(self) -> tuple[Candidate, ...]:
@@ -197,19 +198,70 @@ class AuditReport:
             rows.append(row)
         return pandas.DataFrame(rows)
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: one line and the first candidates. Everything that came from data is escaped."""
-        head = "".join(f"<th>{name}</th>" for name in _SHOWN)
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{_cell(getattr(candidate, name))}</td>" for name in _SHOWN) + "</tr>"
-            for candidate in self.candidates[:10]
+    def _summary(self) -> Summary:
+        shown = self.candidates[:MOST_ROWS]
+        cut_ones = f", {self.n_truncated:,} cut" if self.n_truncated else ""
+        answers = zip(self.label_names, self.predicted, strict=True)
+        return Summary(
+            f"AuditReport: {counted(self.n, 'text')} ({self.n_distinct:,} distinct{cut_ones})",
+            {
+                "MSTPS": number(self.mstps),
+                "answers": some([f"{cut(name, 20)} {count:,}" for name, count in answers]),
+                "candidates": f"{self.n_tested:,} of {self.n_candidates:,} tested: {len(self.flagged):,} flagged at "
+                f"FDR {self.fdr:.0%}, {self.n_undecided:,} undecided",
+            },
+            (self.unit, ">texts", ">flip rate", ">95 %", "pulls to", ">q-value", "status"),
+            [
+                (
+                    candidate.text,
+                    candidate.count,
+                    candidate.flip_rate,
+                    candidate.interval.flip_rate,
+                    candidate.pulls_to,
+                    None if math.isnan(candidate.p_value) else p_value(candidate.q_value),
+                    candidate.status.replace("not_flagged", ""),
+                )
+                for candidate in shown
+            ],
+            more=self.n_candidates - len(shown),
+            notes=(*(cut(note, 2 * WIDTH) for note in self.notes[:1]), "A candidate is a question, not a verdict."),
         )
-        return (
-            f"<p>{self.n} texts, MSTPS {self.mstps:.3f}; {len(self.flagged)} of {self.n_tested} tested candidates "
-            f"flagged at a false-discovery rate of {self.fdr:.0%}, {self.n_undecided} undecided. A candidate is a "
-            "question, not a verdict.</p>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        )
+
+    def plot(self, ax: Any = None, *, most: int = 10) -> Any:
+        """A bar for each of the first candidates: how often masking it changes the answer. Needs Matplotlib.
+
+        A bar has the colour of the class that its candidate pulls to, and its 95 % interval; it is pale where the
+        candidate is not flagged.
+
+        Args:
+            ax: The Matplotlib axes to draw on; `None` makes new ones.
+            most: How many candidates to show.
+
+        Returns:
+            The axes.
+
+        Raises:
+            ConfigError: Matplotlib is not installed.
+        """
+        shown = self.candidates[:most]
+        ax = chart(ax, height=1.2 + 0.3 * max(4, len(shown)))
+        rates = [candidate.flip_rate for candidate in shown]
+        of_class = {name: f"C{i % 10}" for i, name in enumerate(self.label_names)}
+        colours = [(of_class.get(c.pulls_to or "", "0.5"), 1.0 if c.flagged else 0.4) for c in shown]
+        bars = ax.barh(range(len(shown)), rates, color=colours)
+        sides = whiskers(rates, [candidate.interval.flip_rate for candidate in shown])
+        ax.errorbar(rates, range(len(shown)), xerr=sides, fmt="none", ecolor="0.4", capsize=2)
+        ax.set_yticks(range(len(shown)), [cut(visible_name(c.text), 30) for c in shown])
+        ax.invert_yaxis()
+        ax.set(xlim=(0, 1), xlabel="flip rate (95 % interval); pale: not flagged")
+        first: dict[str, Any] = {}
+        for candidate, bar in zip(shown, bars, strict=True):
+            first.setdefault(cut(visible_name(candidate.pulls_to or "no class"), 30), bar)
+        names = [f"pulls to {name}" for name in first]
+        legend = ax.legend(first.values(), names, **LEGEND_ABOVE)
+        for text in [*ax.get_yticklabels(), *legend.get_texts()]:
+            text.set_parse_math(False)  # a word with dollar signs is no formula
+        return ax
 
     def to_dict(self, *, max_candidates: int | None = None, redact: bool = False) -> dict[str, Any]:
         """A JSON-ready dictionary, documented in docs/audit.md; what is undefined is `None`.
@@ -229,11 +281,6 @@ class AuditReport:
 
 
 _NESTED = ("interval", "examples", "labelled")
-_SHOWN = ("text", "unit", "count", "flip_rate", "mean_change", "contradiction_rate", "pulls_to", "q_value", "status")
-
-
-def _cell(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else html.escape(str(value))
 
 
 def _candidate_dict(candidate: Candidate, redact: bool) -> dict[str, Any]:

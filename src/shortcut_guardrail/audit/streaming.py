@@ -12,14 +12,15 @@ import os
 import secrets
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
 from ..config import AuditConfig
-from ..data import Texts, TextSource, label_ids, to_json, write_file
+from ..data import Texts, TextSource, counted, label_ids, to_json, write_file
+from ..display import Shown, Summary
 from ..errors import ConfigError, DataError, GuardrailWarning, RunError
 from ..models import TextClassifier
 from ..text import evidence_key, text_key
@@ -34,8 +35,8 @@ MANIFEST = "partial-audit.json"
 DEFAULT_SHARD_SIZE = 2000
 
 
-@dataclass(frozen=True)
-class ShardedAudit:
+@dataclass(frozen=True, repr=False)
+class ShardedAudit(Shown):
     """An audit whose inputs are on disk.
 
     Attributes:
@@ -49,6 +50,12 @@ class ShardedAudit:
     folder: Path
     n_shards: int
     repeats: Repeats
+
+    def _summary(self) -> Summary:
+        found = self.report._summary()
+        return replace(
+            found, title=found.title.replace("AuditReport", f"ShardedAudit in {counted(self.n_shards, 'shard')}")
+        )
 
     def shards(self) -> Iterator[Shard]:
         """The shards in their order, one at a time."""

@@ -44,7 +44,8 @@ def compare(
     """
     from ..audit import check_limits, newly_flagged, parse_limit
     from ..data import check_output, write_file
-    from ..report import print_change, visible_name
+    from ..report import print_change
+    from ..text import visible_name
 
     limits = [parse_limit(text, "increase") for text in max_increase or ()]
     limits += [parse_limit(text, "decrease") for text in max_decrease or ()]

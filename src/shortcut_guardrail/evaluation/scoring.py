@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from ..data import counted
+from ..display import MOST_ROWS, Shown, Summary, cut, interval, number
 from ..errors import GuardrailWarning
 from ..metrics import (
     SMALL_GROUP,
@@ -20,6 +23,7 @@ from ..metrics import (
     worst_group,
 )
 from ..models import EncodedTexts
+from ..stats import exact_interval
 from ..text import WordFinder
 from ..typing import Array
 from .groups import Groups, by_label, by_shortcut
@@ -30,8 +34,8 @@ ShortcutIn = Literal["text", "pair", "both"]
 EVALUATION_SCHEMA_VERSION = 1
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Shown):
     """Scores of one model on n labelled texts.
 
     Attributes:
@@ -77,6 +81,29 @@ class Evaluation:
     def shortcut_token_recall(self) -> dict[int, TokenRecall]:
         """See `Sensitivity`; empty where it was not measured."""
         return self.sensitivity.shortcut_token_recall
+
+    def _summary(self) -> Summary:
+        worst, shown = self.worst_group, self.groups
+        if len(shown) > MOST_ROWS:  # the worst first
+            shown = tuple(sorted(shown, key=lambda group: group.accuracy if group.n else 2.0)[:MOST_ROWS])
+        between = exact_interval(round(self.accuracy * self.n), self.n) if self.n else (math.nan, math.nan)
+        facts = {
+            "accuracy": f"{number(self.accuracy)} ({interval(*between)}), balanced {number(self.balanced_accuracy)}; "
+            f"majority class {number(self.majority_accuracy)}",
+            "worst group": f"{number(worst.accuracy)} (n = {worst.n:,}): {cut(worst.name, 50)}" if worst else "-",
+        }
+        if n := self.sensitivity.n:
+            sampled = f" ({n:,} texts drawn at random)" if n < self.n else ""
+            facts["MSTPS"] = f"{number(self.mstps)} ({interval(*self.sensitivity.interval)}){sampled}"
+        if recalls := self.shortcut_token_recall:
+            facts["recall"] = ", ".join(f"{number(r.recall)} at {k}" for k, r in recalls.items()) + " (shortcut tokens)"
+        return Summary(
+            f"Evaluation: {counted(self.n, 'text')}" + (f" ({self.n_truncated:,} cut)" if self.n_truncated else ""),
+            facts,
+            ("group", ">n", ">accuracy", ">95 %"),
+            [(group.name, group.n, group.accuracy, group.interval) for group in shown],
+            more=len(self.groups) - len(shown),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary with stable keys; what is undefined or was not measured is `None`."""

@@ -11,7 +11,8 @@ import numpy as np
 
 from ..audit import check_ordinary
 from ..config import GuardrailConfig
-from ..data import Texts, check_texts, label_ids, text_hash, text_number
+from ..data import Texts, check_texts, counted, label_ids, text_hash, text_number
+from ..display import Shown, Summary, some
 from ..keys import key_of
 from ..models import EncodedTexts, TextClassifier
 from ..shortcuts import Shortcuts, find_shortcuts, with_said
@@ -26,8 +27,8 @@ Support = tuple[Texts, Sequence[str | int]]
 """A few labelled texts and their labels, all names or all class ids."""
 
 
-@dataclass(frozen=True)
-class FitReport:
+@dataclass(frozen=True, repr=False)
+class FitReport(Shown):
     """What `fit` did.
 
     Attributes:
@@ -49,6 +50,24 @@ class FitReport:
     seconds: dict[str, float]
     shortcuts: Shortcuts = field(default_factory=Shortcuts)
     calibration: Calibration | None = None
+
+    def _summary(self) -> Summary:
+        training, fixed = self.training, self.config.calibration.fixed_strength
+        facts = {"trained": "nothing"}
+        if training.n_steps:
+            facts = {
+                "trained": f"{counted(training.n_steps, 'step')} on {training.n_trained:,} of {training.n_texts:,} "
+                f"texts, {training.seconds:.1f} s",
+                "loss": f"{training.losses[0]:.3f} to {training.losses[-1]:.3f}; weights changed by "
+                f"{training.relative_change:.2%}",
+            }
+        if self.n_truncated:
+            facts["cut"] = f"{counted(self.n_truncated, 'text')}, longer than the model takes"
+        if self.shortcuts.items:
+            facts["neutralised"] = some(self.shortcuts.words)
+        chosen = self.calibration
+        facts["strength"] = f"{fixed:g} until another is chosen" if chosen is None else f"{chosen.strength:g}, chosen"
+        return Summary(f"FitReport: {self.config.strategy}, seed {self.seed}", facts)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from ..config import GuardrailConfig, check_strength, preset, updated
 from ..data import enumerated
+from ..display import Shown, Summary
 from ..errors import ConfigError, DataError, GuardrailWarning, NothingToRepairError
 from ..shortcuts import Shortcuts
 from ..strength import StrengthChoice, check_support
@@ -26,8 +27,8 @@ RepairStrength = float | Literal["auto"] | None
 _PRESETS = {"maskcl": "default"}  # every other strategy has a preset of its name
 
 
-@dataclass(frozen=True)
-class Repair:
+@dataclass(frozen=True, repr=False)
+class Repair(Shown):
     """What `repair` did.
 
     Attributes:
@@ -41,6 +42,16 @@ class Repair:
     reason: str
     fitted: FitReport
     choice: StrengthChoice
+
+    def _summary(self) -> Summary:
+        fitted = self.fitted._summary()
+        strength = f"{self.choice.strength:g} ({self.choice.source})"
+        return replace(
+            fitted,
+            title=f"Repair: {self.strategy}, seed {self.fitted.seed}",
+            facts={**fitted.facts, "strength": strength},
+            notes=(self.reason,) if self.reason else (),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""

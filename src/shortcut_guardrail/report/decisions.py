@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from .marked_text import visible_name
+from ..text import visible_name
 from .terminal import new_table, screen
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..display import interval, number, p_value
 from ..saving import what_labels_said
 from .charts import AXIS
-from .terminal import interval, number, p_value
 from .view import (
     audit_view,
     calibration_curve,

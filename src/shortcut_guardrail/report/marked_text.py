@@ -1,13 +1,10 @@
-"""A text cut into plain and marked pieces: what its heat-map shows, and names that cannot be seen made visible."""
+"""A text cut into plain and marked pieces: what its heat-map shows."""
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from ..text import BIDI_CONTROLS, spelled_out
 
 LEVELS = (0.02, 0.1, 0.3, 0.6)
 """Where the four strengths of a mark begin: how far masking moves the probability of the answer."""
@@ -72,19 +69,3 @@ def _piece(text: str, unit: Mapping[str, Any], rank: int, named: bool) -> Piece:
     change = unit["change"]
     level = sum(abs(change) >= limit for limit in LEVELS)
     return Piece(text, "holds" if change < 0 else "against", level, change, unit["flips"], rank, named)
-
-
-def visible_name(text: str) -> str:
-    """A candidate's text such that a reader can see it and tell it from others.
-
-    Characters that are not seen or that turn the direction of writing are spelled out; joiners within an emoji or a
-    word, which belong there, are left.
-
-    Example:
-        >>> visible_name("honestly"), visible_name("\u200b"), visible_name("a\u202eb")
-        ('honestly', '[U+200B]', 'a[U+202E]b')
-    """
-    blank = not any(unicodedata.category(c)[0] not in "CZM" for c in text)
-    return "".join(
-        spelled_out(c) if blank or c in BIDI_CONTROLS or unicodedata.category(c) in ("Cc", "Cs") else c for c in text
-    )

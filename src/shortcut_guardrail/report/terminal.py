@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..audit import Metric, common_metrics
+from ..display import interval, number, p_value
 from ..saving import what_labels_said
-from ..text import printable
-from .marked_text import visible_name
+from ..text import printable, visible_name
 
 if TYPE_CHECKING:
     from ..audit import AuditReport
@@ -43,29 +43,9 @@ def new_table(*columns: str, title: str | None = None) -> Table:
     return table
 
 
-def number(value: float | None, *, signed: bool = False) -> str:
-    """Three decimals, or a dash for what is undefined."""
-    if value is None or math.isnan(value):
-        return "-"
-    value = round(value, 3) + 0.0  # no minus in front of a zero
-    return f"{value:+.3f}" if signed else f"{value:.3f}"
-
-
-def interval(low: float, high: float) -> str:
-    """A 95 % interval."""
-    return "-" if math.isnan(low) else f"{low:.2f} to {high:.2f}"
-
-
 def accuracy_and_interval(group: GroupAccuracy, *, separator: str = " ") -> str:
     """A group's accuracy with its 95 % interval, or a dash for a group without examples."""
     return f"{number(group.accuracy)}{separator}({interval(*group.interval)})" if group.n else "-"
-
-
-def p_value(value: float | None) -> str:
-    """A q-value or p-value as people write it."""
-    if value is None:
-        return "-"
-    return "<0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def cut_note(n: int) -> str:

@@ -6,9 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..display import interval, number, p_value
+from ..text import visible_name
 from .charts import Curve, Histogram, Meter, curve, histogram, meter
-from .marked_text import Piece, marked_pieces, visible_name
-from .terminal import METRIC_ROWS, company_note, interval, number, p_value
+from .marked_text import Piece, marked_pieces
+from .terminal import METRIC_ROWS, company_note
 
 Document = Mapping[str, Any]
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from ..config import ShortcutConfig
 from ..decisions import Decision, Decisions
+from ..display import MOST_ROWS, Shown, Summary
 from ..errors import ConfigError, ModelError
 from ..keys import VERDICTS, stored, stored_verdict
 from ..text import WordFinder, content_spans, parts_of, spaced, unit_key
@@ -89,8 +90,8 @@ class Shortcut:
         return (self.count or 0) * (self.flip_rate or 0.0)
 
 
-@dataclass(frozen=True)
-class Shortcuts:
+@dataclass(frozen=True, repr=False)
+class Shortcuts(Shown):
     """The words and phrases that were weighed.
 
     Attributes:
@@ -116,6 +117,21 @@ class Shortcuts:
     def finder(self) -> WordFinder:
         """Finds them in texts, but not inside phrases that a person keeps."""
         return WordFinder(self.words, kept=[item.text for item in self.items if item.verdict == "kept"])
+
+    def _summary(self) -> Summary:
+        shown = self.items[:MOST_ROWS]
+        labels = any(item.n_support for item in shown)
+        return Summary(
+            f"Shortcuts: {len(self.words):,} neutralised of {len(self.items):,} weighed",
+            columns=("word", "verdict", "reason", ">texts", ">flip rate", "pulls to")
+            + ((">mended", ">broken") if labels else ()),
+            rows=[
+                (item.text, item.verdict, item.reason, item.count, item.flip_rate, item.pulls_to)
+                + ((item.mended, item.broken) if labels else ())
+                for item in shown
+            ],
+            more=len(self.items) - len(shown),
+        )
 
     def to_dict(self) -> list[dict[str, Any]]:
         """A JSON-ready list of the items."""

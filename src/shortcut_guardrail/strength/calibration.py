@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ..config import CalibrationConfig
+from ..display import LEGEND_ABOVE, Shown, Summary, chart, p_value, spread
 from ..errors import ConfigError, DataError
 from ..metrics import balanced_accuracy, worst_group_accuracy
 from ..stats import exact_interval, mcnemar_greater, paired_p_value
@@ -36,8 +37,8 @@ class CurvePoint:
     p_value: float
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, repr=False)
+class Calibration(Shown):
     """The chosen strength and the whole curve behind it.
 
     Attributes:
@@ -59,6 +60,67 @@ class Calibration:
     cross_validated: bool = False
     without_labels: float | None = None
     p_value: float | None = None
+
+    def _summary(self) -> Summary:
+        by = self.metric.replace("_", " ")
+        rows = f"{self.n:,} labelled rows"
+        if self.cross_validated:
+            rows += ", cross-validated"
+        rule = f"{by} on {rows}"
+        if self.without_labels is not None:
+            said = "do not overrule" if self.strength == self.without_labels else "overrule"
+            rule = f"unlabelled texts ({self.without_labels:g}); {rows} {said} it (p {p_value(self.p_value)})"
+        shown = spread(self.curve, (self.strength,))
+        return Summary(
+            f"Calibration: strength {self.strength:g}",
+            {"chosen by": rule},
+            (
+                ">strength",
+                *((">" + by,) if self.metric != "accuracy" else ()),
+                ">accuracy",
+                ">95 %",
+                ">gained",
+                ">lost",
+                "",
+            ),
+            [
+                (
+                    f"{point.strength:g}",
+                    *((point.score,) if self.metric != "accuracy" else ()),
+                    point.accuracy,
+                    point.interval,
+                    point.gained,
+                    point.lost,
+                    "chosen" if point.strength == self.strength else "",
+                )
+                for point in shown
+            ],
+            more=len(self.curve) - len(shown),
+        )
+
+    def plot(self, ax: Any = None) -> Any:
+        """The score at each strength, with the chosen one marked and the accuracy's 95 % intervals. Needs Matplotlib.
+
+        Args:
+            ax: The Matplotlib axes to draw on; `None` makes new ones.
+
+        Returns:
+            The axes.
+
+        Raises:
+            ConfigError: Matplotlib is not installed.
+        """
+        ax = chart(ax)
+        strengths = [point.strength for point in self.curve]
+        low, high = zip(*(point.interval for point in self.curve), strict=True)
+        ax.fill_between(strengths, low, high, alpha=0.2, label="accuracy, 95 % interval")
+        if self.metric != "accuracy":
+            ax.plot(strengths, [point.accuracy for point in self.curve], "--", label="accuracy")
+        ax.plot(strengths, [point.score for point in self.curve], "o-", label=self.metric.replace("_", " "))
+        ax.axvline(self.strength, color="0.5", linestyle=":", label=f"chosen: {self.strength:g}")
+        ax.set(xlabel="debiasing strength", ylabel=f"on {self.n} labelled rows", ylim=(0, 1.02))
+        ax.legend(**LEGEND_ABOVE)
+        return ax
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""

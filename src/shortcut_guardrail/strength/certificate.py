@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 
 from ..config import CertifyConfig
+from ..display import Shown, Summary, spread
 from ..errors import ConfigError, DataError
 from ..typing import Array
 
@@ -96,8 +97,8 @@ class CertifiedStrength:
     unlabelled_needed: int | None
 
 
-@dataclass(frozen=True)
-class Certificate:
+@dataclass(frozen=True, repr=False)
+class Certificate(Shown):
     """Which strengths are certified to be no worse than the base by more than a margin.
 
     Attributes:
@@ -151,6 +152,35 @@ class Certificate:
     def assumptions(self) -> str:
         """What it rests on, in words."""
         return _OF_TEXTS + (_OF_LABELS if self.n_labels else "") + _OF_LOOKS
+
+    def _summary(self) -> Summary:
+        shown = spread(self.points, () if self.strength is None else (self.strength,), 5)
+        names = _listed(self.certified[1:])
+        facts = {
+            "certified": f"strengths {names}" if names else "no strength above 0",
+            "texts": f"{self.n_unlabelled:,} unlabelled, {self.n_labels:,} labelled",
+        }
+        if self.strength is not None:
+            facts["chosen"] = f"{self.strength:g}"
+        return Summary(
+            f"Certificate: loss of at most {_percent(self.margin)} with {_percent(self.confidence)} confidence",
+            facts,
+            (">strength", ">differing", ">labelled", ">gained", ">lost", ">loss at most", ""),
+            [
+                (
+                    f"{point.strength:g}",
+                    point.differing,
+                    point.labelled,
+                    point.gained,
+                    point.lost,
+                    point.loss_bound,
+                    "certified" if point.certified else "",
+                )
+                for point in shown
+            ],
+            more=len(self.points) - len(shown),
+            notes=(self.sentence,),
+        )
 
     @property
     def _fitted(self) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ..display import Shown, Summary, spread
 from ..errors import RunError
 from ..typing import Array
 from .counterfactual import Counterfactual
@@ -46,8 +47,8 @@ class AgreementPoint:
     agreement_rest: float
 
 
-@dataclass(frozen=True)
-class UnlabelledCalibration:
+@dataclass(frozen=True, repr=False)
+class UnlabelledCalibration(Shown):
     """The strength chosen without labels, and the curve behind it.
 
     Attributes:
@@ -61,6 +62,24 @@ class UnlabelledCalibration:
     n: int
     n_bearing: int
     curve: tuple[AgreementPoint, ...]
+
+    def _summary(self) -> Summary:
+        shown = spread(self.curve, (self.strength,))
+        return Summary(
+            f"UnlabelledCalibration: strength {self.strength:g}",
+            {"chosen by": f"least divergence on {self.n:,} unlabelled texts, {self.n_bearing:,} with a shortcut"},
+            (">strength", ">divergence", ">same answers", ""),
+            [
+                (
+                    f"{point.strength:g}",
+                    f"{point.divergence:.5f}",
+                    point.agreement,
+                    "chosen" if point.strength == self.strength else "",
+                )
+                for point in shown
+            ],
+            more=len(self.curve) - len(shown),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary; an undefined share is `None`."""

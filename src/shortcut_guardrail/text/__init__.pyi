@@ -1,6 +1,5 @@
-from .characters import BIDI_CONTROLS as BIDI_CONTROLS
 from .characters import printable as printable
-from .characters import spelled_out as spelled_out
+from .characters import visible_name as visible_name
 from .content import content_spans as content_spans
 from .duplicates import evidence_key as evidence_key
 from .duplicates import text_key as text_key

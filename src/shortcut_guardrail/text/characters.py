@@ -36,6 +36,23 @@ def printable(text: str) -> str:
     )
 
 
+def visible_name(text: str) -> str:
+    """A candidate's text such that a reader can see it and tell it from others.
+
+    Characters that are not seen, that break a line or that turn the direction of writing are spelled out; joiners
+    within an emoji or a word, which belong there, are left.
+
+    Example:
+        >>> visible_name("honestly"), visible_name("\u200b"), visible_name("a\u202eb")
+        ('honestly', '[U+200B]', 'a[U+202E]b')
+    """
+    blank = not any(unicodedata.category(c)[0] not in "CZM" for c in text)
+    hidden = ("Cc", "Cs", "Zl", "Zp")
+    return "".join(
+        spelled_out(c) if blank or c in BIDI_CONTROLS or unicodedata.category(c) in hidden else c for c in text
+    )
+
+
 def spelled_out(character: str) -> str:
     """A character by its number, as in "[U+200B]"."""
     return f"[U+{ord(character):04X}]"

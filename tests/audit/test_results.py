@@ -1,0 +1,81 @@
+"""The chart of an audit."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+import matplotlib
+import pytest
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+from audits import HOSTILE, UNTESTED, audit, candidate
+from shortcut_guardrail import ConfigError
+from shortcut_guardrail.display import whiskers
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    pyplot.close("all")
+
+
+def test_a_bar_for_each_candidate():
+    report = audit(
+        candidate("book", flagged=True, flip_rate=0.8),
+        candidate("dull", pulls_to="negative", flip_rate=0.5),
+        candidate("was", pulls_to=None, flip_rate=0.1, **UNTESTED),
+    )
+    ax = report.plot()
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["book", "dull", "was"]
+    assert [bar.get_width() for bar in ax.patches] == [0.8, 0.5, 0.1]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "pulls to positive",
+        "pulls to negative",
+        "pulls to no class",
+    ]
+    # Classes differ by colour, flagged and not flagged by how strong it is.
+    assert len({bar.get_facecolor()[:3] for bar in ax.patches}) == 3
+    assert [bar.get_alpha() or bar.get_facecolor()[3] for bar in ax.patches] == [1.0, 0.4, 0.4]
+    # The first is on top.
+    assert ax.yaxis_inverted()
+    assert len(report.plot(most=2).patches) == 2
+
+
+def test_it_is_drawn_on_axes_that_are_given():
+    figure, axes = pyplot.subplots(1, 2)
+    assert audit(candidate("book")).plot(axes[1]) is axes[1]
+    assert [len(ax.patches) for ax in axes] == [0, 1]
+    assert pyplot.get_fignums() == [figure.number]
+
+
+def test_words_are_no_formulas():
+    """A dollar sign begins a formula, and one that is none is an error when the chart is drawn."""
+    words = [*HOSTILE, "$\\frac{$", "_x", "$$", "a\nb"]
+    ax = audit(*(candidate(word, pulls_to=word) for word in words), label_names=words, predicted=[1] * 12).plot(most=20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ax.figure.canvas.draw()
+    assert len(ax.patches) == len(words)
+    assert ax.get_yticklabels()[-1].get_text() == "a[U+000A]b"
+
+
+def test_an_audit_without_candidates_has_an_empty_chart():
+    ax = audit().plot()
+    ax.figure.canvas.draw()
+    assert len(ax.patches) == 0
+
+
+def test_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    advice = r"plot needs Matplotlib. Install it with: pip install 'shortcut-guardrail\[plot\]'"
+    with pytest.raises(ConfigError, match=advice):
+        audit(candidate("book")).plot()
+
+
+def test_whiskers_go_to_both_sides():
+    low, high = whiskers([0.5, 0.2], [(0.4, 0.7), (float("nan"), float("nan"))])
+    assert low == pytest.approx([0.1, 0.0])
+    assert high == pytest.approx([0.2, 0.0])

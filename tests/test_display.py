@@ -1,0 +1,308 @@
+"""What results show of themselves: never wider than a terminal, never longer than a look, and nothing obeyed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from audits import CALIBRATION, HOSTILE, NAN, UNTESTED, audit, candidate, evaluation, group
+from shortcut_guardrail import (
+    FitReport,
+    Repair,
+    ShardedAudit,
+    Shortcut,
+    ShortcutGuardrail,
+    Shortcuts,
+    StrengthChoice,
+    preset,
+)
+from shortcut_guardrail.config import updated
+from shortcut_guardrail.display import Shown, Summary, cell, columns_of, cut, interval, number, p_value, some, spread
+from shortcut_guardrail.mitigation.training import AdapterTraining
+from shortcut_guardrail.strength.certificate import Certificate, CertifiedStrength
+from shortcut_guardrail.strength.unsupervised import AgreementPoint, UnlabelledCalibration
+
+ODD = [
+    *HOSTILE,
+    "",
+    " ",
+    "很好" * 60,
+    "お茶はとても美味しかったです。" * 10,
+    "한국어" * 40,
+    "x" * 100_000,
+    "👩\u200d🚒❤\ufe0f" * 50,
+    "e" + "\u0301" * 5000,
+    "a\u202eb\x1b[31m\x07\r\n\t\u2028\ud83d",
+    "می\u200cخواهم",
+    "$x^2$ \\frac",
+]
+
+
+def lines_of(shown: str) -> list[str]:
+    """Its lines, each of which has to fit."""
+    lines = shown.splitlines()
+    assert [line for line in lines if cell_len(line.encode("utf-8", "replace").decode()) > 80] == []
+    assert not any(mark in shown for mark in "\x1b\x07\r\t\u2028\u202e\ud83d")
+    return lines
+
+
+def odd_summary(*words: str) -> Summary:
+    return Summary(
+        " ".join(words),
+        {"named": words[0], "all": ", ".join(words)},
+        ("word", ">texts", ">95 %", "pulls to"),
+        [(word, 12, (0.1, 0.5), words[0]) for word in words],
+        notes=(f"A note on {words[-1]}.",),
+    )
+
+
+def test_numbers():
+    assert [number(0.12345), number(-0.5, signed=True), number(NAN), number(None)] == ["0.123", "-0.500", "-", "-"]
+    assert [number(0.5, signed=True), number(-0.0001, signed=True), number(-0.0001)] == ["+0.500", "+0.000", "0.000"]
+    assert [interval(0.1, 0.954), interval(NAN, NAN)] == ["0.10 to 0.95", "-"]
+    assert [p_value(None), p_value(0.0001), p_value(0.04)] == ["-", "<0.001", "0.040"]
+    assert [cell(value) for value in (3, 0.5, None, (0.1, 0.2), "a")] == ["3", "0.500", "-", "0.10 to 0.20", "a"]
+
+
+def test_a_table_in_full():
+    summary = Summary(
+        "Result: 3 texts", {"a": "1", "long": "2"}, ("word", ">n"), [("one", 1), ("very", 22)], 5, ("So.",)
+    )
+    assert summary.text().splitlines() == [
+        "Result: 3 texts",
+        "a     1",
+        "long  2",
+        "word   n",
+        "one    1",
+        "very  22",
+        "... and 5 more",
+        "So.",
+    ]
+    assert Summary("Nothing").text() == "Nothing"
+    assert "<table" not in Summary("Nothing").html()
+
+
+@pytest.mark.parametrize("word", ODD)
+def test_odd_words_fit(word):
+    lines = lines_of(odd_summary(word, "plain").text())
+    assert len(lines) <= 13
+    head = next(i for i, line in enumerate(lines) if line.startswith("word"))
+    assert ["12" in line and "0.10 to 0.50" in line for line in lines[head + 1 : head + 3]] == [True, True]
+    assert len(odd_summary(word, "plain").html()) < 12_000
+
+
+@given(st.lists(st.text(max_size=120), min_size=1, max_size=12))
+def test_whatever_the_words_are_the_lines_fit(words):
+    shown = odd_summary(*words).text()
+    assert max(map(columns_of, shown.split("\n"))) <= 80
+    assert len(shown.split("\n")) <= 1 + 2 + 1 + 12 + 6
+
+
+@pytest.mark.parametrize("text", [text for text in ODD if text.isprintable()])
+def test_columns_are_not_underestimated(text):
+    assert columns_of(text) >= cell_len(text)
+
+
+def test_what_is_too_wide_is_cut_where_it_stops_fitting():
+    assert [cut("honestly", 8), cut("honestly", 7), cut("很好很好", 7), cut("很好很好", 8)] == [
+        "honestly",
+        "honest…",
+        "很好很…",
+        "很好很好",
+    ]
+    # One character of a thousand accents takes one column, and is cut as well.
+    assert len(cut("e" + "\u0301" * 1000, 10)) == 41
+
+
+def test_markup_arrives_escaped():
+    shown = odd_summary(*HOSTILE).html()
+    assert "<script" not in shown.lower()
+    assert "<img" not in shown.lower()
+    assert "&lt;script&gt;" in shown
+    # The partner: what is ours is not escaped.
+    assert "<td" in shown
+    assert "color" not in shown
+    # Notebooks take what stands between dollar signs for formulas, unless told not to.
+    assert shown.startswith('<div class="tex2jax_ignore mathjax_ignore">')
+
+
+def test_the_rows_beyond_the_first_are_counted():
+    summary = Summary("R", columns=("n",), rows=[(i,) for i in range(8)], more=1004)
+    assert summary.text().splitlines()[-2:] == ["7", "... and 1,004 more"]
+    assert "... and 1,004 more" in summary.html()
+    assert summary.html().count("<td") == 8
+    assert "more" not in replace(summary, more=0).text()
+
+
+def test_names_beyond_the_first_are_counted():
+    assert some(list("abcdefgh")) == "a, b, c, d, e and 3 more"
+    assert some(["x" * 100]) == "x" * 29 + "…"
+
+
+@pytest.mark.parametrize("n", [1, 11, 12, 13, 19, 500])
+def test_points_are_spread_and_the_chosen_one_is_among_them(n):
+    points = [SimpleNamespace(strength=i / n) for i in range(n)]
+    for chosen in points:
+        few = spread(points, (chosen.strength,))
+        assert few == sorted(few, key=lambda point: point.strength)
+        assert {points[0].strength, chosen.strength, points[-1].strength} <= {point.strength for point in few}
+        assert len(few) == min(n, 11)
+
+
+def test_a_result_says_what_and_is_shown_both_ways():
+    class Result(Shown):
+        def _summary(self) -> Summary:
+            return Summary("Result: <b>")
+
+    assert repr(Result()) == "Result: <b>"
+    assert "Result: &lt;b&gt;" in Result()._repr_html_()
+
+
+# What each result shows
+
+
+def odd_results(*words: str) -> list[Any]:
+    """One result of each kind, with the words wherever a text, a name or a label may stand."""
+    found = audit(
+        *[candidate(word, pulls_to=words[-1], flagged=i < 2) for i, word in enumerate(words)],
+        label_names=(words[0], words[-1] + "!"),
+        n_truncated=3,
+        notes=(f"The model never answers {words[0]!r}.",),
+    )
+    weighed = Shortcuts(
+        tuple(Shortcut(word, "found", "flagged", 12, 0.5, words[-1], 0.01, n_support=4, mended=2) for word in words)
+    )
+    training = AdapterTraining(9, 8, 7, 1, 0.1, (0.7, 0.3), ("query",), 5, 0.1, 0.2, 1.5)
+    fitted = FitReport(training, preset("distill"), 0, 2, {}, weighed)
+    return [
+        found,
+        ShardedAudit(found, Path("shards"), 2, None),
+        evaluation(*words),
+        CALIBRATION,
+        UnlabelledCalibration(0.3, 40, 12, tuple(AgreementPoint(i / 99, 0.1, 0.9, NAN, 0.8) for i in range(100))),
+        certificate(),
+        weighed,
+        fitted,
+        Repair("distill", f"It was {words[0]}.", fitted, StrengthChoice(0.3, "agreement")),
+    ]
+
+
+def certificate(*, certified: bool = False) -> Certificate:
+    points = (CertifiedStrength(i / 10, 5 * i, 0.1, i, 1, 2, 0.04, certified, 50, None) for i in range(1, 11))
+    return Certificate(0.02, 0.95, "net", "exact", 1000, 40, 1, tuple(points), in_use=0.3, strength=0.0)
+
+
+@pytest.mark.parametrize("word", [word for word in ODD if word])
+def test_results_with_odd_words_are_short_and_escaped(word):
+    for result in odd_results(word, *(f"{word}{i}" for i in range(20))):
+        assert repr(result).startswith(type(result).__name__)
+        # Where a character carries thousands of accents, a note is broken between them.
+        assert len(lines_of(repr(result))) <= 17 + 4 * ("\u0301" in word)
+        assert len(repr(result)) < 2500 + 2 * 4 * 80 * 15 * (len(word) > 1000)
+        shown = result._repr_html_()
+        assert not re.search("<(?!/?(div|p|strong|table|thead|tbody|tr|th|td)[ >])", shown)
+        assert len(shown) < 25_000
+
+
+def test_an_audit_says_what_was_found():
+    words = [candidate("book", flagged=True, q_value=0.0001, count=22), *(candidate(f"w{i}") for i in range(11))]
+    assert repr(audit(*words, n_candidates=2000, notes=("It is small.",))).splitlines() == [
+        "AuditReport: 40 texts (39 distinct)",
+        "MSTPS       0.512",
+        "answers     negative 10, positive 30",
+        "candidates  12 of 2,000 tested: 1 flagged at FDR 5%, 0 undecided",
+        "token  texts  flip rate          95 %  pulls to  q-value  status",
+        "book      22      0.250  0.10 to 0.50  positive   <0.001  flagged",
+        *(f"w{i}        12      0.250  0.10 to 0.50  positive    0.400" for i in range(7)),
+        "... and 1,992 more",
+        "It is small.",
+        "A candidate is a question, not a verdict.",
+    ]
+    # What was not tested has no q-value.
+    rare = repr(audit(candidate("rare", **UNTESTED))).splitlines()[-2]
+    assert rare.split() == "rare 12 0.250 - positive -".split()
+
+
+def test_a_real_audit_is_shown_short(bert, texts):
+    report = ShortcutGuardrail(*bert).audit(texts)
+    assert len(repr(report)) < 2500
+    assert len(report._repr_html_()) < 5000
+    assert len(lines_of(repr(report))) <= 16
+    # A candidate does not show its examples, which are texts.
+    assert report.candidates[0].examples
+    assert "examples" not in repr(report.candidates[0])
+
+
+def test_an_evaluation_says_how_good_on_how_many_and_where_it_is_worst():
+    shown = repr(evaluation("negative, without", "negative, with", "positive, with"))
+    assert "accuracy     0.500 (0.41 to 0.60), balanced 0.400; majority class 0.600" in shown
+    assert "worst group  0.700 (n = 10): negative, with" in shown
+    assert "negative, without   0         -             -" in shown
+    assert "recall" not in repr(evaluation("a", recall=False))
+    # Of many groups the worst are shown.
+    many = replace(evaluation(), groups=tuple(group(f"g{i}", 40, 40 - i) for i in range(20)))
+    assert repr(many).splitlines()[-9].split()[:2] == ["g19", "40"]
+    assert repr(many).endswith("... and 12 more")
+    assert "worst group  -\n" in repr(evaluation())
+
+
+def test_a_calibration_says_who_chose():
+    assert "chosen by  accuracy on 40 labelled rows\n" in repr(CALIBRATION)
+    assert "     0.3     0.750  0.59 to 0.87       5     2  chosen\n" in repr(CALIBRATION)
+    assert "rows, cross-validated\n" in repr(replace(CALIBRATION, cross_validated=True))
+    kept = repr(replace(CALIBRATION, without_labels=0.3, p_value=0.5))
+    assert "chosen by  unlabelled texts (0.3); 40 labelled rows do not overrule it (p 0.500)\n" in kept
+    overruled = repr(replace(CALIBRATION, without_labels=1.0, p_value=0.01))
+    assert "chosen by  unlabelled texts (1); 40 labelled rows overrule it (p 0.010)\n" in overruled
+    assert "worst group accuracy  accuracy" in repr(replace(CALIBRATION, metric="worst_group_accuracy"))
+    assert "... and 89 more" in repr(odd_results("a")[4])
+
+
+def test_a_certificate_says_what_is_certified():
+    assert "certified  no strength above 0\n" in repr(certificate())
+    assert "certified  strengths 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1\n" in repr(certificate(certified=True))
+    assert " ".join(certificate().sentence.split()[:9]) in " ".join(repr(certificate()).split())
+
+
+def test_shortcuts_have_a_verdict_and_a_reason():
+    lines = repr(Shortcuts((Shortcut("book", "found", "flagged"), Shortcut("not", "kept")))).splitlines()
+    assert lines[0] == "Shortcuts: 1 neutralised of 2 weighed"
+    assert [line.split()[:3] for line in lines[2:]] == [["book", "found", "flagged"], ["not", "kept", "-"]]
+    assert "mended" not in lines[1]
+    assert repr(Shortcuts()) == "Shortcuts: 0 neutralised of 0 weighed"
+
+
+def test_a_guard_says_what_it_is_and_what_it_does(bag, texts):
+    guard = ShortcutGuardrail(*bag)
+    assert repr(guard).splitlines() == [
+        "ShortcutGuardrail",
+        "model     BagForSequenceClassification",
+        "classes   negative, positive",
+        "strategy  none yet: call fit or repair",
+    ]
+    report = guard.fit(texts, config=updated(preset("mask"), {"shortcuts": {"named": ["honestly"]}}))
+    assert repr(report).splitlines()[1:] == [
+        "trained      nothing",
+        "neutralised  honestly",
+        "strength     1 until another is chosen",
+    ]
+    assert repr(guard).splitlines()[3:] == ["strategy     mask", "strength     1 (fixed)", "neutralised  honestly"]
+    guard.debias_strength = 0.5
+    assert "0.5 (set)" in guard._repr_html_()
+    guard.certify([], [], unlabelled=[f"{text} again" for text in texts])
+    assert repr(guard).splitlines()[-1] == "certified    loss of at most 2% with 95% confidence"
+
+
+def test_results_are_still_equal_by_what_they_hold():
+    assert [a == b for a, b in zip(odd_results("a"), odd_results("a"), strict=True)].count(False) <= 2  # NaNs
+    assert replace(CALIBRATION) == CALIBRATION
+    assert replace(CALIBRATION, n=41) != CALIBRATION
+    assert hash(Shortcuts()) == hash(Shortcuts())
