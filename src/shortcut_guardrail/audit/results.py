@@ -16,11 +16,12 @@ from ..metrics import sensitivity
 from ..models import EncodedTexts
 from ..text import Units
 from ..typing import Array
+from .cards import Card
 from .evidence import Agreement
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
 
-AUDIT_SCHEMA_VERSION = 6
+AUDIT_SCHEMA_VERSION = 7
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class AuditReport:
         agreement: How far attribution agrees with the true effect of masking.
         n_truncated: Texts longer than the model takes.
         notes: Sentences on what limits this audit, such as a class that is never predicted.
+        cards: Sets of words taken together, that on which most answers hang first; see `masked_sets.make_cards`.
         inputs: What is kept of every text; `None` for an audit in shards.
     """
 
@@ -89,6 +91,7 @@ class AuditReport:
     n_truncated: int
     set_p_value: float = float("nan")
     notes: tuple[str, ...] = ()
+    cards: tuple[Card, ...] = ()
     inputs: AuditedInputs | None = field(default=None, repr=False)
 
     @property
@@ -224,6 +227,7 @@ class AuditReport:
         values["predicted"] = dict(zip(self.label_names, self.predicted, strict=True))
         values["agreement"] = asdict(self.agreement)
         values["candidates"] = [_candidate_dict(candidate, redact) for candidate in self.candidates[:max_candidates]]
+        values["cards"] = [stored(card) for card in self.cards]
         plain: dict[str, Any] = _defined({"schema_version": AUDIT_SCHEMA_VERSION, **values})
         return plain
 

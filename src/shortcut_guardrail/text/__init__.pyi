@@ -3,6 +3,7 @@ from .characters import printable as printable
 from .characters import spelled_out as spelled_out
 from .duplicates import evidence_key as evidence_key
 from .duplicates import text_key as text_key
+from .content import is_content as is_content
 from .edits import masked_texts as masked_texts
 from .edits import shortened_texts as shortened_texts
 from .edits import with_insertions as with_insertions
@@ -10,6 +11,8 @@ from .finder import WordFinder as WordFinder
 from .finder import check_words as check_words
 from .finder import parts_of as parts_of
 from .finder import spaced as spaced
+from .stems import content_words as content_words
+from .stems import stems as stems
 from .units import MAX_PHRASE_WORDS as MAX_PHRASE_WORDS
 from .units import Units as Units
 from .units import choose_spans as choose_spans
