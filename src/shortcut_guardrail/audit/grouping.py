@@ -24,7 +24,7 @@ from ..models import TextClassifier
 from ..text import content_words, is_content, stems
 from ..typing import Array
 
-ALIKE = 0.25
+ALIKE = 0.2
 """Sets of words whose mean cosine is at least this are of one meaning."""
 
 
