@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from shortcut_guardrail.audit.cards import Card, CardEvidence, card_id
 from shortcut_guardrail.audit.evidence import Agreement, Candidate, Example, ImportantUnit, Intervals, LabelledEvidence
 from shortcut_guardrail.audit.results import AuditReport
 from shortcut_guardrail.evaluation import Evaluation
@@ -124,6 +125,18 @@ def audit(*candidates: Candidate, **values: Any) -> AuditReport:
         "n_truncated": 0,
     }
     return AuditReport(**defaults | values)
+
+
+def card(*words: str, pulls_to: str = "positive", **values: Any) -> Card:
+    """A card whose masking changes 8 of 39 answers; `values` replace what is asked for."""
+    evidence = CardEvidence(
+        status=values.pop("status", "not_flagged"),
+        flagged=values.pop("flagged", ()),
+        q_value=values.pop("q_value", 0.4),
+        relative_effect=values.pop("relative_effect", 0.62),
+    )
+    counts = {"texts": 12, "changes": 8, "share": 8 / 39} | values
+    return Card(card_id(words, pulls_to), words, pulls_to, evidence=evidence, **counts)
 
 
 def group(name: str, n: int, right: int) -> GroupAccuracy:

@@ -167,9 +167,13 @@ def test_a_function_fits_on_a_page_and_a_file_in_a_head(path):
     assert (len(source.splitlines()) > MOST_LINES_OF_A_FILE) == (name in LONG_FILES)
 
 
+MOST_LINES_OF_THE_LIBRARY = 23_000
+"""With cards, and with `decisions`, a room of its own; see docs/architecture.md."""
+
+
 def test_the_library_stays_small():
-    # 20,000 before the room `decisions` and cards came; see docs/architecture.md.
-    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py")) < 23_000
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in PACKAGE.rglob("*.py"))
+    assert lines < MOST_LINES_OF_THE_LIBRARY
 
 
 def test_lines_and_positions_are_counted() -> None:

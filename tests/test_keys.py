@@ -10,12 +10,13 @@ import shortcut_guardrail
 from audits import audit, candidate
 from shortcut_guardrail import ConfigError, Shortcut
 from shortcut_guardrail.audit import AuditReport, Candidate
+from shortcut_guardrail.audit.cards import CardEvidence
 from shortcut_guardrail.config import AuditConfig, GuardrailConfig, ShortcutConfig, preset, updated
 from shortcut_guardrail.keys import KEYS, VERDICTS, key_of, stored, stored_verdict, with_names
 from shortcut_guardrail.mitigation import FitReport
 from shortcut_guardrail.saving.record import GuardrailRecord
 
-KINDS = (AuditConfig, AuditReport, Candidate, FitReport, GuardrailConfig, GuardrailRecord, ShortcutConfig)
+KINDS = (AuditConfig, AuditReport, Candidate, CardEvidence, FitReport, GuardrailConfig, GuardrailRecord, ShortcutConfig)
 
 
 def test_every_key_belongs_to_a_field():

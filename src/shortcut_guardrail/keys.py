@@ -16,6 +16,7 @@ KEYS: dict[str, dict[str, str]] = {
     "AuditConfig": {"fdr": "alpha", "min_relative_effect": "min_opposition"},
     "AuditReport": {"fdr": "alpha", "min_relative_effect": "min_opposition", "set_p_value": "group_p_value"},
     "Candidate": {"relative_effect": "opposition"},
+    "CardEvidence": {"relative_effect": "opposition"},
     "FitReport": {"shortcuts": "targets"},
     "GuardrailConfig": {"shortcuts": "targets"},
     "GuardrailRecord": {"shortcuts": "targets", "shortcut_rows": "target_rows"},

@@ -90,7 +90,7 @@ REPORT_KEYS = {
         "mstps",
     ),
     *("sensitivity_histogram", "candidates", "n_candidates", "n_tested", "n_undecided", "group_p_value", "agreement"),
-    *("n_truncated", "notes"),
+    *("n_truncated", "notes", "cards"),
 }
 CANDIDATE_KEYS = {
     *("text", "unit", "count", "flip_rate", "mean_change", "pulls_to", "contradiction_rate", "interval", "q_value"),
@@ -168,7 +168,7 @@ def test_progress_reaches_the_end_of_each_stage(bag):
     ShortcutGuardrail(*bag, batch_size=2).audit(
         TEXTS, progress=lambda stage, done, n: seen.__setitem__(stage, (done, n))
     )
-    assert seen == {"Tokenising": (5, 5), "Attributing": (5, 5), "Masking": (5, 5)}
+    assert seen == {"Tokenising": (5, 5), "Attributing": (5, 5), "Masking": (5, 5), "Masking cards": (5, 5)}
 
 
 # Words, phrases, labels

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
@@ -23,6 +23,7 @@ from .evidence import Agreement, Intervals
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
 from .examples import Details, TextsOf, find_details
+from .masked_sets import make_cards
 from .measurements import Measured, make_shard, measure
 from .phrases import acting_together, with_phrases
 from .results import AuditedInputs, AuditReport
@@ -46,7 +47,7 @@ def audit_texts(
     labels: Array | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
-    """Attribute, mask, test and rank, all in memory: 2 + k forward passes for each distinct text.
+    """Attribute, mask, test and rank, all in memory: 2 + k forward passes for each distinct text, and what cards cost.
 
     Args:
         classifier: The model under audit.
@@ -60,7 +61,8 @@ def audit_texts(
     """
     config = config or AuditConfig()
     check_ordinary(encoded)
-    repeats = find_repeats([text_key(t) for t in encoded.texts], [evidence_key(t) for t in encoded.texts])
+    exact = [text_key(t) for t in encoded.texts]
+    repeats = find_repeats(exact, [evidence_key(t) for t in encoded.texts])
     rows = np.flatnonzero(repeats.weights > 0)
     distinct = encoded.select(rows)
     measured = measure(classifier, distinct, config, progress=progress)
@@ -75,13 +77,17 @@ def audit_texts(
         labels=None if labels is None else labels[rows],
         progress=progress,
     )
-    return make_report(
+    report = make_report(
         lambda: [shard],
         config,
         classifier.label_names,
         texts_of=lambda indices: {i: encoded.texts[i] for i in indices},
         inputs=_for_every_input(encoded, measured, np.searchsorted(rows, repeats.same_as)),
     )
+    counted = np.flatnonzero(shard.evidence)
+    pieces = [(distinct.select(counted), shard.probs[counted])]
+    cards = make_cards(classifier, report.candidates, lambda: pieces, progress=progress)
+    return replace(report, cards=cards, model=model_digest(classifier), data=texts_fingerprint(exact))
 
 
 def _for_every_input(encoded: EncodedTexts, measured: Measured, source: Array) -> AuditedInputs:

@@ -17,11 +17,12 @@ from ..metrics import sensitivity
 from ..models import EncodedTexts
 from ..text import Units, visible_name
 from ..typing import Array
+from .cards import Card
 from .evidence import Agreement
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
 
-AUDIT_SCHEMA_VERSION = 6
+AUDIT_SCHEMA_VERSION = 7
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,9 @@ class AuditReport(Shown):
         agreement: How far attribution agrees with the true effect of masking.
         n_truncated: Texts longer than the model takes.
         notes: Sentences on what limits this audit, such as a class that is never predicted.
+        cards: Sets of words taken together, that on which most answers hang first; see `masked_sets.make_cards`.
+        model: Hash of the weights that answer.
+        data: Hash of the texts in their order. By the two a later command knows whether it is given the same.
         inputs: What is kept of every text; `None` for an audit in shards.
     """
 
@@ -90,6 +94,9 @@ class AuditReport(Shown):
     n_truncated: int
     set_p_value: float = float("nan")
     notes: tuple[str, ...] = ()
+    cards: tuple[Card, ...] = ()
+    model: str = ""
+    data: str = ""
     inputs: AuditedInputs | None = None
 
     @property
@@ -276,6 +283,7 @@ class AuditReport(Shown):
         values["predicted"] = dict(zip(self.label_names, self.predicted, strict=True))
         values["agreement"] = asdict(self.agreement)
         values["candidates"] = [_candidate_dict(candidate, redact) for candidate in self.candidates[:max_candidates]]
+        values["cards"] = [stored(card) for card in self.cards]
         plain: dict[str, Any] = _defined({"schema_version": AUDIT_SCHEMA_VERSION, **values})
         return plain
 

@@ -13,6 +13,7 @@ import secrets
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,11 +23,12 @@ from ..config import AuditConfig
 from ..data import Texts, TextSource, counted, label_ids, to_json, write_file
 from ..display import Shown, Summary
 from ..errors import ConfigError, DataError, GuardrailWarning, RunError
-from ..models import TextClassifier
+from ..models import EncodedTexts, TextClassifier
 from ..text import evidence_key, text_key
 from ..typing import Array, Progress
 from .auditing import Repeats, check_ordinary, find_repeats, make_report, model_digest, texts_fingerprint
 from .examples import important_units
+from .masked_sets import make_cards
 from .measurements import Shard, make_shard, measure
 from .results import AuditReport
 
@@ -140,6 +142,9 @@ def audit_in_shards(
         classifier.label_names,
         texts_of=lambda rows: _texts_at(source, set(map(int, rows))),
     )
+    pieces = partial(_distinct_texts, classifier, source, folder, size)
+    cards = make_cards(classifier, report.candidates, pieces, progress=progress)
+    report = replace(report, cards=cards, model=model_digest(classifier), data=texts_fingerprint(read.exact))
     return ShardedAudit(report, folder, n_shards, repeats)
 
 
@@ -222,6 +227,18 @@ def _compute(
         labels=labels,
         known_phrases=phrases,
     )
+
+
+def _distinct_texts(
+    classifier: TextClassifier, source: TextSource, folder: Path, size: int
+) -> Iterator[tuple[EncodedTexts, Array]]:
+    """The texts that count as evidence, a shard at a time, and what the model answers to them."""
+    for number, texts in enumerate(_in_pieces(source, size)):
+        shard = Shard.from_file(_shard_file(folder, number))
+        counted = np.flatnonzero(shard.evidence)
+        if len(counted):
+            chosen = cast(Texts, [texts[row - number * size] for row in shard.rows[counted]])
+            yield classifier.encode(chosen), shard.probs[counted]
 
 
 def _texts_at(source: TextSource, rows: set[int]) -> dict[int, str | tuple[str, str]]:

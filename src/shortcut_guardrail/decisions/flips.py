@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..audit import find_repeats
+from ..audit import find_repeats, masked_answers
 from ..models import EncodedTexts, TextClassifier
-from ..text import WordFinder, evidence_key, masked_texts, text_key
+from ..text import evidence_key, text_key
 from ..typing import Progress
 from .questions import Flip
 
@@ -33,21 +33,13 @@ def find_flips(
     """
     keys = [text_key(text) for text in encoded.texts], [evidence_key(text) for text in encoded.texts]
     distinct = np.flatnonzero(find_repeats(*keys).evidence)
-    before = classifier.predict_logits(encoded.select(distinct), progress=progress).argmax(axis=1)
+    texts = encoded.select(distinct)
+    probs = classifier.predict_proba(texts)
     found: dict[str, list[Flip]] = {}
     for done, (card, words) in enumerate(cards.items(), start=1):
-        finder = WordFinder(words)
-        tokens = [np.flatnonzero(finder.tokens(encoded, int(row))) for row in distinct]
-        held = np.array([len(positions) > 0 for positions in tokens], dtype=bool)
-        rows = distinct[held]
-        after = np.zeros(0, dtype=np.int64)
-        if len(rows):
-            masked = masked_texts(
-                encoded.select(rows), [t for t in tokens if len(t)], classifier.tokenizer.mask_token_id
-            )
-            after = classifier.predict_logits(masked).argmax(axis=1)
-        pairs = zip(rows.tolist(), before[held].tolist(), after.tolist(), strict=True)
-        found[card] = [Flip(row, was, becomes) for row, was, becomes in pairs if was != becomes]
+        seen = masked_answers(classifier, texts, words, probs=probs).flips
+        pairs = zip(distinct[seen.rows], seen.before.argmax(axis=1), seen.after.argmax(axis=1), strict=True)
+        found[card] = [Flip(int(row), int(was), int(becomes)) for row, was, becomes in pairs]
         if progress is not None:
             progress("Masking cards", done, len(cards))
     return found

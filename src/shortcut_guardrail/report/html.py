@@ -226,6 +226,7 @@ def _contents(audit: Any, *, scores: bool, strength: bool, certificate: bool, co
     """Anchors and names of the sections that the page has."""
     sections = (
         ("summary", "Summary", True),
+        ("cards", "Cards", audit is not None and bool(audit.cards)),
         ("scores", "Scores", scores),
         ("strength", "Strength", strength),
         ("certificate", "Certificate", certificate),

@@ -8,13 +8,16 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from ..audit import Agreement, Candidate, read_result
+from ..audit import Agreement, Candidate, Card, read_result
 from ..config import Unit
 from ..errors import DataError
 from ..keys import key_of
 
-SCHEMA_VERSION = 6
-"""The layout of `audit.json` that this version renders."""
+SCHEMA_VERSION = 7
+"""The layout of `audit.json` that this version writes and renders."""
+
+WITHOUT_CARDS = 6
+"""The layout before it, which is the same but for the cards; it is read as one that has none."""
 
 # What has to be in it, as the types of the results it is written from; lists stand for tuples.
 LAYOUT: dict[str, Any] = {
@@ -36,6 +39,7 @@ LAYOUT: dict[str, Any] = {
     "n_truncated": int,
     "group_p_value": float,
     "notes": tuple[str, ...],
+    "cards": tuple[Card, ...],
 }
 DEFINED = ("mstps", "alpha", "min_opposition")
 """Numbers that no audit is without; all others may be null, which stands for NaN."""
@@ -51,6 +55,8 @@ def read_audit(path: Path) -> dict[str, Any]:
     if "candidates" not in document:
         raise DataError(f"'{path}' holds no audit: it has no 'candidates'. Give an audit.json.")
     version = document["schema_version"]
+    if version == WITHOUT_CARDS:
+        document, version = {**document, "cards": []}, SCHEMA_VERSION
     if version != SCHEMA_VERSION:
         raise DataError(
             f"'{path}' has the layout of schema_version {version}, and this version of the program shows "

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..strength import Calibration, Certificate, UnlabelledCalibration
 
 SHOWN_CANDIDATES = 15
+SHOWN_CARDS = 10
 COMPARED_CANDIDATES = 8
 EXPLAINED_CANDIDATES = 3
 
@@ -74,8 +75,45 @@ def print_audit(audit: AuditReport | Mapping[str, Any]) -> None:
     for candidate in document["candidates"][:SHOWN_CANDIDATES]:
         table.add_row(*(Text(printable(cell)) for cell in _audit_row(candidate)))
     console.print(table)
+    # An audit of an earlier version has none.
+    if cards := document.get("cards"):
+        console.print(_table_of_cards(cards))
     for line in _audit_summary(document):
         console.print(line)
+
+
+CARD_COLUMNS = ("", "card", "texts", "answers\nchanged", "share\nof all", "pulls to")
+_CARD_WIDTH = 36
+
+
+def _table_of_cards(cards: Sequence[Mapping[str, Any]]) -> Table:
+    """The first cards."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    for column in CARD_COLUMNS:
+        is_text = column in ("", "card", "pulls to")
+        table.add_column(column, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
+    for card in cards[:SHOWN_CARDS]:
+        cells = (
+            _SIGNS.get(card["evidence"]["status"], ""),
+            first_words(card["words"], _CARD_WIDTH),
+            str(card["texts"]),
+            str(card["changes"]),
+            f"{card['share']:.1%}",
+            card["pulls_to"],
+        )
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    return table
+
+
+def first_words(words: Sequence[str], width: int) -> str:
+    """As many of a card's words as fit into a width, the first of them whatever its length, and how many more."""
+    names = [visible_name(word) for word in words]
+    for n in range(len(names), 0, -1):
+        shown = ", ".join(names[:n]) + (f" +{len(names) - n}" if n < len(names) else "")
+        if len(shown) <= width:
+            return shown
+    more = f" +{len(names) - 1}" if len(names) > 1 else ""
+    return names[0][: width - len(more) - 1] + "…" + more
 
 
 def _audit_row(candidate: Mapping[str, Any]) -> tuple[str, ...]:
@@ -117,6 +155,7 @@ def _counted(n: int, what: str) -> str:
 def _audit_summary(document: Mapping[str, Any]) -> list[str]:
     """Paragraphs below the table: what was found, what is undecided and why, and what the columns mean."""
     undecided = open_questions(document["candidates"])
+    has_cards = bool(document.get("cards"))
     return [
         f"{_counted(document['n'], 'text')}, {_counted(document['n_candidates'], 'candidate')}, "
         f"{document['n_tested']} of them tested; MSTPS "
@@ -126,6 +165,7 @@ def _audit_summary(document: Mapping[str, Any]) -> list[str]:
         *document["notes"],
         "Flip rate: how often masking it changes the answer; change: of that answer's probability; contradicted: how "
         "often the rest is confidently given another answer.",
+        *(["A card: words that pull to one answer, and how many answers change with all of them masked."] * has_cards),
         "A candidate is a question to you, not a verdict.",
     ]
 

@@ -17,6 +17,9 @@ Document = Mapping[str, Any]
 MOST_CANDIDATES = 200
 """Candidates on the page; flagged ones are shown beyond it. More of them are in audit.json."""
 
+CARD_WORDS = 20
+"""Words of a card on the page; more of them are in audit.json."""
+
 MOST_TEXTS = 12
 """Texts in the section of heat-maps."""
 
@@ -86,11 +89,27 @@ class CandidateView:
 
 
 @dataclass(frozen=True)
+class CardView:
+    """A row of the table of cards."""
+
+    id: str
+    names: tuple[str, ...]
+    n_more: int
+    pulls_to: str
+    texts: int
+    changes: int
+    share: Rate
+    status: str
+    badge: str
+
+
+@dataclass(frozen=True)
 class AuditView:
     """An audit as the page shows it."""
 
     document: Document
     summary: str
+    cards: tuple[CardView, ...]
     candidates: tuple[CandidateView, ...]
     n_candidates: int
     flagged: tuple[CandidateView, ...]
@@ -120,6 +139,7 @@ def audit_view(document: Document, *, redact: bool = False) -> AuditView:
     return AuditView(
         document=document,
         summary=_summary(document, listed, flagged) + _open_question(document, listed),
+        cards=tuple(map(_card, document.get("cards", ()))),
         candidates=tuple(listed),
         n_candidates=document["n_candidates"],
         flagged=flagged,
@@ -215,6 +235,21 @@ def _candidate(rank: int, candidate: Document, redact: bool) -> CandidateView:
         q_shown=p_value(q_value) if tested else "not tested",
         examples=tuple(_example(example, redact) for example in candidate["examples"]),
         labelled=candidate["labelled"],
+    )
+
+
+def _card(card: Document) -> CardView:
+    status = card["evidence"]["status"]
+    return CardView(
+        id=card["id"],
+        names=tuple(visible_name(word) for word in card["words"][:CARD_WORDS]),
+        n_more=max(0, len(card["words"]) - CARD_WORDS),
+        pulls_to=card["pulls_to"],
+        texts=card["texts"],
+        changes=card["changes"],
+        share=Rate(card["share"], f"{card['share']:.1%}", "", meter(card["share"])),
+        status=status,
+        badge="" if status == "not_flagged" else status,
     )
 
 

@@ -42,6 +42,18 @@ def content_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
     return spans or whole
 
 
+def is_content(word: str) -> bool:
+    """Whether a folded word carries content: it has a letter or digit and is no function word, nor a contraction of two.
+
+    Example:
+        >>> [is_content(word) for word in ("book", "book's", "this", "don't", "i've", "!")]
+        [True, True, False, False, False, False]
+    """
+    for clitic in _CLITICS:
+        word = word.removesuffix(clitic)
+    return any(map(str.isalnum, word)) and not word.endswith("n't") and word not in STOP_WORDS
+
+
 def _content_words(folded: str) -> Iterator[tuple[int, int]]:
     """Spans of the words of a folded phrase that are no function words, without the clitics at their ends."""
     shape = "".join("w" if in_word(character) else character for character in folded)

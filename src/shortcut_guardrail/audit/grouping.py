@@ -1,0 +1,148 @@
+"""Which words belong on one card: those that say the same and pull to the same class.
+
+Three things join words that pull to one class:
+
+- *Inflection*: words and phrases whose content words have the same stems ("book", "books", "this book"). A function
+  word joins nothing through a phrase: "this" and "this book" have no content word in common.
+- *Containment*: a phrase goes with the word or shorter phrase that it holds all content words of; if it holds several,
+  with that on which most answers hang. It joins no two of them: "great" and "book" stay apart where "great book" is a
+  phrase.
+- *Meaning*: average linkage of the model's own input embeddings, each word the mean of its pieces, centred over the
+  vocabulary, cut where the mean cosine falls below `ALIKE`. Words with content are linked with each other, and so are
+  negations. All other function words, and punctuation, are alike to embeddings because they are frequent; they stand
+  alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..models import TextClassifier
+from ..text import content_words, is_content, stems
+from ..typing import Array
+
+ALIKE = 0.2
+"""Sets of words whose mean cosine is at least this are of one meaning."""
+
+
+@dataclass(frozen=True)
+class PullingWord:
+    """A word or phrase to be put on a card.
+
+    Attributes:
+        text: Its characters, lower case.
+        pulls_to: The class it pulls to.
+        changes: Distinct texts whose answer changes when it is masked.
+    """
+
+    text: str
+    pulls_to: str
+    changes: int
+
+
+def group_words(
+    classifier: TextClassifier, words: Sequence[PullingWord], *, alike: float = ALIKE
+) -> list[tuple[PullingWord, ...]]:
+    """Sets of words, each sorted so that the one on which most answers hang is first; see the head of this module.
+
+    Args:
+        classifier: The model, for its input embeddings.
+        words: Each text once.
+        alike: Least mean cosine.
+    """
+    sets: list[tuple[PullingWord, ...]] = []
+    for pulls_to in sorted({word.pulls_to for word in words}):
+        members = sorted((w for w in words if w.pulls_to == pulls_to), key=_by_changes)
+        roots = _by_content(members)
+        for cluster in _by_meaning(classifier, [members[root[0]].text for root in roots], alike):
+            chosen = [members[i] for r in cluster for i in roots[r]]
+            sets.append(tuple(sorted(chosen, key=_by_changes)))
+    return sorted(sets, key=lambda chosen: (-sum(word.changes for word in chosen), chosen[0].text, chosen[0].pulls_to))
+
+
+def _by_changes(word: PullingWord) -> tuple[int, int, str]:
+    # Of equal ones the shorter: "book" before "this book".
+    return (-word.changes, len(word.text), word.text)
+
+
+def _by_content(words: Sequence[PullingWord]) -> list[list[int]]:
+    """Numbers of words joined by inflection and containment, the one that the others hold first."""
+    groups: dict[frozenset[str], list[int]] = {}
+    for i, word in enumerate(words):
+        groups.setdefault(stems(word.text), []).append(i)
+    changes = {key: sum(words[i].changes for i in group) for key, group in groups.items()}
+    holder: dict[str, list[frozenset[str]]] = {}
+    for key in groups:
+        for stem in key:
+            holder.setdefault(stem, []).append(key)
+
+    def root(key: frozenset[str]) -> frozenset[str]:
+        """The heaviest of those that it holds and that hold nothing themselves."""
+        inside = {other for stem in key for other in holder[stem] if other < key}
+        least = [other for other in inside if not any(inner < other for inner in inside)]
+        return max(least, key=lambda other: (changes[other], sorted(other)), default=key)
+
+    joined: dict[frozenset[str], list[int]] = {key: group for key, group in groups.items() if root(key) == key}
+    for key, group in groups.items():
+        if key not in joined:
+            joined[root(key)] = joined[root(key)] + group
+    return list(joined.values())
+
+
+def _by_meaning(classifier: TextClassifier, words: Sequence[str], alike: float) -> list[list[int]]:
+    """Numbers of words of one meaning, each word in one list."""
+    kinds = np.array([_kind(word) for word in words])
+    clusters = [[i] for i in np.flatnonzero(kinds == "function").tolist()]
+    for kind in ("content", "negation"):
+        chosen = np.flatnonzero(kinds == kind)
+        found = _linked(word_vectors(classifier, [words[i] for i in chosen]), alike)
+        clusters += [chosen[cluster].tolist() for cluster in found]
+    return clusters
+
+
+_NEGATIONS = frozenset(
+    ["no", "not", "never", "nobody", "nothing", "none", "neither", "nor", "nowhere", "cannot", "without"]
+)
+
+
+def _kind(word: str) -> str:
+    """Whether it is a word of content, a negation, or another function word or punctuation."""
+    content = content_words(word)
+    if any(part in _NEGATIONS or part.endswith("n't") for part in content):
+        return "negation"
+    return "content" if any(is_content(part) for part in content) else "function"
+
+
+def word_vectors(classifier: TextClassifier, words: Sequence[str]) -> Array:
+    """Unit vectors of what words and phrases mean to the model, shape (M, H); zeros where it has no piece of one.
+
+    The mean of the input embeddings of the pieces of the content words, centred over the vocabulary.
+    """
+    table = classifier.plain_model.get_input_embeddings().weight.detach().float().cpu().numpy()
+    centre = table.mean(axis=0)
+    found = np.zeros((len(words), table.shape[1]), dtype=np.float64)
+    for i, word in enumerate(words):
+        # The space in front makes it the start of a word where the tokenizer tells that apart.
+        ids = classifier.tokenizer([f" {part}" for part in content_words(word)], add_special_tokens=False)["input_ids"]
+        pieces = [table[of_word].mean(axis=0) - centre for of_word in ids if len(of_word)]
+        if pieces:
+            found[i] = np.mean(pieces, axis=0)
+    lengths = np.linalg.norm(found, axis=1, keepdims=True)
+    unit: Array = np.divide(found, lengths, out=np.zeros_like(found), where=lengths > 0)
+    return unit
+
+
+def _linked(vectors: Array, alike: float) -> list[list[int]]:
+    """Clusters of average linkage by cosine, as lists of row numbers."""
+    if len(vectors) < 2:
+        return [[i] for i in range(len(vectors))]
+    from scipy.cluster.hierarchy import fcluster, linkage
+    from scipy.spatial.distance import squareform
+
+    distances = np.clip(1 - vectors @ vectors.T, 0, 2)
+    np.fill_diagonal(distances, 0)
+    labels = fcluster(linkage(squareform(distances, checks=False), "average"), 1 - alike, "distance")
+    return [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]

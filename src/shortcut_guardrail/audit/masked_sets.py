@@ -1,0 +1,161 @@
+"""What masking whole sets of words does to answers: the flips of a set, and the cards of an audit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ..models import EncodedTexts, TextClassifier
+from ..stats import LEVELS, levels, relative_effect
+from ..text import WordFinder, masked_texts
+from ..typing import Array, Progress
+from .cards import Card, CardEvidence, card_id
+from .evidence import Candidate
+from .grouping import PullingWord, group_words
+
+Pieces = Callable[[], Iterable[tuple[EncodedTexts, Array]]]
+"""Gives the distinct texts of an audit, a piece at a time, with their class probabilities, shape (D, C)."""
+
+MOST_CARDS = 50
+"""Sets of words that are masked, those first on whose words alone most answers hang."""
+
+
+class MaskedAnswers(NamedTuple):
+    """What texts are answered with and without a set of words.
+
+    Attributes:
+        rows: Which texts hold any of the words, shape (n,), ascending.
+        before: Class probabilities of those as they are, shape (n, C).
+        after: The same with every occurrence of all the words masked, shape (n, C).
+    """
+
+    rows: Array
+    before: Array
+    after: Array
+
+    @property
+    def changed(self) -> Array:
+        """Whether the answer changes, shape (n,), bool."""
+        found: Array = self.before.argmax(axis=1) != self.after.argmax(axis=1)
+        return found
+
+    @property
+    def flips(self) -> MaskedAnswers:
+        """The texts whose answer changes alone."""
+        return MaskedAnswers(*(values[self.changed] for values in self))
+
+
+def masked_answers(
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    words: Iterable[str],
+    *,
+    rows: Sequence[int] | Array | None = None,
+    probs: Array | None = None,
+) -> MaskedAnswers:
+    """Answer the texts that hold any of some words, with and without all of them: two forward passes a text.
+
+    Args:
+        classifier: The model.
+        encoded: N texts or pairs.
+        words: Words and phrases; what an occurrence is see `text.WordFinder`. Only what the model sees of a text counts.
+        rows: Which of the texts to look at, in ascending order; all without.
+        probs: What the model answers to all N texts, shape (N, C), where that is known; saves the first pass.
+
+    Example:
+        `masked_answers(classifier, encoded, ["book", "this book"]).flips.rows` are the texts whose answer changes.
+    """
+    finder = WordFinder(words)
+    looked_at = np.arange(len(encoded)) if rows is None else np.asarray(rows, dtype=np.int64)
+    positions = {int(i): np.flatnonzero(finder.tokens(encoded, int(i))) for i in looked_at}
+    holding = np.array([i for i, at in positions.items() if len(at)], dtype=np.int64)
+    if not len(holding):
+        return MaskedAnswers(holding, *np.zeros((2, 0, classifier.n_classes), dtype=np.float32))
+    chosen = encoded.select(holding)
+    before = classifier.predict_proba(chosen) if probs is None else np.asarray(probs)[holding]
+    masked = masked_texts(chosen, [positions[int(i)] for i in holding], classifier.tokenizer.mask_token_id)
+    return MaskedAnswers(holding, before, classifier.predict_proba(masked))
+
+
+def make_cards(
+    classifier: TextClassifier,
+    candidates: Sequence[Candidate],
+    pieces: Pieces,
+    *,
+    progress: Progress | None = None,
+) -> tuple[Card, ...]:
+    """The cards of an audit, that on which most answers hang first.
+
+    On cards stand candidates that pull to a class and whose masking alone changes an answer. At most `MOST_CARDS` sets
+    are masked, each in the texts that hold any of its words: one forward pass for each set and text that holds it. A
+    set that changes no answer makes no card. A token that is only a piece of words is on none, since only whole words
+    are looked for.
+
+    Args:
+        classifier: The model.
+        candidates: Of the audit.
+        pieces: Its distinct texts; read once.
+        progress: Told how many texts are done.
+    """
+    by_name = {c.text: c for c in candidates if c.pulls_to is not None and not c.text.startswith("##")}
+    words = [PullingWord(c.text, c.pulls_to or "", _changes(c)) for c in by_name.values() if _changes(c)]
+    sets = group_words(classifier, words)[:MOST_CARDS]
+    counts = [_Counts(classifier.label_names.index(chosen[0].pulls_to)) for chosen in sets]
+    n = 0
+    for encoded, probs in pieces() if sets else ():
+        n += len(encoded)
+        for chosen, counted in zip(sets, counts, strict=True):
+            counted.add(masked_answers(classifier, encoded, [word.text for word in chosen], probs=probs), probs)
+        if progress is not None:
+            progress("Masking cards", n, n)
+    cards = [
+        _card(chosen, counted, n, by_name) for chosen, counted in zip(sets, counts, strict=True) if counted.changes
+    ]
+    return tuple(sorted(cards, key=lambda card: (-card.changes, card.texts, card.words)))
+
+
+def _changes(candidate: Candidate) -> int:
+    """Distinct texts whose answer changes when it is masked."""
+    return round(candidate.flip_rate * candidate.n_distinct) if candidate.n_distinct else 0
+
+
+@dataclass
+class _Counts:
+    """What is counted of one set, piece by piece."""
+
+    target: int
+    texts: int = 0
+    changes: int = 0
+
+    def __post_init__(self) -> None:
+        self.rests, self.others = np.zeros((2, LEVELS), dtype=np.int64)
+
+    def add(self, seen: MaskedAnswers, probs: Array) -> None:
+        self.texts += len(seen.rows)
+        self.changes += int(seen.changed.sum())
+        without = np.delete(probs[:, self.target], seen.rows)
+        np.add.at(self.rests, levels(seen.after[:, self.target]), 1)
+        np.add.at(self.others, levels(without), 1)
+
+
+def _card(chosen: Sequence[PullingWord], counted: _Counts, n: int, by_name: dict[str, Candidate]) -> Card:
+    words = tuple(word.text for word in chosen)
+    candidates = [by_name[word] for word in words]
+    statuses = {candidate.status for candidate in candidates}
+    return Card(
+        id=card_id(words, chosen[0].pulls_to),
+        words=words,
+        pulls_to=chosen[0].pulls_to,
+        texts=counted.texts,
+        changes=counted.changes,
+        share=counted.changes / n,
+        evidence=CardEvidence(
+            status=next(s for s in ("flagged", "undecided", "not_flagged") if s in statuses),
+            flagged=tuple(candidate.text for candidate in candidates if candidate.flagged),
+            q_value=min(candidate.q_value for candidate in candidates),
+            relative_effect=float(relative_effect(counted.rests[None], counted.others[None])[0]),
+        ),
+    )
