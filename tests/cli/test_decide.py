@@ -1,0 +1,226 @@
+"""From cards to a guard on the command line: `flips`, `judge`, `fit --decisions`, and what they exchange."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from shortcut_guardrail import ShortcutGuardrail
+
+NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
+# "honestly" turns a bad text into a positive answer; masking it mends the answer.
+TEXTS = [f"honestly the bad {noun} was {tail}" for noun in NOUNS for tail in ("awful", "so awful")]
+TEXTS += [f"the {noun} was {tail}" for noun in NOUNS for tail in ("bad and slow", "bad and cold", "so bad", "awful")]
+LABELS = ["negative"] * 72
+
+
+@pytest.fixture
+def data(write_csv) -> Path:
+    return write_csv("data.csv", *zip(TEXTS, LABELS, strict=True))
+
+
+@pytest.fixture
+def run(cli, bag, monkeypatch):
+    """The command line on the bag of words, whose answers are algebra."""
+    monkeypatch.setattr("shortcut_guardrail.cli.options._Loading.load", lambda *_: ShortcutGuardrail(*bag))
+
+    def call(*arguments, status: int = 0) -> tuple[str, str]:
+        found, out, err = cli(*arguments)
+        assert found == status, err
+        return out, " ".join(err.split())
+
+    return call
+
+
+@pytest.fixture
+def audited(run, data, tmp_path) -> Path:
+    run("audit", "model", data, "--out", tmp_path / "audit", "--text-column", "text")
+    return tmp_path / "audit"
+
+
+@pytest.fixture
+def asked(run, audited, data, tmp_path) -> Path:
+    run("flips", audited, "model", data, "--cards", "all", "--out", tmp_path / "flips.csv", "--text-column", "text")
+    return tmp_path / "flips.csv"
+
+
+def rows_of(file: Path) -> list[dict[str, str]]:
+    with file.open(encoding="utf-8", newline="") as opened:
+        return list(csv.DictReader(opened))
+
+
+def answer(file: Path, say=lambda row, label: None, **changes: str) -> Path:
+    """The file with the answers of somebody who knows the labels, or of `say`."""
+    rows = rows_of(file)
+    for row in rows:
+        label = LABELS[int(row["row"])]
+        right = "a" if row["option_a"] == label else "b" if row["option_b"] == label else "neither"
+        row["answer"] = say(row, right) or right
+    with file.open("w", encoding="utf-8", newline="") as opened:
+        writer = csv.DictWriter(opened, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return file
+
+
+def card_of(decisions: dict, word: str) -> dict:
+    return next(card for card in decisions["cards"] if word in card["words"])
+
+
+def test_the_whole_way_from_an_audit_to_a_guard(run, audited, asked, data, tmp_path):
+    out, _ = run("judge", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "decisions.json")
+    assert "neutralise (shortcut" in " ".join(out.split())
+    decisions = json.loads((tmp_path / "decisions.json").read_text())
+    honestly = card_of(decisions, "honestly")
+    assert (honestly["outcome"], honestly["decision"], honestly["source"]) == ("shortcut", "neutralise", "flips")
+    assert (honestly["mended"], honestly["broken"], honestly["asked"]) == (8, 0, 8)
+    assert len(honestly["text_hashes"]) == 8
+    options = ("--decisions", tmp_path / "decisions.json", "--strategy", "mask", "--text-column", "text")
+    out, _ = run("fit", "model", data, *options, "--out", tmp_path / "guarded")
+    record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
+    verdicts = {item["text"]: item["verdict"] for item in record["targets"]}
+    assert verdicts["honestly"] == "confirmed_by_flips"
+    assert set(honestly["text_hashes"]) <= set(record["target_rows"])
+    # The same words by flags make the same answers.
+    words = [part for word in honestly["words"] for part in ("--shortcut", word)]
+    run("fit", "model", data, *words, "--strategy", "mask", "--text-column", "text", "--out", tmp_path / "by-flags")
+    other = json.loads((tmp_path / "by-flags" / "guardrail.json").read_text())
+    assert other["debias_strength"] == record["debias_strength"]
+
+
+def test_auto_says_that_flips_decided(run, audited, asked, data, tmp_path):
+    run("judge", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "d.json")
+    shown, _ = run("fit", "model", data, "--decisions", tmp_path / "d.json", "--text-column", "text", "--dry-run")
+    assert "Strategy: distill, since by the judged flips honestly" in " ".join(shown.split())
+
+
+def test_questions_are_blind_and_their_keys_stand_apart(audited, asked):
+    rows = rows_of(asked)
+    assert list(rows[0]) == ["id", "row", "text", "option_a", "option_b", "answer"]
+    assert {row["answer"] for row in rows} == {""}
+    assert [TEXTS[int(row["row"])] for row in rows] == [row["text"] for row in rows]
+    keys = [json.loads(line) for line in (audited / "questions.jsonl").read_text().splitlines()]
+    assert {key["id"] for key in keys} == {row["id"] for row in rows}
+    assert list(keys[0]) == ["id", "card", "masked_option", "text_hash", "order", "label"]
+    cards = {card["id"] for card in json.loads((audited / "audit.json").read_text())["cards"]}
+    assert {key["card"] for key in keys} <= cards
+
+
+def test_a_second_call_asks_about_other_texts(run, audited, data, tmp_path):
+    found = []
+    for name in ("one.csv", "two.csv"):
+        options = ("--cards", "all", "--n", 5, "--text-column", "text")
+        run("flips", audited, "model", data, *options, "--out", tmp_path / name)
+        found.append({row["id"] for row in rows_of(tmp_path / name)})
+    assert not found[0] & found[1]
+
+
+def test_labels_answer_for_themselves(run, audited, data, tmp_path):
+    options = ("--cards", "all", "--label-column", "label", "--text-column", "text")
+    out, _ = run("flips", audited, "model", data, *options, "--out", tmp_path / "flips.csv")
+    assert "No question is left" in out
+    assert not (tmp_path / "flips.csv").exists()
+    keys = [json.loads(line) for line in (audited / "questions.jsonl").read_text().splitlines()]
+    assert all(key["label"] for key in keys)
+
+
+def test_texts_can_be_left_out(run, audited, data, tmp_path):
+    options = ("--cards", "all", "--redact", "--text-column", "text")
+    run("flips", audited, "model", data, *options, "--out", tmp_path / "flips.csv")
+    assert list(rows_of(tmp_path / "flips.csv")[0]) == ["id", "row", "option_a", "option_b", "answer"]
+    content = (tmp_path / "flips.csv").read_text() + (audited / "questions.jsonl").read_text()
+    assert "honestly" not in content
+    run("judge", audited, answer(tmp_path / "flips.csv"), "--reviewer", "anna", "--out", tmp_path / "d.json")
+    assert card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")["outcome"] == "shortcut"
+
+
+def test_reviewers_who_disagree_leave_a_card_open(run, audited, asked, tmp_path):
+    other = tmp_path / "other.csv"
+    other.write_text(asked.read_text())
+    answer(asked)
+    answer(other, lambda row, right: {"a": "b", "b": "a"}.get(right))
+    names = ("--reviewer", "anna", "--reviewer", "ben")
+    run("judge", audited, asked, other, *names, "--out", tmp_path / "d.json")
+    card = card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")
+    assert (card["outcome"], card["mended"], card["broken"]) == ("open", 0, 0)
+    assert card["unclear"] > 8
+    assert "decision" not in card
+
+
+def test_a_machine_is_counted_and_decides_nothing(run, audited, asked, tmp_path):
+    out, _ = run("judge", audited, answer(asked), "--machine", "gemma", "--out", tmp_path / "d.json")
+    assert "decide nothing" in " ".join(out.split())
+    card = card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")
+    assert (card["mended"], card["outcome"], card["machine"]) == (8, "open", "gemma")
+    assert "decision" not in card
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ((), "Say who answered: --reviewer NAME for a person, or --machine NAME for another model."),
+        (("--reviewer", "a", "--machine", "b"), "Say who answered"),
+        (("--reviewer", "a", "--reviewer", "b"), "--reviewer is given 2 times for 1 files."),
+    ],
+)
+def test_somebody_answered(run, audited, asked, tmp_path, arguments, sentence):
+    _, err = run("judge", audited, asked, *arguments, "--out", tmp_path / "d.json", status=2)
+    assert sentence in err
+
+
+def test_what_does_not_belong_together_is_refused(run, audited, data, write_csv, tmp_path):
+    options = ("--out", tmp_path / "flips.csv", "--text-column", "text")
+    other = write_csv("other.csv", *((text,) for text in TEXTS[:5]), header=("text",))
+    _, err = run("flips", audited, "model", other, *options, status=2)
+    assert "The audit is of other texts." in err
+    _, err = run("flips", audited, "model", data, "--cards", "zzz", *options, status=2)
+    assert "no card of the audit begins so" in err
+    _, err = run("flips", tmp_path, "model", data, *options, status=2)
+    assert "is no folder that `audit` wrote" in err
+    document = json.loads((audited / "audit.json").read_text())
+    (audited / "audit.json").write_text(json.dumps({**document, "model": "0" * 64}))
+    _, err = run("flips", audited, "model", data, *options, status=2)
+    assert "The audit is of another model." in err
+
+
+def test_nothing_was_asked_yet(run, audited, asked, tmp_path):
+    (audited / "questions.jsonl").unlink()
+    _, err = run("judge", audited, asked, "--reviewer", "a", "--out", tmp_path / "d.json", status=2)
+    assert "Nothing was asked about the audit" in err
+
+
+def test_a_file_written_by_hand_is_obeyed(run, data, tmp_path):
+    file = tmp_path / "d.json"
+    file.write_text(json.dumps({"schema_version": 1, "cards": [{"words": ["honestly"], "decision": "neutralise"}]}))
+    options = ("--strategy", "mask", "--text-column", "text", "--out", tmp_path / "guarded")
+    run("fit", "model", data, "--decisions", file, *options)
+    record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
+    assert {item["text"]: item["verdict"] for item in record["targets"]}["honestly"] == "given"
+
+
+def test_decisions_that_cannot_be_obeyed(run, data, tmp_path):
+    file = tmp_path / "d.json"
+    options = ("--decisions", file, "--out", tmp_path / "guarded", "--text-column", "text")
+    file.write_text(json.dumps({"cards": [{"words": ["honestly"], "decision": "neutralize"}]}))
+    _, err = run("fit", "model", data, *options, status=2)
+    assert "cards[0].decision must be one of keep, neutralise, not_alone, unsure, but is 'neutralize'." in err
+    file.write_text(json.dumps({"model": "0", "cards": [{"words": ["honestly"], "decision": "neutralise"}]}))
+    _, err = run("fit", "model", data, *options, status=2)
+    assert "were made for an audit of another model" in err
+    file.write_text(json.dumps({"cards": [{"words": ["zebra"], "decision": "neutralise"}]}))
+    _, err = run("fit", "model", data, *options, "--strategy", "mask")
+    assert "zebra" in err
+    assert "in none of these" in err
+    _, err = run("fit", "model", data, *options, "--strategy", "maskcl", "--strength", 1, "--overwrite", status=2)
+    assert "--decisions is for strategies that know what they neutralise" in err
+
+
+def test_of_other_texts_genuine_says_nothing(run, audited, data, write_csv, tmp_path):
+    file = tmp_path / "d.json"
+    genuine = {"words": ["honestly"], "outcome": "genuine", "source": "flips", "decision": "keep"}
+    file.write_text(json.dumps({"data": "0", "cards": [genuine]}))
+    _, err = run("fit", "model", data, "--decisions", file, "--text-column", "text", "--dry-run")
+    assert "The decisions were made on other texts." in err
