@@ -25,6 +25,7 @@ from .errors import ConfigError, DataError, GuardrailError, GuardrailWarning, Mo
 if TYPE_CHECKING:
     from .audit import AuditReport, Candidate, ImportantToken, ShardedAudit
     from .data import FileTexts, Texts, read_data
+    from .decisions import Decision, Decisions
     from .evaluation import Evaluation
     from .guardrail import ShortcutGuardrail
     from .mitigation import FitReport, Repair
@@ -40,6 +41,8 @@ _LAZY = {
     "Calibration": "strength",
     "Candidate": "audit",
     "Certificate": "strength",
+    "Decision": "decisions",
+    "Decisions": "decisions",
     "Evaluation": "evaluation",
     "FastPaths": "models",
     "FileTexts": "data",
@@ -68,6 +71,8 @@ __all__ = [
     "CertifyConfig",
     "ConfigError",
     "DataError",
+    "Decision",
+    "Decisions",
     "DistillConfig",
     "Evaluation",
     "FastPaths",
