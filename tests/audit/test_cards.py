@@ -1,0 +1,259 @@
+"""Cards: which words go together, what masking them together changes, and that a card is known again by its id."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig
+
+from shortcut_guardrail.audit import masked_sets
+from shortcut_guardrail.audit.auditing import audit_texts
+from shortcut_guardrail.audit.cards import card_id
+from shortcut_guardrail.audit.grouping import PullingWord, group_words, word_vectors
+from shortcut_guardrail.audit.masked_sets import masked_answers
+from shortcut_guardrail.config import AuditConfig
+from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.text.finder import WordFinder
+from shortcut_guardrail.text.stems import content_words, stems
+from tiny_models import BagForSequenceClassification, planted_bag
+
+MEANINGS = 8
+
+
+def bag_of(effects: dict[str, float], meanings: dict[str, int]) -> TextClassifier:
+    """A bag of words: what each adds to the margin of class 1, and which of eight orthogonal directions it lies in."""
+    tokenizer = planted_bag()[1]
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=1 + MEANINGS, num_attention_heads=1, num_hidden_layers=1, num_labels=2
+    )
+    config.id2label, config.label2id = {0: "negative", 1: "positive"}, {"negative": 0, "positive": 1}
+    model = BagForSequenceClassification(config)
+    vectors = torch.zeros(len(tokenizer), 1 + MEANINGS)
+    for word, effect in effects.items():
+        vectors[tokenizer.convert_tokens_to_ids(word), 0] = effect
+    for word, direction in meanings.items():
+        vectors[tokenizer.convert_tokens_to_ids(word), 1 + direction] = 100.0
+    head = torch.zeros(2, 1 + MEANINGS)
+    head[0, 0], head[1, 0] = -0.5, 0.5
+    with torch.no_grad():
+        model.bert.word_embeddings.weight.copy_(vectors)
+        model.classifier.weight.copy_(head)
+    return TextClassifier(model.eval(), tokenizer)
+
+
+EFFECTS = {"honestly": 4.0, "really": 4.0, "bad": -1.0, "awful": -1.5, "good": 1.0}
+ONE_MEANING = {"honestly": 0, "really": 0, "bad": 1, "awful": 1, "good": 2}
+TWO_MEANINGS = ONE_MEANING | {"really": 3}
+
+# Masking either word alone changes one answer each; the third text needs both.
+TEXTS = [
+    "honestly the room was bad",
+    "really the soup was bad",
+    "honestly really the tea was bad",
+    "the coffee was awful",
+    "the bread was good",
+]
+
+
+def cards_of(classifier, texts=TEXTS, **config):
+    config = {"unit": "word", "top_k": 3, "n_examples": 0} | config
+    return audit_texts(classifier, classifier.encode(texts), AuditConfig(**config)).cards
+
+
+def groups(classifier, *words, **options):
+    return [{w.text for w in found} for found in group_words(classifier, [PullingWord(*w) for w in words], **options)]
+
+
+# Which words go together
+
+
+def test_content_and_stems():
+    assert content_words("this book") == content_words("book") == ("book",)
+    assert stems("this book") == stems("books") == stems("the BOOK's")
+    assert stems("frankly") == stems("to be frank") != stems("speaking")
+    assert stems("this") != stems("this book")
+
+
+@pytest.fixture
+def classifier():
+    return bag_of(EFFECTS, ONE_MEANING)
+
+
+def test_inflections_and_phrases_around_one_word_are_one_set(classifier):
+    found = groups(classifier, ("tea", "a", 5), ("teas", "a", 2), ("this tea", "a", 3), ("this", "a", 9))
+    # The function word of the phrase brings nothing in.
+    assert found == [{"tea", "teas", "this tea"}, {"this"}]
+
+
+def test_a_phrase_goes_with_one_of_the_words_it_holds_and_joins_no_two(classifier):
+    words = ("good", "a", 9), ("soup", "a", 4), ("good soup", "a", 3), ("the good soup", "a", 1)
+    assert groups(classifier, *words) == [{"good", "good soup", "the good soup"}, {"soup"}]
+    lighter = ("good", "a", 2), *words[1:]
+    assert groups(classifier, *lighter) == [{"soup", "good soup", "the good soup"}, {"good"}]
+
+
+def test_words_of_one_meaning_are_one_set():
+    words = ("honestly", "a", 3), ("really", "a", 2), ("good", "a", 1)
+    assert groups(bag_of(EFFECTS, ONE_MEANING), *words) == [{"honestly", "really"}, {"good"}]
+    # The partners: of another meaning, or when more is asked for than there is.
+    assert groups(bag_of(EFFECTS, TWO_MEANINGS), *words) == [{"honestly"}, {"really"}, {"good"}]
+    assert len(groups(bag_of(EFFECTS, ONE_MEANING), *words, alike=1.01)) == 3
+
+
+def test_words_that_pull_to_different_classes_are_never_one_set(classifier):
+    assert groups(classifier, ("bad", "a", 3), ("awful", "b", 2)) == [{"bad"}, {"awful"}]
+    assert groups(classifier, ("bad", "a", 3), ("not bad", "b", 2)) == [{"bad"}, {"not bad"}]
+    assert groups(classifier, ("bad", "a", 3), ("awful", "a", 2)) == [{"bad", "awful"}]
+
+
+def test_function_words_stand_alone_and_negations_together():
+    meanings = dict.fromkeys(("the", "was", "but", "never", "nobody"), 0)
+    found = groups(bag_of({}, meanings), *((word, "a", 1) for word in meanings))
+    assert sorted(map(sorted, found)) == [["but"], ["never", "nobody"], ["the"], ["was"]]
+
+
+def test_the_order_of_the_words_makes_no_difference(classifier):
+    words = [("honestly", "a", 3), ("really", "a", 3), ("bad", "b", 3), ("awful", "b", 1), ("good", "a", 3)]
+    chosen = [PullingWord(*word) for word in words]
+    assert group_words(classifier, chosen) == group_words(classifier, chosen[::-1])
+
+
+def test_the_vector_of_a_word_is_the_mean_of_its_pieces_without_the_mean_of_all(classifier):
+    table = classifier.model.bert.word_embeddings.weight.double().numpy()
+    ids = classifier.tokenizer("teas", add_special_tokens=False)["input_ids"]
+    assert len(ids) > 1
+    expected = table[ids].mean(axis=0) - table.mean(axis=0)
+    (found,) = word_vectors(classifier, ["this teas"])
+    np.testing.assert_allclose(found, expected / np.linalg.norm(expected), atol=1e-6)
+
+
+# What masking a set changes
+
+
+def test_a_card_counts_the_answers_that_change_with_all_its_words_masked(classifier):
+    (first, *_) = cards_of(classifier)
+    assert first.words == ("really", "honestly")  # on both hangs one answer, and the shorter word is first
+    assert (first.pulls_to, first.texts, first.changes, first.share) == ("positive", 3, 3, 3 / 5)
+    assert first.id == card_id(["really", "honestly"], "positive")
+    # The partner: taken one at a time, the third answer hangs on neither.
+    apart = {card.words: card.changes for card in cards_of(bag_of(EFFECTS, TWO_MEANINGS))}
+    assert apart[("honestly",)] == apart[("really",)] == 1
+
+
+def test_cards_are_ranked_by_the_answers_that_hang_on_them(classifier):
+    cards = cards_of(classifier)
+    assert [card.share for card in cards] == sorted((card.share for card in cards), reverse=True)
+    assert [card.words[0] for card in cards] == ["really", "good"]
+
+
+def test_near_identical_texts_count_once(classifier):
+    cards = cards_of(classifier, [*TEXTS, TEXTS[0], "Honestly, the ROOM was bad!"])
+    assert (cards[0].texts, cards[0].changes, cards[0].share) == (3, 3, 3 / 5)
+    more = cards_of(classifier, [*TEXTS, "honestly the place was bad"])
+    assert (more[0].texts, more[0].changes, more[0].share) == (4, 4, 4 / 6)
+
+
+def test_the_relative_effect_is_that_of_the_set(classifier):
+    # All three rests say "bad" (margin -1); of the others one says less for "positive" (-1.5) and one more (+1).
+    assert cards_of(classifier)[0].evidence.relative_effect == pytest.approx(1 / 2)
+
+
+def test_the_status_is_the_strongest_of_the_words(classifier):
+    rooms = ("room", "soup", "tea", "coffee", "bread", "hotel", "place", "visit", "food", "staff", "people", "service")
+    texts = [f"honestly the {word} was bad and {tail}" for word in rooms for tail in ("awful", "slow")]
+    texts += [f"the {word} was {tail}" for word in rooms for tail in ("good", "good and fine")]
+    texts += ["really the room was bad and awful"]
+    card = cards_of(classifier, texts)[0]
+    assert card.words == ("honestly", "really")
+    assert (card.evidence.status, card.evidence.flagged) == ("flagged", ("honestly",))
+    assert card.evidence.q_value < 0.05
+    assert {c.evidence.status for c in cards_of(classifier)} == {"not_flagged"}
+
+
+def test_where_no_answer_changes_there_is_no_card(classifier):
+    assert cards_of(classifier, ["the room was so so", "the bread and the soup"]) == ()
+
+
+def test_only_so_many_sets_are_masked(classifier, monkeypatch):
+    assert len(cards_of(classifier)) == 2
+    monkeypatch.setattr(masked_sets, "MOST_CARDS", 1)
+    assert [card.words for card in cards_of(classifier)] == [("really", "honestly")]
+
+
+def test_pairs(classifier):
+    pairs = [("the room was bad", text) for text in TEXTS[:3]] + [("honestly", "the tea was bad")]
+    (first, *_) = cards_of(classifier, pairs)
+    assert (set(first.words), first.texts) == ({"honestly", "really"}, 4)
+
+
+def test_tokens_that_are_pieces_of_words_are_on_no_card():
+    classifier = bag_of({"##z": 4.0, "bad": -1.0, "honestly": 4.0}, {"honestly": 0})
+    texts = ["dz the room was bad", "honestly the tea was bad"]
+    report = audit_texts(classifier, classifier.encode(texts), AuditConfig(unit="token", top_k=3))
+    assert {c.text for c in report.candidates if c.flip_rate == 1} == {"##z", "honestly"}
+    assert [card.words for card in report.cards] == [("honestly",)]
+
+
+# Flips
+
+
+def test_flips_are_those_of_a_slow_loop(bert):
+    classifier = TextClassifier(*bert)
+    texts = ["honestly the soup was cold", "no soup", "good tea and bad tea", "the tea was good", "rude"]
+    encoded = classifier.encode(texts)
+    words = ["soup", "bad tea", "good"]
+    found = masked_answers(classifier, encoded, words)
+    assert found.rows.tolist() == [0, 1, 2, 3]
+    finder = WordFinder(words)
+    for row, before, after in zip(*found, strict=True):
+        ids = torch.tensor(encoded.input_ids[row])[None].long()
+        expected = []
+        for hidden in (np.zeros(len(ids[0]), dtype=bool), finder.tokens(encoded, int(row))):
+            masked = ids.clone()
+            masked[0, torch.tensor(hidden)] = classifier.tokenizer.mask_token_id
+            with torch.no_grad():
+                expected.append(bert[0](masked).logits.softmax(-1)[0].numpy())
+        np.testing.assert_allclose([before, after], expected, atol=1e-5)
+    assert found.flips.rows.tolist() == found.rows[found.before.argmax(1) != found.after.argmax(1)].tolist()
+
+
+def test_flips_of_some_rows_and_with_answers_that_are_known(classifier, monkeypatch):
+    encoded = classifier.encode(TEXTS)
+    probs = classifier.predict_proba(encoded)
+    found = masked_answers(classifier, encoded, ["honestly", "really"])
+    assert found.flips.rows.tolist() == [0, 1, 2]
+    assert masked_answers(classifier, encoded, ["honestly"]).flips.rows.tolist() == [0]
+    assert masked_answers(classifier, encoded, ["honestly", "really"], rows=[1, 4]).rows.tolist() == [1]
+    passes = []
+    predict = TextClassifier.predict_proba
+    monkeypatch.setattr(
+        TextClassifier, "predict_proba", lambda self, texts, **o: (passes.append(len(texts)), predict(self, texts))[1]
+    )
+    known = masked_answers(classifier, encoded, ["honestly", "really"], probs=probs)
+    assert passes == [3]
+    np.testing.assert_allclose(known.before, found.before, atol=1e-6)
+    np.testing.assert_allclose(known.after, found.after, atol=1e-6)
+
+
+def test_no_word_no_flip(classifier):
+    found = masked_answers(classifier, classifier.encode(TEXTS), ["hotel"])
+    assert [values.shape for values in found] == [(0,), (0, 2), (0, 2)]
+    assert len(found.flips.rows) == 0
+
+
+# The id
+
+
+def test_an_id_can_be_written_by_anybody():
+    content = json.dumps([["book", "this book"], "positive"]).encode()
+    assert card_id(("This book", "BOOK"), "positive") == hashlib.sha256(content).hexdigest()[:12]
+
+
+def test_an_id_is_of_the_words_and_the_class():
+    ids = {card_id(*of) for of in ((["a", "b"], "c"), (["a b"], "c"), (["a"], "c"), (["a", "b"], "d"), (["a"], "b"))}
+    assert len(ids) == 5
+    assert card_id(["b", "a", "A"], "c") == card_id(["a", "b"], "c")
