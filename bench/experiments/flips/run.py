@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -58,6 +59,7 @@ REVIEWERS = {
 """By name, the probability that a mended answer is called broken, and that a broken one is called mended."""
 MAX_ROWS = 1000
 LEAST = 8
+"""Cards with fewer flips cannot be decided, and are left out."""
 
 Array = np.ndarray[Any, Any]
 
@@ -74,6 +76,8 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
         trained.model, trained.tokenizer, max_length=trained.max_length, batch_size=64, precision="auto"
     )
     audited = AuditedCards.from_dict(guard.audit(rows.texts).to_dict())
+    n_cards = len(audited.cards)
+    audited = replace(audited, cards=tuple(card for card in audited.cards if card.changes >= LEAST))
     flips = guard.find_flips(rows.texts, {card.id: card.words for card in audited.cards})
     found = [judged_card(card, flips[card.id], rows.labels, args.draws, seed) for card in audited.cards]
     return {
@@ -81,6 +85,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
         "groups": rows.counts(),
         "majority": float(np.bincount(rows.labels).max() / len(rows)),
         "base": scored(guard, rows),
+        "n_cards": n_cards,
         "cards": found,
         "repaired": None if args.no_repair else repaired(guard, audited, flips, rows, seed),
     }
