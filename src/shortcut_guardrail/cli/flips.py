@@ -37,7 +37,7 @@ def flips(
             rich_help_panel="Columns",
         ),
     ] = None,
-    redact: Annotated[bool, typer.Option("--redact", help="Leave the texts out: ids and rows of DATA alone.")] = False,
+    redact: options.Redact = False,
     columns: options.Columns,
     loading: options.ModelOrGuardLoading,
     output: options.Output,

@@ -17,7 +17,7 @@ SCHEMA_VERSION = 7
 """The layout of `audit.json` that this version writes and renders."""
 
 WITHOUT_CARDS = 6
-"""The layout before it, which is the same but for the cards; it is read as one that has none."""
+"""The layout before it, which is the same but for the cards and what they need; it is read as one that has none."""
 
 # What has to be in it, as the types of the results it is written from; lists stand for tuples.
 LAYOUT: dict[str, Any] = {
@@ -40,6 +40,8 @@ LAYOUT: dict[str, Any] = {
     "group_p_value": float,
     "notes": tuple[str, ...],
     "cards": tuple[Card, ...],
+    "model": str,
+    "data": str,
 }
 DEFINED = ("mstps", "alpha", "min_opposition")
 """Numbers that no audit is without; all others may be null, which stands for NaN."""
@@ -56,7 +58,7 @@ def read_audit(path: Path) -> dict[str, Any]:
         raise DataError(f"'{path}' holds no audit: it has no 'candidates'. Give an audit.json.")
     version = document["schema_version"]
     if version == WITHOUT_CARDS:
-        document, version = {**document, "cards": []}, SCHEMA_VERSION
+        document, version = {**document, "cards": [], "model": "", "data": ""}, SCHEMA_VERSION
     if version != SCHEMA_VERSION:
         raise DataError(
             f"'{path}' has the layout of schema_version {version}, and this version of the program shows "
