@@ -19,7 +19,8 @@ COMMANDS = {name: command for name, command in typer.main.get_command(app).comma
 
 OF_ITS_OWN = {
     "--out",  # a folder, a table or a page, by what the command makes
-    "--label-column",  # of `audit`, which reads labels only where they are asked for
+    "--label-column",  # of `audit` and `flips`, which read labels only where they are asked for
+    "--n",  # texts in all, or for each card
 }
 
 
