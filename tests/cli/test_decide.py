@@ -78,6 +78,7 @@ def test_the_whole_way_from_an_audit_to_a_guard(run, audited, asked, data, tmp_p
     assert (honestly["outcome"], honestly["decision"], honestly["source"]) == ("shortcut", "neutralise", "flips")
     assert (honestly["mended"], honestly["broken"], honestly["asked"]) == (8, 0, 8)
     assert len(honestly["text_hashes"]) == 8
+    assert [(one["by"], one["decision"]) for one in honestly["reviews"]] == [("anna", "neutralise")]
     options = ("--decisions", tmp_path / "decisions.json", "--strategy", "mask", "--text-column", "text")
     out, _ = run("fit", "model", data, *options, "--out", tmp_path / "guarded")
     record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
@@ -147,6 +148,7 @@ def test_reviewers_who_disagree_leave_a_card_open(run, audited, asked, tmp_path)
     card = card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")
     assert (card["outcome"], card["mended"], card["broken"]) == ("open", 0, 0)
     assert card["unclear"] > 8
+    assert [(one["by"], one["decision"]) for one in card["reviews"]] == [("anna", "unsure"), ("ben", "unsure")]
     assert "decision" not in card
 
 

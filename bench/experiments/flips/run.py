@@ -172,7 +172,7 @@ def repaired(
         for order, (flip, truth) in enumerate(zip(drawn, outcomes(drawn, rows.labels), strict=True)):
             keys.append(Key(f"{card.id}-{flip.row}", card.id, "a", "", order))
             answers[keys[-1].id] = {1: "a", 0: "b", -1: "neither"}[int(truth)]
-    decisions = decide(audited, keys, answers)  # type: ignore[arg-type]
+    decisions = decide(audited, keys, {"labels": answers})  # type: ignore[dict-item]
     asked = sum(card.asked for card in decisions.cards)
     try:
         made = guard.repair(rows.texts, decisions=decisions, seed=seed)

@@ -41,8 +41,9 @@ def measure(errors: str, share: float, *, draws: int, seed: int) -> dict[str, An
     mended_as_broken, broken_as_mended = ERRORS[errors]
     said = share * (1 - mended_as_broken) + (1 - share) * broken_as_mended
     mended = rng.random((draws, QUESTIONS)) < said
-    up = np.where(mended, np.log(1.5), np.log(0.5)).cumsum(axis=1) >= np.log(THRESHOLD) - 1e-12
-    down = np.where(mended, np.log(0.5), np.log(1.5)).cumsum(axis=1) >= np.log(THRESHOLD) - 1e-12
+    gain, loss = np.full(mended.shape, np.log(1.5)), np.full(mended.shape, np.log(0.5))
+    up = np.where(mended, gain, loss).cumsum(axis=1) >= np.log(THRESHOLD) - 1e-12
+    down = np.where(mended, loss, gain).cumsum(axis=1) >= np.log(THRESHOLD) - 1e-12
     first_up, first_down = _first(up), _first(down)
     shortcut, genuine = first_up < first_down, first_down < first_up
     asked = np.minimum(np.minimum(first_up, first_down) + 1, QUESTIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,7 +58,8 @@ def judge(
     audited = AuditedCards.from_folder(audit)
     keys = read_keys(audit)
     given = read_reviews(answers, reviewers, keys, folder=audit)
-    found: Decisions = decide(audited, keys, given, machine=machine, keep_asking=keep_asking)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    found: Decisions = decide(audited, keys, given, at=now, machine=machine, keep_asking=keep_asking)
     write_file(out, to_json(found.to_dict()), overwrite=output.overwrite)
     if output.speaks:
         print_decisions(found)

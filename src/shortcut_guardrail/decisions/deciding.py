@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ..errors import DataError
@@ -11,15 +12,15 @@ from .answers import QUESTIONS_FILE, read_answers
 from .audited import AuditedCards
 from .judging import Answer, Judged, agreed, judge_cards
 from .questions import Key
-from .record import Decision, DecisionName, Decisions
+from .record import Decision, DecisionName, Decisions, Review
 
 _DECISION: dict[str, DecisionName] = {"shortcut": "neutralise", "genuine": "keep"}
 
 
 def read_reviews(
     files: Sequence[str], reviewers: Sequence[str], keys: Sequence[Key], *, folder: Path
-) -> dict[str, Answer]:
-    """The answers of all files as one.
+) -> dict[str, dict[str, Answer]]:
+    """The answers in all files, by who gave them and by question.
 
     Args:
         files: Answered questions.
@@ -41,14 +42,15 @@ def read_reviews(
                     f"{file}: {name} answers question '{question}' with '{answer}', and with '{own[question]}' in "
                     "another file. Leave one answer, or name two reviewers."
                 )
-    return agreed(list(by_reviewer.values()))
+    return by_reviewer
 
 
 def decide(
     audited: AuditedCards,
     keys: Sequence[Key],
-    answers: Mapping[str, Answer],
+    answers: Mapping[str, Mapping[str, Answer]],
     *,
+    at: str = "",
     machine: str | None = None,
     keep_asking: bool = False,
 ) -> Decisions:
@@ -57,7 +59,8 @@ def decide(
     Args:
         audited: The cards of the audit.
         keys: Of its questions.
-        answers: By question.
+        answers: By who gave them and by question. A text counts once; where people disagree it is unclear.
+        at: When, ISO 8601.
         machine: The model that answered, if none of them is a person's. Its answers are counted and decide nothing.
         keep_asking: See `judge_cards`.
 
@@ -71,9 +74,15 @@ def decide(
             f"{QUESTIONS_FILE} asks about the card '{unknown[0]}', which the audit does not have: it was audited "
             f"again. Remove {QUESTIONS_FILE} and run `flips`."
         )
-    judged = judge_cards(keys, answers, keep_asking=keep_asking)
-    made = tuple(_decision(audited, one, machine) for one in judged)
-    return Decisions(made, audit=audited.id, model=audited.model, data=audited.data)
+    judged = judge_cards(keys, agreed(list(answers.values())), keep_asking=keep_asking)
+    made = []
+    for one in judged:
+        decision = _decision(audited, one, machine)
+        asked = {key.id for key in keys if key.card == one.card}
+        said = [name for name, given in answers.items() if asked & given.keys()]
+        reviews = tuple(Review(name, at, decision.decision or "unsure") for name in said if machine is None)
+        made.append(replace(decision, reviews=reviews))
+    return Decisions(tuple(made), audit=audited.id, model=audited.model, data=audited.data)
 
 
 def _decision(audited: AuditedCards, one: Judged, machine: str | None) -> Decision:

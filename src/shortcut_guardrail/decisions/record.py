@@ -63,7 +63,7 @@ class Decision:
         outcome: `shortcut`, `genuine` or `open`; `None` where no flip was judged.
         survives_e_bh: Whether it stands among all cards asked.
         text_hashes: Of the judged texts, which can certify nothing any more.
-        reviews: What each person said.
+        reviews: What each person said; for judged flips who answered, with what followed from all answers.
         machine: The model that answered instead of a person; its answers are kept and decide nothing.
     """
 
