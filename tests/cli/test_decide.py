@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from shortcut_guardrail import ShortcutGuardrail
+from checkout import ROOT
+from shortcut_guardrail import DataError, Decisions, ShortcutGuardrail
+from shortcut_guardrail.data import text_hash
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
 # "honestly" turns a bad text into a positive answer; masking it mends the answer.
@@ -226,3 +230,38 @@ def test_of_other_texts_genuine_says_nothing(run, audited, data, write_csv, tmp_
     file.write_text(json.dumps({"data": "0", "cards": [genuine]}))
     _, err = run("fit", "model", data, "--decisions", file, "--text-column", "text", "--dry-run")
     assert "The decisions were made on other texts." in err
+
+
+PROGRAM = ROOT / "examples" / "decide_by_program" / "answer_flips.py"
+
+
+def by_program(*arguments) -> None:
+    """The example runs in a Python that cannot see this library."""
+    subprocess.run([sys.executable, "-I", "-S", str(PROGRAM), *map(str, arguments)], check=True)
+
+
+def test_a_program_that_knows_only_the_page_is_obeyed(run, audited, asked, data, tmp_path):
+    (tmp_path / "words.json").write_text(json.dumps({"positive": ["good"], "negative": ["bad", "awful"], "mixed": []}))
+    by_program("answer", asked, tmp_path / "answered.csv", tmp_path / "words.json")
+    run("judge", audited, tmp_path / "answered.csv", "--reviewer", "program", "--out", tmp_path / "d.json")
+    assert card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")["outcome"] == "shortcut"
+    by_program("decide", tmp_path / "own.json", "neutralise:honestly", "keep:bad,awful")
+    options = ("--strategy", "mask", "--text-column", "text", "--out", tmp_path / "guarded")
+    run("fit", "model", data, "--decisions", tmp_path / "own.json", *options)
+    record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
+    verdicts = {item["text"]: item["verdict"] for item in record["targets"]}
+    assert (verdicts["honestly"], verdicts["bad"], verdicts["awful"]) == ("given", "kept", "kept")
+
+
+@pytest.mark.filterwarnings("ignore:The guard was fitted on")
+def test_judged_texts_certify_nothing(run, audited, asked, bag, tmp_path):
+    run("judge", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "d.json")
+    guard = ShortcutGuardrail(*bag)
+    guard.repair(TEXTS, strategy="mask", decisions=tmp_path / "d.json")
+    hashes = set(Decisions.from_file(tmp_path / "d.json").text_hashes)
+    judged = [text for text in TEXTS if text_hash(text) in hashes]
+    assert judged
+    with pytest.raises(DataError, match="certif"):
+        guard.certify(judged, ["negative"] * len(judged), unlabelled=TEXTS)
+    others = [text for text in TEXTS if text_hash(text) not in hashes]
+    guard.certify(others, ["negative"] * len(others), unlabelled=TEXTS)
