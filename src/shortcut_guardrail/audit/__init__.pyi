@@ -17,6 +17,9 @@ from .conditions import read_result as read_result
 from .evidence import Agreement as Agreement
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
+from .grouping import is_of_content as is_of_content
+from .grouping import word_vectors as word_vectors
+from .masked_sets import MaskedAnswers as MaskedAnswers
 from .masked_sets import masked_answers as masked_answers
 from .results import AuditReport as AuditReport
 from .results import predicted_probabilities as predicted_probabilities

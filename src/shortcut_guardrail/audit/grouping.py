@@ -103,6 +103,11 @@ def _by_meaning(classifier: TextClassifier, words: Sequence[str], alike: float) 
     return clusters
 
 
+def is_of_content(word: str) -> bool:
+    """Whether a word or phrase carries content, as function words, punctuation and negations do not."""
+    return _kind(word) == "content"
+
+
 _NEGATIONS = frozenset(
     ["no", "not", "never", "nobody", "nothing", "none", "neither", "nor", "nowhere", "cannot", "without"]
 )
