@@ -98,7 +98,7 @@ def _by_meaning(classifier: TextClassifier, words: Sequence[str], alike: float) 
     clusters = [[i] for i in np.flatnonzero(kinds == "function").tolist()]
     for kind in ("content", "negation"):
         chosen = np.flatnonzero(kinds == kind)
-        found = _linked(word_vectors(classifier, [words[i] for i in chosen]), alike)
+        found = _linked(word_vectors(classifier, [words[int(i)] for i in chosen]), alike)
         clusters += [chosen[cluster].tolist() for cluster in found]
     return clusters
 

@@ -142,8 +142,8 @@ def audit_in_shards(
         classifier.label_names,
         texts_of=lambda rows: _texts_at(source, set(map(int, rows))),
     )
-    pieces = partial(_distinct_texts, classifier, source, folder, size)
-    cards = make_cards(classifier, report.candidates, pieces, progress=progress)
+    distinct_texts = partial(_distinct_texts, classifier, source, folder, size)
+    cards = make_cards(classifier, report.candidates, distinct_texts, progress=progress)
     report = replace(report, cards=cards, model=model_digest(classifier), data=texts_fingerprint(read.exact))
     return ShardedAudit(report, folder, n_shards, repeats)
 
