@@ -90,7 +90,7 @@ REPORT_KEYS = {
         "mstps",
     ),
     *("sensitivity_histogram", "candidates", "n_candidates", "n_tested", "n_undecided", "group_p_value", "agreement"),
-    *("n_truncated", "notes", "cards"),
+    *("n_truncated", "notes", "cards", "model", "data"),
 }
 CANDIDATE_KEYS = {
     *("text", "unit", "count", "flip_rate", "mean_change", "pulls_to", "contradiction_rate", "interval", "q_value"),
