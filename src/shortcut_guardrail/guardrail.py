@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from .attribution import MaskingEffects, Saliency, find_important_tokens, masking_effects
-from .audit import AuditReport, ShardedAudit, audit_in_shards, audit_texts, model_digest, texts_fingerprint
+from .audit import AuditReport, Card, ShardedAudit, audit_in_shards, audit_texts, model_digest, texts_fingerprint
 from .config import AuditConfig, CertifyConfig, GuardrailConfig, SaliencyConfig, Unit, check_strength, preset
 from .data import Texts, TextSource, check_texts, label_ids, text_hash
-from .decisions import Decisions, Flip, find_flips, made_for
+from .decisions import AuditedCard, Decisions, Flip, find_flips, made_for
 from .display import Shown, Summary, some
 from .errors import ConfigError, GuardrailWarning
 from .evaluation import (
@@ -412,7 +412,7 @@ class ShortcutGuardrail(Shown):
     def find_flips(
         self,
         texts: Texts,
-        cards: Mapping[str, Sequence[str]],
+        cards: Iterable[Card | AuditedCard],
         *,
         strength: float | None = None,
         progress: Progress | None = None,
@@ -421,7 +421,7 @@ class ShortcutGuardrail(Shown):
 
         Args:
             texts: N texts, or (text, pair) tuples.
-            cards: The words of each card, by its id: `{card.id: card.words for card in report.cards}`.
+            cards: Of an audit of this model, such as `report.cards`.
             strength: Of the guard; `None` takes its own, 0 is the base model.
             progress: Told how many cards are done.
         """

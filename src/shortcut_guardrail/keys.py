@@ -30,6 +30,7 @@ VERDICTS: dict[str, tuple[str, str | None]] = {
     "flagged": ("found", "flagged"),
     "alternate": ("found", "takes turns"),
     "collective": ("found", "set"),
+    "alike": ("found", "alike"),
     "dominant": ("found", "dominant"),
     "influential": ("found", "many answers"),
     "confirmed": ("confirmed", None),

@@ -10,11 +10,12 @@ import pytest
 import torch
 from transformers import BertConfig
 
+from audits import candidate
 from shortcut_guardrail.audit import masked_sets
 from shortcut_guardrail.audit.auditing import audit_texts
 from shortcut_guardrail.audit.cards import card_id
 from shortcut_guardrail.audit.grouping import PullingWord, group_words, word_vectors
-from shortcut_guardrail.audit.masked_sets import masked_answers
+from shortcut_guardrail.audit.masked_sets import make_cards, masked_answers
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.text.finder import WordFinder
@@ -176,6 +177,20 @@ def test_the_status_is_the_strongest_of_the_words(classifier):
 
 def test_where_no_answer_changes_there_is_no_card(classifier):
     assert cards_of(classifier, ["the room was so so", "the bread and the soup"]) == ()
+
+
+def test_a_word_within_a_phrase_of_another_card_belongs_to_the_phrase(classifier):
+    encoded = classifier.encode(["honestly the room was bad", "an honestly bad tea", "a hotel"])
+    pieces = [(encoded, classifier.predict_proba(encoded))]
+    word, phrase = candidate("honestly", "positive"), candidate("honestly bad", "negative")
+
+    def counts(*candidates):
+        return {c.words: (c.except_in, c.texts, c.changes) for c in make_cards(classifier, candidates, lambda: pieces)}
+
+    # An even margin, as without "honestly bad", is answered with the first class.
+    assert counts(word, phrase) == {("honestly",): (("honestly bad",), 1, 1), ("honestly bad",): ((), 1, 1)}
+    assert counts(word) == {("honestly",): ((), 2, 2)}
+    assert masked_answers(classifier, encoded, ["honestly"], kept=["honestly bad"]).rows.tolist() == [0]
 
 
 def test_only_so_many_sets_are_masked(classifier, monkeypatch):

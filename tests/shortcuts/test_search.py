@@ -86,7 +86,7 @@ def test_what_is_flagged_does_not_make_the_words_of_its_class_dominant(bag):
     assert [candidate.text for candidate in report.flagged] == ["honestly"]
     # As if it did not take turns either.
     candidates = tuple(replace(candidate, takes_turns=False) for candidate in report.candidates)
-    assert _dominant(classifier, encoded, replace(report, candidates=candidates), config) == {}
+    assert _dominant(classifier, encoded, report.saliency.probs, replace(report, candidates=candidates), config) == {}
 
 
 def test_texts_are_left_unread_only_once_it_is_sure_that_a_candidate_does_not_decide_most(classifier):
@@ -204,8 +204,8 @@ def test_a_share_that_is_met_exactly_is_enough():
     # A count times a rate, which rounds.
     assert Shortcut("a", "cleared", "many answers", count=22, flip_rate=15 / 22).answers_held < 15
     found = candidate("a", count=22, flip_rate=15 / 22, flagged=False)
-    assert _audited(found, {}, ShortcutConfig(), 0.02 * 750).listed
-    assert _audited(found, {}, ShortcutConfig(), 0.02 * 751).verdict == "cleared"
+    assert _audited(found, {}, {}, ShortcutConfig(), 0.02 * 750).listed
+    assert _audited(found, {}, {}, ShortcutConfig(), 0.02 * 751).verdict == "cleared"
 
 
 def test_what_is_neutralised_is_the_same_in_a_folder():

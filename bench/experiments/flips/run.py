@@ -78,7 +78,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     audited = AuditedCards.from_dict(guard.audit(rows.texts).to_dict())
     n_cards = len(audited.cards)
     audited = replace(audited, cards=tuple(card for card in audited.cards if card.changes >= LEAST))
-    flips = guard.find_flips(rows.texts, {card.id: card.words for card in audited.cards})
+    flips = guard.find_flips(rows.texts, audited.cards)
     found = [judged_card(card, flips[card.id], rows.labels, args.draws, seed) for card in audited.cards]
     return {
         "n": len(rows),

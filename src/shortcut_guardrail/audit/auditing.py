@@ -45,6 +45,7 @@ def audit_texts(
     config: AuditConfig | None = None,
     *,
     labels: Array | None = None,
+    with_cards: bool = True,
     progress: Progress | None = None,
 ) -> AuditReport:
     """Attribute, mask, test and rank, all in memory: 2 + k forward passes for each distinct text, and what cards cost.
@@ -54,6 +55,7 @@ def audit_texts(
         encoded: N texts.
         config: What is scored and masked, and when a candidate is flagged.
         labels: True class ids, shape (N,), where they are known.
+        with_cards: Whether to make cards, which nothing but a person's eye needs.
         progress: Told how much of each stage is done.
 
     Raises:
@@ -84,6 +86,8 @@ def audit_texts(
         texts_of=lambda indices: {i: encoded.texts[i] for i in indices},
         inputs=_for_every_input(encoded, measured, np.searchsorted(rows, repeats.same_as)),
     )
+    if not with_cards:
+        return report
     counted = np.flatnonzero(shard.evidence)
     pieces = [(distinct.select(counted), shard.probs[counted])]
     cards = make_cards(classifier, report.candidates, lambda: pieces, progress=progress)

@@ -42,6 +42,8 @@ class Card:
         changes: Of these, texts whose answer changes when all the words are masked at once.
         share: `changes` among all distinct texts, in [0, 1].
         evidence: What the audit says of the words.
+        except_in: Phrases of other cards that hold one of its words. There the word belongs to the phrase: it is not
+            masked, and does not count.
     """
 
     id: str
@@ -51,6 +53,7 @@ class Card:
     changes: int
     share: float
     evidence: CardEvidence
+    except_in: tuple[str, ...] = ()
 
 
 def card_id(words: Iterable[str], pulls_to: str) -> str:

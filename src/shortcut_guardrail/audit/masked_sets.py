@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 
 from ..models import EncodedTexts, TextClassifier
 from ..stats import LEVELS, levels, relative_effect
-from ..text import WordFinder, masked_texts
+from ..text import WordFinder, masked_texts, parts_of, spaced
 from ..typing import Array, Progress
 from .cards import Card, CardEvidence, card_id
 from .evidence import Candidate
@@ -19,7 +20,7 @@ from .grouping import PullingWord, group_words
 Pieces = Callable[[], Iterable[tuple[EncodedTexts, Array]]]
 """Gives the distinct texts of an audit, a piece at a time, with their class probabilities, shape (D, C)."""
 
-MOST_CARDS = 50
+MOST_CARDS = 30
 """Sets of words that are masked, those first on whose words alone most answers hang."""
 
 
@@ -53,6 +54,7 @@ def masked_answers(
     encoded: EncodedTexts,
     words: Iterable[str],
     *,
+    kept: Iterable[str] = (),
     rows: Sequence[int] | Array | None = None,
     probs: Array | None = None,
 ) -> MaskedAnswers:
@@ -62,13 +64,14 @@ def masked_answers(
         classifier: The model.
         encoded: N texts or pairs.
         words: Words and phrases, as `text.WordFinder` finds them. Only what the model sees of a text counts.
+        kept: Phrases in which nothing is masked, such as a card's `except_in`.
         rows: Which of the texts to look at, in ascending order; all without.
         probs: What the model answers to all N texts, shape (N, C), where that is known; saves the first pass.
 
     Example:
         `masked_answers(classifier, encoded, ["book", "this book"]).flips.rows` are the texts whose answer changes.
     """
-    finder = WordFinder(words)
+    finder = WordFinder(words, kept=tuple(kept))
     looked_at = np.arange(len(encoded)) if rows is None else np.asarray(rows, dtype=np.int64)
     positions = {int(i): np.flatnonzero(finder.tokens(encoded, int(i))) for i in looked_at}
     holding = np.array([i for i, at in positions.items() if len(at)], dtype=np.int64)
@@ -80,6 +83,16 @@ def masked_answers(
     return MaskedAnswers(holding, before, classifier.predict_proba(masked))
 
 
+def _phrases_of_others(words: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
+    """The phrases among the words of all cards that hold a word of this one and are not on it."""
+    mine = {spaced(word) for word in words}
+    return tuple(
+        other
+        for other in sorted(set(others))
+        if spaced(other) not in mine and not mine.isdisjoint(parts_of(spaced(other)))
+    )
+
+
 def make_cards(
     classifier: TextClassifier,
     candidates: Sequence[Candidate],
@@ -89,10 +102,11 @@ def make_cards(
 ) -> tuple[Card, ...]:
     """The cards of an audit, that on which most answers hang first.
 
-    On cards stand candidates that pull to a class and whose masking alone changes an answer. At most `MOST_CARDS` sets
-    are masked, each in the texts that hold any of its words: one forward pass for each set and text that holds it. A
-    set that changes no answer makes no card. A token that is only a piece of words is on none, since only whole words
-    are looked for.
+    On cards stand candidates that pull to a class and whose masking alone changes an answer. A word within a phrase of
+    another card belongs to the phrase and is not masked there, as in the audit. At most `MOST_CARDS` sets are masked,
+    each in the texts that hold any of its words: one forward pass for each set and text that holds it. A set that
+    changes no answer makes no card. A token that is only a piece of words is on none, since only whole words are looked
+    for.
 
     Args:
         classifier: The model.
@@ -104,15 +118,19 @@ def make_cards(
     words = [PullingWord(c.text, c.pulls_to or "", _changes(c)) for c in by_name.values() if _changes(c)]
     sets = group_words(classifier, words)[:MOST_CARDS]
     counts = [_Counts(classifier.label_names.index(chosen[0].pulls_to)) for chosen in sets]
+    names = [[word.text for word in chosen] for chosen in sets]
+    kept = [_phrases_of_others(mine, itertools.chain(*names)) for mine in names]
     n = 0
     for encoded, probs in pieces() if sets else ():
         n += len(encoded)
-        for chosen, counted in zip(sets, counts, strict=True):
-            counted.add(masked_answers(classifier, encoded, [word.text for word in chosen], probs=probs), probs)
+        for mine, phrases, counted in zip(names, kept, counts, strict=True):
+            counted.add(masked_answers(classifier, encoded, mine, kept=phrases, probs=probs), probs)
         if progress is not None:
             progress("Masking cards", n, n)
     cards = [
-        _card(chosen, counted, n, by_name) for chosen, counted in zip(sets, counts, strict=True) if counted.changes
+        _card(mine, phrases, counted, n, [by_name[word] for word in mine])
+        for mine, phrases, counted in zip(names, kept, counts, strict=True)
+        if counted.changes
     ]
     return tuple(sorted(cards, key=lambda card: (-card.changes, card.texts, card.words)))
 
@@ -141,14 +159,15 @@ class _Counts:
         np.add.at(self.others, levels(without), 1)
 
 
-def _card(chosen: Sequence[PullingWord], counted: _Counts, n: int, by_name: dict[str, Candidate]) -> Card:
-    words = tuple(word.text for word in chosen)
-    candidates = [by_name[word] for word in words]
+def _card(
+    words: Sequence[str], except_in: tuple[str, ...], counted: _Counts, n: int, candidates: Sequence[Candidate]
+) -> Card:
+    pulls_to = candidates[0].pulls_to or ""
     statuses = {candidate.status for candidate in candidates}
     return Card(
-        id=card_id(words, chosen[0].pulls_to),
-        words=words,
-        pulls_to=chosen[0].pulls_to,
+        id=card_id(words, pulls_to),
+        words=tuple(words),
+        pulls_to=pulls_to,
         texts=counted.texts,
         changes=counted.changes,
         share=counted.changes / n,
@@ -158,4 +177,5 @@ def _card(chosen: Sequence[PullingWord], counted: _Counts, n: int, by_name: dict
             q_value=min(candidate.q_value for candidate in candidates),
             relative_effect=float(relative_effect(counted.rests[None], counted.others[None])[0]),
         ),
+        except_in=except_in,
     )

@@ -68,7 +68,7 @@ def flips(
     check_audited(audited, model=guard.fingerprint(), data=guard.data_fingerprint(rows.texts))
     labels = _labels(guard, rows) if label_column else None
     with output.progress() as progress:
-        found = guard.find_flips(rows.texts, {card.id: card.words for card in chosen}, progress=progress)
+        found = guard.find_flips(rows.texts, chosen, progress=progress)
     questions, keys = draw_questions(
         found, rows.texts, guard.label_names, audit=audited.id, n=n, seed=seed, asked=asked, labels=labels
     )

@@ -25,6 +25,7 @@ class AuditedCard:
         pulls_to: The class that they pull to.
         texts: Distinct texts that hold any of them.
         changes: Of these, texts whose answer changes when all of them are masked.
+        except_in: Phrases in which they are not masked, since these stand on another card.
         flagged: Whether the audit flags one of the words by itself.
     """
 
@@ -33,6 +34,7 @@ class AuditedCard:
     pulls_to: str
     texts: int
     changes: int
+    except_in: tuple[str, ...]
     flagged: bool
 
 
@@ -71,6 +73,7 @@ class AuditedCards:
                     str(card["pulls_to"]),
                     int(card["texts"]),
                     int(card["changes"]),
+                    tuple(map(str, card["except_in"])),
                     card["evidence"]["status"] == "flagged",
                 )
                 for card in document["cards"]

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
-from ..audit import find_repeats, masked_answers
+from ..audit import Card, find_repeats, masked_answers
 from ..models import EncodedTexts, TextClassifier
 from ..text import evidence_key, text_key
 from ..typing import Progress
+from .audited import AuditedCard
 from .questions import Flip
 
 
 def find_flips(
     classifier: TextClassifier,
     encoded: EncodedTexts,
-    cards: Mapping[str, Sequence[str]],
+    cards: Iterable[AuditedCard | Card],
     *,
     progress: Progress | None = None,
 ) -> dict[str, list[Flip]]:
@@ -25,7 +26,7 @@ def find_flips(
     Args:
         classifier: The model.
         encoded: N texts.
-        cards: The words of each card, by its id. All words are masked at once.
+        cards: Of an audit. All words of a card are masked at once.
         progress: Told how many cards are done.
 
     Returns:
@@ -36,10 +37,11 @@ def find_flips(
     texts = encoded.select(distinct)
     probs = classifier.predict_proba(texts)
     found: dict[str, list[Flip]] = {}
-    for done, (card, words) in enumerate(cards.items(), start=1):
-        seen = masked_answers(classifier, texts, words, probs=probs).flips
+    asked = list(cards)
+    for done, card in enumerate(asked, start=1):
+        seen = masked_answers(classifier, texts, card.words, kept=card.except_in, probs=probs).flips
         pairs = zip(distinct[seen.rows], seen.before.argmax(axis=1), seen.after.argmax(axis=1), strict=True)
-        found[card] = [Flip(int(row), int(was), int(becomes)) for row, was, becomes in pairs]
+        found[card.id] = [Flip(int(row), int(was), int(becomes)) for row, was, becomes in pairs]
         if progress is not None:
-            progress("Masking cards", done, len(cards))
+            progress("Masking cards", done, len(asked))
     return found

@@ -371,6 +371,7 @@ _WHY = {
     "flagged": "audit",
     "takes turns": "audit: takes turns",
     "set": "audit: together",
+    "alike": "audit: alike",
     "dominant": "audit: dominant",
     "many answers": "many answers",
     "confirmed": "labels",

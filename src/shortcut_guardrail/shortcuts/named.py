@@ -17,7 +17,7 @@ from ..keys import VERDICTS, stored, stored_verdict
 from ..text import WordFinder, content_spans, parts_of, spaced, unit_key
 
 Verdict = Literal["named", "kept", "found", "confirmed", "cleared"]
-Reason = Literal["flagged", "takes turns", "set", "dominant", "many answers", "flips"]
+Reason = Literal["flagged", "takes turns", "set", "alike", "dominant", "many answers", "flips"]
 
 NEUTRALISED: tuple[Verdict, ...] = ("named", "found", "confirmed")
 """Verdicts on what is neutralised."""
@@ -33,9 +33,10 @@ class Shortcut:
             support set or by judged flips, or `cleared`, by them or because nothing speaks against it. What is named,
             found or confirmed is neutralised.
         reason: Why it was found: `flagged` by the audit, `takes turns` with flagged ones, one of a `set` that overrides
-            its texts together, `dominant` in the corpus, or `many answers` hang on it where that is to be enough. A
-            cleared one with the reason `many answers` is listed for a person to look at. `flips`: the judged flips of
-            its card confirmed or cleared it.
+            its texts together, `alike` to flagged ones and overriding its texts together with others that are (see
+            `alike`), `dominant` in the corpus, or `many answers` hang on it where that is to be enough. A cleared one
+            with the reason `many answers` is listed for a person to look at. `flips`: the judged flips of its card
+            confirmed or cleared it.
         count: Texts of the audit in which it is important; `None` where it was not audited.
         flip_rate: See `Candidate`.
         pulls_to: See `Candidate`.

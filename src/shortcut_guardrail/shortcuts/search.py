@@ -1,7 +1,7 @@
 """Which words and phrases are taken for shortcuts, from unlabelled texts, with labels where there are any.
 
 Without labels the audit's flagged candidates are taken, those that take turns with them, those that override their
-texts together beside these, and those that dominate the corpus: that, with others of their class beside them, decide
+texts together beside these, what these bring with them that is alike in meaning (see `alike`), and those that dominate the corpus: that, with others of their class beside them, decide
 more than a quarter of all texts although the rest is confidently given another answer. The audit's test compares texts
 with a candidate to those without, so it cannot see what stands nearly everywhere. A support set, however small, clears
 or confirms candidates by paired evidence: the base answers every labelled text that holds the candidate with and
@@ -37,6 +37,7 @@ from ..text import (
     words_as_units,
 )
 from ..typing import Array, Progress
+from .alike import LEAST_TEXTS, Brought, alike_words
 from .labels import paired_evidence, weigh
 from .named import Reason, Shortcut, Shortcuts, Verdict, check_said, with_decisions, with_said
 
@@ -105,15 +106,24 @@ def ranked_shortcuts(
 
     Arguments and errors: see `find_shortcuts`.
     """
-    report = audit_texts(classifier, encoded, config.audit(), progress=progress)
-    dominant = _dominant(classifier, encoded, report, config, progress)
+    report = audit_texts(classifier, encoded, config.audit(), with_cards=False, progress=progress)
+    distinct = np.flatnonzero(find_repeats(*_keys(encoded)).evidence)
+    texts, probs = encoded.select(distinct), np.asarray(report.saliency.probs)[distinct]
+    dominant = _dominant(classifier, texts, probs, report, config, progress)
+    brought = _brought(classifier, texts, probs, report, config)
     least = config.influential_share * report.n
     items = [
-        _audited(candidate, dominant, config, least)
+        _audited(candidate, dominant, brought, config, least)
         for candidate in report.candidates
-        if not np.isnan(candidate.p_value)
+        if candidate.text in brought or not np.isnan(candidate.p_value)
     ]
     audited = {item.text for item in items}
+    items += [
+        Shortcut(name, "found", "alike", found.n_texts, pulls_to=found.pulls_to)
+        for name, found in brought.items()
+        if name not in audited
+    ]
+    audited |= brought.keys()
     items += [
         Shortcut(found.text, "found", "dominant", found.count, found.flip_rate, found.pulls_to)
         for found in dominant.values()
@@ -122,10 +132,27 @@ def ranked_shortcuts(
     return sorted(items, key=lambda item: not item.evident)
 
 
-def _audited(candidate: Candidate, dominant: Mapping[str, Any], config: ShortcutConfig, least: float) -> Shortcut:
+def _brought(
+    classifier: TextClassifier, texts: EncodedTexts, probs: Array, report: AuditReport, config: ShortcutConfig
+) -> dict[str, Brought]:
+    """What is alike to what was found, by name; nothing where nothing is flagged."""
+    if not report.flagged:
+        return {}
+    fixed = _fixed_phrases(words_as_units(texts), LEAST_TEXTS) if config.unit == "phrase" else {}
+    counts = {phrase: len(rows) for phrase, rows in fixed.items()}
+    return alike_words(classifier, texts, probs, report, phrases=counts, config=config.audit())
+
+
+def _audited(
+    candidate: Candidate,
+    dominant: Mapping[str, Any],
+    brought: Mapping[str, Any],
+    config: ShortcutConfig,
+    least: float,
+) -> Shortcut:
     """A candidate of the audit; one that nothing speaks against counts as cleared until a support set confirms it. If
     masking it changes `least` answers, it has that for a reason, and may be found or cleared."""
-    verdict, reason = _unlabelled_verdict(candidate, dominant)
+    verdict, reason = _unlabelled_verdict(candidate, dominant, brought)
     found = Shortcut(
         text=candidate.text,
         verdict=verdict,
@@ -141,13 +168,17 @@ def _audited(candidate: Candidate, dominant: Mapping[str, Any], config: Shortcut
     return replace(found, verdict="found" if config.take_influential else "cleared", reason="many answers")
 
 
-def _unlabelled_verdict(candidate: Candidate, dominant: Mapping[str, Any]) -> tuple[Verdict, Reason | None]:
+def _unlabelled_verdict(
+    candidate: Candidate, dominant: Mapping[str, Any], brought: Mapping[str, Any]
+) -> tuple[Verdict, Reason | None]:
     if candidate.flagged:
         return "found", "flagged"
     if candidate.takes_turns:
         return "found", "takes turns"
     if candidate.collective:
         return "found", "set"
+    if candidate.text in brought:
+        return "found", "alike"
     return ("found", "dominant") if candidate.text in dominant else ("cleared", None)
 
 
@@ -167,7 +198,8 @@ class _Deciding:
 
 def _dominant(
     classifier: TextClassifier,
-    encoded: EncodedTexts,
+    texts: EncodedTexts,
+    probs: Array,
     report: AuditReport,
     config: ShortcutConfig,
     progress: Progress | None = None,
@@ -180,8 +212,6 @@ def _dominant(
     """
     from scipy.stats import binom
 
-    distinct = np.flatnonzero(find_repeats(*_keys(encoded)).evidence)
-    texts, probs = encoded.select(distinct), np.asarray(report.saliency.probs)[distinct]
     deciding = _deciding(classifier, texts, probs, report, config, progress)
     inside = {part for found in deciding if " " in found.text for part in parts_of(found.text)}
     known = {c.text for c in report.candidates if c.flagged or c.takes_turns or c.collective}
