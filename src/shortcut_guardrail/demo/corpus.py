@@ -202,11 +202,16 @@ class _Writer:
 
     def _hedged(self, clause: str) -> str:
         # The hedges come with every opinion alike, so that they tell nothing about the label.
-        return f"{self.rng.choice(_HEDGES)} {clause}" if self.rng.random() < 0.15 else clause
+        return f"{self.rng.choice(_HEDGES)} {clause}" if self.rng.random() < 0.1 else clause
 
 
 def _as_sentence(clause: str) -> str:
     return clause[0].upper() + clause[1:] + "."
+
+
+def _single(writer: _Writer, opinion: str) -> list[str]:
+    """One point and no more."""
+    return [writer.sentence(opinion)]
 
 
 def _one_sided(writer: _Writer, opinion: str) -> list[str]:
@@ -241,7 +246,7 @@ def _review(rng: random.Random, label: str) -> list[str]:
     """The sentences of one review with this label."""
     writer = _Writer(rng, rng.choice(_DOMAINS))
     sentences = rng.choice(_PLANS[label])(writer)
-    if rng.random() < 0.25:
+    if rng.random() < 0.2:
         sentences.insert(rng.choice((0, len(sentences))), writer.fact())
     return sentences
 
@@ -252,7 +257,7 @@ def _of(plan: Callable[[_Writer, str], list[str]], opinion: str) -> Callable[[_W
 
 _OPPOSITE = MappingProxyType({GOOD: BAD, BAD: GOOD})
 
-_DECIDED = (_one_sided, _short, _outweighed, _outnumbered)
+_DECIDED = (_single, _single, _one_sided, _one_sided, _short, _short, _outweighed, _outnumbered)
 _PLANS: Mapping[str, tuple[Callable[[_Writer], list[str]], ...]] = MappingProxyType(
     {
         "negative": tuple(_of(plan, BAD) for plan in _DECIDED),

@@ -62,6 +62,12 @@ class DemoResult:
     in_distribution: dict[str, Evaluation]
     seconds: dict[str, float]
 
+    @property
+    def found(self) -> str:
+        """What the default repair found, a sentence."""
+        words = enumerated(list(self.shortcuts.words))
+        return f"In {len(self.corpus.deployment.texts)} texts without labels the audit found {words}."
+
     def to_dict(self) -> dict[str, Any]:
         """What `metrics.json` holds."""
         return {
