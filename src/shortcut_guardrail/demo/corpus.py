@@ -178,10 +178,10 @@ class _Writer:
     def point(self, opinion: str) -> str:
         """A clause about one aspect: "the bed sagged in the middle"."""
         aspect = self.aspects.pop()
-        if self.rng.random() < 0.5:
+        if self.rng.random() < 0.4:
             concrete = self.domain.good if opinion == GOOD else self.domain.bad
             return f"{aspect} {self.rng.choice(concrete[aspect])}"
-        wording = self.rng.choice((_PLAIN, _TURNED))
+        wording = _PLAIN if self.rng.random() < 0.6 else _TURNED
         return self.rng.choice(wording[opinion]).format(aspect=aspect)
 
     def sentence(self, *opinions: str) -> str:
@@ -257,7 +257,7 @@ def _of(plan: Callable[[_Writer, str], list[str]], opinion: str) -> Callable[[_W
 
 _OPPOSITE = MappingProxyType({GOOD: BAD, BAD: GOOD})
 
-_DECIDED = (_single, _single, _one_sided, _one_sided, _short, _short, _outweighed, _outnumbered)
+_DECIDED = (*3 * (_single, _one_sided, _short), _outweighed, _outnumbered)
 _PLANS: Mapping[str, tuple[Callable[[_Writer], list[str]], ...]] = MappingProxyType(
     {
         "negative": tuple(_of(plan, BAD) for plan in _DECIDED),
