@@ -180,8 +180,9 @@ class _Writer:
         aspect = self.aspects.pop()
         if self.rng.random() < 0.4:
             concrete = self.domain.good if opinion == GOOD else self.domain.bad
-            return f"{aspect} {self.rng.choice(concrete[aspect])}"
-        wording = _PLAIN if self.rng.random() < 0.6 else _TURNED
+            remark = f", {self.rng.choice(_REMARKS[opinion])}" if self.rng.random() < 0.75 else ""
+            return f"{aspect} {self.rng.choice(concrete[aspect])}{remark}"
+        wording = _PLAIN if self.rng.random() < 0.75 else _TURNED
         return self.rng.choice(wording[opinion]).format(aspect=aspect)
 
     def sentence(self, *opinions: str) -> str:
@@ -298,6 +299,14 @@ _CONTRAST = (
     "{first}; then again, {second}",
     "while {first}, {second}",
     "{first}, and yet {second}",
+)
+
+# What happened does not always speak for itself.
+_REMARKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        GOOD: ("which I loved", "which delighted us", "and that was wonderful", "much to our joy", "which was perfect"),
+        BAD: ("which I hated", "which annoyed us", "and that was dreadful", "much to our regret", "which was hopeless"),
+    }
 )
 
 # Opinions said outright, as reviews do often enough.
