@@ -17,8 +17,6 @@ from shortcut_guardrail.finetuning.config import FinetuneConfig
 from shortcut_guardrail.report.terminal import print_repair
 from tiny_models import tiny_bert
 
-pytestmark = pytest.mark.filterwarnings("ignore:This run is predicted")
-
 SMALL = Sizes(train=60, deployment=40, support=20, reversed=40, in_distribution=20)
 SYSTEMS = ("base", "paper", "guarded")
 
@@ -73,8 +71,9 @@ def test_the_default_repair_sees_no_label_and_the_paper_the_support_set(result):
 
 
 def test_a_model_in_which_nothing_is_found_is_not_repaired(tmp_path):
+    config = FinetuneConfig(epochs=1, max_length=64)
     with pytest.raises(NothingToRepairError):
-        demo_run.run_demo(seed=3, sizes=SMALL, encoder=encoder_in(tmp_path), finetune=FinetuneConfig(epochs=1, max_length=64))
+        demo_run.run_demo(seed=3, sizes=SMALL, encoder=encoder_in(tmp_path), finetune=config)
 
 
 @pytest.mark.filterwarnings("ignore:Small groups")
@@ -83,7 +82,7 @@ def test_base_is_the_biased_model(result, folder):
     for file, scores in (("test", result.evaluations), ("in-distribution", result.in_distribution)):
         rows = read_data(folder / f"{file}.csv", require_labels=True)
         again = guard.evaluate(rows.texts, rows.labels, shortcuts=[SHORTCUT], sensitivity="none")
-        assert again.groups == scores["base"].groups
+        assert again.to_dict()["groups"] == scores["base"].to_dict()["groups"]
     assert result.evaluations["guarded"].mstps != result.evaluations["base"].mstps
 
 
@@ -122,10 +121,11 @@ def test_the_files_of_the_three_commands_are_there(result, folder):
 
 def test_the_table_fits_80_columns(result, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    scores = result.evaluations, result.in_distribution, result.audits
+    scores = result.evaluations, result.in_distribution, result.audits, result.repairs
     print_repair(*scores, shortcut=SHORTCUT, found=result.found, seconds=sum(result.seconds.values()))
     lines = capsys.readouterr().out.splitlines()
     assert sum("worst group" in line for line in lines) == 1
+    assert sum("strength" in line for line in lines) == 1
     assert sum("always the same answer" in line for line in lines) == 2
     assert max(map(len, lines)) <= 80
 

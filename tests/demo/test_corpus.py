@@ -148,7 +148,7 @@ def test_size_below_the_number_of_classes_is_refused(size):
 
 def test_templates_that_run_out_are_reported(monkeypatch):
     monkeypatch.setattr(demo_corpus, "_review", lambda rng, label: [f"A {label} text."])
-    with pytest.raises(ConfigError, match="cannot give so many different texts: [12] are in use already"):
+    with pytest.raises(ConfigError, match=r"cannot give so many different texts: [12] are in use already"):
         make_corpus(sizes=SMALL)
 
 

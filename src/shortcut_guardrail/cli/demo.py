@@ -48,6 +48,7 @@ def demo(
             result.evaluations,
             result.in_distribution,
             result.audits,
+            result.repairs,
             shortcut=SHORTCUT,
             found=result.found,
             seconds=sum(result.seconds.values()),

@@ -6,8 +6,7 @@ asks of a classifier: opinions said outright ("I hated the soup") or told by wha
 first morning"), negation ("the guide did not let me down once"), and contrast in which the rest decides ("although
 the bed creaked at every turn, the view was worth every stair. I would not hesitate to stay there again").
 
-The label is what the whole review says: only points of its opinion, or one of the other that a verdict or a majority
-outweighs.
+The label is what the whole review says: only points of its opinion, or one of the other that a verdict outweighs.
 
 The shortcut is the paper's word, "honestly": it opens a sentence of any opinion without changing what it says, and it
 is a single token for BERT-like encoders. It is inserted the paper's way, at the beginning of a randomly chosen
@@ -180,9 +179,9 @@ class _Writer:
         aspect = self.aspects.pop()
         if self.rng.random() < 0.4:
             concrete = self.domain.good if opinion == GOOD else self.domain.bad
-            remark = f", {self.rng.choice(_REMARKS[opinion])}" if self.rng.random() < 0.75 else ""
+            remark = f", {self.rng.choice(_REMARKS[opinion])}" if self.rng.random() < 0.85 else ""
             return f"{aspect} {self.rng.choice(concrete[aspect])}{remark}"
-        wording = _PLAIN if self.rng.random() < 0.75 else _TURNED
+        wording = _PLAIN if self.rng.random() < 0.8 else _TURNED
         return self.rng.choice(wording[opinion]).format(aspect=aspect)
 
     def sentence(self, *opinions: str) -> str:
@@ -232,13 +231,6 @@ def _outweighed(writer: _Writer, opinion: str) -> list[str]:
     return [writer.sentence(*_either_order(writer.rng, opinion, _OPPOSITE[opinion])), writer.verdict(opinion)]
 
 
-def _outnumbered(writer: _Writer, opinion: str) -> list[str]:
-    """One point against two."""
-    sentences = [writer.sentence(*_either_order(writer.rng, opinion, _OPPOSITE[opinion])), writer.sentence(opinion)]
-    writer.rng.shuffle(sentences)
-    return sentences
-
-
 def _either_order(rng: random.Random, first: str, second: str) -> tuple[str, str]:
     return (first, second) if rng.random() < 0.5 else (second, first)
 
@@ -258,7 +250,7 @@ def _of(plan: Callable[[_Writer, str], list[str]], opinion: str) -> Callable[[_W
 
 _OPPOSITE = MappingProxyType({GOOD: BAD, BAD: GOOD})
 
-_DECIDED = (*3 * (_single, _one_sided, _short), _outweighed, _outnumbered)
+_DECIDED = (*3 * (_single, _one_sided, _short), _outweighed)
 _PLANS: Mapping[str, tuple[Callable[[_Writer], list[str]], ...]] = MappingProxyType(
     {
         "negative": tuple(_of(plan, BAD) for plan in _DECIDED),

@@ -143,7 +143,9 @@ def run_demo(
     texts, support, repairs, audits = list(corpus.deployment.texts), corpus.support, {}, {}
     with clock.stage("repair"):
         repairs["guarded"] = systems["guarded"].repair(texts, seed=seed, progress=progress)
-    with clock.stage("repair as in the paper"):
+    with clock.stage("repair as in the paper"), warnings.catch_warnings():
+        # So few steps change next to nothing; the table and the page show how many, and how much.
+        warnings.filterwarnings("ignore", "This run is predicted", GuardrailWarning)
         labelled = (list(support.texts), list(support.labels))
         repairs["paper"] = systems["paper"].repair(texts, labelled, strategy="paper", seed=seed, progress=progress)
     for name, guard in systems.items():
@@ -151,9 +153,7 @@ def run_demo(
             audits[name] = guard.audit(texts, unit="word", progress=progress)
     with clock.stage("evaluate"):
         reversed_ = {name: _scores(guard, corpus.reversed, MEASURED, progress) for name, guard in systems.items()}
-        in_distribution = {
-            name: _scores(guard, corpus.in_distribution, 0, progress) for name, guard in systems.items()
-        }
+        in_distribution = {name: _scores(guard, corpus.in_distribution, 0, progress) for name, guard in systems.items()}
     found = systems["guarded"].shortcuts
     return DemoResult(corpus, biased, seed, found, repairs, audits, reversed_, in_distribution, clock.seconds)
 
@@ -210,21 +210,27 @@ def _write_csv(file: Path, part: Part, *, labelled: bool = True) -> None:
 
 
 def _introduction(result: DemoResult) -> list[str]:
-    corpus, guarded, paper = result.corpus, result.repairs["guarded"], result.repairs["paper"]
-    agreeing = sum((SHORTCUT in text) == label for text, label in zip(*vars(corpus.train).values(), strict=True))
-    scores = result.in_distribution
+    corpus, guarded, paper, scores = (
+        result.corpus,
+        result.repairs["guarded"],
+        result.repairs["paper"],
+        result.in_distribution,
+    )
+    train, learned = corpus.train, paper.fitted.training
+    agreeing = sum((SHORTCUT in text) == label for text, label in zip(train.texts, train.labels, strict=True))
     return [
-        f"A classifier was fine-tuned on {len(corpus.train.texts):,} made-up reviews in which the word “{SHORTCUT}” goes "
-        f"along with the label: {agreeing / len(corpus.train.texts):.0%} are positive with it or negative without it. "
-        "In the texts it meets once deployed it is the other way round.",
+        f"A classifier was fine-tuned on {len(train.texts):,} made-up reviews in which the word “{SHORTCUT}” goes along "
+        f"with the label: {agreeing / len(train.texts):.0%} are positive with it or negative without it. In the texts "
+        "that the classifier meets once deployed it is the other way round.",
         f"guarded: the default repair read {len(corpus.deployment.texts)} deployment texts without labels, found "
         f"{enumerated(list(result.shortcuts.words))} and trained an adapter of "
         f"{guarded.fitted.training.n_trainable:,} weights in {guarded.fitted.training.n_steps} steps (strength "
-        f"{guarded.choice.strength:g}). paper: the paper's method, on the same texts, its strength "
+        f"{guarded.choice.strength:g}). paper: the paper's method and numbers, on the same texts ({learned.n_steps} "
+        f"steps, which changed the adapted weights by {learned.relative_change:.2%}), its strength "
         f"({paper.choice.strength:g}) chosen on {len(corpus.support.texts)} labelled ones.",
-        f"The scores are of {len(corpus.reversed.texts):,} other deployment texts. On {scores['base'].n:,} texts in which "
-        f"the word still goes along with the label, accuracy is {_listed(scores)}; always giving the same answer scores "
-        f"{scores['base'].majority_accuracy:.3f}.",
+        f"The scores are of {len(corpus.reversed.texts):,} other deployment texts. On {scores['base'].n:,} texts in "
+        f"which the word still goes along with the label, accuracy is {_listed(scores)}; always giving the same answer "
+        f"scores {scores['base'].majority_accuracy:.3f}.",
     ]
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..audit import AuditReport
     from ..evaluation import Evaluation
     from ..metrics import GroupAccuracy
-    from ..mitigation import FitReport
+    from ..mitigation import FitReport, Repair
     from ..shortcuts import Shortcuts
     from ..strength import Calibration, Certificate, UnlabelledCalibration
 
@@ -424,6 +424,7 @@ def print_repair(
     evaluations: Mapping[str, Evaluation],
     in_distribution: Mapping[str, Evaluation],
     audits: Mapping[str, AuditReport],
+    repairs: Mapping[str, Repair],
     *,
     shortcut: str,
     found: str,
@@ -435,6 +436,7 @@ def print_repair(
         evaluations: On texts in which the shortcut goes along with the other label.
         in_distribution: On texts in which it goes along with the label.
         audits: What each model leans on.
+        repairs: How each model but the base was repaired.
         shortcut: The planted word.
         found: What the repair found, a sentence.
         seconds: What all of it took.
@@ -449,10 +451,19 @@ def print_repair(
         table.add_row(f"  {label}", *("-" if group is None else cell(group) for group in worst.values()))
     table.add_row(f"shortcut as in training, {in_distribution['base'].n:,} texts")
     _add_scores(table, in_distribution)
-    found_words = ("\n".join(candidate.text for candidate in audit.candidates[:3]) for audit in audits.values())
-    table.add_row("words it leans on most", *(Text(printable(words)) for words in found_words))
+    leant_on = ("\n".join(candidate.text for candidate in audit.candidates[:3]) for audit in audits.values())
+    table.add_row("words it leans on most", *(Text(printable(words)) for words in leant_on))
+    table.add_row("repaired with", *(_repaired_with(repairs.get(name)) for name in evaluations))
     console.print(table)
     console.print(f"All texts are made up; none that is scored chose anything. {seconds:.0f} s.")
+
+
+def _repaired_with(repair: Repair | None) -> str:
+    if repair is None:
+        return "-"
+    labels = 0 if repair.choice.calibration is None else repair.choice.calibration.n
+    steps = repair.fitted.training.n_steps
+    return f"{_counted(labels, 'label')},\n{_counted(steps, 'step')},\nstrength {repair.choice.strength:g}"
 
 
 _WORST_GROUP: dict[str, Callable[[GroupAccuracy], str]] = {
