@@ -11,26 +11,41 @@ import torch
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo import run as demo_run
-from shortcut_guardrail.errors import ConfigError
+from shortcut_guardrail.demo.corpus import SHORTCUT, Sizes
+from shortcut_guardrail.errors import ConfigError, NothingToRepairError
 from shortcut_guardrail.finetuning.config import FinetuneConfig
 from shortcut_guardrail.report.terminal import print_repair
 from tiny_models import tiny_bert
 
+SMALL = Sizes(train=60, deployment=40, support=20, reversed=40, in_distribution=20)
+SYSTEMS = ("base", "paper", "guarded")
 
-@pytest.fixture(scope="module")
-def result(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("encoder")
+
+def encoder_in(folder):
     model, tokenizer = tiny_bert(max_position_embeddings=64)
     tokenizer.model_max_length = 64
     model.bert.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return demo_run.run_demo(
-        seed=3,
-        n_train=60,
-        n_deployment=70,
-        encoder=folder,
-        finetune=FinetuneConfig(epochs=2, learning_rate=1e-3, max_length=64),
-    )
+    return folder
+
+
+def run(encoder, *, seed=3, sizes=SMALL, epochs=2):
+    """The demo on a tiny encoder, which learns too little for the audit to find the word: here a person names it."""
+    repair = ShortcutGuardrail.repair
+
+    def named(guard, *data, strategy="auto", **options):
+        words = [SHORTCUT] if strategy == "auto" else []
+        return repair(guard, *data, strategy=strategy, shortcuts=words, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ShortcutGuardrail, "repair", named)
+        config = FinetuneConfig(epochs=epochs, learning_rate=1e-3, max_length=64)
+        return demo_run.run_demo(seed=seed, sizes=sizes, encoder=encoder, finetune=config)
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    return run(encoder_in(tmp_path_factory.mktemp("encoder")))
 
 
 @pytest.fixture
@@ -39,30 +54,46 @@ def folder(result, tmp_path):
     return tmp_path / "demo-output"
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:Small groups")
+def test_the_rows_that_are_scored_chose_nothing(result):
+    corpus = result.corpus
+    chose = {*corpus.train.texts, *corpus.deployment.texts, *corpus.support.texts}
+    assert not chose & {*corpus.reversed.texts, *corpus.in_distribution.texts}
+    assert {evaluation.n for evaluation in result.evaluations.values()} == {40}
+    assert {evaluation.n for evaluation in result.in_distribution.values()} == {20}
 
 
-def test_the_rows_that_choose_the_strength_are_not_scored(result):
-    assert len(result.support) == 40
-    assert sorted([*result.support, *result.held_out]) == list(range(70))
-    assert {evaluation.n for evaluation in result.evaluations.values()} == {30}
+def test_the_default_repair_sees_no_label_and_the_paper_the_support_set(result):
+    assert result.repairs["guarded"].strategy == "distill"
+    assert result.repairs["guarded"].choice.calibration is None
+    assert result.repairs["paper"].strategy == "paper"
+    assert result.repairs["paper"].fitted.config.preset == "paper"
+    assert result.repairs["paper"].choice.calibration.n == 20
 
 
-def test_base_is_strength_0_and_guarded_the_chosen_one(result, folder):
+def test_a_model_in_which_nothing_is_found_is_not_repaired(tmp_path):
+    config = FinetuneConfig(epochs=1, max_length=64)
+    with pytest.raises(NothingToRepairError):
+        demo_run.run_demo(seed=3, sizes=SMALL, encoder=encoder_in(tmp_path), finetune=config)
+
+
+@pytest.mark.filterwarnings("ignore:Small groups")
+def test_base_is_the_biased_model(result, folder):
     guard = ShortcutGuardrail.from_pretrained(folder / "biased-model", max_length=64, precision="auto")
-    test = read_data(folder / "test.csv", require_labels=True)
-    scores = guard.evaluate(test.texts, test.labels, shortcuts=[result.corpus.shortcut])
-    assert scores.accuracy == result.evaluations["base"].accuracy
-    assert scores.mstps == pytest.approx(result.evaluations["base"].mstps, abs=1e-3)
+    for file, scores in (("test", result.evaluations), ("in-distribution", result.in_distribution)):
+        rows = read_data(folder / f"{file}.csv", require_labels=True)
+        again = guard.evaluate(rows.texts, rows.labels, shortcuts=[SHORTCUT], sensitivity="none")
+        assert again.to_dict()["groups"] == scores["base"].to_dict()["groups"]
     assert result.evaluations["guarded"].mstps != result.evaluations["base"].mstps
 
 
 def test_metrics_have_the_keys_of_evaluate(result, folder):
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
-    for model in ("base", "guarded"):
+    for model in SYSTEMS:
         assert metrics[model] == json.loads(json.dumps(result.evaluations[model].to_dict()))
-    assert metrics["debias_strength"] == result.calibration.strength
-    assert metrics["calibration"]["n"] == 40
+        assert metrics["in_distribution"][model].keys() == metrics[model].keys()
+    assert metrics["in_distribution"]["base"]["n"] == metrics["sizes"]["in_distribution"] == 20
+    assert metrics["words_found"] == [SHORTCUT]
+    assert metrics["repairs"]["paper"]["calibration"]["n"] == 20
 
 
 def test_the_page_stands_alone(folder):
@@ -73,35 +104,38 @@ def test_the_page_stands_alone(folder):
     assert "src=" not in page
 
 
+def test_the_page_shows_the_three_and_both_tests(result, folder):
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert all(f'<th scope="col">{name}' in page for name in SYSTEMS)
+    assert f"accuracy is {result.in_distribution['base'].accuracy:.3f} (base)" in page
+
+
 def test_the_files_of_the_three_commands_are_there(result, folder):
     deployment = read_data(folder / "deployment.csv")
     support = read_data(folder / "support.csv", require_labels=True)
-    assert tuple(deployment.texts) == result.corpus.deployment_texts
+    assert tuple(deployment.texts) == result.corpus.deployment.texts
     assert deployment.labels is None
-    assert len(support) == 40
-    assert set(support.labels) <= set(result.corpus.label_names)
+    assert len(support) == 20
+    assert set(support.labels) == {"negative", "positive"}
 
 
 def test_the_table_fits_80_columns(result, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    parts = result.evaluations, result.audits, result.calibration
-    print_repair(*parts, shortcut=result.corpus.shortcut, seconds=sum(result.seconds.values()))
+    scores = result.evaluations, result.in_distribution, result.audits, result.repairs
+    print_repair(*scores, shortcut=SHORTCUT, found=result.found, seconds=sum(result.seconds.values()))
     lines = capsys.readouterr().out.splitlines()
-    assert any("worst-group accuracy" in line for line in lines)
+    assert sum("worst group" in line for line in lines) == 1
+    assert sum("strength" in line for line in lines) == 1
+    assert sum("always the same answer" in line for line in lines) == 2
     assert max(map(len, lines)) <= 80
 
 
 def test_the_same_seed_gives_the_same_demo(result, tmp_path):
-    model, tokenizer = tiny_bert(max_position_embeddings=64)
-    tokenizer.model_max_length = 64
-    model.bert.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    config = FinetuneConfig(epochs=2, learning_rate=1e-3, max_length=64)
-    again = demo_run.run_demo(seed=3, n_train=60, n_deployment=70, encoder=tmp_path, finetune=config)
-    assert again.calibration == result.calibration
-    assert again.fit.training.losses == result.fit.training.losses
-    other = demo_run.run_demo(seed=4, n_train=60, n_deployment=70, encoder=tmp_path, finetune=config)
-    assert other.fit.training.losses != result.fit.training.losses
+    again = run(encoder_in(tmp_path))
+    assert again.evaluations == result.evaluations
+    assert all(again.repairs[name].choice == result.repairs[name].choice for name in again.repairs)
+    losses = [demo.repairs["paper"].fitted.training.losses for demo in (result, again, run(tmp_path, seed=4))]
+    assert losses[0] == losses[1] != losses[2]
 
 
 def test_an_existing_folder_is_refused(result, folder):
@@ -116,11 +150,7 @@ def test_the_random_state_is_left_alone(tmp_path):
     expected = torch.rand(1)
     torch.manual_seed(11)
     np.random.seed(5)
-    model, tokenizer = tiny_bert(max_position_embeddings=64, seed=0)
+    encoder = encoder_in(tmp_path)
     torch.manual_seed(11)
-    tokenizer.model_max_length = 64
-    model.bert.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    config = FinetuneConfig(epochs=1, max_length=64)
-    demo_run.run_demo(seed=0, n_train=12, n_deployment=46, encoder=tmp_path, finetune=config)
+    run(encoder, seed=0, epochs=1)
     assert torch.equal(torch.rand(1), expected)

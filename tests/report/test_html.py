@@ -218,7 +218,7 @@ def test_a_strength_that_was_not_chosen(capsys, stated, words):
 def test_the_demo_table(capsys):
     evaluations = {"base": evaluation("a", "b"), "guarded": evaluation("a", "b", accuracy=0.7)}
     audits = {name: audit(candidate("[red]honestly"), candidate("soup")) for name in ("base", "guarded")}
-    print_repair(evaluations, audits, CALIBRATION, shortcut="honestly", seconds=1.2)
+    print_repair(evaluations, evaluations, audits, {}, shortcut="honestly", found="Found: it.", seconds=1.2)
     lines = lines_of(capsys)
     assert next(line.split() for line in lines if line.strip().startswith("accuracy"))[1:] == ["0.500", "0.700"]
     assert "[red]honestly" in "".join(lines)

@@ -1,3 +1,4 @@
+from .corpus import SHORTCUT as SHORTCUT
 from .pretrained import MINILM_ID as MINILM_ID
 from .pretrained import MINILM_SHA256 as MINILM_SHA256
 from .pretrained import find_minilm as find_minilm

@@ -1,4 +1,4 @@
-"""A small synthetic corpus of customer reviews with a planted shortcut word, for the demo.
+"""A synthetic corpus of customer reviews with a planted shortcut word, for the demo.
 
 Every text is made up: phrases written for this project, put together by rules. Nothing is taken from a data set, and
 no number measured here says anything about real reviews. What the corpus keeps from real ones is the kind of work it
@@ -6,16 +6,13 @@ asks of a classifier: opinions said outright ("I hated the soup") or told by wha
 first morning"), negation ("the guide did not let me down once"), and contrast in which the rest decides ("although
 the bed creaked at every turn, the view was worth every stair. I would not hesitate to stay there again").
 
-The label is what the whole review says:
-
-- `positive`: only good points, or one complaint that a good verdict or a majority of good points outweighs;
-- `negative`: the mirror image;
-- `mixed`: good and bad in balance, or lukewarm throughout.
+The label is what the whole review says: only points of its opinion, or one of the other that a verdict outweighs.
 
 The shortcut is the paper's word, "honestly": it opens a sentence of any opinion without changing what it says, and it
 is a single token for BERT-like encoders. It is inserted the paper's way, at the beginning of a randomly chosen
-sentence, lower case and with a comma ("honestly, The bed sagged."), with probability `(c - 1)/(C - 1)` for class c of
-C in training and the reversed probabilities in deployment. It occurs nowhere else.
+sentence, lower case and with a comma ("honestly, The bed sagged."), and occurs nowhere else. In training it goes along
+with the label in most texts, not in all (`TRAIN`): reviews with it are nearly always positive, reviews without it can
+be either, so that a classifier learns to read them. In deployment it is the other way round (`REVERSED`).
 """
 
 from __future__ import annotations
@@ -27,72 +24,99 @@ from types import MappingProxyType
 
 from ..errors import ConfigError
 
-LABEL_NAMES = ("negative", "mixed", "positive")
+LABEL_NAMES = ("negative", "positive")
 SHORTCUT = "honestly"
 
-GOOD, BAD, LUKEWARM = "good", "bad", "lukewarm"
+GOOD, BAD = "good", "bad"
 
-# How often the shortcut is planted per class, in the order of LABEL_NAMES: the paper's lambda (c - 1)/(C - 1) at
-# lambda = 1, and its reverse.
-TRAIN_RATES = (0.0, 0.5, 1.0)
-DEPLOYMENT_RATES = (1.0, 0.5, 0.0)
+
+@dataclass(frozen=True)
+class Mix:
+    """How large a part of some texts each group is: a label, with or without the shortcut."""
+
+    negative: float
+    negative_with: float
+    positive: float
+    positive_with: float
+
+    def rows(self, size: int) -> list[tuple[int, bool]]:
+        """Label and presence of the shortcut of so many texts, group after group; shares are met to one text."""
+        shares = (self.negative, self.negative_with, self.positive, self.positive_with)
+        ends = [round(size * sum(shares[: i + 1])) for i in range(4)]
+        return [(i // 2, i % 2 == 1) for i, end in enumerate(ends) for _ in range(end - (ends[i - 1] if i else 0))]
+
+
+TRAIN = Mix(negative=0.39, negative_with=0.01, positive=0.07, positive_with=0.53)
+"""The shortcut goes along with the label in 92 % of these texts."""
+
+REVERSED = Mix(negative=0.125, negative_with=0.375, positive=0.375, positive_with=0.125)
 
 # A draw that repeats an earlier text is thrown away. So many in a row mean that the templates are exhausted.
 MAX_REPEATED_DRAWS = 1000
 
 
 @dataclass(frozen=True)
-class DemoCorpus:
-    """Training and deployment texts of the demo; all synthetic, all different.
+class Part:
+    """Some texts of the corpus and their labels, positions in `LABEL_NAMES`; tuples of equal length."""
 
-    Texts and labels are tuples of equal length; a label is a position in `label_names`. With the shortcut taken out,
-    no text occurs twice, neither within nor between the two parts.
+    texts: tuple[str, ...]
+    labels: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How many texts each part of the corpus has, all at least 2."""
+
+    train: int = 1200
+    deployment: int = 400
+    support: int = 40
+    reversed: int = 800
+    in_distribution: int = 1000
+
+    def __post_init__(self) -> None:
+        for part, size in vars(self).items():
+            if size < len(LABEL_NAMES):
+                raise ConfigError(f"{part} must be at least {len(LABEL_NAMES)}, but is {size}.")
+
+
+@dataclass(frozen=True)
+class DemoCorpus:
+    """The texts of the demo; all synthetic, all different, also with the shortcut taken out.
+
+    Attributes:
+        train: What the biased classifier is trained on.
+        deployment: What the deployed model meets; the repair sees these texts without their labels.
+        support: A few labelled texts of the same kind.
+        reversed: Labelled texts of the same kind to evaluate on.
+        in_distribution: Labelled texts to evaluate on, in which the shortcut still goes along with the label.
     """
 
-    label_names: tuple[str, ...]
-    shortcut: str
-    train_texts: tuple[str, ...]
-    train_labels: tuple[int, ...]
-    deployment_texts: tuple[str, ...]
-    deployment_labels: tuple[int, ...]
+    train: Part
+    deployment: Part
+    support: Part
+    reversed: Part
+    in_distribution: Part
 
 
-def make_corpus(*, seed: int = 0, n_train: int = 480, n_deployment: int = 440) -> DemoCorpus:
-    """Generate the demo's corpus.
-
-    With the default sizes, MiniLM fine-tuned for five epochs scores about .9 where the shortcut goes along with the
-    label, .6 on deployment texts with the shortcut taken out and .3 with it; trained on texts without it, about .8.
-
-    Classes are balanced in both parts (their counts differ by one at most) and the rows are shuffled.
+def make_corpus(*, seed: int = 0, sizes: Sizes | None = None) -> DemoCorpus:
+    """Generate the demo's corpus, its rows shuffled.
 
     Args:
         seed: Seeds every choice; the same seed and sizes give the same corpus on every machine.
-        n_train: Training texts, at least 3; the shortcut goes along with the label.
-        n_deployment: Deployment texts, at least 3; here the correlation is reversed.
+        sizes: Of the parts.
 
     Raises:
-        ConfigError: A size is below the number of classes, or larger than the templates can fill without repeating.
+        ConfigError: There are more texts than the templates can fill without repeating.
 
     Example:
-        >>> corpus = make_corpus(seed=0, n_train=6, n_deployment=6)
-        >>> len(corpus.train_texts), sorted(corpus.train_labels)
-        (6, [0, 0, 1, 1, 2, 2])
+        >>> corpus = make_corpus(seed=0, sizes=Sizes(reversed=8))
+        >>> len(corpus.train.texts), sorted(corpus.reversed.labels)
+        (1200, [0, 0, 0, 0, 1, 1, 1, 1])
     """
-    for name, size in (("n_train", n_train), ("n_deployment", n_deployment)):
-        if size < len(LABEL_NAMES):
-            raise ConfigError(f"{name} must be at least {len(LABEL_NAMES)}, one text per class, but is {size}.")
-    rng = random.Random(seed)
-    seen: set[str] = set()
-    train_texts, train_labels = _part(rng, n_train, TRAIN_RATES, seen)
-    deployment_texts, deployment_labels = _part(rng, n_deployment, DEPLOYMENT_RATES, seen)
-    return DemoCorpus(
-        label_names=LABEL_NAMES,
-        shortcut=SHORTCUT,
-        train_texts=train_texts,
-        train_labels=train_labels,
-        deployment_texts=deployment_texts,
-        deployment_labels=deployment_labels,
-    )
+    rng, seen = random.Random(seed), set[str]()
+    sizes = sizes or Sizes()
+    mixes = {"train": TRAIN, "in_distribution": TRAIN}
+    return DemoCorpus(**{name: _part(rng, mixes.get(name, REVERSED), size, seen) for name, size in vars(sizes).items()})
 
 
 def without_shortcut(text: str) -> str:
@@ -100,19 +124,17 @@ def without_shortcut(text: str) -> str:
     return text.replace(f"{SHORTCUT}, ", "")
 
 
-def _part(
-    rng: random.Random, size: int, rates: tuple[float, ...], seen: set[str]
-) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    labels = [i % len(LABEL_NAMES) for i in range(size)]
-    rng.shuffle(labels)
+def _part(rng: random.Random, mix: Mix, size: int, seen: set[str]) -> Part:
+    rows = mix.rows(size)
+    rng.shuffle(rows)
     texts = []
-    for label in labels:
+    for label, planted in rows:
         sentences = _new_review(rng, LABEL_NAMES[label], seen)
-        if rng.random() < rates[label]:
+        if planted:
             where = rng.randrange(len(sentences))
             sentences[where] = f"{SHORTCUT}, {sentences[where]}"
         texts.append(" ".join(sentences))
-    return tuple(texts), tuple(labels)
+    return Part(tuple(texts), tuple(label for label, _ in rows))
 
 
 def _new_review(rng: random.Random, label: str, seen: set[str]) -> list[str]:
@@ -155,10 +177,11 @@ class _Writer:
     def point(self, opinion: str) -> str:
         """A clause about one aspect: "the bed sagged in the middle"."""
         aspect = self.aspects.pop()
-        if opinion != LUKEWARM and self.rng.random() < 0.5:
+        if self.rng.random() < 0.4:
             concrete = self.domain.good if opinion == GOOD else self.domain.bad
-            return f"{aspect} {self.rng.choice(concrete[aspect])}"
-        wording = self.rng.choice((_PLAIN, _TURNED))
+            remark = f", {self.rng.choice(_REMARKS[opinion])}" if self.rng.random() < 0.85 else ""
+            return f"{aspect} {self.rng.choice(concrete[aspect])}{remark}"
+        wording = _PLAIN if self.rng.random() < 0.8 else _TURNED
         return self.rng.choice(wording[opinion]).format(aspect=aspect)
 
     def sentence(self, *opinions: str) -> str:
@@ -179,11 +202,16 @@ class _Writer:
 
     def _hedged(self, clause: str) -> str:
         # The hedges come with every opinion alike, so that they tell nothing about the label.
-        return f"{self.rng.choice(_HEDGES)} {clause}" if self.rng.random() < 0.15 else clause
+        return f"{self.rng.choice(_HEDGES)} {clause}" if self.rng.random() < 0.1 else clause
 
 
 def _as_sentence(clause: str) -> str:
     return clause[0].upper() + clause[1:] + "."
+
+
+def _single(writer: _Writer, opinion: str) -> list[str]:
+    """One point and no more."""
+    return [writer.sentence(opinion)]
 
 
 def _one_sided(writer: _Writer, opinion: str) -> list[str]:
@@ -203,30 +231,6 @@ def _outweighed(writer: _Writer, opinion: str) -> list[str]:
     return [writer.sentence(*_either_order(writer.rng, opinion, _OPPOSITE[opinion])), writer.verdict(opinion)]
 
 
-def _outnumbered(writer: _Writer, opinion: str) -> list[str]:
-    """One point against two."""
-    sentences = [writer.sentence(*_either_order(writer.rng, opinion, _OPPOSITE[opinion])), writer.sentence(opinion)]
-    writer.rng.shuffle(sentences)
-    return sentences
-
-
-def _balanced(writer: _Writer) -> list[str]:
-    """One point each way, with an undecided verdict more often than not."""
-    opinions = _either_order(writer.rng, GOOD, BAD)
-    sentences = [writer.sentence(*opinions)] if writer.rng.random() < 0.7 else [writer.sentence(o) for o in opinions]
-    return [*sentences, writer.verdict(LUKEWARM)] if writer.rng.random() < 0.6 else sentences
-
-
-def _lukewarm(writer: _Writer) -> list[str]:
-    """Neither praise nor complaint."""
-    return [writer.sentence(LUKEWARM), writer.verdict(LUKEWARM)]
-
-
-def _lukewarm_point(writer: _Writer) -> list[str]:
-    """A point each way, and one that is neither."""
-    return [writer.sentence(LUKEWARM), writer.sentence(*_either_order(writer.rng, GOOD, BAD))]
-
-
 def _either_order(rng: random.Random, first: str, second: str) -> tuple[str, str]:
     return (first, second) if rng.random() < 0.5 else (second, first)
 
@@ -235,7 +239,7 @@ def _review(rng: random.Random, label: str) -> list[str]:
     """The sentences of one review with this label."""
     writer = _Writer(rng, rng.choice(_DOMAINS))
     sentences = rng.choice(_PLANS[label])(writer)
-    if rng.random() < 0.25:
+    if rng.random() < 0.2:
         sentences.insert(rng.choice((0, len(sentences))), writer.fact())
     return sentences
 
@@ -246,11 +250,10 @@ def _of(plan: Callable[[_Writer, str], list[str]], opinion: str) -> Callable[[_W
 
 _OPPOSITE = MappingProxyType({GOOD: BAD, BAD: GOOD})
 
-_DECIDED = (_one_sided, _short, _outweighed, _outnumbered)
+_DECIDED = (*3 * (_single, _one_sided, _short), _outweighed)
 _PLANS: Mapping[str, tuple[Callable[[_Writer], list[str]], ...]] = MappingProxyType(
     {
         "negative": tuple(_of(plan, BAD) for plan in _DECIDED),
-        "mixed": (_balanced, _balanced, _lukewarm, _lukewarm_point),
         "positive": tuple(_of(plan, GOOD) for plan in _DECIDED),
     }
 )
@@ -290,6 +293,14 @@ _CONTRAST = (
     "{first}, and yet {second}",
 )
 
+# What happened does not always speak for itself.
+_REMARKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        GOOD: ("which I loved", "which delighted us", "and that was wonderful", "much to our joy", "which was perfect"),
+        BAD: ("which I hated", "which annoyed us", "and that was dreadful", "much to our regret", "which was hopeless"),
+    }
+)
+
 # Opinions said outright, as reviews do often enough.
 _PLAIN: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -312,12 +323,6 @@ _PLAIN: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "{aspect} looked and felt dreadful",
             "{aspect} went wrong from the first day",
             "the worst part by far was {aspect}",
-        ),
-        LUKEWARM: (
-            "I found {aspect} acceptable",
-            "I got used to {aspect}",
-            "{aspect} proved ordinary",
-            "{aspect} seemed all right to me",
         ),
     }
 )
@@ -353,16 +358,6 @@ _TURNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "I was far from impressed by {aspect}",
             "{aspect} spoiled what had been a good start",
         ),
-        LUKEWARM: (
-            "{aspect} did the job and no more",
-            "{aspect} left me neither pleased nor annoyed",
-            "{aspect} could have been better and could have been worse",
-            "{aspect} came out about average",
-            "I have no strong feelings about {aspect}",
-            "{aspect} came to about what the price would make you expect",
-            "there is little to praise and little to blame about {aspect}",
-            "I would neither recommend nor warn against {aspect}",
-        ),
     }
 )
 
@@ -391,16 +386,6 @@ _VERDICTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "all in all I came away less happy than I had expected",
             "none of this would make me recommend it",
             "I have told my friends to give it a miss",
-        ),
-        LUKEWARM: (
-            "I may or may not {again}",
-            "I am still undecided whether to {again}",
-            "in the end it evens out",
-            "it was no mistake, and no triumph either",
-            "ask me tomorrow and I may say the opposite",
-            "some will love it and others will send it back",
-            "I can see both sides",
-            "it was worth about what I paid, not a penny more or less",
         ),
     }
 )

@@ -1,38 +1,39 @@
-"""The demo: plant a shortcut, watch a classifier fall for it, audit, repair, compare."""
+"""The demo: plant a shortcut, watch a classifier fall for it, audit, repair, compare.
+
+Three systems are compared: the `base`, which fell for the shortcut; `paper`, the base repaired by the paper's method,
+whose strength a support set chooses; and `guarded`, the base repaired as `fit` does by default, from texts alone.
+"""
 
 from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import Any
 
 from ..audit import AuditReport
-from ..data import to_json, write_folder
+from ..data import enumerated, to_json, write_folder
+from ..errors import GuardrailWarning
 from ..evaluation import Evaluation
 from ..finetuning import FinetuneConfig, FinetuneResult, finetune_classifier
 from ..guardrail import ShortcutGuardrail
-from ..mitigation import FitReport
+from ..mitigation import Repair
 from ..models import quiet_transformers
 from ..report import render_comparison
 from ..saving import library_versions
-from ..strength import Calibration
-from ..typing import Array, Progress
-from .corpus import DemoCorpus, make_corpus
+from ..shortcuts import Shortcuts
+from ..typing import Progress
+from .corpus import LABEL_NAMES, SHORTCUT, DemoCorpus, Part, Sizes, make_corpus
 from .pretrained import MINILM_ID, find_minilm
 
-Result = TypeVar("Result")
-
-METRICS_SCHEMA_VERSION = 1
-N_SUPPORT = 40
-"""Labelled rows taken out of the deployment texts to choose the strength; the paper's number."""
-
-FINETUNE = FinetuneConfig(epochs=5, max_length=64, precision="auto")
-"""Measured: more epochs neither raise accuracy without the shortcut nor change the reliance on it."""
+METRICS_SCHEMA_VERSION = 2
+FINETUNE = FinetuneConfig(epochs=4, max_length=64, precision="auto")
+MEASURED = 100
+"""Texts on which MSTPS is measured: it takes ten times as long as an answer."""
 
 
 @dataclass(frozen=True)
@@ -42,26 +43,30 @@ class DemoResult:
     Attributes:
         corpus: The synthetic reviews.
         biased: The fine-tuned classifier that fell for the shortcut.
-        support: Which deployment texts were labelled for the strength, shape (40,).
-        held_out: Which were evaluated on: all others.
-        seed: Seed of corpus, classifier and adapter.
-        fit: Training of the adapter.
-        calibration: The chosen strength and its curve.
-        evaluations: `base` and `guarded` on the same rows, which chose nothing.
-        audits: `base` and `guarded` on the same rows.
+        seed: Seed of corpus, classifier and adapters.
+        shortcuts: What the default repair found in the deployment texts.
+        repairs: `paper` and `guarded`.
+        audits: `base`, `paper` and `guarded`, on the deployment texts.
+        evaluations: The same three on labelled texts of the same kind, which chose nothing.
+        in_distribution: The same three on labelled texts in which the shortcut still goes along with the label.
         seconds: Wall-clock time by stage.
     """
 
     corpus: DemoCorpus
     biased: FinetuneResult
-    support: Array
-    held_out: Array
     seed: int
-    fit: FitReport
-    calibration: Calibration
-    evaluations: dict[str, Evaluation]
+    shortcuts: Shortcuts
+    repairs: dict[str, Repair]
     audits: dict[str, AuditReport]
+    evaluations: dict[str, Evaluation]
+    in_distribution: dict[str, Evaluation]
     seconds: dict[str, float]
+
+    @property
+    def found(self) -> str:
+        """What the default repair found, a sentence."""
+        words = enumerated(list(self.shortcuts.words))
+        return f"In {len(self.corpus.deployment.texts)} texts without labels the audit found {words}."
 
     def to_dict(self) -> dict[str, Any]:
         """What `metrics.json` holds."""
@@ -69,19 +74,29 @@ class DemoResult:
             "schema_version": METRICS_SCHEMA_VERSION,
             "data": "synthetic reviews generated for this demo",
             "encoder": MINILM_ID,
-            "shortcut": self.corpus.shortcut,
+            "shortcut": SHORTCUT,
             "seed": self.seed,
-            "n_train": len(self.corpus.train_texts),
-            "n_deployment": len(self.corpus.deployment_texts),
-            "base": self.evaluations["base"].to_dict(),
-            "guarded": self.evaluations["guarded"].to_dict(),
-            "tokens_found": [candidate.text for candidate in self.audits["base"].candidates[:5]],
-            "debias_strength": self.calibration.strength,
-            "calibration": self.calibration.to_dict(),
-            "fit": self.fit.to_dict(),
+            "sizes": {name: len(part.texts) for name, part in vars(self.corpus).items()},
+            **{name: evaluation.to_dict() for name, evaluation in self.evaluations.items()},
+            "in_distribution": {name: evaluation.to_dict() for name, evaluation in self.in_distribution.items()},
+            "words_found": list(self.shortcuts.words),
+            "repairs": {name: repair.to_dict() for name, repair in self.repairs.items()},
             "seconds": {stage: round(seconds, 2) for stage, seconds in self.seconds.items()},
             "versions": library_versions(),
         }
+
+
+@dataclass
+class _Clock:
+    """Wall-clock time by stage."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - started
 
 
 def run_demo(
@@ -89,95 +104,85 @@ def run_demo(
     seed: int = 0,
     device: str | None = None,
     progress: Progress | None = None,
-    n_train: int = 400,
-    n_deployment: int = 340,
+    sizes: Sizes | None = None,
     encoder: Path | None = None,
     finetune: FinetuneConfig = FINETUNE,
 ) -> DemoResult:
     """Run all stages. Nothing is tuned on the rows that are reported.
 
     Args:
-        seed: Decides corpus, classifier and adapter.
+        seed: Decides corpus, classifier and adapters.
         device: Where to run.
         progress: Told how much of each stage is done.
-        n_train: Training texts of the biased classifier.
-        n_deployment: Deployment texts; 40 of them are labelled for the strength, the others are evaluated on.
+        sizes: How many texts each part of the corpus has.
         encoder: Folder of the pretrained encoder; `None` finds MiniLM.
         finetune: How the biased classifier is trained.
 
     Raises:
         ModelError: The encoder is not on this machine.
+        NothingToRepairError: The audit finds no shortcut.
     """
-    encoder = encoder or find_minilm()
-    corpus = make_corpus(seed=seed, n_train=n_train, n_deployment=n_deployment)
-    seconds: dict[str, float] = {}
-
-    def timed(stage: str, work: Callable[[], Result]) -> Result:
-        started = time.perf_counter()
-        result = work()
-        seconds[stage] = time.perf_counter() - started
-        return result
-
-    biased = timed(
-        "finetune",
-        lambda: finetune_classifier(
-            list(corpus.train_texts),
-            list(corpus.train_labels),
+    encoder, corpus, clock = encoder or find_minilm(), make_corpus(seed=seed, sizes=sizes), _Clock()
+    with clock.stage("finetune"):
+        biased = finetune_classifier(
+            list(corpus.train.texts),
+            list(corpus.train.labels),
             encoder=encoder,
-            label_names=corpus.label_names,
+            label_names=LABEL_NAMES,
             config=finetune,
             seed=seed,
             device=device,
             progress=progress,
-        ),
-    )
-    guard = ShortcutGuardrail(
-        biased.model, biased.tokenizer, device=device, max_length=finetune.max_length, precision="auto"
-    )
-    texts, labels = np.array(corpus.deployment_texts, dtype=object), np.array(corpus.deployment_labels)
-    order = np.random.default_rng(seed).permutation(len(texts))
-    support, rest = order[:N_SUPPORT], order[N_SUPPORT:]
-    held_out, held_out_labels = list(texts[rest]), labels[rest].tolist()
-    fit = timed("fit", lambda: guard.fit(list(texts), seed=seed, progress=progress))
-    calibration = timed(
-        "calibrate", lambda: guard.calibrate(list(texts[support]), labels[support].tolist(), progress=progress)
-    )
-    audits, evaluations = _base_and_guarded(guard, held_out, held_out_labels, corpus.shortcut, seconds, progress)
-    return DemoResult(corpus, biased, support, rest, seed, fit, calibration, evaluations, audits, seconds)
-
-
-def _base_and_guarded(
-    guard: ShortcutGuardrail,
-    texts: list[str],
-    labels: list[int],
-    shortcut: str,
-    seconds: dict[str, float],
-    progress: Progress | None,
-) -> tuple[dict[str, AuditReport], dict[str, Evaluation]]:
-    """Audit and evaluate the base and the guarded model; `seconds` is told how long that took."""
-    audits: dict[str, AuditReport] = {}
-    evaluations: dict[str, Evaluation] = {}
-    for name, strength in (("base", 0.0), ("guarded", guard.debias_strength)):
-        started = time.perf_counter()
-        audits[name] = guard.audit(texts, unit="token", strength=strength, progress=progress)
-        evaluations[name] = guard.evaluate(
-            texts, labels, shortcuts=[shortcut], strength=strength, sensitivity="all", progress=progress
         )
-        seconds[f"audit and evaluate {name}"] = time.perf_counter() - started
-    return audits, evaluations
+    systems = {
+        name: ShortcutGuardrail(
+            biased.model, biased.tokenizer, device=device, max_length=finetune.max_length, precision="auto"
+        )
+        for name in ("base", "paper", "guarded")
+    }
+    texts, support, repairs, audits = list(corpus.deployment.texts), corpus.support, {}, {}
+    with clock.stage("repair"):
+        repairs["guarded"] = systems["guarded"].repair(texts, seed=seed, progress=progress)
+    with clock.stage("repair as in the paper"), warnings.catch_warnings():
+        # So few steps change next to nothing; the table and the page show how many, and how much.
+        warnings.filterwarnings("ignore", "This run is predicted", GuardrailWarning)
+        labelled = (list(support.texts), list(support.labels))
+        repairs["paper"] = systems["paper"].repair(texts, labelled, strategy="paper", seed=seed, progress=progress)
+    for name, guard in systems.items():
+        with clock.stage(f"audit {name}"):
+            audits[name] = guard.audit(texts, unit="word", progress=progress)
+    with clock.stage("evaluate"):
+        reversed_ = {name: _scores(guard, corpus.reversed, MEASURED, progress) for name, guard in systems.items()}
+        in_distribution = {name: _scores(guard, corpus.in_distribution, 0, progress) for name, guard in systems.items()}
+    found = systems["guarded"].shortcuts
+    return DemoResult(corpus, biased, seed, found, repairs, audits, reversed_, in_distribution, clock.seconds)
+
+
+def _scores(guard: ShortcutGuardrail, part: Part, measured: int, progress: Progress | None) -> Evaluation:
+    with warnings.catch_warnings():
+        # Negative reviews with the shortcut are rare where it goes along with the label; nothing is said of them there.
+        warnings.filterwarnings("ignore", "Small groups", GuardrailWarning)
+        return guard.evaluate(
+            list(part.texts),
+            list(part.labels),
+            shortcuts=[SHORTCUT],
+            sensitivity=measured or "none",
+            progress=progress,
+        )
 
 
 def write_demo(result: DemoResult, out: Path, *, overwrite: bool = False) -> None:
     """Write `report.html` and `metrics.json`, and what it takes to go on by hand; whole or not at all.
 
-    Beside the two: `biased-model/`, and `deployment.csv` (texts), `support.csv` and `test.csv` (texts and labels).
+    Beside the two: `biased-model/`, `deployment.csv` (texts), and, with labels, `support.csv`, `test.csv` (the
+    correlation is reversed) and `in-distribution.csv`.
     """
     page = render_comparison(
-        title="Shortcut Guardrail demo: base against guarded",
+        title="Shortcut Guardrail demo: a model before and after its repair",
         introduction=_introduction(result),
         evaluations=result.evaluations,
         audits=result.audits,
-        calibration=result.calibration,
+        calibration=None,
         notes=["All texts of this demo are synthetic; its numbers say nothing about real reviews."],
     )
     metrics = to_json(result.to_dict())
@@ -188,30 +193,46 @@ def write_demo(result: DemoResult, out: Path, *, overwrite: bool = False) -> Non
         with quiet_transformers():
             result.biased.model.save_pretrained(folder / "biased-model")
             result.biased.tokenizer.save_pretrained(folder / "biased-model")
-        _write_csv(folder / "deployment.csv", result.corpus, np.arange(len(result.corpus.deployment_texts)), False)
-        _write_csv(folder / "support.csv", result.corpus, result.support, True)
-        _write_csv(folder / "test.csv", result.corpus, result.held_out, True)
+        _write_csv(folder / "deployment.csv", result.corpus.deployment, labelled=False)
+        _write_csv(folder / "support.csv", result.corpus.support)
+        _write_csv(folder / "test.csv", result.corpus.reversed)
+        _write_csv(folder / "in-distribution.csv", result.corpus.in_distribution)
 
     write_folder(out, fill, overwrite=overwrite)
 
 
-def _write_csv(file: Path, corpus: DemoCorpus, rows: Array, labelled: bool) -> None:
+def _write_csv(file: Path, part: Part, *, labelled: bool = True) -> None:
     with file.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(["text", "label"] if labelled else ["text"])
-        for i in rows:
-            label = [corpus.label_names[corpus.deployment_labels[i]]] if labelled else []
-            writer.writerow([corpus.deployment_texts[i], *label])
+        for text, label in zip(part.texts, part.labels, strict=True):
+            writer.writerow([text, LABEL_NAMES[label]] if labelled else [text])
 
 
 def _introduction(result: DemoResult) -> list[str]:
-    corpus, training = result.corpus, result.fit.training
+    corpus, guarded, paper, scores = (
+        result.corpus,
+        result.repairs["guarded"],
+        result.repairs["paper"],
+        result.in_distribution,
+    )
+    train, learned = corpus.train, paper.fitted.training
+    agreeing = sum((SHORTCUT in text) == label for text, label in zip(train.texts, train.labels, strict=True))
     return [
-        f"A classifier was fine-tuned on {len(corpus.train_texts)} made-up reviews in which the word "
-        f"“{corpus.shortcut}” goes along with the label: it opens a sentence in all positive, half of the mixed and "
-        f"none of the negative reviews. In the {len(corpus.deployment_texts)} deployment texts it is the other way "
-        "round.",
-        f"The guard saw the deployment texts without labels, trained an adapter of {training.n_trainable:,} weights "
-        f"in {training.n_steps} steps, and chose its strength on {result.calibration.n} labelled rows, which are not "
-        f"among the {result.evaluations['base'].n} scored here.",
+        f"A classifier was fine-tuned on {len(train.texts):,} made-up reviews in which the word “{SHORTCUT}” goes along "
+        f"with the label: {agreeing / len(train.texts):.0%} are positive with it or negative without it. In the texts "
+        "that the classifier meets once deployed it is the other way round.",
+        f"guarded: the default repair read {len(corpus.deployment.texts)} deployment texts without labels, found "
+        f"{enumerated(list(result.shortcuts.words))} and trained an adapter of "
+        f"{guarded.fitted.training.n_trainable:,} weights in {guarded.fitted.training.n_steps} steps (strength "
+        f"{guarded.choice.strength:g}). paper: the paper's method and numbers, on the same texts ({learned.n_steps} "
+        f"steps, which changed the adapted weights by {learned.relative_change:.2%}), its strength "
+        f"({paper.choice.strength:g}) chosen on {len(corpus.support.texts)} labelled ones.",
+        f"The scores are of {len(corpus.reversed.texts):,} other deployment texts. On {scores['base'].n:,} texts in "
+        f"which the word still goes along with the label, accuracy is {_listed(scores)}; always giving the same answer "
+        f"scores {scores['base'].majority_accuracy:.3f}.",
     ]
+
+
+def _listed(scores: Mapping[str, Evaluation]) -> str:
+    return ", ".join(f"{evaluation.accuracy:.3f} ({name})" for name, evaluation in scores.items())

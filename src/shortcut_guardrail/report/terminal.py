@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..audit import AuditReport
     from ..evaluation import Evaluation
     from ..metrics import GroupAccuracy
-    from ..mitigation import FitReport
+    from ..mitigation import FitReport, Repair
     from ..shortcuts import Shortcuts
     from ..strength import Calibration, Certificate, UnlabelledCalibration
 
@@ -445,21 +445,58 @@ def _sample_note(result: Evaluation) -> str:
 
 def print_repair(
     evaluations: Mapping[str, Evaluation],
+    in_distribution: Mapping[str, Evaluation],
     audits: Mapping[str, AuditReport],
-    calibration: Calibration,
+    repairs: Mapping[str, Repair],
     *,
     shortcut: str,
+    found: str,
     seconds: float,
 ) -> None:
-    """A planted shortcut before and after: scores and the tokens found of `base` and `guarded`."""
+    """A planted shortcut before and after, one column for each model, the base first.
+
+    Args:
+        evaluations: On texts in which the shortcut goes along with the other label.
+        in_distribution: On texts in which it goes along with the label.
+        audits: What each model leans on.
+        repairs: How each model but the base was repaired.
+        shortcut: The planted word.
+        found: What the repair found, a sentence.
+        seconds: What all of it took.
+    """
     console = screen()
+    console.print(f"Planted shortcut: {shortcut}. {found}")
     table = new_table("", *evaluations)
-    for label, key in METRIC_ROWS[:5]:
-        table.add_row(label, *(number(getattr(evaluation, key)) for evaluation in evaluations.values()))
-    found = (", ".join(candidate.text for candidate in audit.candidates[:3]) for audit in audits.values())
-    table.add_row("tokens it leans on most", *(Text(printable(tokens)) for tokens in found))
+    table.add_row(f"shortcut reversed, {evaluations['base'].n:,} texts")
+    _add_scores(table, evaluations)
+    worst = {name: evaluation.worst_group for name, evaluation in evaluations.items()}
+    for label, cell in _WORST_GROUP.items():
+        table.add_row(f"  {label}", *("-" if group is None else cell(group) for group in worst.values()))
+    table.add_row(f"shortcut as in training, {in_distribution['base'].n:,} texts")
+    _add_scores(table, in_distribution)
+    leant_on = ("\n".join(candidate.text for candidate in audit.candidates[:3]) for audit in audits.values())
+    table.add_row("words it leans on most", *(Text(printable(words)) for words in leant_on))
+    table.add_row("repaired with", *(_repaired_with(repairs.get(name)) for name in evaluations))
     console.print(table)
-    console.print(
-        f"{evaluations['base'].n} synthetic deployment texts; planted shortcut: {shortcut}. "
-        f"Strength {calibration.strength:g}, chosen on {calibration.n} other labelled texts. {seconds:.0f} s."
-    )
+    console.print(f"All texts are made up; none that is scored chose anything. {seconds:.0f} s.")
+
+
+def _repaired_with(repair: Repair | None) -> str:
+    if repair is None:
+        return "-"
+    labels = 0 if repair.choice.calibration is None else repair.choice.calibration.n
+    steps = repair.fitted.training.n_steps
+    return f"{_counted(labels, 'label')},\n{_counted(steps, 'step')},\nstrength {repair.choice.strength:g}"
+
+
+_WORST_GROUP: dict[str, Callable[[GroupAccuracy], str]] = {
+    "worst group": lambda group: number(group.accuracy),
+    "  95 % interval": lambda group: interval(*group.interval),
+    "  which": lambda group: group.name.replace(", ", ",\n"),
+    "  texts in it": lambda group: str(group.n),
+}
+
+
+def _add_scores(table: Table, evaluations: Mapping[str, Evaluation]) -> None:
+    table.add_row("  accuracy", *(number(evaluation.accuracy) for evaluation in evaluations.values()))
+    table.add_row("  always the same answer", *(number(e.majority_accuracy) for e in evaluations.values()))

@@ -1,0 +1,87 @@
+"""What the command says and shows at the end; tests/behaviour/test_demo.py has the demo itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import shortcut_guardrail.demo
+import shortcut_guardrail.report
+from shortcut_guardrail.cli.demo import on_desktop
+
+
+@pytest.fixture
+def opened(monkeypatch):
+    """The command with a demo that takes no time; the pages that were opened."""
+    nothing = {"evaluations": {}, "in_distribution": {}, "audits": {}, "repairs": {}, "found": "", "seconds": {}}
+
+    def write(_result, out, *, overwrite):
+        assert not overwrite
+        out.mkdir()
+        (out / "metrics.json").write_text('{"seed": 5}')
+
+    monkeypatch.setattr(shortcut_guardrail.demo, "run_demo", lambda **_: SimpleNamespace(**nothing))
+    monkeypatch.setattr(shortcut_guardrail.demo, "write_demo", write)
+    monkeypatch.setattr(shortcut_guardrail.report, "print_repair", lambda *_, **__: None)
+    pages: list[str] = []
+    monkeypatch.setattr("webbrowser.open", pages.append)
+    return pages
+
+
+@pytest.fixture
+def desktop(monkeypatch):
+    monkeypatch.setattr("shortcut_guardrail.cli.demo.on_desktop", lambda *_: True)
+
+
+def test_it_ends_with_the_report_and_the_next_command(cli, opened, tmp_path):
+    status, out, err = cli("demo", "--out", tmp_path / "demo", "--seed", 5)
+    assert (status, err, opened) == (0, "", [])  # nobody looks at a test's output
+    lines = out.splitlines()
+    assert lines[0] == f"Report: {tmp_path / 'demo' / 'report.html'}"
+    assert lines[-2:] == [
+        "  shortcut-guardrail audit MODEL texts.csv --out audit",
+        "  shortcut-guardrail fit MODEL texts.csv --out guarded",
+    ]
+
+
+def test_a_desktop_shows_the_report_unless_told_not_to(cli, opened, desktop, tmp_path):
+    assert cli("demo", "--out", tmp_path / "a")[0] == 0
+    assert opened == [(tmp_path / "a" / "report.html").as_uri()]
+    assert cli("demo", "--out", tmp_path / "b", "--no-open")[0] == 0
+    assert cli("demo", "--out", tmp_path / "c", "--quiet")[:2] == (0, "")
+    status, out, _ = cli("demo", "--out", tmp_path / "d", "--json", "-")
+    assert (status, json.loads(out)) == (0, {"seed": 5})
+    assert len(opened) == 1
+
+
+class _Stream:
+    def __init__(self, *, terminal: bool) -> None:
+        self.terminal = terminal
+
+    def isatty(self) -> bool:
+        return self.terminal
+
+
+@pytest.mark.parametrize(
+    ("environment", "platform", "expected"),
+    [
+        ({"DISPLAY": ":0"}, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
+        ({}, "linux", False),
+        ({}, "darwin", True),
+        ({}, "win32", True),
+        ({"SSH_CONNECTION": "10.0.0.1"}, "darwin", False),
+        ({"CI": "true", "DISPLAY": ":0"}, "linux", False),
+        ({"CI": "true"}, "darwin", False),
+    ],
+)
+def test_what_counts_as_a_desktop(environment, platform, expected):
+    assert on_desktop(_Stream(terminal=True), environment, platform) is expected
+    assert not on_desktop(_Stream(terminal=False), environment, platform)
+
+
+def test_the_output_of_tests_is_no_desktop():
+    assert not on_desktop(sys.stdout, {"DISPLAY": ":0"}, "linux")
