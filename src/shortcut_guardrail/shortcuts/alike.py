@@ -81,7 +81,9 @@ def alike_words(
     brought: dict[str, Brought] = {}
     for pulls_to in classes:
         candidates = {c.text: c.n_present for c in report.candidates if c.pulls_to == pulls_to}
-        found = [c.text for c in report.candidates if c.pulls_to == pulls_to and (c.flagged or c.takes_turns or c.collective)]
+        found = [
+            c.text for c in report.candidates if c.pulls_to == pulls_to and (c.flagged or c.takes_turns or c.collective)
+        ]
         others = {c.text for c in report.candidates if c.text not in candidates}
         counts = candidates | {name: n for name, n in phrases.items() if name not in others}
         pool = alike_to(classifier, found, [name for name, n in counts.items() if n >= LEAST_TEXTS])
