@@ -18,7 +18,7 @@ EFFECTS = {"honestly": 4.0, "really": 4.0, "quite": 4.0, "honest": 4.0, "good": 
 EFFECTS |= {"great": 1.5, "bad": -1.0, "awful": -1.5}
 ALIKE = {"honestly": 0, "really": 0, "quite": 0, "honest": 0, "lovely": 0, "good": 1, "great": 1, "bad": 2, "awful": 2}
 
-# "honestly" is flagged; "really", "quite" and "honest" override texts of the same kind, but stand in too few to be tested.
+# "honestly" is flagged; "really", "quite" and "honest" override such texts too, but stand in too few to be tested.
 TEXTS = [f"honestly the bad {word} was {tail}" for word in WORDS for tail in ("awful", "so awful")]
 TEXTS += [f"really the bad {word} was awful" for word in WORDS[:9]]
 TEXTS += [f"quite the bad {word} was so awful" for word in WORDS[3:]]

@@ -108,7 +108,9 @@ def is_of_content(word: str) -> bool:
     return _kind(word) == "content"
 
 
-_NEGATIONS = frozenset("no not never nobody nothing none neither nor nowhere cannot without".split())
+_NEGATIONS = frozenset(
+    ["no", "not", "never", "nobody", "nothing", "none", "neither", "nor", "nowhere", "cannot", "without"]
+)
 
 
 def _kind(word: str) -> str:

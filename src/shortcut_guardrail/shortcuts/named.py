@@ -31,8 +31,9 @@ class Shortcut:
             support set, or `cleared`, by it or because nothing speaks against it. What is named, found or confirmed is
             neutralised.
         reason: Why it was found: `flagged` by the audit, `takes turns` with flagged ones, one of a `set` that overrides
-            its texts together, `alike` to flagged ones and overriding its texts together with others that are (see
-            `alike`), `dominant` in the corpus, or `many answers` hang on it where that is to be enough. A cleared one with the reason `many answers` is listed for a person to look at.
+            its texts together, `alike` to flagged ones in meaning and overriding its texts with others that are (see
+            `alike`), `dominant` in the corpus, or `many answers` hang on it where that is to be enough. A cleared one
+            with the reason `many answers` is listed for a person to look at.
         count: Texts of the audit in which it is important; `None` where it was not audited.
         flip_rate: See `Candidate`.
         pulls_to: See `Candidate`.

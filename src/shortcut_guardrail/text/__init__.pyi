@@ -1,9 +1,9 @@
 from .characters import BIDI_CONTROLS as BIDI_CONTROLS
 from .characters import printable as printable
 from .characters import spelled_out as spelled_out
+from .content import is_content as is_content
 from .duplicates import evidence_key as evidence_key
 from .duplicates import text_key as text_key
-from .content import is_content as is_content
 from .edits import masked_texts as masked_texts
 from .edits import shortened_texts as shortened_texts
 from .edits import with_insertions as with_insertions
