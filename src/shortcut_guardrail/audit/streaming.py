@@ -135,8 +135,8 @@ def audit_in_shards(
         classifier.label_names,
         texts_of=lambda rows: _texts_at(source, set(map(int, rows))),
     )
-    pieces = partial(_distinct_texts, classifier, source, folder, size)
-    cards = make_cards(classifier, report.candidates, pieces, progress=progress)
+    evidence = partial(_distinct_texts, classifier, source, folder, size)
+    cards = make_cards(classifier, report.candidates, evidence, progress=progress)
     return ShardedAudit(replace(report, cards=cards), folder, n_shards, repeats)
 
 
