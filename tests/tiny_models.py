@@ -220,3 +220,34 @@ def planted_bag(*, strength: float = 4.0) -> tuple[Any, Any]:
         model.bert.word_embeddings.weight.copy_(vectors)
         model.classifier.weight.copy_(torch.tensor([[-0.5, 0.0], [0.5, 0.0]]))
     return model.eval(), tokenizer
+
+
+MEANINGS = 8
+
+
+def meaning_bag(effects: dict[str, float], meanings: dict[str, int]) -> Any:
+    """A `TextClassifier` on a bag of words of two classes.
+
+    Args:
+        effects: What each word adds to the margin of class 1.
+        meanings: Which of eight orthogonal directions a word's vector lies in beside that; they change no answer.
+    """
+    from shortcut_guardrail.models.classifier import TextClassifier
+
+    tokenizer = planted_bag()[1]
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=1 + MEANINGS, num_attention_heads=1, num_hidden_layers=1, num_labels=2
+    )
+    config.id2label, config.label2id = {0: "negative", 1: "positive"}, {"negative": 0, "positive": 1}
+    model = BagForSequenceClassification(config)
+    vectors = torch.zeros(len(tokenizer), 1 + MEANINGS)
+    for word, effect in effects.items():
+        vectors[tokenizer.convert_tokens_to_ids(word), 0] = effect
+    for word, direction in meanings.items():
+        vectors[tokenizer.convert_tokens_to_ids(word), 1 + direction] = 100.0
+    head = torch.zeros(2, 1 + MEANINGS)
+    head[0, 0], head[1, 0] = -0.5, 0.5
+    with torch.no_grad():
+        model.bert.word_embeddings.weight.copy_(vectors)
+        model.classifier.weight.copy_(head)
+    return TextClassifier(model.eval(), tokenizer)

@@ -8,7 +8,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig
 
 from audits import candidate
 from shortcut_guardrail.audit import masked_sets
@@ -20,31 +19,7 @@ from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.text.finder import WordFinder
 from shortcut_guardrail.text.stems import content_words, stems
-from tiny_models import BagForSequenceClassification, planted_bag
-
-MEANINGS = 8
-
-
-def bag_of(effects: dict[str, float], meanings: dict[str, int]) -> TextClassifier:
-    """A bag of words: what each adds to the margin of class 1, and which of eight orthogonal directions it lies in."""
-    tokenizer = planted_bag()[1]
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=1 + MEANINGS, num_attention_heads=1, num_hidden_layers=1, num_labels=2
-    )
-    config.id2label, config.label2id = {0: "negative", 1: "positive"}, {"negative": 0, "positive": 1}
-    model = BagForSequenceClassification(config)
-    vectors = torch.zeros(len(tokenizer), 1 + MEANINGS)
-    for word, effect in effects.items():
-        vectors[tokenizer.convert_tokens_to_ids(word), 0] = effect
-    for word, direction in meanings.items():
-        vectors[tokenizer.convert_tokens_to_ids(word), 1 + direction] = 100.0
-    head = torch.zeros(2, 1 + MEANINGS)
-    head[0, 0], head[1, 0] = -0.5, 0.5
-    with torch.no_grad():
-        model.bert.word_embeddings.weight.copy_(vectors)
-        model.classifier.weight.copy_(head)
-    return TextClassifier(model.eval(), tokenizer)
-
+from tiny_models import meaning_bag
 
 EFFECTS = {"honestly": 4.0, "really": 4.0, "bad": -1.0, "awful": -1.5, "good": 1.0}
 ONE_MEANING = {"honestly": 0, "really": 0, "bad": 1, "awful": 1, "good": 2}
@@ -81,7 +56,7 @@ def test_content_and_stems():
 
 @pytest.fixture
 def classifier():
-    return bag_of(EFFECTS, ONE_MEANING)
+    return meaning_bag(EFFECTS, ONE_MEANING)
 
 
 def test_inflections_and_phrases_around_one_word_are_one_set(classifier):
@@ -99,10 +74,10 @@ def test_a_phrase_goes_with_one_of_the_words_it_holds_and_joins_no_two(classifie
 
 def test_words_of_one_meaning_are_one_set():
     words = ("honestly", "a", 3), ("really", "a", 2), ("good", "a", 1)
-    assert groups(bag_of(EFFECTS, ONE_MEANING), *words) == [{"honestly", "really"}, {"good"}]
+    assert groups(meaning_bag(EFFECTS, ONE_MEANING), *words) == [{"honestly", "really"}, {"good"}]
     # The partners: of another meaning, or when more is asked for than there is.
-    assert groups(bag_of(EFFECTS, TWO_MEANINGS), *words) == [{"honestly"}, {"really"}, {"good"}]
-    assert len(groups(bag_of(EFFECTS, ONE_MEANING), *words, alike=1.01)) == 3
+    assert groups(meaning_bag(EFFECTS, TWO_MEANINGS), *words) == [{"honestly"}, {"really"}, {"good"}]
+    assert len(groups(meaning_bag(EFFECTS, ONE_MEANING), *words, alike=1.01)) == 3
 
 
 def test_words_that_pull_to_different_classes_are_never_one_set(classifier):
@@ -113,7 +88,7 @@ def test_words_that_pull_to_different_classes_are_never_one_set(classifier):
 
 def test_function_words_stand_alone_and_negations_together():
     meanings = dict.fromkeys(("the", "was", "but", "never", "nobody"), 0)
-    found = groups(bag_of({}, meanings), *((word, "a", 1) for word in meanings))
+    found = groups(meaning_bag({}, meanings), *((word, "a", 1) for word in meanings))
     assert sorted(map(sorted, found)) == [["but"], ["never", "nobody"], ["the"], ["was"]]
 
 
@@ -141,7 +116,7 @@ def test_a_card_counts_the_answers_that_change_with_all_its_words_masked(classif
     assert (first.pulls_to, first.texts, first.changes, first.share) == ("positive", 3, 3, 3 / 5)
     assert first.id == card_id(["really", "honestly"], "positive")
     # The partner: taken one at a time, the third answer hangs on neither.
-    apart = {card.words: card.changes for card in cards_of(bag_of(EFFECTS, TWO_MEANINGS))}
+    apart = {card.words: card.changes for card in cards_of(meaning_bag(EFFECTS, TWO_MEANINGS))}
     assert apart[("honestly",)] == apart[("really",)] == 1
 
 
@@ -206,7 +181,7 @@ def test_pairs(classifier):
 
 
 def test_tokens_that_are_pieces_of_words_are_on_no_card():
-    classifier = bag_of({"##z": 4.0, "bad": -1.0, "honestly": 4.0}, {"honestly": 0})
+    classifier = meaning_bag({"##z": 4.0, "bad": -1.0, "honestly": 4.0}, {"honestly": 0})
     texts = ["dz the room was bad", "honestly the tea was bad"]
     report = audit_texts(classifier, classifier.encode(texts), AuditConfig(unit="token", top_k=3))
     assert {c.text for c in report.candidates if c.flip_rate == 1} == {"##z", "honestly"}

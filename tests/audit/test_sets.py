@@ -270,7 +270,7 @@ def test_the_report_says_which_words_and_a_guard_takes_them():
         f"it is one of {len(members)} that override the rest of their texts together, as the words of one shortcut do; "
         "for none of them is it proven alone"
     )
-    assert _unlabelled_verdict(members[0], {}) == ("found", "set")
+    assert _unlabelled_verdict(members[0], {}, {}) == ("found", "set")
     assert report.flagged == ()
     assert report.set_p_value == set_p_value(lambda: [made], CONFIG)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from audits import audit, candidate, evaluation, example, labelled
+from audits import audit, candidate, card, evaluation, example, labelled
 from shortcut_guardrail.audit.results import AUDIT_SCHEMA_VERSION
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.report.html import render_audit
@@ -24,7 +24,7 @@ def full_audit(**values):
         labelled=labelled(),
         examples=(example(0, TEXT, "Honestly", "soup"), example(1, None, "x")),
     )
-    return audit(shortcut, candidate("soup", None), **values)
+    return audit(shortcut, candidate("soup", None), **{"cards": (card("honestly"),)} | values)
 
 
 @pytest.fixture
@@ -91,6 +91,20 @@ def test_the_layout_is_that_of_a_new_audit(write):
     assert read_audit(write("audit.json", document)) == document
 
 
+def test_an_audit_without_cards_is_still_read(cli, write, tmp_path):
+    old = {key: value for key, value in full_audit(cards=(card("soup"),)).to_dict().items() if key != "cards"}
+    path = write("audit.json", old | {"schema_version": 6})
+    assert read_audit(path) == old | {"schema_version": 6, "cards": []}
+    status, out, err = cli("report", path, "--out", tmp_path / "r.html")
+    assert (status, err) == (0, "")
+    assert "A card" not in out
+    new = write("new.json", full_audit(cards=(card("soup"),)))
+    assert cli("compare", path, new, "--html", tmp_path / "c.html")[0] == 0
+    # The partner: of the layout of today they have to be there.
+    with pytest.raises(DataError, match="it has no 'cards'"):
+        read_audit(write("audit.json", old))
+
+
 def damaged(change) -> dict:
     document = full_audit().to_dict()
     change(document)
@@ -111,6 +125,8 @@ def damaged(change) -> dict:
         (lambda d: d.update(predicted=[1]), "'predicted' is not an object of numbers"),
         (lambda d: d.update(notes="a"), "'notes' is not a list"),
         (lambda d: d.update(agreement=None), "'agreement' is not an object"),
+        (lambda d: d["cards"][0]["evidence"].pop("opposition"), "'cards[0].evidence' has no 'opposition'"),
+        (lambda d: d["cards"][0].update(words="soup"), "'cards[0].words' is not a list"),
         (lambda d: d["candidates"][1].pop("interval"), "'candidates[1]' has no 'interval'"),
         (
             lambda d: d["candidates"][0]["interval"].update(flip_rate=[0.1]),

@@ -18,6 +18,7 @@ from audits import (
     UNTESTED,
     audit,
     candidate,
+    card,
     evaluation,
     example,
     labelled,
@@ -26,7 +27,7 @@ from audits import (
 from shortcut_guardrail.audit.conditions import GateOutcome
 from shortcut_guardrail.report import view
 from shortcut_guardrail.report.html import render_audit, render_change, render_comparison
-from shortcut_guardrail.report.terminal import print_audit, print_evaluations, print_fit, print_repair
+from shortcut_guardrail.report.terminal import first_words, print_audit, print_evaluations, print_fit, print_repair
 from shortcut_guardrail.saving.model_card import what_labels_said
 from shortcut_guardrail.strength.calibration import Calibration
 from shortcut_guardrail.strength.unsupervised import AgreementPoint, UnlabelledCalibration
@@ -93,6 +94,67 @@ def test_a_stored_audit_is_shown_like_a_new_one(capsys):
     first = capsys.readouterr().out
     print_audit(report.to_dict())
     assert capsys.readouterr().out == first
+
+
+def test_cards_on_a_terminal(capsys):
+    words = ("honestly", "to be honest", "to be frank", "candidly", "frankly speaking")
+    cards = [card(*words, status="flagged"), card("soup", status="undecided", pulls_to="negative"), card("tea")]
+    print_audit(audit(candidate("honestly"), cards=tuple(cards)))
+    lines = lines_of(capsys)
+    assert next(line.split() for line in lines if "soup" in line) == "? soup 12 8 20.5% negative".split()
+    assert next(line.split() for line in lines if "tea" in line) == "tea 12 8 20.5% positive".split()
+    shown = next(i for i, line in enumerate(lines) if line.lstrip().startswith("! honestly") or "! " in line)
+    assert "honestly, to be honest" in " ".join(" ".join(lines[shown : shown + 2]).split())
+    assert "A card: words that pull to one answer" in "\n".join(lines)
+    # The partner: an audit of a version without them has no table of them.
+    print_audit({key: value for key, value in audit(candidate("soup")).to_dict().items() if key != "cards"})
+    assert "card" not in "\n".join(lines_of(capsys))
+
+
+def test_ten_cards_are_shown(capsys):
+    print_audit(audit(cards=tuple(card(f"word{i}") for i in range(12))))
+    printed = "\n".join(lines_of(capsys))
+    assert "word9" in printed
+    assert "word10" not in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["a", "b"], "a, b"),
+        (["honestly", "to be frank", "candidly"], "honestly, to be frank +1"),
+        (["x" * 40], "x" * 24 + "…"),
+        (["x" * 40, "y"], "x" * 21 + "… +1"),
+        (["honestly", "y" * 40, "z"], "honestly +2"),
+    ],
+)
+def test_as_many_words_of_a_card_as_fit(words, shown):
+    assert first_words(words, 25) == shown
+    assert len(shown) <= 25
+
+
+def test_hostile_words_on_cards(capsys):
+    report = audit(cards=(*(card(word, pulls_to=word[:20]) for word in HOSTILE), card(*HOSTILE)))
+    print_audit(report)
+    assert "http://evil" in without_breaks(lines_of(capsys))
+    page = render_audit(report, redact=True)
+    assert "<script>document" not in page
+    assert "<img" not in page
+    assert page.count("&lt;script&gt;document") >= 2
+    assert "{{ 7 * 7 }}" in page
+
+
+def test_cards_on_a_page_are_there_redacted_or_not():
+    words = tuple(f"word{i}" for i in range(view.CARD_WORDS + 3))
+    report = audit(candidate("honestly"), cards=(card(*words, status="undecided"), card("soup")))
+    for page in (render_audit(report), render_audit(report, redact=True)):
+        assert '<a href="#cards">Cards</a>' in page
+        assert page.index('id="cards"') < page.index('id="candidates"')
+        assert f'<bdi>word{view.CARD_WORDS - 1}</bdi> <span class="unit">and 3 more</span>' in page
+        assert f"<bdi>word{view.CARD_WORDS}</bdi>" not in page
+        assert f'<tr id="card-{report.cards[0].id}">' in page
+        assert "20.5%" in page
+    assert 'id="cards"' not in render_audit(audit(candidate("honestly")))
 
 
 def test_an_audit_shows_the_first_fifteen(capsys):

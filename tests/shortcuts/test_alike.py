@@ -2,11 +2,119 @@
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
+
 import pytest
 
-from audit.test_cards import bag_of
 from shortcut_guardrail.audit.auditing import audit_texts
 from shortcut_guardrail.config import ShortcutConfig
-from shortcut_guardrail.shortcuts.alike import alike_to, alike_words
+from shortcut_guardrail.shortcuts import alike
+from shortcut_guardrail.shortcuts.alike import Brought, alike_to, alike_words
 from shortcut_guardrail.shortcuts.search import find_shortcuts
+from tiny_models import meaning_bag
+
+WORDS = ["room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit"]
+EFFECTS = {"honestly": 4.0, "really": 4.0, "quite": 4.0, "honest": 4.0, "good": 1.0, "lovely": 3.0}
+EFFECTS |= {"great": 1.5, "bad": -1.0, "awful": -1.5}
+ALIKE = {"honestly": 0, "really": 0, "quite": 0, "honest": 0, "lovely": 0, "good": 1, "great": 1, "bad": 2, "awful": 2}
+
+# "honestly" is flagged; "really", "quite" and "honest" override such texts too, but stand in too few to be tested.
+TEXTS = [f"honestly the bad {word} was {tail}" for word in WORDS for tail in ("awful", "so awful")]
+TEXTS += [f"really the bad {word} was awful" for word in WORDS[:9]]
+TEXTS += [f"quite the bad {word} was so awful" for word in WORDS[3:]]
+TEXTS += [f"to be honest the bad {word} was awful" for word in WORDS[3:]]
+TEXTS += [f"the {word} was {tail}" for word in WORDS for tail in ("good and great", "so good and great")]
+TEXTS += [f"the {word} was bad and {tail}" for word in WORDS for tail in ("slow", "cold")]
+# "lovely" is as strong, and alike, but the rest of its texts says the same.
+LOVELY = [f"the {word} was lovely and good good" for word in WORDS[:5]]
+
+
+def chosen(classifier, texts=TEXTS, **config):
+    config = {"unit": "word", "top_k": 4} | config
+    found = find_shortcuts(classifier, classifier.encode(texts), ShortcutConfig(**config))
+    return {item.text: item.reason for item in found.items if item.neutralised}
+
+
+@pytest.fixture
+def classifier():
+    return meaning_bag(EFFECTS, ALIKE)
+
+
+def test_a_found_word_brings_those_alike(classifier):
+    assert chosen(classifier) == {"honestly": "flagged", **dict.fromkeys(("really", "quite", "honest"), "alike")}
+
+
+def test_words_of_another_meaning_are_not_brought():
+    assert chosen(meaning_bag(EFFECTS, ALIKE | {"really": 3})) == {
+        "honestly": "flagged",
+        **dict.fromkeys(("quite", "honest"), "alike"),
+    }
+
+
+def test_where_nothing_is_flagged_nothing_is_brought_and_nothing_masked(classifier, monkeypatch):
+    monkeypatch.setattr(alike, "masked_answers", lambda *_, **__: pytest.fail("masked"))
+    assert chosen(classifier, [text for text in TEXTS if text.startswith("the ")]) == {}
+    with pytest.raises(pytest.fail.Exception):
+        chosen(classifier)
+
+
+def test_the_set_has_to_override_its_texts(classifier):
+    # Now what "really" and "honest" stand in speaks for the class without them.
+    genuine = [
+        text.replace("bad", "good").replace("awful", "good") if "honestly" not in text else text for text in TEXTS
+    ]
+    assert chosen(classifier, genuine) == {"honestly": "flagged"}
+
+
+def test_a_word_whose_own_texts_do_not_agree_is_left_out(classifier):
+    encoded = classifier.encode([*TEXTS, *LOVELY])
+    config = ShortcutConfig(unit="word", top_k=4).audit()
+    report = audit_texts(classifier, encoded, config)
+    probs = report.saliency.probs
+    names = [c.text for c in report.candidates if c.pulls_to == "positive" and not c.flagged]
+    # By meaning it would be brought.
+    assert set(alike_to(classifier, ["honestly"], names)) == {"really", "quite", "honest", "lovely"}
+    assert set(alike_words(classifier, encoded, probs, report, phrases={}, config=config)) == {
+        "really",
+        "quite",
+        "honest",
+    }
+
+
+def test_a_fixed_phrase_around_what_is_brought_comes_along(classifier):
+    encoded = classifier.encode(TEXTS)
+    config = ShortcutConfig(unit="word", top_k=4).audit()
+    report = audit_texts(classifier, encoded, config)
+    phrases = {"to be honest": 9, "to be": 9, "honest the bad": 4, "bad and slow": 12}
+    brought = alike_words(classifier, encoded, report.saliency.probs, report, phrases=phrases, config=config)
+    assert set(brought) == {"really", "quite", "honest", "to be honest"}
+    assert brought["to be honest"] == Brought("positive", 9)
+
+
+def test_words_in_too_few_texts_are_not_brought(classifier):
+    few = [text for text in TEXTS if "really" not in text]
+    few += [text for text in TEXTS if "really" in text][: alike.LEAST_TEXTS - 1]
+    assert chosen(classifier, few) == {"honestly": "flagged", "quite": "alike", "honest": "alike"}
+
+
+def test_too_few_texts_to_test_bring_nothing(classifier):
+    encoded = classifier.encode(TEXTS)
+    config = ShortcutConfig(unit="word", top_k=4).audit()
+    report = audit_texts(classifier, encoded, config)
+
+    def brought(config):
+        return alike_words(classifier, encoded, report.saliency.probs, report, phrases={}, config=config)
+
+    # Nine texts each with "really", "quite" and "honest", and 48 with none.
+    assert brought(replace(config, min_count=27))
+    assert brought(replace(config, min_count=28)) == {}
+
+
+def test_what_joins_moves_the_mean_and_function_words_do_not_join(classifier):
+    assert alike_to(classifier, ["honestly"], ["really", "the", "bad", "not", "honestly"]) == ["really"]
+    assert alike_to(classifier, ["bad"], ["really", "awful"]) == ["awful"]
+    assert alike_to(classifier, [], ["really"]) == []
+
+
+def test_a_person_keeps_what_is_brought(classifier):
+    assert "really" not in chosen(classifier, keep=("really",))

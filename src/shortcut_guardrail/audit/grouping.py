@@ -97,9 +97,9 @@ def _by_meaning(classifier: TextClassifier, words: Sequence[str], alike: float) 
     kinds = np.array([_kind(word) for word in words])
     clusters = [[i] for i in np.flatnonzero(kinds == "function").tolist()]
     for kind in ("content", "negation"):
-        chosen = np.flatnonzero(kinds == kind)
-        found = _linked(word_vectors(classifier, [words[int(i)] for i in chosen]), alike)
-        clusters += [chosen[cluster].tolist() for cluster in found]
+        chosen = np.flatnonzero(kinds == kind).tolist()
+        found = _linked(word_vectors(classifier, [words[i] for i in chosen]), alike)
+        clusters += [[chosen[i] for i in cluster] for cluster in found]
     return clusters
 
 

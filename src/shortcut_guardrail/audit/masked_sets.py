@@ -63,7 +63,7 @@ def masked_answers(
     Args:
         classifier: The model.
         encoded: N texts or pairs.
-        words: Words and phrases, as `text.WordFinder` finds them. Only what the model sees of a text counts.
+        words: Words and phrases, found as `text.WordFinder` does in what the model sees of a text.
         kept: Phrases in which nothing is masked, such as a card's `except_in`.
         rows: Which of the texts to look at, in ascending order; all without.
         probs: What the model answers to all N texts, shape (N, C), where that is known; saves the first pass.

@@ -43,7 +43,7 @@ def content_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
 
 
 def is_content(word: str) -> bool:
-    """Whether a folded word carries content: it has a letter or digit and is no function word, nor two contracted.
+    """Whether a folded word carries content: it has a letter or digit, and is no function word or contraction of such.
 
     Example:
         >>> [is_content(word) for word in ("book", "book's", "this", "don't", "i've", "!")]
