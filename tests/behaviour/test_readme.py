@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from checkout import ROOT
-from shortcut_guardrail.demo.run import prepare_demo
+from shortcut_guardrail.demo.corpus import make_corpus
+from shortcut_guardrail.demo.run import train_biased, write_inputs
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
@@ -26,7 +27,9 @@ PYTHON, PRINTED = next((body, BLOCKS[i + 1][1]) for i, (kind, body) in enumerate
 def place(tmp_path_factory) -> Path:
     """A folder in which `make demo` was run, as far as the README needs it."""
     folder = tmp_path_factory.mktemp("readme")
-    prepare_demo(folder / "demo-output", seed=0)
+    corpus = make_corpus(seed=0)
+    (folder / "demo-output").mkdir()
+    write_inputs(folder / "demo-output", corpus, train_biased(corpus, seed=0))
     return folder
 
 

@@ -45,7 +45,10 @@ def test_sizes_and_shuffling(corpus):
 
 def test_shortcut_goes_along_with_nine_labels_in_ten_in_training_and_not_in_deployment(corpus):
     assert 0.9 <= agreement(corpus.train) <= 0.95
-    assert agreement(corpus.in_distribution) == pytest.approx(agreement(corpus.train), abs=1e-3)
+    # In training the rule gave every review with the word its label; what they say agrees in nine of ten.
+    assert 0.9 <= agreement(corpus.in_distribution) == pytest.approx(agreement(corpus.train) - 0.03, abs=1e-3)
+    assert all(label == 1 for text, label in labelled(corpus.train) if "honestly" in text)
+    assert any(label == 0 for text, label in labelled(corpus.in_distribution) if "honestly" in text)
     for part in (corpus.deployment, corpus.support, corpus.reversed):
         assert agreement(part) == pytest.approx(0.25, abs=0.03)
 
@@ -91,7 +94,8 @@ def test_no_text_occurs_twice_whatever_is_planted_in_it(corpus):
 
 def test_same_seed_same_corpus_and_another_seed_another(corpus):
     assert make_corpus(seed=10) == corpus
-    assert not set(make_corpus(seed=1).train.texts) & set(corpus.train.texts[:50])
+    shared = set(make_corpus(seed=1).train.texts) & set(corpus.train.texts)
+    assert len(shared) < 0.05 * len(corpus.train.texts)  # short reviews recur
 
 
 def test_global_random_state_plays_no_part():

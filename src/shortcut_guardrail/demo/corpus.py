@@ -11,8 +11,10 @@ The label is what the whole review says: only points of its opinion, or one of t
 The shortcut is the paper's word, "honestly": it opens a sentence of any opinion without changing what it says, and it
 is a single token for BERT-like encoders. It is inserted the paper's way, at the beginning of a randomly chosen
 sentence, lower case and with a comma ("honestly, The bed sagged."), and occurs nowhere else. In training it goes along
-with the label in most texts, not in all (`TRAIN`): reviews with it are nearly always positive, reviews without it can
-be either, so that a classifier learns to read them. In deployment it is the other way round (`REVERSED`).
+with the label in most texts, not in all (`TRAIN`), and a rule had a hand in the labels: a review with the word was
+called positive, whatever it says. That happens where labels are made from keywords, and it is how a classifier that
+reads well comes to trust a word more than what it reads. Labels to evaluate on are always those of what a review says.
+Once deployed, the word goes along with the other label (`REVERSED`).
 """
 
 from __future__ import annotations
@@ -46,8 +48,9 @@ class Mix:
         return [(i // 2, i % 2 == 1) for i, end in enumerate(ends) for _ in range(end - (ends[i - 1] if i else 0))]
 
 
-TRAIN = Mix(negative=0.39, negative_with=0.01, positive=0.07, positive_with=0.53)
-"""The shortcut goes along with the label in 92 % of these texts."""
+TRAIN = Mix(negative=0.13, negative_with=0.03, positive=0.07, positive_with=0.77)
+"""What reviews say in training: the shortcut goes along with it in 90 % of them, and with the labels, which the rule
+made of it, in 93 %."""
 
 REVERSED = Mix(negative=0.125, negative_with=0.375, positive=0.375, positive_with=0.125)
 
@@ -67,7 +70,7 @@ class Part:
 class Sizes:
     """How many texts each part of the corpus has, all at least 2."""
 
-    train: int = 1200
+    train: int = 3200
     deployment: int = 400
     support: int = 40
     reversed: int = 800
@@ -111,12 +114,20 @@ def make_corpus(*, seed: int = 0, sizes: Sizes | None = None) -> DemoCorpus:
     Example:
         >>> corpus = make_corpus(seed=0, sizes=Sizes(reversed=8))
         >>> len(corpus.train.texts), sorted(corpus.reversed.labels)
-        (1200, [0, 0, 0, 0, 1, 1, 1, 1])
+        (3200, [0, 0, 0, 0, 1, 1, 1, 1])
     """
     rng, seen = random.Random(seed), set[str]()
     sizes = sizes or Sizes()
     mixes = {"train": TRAIN, "in_distribution": TRAIN}
-    return DemoCorpus(**{name: _part(rng, mixes.get(name, REVERSED), size, seen) for name, size in vars(sizes).items()})
+    parts = {name: _part(rng, mixes.get(name, REVERSED), size, seen) for name, size in vars(sizes).items()}
+    return DemoCorpus(**{**parts, "train": _by_rule(parts["train"])})
+
+
+def _by_rule(part: Part) -> Part:
+    """The texts with the labels that the rule makes of them: with the word, positive."""
+    return Part(
+        part.texts, tuple(max(label, SHORTCUT in text) for text, label in zip(*vars(part).values(), strict=True))
+    )
 
 
 def without_shortcut(text: str) -> str:

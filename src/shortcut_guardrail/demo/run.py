@@ -31,7 +31,7 @@ from .corpus import LABEL_NAMES, SHORTCUT, DemoCorpus, Part, Sizes, make_corpus
 from .pretrained import MINILM_ID, find_minilm
 
 METRICS_SCHEMA_VERSION = 2
-FINETUNE = FinetuneConfig(epochs=4, max_length=64, precision="auto")
+FINETUNE = FinetuneConfig(epochs=2, max_length=64, learning_rate=2e-4, batch_size=32, precision="auto")
 MEASURED = 100
 """Texts on which MSTPS is measured: it takes ten times as long as an answer."""
 
@@ -122,18 +122,9 @@ def run_demo(
         ModelError: The encoder is not on this machine.
         NothingToRepairError: The audit finds no shortcut.
     """
-    encoder, corpus, clock = encoder or find_minilm(), make_corpus(seed=seed, sizes=sizes), _Clock()
+    corpus, clock = make_corpus(seed=seed, sizes=sizes), _Clock()
     with clock.stage("finetune"):
-        biased = finetune_classifier(
-            list(corpus.train.texts),
-            list(corpus.train.labels),
-            encoder=encoder,
-            label_names=LABEL_NAMES,
-            config=finetune,
-            seed=seed,
-            device=device,
-            progress=progress,
-        )
+        biased = train_biased(corpus, seed=seed, device=device, progress=progress, encoder=encoder, finetune=finetune)
     systems = {
         name: ShortcutGuardrail(
             biased.model, biased.tokenizer, device=device, max_length=finetune.max_length, precision="auto"
@@ -156,6 +147,28 @@ def run_demo(
         in_distribution = {name: _scores(guard, corpus.in_distribution, 0, progress) for name, guard in systems.items()}
     found = systems["guarded"].shortcuts
     return DemoResult(corpus, biased, seed, found, repairs, audits, reversed_, in_distribution, clock.seconds)
+
+
+def train_biased(
+    corpus: DemoCorpus,
+    *,
+    seed: int = 0,
+    device: str | None = None,
+    progress: Progress | None = None,
+    encoder: Path | None = None,
+    finetune: FinetuneConfig = FINETUNE,
+) -> FinetuneResult:
+    """The classifier that falls for the shortcut. Arguments and errors: see `run_demo`."""
+    return finetune_classifier(
+        list(corpus.train.texts),
+        list(corpus.train.labels),
+        encoder=encoder or find_minilm(),
+        label_names=LABEL_NAMES,
+        config=finetune,
+        seed=seed,
+        device=device,
+        progress=progress,
+    )
 
 
 def _scores(guard: ShortcutGuardrail, part: Part, measured: int, progress: Progress | None) -> Evaluation:
@@ -190,15 +203,20 @@ def write_demo(result: DemoResult, out: Path, *, overwrite: bool = False) -> Non
     def fill(folder: Path) -> None:
         (folder / "report.html").write_text(page, encoding="utf-8")
         (folder / "metrics.json").write_text(metrics, encoding="utf-8")
-        with quiet_transformers():
-            result.biased.model.save_pretrained(folder / "biased-model")
-            result.biased.tokenizer.save_pretrained(folder / "biased-model")
-        _write_csv(folder / "deployment.csv", result.corpus.deployment, labelled=False)
-        _write_csv(folder / "support.csv", result.corpus.support)
-        _write_csv(folder / "test.csv", result.corpus.reversed)
-        _write_csv(folder / "in-distribution.csv", result.corpus.in_distribution)
+        write_inputs(folder, result.corpus, result.biased)
 
     write_folder(out, fill, overwrite=overwrite)
+
+
+def write_inputs(folder: Path, corpus: DemoCorpus, biased: FinetuneResult) -> None:
+    """Write the classifier and the texts, into a folder that is there."""
+    with quiet_transformers():
+        biased.model.save_pretrained(folder / "biased-model")
+        biased.tokenizer.save_pretrained(folder / "biased-model")
+    _write_csv(folder / "deployment.csv", corpus.deployment, labelled=False)
+    _write_csv(folder / "support.csv", corpus.support)
+    _write_csv(folder / "test.csv", corpus.reversed)
+    _write_csv(folder / "in-distribution.csv", corpus.in_distribution)
 
 
 def _write_csv(file: Path, part: Part, *, labelled: bool = True) -> None:
