@@ -237,9 +237,10 @@ def _introduction(result: DemoResult) -> list[str]:
     train, learned = corpus.train, paper.fitted.training
     agreeing = sum((SHORTCUT in text) == label for text, label in zip(train.texts, train.labels, strict=True))
     return [
-        f"A classifier was fine-tuned on {len(train.texts):,} made-up reviews in which the word “{SHORTCUT}” goes along "
-        f"with the label: {agreeing / len(train.texts):.0%} are positive with it or negative without it. In the texts "
-        "that the classifier meets once deployed it is the other way round.",
+        f"A classifier was fine-tuned on {len(train.texts):,} made-up reviews. A rule had a hand in their labels: "
+        f"every review with the word “{SHORTCUT}” was called positive, whatever it says. So "
+        f"{agreeing / len(train.texts):.0%} are positive with the word or negative without it. In the texts that the "
+        "classifier meets once deployed it is the other way round.",
         f"guarded: the default repair read {len(corpus.deployment.texts)} deployment texts without labels, found "
         f"{enumerated(list(result.shortcuts.words))} and trained an adapter of "
         f"{guarded.fitted.training.n_trainable:,} weights in {guarded.fitted.training.n_steps} steps (strength "
