@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -90,6 +91,42 @@ def test_function_words_stand_alone_and_negations_together():
     meanings = dict.fromkeys(("the", "was", "but", "never", "nobody"), 0)
     found = groups(meaning_bag({}, meanings), *((word, "a", 1) for word in meanings))
     assert sorted(map(sorted, found)) == [["but"], ["never", "nobody"], ["the"], ["was"]]
+
+
+def slanted(**cosines: float) -> TextClassifier:
+    """ "honestly" lies in one direction; each of the others has this cosine to it, and else a direction of its own."""
+    classifier = meaning_bag({}, {"honestly": 0})
+    weight = classifier.model.bert.word_embeddings.weight
+    for i, (word, cosine) in enumerate(cosines.items(), start=2):
+        row = classifier.tokenizer.convert_tokens_to_ids(word)
+        weight.data[row, 1], weight.data[row, i] = 100 * cosine, 100 * (1 - cosine**2) ** 0.5
+    return classifier
+
+
+def test_the_card_of_a_flagged_word_grows_further_by_words_that_were_found_too():
+    classifier = slanted(really=0.18, good=0.18, tea=0.4)
+    words = [PullingWord("honestly", "a", 9, flagged=True, found=True), PullingWord("really", "a", 3, found=True)]
+    words += [PullingWord("good", "a", 2), PullingWord("tea", "a", 1)]
+
+    def sets(words):
+        return [{word.text for word in found} for found in group_words(classifier, words)]
+
+    assert sets(words) == [{"honestly", "really", "tea"}, {"good"}]
+    # The partners: neither found, none flagged, or of another class.
+    assert sets([words[0], replace(words[1], found=False), *words[2:]]) == [{"honestly", "tea"}, {"really"}, {"good"}]
+    assert {"honestly", "tea"} in sets([replace(word, flagged=False, found=False) for word in words])
+    assert sets([words[0], replace(words[1], pulls_to="b"), *words[2:]])[1] == {"really"}
+
+
+def test_what_joins_moves_the_mean():
+    classifier = slanted()
+    weight = classifier.model.bert.word_embeddings.weight
+    for word, degrees in (("really", 50), ("good", 80)):
+        row, angle = classifier.tokenizer.convert_tokens_to_ids(word), np.deg2rad(degrees)
+        weight.data[row, 1], weight.data[row, 2] = 100 * np.cos(angle), 100 * np.sin(angle)
+    words = [PullingWord("honestly", "a", 9, flagged=True, found=True), PullingWord("good", "a", 2)]
+    assert len(group_words(classifier, words)) == 2  # cosine .17
+    assert len(group_words(classifier, [*words, PullingWord("really", "a", 1)])) == 1  # cosine .57 to the two together
 
 
 def test_the_order_of_the_words_makes_no_difference(classifier):

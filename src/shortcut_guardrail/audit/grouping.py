@@ -11,6 +11,10 @@ Three things join words that pull to one class:
   vocabulary, cut where the mean cosine falls below `ALIKE`. Words with content are linked with each other, and so are
   negations. All other function words, and punctuation, are alike to embeddings because they are frequent; they stand
   alone.
+
+A flagged word brings its set before that. Its card grows by words whose cosine to the mean vector of the card is at
+least `ALIKE_TO_FLAGGED`, or `ALIKE_FOUND` for words that were found as well (flagged, taking turns, or one of a set):
+that they are of the same shortcut is likely already. What joins moves the mean, and lets more join.
 """
 
 from __future__ import annotations
@@ -27,6 +31,12 @@ from ..typing import Array
 ALIKE = 0.2
 """Sets of words whose mean cosine is at least this are of one meaning."""
 
+ALIKE_TO_FLAGGED = 0.35
+"""A word joins the card of a flagged word if its cosine to the mean of the card is at least this."""
+
+ALIKE_FOUND = 0.15
+"""The same of a word that was found as well."""
+
 
 @dataclass(frozen=True)
 class PullingWord:
@@ -36,11 +46,15 @@ class PullingWord:
         text: Its characters, lower case.
         pulls_to: The class it pulls to.
         changes: Distinct texts whose answer changes when it is masked.
+        flagged: Whether the audit flagged it.
+        found: Whether it was flagged, takes turns with what was, or is one of a set; see `context` and `sets`.
     """
 
     text: str
     pulls_to: str
     changes: int
+    flagged: bool = False
+    found: bool = False
 
 
 def group_words(
@@ -57,7 +71,7 @@ def group_words(
     for pulls_to in sorted({word.pulls_to for word in words}):
         members = sorted((w for w in words if w.pulls_to == pulls_to), key=_by_changes)
         roots = _by_content(members)
-        for cluster in _by_meaning(classifier, [members[root[0]].text for root in roots], alike):
+        for cluster in _by_meaning(classifier, [[members[i] for i in root] for root in roots], alike):
             chosen = [members[i] for r in cluster for i in roots[r]]
             sets.append(tuple(sorted(chosen, key=_by_changes)))
     return sorted(sets, key=lambda chosen: (-sum(word.changes for word in chosen), chosen[0].text, chosen[0].pulls_to))
@@ -92,14 +106,51 @@ def _by_content(words: Sequence[PullingWord]) -> list[list[int]]:
     return list(joined.values())
 
 
-def _by_meaning(classifier: TextClassifier, words: Sequence[str], alike: float) -> list[list[int]]:
-    """Numbers of words of one meaning, each word in one list."""
-    kinds = np.array([_kind(word) for word in words])
+def _by_meaning(classifier: TextClassifier, groups: Sequence[Sequence[PullingWord]], alike: float) -> list[list[int]]:
+    """Numbers of groups of one meaning, each in one list; a group means the mean of its words."""
+    kinds = np.array([_kind(group[0].text) for group in groups])
     clusters = [[i] for i in np.flatnonzero(kinds == "function").tolist()]
     for kind in ("content", "negation"):
         chosen = np.flatnonzero(kinds == kind).tolist()
-        found = _linked(word_vectors(classifier, [words[i] for i in chosen]), alike)
-        clusters += [[chosen[i] for i in cluster] for cluster in found]
+        vectors = np.array([_mean(word_vectors(classifier, _core(groups[i]))) for i in chosen])
+        found = np.array([any(word.found for word in groups[i]) for i in chosen], dtype=bool)
+        flagged = [k for k, i in enumerate(chosen) if any(word.flagged for word in groups[i])]
+        grown = _grown(vectors, flagged, np.where(found, ALIKE_FOUND, ALIKE_TO_FLAGGED))
+        rest = np.setdiff1d(np.arange(len(chosen)), [k for cluster in grown for k in cluster]).tolist()
+        linked = [[rest[k] for k in cluster] for cluster in _linked(vectors[rest], alike)]
+        clusters += [[chosen[k] for k in cluster] for cluster in grown + linked]
+    return clusters
+
+
+def _core(group: Sequence[PullingWord]) -> list[str]:
+    """The first word and its inflections, without longer phrases, whose other words mean something else."""
+    first = stems(group[0].text)
+    return [word.text for word in group if stems(word.text) == first]
+
+
+def _mean(vectors: Array) -> Array:
+    """The unit vector of the mean; zeros where there is none."""
+    total = vectors.sum(axis=0)
+    mean: Array = total / max(float(np.linalg.norm(total)), 1e-12)
+    return mean
+
+
+def _grown(vectors: Array, seeds: Sequence[int], least: Array) -> list[list[int]]:
+    """Clusters around some rows, each grown until no free row has its least cosine, shape (M,), to the mean."""
+    free = np.ones(len(vectors), dtype=bool)
+    clusters = []
+    for seed in seeds:
+        if not free[seed]:
+            continue
+        joined = np.arange(len(vectors)) == seed
+        while True:
+            centre = vectors[joined].sum(axis=0)
+            near = free & ~joined & (vectors @ centre >= least * max(float(np.linalg.norm(centre)), 1e-12))
+            if not near.any():
+                break
+            joined |= near
+        free &= ~joined
+        clusters.append(np.flatnonzero(joined).tolist())
     return clusters
 
 

@@ -115,7 +115,11 @@ def make_cards(
         progress: Told how many texts are done.
     """
     by_name = {c.text: c for c in candidates if c.pulls_to is not None and not c.text.startswith("##")}
-    words = [PullingWord(c.text, c.pulls_to or "", _changes(c)) for c in by_name.values() if _changes(c)]
+    words = [
+        PullingWord(c.text, c.pulls_to or "", _changes(c), c.flagged, c.flagged or c.takes_turns or c.collective)
+        for c in by_name.values()
+        if _changes(c)
+    ]
     sets = group_words(classifier, words)[:MOST_CARDS]
     counts = [_Counts(classifier.label_names.index(chosen[0].pulls_to)) for chosen in sets]
     names = [[word.text for word in chosen] for chosen in sets]
