@@ -1,4 +1,4 @@
-"""The README and the notebooks, on the demo's own model and files: what they say is what happens."""
+"""The README, on the demo's own model and files: what it says is what happens."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ COMMANDS = [
     if not kind and body.startswith("shortcut-guardrail ") and "demo-output" in body
 ]
 PYTHON, PRINTED = next((body, BLOCKS[i + 1][1]) for i, (kind, body) in enumerate(BLOCKS) if kind == "python")
+
+
+on_request = pytest.mark.skipif(
+    "SHORTCUT_GUARDRAIL_README" not in os.environ,
+    reason="ten minutes of a core: a classifier is trained, audited and repaired",
+)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +76,7 @@ def test_there_are_three_commands_with_output():
     assert [command.split()[1] for command, _ in COMMANDS] == ["audit", "fit", "evaluate"]
 
 
+@on_request
 def test_every_command_prints_what_the_readme_says(place, cli, monkeypatch):
     monkeypatch.chdir(place)
     monkeypatch.setenv("COLUMNS", "80")
@@ -80,6 +87,7 @@ def test_every_command_prints_what_the_readme_says(place, cli, monkeypatch):
         check_output(said, out)
 
 
+@on_request
 def test_the_python_block_prints_what_the_readme_says(place, capsys, monkeypatch):
     monkeypatch.chdir(place)
     exec(compile(PYTHON, "README.md", "exec"), {})
@@ -92,27 +100,3 @@ def test_an_output_that_differs_is_seen():
         check_output("accuracy 0.50 done", "accuracy 0.90 done")
     with pytest.raises(AssertionError):
         check_output("flagged honestly", "flagged book")
-
-
-NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_from_top_to_bottom(place, notebook, monkeypatch):
-    import nbformat
-    from nbclient import NotebookClient
-
-    monkeypatch.setenv("SHORTCUT_GUARDRAIL_DEMO", str(place / "demo-output"))
-    book = nbformat.read(notebook, as_version=4)
-    NotebookClient(book, timeout=600, kernel_name="python3", resources={"metadata": {"path": str(place)}}).execute()
-    assert any(cell.get("outputs") for cell in book.cells)
-    saved = nbformat.read(notebook, as_version=4)
-    counts = [[len(cell.get("outputs", [])) for cell in one.cells] for one in (saved, book)]
-    assert counts[0] == counts[1], "the saved outputs are those of another version of the notebook"
-    assert "Traceback" not in str(saved)
-
-
-def test_the_notebooks_come_in_order():
-    assert [path.stem for path in NOTEBOOKS] == ["1_audit_and_repair", "2_prove_no_harm"]
-    assert all(path.stat().st_size < 300_000 for path in NOTEBOOKS)
-    assert not os.environ.get("SHORTCUT_GUARDRAIL_DEMO")
