@@ -145,11 +145,13 @@ def test_each_of_them_shows_something_else():
 
 @pytest.mark.parametrize("name", COMMANDS["audits"])
 def test_an_audit_finds_the_same(house, cli, name):
-    status, _, err = cli(*COMMANDS["audits"][name].split(), "--out", "again")
+    words = COMMANDS["audits"][name].split()
+    unit = () if "--unit" in words else ("--unit", "token")  # the default then
+    status, _, err = cli(*words, *unit, "--out", "again")
     assert status == 0, err
     new = json.loads((house / "again" / "audit.json").read_text(encoding="utf-8"))
     # New since then, see docs/audit.md.
-    assert new.pop("cards") is not None
+    assert all(new.pop(key) is not None for key in ("cards", "model", "data"))
     assert new.pop("schema_version") == 7
     assert not list(
         differences({k: v for k, v in json.loads(stored(f"audits/{name}.json")).items() if k != "schema_version"}, new)
@@ -158,10 +160,14 @@ def test_an_audit_finds_the_same(house, cli, name):
 
 @pytest.mark.parametrize("name", COMMANDS["evaluations"])
 def test_scores_are_the_same(house, cli, name):
-    status, _, err = cli(*COMMANDS["evaluations"][name].split())
+    status, _, err = cli(*COMMANDS["evaluations"][name].split(), "--sensitivity", "all")
     assert status == 0, err
     file = f"shown/{name}.json"
-    assert not list(differences(json.loads(stored(file)), json.loads((house / file).read_text(encoding="utf-8"))))
+    new = json.loads((house / file).read_text(encoding="utf-8"))
+    # New since then.
+    assert (len(new.pop("mstps_interval")), new.pop("sensitivity_n")) == (2, new["n"])
+    assert all(len(one.pop("interval")) == 2 for one in new["shortcut_token_recall"].values())
+    assert not list(differences(json.loads(stored(file)), new))
 
 
 def test_a_difference_would_be_seen():
