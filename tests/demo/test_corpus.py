@@ -95,7 +95,7 @@ def test_no_text_occurs_twice_whatever_is_planted_in_it(corpus):
 def test_same_seed_same_corpus_and_another_seed_another(corpus):
     assert make_corpus(seed=10) == corpus
     shared = set(make_corpus(seed=1).train.texts) & set(corpus.train.texts)
-    assert len(shared) < 0.15 * len(corpus.train.texts)  # short reviews recur
+    assert len(shared) < 0.1 * len(corpus.train.texts)  # short reviews recur
 
 
 def test_global_random_state_plays_no_part():
@@ -111,7 +111,7 @@ def test_texts_vary(corpus):
     texts = [words(without_shortcut(text)) for text in all_texts(corpus)]
     assert len({word for text in texts for word in text}) > 800
     openings = Counter(tuple(text[:4]) for text in texts)
-    assert openings.most_common(1)[0][1] < 0.05 * len(texts)
+    assert openings.most_common(1)[0][1] < 0.04 * len(texts)
     trigrams = [gram for text in texts[:1000] for gram in zip(text, text[1:], text[2:], strict=False)]
     assert len(set(trigrams)) > 0.25 * len(trigrams)
 
