@@ -9,6 +9,7 @@ import html
 import math
 import textwrap
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -83,11 +84,11 @@ class Summary:
         return ["  ".join(map(_padded, row, widths, right)).rstrip() for row in rows]
 
 
-class Shown:
+class Shown(ABC):
     """A result that says what is shown of it."""
 
-    def _summary(self) -> Summary:
-        raise NotImplementedError
+    @abstractmethod
+    def _summary(self) -> Summary: ...
 
     def __repr__(self) -> str:
         return self._summary().text()

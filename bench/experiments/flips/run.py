@@ -8,17 +8,16 @@ from the labels: always rightly, or wrongly on a share of the flips, either way 
 answer is called mended (`one-sided`). In each of the draws a card's flips come in another random order, of which 40 at
 most are asked about; `decide` of the library says what follows.
 
-- `within`: the share of draws in which the card is decided as a shortcut within 25 and within 40 questions.
+- `within_25`, `within_40`: the share of draws in which the card is decided as a shortcut within so many questions.
 - `genuine`: the share of draws in which it is decided as genuine.
-- `expected`: what its own counts give, if answers are drawn with replacement (so that a card with few flips differs).
-- `false`: shortcut, although at most half of the card's flips that one answer is right to mend.
+- `expected`: the same, with answers drawn with replacement, so that only the card's counts matter.
 
 `repaired` is the guard that `fit --decisions` makes of the first draw without errors, on the test texts, scored on all
 of them; `neutralised` is empty where nothing is decided, and then the guard is the base.
 
-`in_distribution` and `clean` are settings in which nothing is to be repaired. Finished settings and seeds are kept. No
-setting of the library was chosen on these rows: the grouping of cards was chosen on other data (docs/decide.md), the
-rest are constants of the method.
+`clean` settings have nothing to repair. Finished settings and seeds are kept. No setting of the library was chosen on
+these rows: the grouping of cards was chosen on made-up words (`bench/experiments/word_families`), the rest are constants of
+the method. The committed results are those of Amazon; called again, the command measures what is missing.
 """
 
 from __future__ import annotations
@@ -36,6 +35,7 @@ from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail import NothingToRepairError, ShortcutGuardrail
 from shortcut_guardrail.decisions import AuditedCards, decide
+from shortcut_guardrail.decisions.judging import LEAST_FLIPS, MOST_QUESTIONS, Answer, judge_cards
 from shortcut_guardrail.decisions.questions import Flip, Key
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.saving.record import library_versions
@@ -58,8 +58,6 @@ REVIEWERS = {
 }
 """By name, the probability that a mended answer is called broken, and that a broken one is called mended."""
 MAX_ROWS = 1000
-LEAST = 8
-"""Cards with fewer flips cannot be decided, and are left out."""
 
 Array = np.ndarray[Any, Any]
 
@@ -77,7 +75,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     )
     audited = AuditedCards.from_dict(guard.audit(rows.texts).to_dict())
     n_cards = len(audited.cards)
-    audited = replace(audited, cards=tuple(card for card in audited.cards if card.changes >= LEAST))
+    audited = replace(audited, cards=tuple(card for card in audited.cards if card.changes >= LEAST_FLIPS))
     flips = guard.find_flips(rows.texts, audited.cards)
     found = [judged_card(card, flips[card.id], rows.labels, args.draws, seed) for card in audited.cards]
     return {
@@ -104,10 +102,10 @@ def judged_card(card: Any, flips: Sequence[Flip], labels: Array, draws: int, see
     counts = {name: int((truth == value).sum()) for name, value in (("mended", 1), ("broken", 0), ("neither", -1))}
     rng = np.random.default_rng([seed, int(card.id, 16)])
     shown: dict[str, Any] = {}
-    if len(truth) >= LEAST:
+    if len(truth) >= LEAST_FLIPS:
         for reviewer, errors in REVIEWERS.items():
             drawn = [sequence(truth, errors, rng) for _ in range(draws)]
-            again = [sequence(rng.choice(truth, 40), errors, rng) for _ in range(draws)]
+            again = [sequence(rng.choice(truth, MOST_QUESTIONS), errors, rng) for _ in range(draws)]
             shown[reviewer] = {**rates(drawn), "expected": rates(again)}
     return {
         "id": card.id,
@@ -123,26 +121,26 @@ def judged_card(card: Any, flips: Sequence[Flip], labels: Array, draws: int, see
 
 def sequence(truth: Array, errors: tuple[float, float], rng: np.random.Generator) -> Array:
     """The answers to 40 flips at most, in random order, as a reviewer gives them."""
-    answers = rng.permutation(truth)[:40]
+    answers = rng.permutation(truth)[:MOST_QUESTIONS]
     wrong = rng.random(len(answers)) < np.where(answers == 1, errors[0], errors[1])
     return np.where((answers >= 0) & wrong, 1 - answers, answers)
 
 
-def first_crossing(answers: Array) -> tuple[str, int]:
-    """What is decided, and after how many questions; the same rule as the library's, which a test holds."""
-    step = np.select([answers == 1, answers == 0], [np.log(1.5), np.log(0.5)], 0.0).cumsum()
-    mirrored = np.select([answers == 0, answers == 1], [np.log(1.5), np.log(0.5)], 0.0).cumsum()
-    for asked, (up, down) in enumerate(zip(step, mirrored, strict=True), start=1):
-        if up >= np.log(20):
-            return "shortcut", asked
-        if down >= np.log(20):
-            return "genuine", asked
-    return "open", len(answers)
+QUESTIONS = tuple(Key(str(i), "card", "a", "", i) for i in range(MOST_QUESTIONS))
+"""Forty questions about a card, of which "a" is the answer with its words masked."""
+SAID: dict[int, Answer] = {1: "a", 0: "b", -1: "neither"}
+
+
+def judged(answers: Array) -> tuple[str, int]:
+    """What the library decides on, and after how many questions."""
+    keys = QUESTIONS[: len(answers)]
+    (found,) = judge_cards(keys, {key.id: SAID[int(one)] for key, one in zip(keys, answers, strict=True)})
+    return found.outcome, found.asked
 
 
 def rates(drawn: Iterable[Array]) -> dict[str, Any]:
     """How often, and how soon, a card is decided."""
-    made = [first_crossing(one) for one in drawn]
+    made = [judged(one) for one in drawn]
     return {
         "within_25": float(np.mean([what == "shortcut" and asked <= 25 for what, asked in made])),
         "within_40": float(np.mean([what == "shortcut" for what, _ in made])),
@@ -166,13 +164,14 @@ def repaired(
 ) -> dict[str, Any]:
     """The guard that follows from one reviewer who does not err."""
     rng = np.random.default_rng(seed)
-    keys, answers = [], {}
+    keys: list[Key] = []
+    answers: dict[str, Answer] = {}
     for card in audited.cards:
-        drawn = [flips[card.id][i] for i in rng.permutation(len(flips[card.id]))[:40]]
+        drawn = [flips[card.id][i] for i in rng.permutation(len(flips[card.id]))[:MOST_QUESTIONS]]
         for order, (flip, truth) in enumerate(zip(drawn, outcomes(drawn, rows.labels), strict=True)):
             keys.append(Key(f"{card.id}-{flip.row}", card.id, "a", "", order))
-            answers[keys[-1].id] = {1: "a", 0: "b", -1: "neither"}[int(truth)]
-    decisions = decide(audited, keys, {"labels": answers})  # type: ignore[dict-item]
+            answers[keys[-1].id] = SAID[int(truth)]
+    decisions = decide(audited, keys, {"labels": answers})
     asked = sum(card.asked for card in decisions.cards)
     try:
         made = guard.repair(rows.texts, decisions=decisions, seed=seed)

@@ -40,7 +40,11 @@ def measure(errors: str, share: float, *, draws: int, seed: int) -> dict[str, An
     rng = np.random.default_rng([seed, list(ERRORS).index(errors), round(100 * share)])
     mended_as_broken, broken_as_mended = ERRORS[errors]
     said = share * (1 - mended_as_broken) + (1 - share) * broken_as_mended
-    mended = rng.random((draws, QUESTIONS)) < said
+    return rates(rng.random((draws, QUESTIONS)) < said)
+
+
+def rates(mended: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """What is decided on answers, a row a card; the library's rule for all rows at once, which a test holds."""
     gain, loss = np.full(mended.shape, np.log(1.5)), np.full(mended.shape, np.log(0.5))
     up = np.where(mended, gain, loss).cumsum(axis=1) >= np.log(THRESHOLD) - 1e-12
     down = np.where(mended, loss, gain).cumsum(axis=1) >= np.log(THRESHOLD) - 1e-12

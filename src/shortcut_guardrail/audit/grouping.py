@@ -117,7 +117,7 @@ def _by_meaning(classifier: TextClassifier, groups: Sequence[Sequence[PullingWor
         flagged = [k for k, i in enumerate(chosen) if any(word.flagged for word in groups[i])]
         grown = _grown(vectors, flagged, np.where(found, ALIKE_FOUND, ALIKE_TO_FLAGGED))
         rest = np.setdiff1d(np.arange(len(chosen)), [k for cluster in grown for k in cluster]).tolist()
-        linked = [[rest[k] for k in cluster] for cluster in _linked(vectors[rest], alike)]
+        linked = [[rest[k] for k in cluster] for cluster in linked_sets(vectors[rest], alike)]
         clusters += [[chosen[k] for k in cluster] for cluster in grown + linked]
     return clusters
 
@@ -191,7 +191,7 @@ def word_vectors(classifier: TextClassifier, words: Sequence[str]) -> Array:
     return unit
 
 
-def _linked(vectors: Array, alike: float) -> list[list[int]]:
+def linked_sets(vectors: Array, alike: float) -> list[list[int]]:
     """Clusters of average linkage by cosine, as lists of row numbers."""
     if len(vectors) < 2:
         return [[i] for i in range(len(vectors))]

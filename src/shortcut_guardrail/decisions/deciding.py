@@ -12,9 +12,7 @@ from .answers import QUESTIONS_FILE, read_answers
 from .audited import AuditedCards
 from .judging import Answer, Judged, agreed, judge_cards
 from .questions import Key
-from .record import Decision, DecisionName, Decisions, Review
-
-_DECISION: dict[str, DecisionName] = {"shortcut": "neutralise", "genuine": "keep"}
+from .record import FOLLOWS, Decision, Decisions, Review
 
 
 def read_reviews(
@@ -90,7 +88,7 @@ def _decision(audited: AuditedCards, one: Judged, machine: str | None) -> Decisi
     outcome = "open" if machine else one.outcome
     return Decision(
         words=card.words,
-        decision=_DECISION.get(outcome),
+        decision=FOLLOWS.get(outcome),
         source="flips",
         id=card.id,
         pulls_to=card.pulls_to,

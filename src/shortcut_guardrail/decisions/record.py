@@ -24,7 +24,8 @@ Source = Literal["person", "flips", "file"]
 _NAMES: tuple[str, ...] = get_args(DecisionName)
 _SOURCES: tuple[str, ...] = get_args(Source)
 _OUTCOMES = ("shortcut", "genuine", "open")
-_BY_OUTCOME: dict[str, DecisionName] = {"shortcut": "neutralise", "genuine": "keep"}
+FOLLOWS: dict[str, DecisionName] = {"shortcut": "neutralise", "genuine": "keep"}
+"""What follows from the outcome of judged flips."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ def _card(values: Any, where: str) -> Decision:
     _check(isinstance(reviews, list), f"{where}.reviews must be a list, but is {_shown(reviews)}.")
     given["reviews"] = tuple(_review(one, f"{where}.reviews[{i}]") for i, one in enumerate(reviews))
     card = Decision(**given)
-    expected = _BY_OUTCOME.get(card.outcome or "open")
+    expected = FOLLOWS.get(card.outcome or "open")
     if card.source == "flips" and card.decision != expected:
         raise DataError(
             f"{where}: by the flips the card is {card.outcome or 'open'}, so its decision must be "
