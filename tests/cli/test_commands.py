@@ -15,6 +15,7 @@ import torch
 
 from tiny_models import SHORTCUT_TEXTS
 
+MASKCL = ("--strategy", "maskcl")
 FAST = ("--set", "adapter.epochs=3", "--set", "adapter.learning_rate=2e-2", "--set", "adapter.batch_size=4")
 FAST = (*FAST, "--set", "saliency.top_k=3")
 SMALL = pytest.mark.filterwarnings("ignore:Small groups")
@@ -43,9 +44,7 @@ def no_model(monkeypatch):
 
 @pytest.fixture
 def guarded(cli, model_folder, data, tmp_path) -> Path:
-    status, _, err = cli(
-        "fit", model_folder, data, "--strategy", "maskcl", "--out", tmp_path / "guarded", "--strength", 0.5, *FAST
-    )
+    status, _, err = cli("fit", model_folder, data, *MASKCL, "--out", tmp_path / "guarded", "--strength", 0.5, *FAST)
     assert status == 0, err
     return tmp_path / "guarded"
 
@@ -75,7 +74,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 def commands(model: object, data: object, out: Path) -> dict[str, tuple[object, ...]]:
     return {
         "audit": ("audit", model, data, "--out", out / "audited"),
-        "fit": ("fit", model, data, "--strategy", "maskcl", "--strength", 1, "--out", out / "fitted"),
+        "fit": ("fit", model, data, *MASKCL, "--strength", 1, "--out", out / "fitted"),
         "predict": ("predict", model, data, "--out", out / "predicted.csv"),
         "evaluate": ("evaluate", model, data),
     }
@@ -163,7 +162,7 @@ def test_a_label_column_is_needed_to_evaluate(cli, no_model, write_csv):
 def test_options_of_fit_out_of_range(cli, no_model, data, tmp_path, options, sentence):
     support = ("--support", data) if "--label-column" in options else ()
     options = tuple(data if option == "DATA" else option for option in options)
-    status, out, err = cli("fit", "model", data, "--strategy", "maskcl", "--out", tmp_path / "out", *support, *options)
+    status, out, err = cli("fit", "model", data, *MASKCL, "--out", tmp_path / "out", *support, *options)
     assert (status, out) == (2, "")
     assert sentence in one_error(err)
     assert not (tmp_path / "out").exists()
@@ -200,7 +199,7 @@ def test_a_device_that_is_not_there(cli, no_model, data, tmp_path):
 )
 def test_support_sets_that_say_nothing(cli, no_model, data, write_csv, tmp_path, rows, sentence):
     status, _, err = cli(
-        "fit", "model", data, "--strategy", "maskcl", "--support", write_csv("s.csv", *rows), "--out", tmp_path / "out"
+        "fit", "model", data, *MASKCL, "--support", write_csv("s.csv", *rows), "--out", tmp_path / "out"
     )
     assert status == 2
     assert sentence in one_error(err)
@@ -208,7 +207,7 @@ def test_support_sets_that_say_nothing(cli, no_model, data, write_csv, tmp_path,
 
 def test_a_support_set_of_single_texts_for_pairs(cli, no_model, write_csv, support, tmp_path):
     pairs = write_csv("pairs.csv", ("good", "bad"), ("the tea", "the soup"), header=("premise", "hypothesis"))
-    status, _, err = cli("fit", "model", pairs, "--strategy", "maskcl", "--support", support, "--out", tmp_path / "out")
+    status, _, err = cli("fit", "model", pairs, *MASKCL, "--support", support, "--out", tmp_path / "out")
     assert status == 2
     assert one_error(err) == (
         f"{pairs} has text pairs ('premise' and 'hypothesis'), but {support} has single texts ('text'). "
@@ -219,7 +218,7 @@ def test_a_support_set_of_single_texts_for_pairs(cli, no_model, write_csv, suppo
 @pytest.mark.parametrize(("rows", "found"), [([("good",)], "1 in 1 line"), ([("good",)] * 3, "1 in 3 lines")])
 def test_one_text_cannot_be_adapted_on(cli, no_model, write_csv, tmp_path, rows, found):
     path = write_csv("one.csv", *rows, header=("text",))
-    status, _, err = cli("fit", "model", path, "--strategy", "maskcl", "--strength", 1, "--out", tmp_path / "out")
+    status, _, err = cli("fit", "model", path, *MASKCL, "--strength", 1, "--out", tmp_path / "out")
     assert (status, one_error(err)) == (
         2,
         f"{path}: adaptation needs at least 2 distinct texts, but there is {found}. Give more deployment texts.",
@@ -265,9 +264,7 @@ def test_a_file_where_a_folder_goes_and_the_other_way_round(cli, no_model, data,
 @pytest.mark.parametrize("file", ["guarded", "guarded/fit.json", "guarded/pages/fit.json"])
 def test_a_result_does_not_lie_in_the_guards_folder(cli, no_model, data, tmp_path, file):
     out = tmp_path / "guarded"
-    status, _, err = cli(
-        "fit", "model", data, "--strategy", "maskcl", "--out", out, "--json", tmp_path / file, "--strength", 1
-    )
+    status, _, err = cli("fit", "model", data, *MASKCL, "--out", out, "--json", tmp_path / file, "--strength", 1)
     assert (status, one_error(err)) == (
         2,
         f"--json '{tmp_path / file}' lies in '{out}', which is a guard's. Name a file elsewhere.",
@@ -279,7 +276,7 @@ def test_what_is_read_is_not_written_over(cli, no_model, data, model_folder):
     before = data.read_bytes()
     for arguments in (
         ("predict", "model", data, "--out", data, "--overwrite"),
-        ("fit", model_folder, data, "--strategy", "maskcl", "--out", model_folder, "--overwrite", "--strength", 1),
+        ("fit", model_folder, data, *MASKCL, "--out", model_folder, "--overwrite", "--strength", 1),
     ):
         status, _, err = cli(*arguments)
         target = arguments[arguments.index("--out") + 1]
@@ -320,16 +317,16 @@ def test_an_output_format_that_is_not_known(cli, no_model, data, tmp_path):
         (("audit",), "Missing argument 'MODEL'"),
         (("audit", "model", "data.csv"), "Missing option '--out'"),
         (
-            ("fit", "model", "data.csv", "--strategy", "maskcl", "--out", "x", "--seed", "four"),
+            ("fit", "model", "data.csv", *MASKCL, "--out", "x", "--seed", "four"),
             "Invalid value for '--seed'",
         ),
         (
-            ("fit", "model", "data.csv", "--strategy", "maskcl", "--out", "x", "--seed", "-1"),
+            ("fit", "model", "data.csv", *MASKCL, "--out", "x", "--seed", "-1"),
             "Invalid value for '--seed'",
         ),
         (("audit", "model", "data.csv", "--out", "x", "--batch-size", "0"), "Invalid value for '--batch-size'"),
         (
-            ("fit", "model", "data.csv", "--strategy", "maskcl", "--out", "x", "--strategy", "papr"),
+            ("fit", "model", "data.csv", *MASKCL, "--out", "x", "--strategy", "papr"),
             "for '--strategy': 'papr' is not one of 'auto'",
         ),
         (("audit", "--nope"), "No such option"),
@@ -375,9 +372,7 @@ def test_an_unknown_label_gets_a_suggestion(cli, model_folder, data, write_csv, 
     )
     status, _, err = cli("evaluate", model_folder, path)
     assert (status, one_error(err)) == (2, sentence)
-    status, _, err = cli(
-        "fit", model_folder, data, "--strategy", "maskcl", "--support", path, "--out", tmp_path / "out"
-    )
+    status, _, err = cli("fit", model_folder, data, *MASKCL, "--support", path, "--out", tmp_path / "out")
     assert (status, one_error(err)) == (2, sentence)
     status, _, err = cli("audit", model_folder, path, "--label-column", "label", "--out", tmp_path / "out")
     assert (status, one_error(err)) == (2, sentence)
@@ -512,9 +507,7 @@ def test_long_texts_are_cut_counted_and_reported(cli, model_folder, data, tmp_pa
 
 def test_duplicates_are_trained_on_once_and_predicted_each(cli, model_folder, write_csv, tmp_path):
     path = write_csv("data.csv", *[(text,) for text in (*SHORTCUT_TEXTS, *SHORTCUT_TEXTS)], header=("text",))
-    status, out, _ = cli(
-        "fit", model_folder, path, "--strategy", "maskcl", "--strength", 1, *FAST, "--out", tmp_path / "out"
-    )
+    status, out, _ = cli("fit", model_folder, path, *MASKCL, "--strength", 1, *FAST, "--out", tmp_path / "out")
     assert status == 0
     assert "Adapted on 8 of 16 texts" in out
     assert cli("predict", tmp_path / "out", path, "--out", tmp_path / "p.csv")[0] == 0
@@ -524,7 +517,7 @@ def test_duplicates_are_trained_on_once_and_predicted_each(cli, model_folder, wr
 
 
 def test_fitting_without_a_support_set_is_warned_about(cli, model_folder, data, tmp_path):
-    status, out, err = cli("fit", model_folder, data, "--strategy", "maskcl", *FAST, "--out", tmp_path / "out")
+    status, out, err = cli("fit", model_folder, data, *MASKCL, *FAST, "--out", tmp_path / "out")
     assert status == 0
     assert "warning: Without a support set the strength is not calibrated: 1 is used, " in err
     assert "Strength 1 (fixed, not calibrated)." in out
@@ -533,9 +526,7 @@ def test_fitting_without_a_support_set_is_warned_about(cli, model_folder, data, 
 
 
 def test_fitting_with_a_support_set(cli, model_folder, data, support, tmp_path):
-    status, out, err = cli(
-        "fit", model_folder, data, "--strategy", "maskcl", "--support", support, *FAST, "--out", tmp_path / "out"
-    )
+    status, out, err = cli("fit", model_folder, data, *MASKCL, "--support", support, *FAST, "--out", tmp_path / "out")
     assert status == 0
     assert "not calibrated" not in err + out
     record = json.loads((tmp_path / "out" / "guardrail.json").read_text())
@@ -571,10 +562,7 @@ def test_the_same_seed_writes_the_same_adapter(cli, model_folder, data, tmp_path
 def test_options_reach_the_record(cli, model_folder, data, tmp_path):
     settings = ("--set", "adapter.rank=2", "--set", "adapter.temperature=0.2", "--set", "adapter.batch_size=3")
     arguments = ("--strategy", "paper", *settings, "--strength", 0.4)
-    assert (
-        cli("fit", model_folder, data, "--strategy", "maskcl", *arguments, "--seed", 9, "--out", tmp_path / "out")[0]
-        == 0
-    )
+    assert cli("fit", model_folder, data, *MASKCL, *arguments, "--seed", 9, "--out", tmp_path / "out")[0] == 0
     record = json.loads((tmp_path / "out" / "guardrail.json").read_text())
     adapter = record["config"]["adapter"]
     assert (adapter["rank"], adapter["temperature"], adapter["batch_size"]) == (2, 0.2, 3)
@@ -685,12 +673,7 @@ def test_shortcuts_come_from_options_and_a_file(cli, model_folder, data, tmp_pat
 
 
 def test_support_rows_among_the_evaluated_are_warned_about(cli, model_folder, data, support, tmp_path):
-    assert (
-        cli("fit", model_folder, data, "--strategy", "maskcl", "--support", support, *FAST, "--out", tmp_path / "out")[
-            0
-        ]
-        == 0
-    )
+    assert cli("fit", model_folder, data, *MASKCL, "--support", support, *FAST, "--out", tmp_path / "out")[0] == 0
     _, _, err = cli("evaluate", tmp_path / "out", support)
     assert "warning: 3 of the 3 evaluated texts were in the support set that chose the strength; leave them out" in err
     assert "support set" not in cli("evaluate", tmp_path / "out", data)[2]
@@ -703,8 +686,7 @@ def test_overwriting_keeps_unrelated_files(cli, guarded, model_folder, data):
         "fit",
         model_folder,
         data,
-        "--strategy",
-        "maskcl",
+        *MASKCL,
         "--strength",
         1,
         "--seed",
@@ -734,8 +716,7 @@ def test_an_interrupted_overwrite_leaves_the_old_folder_whole(cli, guarded, mode
         "fit",
         model_folder,
         data,
-        "--strategy",
-        "maskcl",
+        *MASKCL,
         "--strength",
         1,
         "--seed",
@@ -825,8 +806,7 @@ def test_a_system_that_refuses_to_write_more(model_folder, data, tmp_path, limit
         "fit",
         model_folder,
         data,
-        "--strategy",
-        "maskcl",
+        *MASKCL,
         "--strength",
         1,
         "--set",
@@ -857,7 +837,7 @@ folder.save_adapter = save
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_ctrl_c_in_the_middle_of_writing(model_folder, data, tmp_path):
     before = files_in(tmp_path)
-    arguments = ("fit", model_folder, data, "--strategy", "maskcl", "--strength", 1, *FAST, "--out", tmp_path / "out")
+    arguments = ("fit", model_folder, data, *MASKCL, "--strength", 1, *FAST, "--out", tmp_path / "out")
     done = shortcut_guardrail(*arguments, code=INTERRUPT, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 130
     assert done.stderr.endswith("Interrupted. Files are written whole or not at all, so nothing is half done.\n")
@@ -868,6 +848,6 @@ def test_ctrl_c_in_the_middle_of_writing(model_folder, data, tmp_path):
 def test_an_adapter_is_not_adapted_again(cli, data, tmp_path):
     (tmp_path / "guarded").mkdir()
     (tmp_path / "guarded" / "guardrail.json").write_text("{}")
-    status, _, err = cli("fit", tmp_path / "guarded", data, "--strategy", "maskcl", "--out", tmp_path / "out")
+    status, _, err = cli("fit", tmp_path / "guarded", data, *MASKCL, "--out", tmp_path / "out")
     assert status == 2
     assert "is a folder that fit wrote, and an adapter is not adapted again. Give its base model." in err

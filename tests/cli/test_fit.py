@@ -12,6 +12,7 @@ import pytest
 from shortcut_guardrail import ShortcutGuardrail
 from tiny_models import SHORTCUT_TEXTS
 
+MASKCL = ("--strategy", "maskcl")
 TOP_3 = ("--set", "saliency.top_k=3", "--set", "shortcuts.top_k=3")
 FAST = (*TOP_3, "--set", "adapter.epochs=10", "--set", "adapter.learning_rate=2e-2", "--set", "adapter.batch_size=4")
 
@@ -77,9 +78,7 @@ def test_what_many_answers_hang_on_is_listed_and_taken_on_request(cli, model_fol
 
 
 def test_only_what_looks_for_shortcuts_can_take_influential_words(cli, model_folder, data, tmp_path):
-    status, _, err = cli(
-        "fit", model_folder, data, "--strategy", "maskcl", "--take-influential", "--out", tmp_path / "out"
-    )
+    status, _, err = cli("fit", model_folder, data, *MASKCL, "--take-influential", "--out", tmp_path / "out")
     assert status == 2
     assert "--take-influential is for strategies that know what they neutralise" in " ".join(err.split())
 
@@ -113,18 +112,7 @@ def test_options_of_training_reach_the_strategy_that_trains(cli, model_folder, d
 
 
 def test_the_papers_strategy_can_choose_its_strength_without_labels(cli, model_folder, data, tmp_path):
-    options = (
-        "--strategy",
-        "maskcl",
-        "--per-input",
-        "--shortcut",
-        "honestly",
-        "--strength",
-        "auto",
-        *FAST,
-        "--out",
-        tmp_path / "out",
-    )
+    options = (*MASKCL, "--per-input", "--shortcut", "honestly", "--strength", "auto", *FAST, "--out", tmp_path / "out")
     status, _, err = cli("fit", model_folder, data, *options)
     assert status == 0, err
     record = record_of(tmp_path / "out")
@@ -191,9 +179,7 @@ def test_however_few_labels_have_a_say_in_what_is_neutralised(cli, model_folder,
     assert record["strength_source"] == "agreement"
     assert record["calibration"] is None
     assert len(record["target_rows"]) == len(rows)
-    status, _, err = cli(
-        "fit", model_folder, data, "--strategy", "maskcl", "--support", few, "--out", tmp_path / "paper"
-    )
+    status, _, err = cli("fit", model_folder, data, *MASKCL, "--support", few, "--out", tmp_path / "paper")
     assert status == 2  # there they choose the strength
 
 
@@ -204,7 +190,7 @@ def test_labels_weigh_what_is_neutralised_beside_a_stated_strength(cli, model_fo
     record = record_of(tmp_path / "out")
     assert (record["debias_strength"], record["strength_source"]) == (0.7, "fixed")
     assert len(record["target_rows"]) == 3
-    status, _, err = cli("fit", model_folder, data, "--strategy", "maskcl", *options[2:], "--out", tmp_path / "paper")
+    status, _, err = cli("fit", model_folder, data, *MASKCL, *options[2:], "--out", tmp_path / "paper")
     assert status == 2
     assert "--support chooses the strength and --strength states it" in " ".join(err.split())
 
@@ -223,17 +209,7 @@ def test_labels_have_a_say_in_what_is_neutralised(cli, model_folder, data, suppo
 
 
 def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(cli, model_folder, data, support, tmp_path):
-    options = (
-        "--strategy",
-        "maskcl",
-        "--per-input",
-        "--shortcut",
-        "honestly",
-        "--support",
-        support,
-        *FAST,
-        "--overwrite",
-    )
+    options = (*MASKCL, "--per-input", "--shortcut", "honestly", "--support", support, *FAST, "--overwrite")
     for asked in ((), ("--strength", "auto")):
         status, _, err = cli("fit", model_folder, data, *options, *asked, "--out", tmp_path / "out")
         assert status == 0, err
@@ -264,12 +240,12 @@ def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(cli, model_fol
             "mask or --strategy distill.",
         ),
         (
-            ("--strategy", "maskcl", "--shortcut", "so", "--out", "x"),
+            (*MASKCL, "--shortcut", "so", "--out", "x"),
             "--shortcut is for strategies that know what they neutralise, and 'maskcl' does not. Choose --strategy "
             "mask or --strategy distill, or --per-input.",
         ),
         (
-            ("--strategy", "maskcl", "--dry-run"),
+            (*MASKCL, "--dry-run"),
             "--dry-run is for strategies that know what they neutralise, and 'maskcl' does not. Choose --strategy mask "
             "or --strategy distill, or --per-input.",
         ),
@@ -320,7 +296,7 @@ def test_settings_come_from_a_file_and_from_the_command_line(cli, model_folder, 
     for file in ("rank.toml", "rank.json"):
         out = tmp_path / f"out-{file}"
         options = ("--config", tmp_path / file, "--set", "adapter.batch_size=4", "--strength", 0.5, "--out", out)
-        status, _, err = cli("fit", model_folder, data, "--strategy", "maskcl", *options)
+        status, _, err = cli("fit", model_folder, data, *MASKCL, *options)
         assert status == 0, err
         configs[file] = record_of(out)["config"]
     assert configs["rank.toml"] == configs["rank.json"]
@@ -345,8 +321,7 @@ def test_a_record_given_back_makes_the_same_guard(cli, model_folder, data, tmp_p
 
 def test_what_is_set_by_name_is_not_overruled_by_the_rules_of_a_file(cli, model_folder, data, tmp_path):
     first = (
-        "--strategy",
-        "maskcl",
+        *MASKCL,
         "--strength",
         0.5,
         "--set",
@@ -411,8 +386,7 @@ def test_nothing_to_repair_has_a_status_of_its_own(cli, model_folder, write_csv,
 @pytest.fixture
 def guarded(cli, model_folder, data, tmp_path) -> Path:
     options = (
-        "--strategy",
-        "maskcl",
+        *MASKCL,
         "--strength",
         1,
         *FAST,
