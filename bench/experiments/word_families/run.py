@@ -6,7 +6,8 @@ Words of 25 families, none of them from a list of the benchmark, have the vector
 (`audit.word_vectors`), by the pretrained MiniLM's embeddings. For each limit of the mean cosine: of the pairs of words
 that average linkage puts on one card the share of one family (precision), of the pairs of one family the share on one
 card (recall), and F1 of both. And for each limit of the cosine to the mean of what was found: what three words of a
-family, drawn at random, bring of the others of it, and how much of what they bring is of other families; 20 draws a family.
+family, drawn at random, bring of the others of it, and how much of what they bring is of other families;
+20 draws a family.
 """
 
 from __future__ import annotations
