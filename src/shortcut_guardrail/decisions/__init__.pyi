@@ -1,6 +1,7 @@
 from .answers import QUESTIONS_FILE as QUESTIONS_FILE
 from .answers import read_keys as read_keys
 from .answers import written_keys as written_keys
+from .audited import AUDIT_FILE as AUDIT_FILE
 from .audited import AuditedCard as AuditedCard
 from .audited import AuditedCards as AuditedCards
 from .audited import check_audited as check_audited
@@ -8,9 +9,17 @@ from .deciding import decide as decide
 from .deciding import read_reviews as read_reviews
 from .flips import find_flips as find_flips
 from .judging import LEAST_FLIPS as LEAST_FLIPS
+from .judging import MOST_QUESTIONS as MOST_QUESTIONS
+from .judging import Answer as Answer
+from .judging import Judged as Judged
+from .judging import judge_cards as judge_cards
 from .questions import Flip as Flip
+from .questions import Key as Key
 from .questions import Question as Question
 from .questions import draw_questions as draw_questions
+from .record import FOLLOWS as FOLLOWS
 from .record import Decision as Decision
+from .record import DecisionName as DecisionName
 from .record import Decisions as Decisions
+from .record import Review as Review
 from .record import made_for as made_for
