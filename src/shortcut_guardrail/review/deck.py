@@ -242,8 +242,8 @@ def _evidence(card: AuditedCard, stored: Document, document: Document) -> Iterat
     opposed = evidence["opposition"]
     if opposed is not None:
         yield (
-            f"Without it, {opposed:.0%} of its texts speak less for “{visible_name(card.pulls_to)}” than texts "
-            "that never had it (by pairs; chance is 50%)."
+            f"With it masked, its texts speak less for “{visible_name(card.pulls_to)}” than texts that never had it, "
+            f"in {opposed:.0%} of pairs (chance: 50%)."
         )
     first = next((c for c in document["candidates"] if c["text"] == card.words[0]), None)
     if first and first["labelled"]:
@@ -320,7 +320,8 @@ def _excerpt(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
     starts = [len("".join(piece for piece, _ in pieces[:i])) for i in range(len(pieces))]
     first = next((start for start, (_, marked) in zip(starts, pieces, strict=True) if marked), 0)
     centre = next((i for i, (_, end) in enumerate(words) if end > first), 0)
-    low, high = max(0, centre - _AROUND), min(len(words) - 1, centre + _AROUND)
+    low = max(0, min(centre - _AROUND, len(words) - 2 * _AROUND - 1))
+    high = low + 2 * _AROUND
     start, end = words[low][0], words[high][1]
     cut = [
         (piece[max(0, start - at) : end - at], marked)

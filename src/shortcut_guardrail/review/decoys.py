@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from ..text import WordFinder, is_content, stems, visible_name
-from .deck import Deck, DeckCard, FlipText, patterns_of, shown_text
+from .deck import MOST_CARDS, Deck, DeckCard, FlipText, patterns_of, shown_text
 
 NAMES_A_CLASS, NO_INFLUENCE = "it names a class, so it should count", "it has no influence on any answer"
 
@@ -50,7 +50,8 @@ def with_decoys(deck: Deck, document: Mapping[str, Any], *, seed: int = 0) -> tu
     found: list[Decoy] = []
     for candidates, why in ((naming, NAMES_A_CLASS), (_commonest(idle), NO_INFLUENCE)):
         found += [Decoy(card, why) for card in islice(_made(candidates, list(texts.values()), deck), 1)]
-    cards, coin = list(deck.cards), Random(seed)
+    # They take the places of the last cards: there are ten in all.
+    cards, coin = list(deck.cards[: MOST_CARDS - len(found)]), Random(seed)
     for decoy in found:
         cards.insert(coin.randint(1, len(cards)), decoy.card)
     shown = {example.row for decoy in found for example in decoy.card.examples}

@@ -137,7 +137,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, method: Callable[[], tuple[HTTPStatus, str, bytes]]) -> None:
         try:
             self._check_host()
-            self.server.last = time.monotonic()
             self._send(*method())
         except _Refused as refused:
             # What is left of a body unread would be taken for the next request.
@@ -163,6 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
         given = self.headers.get("Authorization", "")
         if not hmac.compare_digest(given.encode("utf-8", "replace"), f"Bearer {self.server.token}".encode()):
             raise _Refused(HTTPStatus.FORBIDDEN, "The address is incomplete. Open the one that the command printed.")
+        self.server.last = time.monotonic()
 
     def _check_sender(self) -> None:
         if self.headers.get_all("Origin") != [f"http://{self.headers['Host']}"]:

@@ -142,8 +142,11 @@ def _show_text(state: Mapping[str, object], tell: _Teller) -> None:
 def _show_consequence(session: Session, card: DeckCard, decision: str, tell: _Teller) -> None:
     moved = ", ".join(f"{n} from {visible_name(was)} to {visible_name(becomes)}" for was, becomes, n in card.moved)
     follows = f" {counted(card.changes, 'answer')} would change{f': {moved}' if moved else ''}."
-    tell(f"{_names(card)}: {DONE[decision]}.{follows if decision == 'neutralise' else ' Nothing changes.'}")
     state = session.state()
+    if decision != "neutralise":
+        asked = decision == "unsure" and state["progress"]["open"]
+        follows = " You are asked about texts, after the cards." if asked else " Nothing changes."
+    tell(f"{_names(card)}: {DONE[decision]}.{follows}")
     if opinion := state["opinions"].get(card.id):
         tell(f"Second opinion: {opinion}.")
     if state["notice"]:
