@@ -67,8 +67,8 @@ def test_words_are_marked_and_long_texts_cut_around_them():
     words[50] = "book"
     long = shown_text(finder, FlipText(0, "p", "n", (" ".join(words), "a pair")))
     text = "".join(piece for piece, _ in long.excerpt[0])
-    assert text.startswith("… w32 ")
-    assert text.endswith(" w68 …")
+    assert text.startswith("… w38 ")
+    assert text.endswith(" w62 …")
     assert [piece for piece, marked in long.excerpt[0] if marked] == ["book"]
     assert "".join(piece for piece, _ in long.whole[0]) == " ".join(words)
     assert long.excerpt[1] == (("a pair", False),)

@@ -23,7 +23,7 @@ MOST_EXAMPLES = 3
 MOST_NAMES = 20
 """Words that are spelled out on a card."""
 
-_AROUND = 18
+_AROUND = 12
 """Words of a text that are shown on either side of the card's word; the whole text opens on demand."""
 
 

@@ -127,10 +127,15 @@
   }
 
   function answerCard(card, decision) {
-    const other = state.said[card.id];
-    act(() => saved({ card: card.id, decision }), () => {
+    let other; // what was said before, in this tab or meanwhile in another
+    const send = async () => {
+      const found = await saved({ card: card.id, decision });
+      other = state.said[card.id];
+      return found;
+    };
+    act(send, () => {
       const opinion = state.opinions[card.id];
-      say(`${title(card)}: ${DONE[decision]}. ${consequence(card, decision)} ${total()}`,
+      say(`${title(card)}: ${DONE[decision]}. ${consequence(card, decision)}`, total(),
         other && other !== decision ? `Before, it was “${DONE[other]}”.` : "", opinion ? `Second opinion: ${opinion}.` : "", state.notice);
       at = null;
       show();

@@ -139,17 +139,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._check_host()
             self._send(*method())
         except _Refused as refused:
-            # What is left of a body unread would be taken for the next request.
-            self.close_connection = True
             self._send(refused.status, *_as_json({"error": refused.sentence}))
         except OSError as error:
-            self.close_connection = True
             sentence = f"Not saved: {error.strerror or error}."
             self._send(HTTPStatus.INTERNAL_SERVER_ERROR, *_as_json({"error": sentence}))
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What the standard library refuses, such as another method, with the headers of every answer."""
-        self.close_connection = True
         self._send(HTTPStatus(code), *_as_json({"error": message or HTTPStatus(code).phrase}))
 
     # Who may ask
@@ -222,6 +218,8 @@ class _Handler(BaseHTTPRequestHandler):
         return HTTPStatus.OK, *_as_json(session.state())
 
     def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
+        # One answer a connection: a body that is not read is not taken for a request, and none outlives the server.
+        self.close_connection = True
         self.send_response(status)
         for name, value in {
             "Content-Type": kind,
@@ -233,10 +231,9 @@ class _Handler(BaseHTTPRequestHandler):
             "Cross-Origin-Resource-Policy": "same-origin",
             "Cross-Origin-Opener-Policy": "same-origin",
             "Cache-Control": "no-store",
+            "Connection": "close",
         }.items():
             self.send_header(name, value)
-        if self.close_connection:
-            self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(content)
 

@@ -1,0 +1,95 @@
+"""A review that is killed while it saves: every answer that was confirmed is in the file."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from audits import to_review
+from shortcut_guardrail.review import Rules, Session, make_deck
+
+KILLS = 50
+
+SERVER = """
+import json, sys
+from pathlib import Path
+from shortcut_guardrail.review import Page, ReviewServer, Rules, Session, locked, make_deck
+audit, file = map(Path, sys.argv[1:])
+with locked(file):
+    server = ReviewServer(Session(Rules(make_deck(json.loads(audit.read_text()))), file, "anna"), Page("", ""))
+    print(server.port, server.token, flush=True)
+    server.run()
+"""
+
+
+def answer_until_killed(port: int, token: str, cards: list[str], confirmed: list[int], revision: int) -> None:
+    """Answer card after card without a pause; each that is confirmed is counted by its revision."""
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Origin": f"http://127.0.0.1:{port}",
+        "Content-Type": "application/json",
+    }
+    for i in range(100_000):
+        body = {
+            "card": cards[i % len(cards)],
+            "decision": ("keep", "neutralise")[i // len(cards) % 2],
+            "revision": revision,
+        }
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        try:
+            connection.request("POST", "/api/answer", json.dumps(body), headers)
+            answer = connection.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException):
+            return  # killed; this answer was not confirmed
+        finally:
+            connection.close()
+        assert answer.status == 200, content
+        revision = json.loads(content)["revision"]
+        confirmed.append(revision)
+
+
+@pytest.mark.slow
+def test_no_confirmed_answer_is_lost(tmp_path):
+    """A server is killed with -9 at a random moment while answers pour in, and the next one goes on from there."""
+    audit, file = tmp_path / "audit.json", tmp_path / "decisions.json"
+    audit.write_text(json.dumps(to_review(3).to_dict()), encoding="utf-8")
+    rules = Rules(make_deck(to_review(3).to_dict()))
+    cards, moments = [card.id for card in rules.cards], random.Random(0)
+    revision, cut = 0, 0
+    for _ in range(KILLS):
+        process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, str(audit), str(file)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        port, token = process.stdout.readline().split()
+        confirmed: list[int] = []
+        thread = threading.Thread(target=answer_until_killed, args=(int(port), token, cards, confirmed, revision))
+        thread.start()
+        while not confirmed:
+            time.sleep(0.001)
+        time.sleep(moments.uniform(0, 0.05))
+        os.kill(process.pid, signal.SIGKILL)
+        thread.join()
+        process.wait()
+        process.stdout.close()
+        found = Session(rules, file, "anna").record
+        # What was not confirmed may have been saved, since the kill came before the answer; never more than that one.
+        assert confirmed[-1] <= found.revision <= confirmed[-1] + 1
+        assert len(found.events) == found.revision
+        assert confirmed == list(range(revision + 1, confirmed[-1] + 1))
+        cut += found.revision > confirmed[-1] or bool(list(tmp_path.glob(".decisions.json-*")))
+        for left in tmp_path.glob(".decisions.json-*"):
+            left.unlink()
+        revision = found.revision
+    assert revision > KILLS
+    assert cut  # some kills came in the middle of saving
