@@ -5,7 +5,9 @@
 A text has a true class, an ease, a margin of the deployed model and a score of the judge. Both are normal about the
 text's ease on the side of the true class; how far, follows from the accuracies asked for. The judge is centred, found
 fit and tested by the library's own functions, on texts without the words and on a card's flips, by three rules: the
-agreement rule, the reference rule, and the reference rule with twenty answers of a person.
+agreement rule, the reference rule, and the reference rule with twenty answers of a person (`answers`). `both` is the
+latter with five answers to the card's own flips. `alone` is a person who is asked about as many flips of the card, 25,
+and no judge.
 
 Of the flips a share is mended by masking. At one half or less "shortcut" is a false decision. Circumstances:
 
@@ -34,8 +36,16 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from shortcut_bench.standalone import grow
-from shortcut_guardrail.decisions.second_opinion import is_fit
-from shortcut_guardrail.stats import agreement_bound, answers_bound, balanced_cut, p_of_bound, reference_bound
+from shortcut_guardrail.decisions.second_opinion import decides, is_fit
+from shortcut_guardrail.stats import (
+    THRESHOLD,
+    agreement_bound,
+    answers_bound,
+    balanced_cut,
+    p_of_bound,
+    paired_e_value,
+    reference_bound,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -73,7 +83,8 @@ CELLS: tuple[dict[str, Any], ...] = (
     *({"errors": errors, "judge": judge} for errors in (0.0, 0.2) for judge in (0.7, 0.9)),
 )
 SIDE, NEAR, ROWS, ANSWERS = 100, 150, 1500, 20
-RULES = ("agreement", "reference", "answers")
+FIVE, ALONE = 5, 25
+RULES = ("agreement", "reference", "answers", "both", "alone")
 
 
 def eases(kind: str, rng: np.random.Generator, n: int) -> tuple[Array, Array]:
@@ -89,7 +100,7 @@ def distance(accuracy: float) -> float:
 
 
 def one(cell: dict[str, Any], share: float, rng: np.random.Generator, far: tuple[float, float]) -> dict[str, Any]:
-    """One judge and one card: whether the judge is fit, and the p-values by rule."""
+    """One judge and one card: whether the judge is fit, and by rule whether the card is decided."""
     truth = rng.random(ROWS) < cell["prior"]
     sign = np.where(truth, 1.0, -1.0)
     for_model, for_judge = eases(cell["ease"], rng, ROWS)
@@ -105,13 +116,16 @@ def one(cell: dict[str, Any], share: float, rng: np.random.Generator, far: tuple
     scores = sign * far[1] * for_judge + rng.normal(size=ROWS)
     copied = rng.random(ROWS) < cell["copied"]
     scores = np.where(copied, np.where(up, 9.0, -9.0), scores) + np.where(near & ~copied, lean, 0.0)
+    said = rng.random(min(ALONE, cell["n"])) < share
+    said ^= rng.random(len(said)) < cell["errors"]
+    alone = asked_alone(said)
     sides = [rng.permutation(np.flatnonzero(side))[:SIDE] for side in (up, ~up)]
     if min(len(side) for side in sides) < 25:
-        return {"fit": False}
+        return {"fit": False, "alone": alone}
     random = np.concatenate(sides)
     cut = balanced_cut(scores[random], up[random])
     if not is_fit(scores[random] > cut, up[random]):
-        return {"fit": False}
+        return {"fit": False, "alone": alone}
     mended = flips_mended(cell, share, rng, (sign[near], for_judge[near]), (far[1], lean - cut))
     says = scores > cut
     answers = np.full(ROWS, -1)
@@ -123,7 +137,21 @@ def one(cell: dict[str, Any], share: float, rng: np.random.Generator, far: tuple
         "reference": reference_bound(says[reference]),
         "answers": answers_bound(says[reference], answers[reference]),
     }
-    return {"fit": True, **{rule: p_of_bound(mended, cell["n"], bound) for rule, bound in bounds.items()}}
+    p_values = {rule: p_of_bound(mended, cell["n"], bound) for rule, bound in bounds.items()}
+    five = int(said[:FIVE].sum())
+    found = {rule: decides(p_value) for rule, p_value in p_values.items()}
+    return {"fit": True, **found, "both": decides(p_values["answers"], five), "alone": alone}
+
+
+def asked_alone(said: Array) -> bool:
+    """Whether a person decides a card as a shortcut, by the library's rule."""
+    for asked in range(1, len(said) + 1):
+        mended = int(said[:asked].sum())
+        if paired_e_value(mended, asked - mended) >= THRESHOLD:
+            return True
+        if paired_e_value(asked - mended, mended) >= THRESHOLD:
+            return False
+    return False
 
 
 def shift(prior: float, far: float) -> float:
@@ -170,7 +198,7 @@ def measure(cell: dict[str, Any], *, draws: int, seed: int) -> dict[str, Any]:
     for name, share in (("false", 0.5), ("power", 0.85)):
         made = [one(whole, share, rng, far) for _ in range(draws)]
         shown["passes"] = float(np.mean([found["fit"] for found in made]))
-        shown[name] = {rule: float(np.mean([found.get(rule, 1.0) <= 0.05 for found in made])) for rule in RULES}
+        shown[name] = {rule: float(np.mean([found.get(rule, False) for found in made])) for rule in RULES}
     return shown
 
 
@@ -178,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Parse, and simulate what is missing."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="JSON file; what it holds is not simulated again.")
-    parser.add_argument("--draws", type=int, default=2_000)
+    parser.add_argument("--draws", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(arguments)
     cases = [{"cell": cell} for cell in CELLS]

@@ -87,6 +87,7 @@ def judge(
         consultation_of,
         cut_sheet,
         decide,
+        first_five,
         questions_in,
         read_keys,
         read_reviews,
@@ -116,6 +117,7 @@ def judge(
             said,
             rule=asking.rule.value,
             answers=reference_answers(sheet, keys, people),
+            five=first_five(keys, people),
             people=found if reviewers else None,
         )
         found = write_with_answers(target, consulted.decisions, said, overwrite=output.overwrite)

@@ -17,6 +17,8 @@ from .deciding import read_reviews as read_reviews
 from .flips import find_flips as find_flips
 from .judging import LEAST_FLIPS as LEAST_FLIPS
 from .judging import agreed as agreed
+from .judging import first_five as first_five
+from .opinion_record import Rule as Rule
 from .questions import Flip as Flip
 from .questions import Question as Question
 from .questions import draw_questions as draw_questions
@@ -25,7 +27,6 @@ from .questions import reference_questions as reference_questions
 from .record import Decision as Decision
 from .record import Decisions as Decisions
 from .record import made_for as made_for
-from .second_opinion import Rule as Rule
 from .sheet import SHEET_FILE as SHEET_FILE
 from .sheet import Sheet as Sheet
 from .sheet import draw_sheet as draw_sheet

@@ -14,10 +14,10 @@ from ..errors import ConfigError
 from ..typing import Array, Progress
 from .audited import AuditedCards
 from .judging import LEAST_FLIPS
-from .opinion_record import Judge
+from .opinion_record import Judge, MachineOpinion, Rule
 from .questions import REFERENCE, Key
 from .record import Decision, Decisions
-from .second_opinion import MachineOpinion, Rule, judge_sheet
+from .second_opinion import judge_sheet
 from .sheet import Sheet, Text
 
 if TYPE_CHECKING:
@@ -152,6 +152,7 @@ def consultation_of(
     *,
     rule: Rule = "agreement",
     answers: Mapping[Text, bool] | None = None,
+    five: Mapping[str, int] | None = None,
     people: Decisions | None = None,
 ) -> Consultation:
     """What follows from the answers of second models, and from what people said before.
@@ -161,13 +162,22 @@ def consultation_of(
         asked: What second models answered.
         rule: See `judge_sheet`.
         answers: See `judge_sheet`.
+        five: See `judge_sheet`.
         people: Their decisions, which come first.
     """
-    return Consultation(with_people(_decide(audited, asked, rule, answers), people), asked)
+    return Consultation(with_people(_decide(audited, asked, rule, answers, five), people), asked)
 
 
-def _decide(audited: AuditedCards, asked: Asked, rule: Rule, answers: Mapping[Text, bool] | None) -> Decisions:
-    found, fitness = judge_sheet(asked.sheet, asked.scores, rule=rule, answers=answers, refused=asked.refused)
+def _decide(
+    audited: AuditedCards,
+    asked: Asked,
+    rule: Rule,
+    answers: Mapping[Text, bool] | None,
+    five: Mapping[str, int] | None,
+) -> Decisions:
+    found, fitness = judge_sheet(
+        asked.sheet, asked.scores, rule=rule, answers=answers, five=five, refused=asked.refused
+    )
     judges = tuple(
         Judge(name, dict(asked.records[name]), fitness.get(name, ()), len(asked.sheet.texts)) for name in asked.scores
     )

@@ -15,8 +15,7 @@ from typing import Any, Literal, get_args
 from ..data import enumerated, kind_of, read_utf8
 from ..errors import ConfigError, DataError
 from ..text import spaced
-from .opinion_record import Judge, read_judges, read_opinion
-from .second_opinion import MachineOpinion
+from .opinion_record import Judge, MachineOpinion, read_judges, read_opinion
 
 DECISIONS_SCHEMA_VERSION = 1
 
@@ -96,6 +95,19 @@ class Decision:
     def by_person(self) -> bool:
         """Whether somebody said it, which comes before what the flips say."""
         return self.decision is not None and self.source not in ("flips", "machine")
+
+    @property
+    def said(self) -> str:
+        """What was decided, by whom and on what, in a line; what a machine says stands apart."""
+        parts = []
+        if self.by_person:
+            parts.append(f"{self.decision} ({self.source})")
+        elif self.asked:
+            outcome = "open" if self.machine or not self.outcome else self.outcome
+            parts.append(f"judged flips: {self.mended} : {self.broken}, {outcome}")
+        if self.second_opinion is not None:
+            parts.append(f"second opinion: {self.second_opinion.sentence}, {self.second_opinion.outcome}")
+        return "; ".join(parts) or "open"
 
     @property
     def machine_says_shortcut(self) -> bool:

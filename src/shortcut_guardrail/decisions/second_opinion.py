@@ -10,8 +10,8 @@ and without them; all others are broken. `stats.second_opinion` tests the share 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,12 +28,15 @@ from ..stats import (
 )
 from ..typing import Array
 from .judging import LEAST_FLIPS
+from .opinion_record import Fitness, MachineOpinion, Rule
 from .sheet import AskedFlip, Sheet, Text, WordFree
-
-Rule = Literal["agreement", "reference", "answers"]
 
 LEVEL = 0.05
 """The p-value that decides."""
+LEVEL_WITH_FIVE, LEVEL_OF_BOTH = 0.025, 0.15
+"""Where five answers of people to flips of the card are known: the p-value that decides, and the one that does if at
+least four of the five say mended. Under the null hypothesis that happens in 6 of 32 cards, so that both together are
+wrong in .025 + .125 * 6/32 < .05."""
 LEAST_AGREEMENT = 0.55
 """What the agreement of a fit judge is at least, with 95 % confidence."""
 LEAST_SIDE = 25
@@ -49,56 +52,6 @@ _INFINITE = 1e9
 _Z = 1.645  # of a one-sided level of 5 %
 
 Pair = tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Fitness:
-    """What is known of a judge for one pair of classes.
-
-    Attributes:
-        pair: The names of the two classes.
-        texts: Texts without the words that it answered.
-        agreement: How often it agrees with the deployed model, the mean of the model's two answers, in [0, 1].
-        error: Its standard error.
-        fit: Whether it may judge.
-        reason: Why not; empty where it is fit.
-    """
-
-    pair: tuple[str, str]
-    texts: int
-    agreement: float | None
-    error: float | None
-    fit: bool
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class MachineOpinion:
-    """What second models say of one card.
-
-    Attributes:
-        judges: The fit ones, whose standardised scores were averaged.
-        rule: By which it was tested: `agreement`, `reference` or `answers`.
-        mended: Flips to which they give the masked answer, with the words and without.
-        broken: All others.
-        unanswered: Of these, flips without an answer.
-        bound: The share of mended flips that the rule allows where masking mends no more than it breaks.
-        p_value: Of the test; `None` where it was not made.
-        rules: Bound and p-value by every rule that could be tried.
-        outcome: `shortcut` or `open`; a machine never says `genuine`.
-        reason: Why it is open, in a sentence; empty for a shortcut.
-    """
-
-    judges: tuple[str, ...]
-    rule: Rule
-    mended: int
-    broken: int
-    unanswered: int
-    bound: float | None
-    p_value: float | None
-    outcome: Literal["shortcut", "open"]
-    reason: str = ""
-    rules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def is_fit(says: Array, up: Array) -> bool:
@@ -180,6 +133,7 @@ def judge_sheet(
     *,
     rule: Rule = "agreement",
     answers: Mapping[Text, bool] | None = None,
+    five: Mapping[str, int] | None = None,
     refused: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, MachineOpinion], dict[str, tuple[Fitness, ...]]]:
     """Judge every card of a sheet.
@@ -189,6 +143,7 @@ def judge_sheet(
         scores: By source, log-probabilities of `sheet.texts`, shape (T, C); a row with NaN was not answered.
         rule: By which cards are decided; where a person answered enough texts of a direction, `answers` is taken there.
         answers: What a person said of texts near the boundary: whether the deployed model is right.
+        five: By card, how many of the first five flips that people judged are mended; cards with fewer are left out.
         refused: Sources that may judge nothing, with the reason.
 
     Returns:
@@ -208,7 +163,7 @@ def judge_sheet(
     cards: dict[str, list[AskedFlip]] = {}
     for flip in sheet.flips:
         cards.setdefault(flip.card, []).append(flip)
-    bench = _Bench(sheet, judges, rule, answers or {}, {name: tuple(of) for name, of in fitness.items()})
+    bench = _Bench(sheet, judges, rule, answers or {}, five or {}, {name: tuple(of) for name, of in fitness.items()})
     return {card: bench.judge(flips) for card, flips in cards.items()}, dict(bench.fitness)
 
 
@@ -274,6 +229,7 @@ class _Bench:
     judges: Mapping[Pair, _Judge]
     rule: Rule
     answers: Mapping[Text, bool]
+    five: Mapping[str, int]
     fitness: Mapping[str, tuple[Fitness, ...]]
 
     def judge(self, flips: Sequence[AskedFlip]) -> MachineOpinion:
@@ -300,7 +256,7 @@ class _Bench:
         rules = {rule: _test(n, of) for rule, of in bounds.items() if sum(one.n for one in of) >= most}
         rule: Rule = "answers" if "answers" in rules else self.rule
         found = rules.get(rule)
-        reason = self._open_reason(n, unanswered, elsewhere, rule, found, mended)
+        reason = self._open_reason(flips, (unanswered, elsewhere, mended), rule, found)
         return MachineOpinion(
             tuple(names),
             rule,
@@ -342,8 +298,10 @@ class _Bench:
         return -1 if said is None else int(said)
 
     def _open_reason(
-        self, n: int, unanswered: int, elsewhere: int, rule: Rule, found: Mapping[str, float] | None, mended: int
+        self, flips: Sequence[AskedFlip], counts: tuple[int, int, int], rule: Rule, found: Mapping[str, float] | None
     ) -> str:
+        """Why a card is open; empty where it is decided."""
+        n, (unanswered, elsewhere, mended) = len(flips), counts
         if not self.judges:
             return "No second opinion is fit to judge."
         if n < LEAST_FLIPS:
@@ -354,7 +312,7 @@ class _Bench:
             return f"To {elsewhere} of its {n} flips the judges answer another class than the two in question."
         if found is None:
             return f"There are too few texts without its words near the model's boundary for the {rule} rule."
-        if found["p_value"] <= LEVEL:
+        if decides(found["p_value"], self.five.get(flips[0].card)):
             return ""
         if mended * 2 < n:
             return (
@@ -362,6 +320,18 @@ class _Bench:
                 "same habit."
             )
         return f"{mended} of {n} mended is not clearly more than the {found['bound']:.2f} that leaning alone may bring."
+
+
+def decides(p_value: float, five: int | None = None) -> bool:
+    """Whether a p-value decides a card, beside five answers of people if there are.
+
+    Args:
+        p_value: Of the second opinion.
+        five: How many of five flips people call mended; `None` where nobody was asked.
+    """
+    if five is None:
+        return p_value <= LEVEL
+    return p_value <= LEVEL_WITH_FIVE or (five >= 4 and p_value <= LEVEL_OF_BOTH)
 
 
 class _Tested(NamedTuple):

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +31,8 @@ DRAWN = 100
 NEAR = 150
 """Texts without the words on each side, those nearest to the model's boundary: where does the judge lean?"""
 
+LEAST_NEAR = 75
+"""Of a side with fewer than twice as many texts, more than the nearer half count as near."""
 REFERENCES = 20
 """Texts of each direction that a person is asked about: is the model right there?"""
 
@@ -151,15 +153,8 @@ def _with_texts(values: dict[str, Any]) -> dict[str, Any]:
     return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
 
-class Answered(NamedTuple):
-    """The deployed model's answers to N texts: the texts, and its class probabilities, shape (N, C)."""
-
-    encoded: EncodedTexts
-    probs: Array
-
-
 def draw_sheet(
-    answered: Answered,
+    answered: tuple[EncodedTexts, Array],
     cards: Sequence[AuditedCard],
     flips: Mapping[str, Sequence[Flip]],
     *,
@@ -171,7 +166,7 @@ def draw_sheet(
     """Choose what a second model is asked about.
 
     Args:
-        answered: The audited texts with the deployed model's answers.
+        answered: The N audited texts, and the deployed model's class probabilities, shape (N, C).
         cards: Of the audit. Word-free texts hold no words of any that could be decided, or that is flagged.
         flips: By card, its flips; cards that are not in it are not asked about.
         audit: The audit's id.
@@ -179,14 +174,14 @@ def draw_sheet(
         models: See `Sheet`.
         seed: Of the draw.
     """
-    texts = answered.encoded.texts
+    texts = answered[0].texts
     by_id = {card.id: card for card in cards}
     asked = [_asked_flip(flip, by_id[card], texts, audit) for card, of_card in flips.items() for flip in of_card]
     listed = [card for card in cards if card.flagged or len(flips.get(card.id, ())) >= LEAST_FLIPS]
     holding = {card.id: np.array([_holds(WordFinder(card.words), text) for text in texts]) for card in listed}
     pairs = sorted({(min(f.before, f.after), max(f.before, f.after)) for f in asked})
     keys = [text_key(text) for text in texts], [evidence_key(text) for text in texts]
-    logs = np.log(np.clip(answered.probs, 1e-12, None))
+    logs = np.log(np.clip(answered[1], 1e-12, None))
     free = _without(np.flatnonzero(find_repeats(*keys).evidence), listed, holding, logs.argmax(axis=1))
     rng = np.random.default_rng(seed)
     drawn: list[WordFree] = []
@@ -219,7 +214,7 @@ def _of_side(
     answer, other = classes
     rows = free[logs[free].argmax(axis=1) == answer]
     margins = logs[rows, answer] - logs[rows, other]
-    nearest = np.argsort(margins, kind="stable")[: min(NEAR, (len(rows) + 1) // 2)]
+    nearest = np.argsort(margins, kind="stable")[: min(NEAR, max(LEAST_NEAR, (len(rows) + 1) // 2))]
     near = {int(rows[i]) for i in nearest if margins[i] <= reach}
     drawn = {int(i) for i in rng.permutation(rows)[:DRAWN]}
     return [(i, i in drawn, i in near) for i in map(int, rows) if i in drawn or i in near]
