@@ -469,7 +469,8 @@ class ShortcutGuardrail(Shown):
         encoded = self._encode(texts, progress)
         with self._at_strength(strength) as classifier:
             answered = encoded, classifier.predict_proba(encoded)
-        models = tuple(dict.fromkeys((self.fingerprint(strength=strength), self.fingerprint(strength=0))))
+        prints = (self.fingerprint(strength=strength), self.fingerprint(strength=0), self._base.fingerprint())
+        models = tuple(dict.fromkeys(prints))
         return draw_sheet(
             answered, audited.cards, flips, audit=audited.id, labels=self.label_names, models=models, seed=seed
         )

@@ -201,9 +201,12 @@ class Judging:
     fingerprint: str = "other"
     asked: int = 0
 
-    def scores(self, texts, progress=None, *, again=False):
+    def scores(self, texts, progress=None):
         self.asked += len(texts)
         return np.array([self.says(text) for text in texts])
+
+    def again(self):
+        return self
 
     def record(self):
         return {"kind": "test", "fingerprint": self.fingerprint}

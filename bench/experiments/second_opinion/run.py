@@ -3,13 +3,12 @@
     python bench/experiments/second_opinion/run.py --data-dir ../shared/data --language-model gemma --out OUT.json
 
 For settings of the benchmark the base classifier is audited on the test texts without labels, as in
-`bench/experiments/flips`. Every card with at least eight flips is put before second models, by the way that `guard.repair
-(second_opinion=...)` goes. Judges:
+`bench/experiments/flips`. Every card with at least eight flips is put before second models, as `guard.repair` does with
+`second_opinion`. Judges:
 
 - `language model`: a small causal model that was not tuned for the task (`--language-model`, a folder or Hub id).
 - `restaurants`: a bag of words (TF-IDF, logistic regression) trained on restaurant reviews, for reviews.
 - `phrases`: one trained on SST-2's phrases, for reviews of anything but films.
-- `other site`: one trained on GoEmotions, for toxicity: comments of anger against others.
 - `same texts`: one trained on the very texts that the base was trained on, which learned the same shortcut.
 - `forty labels`: logistic regression on forty labelled rows, over the frozen encoder that the base started from.
 - `names`: likeness of a text and the labels' names, in the same encoder.
@@ -23,9 +22,11 @@ number of answers to the card's flips alone. Nothing of the library was chosen o
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from shortcut_bench.classifiers import find_encoder
 from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail import NothingToRepairError, ShortcutGuardrail
+from shortcut_guardrail.data import to_json, write_file
 from shortcut_guardrail.decisions import AuditedCards, Decisions, ask, consultation_of, cut_sheet
 from shortcut_guardrail.decisions.asking import Asked
 from shortcut_guardrail.decisions.judging import LEAST_FLIPS
@@ -185,9 +187,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     guard = ShortcutGuardrail(
         trained.model, trained.tokenizer, max_length=trained.max_length, batch_size=64, precision="auto"
     )
-    started = time.perf_counter()
-    audited = AuditedCards.from_dict(guard.audit(rows.texts).to_dict())
-    audit_seconds = time.perf_counter() - started
+    audited, audit_seconds = audited_once(guard, rows, args.work)
     cards = tuple(card for card in audited.cards if card.changes >= LEAST_FLIPS)
     audited = replace(audited, cards=cards)
     sheet = cut_sheet(guard.draw_sheet(rows.texts, audited, guard.find_flips(rows.texts, cards)))
@@ -209,26 +209,74 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     return entry
 
 
+def audited_once(guard: ShortcutGuardrail, rows: LabelledTexts, work: Path) -> tuple[AuditedCards, float]:
+    """The cards of an audit and the seconds it took, kept for whoever is interrupted after it."""
+    kept = work / f"audit-{guard.fingerprint()[:16]}-{guard.data_fingerprint(rows.texts)[:16]}.json"
+    if not kept.exists():
+        started = time.perf_counter()
+        document = guard.audit(rows.texts).to_dict()
+        document = {"audit": document, "seconds": time.perf_counter() - started}
+        write_file(kept, to_json(document), overwrite=True)
+    document = json.loads(kept.read_text(encoding="utf-8"))
+    return AuditedCards.from_dict(document["audit"]), document["seconds"]
+
+
+@dataclass
+class Kept:
+    """A source whose answers are kept on disk, for whoever is interrupted."""
+
+    inner: Any
+    file: Path
+
+    def __post_init__(self) -> None:
+        self.name, self.fingerprint = self.inner.name, self.inner.fingerprint
+        lines = self.file.read_text(encoding="utf-8").splitlines() if self.file.exists() else []
+        self.known = {one["key"]: one["scores"] for one in map(json.loads, lines)}
+
+    def key(self, text: Any) -> str:
+        """By what an answer is known again."""
+        return hashlib.sha256((self.fingerprint + json.dumps(text)).encode()).hexdigest()
+
+    def scores(self, texts: Sequence[Any], progress: Any = None) -> Array:
+        """See `Source`."""
+        missing = sorted(
+            (text for text in texts if self.key(text) not in self.known), key=lambda text: len(joined(text))
+        )
+        for start in range(0, len(missing), 32):
+            some = missing[start : start + 32]
+            with self.file.open("a", encoding="utf-8") as out:
+                for text, values in zip(some, self.inner.scores(some), strict=True):
+                    self.known[self.key(text)] = values.tolist()
+                    out.write(json.dumps({"key": self.key(text), "scores": values.tolist()}) + "\n")
+        return np.array([self.known[self.key(text)] for text in texts])
+
+    def again(self) -> Any:
+        """The source itself, which answers anew."""
+        return self.inner.again()
+
+    def record(self) -> dict[str, Any]:
+        """See `Source`."""
+        found: dict[str, Any] = self.inner.record()
+        return found
+
+
 def ask_all(
     sheet: Sheet, judges: Mapping[str, Any], setting: str, args: argparse.Namespace
-) -> tuple[Asked, dict[str, float]]:
-    """Every judge's answers, and how long each took."""
-    opened, seconds = [], {}
+) -> tuple[Asked, dict[str, float | None]]:
+    """Every judge's answers, and how long each took by the clock of its own estimate."""
+    opened: list[tuple[str, Asked, str]] = []
+    seconds: dict[str, float | None] = {}
     for name, judge in judges.items():
-        (source,) = open_sources(
-            [judge], sheet.labels, descriptions=DESCRIPTIONS.get(setting, {}), cache=args.answer_cache
-        )
-        started = time.perf_counter()
-        one = ask(sheet, [source])
-        seconds[name] = time.perf_counter() - started
-        (own,) = one.scores
-        opened.append((name, one.scores[own], one.refused.get(own), one.records[own]))
+        (source,) = open_sources([judge], sheet.labels, descriptions=DESCRIPTIONS.get(setting, {}))
+        seconds[name] = source.cost(sheet.texts).seconds
+        one = ask(sheet, [Kept(source, args.work / "answers.jsonl") if name == "language model" else source])
+        opened.append((name, one, source.name))
     return (
         Asked(
             sheet,
-            {name: scores for name, scores, _, _ in opened},
-            {name: refused for name, _, refused, _ in opened if refused},
-            {name: record for name, _, _, record in opened},
+            {name: one.scores[own] for name, one, own in opened},
+            {name: one.refused[own] for name, one, own in opened if own in one.refused},
+            {name: one.records[own] for name, one, own in opened},
         ),
         seconds,
     )
@@ -383,10 +431,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Parse, and measure what is missing."""
     parser = settings_parser(__doc__, settings=SETTINGS, seeds=(0, 1, 2), draws=DRAWS)
     parser.add_argument("--language-model", help="Folder or Hub id of a causal language model; none without.")
-    parser.add_argument("--answer-cache", type=Path, help="Folder for the language model's answers.")
+    parser.add_argument("--work", type=Path, required=True, help="Folder for audits and answers, so that it resumes.")
     parser.add_argument("--no-repair", action="store_true", help="judge the cards only")
     args = parser.parse_args(arguments)
     versions = {"versions": library_versions()}
+    args.work.mkdir(parents=True, exist_ok=True)
     cases = settings_cases(args)
     for entry in grow(args.out, cases, partial(measure, args=args), asked={}, beside=lambda _: versions):
         print(entry["setting"], entry["seed"], entry["base"], entry["judges"], flush=True)

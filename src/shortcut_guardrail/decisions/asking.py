@@ -120,7 +120,7 @@ def _changes_its_mind(source: Source, texts: Sequence[Text], values: Array) -> s
     """Why a source is refused that answers otherwise when it is asked again; empty where it does not."""
     if not texts:
         return ""
-    again = np.asarray(source.scores(texts, again=True), dtype=np.float64)
+    again = np.asarray(source.again().scores(texts), dtype=np.float64)
     known = ~np.isnan(values[: len(texts)]).any(axis=1) & ~np.isnan(again).any(axis=1)
     if not known.any():
         return ""

@@ -198,7 +198,7 @@ def draw_sheet(
 def _without(rows: Array, listed: Sequence[AuditedCard], holding: Mapping[str, Array], answers: Array) -> Array:
     """The texts without the words of the cards, those first on which most answers hang. The words of a card that stand
     in nearly all texts, such as full stops, stay, since without them too few texts would be left of an answer."""
-    least = {one: min(2 * DRAWN, 0.6 * (answers[rows] == one).sum()) for one in set(answers[rows].tolist())}
+    least = {one: min(DRAWN, 0.4 * (answers[rows] == one).sum()) for one in set(answers[rows].tolist())}
     for card in sorted(listed, key=lambda card: -card.changes):
         left = rows[~holding[card.id][rows]]
         if all((answers[left] == one).sum() >= needed for one, needed in least.items()):
