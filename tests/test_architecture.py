@@ -25,6 +25,7 @@ FLOORS = [
     "mitigation",
     "shortcuts",
     "decisions",
+    "opinions",
     "evaluation",
     "audit",
     "strength",
