@@ -71,6 +71,7 @@ from .mitigation import (
     warn_about_absent,
 )
 from .models import EncodedTexts, FastPaths, Precision, TextClassifier, load_model
+from .opinions import open_sources
 from .saving import (
     GUARDRAIL_FILE,
     GuardrailRecord,
@@ -87,6 +88,11 @@ from .threads import Lock, one_at_a_time
 from .typing import Array, Head, Progress
 
 _TEXTS_AT_ONCE = 8192
+
+
+def _people(decisions: Decisions | str | Path | None) -> Decisions | None:
+    """What people decided, read where it is a file."""
+    return Decisions.from_file(decisions) if isinstance(decisions, str | Path) else decisions
 
 
 class ShortcutGuardrail(Shown):
@@ -507,8 +513,6 @@ class ShortcutGuardrail(Shown):
             ConfigError: A source is this model, or answers in another shape.
             DataError: See `audit`.
         """
-        from .opinions import open_sources
-
         audited = AuditedCards.from_dict(self.audit(texts, strength=0, progress=progress).to_dict())
         cards = [card for card in audited.chosen("undecided") if card.changes >= LEAST_FLIPS]
         flips = self.find_flips(texts, cards, strength=0, progress=progress)
@@ -577,34 +581,27 @@ class ShortcutGuardrail(Shown):
 
         Args:
             texts: N unlabelled deployment texts, or (text, pair) tuples.
-            support: A few labelled texts and their labels: they confirm or clear what is neutralised, and may choose
-                the strength; `few-shot` learns from them. They can certify nothing any more.
-            strategy: How shortcuts are neutralised; `paper` is `maskcl` with the paper's numbers, `auto` what words
-                and labels support (`Repair.reason` says why).
-            strength: A number in [0, 1]; `auto` for the choice without labels, which labels may overrule; `None` for
-                what the strategy recommends: `auto` for `mask` and `distill`, the support set for `maskcl`.
+            support: A few labelled texts and their labels, to confirm or clear what is neutralised, or to choose the
+                strength; `few-shot` learns from them. They can certify nothing any more.
+            strategy: How; `paper` is `maskcl` with the paper's numbers, `auto` what words and labels support.
+            strength: In [0, 1]; `auto` chooses without labels; `None` too for `mask` and `distill`, else on labels.
             shortcuts: Words and phrases that are shortcuts.
             keep: Words and phrases that are none.
-            decisions: On the cards of an audit of this model, or the file that holds them. Obeyed in this order:
-                `shortcuts` and `keep`, a person's decision, judged flips, a second opinion, the audit.
-            second_opinion: One or several second models, which judge the cards of an audit of the texts; see `consult`.
-            descriptions: By label, what it means, for second models that read.
-            config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset, such as
-                `{"adapter": {"rank": 8}}`.
+            decisions: On cards of an audit of this model, or their file. The order: `shortcuts` and `keep`, a person's
+                decision, judged flips, a second opinion, the audit.
+            second_opinion: Second models that judge the cards of an audit; see `consult`, for `descriptions` as well.
+            config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset.
             seed: The same seed, texts and configuration give the same guard.
             progress: Told how much of each stage is done.
 
         Raises:
-            NothingToRepairError: `auto`, and neither words nor labels speak for a repair; the guard is left as it was.
+            NothingToRepairError: Neither words nor labels speak for a repair; the guard is left as it was.
             ConfigError: Options contradict or need one another.
             DataError: See `fit` and `calibrate`.
         """
         before, found, reason = (self._fitted, self._choice), None, ""
-        decided = Decisions.from_file(decisions) if isinstance(decisions, str | Path) else decisions
-        if second_opinion is not None:
-            decided = self.consult(
-                texts, second_opinion, people=decided, descriptions=descriptions, seed=seed, progress=progress
-            ).decisions
+        asks = partial(self.consult, texts, second_opinion, descriptions=descriptions, seed=seed, progress=progress)
+        decided = _people(decisions) if second_opinion is None else asks(people=_people(decisions)).decisions
         labels = None if support is None else self.label_ids(support[1])
         search = partial(self.find_shortcuts, texts, support=support, decisions=decided, progress=progress)
         if strategy == "auto" and isinstance(config, GuardrailConfig):

@@ -26,7 +26,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail import NothingToRepairError, ShortcutGuardrail
 from shortcut_guardrail.data import to_json, write_file
-from shortcut_guardrail.decisions import AuditedCards, Decisions, ask, consultation_of, cut_sheet
+from shortcut_guardrail.decisions import AuditedCard, AuditedCards, Decisions, ask, consultation_of, cut_sheet
 from shortcut_guardrail.decisions.asking import Asked
 from shortcut_guardrail.decisions.judging import LEAST_FLIPS
 from shortcut_guardrail.decisions.sheet import REFERENCES, Sheet, near_boundary
@@ -214,11 +214,15 @@ def audited_once(guard: ShortcutGuardrail, rows: LabelledTexts, work: Path) -> t
     kept = work / f"audit-{guard.fingerprint()[:16]}-{guard.data_fingerprint(rows.texts)[:16]}.json"
     if not kept.exists():
         started = time.perf_counter()
-        document = guard.audit(rows.texts).to_dict()
-        document = {"audit": document, "seconds": time.perf_counter() - started}
-        write_file(kept, to_json(document), overwrite=True)
-    document = json.loads(kept.read_text(encoding="utf-8"))
-    return AuditedCards.from_dict(document["audit"]), document["seconds"]
+        audited = AuditedCards.from_dict(guard.audit(rows.texts).to_dict())
+        found = {"audited": asdict(audited), "seconds": time.perf_counter() - started}
+        write_file(kept, to_json(found), overwrite=True)
+    found = json.loads(kept.read_text(encoding="utf-8"))
+    cards = tuple(
+        AuditedCard(**{**card, "words": tuple(card["words"]), "except_in": tuple(card["except_in"])})
+        for card in found["audited"].pop("cards")
+    )
+    return AuditedCards(**found["audited"], cards=cards), found["seconds"]
 
 
 @dataclass
@@ -252,7 +256,7 @@ class Kept:
 
     def again(self) -> Any:
         """The source itself, which answers anew."""
-        return self.inner.again()
+        return self.inner
 
     def record(self) -> dict[str, Any]:
         """See `Source`."""

@@ -97,10 +97,10 @@ def ask(sheet: Sheet, sources: Sequence[Source], *, progress: Progress | None = 
             )
     scores: dict[str, Array] = {}
     refused: dict[str, str] = {}
-    for source in sources:
+    for source in sources if sheet.texts else ():
         values = _checked(source.scores(sheet.texts, progress), source.name, sheet)
         scores[source.name] = values
-        if changed := _changes_its_mind(source, sheet.texts[:TWICE], values):
+        if changed := _changes_its_mind(source, sheet.texts[:TWICE]):
             refused[source.name] = changed
     return Asked(sheet, scores, refused, {source.name: source.record() for source in sources})
 
@@ -116,19 +116,15 @@ def _checked(values: Array, name: str, sheet: Sheet) -> Array:
     return values
 
 
-def _changes_its_mind(source: Source, texts: Sequence[Text], values: Array) -> str:
+def _changes_its_mind(source: Source, texts: Sequence[Text]) -> str:
     """Why a source is refused that answers otherwise when it is asked again; empty where it does not."""
-    if not texts:
-        return ""
-    again = np.asarray(source.again().scores(texts), dtype=np.float64)
-    known = ~np.isnan(values[: len(texts)]).any(axis=1) & ~np.isnan(again).any(axis=1)
-    if not known.any():
-        return ""
-    other = values[: len(texts)][known].argmax(axis=1) != again[known].argmax(axis=1)
-    if other.mean() <= MOST_CHANGED:
+    from ..opinions import changed_answers
+
+    changed = changed_answers(source, texts)
+    if changed.mean() <= MOST_CHANGED:
         return ""
     return (
-        f"It changes its answer to {int(other.sum())} of {len(other)} texts when it is asked twice. Set its "
+        f"It changes its answer to {int(changed.sum())} of {len(changed)} texts when it is asked twice. Set its "
         "temperature to 0, or let it answer several times."
     )
 
@@ -179,7 +175,7 @@ def _decide(
         asked.sheet, asked.scores, rule=rule, answers=answers, five=five, refused=asked.refused
     )
     judges = tuple(
-        Judge(name, dict(asked.records[name]), fitness.get(name, ()), len(asked.sheet.texts)) for name in asked.scores
+        Judge(name, dict(asked.records[name]), fitness.get(name, ()), len(asked.sheet.texts)) for name in asked.records
     )
     cards = [card for card in audited.cards if card.id in found]
     made = tuple(_decision(card.words, card.pulls_to, card.id, found[card.id]) for card in cards)

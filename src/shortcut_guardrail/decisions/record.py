@@ -142,7 +142,11 @@ class Decisions:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
-        document = {"schema_version": DECISIONS_SCHEMA_VERSION, "audit": self.audit, "model": self.model}
+        document: dict[str, Any] = {
+            "schema_version": DECISIONS_SCHEMA_VERSION,
+            "audit": self.audit,
+            "model": self.model,
+        }
         document |= {"data": self.data, "cards": [_stored(card) for card in self.cards]}
         if self.judges:
             document |= {

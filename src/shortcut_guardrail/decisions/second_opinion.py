@@ -250,10 +250,10 @@ class _Bench:
             mended += int((said == 1).sum())
             unanswered += int((said < 0).sum())
             elsewhere += sum(all(s.elsewhere(flip.text, judge.pair) for s in judge.sources) for flip in some)
-            for rule, bound in self._bounds(judge, flips[0].card, before, after).items():
-                bounds.setdefault(rule, []).append(_Tested(bound, len(some), int((said == 1).sum())))
+            for name, bound in self._bounds(judge, flips[0].card, before, after).items():
+                bounds.setdefault(name, []).append(_Tested(bound, len(some), int((said == 1).sum())))
         most = n * (1 - MOST_OUTSIDE)
-        rules = {rule: _test(n, of) for rule, of in bounds.items() if sum(one.n for one in of) >= most}
+        rules = {name: _test(n, of) for name, of in bounds.items() if sum(one.n for one in of) >= most}
         rule: Rule = "answers" if "answers" in rules else self.rule
         found = rules.get(rule)
         reason = self._open_reason(flips, (unanswered, elsewhere, mended), rule, found)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..audit import find_repeats
-from ..data import read_utf8
+from ..data import Texts, read_utf8
 from ..errors import DataError
 from ..models import EncodedTexts
 from ..text import WordFinder, evidence_key, text_key
@@ -220,7 +220,7 @@ def _of_side(
     return [(i, i in drawn, i in near) for i in map(int, rows) if i in drawn or i in near]
 
 
-def _asked_flip(flip: Flip, card: AuditedCard, texts: Sequence[Text], audit: str) -> AskedFlip:
+def _asked_flip(flip: Flip, card: AuditedCard, texts: Texts, audit: str) -> AskedFlip:
     finder = WordFinder(card.words, kept=card.except_in)
     text = texts[flip.row]
     sides = (text,) if isinstance(text, str) else text
@@ -243,7 +243,7 @@ def _holds(finder: WordFinder, text: Text) -> bool:
     return any(finder.present(side) for side in ([text] if isinstance(text, str) else text))
 
 
-def near_boundary(sheet: Sheet, texts: Sequence[Text], *, n: int = REFERENCES, seed: int = 0) -> list[Flip]:
+def near_boundary(sheet: Sheet, texts: Texts, *, n: int = REFERENCES, seed: int = 0) -> list[Flip]:
     """Texts without the words to ask a person about: in each direction of a flip, some that the model itself gives the
     masked answer and that are near the boundary. `after` is that answer.
 
