@@ -72,7 +72,9 @@ class CausalModel:
 
     def beginning(self, text: str, most: int) -> str:
         """As much of a text's beginning as `most` tokens hold."""
-        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)[
+            "offset_mapping"
+        ]
         return text if len(found) <= most else text[: found[most - 1][1] if most > 0 else 0]
 
     @torch.inference_mode()
@@ -150,5 +152,5 @@ class CausalModel:
                 out[one.row, place] = float(values.double().sum())
 
     def _ids(self, text: str) -> list[int]:
-        ids: list[int] = self.tokenizer(text)["input_ids"]
+        ids: list[int] = self.tokenizer(text, verbose=False)["input_ids"]
         return ids

@@ -16,8 +16,10 @@ from .source import Cost, Text, averaged, fingerprint_of, measured_seconds, norm
 
 CAUSAL_TEMPLATES = (
     "Text: {text}\nLabel: {label}",
-    "{text}\n\nThis text is {label}",
+    "{text}\n\nThis is {label}",
+    '"{text}"\nOverall, this is {label}',
 )
+"""The best of ten wordings that fit any labels, on training rows of SST-2 and Yelp; their mean is better than each."""
 _LEAST_ROOM = 16  # tokens of a text
 _SLACK = 8  # tokens that appear where a cut text meets the words around it
 
@@ -87,8 +89,8 @@ class CausalSource:
         return {"kind": "causal", "name": self.name, "fingerprint": self.fingerprint, **said, **self.settings}
 
     def _room(self, prompt: Prompt) -> int:
-        """Tokens that a prompt leaves for the text."""
-        around = prompt.before_label(("", " ") if "{text_pair}" in prompt.template else "")
+        """Tokens that a prompt leaves for a text, or for both of a pair, which takes some words more."""
+        around = prompt.before_label(("", " "))
         return self.model.max_length - _SLACK - max(self.model.n_tokens(around + end) for end in prompt.after_label())
 
     def _cut(self, text: Text, room: int) -> Text:

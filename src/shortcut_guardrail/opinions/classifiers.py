@@ -131,7 +131,7 @@ class ZeroShotSource:
         parts = []
         for template in self.templates:
             asked = self._pairs(template, texts)
-            entailed = normalised(answers(self.classifier, asked, self.name, progress))[:, place]
+            entailed = normalised(answers(self.classifier, asked, self.name, progress, len(self.phrases)))[:, place]
             parts.append(normalised(entailed.reshape(len(texts), len(self.phrases))))
         return averaged(parts)
 
@@ -194,14 +194,16 @@ class FunctionSource:
         return _facts("function", self)
 
 
-def answers(classifier: TextClassifier, texts: Sequence[Text], name: str, progress: Progress | None) -> Array:
-    """Logits of a classifier, shape (N, C), float64; a warning counts texts longer than its context."""
+def answers(
+    classifier: TextClassifier, texts: Sequence[Text], name: str, progress: Progress | None, times: int = 1
+) -> Array:
+    """Logits of a classifier, shape (N, C), float64; a warning counts texts, each asked so many times, that are cut."""
     if not texts:
         return np.empty((0, classifier.n_classes))
     encoded = classifier.encode(list(texts))  # type: ignore[arg-type]
-    if n := int(encoded.truncated.sum()):
+    if n := int(encoded.truncated.reshape(-1, times).any(axis=1).sum()):
         warnings.warn(
-            f"'{name}' sees only the beginning of {n} of {counted(len(texts), 'text')}: it takes "
+            f"'{name}' sees only the beginning of {counted(n, 'text')}: it takes at most "
             f"{classifier.max_length} tokens.",
             GuardrailWarning,
             stacklevel=3,

@@ -111,7 +111,7 @@ def _settings_of(spec: str) -> Settings:
             f"'{spec}' is an address. Name it in a TOML file with kind = \"endpoint\", url and model, and give that."
         )
     if _FUNCTION.fullmatch(spec):
-        return Settings(spec, "function", spec.partition(":")[2], spec, {})
+        return Settings(spec, "function", spec, spec, {})
     return Settings(spec, "", path.name, spec, {})
 
 

@@ -130,7 +130,7 @@ def checked_log_probs(values: Any, n: int, labels: Sequence[str], name: str) -> 
             "of these labels."
         )
     missing: Array = np.isnan(probs)
-    no_answer: Array = missing.all(axis=1)
+    no_answer = np.asarray(missing.all(axis=1))
     given = np.where(no_answer[:, None], 1 / len(labels), probs)
     problems = {
         "NaN beside numbers": missing.any(axis=1) & ~no_answer,
