@@ -581,8 +581,7 @@ class ShortcutGuardrail(Shown):
 
         Args:
             texts: N unlabelled deployment texts, or (text, pair) tuples.
-            support: A few labelled texts and their labels, to confirm or clear what is neutralised, or to choose the
-                strength; `few-shot` learns from them. They can certify nothing any more.
+            support: A few labelled texts and their labels; `few-shot` learns from them. They certify nothing any more.
             strategy: How; `paper` is `maskcl` with the paper's numbers, `auto` what words and labels support.
             strength: In [0, 1]; `auto` chooses without labels; `None` too for `mask` and `distill`, else on labels.
             shortcuts: Words and phrases that are shortcuts.

@@ -27,7 +27,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -72,13 +72,20 @@ DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
 REVIEWS = ("Amazon", "SST-2")
 
 
+@cache
+def encoder() -> tuple[Any, Any]:
+    """The frozen encoder that the base started from."""
+    from transformers import AutoModel
+
+    found = find_encoder("minilm")
+    return found.tokenizer(), AutoModel.from_pretrained(found.source).eval()
+
+
 def vectors(texts: Sequence[Any]) -> Array:
     """Mean vectors of the frozen encoder, of unit length."""
     import torch
-    from transformers import AutoModel
 
-    encoder = find_encoder("minilm")
-    tokenizer, model = encoder.tokenizer(), AutoModel.from_pretrained(encoder.source).eval()
+    tokenizer, model = encoder()
     made = []
     for start in range(0, len(texts), 64):
         some = [" ".join([one] if isinstance(one, str) else one) for one in texts[start : start + 64]]
