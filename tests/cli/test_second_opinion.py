@@ -110,9 +110,7 @@ def test_one_that_cannot_do_the_task_is_refused_in_words(run, asked, tmp_path):
     shown, _ = run("judge", *asked, "--with", "my_judges:coin", "--out", tmp_path / "d.json")
     assert "Second opinion my_judges:coin (negative / positive): not fit: It agrees with the model on" in shown
     assert "No second opinion is fit to judge." in shown
-    both, _ = run(
-        "judge", *asked, "--with", "my_judges:coin", "--with", "my_judges:sound", "--out", tmp_path / "e.json"
-    )
+    run("judge", *asked, "--with", "my_judges:coin", "--with", "my_judges:sound", "--out", tmp_path / "e.json")
     assert card_of(tmp_path / "e.json", "honestly")["second_opinion"]["judges"] == ["my_judges:sound"]
 
 

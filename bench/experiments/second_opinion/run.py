@@ -183,6 +183,9 @@ COMBINATIONS = (
     ("language model", "restaurants", "phrases"),
 )
 
+REPAIRED = (("language model", "restaurants"), ("restaurants",), ("language model",))
+"""Whose decisions a guard is made of."""
+
 
 def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, Any]:
     """One setting and seed."""
@@ -324,6 +327,7 @@ def opinions_of(audited: AuditedCards, asked: Asked, labels: Mapping[Any, int], 
                     "mended": said.mended,
                     "broken": said.broken,
                     "rules": said.rules,
+                    "q_value": said.q_value,
                     "outcome": said.outcome,
                     "reason": said.reason,
                 }
@@ -411,15 +415,18 @@ def scored(guard: ShortcutGuardrail, rows: LabelledTexts) -> dict[str, float]:
 def repairs(
     guard: ShortcutGuardrail, audited: AuditedCards, asked: Asked, rows: LabelledTexts, seed: int
 ) -> list[dict[str, Any]]:
-    """What `fit` makes of the decisions of every combination: each list of words once."""
+    """What `fit` makes of the decisions of the judges of `REPAIRED`: each list of words once. Where nothing is taken the
+    guard is the one that there is without a second opinion, and is not made again."""
     made: dict[tuple[str, ...], dict[str, Any]] = {}
     for some in combinations(asked):
+        if some not in REPAIRED:
+            continue
         decisions = consultation_of(audited, chosen(asked, some)).decisions
         words = tuple(sorted(word for card in decisions.cards if card.decision for word in card.words))
-        entry = made.setdefault(
-            words, {"words": words, "judges": [], **({} if words in made else repaired(guard, decisions, rows, seed))}
-        )
-        entry["judges"].append(some)
+        if words and words not in made:
+            made[words] = {"words": words, "judges": [], **repaired(guard, decisions, rows, seed)}
+        if words:
+            made[words]["judges"].append(some)
     return list(made.values())
 
 

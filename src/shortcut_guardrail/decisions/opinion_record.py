@@ -46,6 +46,7 @@ class MachineOpinion:
         bound: The share of mended flips that the rule allows where masking mends no more than it breaks.
         p_value: Of the test; `None` where it was not made.
         rules: Bound and p-value by every rule that could be tried.
+        q_value: The p-value, adjusted for all cards that were asked about (Benjamini and Hochberg).
         outcome: `shortcut` or `open`; a machine never says `genuine`.
         reason: Why it is open, in a sentence; empty for a shortcut.
     """
@@ -60,6 +61,7 @@ class MachineOpinion:
     outcome: Literal["shortcut", "open"]
     reason: str = ""
     rules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    q_value: float | None = None
 
     @property
     def sentence(self) -> str:
@@ -108,7 +110,7 @@ def read_opinion(values: Any, where: str) -> MachineOpinion | None:
     try:
         opinion = MachineOpinion(**{**values, "judges": tuple(values["judges"])})
         counts = (opinion.mended, opinion.broken, opinion.unanswered)
-        numbers = [n for n in (opinion.bound, opinion.p_value) if n is not None]
+        numbers = [n for n in (opinion.bound, opinion.p_value, opinion.q_value) if n is not None]
         sound = (
             all(type(n) is int and n >= 0 for n in counts)
             and all(isinstance(n, int | float) for n in numbers)

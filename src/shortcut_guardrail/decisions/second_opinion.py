@@ -22,6 +22,7 @@ from ..stats import (
     agreement_share,
     answers_bound,
     balanced_cut,
+    fdr_q_values,
     mixed_bound,
     p_of_bound,
     reference_bound,
@@ -32,9 +33,9 @@ from .opinion_record import Fitness, MachineOpinion, Rule
 from .sheet import AskedFlip, Sheet, Text, WordFree
 
 LEVEL = 0.05
-"""The p-value that decides."""
+"""The q-value that decides: of all cards that a machine decides, at most so many are false."""
 LEVEL_WITH_FIVE, LEVEL_OF_BOTH = 0.025, 0.15
-"""Where five answers of people to flips of the card are known: the p-value that decides, and the one that does if at
+"""Where five answers of people to flips of the card are known: the q-value that decides, and the one that does if at
 least four of the five say mended. Under the null hypothesis that happens in 6 of 32 cards, so that both together are
 wrong in .025 + .125 * 6/32 < .05."""
 LEAST_AGREEMENT = 0.55
@@ -163,8 +164,34 @@ def judge_sheet(
     cards: dict[str, list[AskedFlip]] = {}
     for flip in sheet.flips:
         cards.setdefault(flip.card, []).append(flip)
-    bench = _Bench(sheet, judges, rule, answers or {}, five or {}, {name: tuple(of) for name, of in fitness.items()})
-    return {card: bench.judge(flips) for card, flips in cards.items()}, dict(bench.fitness)
+    bench = _Bench(sheet, judges, rule, answers or {})
+    found_of = {card: bench.judge(flips) for card, flips in cards.items()}
+    return _decided(found_of, five or {}), {name: tuple(of) for name, of in fitness.items()}
+
+
+def _decided(opinions: Mapping[str, MachineOpinion], five: Mapping[str, int]) -> dict[str, MachineOpinion]:
+    """The outcome of every card that could be tested, when all of them are taken together."""
+    tested = [card for card, one in opinions.items() if not one.reason]
+    adjusted = dict(zip(tested, fdr_q_values([opinions[card].p_value or 0.0 for card in tested]), strict=True))
+    made = dict(opinions)
+    for card, q_value in adjusted.items():
+        taken = decides(q_value, five.get(card))
+        reason = "" if taken else _side(opinions[card])
+        made[card] = replace(opinions[card], q_value=q_value, outcome="shortcut" if taken else "open", reason=reason)
+    return made
+
+
+def _side(opinion: MachineOpinion) -> str:
+    """Why a card that was tested is open."""
+    n = opinion.mended + opinion.broken
+    if opinion.mended * 2 < n:
+        return (
+            "The judges side with the model. A machine cannot call that genuine, since it may have learned the same "
+            "habit."
+        )
+    return (
+        f"{opinion.mended} of {n} mended is not clearly more than the {opinion.bound:.2f} that leaning alone may bring."
+    )
 
 
 def _drawn(sheet: Sheet, pair: Pair) -> tuple[list[Text], Array]:
@@ -229,8 +256,6 @@ class _Bench:
     judges: Mapping[Pair, _Judge]
     rule: Rule
     answers: Mapping[Text, bool]
-    five: Mapping[str, int]
-    fitness: Mapping[str, tuple[Fitness, ...]]
 
     def judge(self, flips: Sequence[AskedFlip]) -> MachineOpinion:
         """What is said of the card of some flips."""
@@ -256,7 +281,7 @@ class _Bench:
         rules = {name: _test(n, of) for name, of in bounds.items() if sum(one.n for one in of) >= most}
         rule: Rule = "answers" if "answers" in rules else self.rule
         found = rules.get(rule)
-        reason = self._open_reason(flips, (unanswered, elsewhere, mended), rule, found)
+        reason = self._untested(n, unanswered, elsewhere, rule, found)
         return MachineOpinion(
             tuple(names),
             rule,
@@ -265,7 +290,7 @@ class _Bench:
             unanswered,
             found["bound"] if found else None,
             found["p_value"] if found else None,
-            "open" if reason else "shortcut",
+            "open",
             reason,
             rules,
         )
@@ -297,11 +322,8 @@ class _Bench:
         said = self.answers.get(one.text)
         return -1 if said is None else int(said)
 
-    def _open_reason(
-        self, flips: Sequence[AskedFlip], counts: tuple[int, int, int], rule: Rule, found: Mapping[str, float] | None
-    ) -> str:
-        """Why a card is open; empty where it is decided."""
-        n, (unanswered, elsewhere, mended) = len(flips), counts
+    def _untested(self, n: int, unanswered: int, elsewhere: int, rule: Rule, found: Mapping[str, float] | None) -> str:
+        """Why a card cannot be tested; empty where it can."""
         if not self.judges:
             return "No second opinion is fit to judge."
         if n < LEAST_FLIPS:
@@ -312,26 +334,19 @@ class _Bench:
             return f"To {elsewhere} of its {n} flips the judges answer another class than the two in question."
         if found is None:
             return f"There are too few texts without its words near the model's boundary for the {rule} rule."
-        if decides(found["p_value"], self.five.get(flips[0].card)):
-            return ""
-        if mended * 2 < n:
-            return (
-                "The judges side with the model. A machine cannot call that genuine, since it may have learned the "
-                "same habit."
-            )
-        return f"{mended} of {n} mended is not clearly more than the {found['bound']:.2f} that leaning alone may bring."
+        return ""
 
 
-def decides(p_value: float, five: int | None = None) -> bool:
-    """Whether a p-value decides a card, beside five answers of people if there are.
+def decides(q_value: float, five: int | None = None) -> bool:
+    """Whether a second opinion decides a card, beside five answers of people if there are.
 
     Args:
-        p_value: Of the second opinion.
+        q_value: Its p-value, adjusted for all cards that were asked about.
         five: How many of five flips people call mended; `None` where nobody was asked.
     """
     if five is None:
-        return p_value <= LEVEL
-    return p_value <= LEVEL_WITH_FIVE or (five >= 4 and p_value <= LEVEL_OF_BOTH)
+        return q_value <= LEVEL
+    return q_value <= LEVEL_WITH_FIVE or (five >= 4 and q_value <= LEVEL_OF_BOTH)
 
 
 class _Tested(NamedTuple):

@@ -63,7 +63,7 @@ def _print_opinions(decisions: Decisions) -> None:
     opinions = [(card, card.second_opinion) for card in decisions.cards if card.second_opinion is not None]
     if not opinions:
         return
-    shown = new_table("words", "second opinion", "mended", "broken", "bound", "p", "says")
+    shown = new_table("words", "second opinion", "mended", "broken", "bound", "q", "says")
     for card, opinion in opinions:
         shown.add_row(
             words_of(card.words),
@@ -71,7 +71,7 @@ def _print_opinions(decisions: Decisions) -> None:
             str(opinion.mended),
             str(opinion.broken),
             "-" if opinion.bound is None else f"{opinion.bound:.2f} ({opinion.rule})",
-            "-" if opinion.p_value is None else f"{opinion.p_value:.2g}",
+            "-" if opinion.q_value is None else f"{opinion.q_value:.2g}",
             opinion.outcome,
         )
     console.print(shown)
@@ -79,8 +79,8 @@ def _print_opinions(decisions: Decisions) -> None:
         if opinion.reason:
             console.print(Text.assemble("Open: ", words_of(card.words), ". ", opinion.reason))
     console.print(
-        "Mended: the second opinion gives the masked answer, with the words and without. More than the bound decides; "
-        "a machine says shortcut or nothing, and people overrule it."
+        "Mended: the second opinion gives the masked answer, with the words and without. Clearly more than the bound "
+        "decides (q at most .05: of all cards so decided at most 5 % are false); a machine says shortcut or nothing, and people overrule it."
     )
 
 

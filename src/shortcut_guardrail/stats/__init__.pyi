@@ -22,6 +22,7 @@ from .second_opinion import agreement_bound as agreement_bound
 from .second_opinion import agreement_share as agreement_share
 from .second_opinion import answers_bound as answers_bound
 from .second_opinion import balanced_cut as balanced_cut
+from .second_opinion import fdr_q_values as fdr_q_values
 from .second_opinion import mixed_bound as mixed_bound
 from .second_opinion import p_of_bound as p_of_bound
 from .second_opinion import reference_bound as reference_bound

@@ -17,6 +17,7 @@ this share. Texts without the words in question, near the deployed model's bound
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -161,6 +162,18 @@ def p_of_bound(mended: int, n: int, bound: Bound) -> float:
     from scipy.stats import binom
 
     return float(bound.weights @ binom.sf(mended - 1, n, bound.nodes))
+
+
+def fdr_q_values(p_values: Sequence[float]) -> list[float]:
+    """The smallest false-discovery rate at which each of several tests is a discovery (Benjamini and Hochberg 1995).
+
+    Example:
+        >>> [round(q, 3) for q in fdr_q_values([0.001, 0.04, 0.03])]
+        [0.003, 0.04, 0.04]
+    """
+    from scipy.stats import false_discovery_control
+
+    return [float(q) for q in false_discovery_control(np.clip(p_values, 0.0, 1.0))] if len(p_values) else []
 
 
 def _variance(share: float, n: int) -> float:
