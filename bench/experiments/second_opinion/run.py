@@ -1,6 +1,7 @@
-"""Second opinions on cards: which judges are fit, what they decide, how often wrongly, and what the repair brings.
+r"""Second opinions on cards: which judges are fit, what they decide, how often wrongly, and what the repair brings.
 
-    python bench/experiments/second_opinion/run.py --data-dir ../shared/data --language-model gemma --out OUT.json
+    python bench/experiments/second_opinion/run.py --data-dir ../shared/data --language-model GEMMA --work WORK \
+        --out results/second_opinion.json
 
 For settings of the benchmark the base classifier is audited on the test texts without labels, as in
 `bench/experiments/flips`. Every card with at least eight flips is put before second models, as `guard.repair` does with

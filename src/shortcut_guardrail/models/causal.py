@@ -92,7 +92,7 @@ class CausalModel:
             Log-probabilities, shape (N, C), float64.
 
         Raises:
-            RunError: A number that comes out is not finite.
+            RunError: A number that comes out is not finite, or a prompt is empty.
         """
         asked = [one for row, prompt in enumerate(prompts) for one in self._passes(row, prompt, continuations)]
         asked.sort(key=lambda one: len(one.ids), reverse=True)
@@ -117,6 +117,8 @@ class CausalModel:
         for whole in wholes:
             while whole[:shared] != wholes[0][:shared] or shared >= len(whole):
                 shared -= 1
+        if shared < 1:
+            raise RunError(f"The prompt {prompt!r} has no token of its own that a label could follow.")
         passes: list[_Asked] = []
         for place in sorted(range(len(wholes)), key=lambda i: -len(wholes[i])):
             ids, tokens = wholes[place][:-1], wholes[place][shared:]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data import counted
-from ..errors import GuardrailWarning, RunError
+from ..errors import GuardrailError, GuardrailWarning, RunError
 from ..typing import Array, Progress
 from .cache import AnswerCache
 from .prompts import Prompt
@@ -147,6 +147,7 @@ class EndpointSource:
 
     def _find_samples(self, texts: Sequence[Text]) -> list[int]:
         """Ask about the first texts with log-probabilities, to see whether any come."""
+        self.endpoint.stopped.clear()
         for row in range(min(_TRIED_FOR_LOG_PROBS, len(texts))):
             try:
                 self._ask(texts, _Job(row, 0, -1))
@@ -158,6 +159,7 @@ class EndpointSource:
     def _ask_all(self, texts: Sequence[Text], jobs: Sequence[_Job], progress: Progress | None) -> None:
         left = list({self._key(texts, job): job for job in jobs if self._key(texts, job) not in self.cache}.values())
         rejected: list[str] = []
+        self.endpoint.stopped.clear()
         pool = ThreadPoolExecutor(self._parallel)
         try:
             waiting = [pool.submit(self._ask, texts, job) for job in left]
@@ -169,13 +171,19 @@ class EndpointSource:
                 if progress is not None:
                     progress("Asking", done, len(jobs))
         finally:
+            self.endpoint.stopped.set()  # an error or Ctrl-C waits for no other request's next try
             pool.shutdown(wait=True, cancel_futures=True)
+            self.endpoint.stopped.clear()
         if rejected and len(rejected) == len(jobs):
             raise RunError(f"'{self.name}' rejects every request: {rejected[0]}.")
 
     def _ask(self, texts: Sequence[Text], job: _Job) -> None:
         begun = time.perf_counter()
-        answer = _kept(self.endpoint.post(self._body(texts, job)))
+        try:
+            answer = _kept(self.endpoint.post(self._body(texts, job)))
+        except GuardrailError:
+            self.endpoint.stopped.set()
+            raise
         self._seconds.append(time.perf_counter() - begun)
         self._models.add(answer["model"])
         self.cache.add(self._key(texts, job), answer)

@@ -50,7 +50,9 @@ class Endpoint:
         retries: How often to try again.
         per_minute: Most requests a minute, tries included; `None` for no limit.
         allow_http: Whether texts and key may travel unencrypted to another machine.
-        sleep: Waits; for tests.
+
+    Attributes:
+        stopped: Once set, nothing is sent any more, and nobody goes on waiting.
 
     Raises:
         ConfigError: The address or the key cannot be used.
@@ -65,9 +67,10 @@ class Endpoint:
         retries: int = 6,
         per_minute: float | None = None,
         allow_http: bool = False,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.url, self._timeout, self._retries, self._sleep = url, timeout, retries, sleep
+        self.url, self._timeout, self._retries = url, timeout, retries
+        self.stopped = threading.Event()
+        self._sleep: Callable[[float], object] = self.stopped.wait
         loopback = _checked_address(url, allow_http)
         self._key = _key_of(api_key_env)
         handlers: list[Any] = [_NoRedirect()]
@@ -88,6 +91,8 @@ class Endpoint:
         """
         for tried in range(self._retries + 1):
             self._wait_for_turn()
+            if self.stopped.is_set():
+                raise RunError(f"{self.url} is not asked any more.")
             try:
                 return self._once(body)
             except urllib.error.HTTPError as error:
