@@ -416,8 +416,8 @@ def scored(guard: ShortcutGuardrail, rows: LabelledTexts) -> dict[str, float]:
 def repairs(
     guard: ShortcutGuardrail, audited: AuditedCards, asked: Asked, rows: LabelledTexts, seed: int
 ) -> list[dict[str, Any]]:
-    """What `fit` makes of the decisions of the judges of `REPAIRED`: each list of words once. Where nothing is taken the
-    guard is the one that there is without a second opinion, and is not made again."""
+    """What `fit` makes of the decisions of the judges of `REPAIRED`: each list of words once. Where nothing is taken,
+    the guard is the one that there is without a second opinion, and is not made again."""
     made: dict[tuple[str, ...], dict[str, Any]] = {}
     for some in combinations(asked):
         if some not in REPAIRED:

@@ -18,6 +18,7 @@ from .flips import find_flips as find_flips
 from .judging import LEAST_FLIPS as LEAST_FLIPS
 from .judging import agreed as agreed
 from .judging import first_five as first_five
+from .opinion_record import MachineOpinion as MachineOpinion
 from .opinion_record import Rule as Rule
 from .questions import Flip as Flip
 from .questions import Question as Question

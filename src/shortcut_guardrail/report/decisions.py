@@ -11,7 +11,7 @@ from ..text import visible_name
 from .terminal import new_table, screen
 
 if TYPE_CHECKING:
-    from ..decisions import AuditedCard, Decision, Decisions
+    from ..decisions import AuditedCard, Decision, Decisions, MachineOpinion
     from ..opinions import Cost
 
 
@@ -80,8 +80,23 @@ def _print_opinions(decisions: Decisions) -> None:
             console.print(Text.assemble("Open: ", words_of(card.words), ". ", opinion.reason))
     console.print(
         "Mended: the second opinion gives the masked answer, with the words and without. Clearly more than the bound "
-        "decides (q at most .05: of all cards so decided at most 5 % are false); a machine says shortcut or nothing, and people overrule it."
+        "decides (q at most .05: of all cards so decided at most 5 % are false); a machine says shortcut or nothing, and "
+        "people overrule it."
     )
+    if near := [card for card, opinion in opinions if _nearly(opinion)]:
+        serves = "" if all(o.rule == "answers" for _, o in opinions if _nearly(o)) else " --reference"
+        console.print(
+            Text.assemble(
+                f"Answers of a person that would tell most: flips{serves} --n 5 --cards ",
+                ",".join(card.id for card in near),
+                ". Twenty on texts without the words (--reference) serve all cards; five on a card's flips serve it.",
+            )
+        )
+
+
+def _nearly(opinion: MachineOpinion) -> bool:
+    """Whether a few answers of people may decide a card that a second opinion leaves open."""
+    return opinion.outcome == "open" and opinion.q_value is not None and opinion.mended > opinion.broken
 
 
 def print_decisions(decisions: Decisions) -> None:
