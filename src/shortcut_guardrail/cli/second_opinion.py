@@ -51,7 +51,9 @@ class Asking:
     answer_cache: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for answers, so that nothing is asked twice.", show_default=False, rich_help_panel=_PANEL
+            help="Folder for the answers of endpoints, so that nothing is paid twice.",
+            show_default=False,
+            rich_help_panel=_PANEL,
         ),
     ] = None
 

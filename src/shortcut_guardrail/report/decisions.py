@@ -80,8 +80,8 @@ def _print_opinions(decisions: Decisions) -> None:
             console.print(Text.assemble("Open: ", words_of(card.words), ". ", opinion.reason))
     console.print(
         "Mended: the second opinion gives the masked answer, with the words and without. Clearly more than the bound "
-        "decides (q at most .05: of all cards so decided at most 5 % are false); a machine says shortcut or nothing, and "
-        "people overrule it."
+        "decides (q at most .05: of all cards so decided at most 5 % are false); a machine says shortcut or nothing, "
+        "and people overrule it."
     )
     if near := [card for card, opinion in opinions if _nearly(opinion)]:
         serves = "" if all(o.rule == "answers" for _, o in opinions if _nearly(o)) else " --reference"
