@@ -246,3 +246,27 @@ def test_what_no_machine_says_is_refused_in_a_file(run, asked, tmp_path, change,
     card["second_opinion"] |= change
     with pytest.raises(DataError, match=sentence):
         Decisions.from_dict(document)
+
+
+def test_the_questions_of_an_earlier_call_are_not_mistaken_for_those_of_the_last(run, asked, data, tmp_path):
+    audit, flips = asked
+    sheet = audit / "second_opinion.jsonl"
+    head, *lines = sheet.read_text().splitlines(keepends=True)
+    first = next(line for line in lines if '"flip"' in line)
+    sheet.write_text(head + "".join(line for line in lines if line != first))
+    _, err = run("judge", audit, flips, "--with", "my_judges:sound", "--out", tmp_path / "d.json", status=2)
+    assert "second_opinion.jsonl lacks 1 question of the file: another call of `flips` has written it since." in err
+
+
+def test_in_python_a_function_is_enough(bag, monkeypatch, tmp_path):
+    monkeypatch.setattr("shortcut_guardrail.decisions.audited.AuditedCards.chosen", lambda self, _: self.cards)
+    judges: dict = {}
+    exec(JUDGES, judges)
+    guard = ShortcutGuardrail(*bag)
+    repaired = guard.repair(TEXTS, strategy="mask", second_opinion=judges["sound"])
+    items = {item.text: (item.verdict, item.reason) for item in repaired.fitted.shortcuts.items}
+    assert items["honestly"] == ("confirmed", "second opinion")
+    assert repaired.decisions is not None
+    assert repaired.decisions.judges[0].fit
+    own = guard.repair(TEXTS, strategy="mask", second_opinion=judges["taken_in"]).fitted.shortcuts.items
+    assert ("confirmed", "second opinion") not in {(item.verdict, item.reason) for item in own}

@@ -118,7 +118,7 @@ def judge(
             rule=asking.rule.value,
             answers=reference_answers(sheet, keys, people),
             five=first_five(keys, people),
-            people=found if reviewers else None,
+            people=found if reviewers or any(key.label for key in keys) else None,
         )
         found = write_with_answers(target, consulted.decisions, said, overwrite=output.overwrite)
     else:

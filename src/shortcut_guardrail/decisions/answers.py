@@ -13,7 +13,7 @@ from typing import Any
 from ..data import enumerated, open_tables, read_utf8, text_hash
 from ..errors import DataError
 from .judging import ANSWERS, Answer
-from .questions import Key
+from .questions import REFERENCE, Key
 
 QUESTIONS_FILE = "questions.jsonl"
 """The keys, in the folder of the audit."""
@@ -63,7 +63,7 @@ class _Row:
 
 
 def questions_in(files: Sequence[str], keys: Sequence[Key]) -> set[str]:
-    """The questions that files ask, answered or not.
+    """The questions about flips that files ask, answered or not.
 
     Raises:
         DataError: See `read_answers`.
@@ -71,7 +71,7 @@ def questions_in(files: Sequence[str], keys: Sequence[Key]) -> set[str]:
     found: set[str] = set()
     for file in files:
         found |= {row.id for row in _rows_of(file, keys)[0]}
-    return found
+    return found & {key.id for key in keys if key.card != REFERENCE}
 
 
 def read_answers(file: str, keys: Sequence[Key]) -> dict[str, Answer]:

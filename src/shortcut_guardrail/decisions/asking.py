@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..data import enumerated, text_hash
-from ..errors import ConfigError
+from ..data import counted, enumerated, text_hash
+from ..errors import ConfigError, DataError
 from ..typing import Array, Progress
 from .audited import AuditedCards
 from .judging import LEAST_FLIPS
@@ -18,7 +19,7 @@ from .opinion_record import Judge, MachineOpinion, Rule
 from .questions import REFERENCE, Key
 from .record import Decision, Decisions
 from .second_opinion import judge_sheet
-from .sheet import Sheet, Text
+from .sheet import SHEET_FILE, Sheet, Text
 
 if TYPE_CHECKING:
     from ..opinions import Cost, Source
@@ -67,9 +68,17 @@ def cut_sheet(sheet: Sheet, ids: set[str] | None = None) -> Sheet:
     Args:
         sheet: What was drawn.
         ids: Of the questions that count; all without.
+
+    Raises:
+        DataError: The sheet was drawn for other questions.
     """
+    if ids is not None and (missing := ids - {flip.id for flip in sheet.flips}):
+        raise DataError(
+            f"{SHEET_FILE} lacks {counted(len(missing), 'question')} of the file: another call of `flips` has written "
+            "it since. Give the file of that call, or run `flips` again for the cards in question."
+        )
     flips = [flip for flip in sheet.flips if ids is None or flip.id in ids]
-    counts = {card: sum(flip.card == card for flip in flips) for card in {flip.card for flip in flips}}
+    counts = Counter(flip.card for flip in flips)
     flips = [flip for flip in flips if counts[flip.card] >= LEAST_FLIPS]
     pairs = {(min(f.before, f.after), max(f.before, f.after)) for f in flips}
     return replace(sheet, flips=tuple(flips), free=tuple(one for one in sheet.free if one.pair in pairs))
