@@ -59,19 +59,27 @@ def test_the_p_value_is_a_binomial_tail_spread_over_the_bounds_error():
     assert p_of_bound(0, 88, few) == pytest.approx(1.0)
 
 
-def test_answers_lower_a_reference_bound_where_the_model_is_right():
-    # The model is right on three quarters; the judge says "up" to .9 of these and to .3 of the others.
-    truth, says = said(150, 50), np.concatenate([said(135, 15), said(15, 35)])
-    answers = np.full(200, -1)
-    answers[[*range(0, 150, 10), *range(150, 200, 10)]] = truth[[*range(0, 150, 10), *range(150, 200, 10)]]
-    bound = answers_bound(says, answers)
-    assert bound.n == 200
-    assert 0.55 < bound.value < 0.68 < reference_bound(says).value
+def test_answers_tell_what_the_judge_does_where_the_model_is_right_and_wrong():
+    # The judge says "up" to .9 of what is up and to .3 of what is not. The model's "up" is right in three quarters, its
+    # "down" in half: by agreement the judge would seem to lean further.
+    truth = np.concatenate([said(150, 50), said(100, 100)])
+    says = np.concatenate([said(135, 15), said(15, 35), said(90, 10), said(30, 70)])
+    up = said(200, 200)
+    answers = np.full(400, -1)
+    some = [*range(0, 150, 20), *range(150, 200, 20), *range(200, 300, 20), *range(300, 400, 20)]
+    answers[some] = truth[some]
+    bound = answers_bound(says, up, answers)
+    assert bound.n == 400
+    assert 0.52 < bound.value < 0.65
+    assert agreement_bound(says, up, slack=0.0).value == pytest.approx(0.675)
     # More answers, less doubt.
-    all_answers = answers_bound(says, truth.astype(int))
-    assert all_answers.value == pytest.approx(0.6, abs=0.02)
-    spread = [float(one.weights @ (one.nodes - one.value) ** 2) for one in (bound, all_answers)]
-    assert spread[1] < spread[0] / 3
+    every = answers_bound(says, up, truth.astype(int))
+    assert every.value == pytest.approx(0.6, abs=0.02)
+    spread = [float(one.weights @ (one.nodes - one.value) ** 2) for one in (bound, every)]
+    assert spread[1] < spread[0] / 2
+    # One side alone says less.
+    alone = answers_bound(says[up], up[up], answers[up])
+    assert float(alone.weights @ (alone.nodes - alone.value) ** 2) > spread[0]
 
 
 def test_directions_are_mixed_by_their_flips():

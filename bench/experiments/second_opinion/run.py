@@ -16,8 +16,8 @@ For settings of the benchmark the base classifier is audited on the test texts w
 
 For each card stand what the labels say (`mended`, `broken`) and what every judge and combination says, by both rules.
 `genuine` is a card that labels break more than they mend. `repaired` is the guard that follows, on the test texts.
-`people` draws, for the judges of which a guard is made, twenty answers to texts near the boundary and five to the card's
-flips, one in ten wrong, and the same number of answers to the card's flips alone.
+`people` draws, for the judges of which a guard is made, twenty answers to texts near the boundary and five to the
+card's flips, one in ten wrong, and the same number of answers to the card's flips alone.
 
 Rules and thresholds come from `bench/experiments/second_opinion_simulation`. How texts without the words are chosen was
 corrected after a look at Amazon's seeds 0 and 1 with bags of words, and the adjustment for many cards was added after a
@@ -363,7 +363,7 @@ def with_people_drawn(
             for card in found.cards:
                 decided.setdefault(card.id, {}).setdefault(name, []).append(card.decision == "neutralise")
         for card, of_card in said.items():
-            decided.setdefault(card, {}).setdefault("alone", []).append(decided_alone(of_card[: REFERENCES + 5]))
+            decided.setdefault(card, {}).setdefault("alone", []).append(decided_alone(of_card[: 2 * REFERENCES + 5]))
     return {card: {name: float(np.mean(each)) for name, each in rates.items()} for card, rates in decided.items()}
 
 

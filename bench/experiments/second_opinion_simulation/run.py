@@ -5,7 +5,7 @@
 A text has a true class, an ease, a margin of the deployed model and a score of the judge. Both are normal about the
 text's ease on the side of the true class; how far, follows from the accuracies asked for. The judge is centred, found
 fit and tested by the library's own functions, on texts without the words and on a card's flips, by three rules: the
-agreement rule, the reference rule, and the reference rule with twenty answers of a person (`answers`). `both` is the
+agreement rule, the reference rule, and with twenty answers of a person, ten on each side (`answers`). `both` is the
 latter with five answers to the card's own flips. `alone` is a person who is asked about as many flips of the card, 25,
 and no judge.
 
@@ -129,13 +129,13 @@ def one(cell: dict[str, Any], share: float, rng: np.random.Generator, far: tuple
     mended = flips_mended(cell, share, rng, (sign[near], for_judge[near]), (far[1], lean - cut))
     says = scores > cut
     answers = np.full(ROWS, -1)
-    asked = rng.permutation(np.flatnonzero(near & up))[:ANSWERS]
+    asked = np.concatenate([rng.permutation(np.flatnonzero(near & side))[: ANSWERS // 2] for side in (up, ~up)])
     answers[asked] = truth[asked] ^ (rng.random(len(asked)) < cell["errors"])
     reference = near & up
     bounds = {
         "agreement": agreement_bound(says[near], up[near]),
         "reference": reference_bound(says[reference]),
-        "answers": answers_bound(says[reference], answers[reference]),
+        "answers": answers_bound(says[near], up[near], answers[near]),
     }
     p_values = {rule: p_of_bound(mended, cell["n"], bound) for rule, bound in bounds.items()}
     five = int(said[:FIVE].sum())

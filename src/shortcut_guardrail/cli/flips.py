@@ -41,8 +41,8 @@ def flips(
         bool,
         typer.Option(
             "--reference",
-            help="Ask also about 20 texts without the cards' words in each direction, which sharpen a second opinion "
-            "on all cards.",
+            help="Ask also about texts without the cards' words, ten on each side of the model's boundary: they sharpen "
+            "a second opinion on all cards.",
         ),
     ] = False,
     redact: options.Redact = False,

@@ -313,14 +313,17 @@ class _Bench:
             found["agreement"] = agreement_bound(says, up)
         if up.sum() >= LEAST_REFERENCES:
             found["reference"] = reference_bound(says[up])
-        answered = np.array([self._answer(one) for one, there in zip(near, up, strict=True) if there], dtype=int)
-        if (answered >= 0).sum() >= LEAST_ANSWERS:
-            found["answers"] = answers_bound(says[up], answered)
+        # The reference rule supposes nothing of the other side, and so uses no answer to its texts.
+        used = up if self.rule == "reference" else np.ones(len(up), dtype=bool)
+        answered = np.array([self._answer(one, after) for one in near], dtype=int)
+        if (answered[used] >= 0).sum() >= LEAST_ANSWERS:
+            found["answers"] = answers_bound(says[used], up[used], answered[used])
         return found
 
-    def _answer(self, one: WordFree) -> int:
+    def _answer(self, one: WordFree, after: int) -> int:
+        """Whether people say that a class is right for a text: 1 or 0, -1 where nobody was asked."""
         said = self.answers.get(one.text)
-        return -1 if said is None else int(said)
+        return -1 if said is None else int(said == (one.answer == after))
 
     def _untested(self, n: int, unanswered: int, elsewhere: int, rule: Rule, found: Mapping[str, float] | None) -> str:
         """Why a card cannot be tested; empty where it can."""

@@ -33,8 +33,8 @@ NEAR = 150
 
 LEAST_NEAR = 75
 """Of a side with fewer than twice as many texts, more than the nearer half count as near."""
-REFERENCES = 20
-"""Texts of each direction that a person is asked about: is the model right there?"""
+REFERENCES = 10
+"""Texts of each side that a person is asked about: is the model right there?"""
 
 Text = str | tuple[str, str]
 
@@ -244,19 +244,19 @@ def _holds(finder: WordFinder, text: Text) -> bool:
 
 
 def near_boundary(sheet: Sheet, texts: Texts, *, n: int = REFERENCES, seed: int = 0) -> list[Flip]:
-    """Texts without the words to ask a person about: in each direction of a flip, some that the model itself gives the
-    masked answer and that are near the boundary. `after` is that answer.
+    """Texts without the words to ask a person about: of each pair of classes some near the boundary, on either side of
+    it. `after` is the model's own answer.
 
     Args:
         sheet: What was drawn.
         texts: The N texts.
-        n: How many for each direction.
+        n: How many on each side.
         seed: Of the draw.
     """
     rng = np.random.default_rng(seed)
     rows = {text: i for i, text in reversed(list(enumerate(texts)))}
     found: list[Flip] = []
-    for before, after in sorted({(flip.before, flip.after) for flip in sheet.flips}):
+    for before, after in sorted({pair for one in sheet.free for pair in (one.pair, one.pair[::-1])}):
         there = [one for one in sheet.free if one.near and (one.answer, one.other) == (after, before)]
         found += [Flip(rows[there[i].text], before, after, there[i].margin) for i in rng.permutation(len(there))[:n]]
     return found

@@ -9,7 +9,7 @@ this share. Texts without the words in question, near the deployed model's bound
   as often on either side, the mean share of "up" over the two sides is (s + a) / 2. A slack covers small departures.
 - `reference_bound`: the side that the model itself calls "up". If the model is right there in half of the texts or
   more, the share of "up" is at least (s + a) / 2, also where judge and model err together.
-- `answers_bound`: the same side, with somebody's answers to some of its texts: s and a are then seen.
+- `answers_bound`: somebody's answers to some of the texts: s and a are then seen.
 
 `p_of_bound` tests the flips against a bound, over the bound's own error.
 """
@@ -28,7 +28,7 @@ SLACK = 0.05
 """What the agreement rule adds to its bound: the model need not be right quite as often on both sides."""
 
 _NODES = 15  # of Gauss-Hermite quadrature
-_DRAWS = 2_000  # of the posterior of answers; the same ones each time
+_DRAWS = 4_000  # of the posterior of answers; the same ones each time
 
 
 @dataclass(frozen=True)
@@ -104,26 +104,36 @@ def reference_bound(says: Array) -> Bound:
     return _normal(max(share, 0.5), math.sqrt(_variance(share, len(says))), len(says))
 
 
-def answers_bound(says: Array, answers: Array, *, seed: int = 0) -> Bound:
-    """The bound from the same texts, where somebody said of some whether the model is right there.
+def answers_bound(says: Array, up: Array, answers: Array, *, seed: int = 0) -> Bound:
+    """The bound from both sides of the boundary, where somebody said of some texts whether "up" is right.
 
-    With r the share of texts on which the model is right, the judge says "up" to r s + (1 - r) a of them, which all
-    texts tell. Answers tell r, and a from the texts on which the model is wrong; s follows. Errors of whoever answers
-    that fall on either side alike make r and s - a smaller and the bound higher: it stays one.
+    With r the share of the model's "up" answers that are right, the judge says "up" to r s + (1 - r) a of these texts;
+    with r' the share of its other answers that are right, to (1 - r') s + r' a of those. All texts tell these two
+    shares, answers tell r and r', and s and a from few texts; together they tell (s + a) / 2 without supposing that the
+    model is right as often on both sides. Judge and model still have to err independently. Errors of whoever answers
+    that fall on either side alike make s - a smaller: the bound stays one where the model is right in half or more.
 
     Args:
         says: Whether the judge says "up", shape (n,), bool.
+        up: Whether the model does; where it never or always does, one side alone is used.
         answers: 1 where somebody says that "up" is right, 0 where not, -1 where nobody was asked; shape (n,).
         seed: Of the draws from the posterior (Jeffreys' priors).
     """
     rng = np.random.default_rng(seed)
     right, wrong = answers == 1, answers == 0
-    r = rng.beta(right.sum() + 0.5, wrong.sum() + 0.5, _DRAWS)
-    a = rng.beta((wrong & says).sum() + 0.5, (wrong & ~says).sum() + 0.5, _DRAWS)
-    s = rng.beta((right & says).sum() + 0.5, (right & ~says).sum() + 0.5, _DRAWS)
-    # What the few answers say of s and a is weighed by what all texts say of their mean; a fit judge has s above a.
-    spread = math.sqrt(_variance(float(says.mean()), len(says)))
-    weights = np.exp(-0.5 * ((r * s + (1 - r) * a - says.mean()) / spread) ** 2) * (s > a)
+
+    def drawn(yes: Array, no: Array) -> Array:
+        found: Array = rng.beta(yes.sum() + 0.5, no.sum() + 0.5, _DRAWS)
+        return found
+
+    s, a = drawn(right & says, right & ~says), drawn(wrong & says, wrong & ~says)
+    weights = (s > a).astype(float)
+    for side in (up, ~up):
+        if side.any():
+            share = float(says[side].mean())
+            r = drawn(right & side, wrong & side)
+            misses = (r * s + (1 - r) * a - share) / math.sqrt(_variance(share, int(side.sum())))
+            weights = weights * np.exp(-0.5 * misses**2)
     nodes = np.clip((s + a) / 2, 0.5, 1.0)
     weights = weights / weights.sum() if weights.sum() > 0 else np.full(_DRAWS, 1 / _DRAWS)
     return Bound(float(weights @ nodes), nodes, weights, len(says))
