@@ -52,7 +52,7 @@ class CausalSource:
                     "tokens for a text. Give fewer or shorter examples, or a larger max_length."
                 )
 
-    def scores(self, texts: Sequence[Text], progress: Progress | None = None) -> Array:
+    def scores(self, texts: Sequence[Text], progress: Progress | None = None, *, again: bool = False) -> Array:
         """See `Source`. Texts longer than the context are cut at their end, and a warning counts them."""
         parts = []
         for prompt in self.prompts:
