@@ -49,7 +49,7 @@ class ClassifierSource:
         """Of its weights."""
         return self.classifier.fingerprint()
 
-    def scores(self, texts: Sequence[Text], progress: Progress | None = None) -> Array:
+    def scores(self, texts: Sequence[Text], progress: Progress | None = None, *, again: bool = False) -> Array:
         """See `Source`."""
         logits = normalised(answers(self.classifier, texts, self.name, progress))
         return np.stack([np.logaddexp.reduce(logits[:, list(own)], axis=1) for own in self.columns], axis=1)
@@ -125,7 +125,7 @@ class ZeroShotSource:
         """Over weights and hypotheses."""
         return fingerprint_of({"weights": self.classifier.fingerprint(), "asked": [self.templates, self.phrases]})
 
-    def scores(self, texts: Sequence[Text], progress: Progress | None = None) -> Array:
+    def scores(self, texts: Sequence[Text], progress: Progress | None = None, *, again: bool = False) -> Array:
         """See `Source`; the log-probability of entailment of each label's hypothesis."""
         place = entailing(self.classifier.label_names)
         parts = []
@@ -171,7 +171,7 @@ class FunctionSource:
     labels: tuple[str, ...]
     fingerprint: str
 
-    def scores(self, texts: Sequence[Text], progress: Progress | None = None) -> Array:
+    def scores(self, texts: Sequence[Text], progress: Progress | None = None, *, again: bool = False) -> Array:
         """See `Source`. The function gets at most 256 texts at a time."""
         parts = [np.empty((0, len(self.labels)))]
         for start in range(0, len(texts), _CALLED_WITH):

@@ -20,7 +20,7 @@ from .cache import AnswerCache
 from .prompts import Prompt
 from .requests import Endpoint, RejectedError
 from .settings import Settings
-from .source import Cost, Source, Text, averaged, fingerprint_of, normalised
+from .source import Cost, Text, averaged, fingerprint_of, normalised
 
 ENDPOINT_TEMPLATES = (
     "Which of these fits the text: {labels}? Answer with the name of one of them and nothing else.\n\n"
@@ -60,17 +60,20 @@ class EndpointSource:
     prompts: tuple[Prompt, ...]
     settings: Settings
     fingerprint: str = ""
-    _round: int = 0
+    _again: bool = False
     _seconds: list[float] = field(default_factory=list)
     _models: set[str] = field(default_factory=set)
 
-    def scores(self, texts: Sequence[Text], progress: Progress | None = None) -> Array:
+    def scores(self, texts: Sequence[Text], progress: Progress | None = None, *, again: bool = False) -> Array:
         """See `Source`. Answers are kept as they come, so that a run that was cut short goes on where it stopped.
+
+        What is asked `again` is kept apart, so that a run that goes on does not pay for that twice either.
 
         Raises:
             RunError: The endpoint cannot be reached, or rejects every request.
             ConfigError: It refuses the key, the address or the model.
         """
+        self._again = again
         try:
             samples = self._samples(texts) or self._find_samples(texts)
             jobs = [_Job(*one) for one in self._jobs(len(texts), samples)]
@@ -92,6 +95,7 @@ class EndpointSource:
 
     def cost(self, texts: Sequence[Text]) -> Cost:
         """See `Source`. An endpoint that gives no log-probabilities takes `samples` times as many requests."""
+        self._again = False
         jobs = self._jobs(len(texts), self._samples(texts) or [-1])
         left = [job for job in jobs if self._key(texts, job) not in self.cache]
         sent = (self.prompts[job.prompt].before_label(texts[job.row]).encode() for job in left)
@@ -114,14 +118,6 @@ class EndpointSource:
         settings = {key: self.settings.values[key] for key in known if key in self.settings.values}
         facts = {"kind": "endpoint", "name": self.name, "fingerprint": self.fingerprint}
         return {**facts, "model": self.settings.target, "answered_by": sorted(self._models), **said, **settings}
-
-    def again(self) -> Source:
-        """See `Source`; the answers of each round are kept too."""
-        twin = EndpointSource(
-            self.name, self.endpoint, self.cache, self.prompts, self.settings, self.fingerprint, self._round + 1
-        )
-        twin._seconds, twin._models = self._seconds, self._models
-        return twin
 
     @property
     def _parallel(self) -> int:
@@ -198,7 +194,7 @@ class EndpointSource:
         return {**body, **limit, **own}
 
     def _key(self, texts: Sequence[Text], job: _Job) -> str:
-        asked = {"url": self.endpoint.url, "body": self._body(texts, job), "sample": job.sample, "round": self._round}
+        asked = {"url": self.endpoint.url, "body": self._body(texts, job), "sample": job.sample, "again": self._again}
         return fingerprint_of(asked)
 
     def _of_prompt(self, texts: Sequence[Text], at: int, samples: Sequence[int]) -> Array:

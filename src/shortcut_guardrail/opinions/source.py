@@ -55,12 +55,13 @@ class Source(Protocol):
     @property
     def fingerprint(self) -> str: ...  # noqa: D102
 
-    def scores(self, texts: Sequence[Text], progress: Progress | None = None) -> Array:
+    def scores(self, texts: Sequence[Text], progress: Progress | None = None, *, again: bool = False) -> Array:
         """How probable each label is for each text.
 
         Args:
             texts: N texts or pairs.
             progress: Told how much is done.
+            again: Ask once more, whatever is kept of answers before: who changes an answer cannot be relied on.
 
         Returns:
             Log-probabilities up to a constant of each row, shape (N, C), float64, in the order of the model's labels. A
@@ -78,22 +79,6 @@ class Source(Protocol):
     def record(self) -> dict[str, Any]:
         """What answered and how it was asked, ready for JSON: kind, name, fingerprint, prompts, settings, versions."""
         ...
-
-
-def changed_answers(source: Source, texts: Sequence[Text]) -> Array:
-    """Which texts get another best label when a source is asked twice, shape (N,), bool; no answer is an answer too.
-
-    The texts come the second time in reverse, so that neither order nor neighbours may matter. An endpoint, which has
-    `again`, does not answer from its cache then: it is asked twice, and paid twice.
-    """
-    first = source.scores(texts)
-    once_more: Source = source.again() if hasattr(source, "again") else source
-    second = once_more.scores(texts[::-1])[::-1]
-    return np.not_equal(_best(first), _best(second))
-
-
-def _best(scores: Array) -> Array:
-    return np.asarray(np.where(np.isnan(scores).any(axis=1), -1, np.nan_to_num(scores).argmax(axis=1)))
 
 
 def normalised(logits: Array) -> Array:
