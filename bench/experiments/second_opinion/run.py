@@ -256,8 +256,10 @@ class Kept:
         """By what an answer is known again."""
         return hashlib.sha256((self.fingerprint + json.dumps(text)).encode()).hexdigest()
 
-    def scores(self, texts: Sequence[Any], progress: Any = None) -> Array:
+    def scores(self, texts: Sequence[Any], progress: Any = None, *, again: bool = False) -> Array:
         """See `Source`."""
+        if again:
+            return np.asarray(self.inner.scores(texts, again=True))
         missing = sorted(
             (text for text in texts if self.key(text) not in self.known), key=lambda text: len(joined(text))
         )
@@ -268,10 +270,6 @@ class Kept:
                     self.known[self.key(text)] = values.tolist()
                     out.write(json.dumps({"key": self.key(text), "scores": values.tolist()}) + "\n")
         return np.array([self.known[self.key(text)] for text in texts])
-
-    def again(self) -> Any:
-        """The source itself, which answers anew."""
-        return self.inner
 
     def record(self) -> dict[str, Any]:
         """See `Source`."""

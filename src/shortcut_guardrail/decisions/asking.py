@@ -109,7 +109,7 @@ def ask(sheet: Sheet, sources: Sequence[Source], *, progress: Progress | None = 
     for source in sources if sheet.texts else ():
         values = _checked(source.scores(sheet.texts, progress), source.name, sheet)
         scores[source.name] = values
-        if changed := _changes_its_mind(source, sheet.texts[:TWICE]):
+        if changed := _changes_its_mind(source, sheet.texts[:TWICE], values[:TWICE]):
             refused[source.name] = changed
     return Asked(sheet, scores, refused, {source.name: source.record() for source in sources})
 
@@ -125,15 +125,15 @@ def _checked(values: Array, name: str, sheet: Sheet) -> Array:
     return values
 
 
-def _changes_its_mind(source: Source, texts: Sequence[Text]) -> str:
+def _changes_its_mind(source: Source, texts: Sequence[Text], values: Array) -> str:
     """Why a source is refused that answers otherwise when it is asked again; empty where it does not."""
-    from ..opinions import changed_answers
-
-    changed = changed_answers(source, texts)
-    if changed.mean() <= MOST_CHANGED:
+    again = np.asarray(source.scores(texts, again=True), dtype=np.float64)
+    known = ~np.isnan(values).any(axis=1) & ~np.isnan(again).any(axis=1)
+    other = values[known].argmax(axis=1) != again[known].argmax(axis=1)
+    if not known.any() or other.mean() <= MOST_CHANGED:
         return ""
     return (
-        f"It changes its answer to {int(changed.sum())} of {len(changed)} texts when it is asked twice. Set its "
+        f"It changes its answer to {int(other.sum())} of {len(other)} texts when it is asked twice. Set its "
         "temperature to 0, or let it answer several times."
     )
 
