@@ -41,8 +41,8 @@ def flips(
         bool,
         typer.Option(
             "--reference",
-            help="Ask also about texts without the cards' words, ten on each side of the model's boundary: they sharpen "
-            "a second opinion on all cards.",
+            help="Ask also about texts without the cards' words, ten on each side of the model's boundary, for a second "
+            "opinion on all cards.",
         ),
     ] = False,
     redact: options.Redact = False,
