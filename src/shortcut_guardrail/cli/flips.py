@@ -41,7 +41,7 @@ def flips(
         bool,
         typer.Option(
             "--reference",
-            help="Ask also about texts without the cards' words, ten on each side of the model's boundary, for a second "
+            help="Ask also about texts without the cards' words, ten on each side of its boundary, for a second "
             "opinion on all cards.",
         ),
     ] = False,
