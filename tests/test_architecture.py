@@ -25,6 +25,7 @@ FLOORS = [
     "mitigation",
     "shortcuts",
     "decisions",
+    "opinions",
     "evaluation",
     "audit",
     "strength",
@@ -167,8 +168,8 @@ def test_a_function_fits_on_a_page_and_a_file_in_a_head(path):
     assert (len(source.splitlines()) > MOST_LINES_OF_A_FILE) == (name in LONG_FILES)
 
 
-MOST_LINES_OF_THE_LIBRARY = 23_000
-"""With cards, and with `decisions`, a room of its own; see docs/architecture.md."""
+MOST_LINES_OF_THE_LIBRARY = 27_000
+"""With cards, and with `decisions` and `opinions`, rooms of their own; see docs/architecture.md."""
 
 
 def test_the_library_stays_small():
