@@ -49,7 +49,7 @@ from shortcut_guardrail.decisions.asking import Asked
 from shortcut_guardrail.decisions.judging import LEAST_FLIPS
 from shortcut_guardrail.decisions.sheet import REFERENCES, Sheet, near_boundary
 from shortcut_guardrail.metrics import worst_group_accuracy
-from shortcut_guardrail.opinions import open_sources
+from shortcut_guardrail.opinions import Source, open_sources
 from shortcut_guardrail.saving.record import library_versions
 from shortcut_guardrail.stats import THRESHOLD, paired_e_value
 
@@ -99,8 +99,9 @@ def vectors(texts: Sequence[Any]) -> Array:
             states = model(**batch).last_hidden_state
         mask = batch["attention_mask"].unsqueeze(-1)
         made.append(((states * mask).sum(1) / mask.sum(1)).numpy())
-    found = np.concatenate(made)
-    return found / np.linalg.norm(found, axis=1, keepdims=True)
+    found: Array = np.concatenate(made)
+    unit: Array = found / np.linalg.norm(found, axis=1, keepdims=True)
+    return unit
 
 
 def bag_of_words(texts: Sequence[Any], labels: Array) -> Predict:
@@ -170,6 +171,8 @@ def judges_of(opened: OpenedSetting, setting: str, labels: Sequence[str], args: 
     """The second models of a setting, by name."""
     _, name, test = setting.split("/")
     train = opened.data.clean_train if test == "clean" else opened.data.train
+    if train is None:
+        raise ValueError(f"{setting} has no training texts without the shortcut.")
     found: dict[str, Any] = {"same texts": bag_of_words(train.texts, train.labels)}
     found["forty labels"] = forty_labels(opened.data.dev, len(labels), opened.seed)
     found["names"] = names(labels)
@@ -286,7 +289,8 @@ def ask_all(
     for name, judge in judges.items():
         (source,) = open_sources([judge], sheet.labels, descriptions=DESCRIPTIONS.get(setting, {}))
         seconds[name] = source.cost(sheet.texts[:200]).seconds
-        one = ask(sheet, [Kept(source, args.work / "answers.jsonl") if name == "language model" else source])
+        asked: Source = Kept(source, args.work / "answers.jsonl") if name == "language model" else source
+        one = ask(sheet, [asked])
         opened.append((name, one, source.name))
     return (
         Asked(
@@ -348,7 +352,8 @@ def with_people_drawn(
     """By card, the share of draws in which it is decided: with twenty answers to texts near the boundary, with five to
     its own flips too, and by the same number of answers to its flips without a machine."""
     rng = np.random.default_rng([seed, 7])
-    sheet, decided = asked.sheet, {}
+    sheet = asked.sheet
+    decided: dict[str, dict[str, list[bool]]] = {}
     flips = {card.id: [one for one in sheet.flips if one.card == card.id] for card in audited.cards}
     texts = list(labels)
     for draw in range(DRAWS):
@@ -356,12 +361,12 @@ def with_people_drawn(
         answers = {texts[one.row]: bool((labels[texts[one.row]] == one.after) ^ (rng.random() < WRONG)) for one in near}
         said = {card: told(of_card, labels, rng) for card, of_card in flips.items()}
         five = {card: int(sum(of_card[:5])) for card, of_card in said.items() if len(of_card) >= 5}
-        for name, options in (("twenty", {}), ("twenty and five", {"five": five})):
-            found = consultation_of(audited, asked, answers=answers, **options).decisions
+        for name, of_cards in (("twenty", None), ("twenty and five", five)):
+            found = consultation_of(audited, asked, answers=answers, five=of_cards).decisions
             for card in found.cards:
                 decided.setdefault(card.id, {}).setdefault(name, []).append(card.decision == "neutralise")
-        for card, of_card in said.items():
-            decided.setdefault(card, {}).setdefault("alone", []).append(decided_alone(of_card[: 2 * REFERENCES + 5]))
+        for id_, of_card in said.items():
+            decided.setdefault(id_, {}).setdefault("alone", []).append(decided_alone(of_card[: 2 * REFERENCES + 5]))
     return {card: {name: float(np.mean(each)) for name, each in rates.items()} for card, rates in decided.items()}
 
 

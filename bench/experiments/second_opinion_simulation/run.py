@@ -191,7 +191,7 @@ def flips_mended(
 
 def measure(cell: dict[str, Any], *, draws: int, seed: int) -> dict[str, Any]:
     """One cell."""
-    whole = USUAL | cell
+    whole: dict[str, Any] = USUAL | cell
     rng = np.random.default_rng([seed, *repr(sorted(whole.items())).encode()])
     far = distance(whole["model"]), distance(whole["judge"])
     shown: dict[str, Any] = {}
