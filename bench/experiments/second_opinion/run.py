@@ -49,7 +49,7 @@ from shortcut_guardrail.decisions.asking import Asked
 from shortcut_guardrail.decisions.judging import LEAST_FLIPS
 from shortcut_guardrail.decisions.sheet import REFERENCES, Sheet, near_boundary
 from shortcut_guardrail.metrics import worst_group_accuracy
-from shortcut_guardrail.opinions import Source, open_sources
+from shortcut_guardrail.opinions import Cost, Source, open_sources
 from shortcut_guardrail.saving.record import library_versions
 from shortcut_guardrail.stats import THRESHOLD, paired_e_value
 
@@ -273,6 +273,11 @@ class Kept:
                     self.known[self.key(text)] = values.tolist()
                     out.write(json.dumps({"key": self.key(text), "scores": values.tolist()}) + "\n")
         return np.array([self.known[self.key(text)] for text in texts])
+
+    def cost(self, texts: Sequence[Any]) -> Cost:
+        """See `Source`."""
+        found: Cost = self.inner.cost(texts)
+        return found
 
     def record(self) -> dict[str, Any]:
         """See `Source`."""
