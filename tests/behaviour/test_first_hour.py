@@ -68,7 +68,7 @@ def answer_rightly(file: Path) -> None:
 
 def words_of(output: str) -> list[str]:
     """What was printed, without rules, widths and durations."""
-    plain = re.sub(r"[─━]+|\d+ s\b", " ", output)
+    plain = re.sub(r"[─━]+|[\d.]+ s\b", " ", output)
     return plain.split()
 
 
