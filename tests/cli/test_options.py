@@ -20,6 +20,7 @@ COMMANDS = {name: command for name, command in typer.main.get_command(app).comma
 OF_ITS_OWN = {
     "--out",  # a folder, a table or a page, by what the command makes
     "--label-column",  # of `audit` and `flips`, which read labels only where they are asked for
+    "--dry-run",  # says what this command would do
     "--n",  # texts in all, or for each card
 }
 
@@ -64,7 +65,7 @@ def test_help_of_fit_opens_with_two_examples_and_has_panels():
     assert head.count("shortcut-guardrail fit MODEL") == 2
     assert head.index("shortcut-guardrail fit MODEL") < head.index("DATA needs no labels")
     panels = re.findall(r"─ ([A-Z][a-z ]+) ─", "\n".join(lines))
-    assert panels == ["Arguments", "Options", "Columns", "Model and machine"]
+    assert panels == ["Arguments", "Options", "Second opinion", "Columns", "Model and machine"]
 
 
 def test_the_commands_stand_in_groups():

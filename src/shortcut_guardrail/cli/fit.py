@@ -118,7 +118,6 @@ def fit(
     \b
     shortcut-guardrail fit MODEL texts.csv --out guarded
     shortcut-guardrail fit MODEL texts.csv --shortcut book --out guarded
-    shortcut-guardrail fit MODEL texts.csv --second-opinion SPEC --out guarded
 
     DATA needs no labels. Writes a PEFT adapter folder with the strength folded in, a record of the run
     (guardrail.json) and a model card. Column options hold for DATA and for the support file. Exit status 3: nothing

@@ -19,7 +19,7 @@ def report(
     ] = None,
     decisions: Annotated[
         Path | None,
-        typer.Option(help="Decisions on its cards (decisions.json), for the page to show.", show_default=False),
+        typer.Option(help="Decisions on the cards of an audit (decisions.json).", show_default=False),
     ] = None,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Shortcut audit",
     redact: options.Redact = False,
