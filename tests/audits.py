@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from shortcut_guardrail.audit.cards import Card, CardEvidence, card_id
+from shortcut_guardrail.audit.cards import Card, CardEvidence, KeptFlip, Moved, card_id
 from shortcut_guardrail.audit.evidence import Agreement, Candidate, Example, ImportantUnit, Intervals, LabelledEvidence
 from shortcut_guardrail.audit.results import AuditReport
+from shortcut_guardrail.data import text_hash
 from shortcut_guardrail.evaluation import Evaluation
 from shortcut_guardrail.evaluation.sensitivity import Sensitivity
 from shortcut_guardrail.metrics import GroupAccuracy, TokenRecall
@@ -137,6 +138,27 @@ def card(*words: str, pulls_to: str = "positive", **values: Any) -> Card:
     )
     counts = {"texts": 12, "changes": 8, "share": 8 / 39} | values
     return Card(card_id(words, pulls_to), words, pulls_to, evidence=evidence, **counts)
+
+
+def to_review(n_cards: int = 3, n_flips: int = 20, **values: Any) -> AuditReport:
+    """An audit of texts on weather whose answer hangs on "w0", "w1", ...; no text is on two cards."""
+    cards = []
+    for i in range(n_cards):
+        flips = []
+        for j in range(n_flips):
+            text = f"Text {i} {j}: this w{i} day with {_kind(j)} clouds ended in {_kind(7 * j + i)} light."
+            flips.append(KeptFlip(100 * i + j, "positive", "negative", text_hash(text), text))
+        flips.sort(key=lambda flip: flip.text_hash)
+        moved = (Moved("positive", "negative", 30 - i),)
+        counts = {"texts": 50, "changes": 30 - i, "share": (30 - i) / 400}
+        cards.append(card(f"w{i}", f"w{i}s", flips=tuple(flips), moved=moved, **counts))
+    defaults = {"n": 500, "n_distinct": 400, "cards": tuple(cards), "model": "m" * 64, "data": "d" * 64}
+    return audit(*(candidate(f"w{i}") for i in range(n_cards)), **defaults | values)
+
+
+def _kind(number: int) -> str:
+    """A word that no other number below 1,000 has."""
+    return "".join("bcdfghklmn"[int(digit)] + "aeiou"[int(digit) % 5] for digit in str(number))
 
 
 def group(name: str, n: int, right: int) -> GroupAccuracy:

@@ -102,7 +102,15 @@ class Browser:
 
     def open(self, path: Path, fragment: str = "", *, width: int = 1200, height: int = 900, **how: Any) -> Page:
         """Open a file from disk in a new tab."""
-        return Page(self, path.resolve().as_uri() + (f"#{fragment}" if fragment else ""), width, height, **how)
+        return self.visit(path.resolve().as_uri() + (f"#{fragment}" if fragment else ""), width, height, **how)
+
+    def visit(self, address: str, width: int = 1200, height: int = 900, **how: Any) -> Page:
+        """Open an address in a new tab."""
+        return Page(self, address, width, height, **how)
+
+    def save_downloads(self, folder: Path) -> None:
+        """Put what pages let one download into a folder."""
+        self.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder.resolve()))
 
 
 class Page:
@@ -112,8 +120,8 @@ class Page:
         self, browser: Browser, address: str, width: int, height: int, *, dark: bool = False, script: bool = True
     ) -> None:
         self._browser = browser
-        target = browser.call("Target.createTarget", url="about:blank")["targetId"]
-        self._session = browser.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self._target = browser.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = browser.call("Target.attachToTarget", targetId=self._target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
@@ -145,6 +153,22 @@ class Page:
             raise RuntimeError(answer["exceptionDetails"]["exception"]["description"])
         return answer["result"].get("value")
 
+    def wait(self, expression: str) -> None:
+        """Wait until a JavaScript expression holds."""
+        deadline = time.monotonic() + TIMEOUT / 4
+        while not self.evaluate(expression):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"It never comes true: {expression}")
+            time.sleep(0.02)
+
+    def front(self) -> None:
+        """Bring the tab to the front: only there keys arrive."""
+        self.call("Page.bringToFront")
+
+    def close(self) -> None:
+        """Close the tab."""
+        self._browser.call("Target.closeTarget", targetId=self._target)
+
     def click(self, expression: str) -> None:
         """Click with the mouse in the middle of an element."""
         place = self.evaluate(
@@ -155,9 +179,10 @@ class Page:
             self.call("Input.dispatchMouseEvent", type=kind, x=place[0], y=place[1], button="left", clickCount=1)
 
     def press(self, key: str) -> None:
-        """Press and release a key that types nothing, such as Tab, or Enter."""
-        codes = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "/": 191}
-        text = {"Enter": "\r", " ": " ", "/": "/"}.get(key)
+        """Press and release a key: Tab, Enter, Escape, an arrow, or a letter or digit."""
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "/": 191, "ArrowUp": 38, "ArrowDown": 40}
+        codes.setdefault(key, ord(key[0].upper()))
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else None)
         how = {"key": key, "windowsVirtualKeyCode": codes[key]} | ({"text": text} if text else {})
         self.call("Input.dispatchKeyEvent", type="keyDown", **how)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=codes[key])

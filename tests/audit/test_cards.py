@@ -17,6 +17,7 @@ from shortcut_guardrail.audit.cards import card_id
 from shortcut_guardrail.audit.grouping import PullingWord, group_words, word_vectors
 from shortcut_guardrail.audit.masked_sets import make_cards, masked_answers
 from shortcut_guardrail.config import AuditConfig
+from shortcut_guardrail.data import text_hash
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.text.finder import WordFinder
 from shortcut_guardrail.text.stems import content_words, stems
@@ -191,9 +192,28 @@ def test_where_no_answer_changes_there_is_no_card(classifier):
     assert cards_of(classifier, ["the room was so so", "the bread and the soup"]) == ()
 
 
+def test_a_card_keeps_texts_whose_answer_changes(classifier, monkeypatch):
+    texts = ["the tea was good", *TEXTS[:3], TEXTS[0].upper()]  # the last is the second once more
+    (card,) = [c for c in cards_of(classifier, texts) if "honestly" in c.words]
+    assert [(m.before, m.after, m.texts) for m in card.moved] == [("positive", "negative", 3)]
+    assert sorted((f.row, f.text) for f in card.flips) == [(i, texts[i]) for i in (1, 2, 3)]
+    assert [f.text_hash for f in card.flips] == sorted(text_hash(f.text) for f in card.flips)
+    # Of many those with the smallest hashes are kept, and all are counted.
+    monkeypatch.setattr(masked_sets, "MOST_FLIPS", 2)
+    (fewer,) = [c for c in cards_of(classifier, texts) if "honestly" in c.words]
+    assert (fewer.flips, fewer.changes, fewer.moved) == (card.flips[:2], 3, card.moved)
+
+
+def test_a_redacted_audit_knows_its_flips_without_their_texts(classifier):
+    report = audit_texts(classifier, classifier.encode(TEXTS), AuditConfig(top_k=3))
+    (open_, *_), (closed, *_) = (report.to_dict(redact=redact)["cards"] for redact in (False, True))
+    assert open_["flips"][0]["text"] in TEXTS
+    assert [flip | {"text": None} for flip in open_["flips"]] == closed["flips"]
+
+
 def test_a_word_within_a_phrase_of_another_card_belongs_to_the_phrase(classifier):
     encoded = classifier.encode(["honestly the room was bad", "an honestly bad tea", "a hotel"])
-    pieces = [(encoded, classifier.predict_proba(encoded))]
+    pieces = [(np.arange(3), encoded, classifier.predict_proba(encoded))]
     word, phrase = candidate("honestly", "positive"), candidate("honestly bad", "negative")
 
     def counts(*candidates):

@@ -152,7 +152,7 @@ def test_an_audit_finds_the_same(house, cli, name):
     new = json.loads((house / "again" / "audit.json").read_text(encoding="utf-8"))
     # New since then, see docs/audit.md.
     assert all(new.pop(key) is not None for key in ("cards", "model", "data"))
-    assert new.pop("schema_version") == 7
+    assert new.pop("schema_version") == 8
     assert not list(
         differences({k: v for k, v in json.loads(stored(f"audits/{name}.json")).items() if k != "schema_version"}, new)
     )

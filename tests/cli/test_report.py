@@ -100,7 +100,14 @@ def test_an_audit_without_cards_is_still_read(cli, write, tmp_path):
     assert "A card" not in out
     new = write("new.json", full_audit(cards=(card("soup"),)))
     assert cli("compare", path, new, "--html", tmp_path / "c.html")[0] == 0
-    # The partner: of the layout of today they have to be there.
+    # Before cards had their flips.
+    before = full_audit(cards=(card("soup"),)).to_dict() | {"schema_version": 7}
+    for key in ("flips", "moved"):
+        del before["cards"][0][key]
+    assert read_audit(write("seven.json", before))["cards"][0]["flips"] == []
+    # The partners: of the layout of today they have to be there.
+    with pytest.raises(DataError, match=r"'cards\[0\]' has no 'moved'"):
+        read_audit(write("audit.json", before | {"schema_version": 8}))
     with pytest.raises(DataError, match="it has no 'cards'"):
         read_audit(write("audit.json", old))
 

@@ -89,7 +89,7 @@ def audit_texts(
     if not with_cards:
         return report
     counted = np.flatnonzero(shard.evidence)
-    pieces = [(distinct.select(counted), shard.probs[counted])]
+    pieces = [(rows[counted], distinct.select(counted), shard.probs[counted])]
     cards = make_cards(classifier, report.candidates, lambda: pieces, progress=progress)
     return replace(report, cards=cards, model=model_digest(classifier), data=texts_fingerprint(exact))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,42 @@ class CardEvidence:
 
 
 @dataclass(frozen=True)
+class Moved:
+    """Answers that change from one class to another when the words of a card are masked.
+
+    Attributes:
+        before: The class that the model answers.
+        after: The class that it answers with the words masked.
+        texts: In how many distinct texts.
+    """
+
+    before: str
+    after: str
+    texts: int
+
+
+@dataclass(frozen=True)
+class KeptFlip:
+    """A text whose answer changes when the words of a card are masked, as an audit keeps it to be asked about.
+
+    Attributes:
+        row: Which of the audited texts it is, from 0.
+        before: The class that the model answers.
+        after: The class that it answers with the words masked.
+        text_hash: Tells the text again.
+        text: The text; `None` in an audit that was written without texts.
+        text_pair: The second text, where texts are pairs.
+    """
+
+    row: int
+    before: str
+    after: str
+    text_hash: str
+    text: str | None = None
+    text_pair: str | None = None
+
+
+@dataclass(frozen=True)
 class Card:
     """A set of words that pull to one class: a question to a person, not a verdict.
 
@@ -44,6 +80,9 @@ class Card:
         evidence: What the audit says of the words.
         except_in: Phrases of other cards that hold one of its words. There the word belongs to the phrase: it is not
             masked, and does not count.
+        moved: `changes` by class, the most frequent first.
+        flips: Texts whose answer changes, at most `masked_sets.MOST_FLIPS`, as if drawn at random: those with the
+            smallest hashes, in that order.
     """
 
     id: str
@@ -54,6 +93,8 @@ class Card:
     share: float
     evidence: CardEvidence
     except_in: tuple[str, ...] = ()
+    moved: tuple[Moved, ...] = ()
+    flips: tuple[KeptFlip, ...] = field(default=(), repr=False)
 
 
 def card_id(words: Iterable[str], pulls_to: str) -> str:

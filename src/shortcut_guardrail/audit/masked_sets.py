@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from ..data import text_hash
 from ..models import EncodedTexts, TextClassifier
 from ..stats import LEVELS, levels, relative_effect
 from ..text import WordFinder, masked_texts, parts_of, spaced
 from ..typing import Array, Progress
-from .cards import Card, CardEvidence, card_id
+from .cards import Card, CardEvidence, KeptFlip, Moved, card_id
 from .evidence import Candidate
 from .grouping import PullingWord, group_words
 
-Pieces = Callable[[], Iterable[tuple[EncodedTexts, Array]]]
-"""Gives the distinct texts of an audit, a piece at a time, with their class probabilities, shape (D, C)."""
+Pieces = Callable[[], Iterable[tuple[Array, EncodedTexts, Array]]]
+"""Gives the distinct texts of an audit, a piece at a time: which of all texts they are, shape (D,), the texts, and
+their class probabilities, shape (D, C)."""
 
 MOST_CARDS = 30
 """Sets of words that are masked, those first on whose words alone most answers hang."""
+
+MOST_FLIPS = 60
+"""Flips of a card that are kept: the 40 that are asked about at most, those shown on it, and some to spare."""
 
 
 class MaskedAnswers(NamedTuple):
@@ -121,14 +127,16 @@ def make_cards(
         if _changes(c)
     ]
     sets = group_words(classifier, words)[:MOST_CARDS]
-    counts = [_Counts(classifier.label_names.index(chosen[0].pulls_to)) for chosen in sets]
+    counts = [_Counts(classifier.label_names, chosen[0].pulls_to) for chosen in sets]
     names = [[word.text for word in chosen] for chosen in sets]
     kept = [_phrases_of_others(mine, itertools.chain(*names)) for mine in names]
     n = 0
-    for encoded, probs in pieces() if sets else ():
+    for rows, encoded, probs in pieces() if sets else ():
         n += len(encoded)
         for mine, phrases, counted in zip(names, kept, counts, strict=True):
-            counted.add(masked_answers(classifier, encoded, mine, kept=phrases, probs=probs), probs)
+            seen = masked_answers(classifier, encoded, mine, kept=phrases, probs=probs)
+            counted.add(seen, probs)
+            counted.keep(seen.flips, rows, encoded)
         if progress is not None:
             progress("Masking cards", n, n)
     cards = [
@@ -148,19 +156,34 @@ def _changes(candidate: Candidate) -> int:
 class _Counts:
     """What is counted of one set, piece by piece."""
 
-    target: int
+    label_names: Sequence[str]
+    pulls_to: str
     texts: int = 0
-    changes: int = 0
+    moved: Counter[tuple[str, str]] = field(default_factory=Counter)
+    flips: list[KeptFlip] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.target = self.label_names.index(self.pulls_to)
         self.rests, self.others = np.zeros((2, LEVELS), dtype=np.int64)
+
+    @property
+    def changes(self) -> int:
+        return self.moved.total()
 
     def add(self, seen: MaskedAnswers, probs: Array) -> None:
         self.texts += len(seen.rows)
-        self.changes += int(seen.changed.sum())
         without = np.delete(probs[:, self.target], seen.rows)
         np.add.at(self.rests, levels(seen.after[:, self.target]), 1)
         np.add.at(self.others, levels(without), 1)
+
+    def keep(self, flips: MaskedAnswers, rows: Array, encoded: EncodedTexts) -> None:
+        for i, was, becomes in zip(flips.rows, flips.before.argmax(axis=1), flips.after.argmax(axis=1), strict=True):
+            moved = self.label_names[was], self.label_names[becomes]
+            self.moved[moved] += 1
+            text = encoded.texts[i]
+            sides = (text, None) if isinstance(text, str) else text
+            self.flips.append(KeptFlip(int(rows[i]), *moved, text_hash(text), *sides))
+        self.flips = sorted(self.flips, key=lambda flip: (flip.text_hash, flip.row))[:MOST_FLIPS]
 
 
 def _card(
@@ -182,4 +205,6 @@ def _card(
             relative_effect=float(relative_effect(counted.rests[None], counted.others[None])[0]),
         ),
         except_in=except_in,
+        moved=tuple(Moved(*sides, texts) for sides, texts in counted.moved.most_common()),
+        flips=tuple(counted.flips),
     )

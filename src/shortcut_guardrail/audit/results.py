@@ -22,7 +22,7 @@ from .evidence import Agreement
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
 
-AUDIT_SCHEMA_VERSION = 7
+AUDIT_SCHEMA_VERSION = 8
 
 
 @dataclass(frozen=True)
@@ -283,7 +283,7 @@ class AuditReport(Shown):
         values["predicted"] = dict(zip(self.label_names, self.predicted, strict=True))
         values["agreement"] = asdict(self.agreement)
         values["candidates"] = [_candidate_dict(candidate, redact) for candidate in self.candidates[:max_candidates]]
-        values["cards"] = [stored(card) for card in self.cards]
+        values["cards"] = [_card_dict(card, redact) for card in self.cards]
         plain: dict[str, Any] = _defined({"schema_version": AUDIT_SCHEMA_VERSION, **values})
         return plain
 
@@ -296,6 +296,14 @@ def _candidate_dict(candidate: Candidate, redact: bool) -> dict[str, Any]:
     if redact:
         for example in values["examples"]:
             example.update(text=None, text_pair=None, important=())
+    return values
+
+
+def _card_dict(card: Card, redact: bool) -> dict[str, Any]:
+    values: dict[str, Any] = stored(card)
+    if redact:
+        for flip in values["flips"]:
+            flip.update(text=None, text_pair=None)
     return values
 
 

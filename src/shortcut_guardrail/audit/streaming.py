@@ -231,14 +231,14 @@ def _compute(
 
 def _distinct_texts(
     classifier: TextClassifier, source: TextSource, folder: Path, size: int
-) -> Iterator[tuple[EncodedTexts, Array]]:
-    """The texts that count as evidence, a shard at a time, and what the model answers to them."""
+) -> Iterator[tuple[Array, EncodedTexts, Array]]:
+    """The texts that count as evidence, a shard at a time: which they are, and what the model answers to them."""
     for number, texts in enumerate(_in_pieces(source, size)):
         shard = Shard.from_file(_shard_file(folder, number))
         counted = np.flatnonzero(shard.evidence)
         if len(counted):
             chosen = cast(Texts, [texts[row - number * size] for row in shard.rows[counted]])
-            yield classifier.encode(chosen), shard.probs[counted]
+            yield shard.rows[counted], classifier.encode(chosen), shard.probs[counted]
 
 
 def _texts_at(source: TextSource, rows: set[int]) -> dict[int, str | tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from . import audit, benchmark, certify, compare, demo, evaluate, fit, flips, judge, predict, report
+from . import audit, benchmark, certify, compare, demo, evaluate, fit, flips, judge, predict, report, review
 from .renamed import current_names
 from .running import exit_with, run
 
@@ -42,6 +42,7 @@ app.command("demo", rich_help_panel=_FIND)(demo.demo)
 app.command("audit", rich_help_panel=_FIND)(audit.audit)
 app.command("report", rich_help_panel=_FIND)(report.report)
 app.command("compare", rich_help_panel=_FIND)(compare.compare)
+app.command("review", rich_help_panel=_DECIDE)(review.review)
 app.command("flips", rich_help_panel=_DECIDE)(flips.flips)
 app.command("judge", rich_help_panel=_DECIDE)(judge.judge)
 app.command("fit", rich_help_panel=_REPAIR)(fit.fit)

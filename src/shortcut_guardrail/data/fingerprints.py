@@ -11,7 +11,7 @@ def text_hash(text: str | tuple[str, str]) -> str:
     parts = [text] if isinstance(text, str) else text
     spaced = [" ".join(part.split()) for part in parts]
     content = spaced[0] if isinstance(text, str) else spaced
-    return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def text_number(text: str | tuple[str, str]) -> int:

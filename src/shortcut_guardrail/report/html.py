@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..display import interval, number, p_value
+from ..review import make_deck
 from ..saving import what_labels_said
 from .charts import AXIS
 from .view import (
@@ -163,7 +164,8 @@ def _render(
     audit = audit_view(of_audits[first_name], redact=redact, decided=decided) if of_audits else None
     compared = compared_candidates(of_audits) if len(of_audits) > 1 else []
     strength = None if calibration is None else _document(calibration)
-    page: str = _template().render(
+    deck = _deck(of_audits[first_name]) if len(of_audits) == 1 and not redact else None
+    page: str = _template("page.html.j2").render(
         title=title,
         subtitle=subtitle,
         introduction=introduction,
@@ -194,17 +196,49 @@ def _render(
         notes=notes,
         redacted=redact,
         version=version("shortcut-guardrail"),
-        **_own_files(),
+        deck=deck,
+        **_own_files("report", "review") if deck else _own_files("report"),
     )
     # Half of a surrogate pair, which JSON can hold, cannot be written as UTF-8.
     return page.lstrip().encode("utf-8", "replace").decode("utf-8")
 
 
-def _own_files() -> dict[str, str]:
-    """Our own two files, in which nothing comes from data; the policy of the page lets nothing else run."""
+def render_review() -> tuple[str, str]:
+    """The page of a review with a server: it holds no data, and asks the server for it.
+
+    Returns:
+        The page, and its content security policy.
+    """
+    own = _own_files("review", style_of="report")
+    policy = (
+        f"default-src 'none'; style-src '{own['style_hash']}'; script-src '{own['script_hash']}'; connect-src 'self'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return _template("review.html.j2").render(version=version("shortcut-guardrail"), **own), policy
+
+
+def _deck(audit: Document) -> Document | None:
+    """The cards to decide on the page; none for an audit without their texts."""
+    flips = [flip for card in audit["cards"] for flip in card["flips"]]
+    if not flips or any(flip["text"] is None for flip in flips):
+        return None
+    return make_deck(audit).to_dict()
+
+
+_FILES = {"report": (__package__, "page"), "review": (f"{__package__.rpartition('.')[0]}.review", "review")}
+
+
+def _own_files(*rooms: str, style_of: str = "") -> dict[str, str]:
+    """Our own styles and scripts, in which nothing comes from data; the policy of the page lets nothing else run.
+
+    Args:
+        rooms: Whose.
+        style_of: A room whose style alone comes before.
+    """
     from markupsafe import Markup
 
-    style, script = _asset("page.css"), _asset("page.js")
+    style = "\n".join(_asset(room, "css") for room in (style_of, *rooms) if room)
+    script = "\n".join(_asset(room, "js") for room in rooms)
     return {
         "style": Markup(style),
         "script": Markup(script),
@@ -213,7 +247,7 @@ def _own_files() -> dict[str, str]:
     }
 
 
-def _template() -> Any:
+def _template(name: str) -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
@@ -224,7 +258,7 @@ def _template() -> Any:
         undefined=StrictUndefined,
     )
     environment.globals.update(number=number, interval=interval, p_value=p_value, value=_value, share=share, axis=AXIS)
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)
 
 
 def _document(result: Result | Document) -> Document:
@@ -248,8 +282,9 @@ def _contents(audit: Any, *, scores: bool, strength: bool, certificate: bool, co
     return [(anchor, name) for anchor, name, there in sections if there]
 
 
-def _asset(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+def _asset(room: str, kind: str) -> str:
+    package, name = _FILES[room]
+    return files(package).joinpath(f"{name}.{kind}").read_text(encoding="utf-8")
 
 
 def _hash(content: str) -> str:

@@ -13,11 +13,12 @@ from ..config import Unit
 from ..errors import DataError
 from ..keys import key_of
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 """The layout of `audit.json` that this version writes and renders."""
 
-WITHOUT_CARDS = 6
-"""The layout before it, which is the same but for the cards and what they need; it is read as one that has none."""
+WITHOUT_FLIPS, WITHOUT_CARDS = 7, 6
+"""The layouts before it. They are the same but for the flips of cards, or for cards and what they need, and are read as
+audits that have none."""
 
 # What has to be in it, as the types of the results it is written from; lists stand for tuples.
 LAYOUT: dict[str, Any] = {
@@ -59,6 +60,9 @@ def read_audit(path: Path) -> dict[str, Any]:
     version = document["schema_version"]
     if version == WITHOUT_CARDS:
         document, version = {**document, "cards": [], "model": "", "data": ""}, SCHEMA_VERSION
+    if version == WITHOUT_FLIPS:
+        cards = [{"moved": [], "flips": [], **card} for card in document.get("cards", ()) if isinstance(card, dict)]
+        document, version = {**document, "cards": cards}, SCHEMA_VERSION
     if version != SCHEMA_VERSION:
         raise DataError(
             f"'{path}' has the layout of schema_version {version}, and this version of the program shows "

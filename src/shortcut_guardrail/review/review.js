@@ -1,0 +1,339 @@
+// The cards of an audit, one at a time. With a server every answer is saved as it is given; in a report, which has none,
+// answers stay in this browser until they are downloaded. Texts come from anybody's files: they are set as text, never as HTML.
+(() => {
+  "use strict";
+  const root = document.getElementById("review");
+  if (!root) return;
+  const WORDS = {
+    keep: "Yes, keep", neutralise: "No, neutralise", not_alone: "It may count, but not decide alone", unsure: "Not sure",
+  };
+  const DONE = { keep: "kept", neutralise: "neutralised", not_alone: "counts, but not alone", unsure: "not sure" };
+  const CARD_KEYS = { 1: "keep", 2: "neutralise", 3: "not_alone", 4: "unsure", k: "keep", n: "neutralise", a: "not_alone", s: "unsure" };
+  const TEXT_KEYS = { a: "a", b: "b", n: "neither", u: "unclear", 1: "a", 2: "b", 3: "neither", 4: "unclear" };
+  let deck, state, backend, at = null, busy = false;
+
+  // Elements. Attributes come as an object; what is left are children, strings as text.
+  function el(name, attributes, ...children) {
+    const made = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes || {})) {
+      if (key === "onclick") made.addEventListener("click", value);
+      else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value === true ? "" : value);
+    }
+    made.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== ""));
+    return made;
+  }
+  const count = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
+  const bdi = (text) => el("bdi", {}, text);
+  const names = (card) => card.names.flatMap((name, i) => (i ? [", ", bdi(name)] : [bdi(name)]))
+    .concat(card.words.length > card.names.length ? ` and ${card.words.length - card.names.length} more` : "");
+  const title = (card) => `“${card.names[0]}”` + (card.words.length > 1 ? ` and ${card.words.length - 1} more` : "");
+
+  // Where answers go
+
+  class StaleError extends Error {}
+
+  function server(token) {
+    const headers = { Authorization: `Bearer ${token}` };
+    async function ask(path, body) {
+      const how = body === undefined ? { headers } : {
+        method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body),
+      };
+      let answer;
+      try { answer = await fetch(path, how); } catch {
+        throw new Error("Not saved: the server does not answer. Start the command again; what was saved is there.");
+      }
+      if (path === "/api/decisions" && answer.ok) return answer.text();
+      const found = await answer.json();
+      if (answer.status === 409) throw Object.assign(new StaleError(), { state: found });
+      if (!answer.ok) throw new Error(found.error);
+      return found;
+    }
+    return {
+      load: () => ask("/api/review"),
+      answer: (said) => ask("/api/answer", { ...said, revision: state.revision }),
+      undo: () => ask("/api/undo", { revision: state.revision }),
+      content: () => ask("/api/decisions"),
+      stop: () => ask("/api/stop", {}),
+    };
+  }
+
+  // Without a server the rules are short: no texts are judged, so a card is what people say of it.
+  function browser(stored) {
+    const place = `shortcut-guardrail ${stored.audit}`;
+    let kept = { by: "person", revision: 0, events: [] };
+    try { kept = JSON.parse(localStorage.getItem(place)) || kept; } catch { /* Then nothing is kept when the page is closed. */ }
+    const now = () => new Date().toISOString().replace(/\.\d+Z$/, "+00:00");
+    const latest = () => Object.fromEntries(kept.events.map((event) => [event.card, event]));
+    function current() {
+      const said = Object.fromEntries(Object.entries(latest()).map(([card, event]) => [card, event.decision]));
+      const rows = stored.cards.map((card) => ({
+        id: card.id, decision: said[card.id], source: "person", people: { [kept.by]: said[card.id] }, flips: null,
+      }));
+      const done = stored.cards.every((card) => said[card.id]);
+      const end = done ? { cards: rows, both: 0, agree: 0, decoys: [], file: "", next: "shortcut-guardrail fit MODEL DATA --decisions decisions.json --out guarded" } : null;
+      return {
+        revision: kept.revision, by: kept.by, said, opinions: {}, question: null, can_undo: kept.events.length > 0, notice: "", end,
+        progress: { answered: 0, open: 0, least: 0, most: 0 },
+      };
+    }
+    function keep(events) {
+      kept = { ...kept, events, revision: kept.revision + 1 };
+      try { localStorage.setItem(place, JSON.stringify(kept)); } catch { /* As above. */ }
+      return current();
+    }
+    function decided(card) {
+      const event = latest()[card.id];
+      return event && {
+        id: card.id, words: card.words, pulls_to: card.pulls_to, decision: event.decision, source: "person",
+        asked: 0, mended: 0, broken: 0, neither: 0, unclear: 0, text_hashes: [],
+        reviews: [{ by: event.by, at: event.at, decision: event.decision }],
+      };
+    }
+    return {
+      load: async () => ({ deck: stored, state: current() }),
+      answer: async (said) => keep([...kept.events, { by: kept.by, at: now(), ...said }]),
+      undo: async () => keep(kept.events.slice(0, -1)),
+      name: (by) => { kept = { ...kept, by, events: kept.events.map((event) => ({ ...event, by })) }; state = keep(kept.events); },
+      content: async () => JSON.stringify({
+        schema_version: 1, audit: stored.audit, model: stored.model, data: stored.data,
+        cards: stored.cards.map(decided).filter(Boolean),
+        review: { schema_version: 1, revision: kept.revision, seed: 0, events: kept.events, before: [] },
+      }, null, 2) + "\n",
+    };
+  }
+
+  // Answering
+
+  const status = el("p", { id: "said", role: "status" });
+  const problem = el("p", { id: "problem", role: "alert" });
+  const body = el("div", {});
+
+  async function act(action, then) {
+    if (busy) return;
+    busy = true;
+    problem.textContent = "";
+    try { state = await action(); then(); } catch (error) { problem.textContent = error.message; } finally { busy = false; }
+  }
+
+  // An answer to an older state goes in again on top of the newer one, so that two tabs lose nothing.
+  async function saved(said) {
+    for (let tries = 0; ; tries += 1) {
+      try { return await backend.answer(said); } catch (error) {
+        if (!(error instanceof StaleError) || tries > 9) throw error;
+        state = error.state;
+        if (said.card && state.said[said.card] === said.decision) return state;
+      }
+    }
+  }
+
+  function answerCard(card, decision) {
+    const other = state.said[card.id];
+    act(() => saved({ card: card.id, decision }), () => {
+      const opinion = state.opinions[card.id];
+      say(`${title(card)}: ${DONE[decision]}. ${consequence(card, decision)} ${total()}`,
+        other && other !== decision ? `Before, it was “${DONE[other]}”.` : "", opinion ? `Second opinion: ${opinion}.` : "", state.notice);
+      at = null;
+      show();
+    });
+  }
+
+  function answerText(answer) {
+    const question = state.question.id;
+    act(() => saved({ question, answer }), () => { say("Saved.", state.notice); show(); });
+  }
+
+  function undo() {
+    if (!state.can_undo) return;
+    const before = state.said;
+    const again = async () => {
+      try { return await backend.undo(); } catch (error) {
+        if (!(error instanceof StaleError)) throw error;
+        state = error.state;
+        show();
+        throw new Error("Another tab answered meanwhile. Undo again if its answer, too, is to be taken back.");
+      }
+    };
+    act(again, () => {
+      const changed = deck.cards.findIndex((card) => before[card.id] !== state.said[card.id]);
+      say("The last answer is taken back.");
+      at = changed < 0 ? null : changed;
+      show();
+    });
+  }
+
+  const say = (...sentences) => { status.textContent = sentences.filter(Boolean).join(" "); };
+
+  function consequence(card, decision) {
+    if (decision === "unsure") {
+      if (!card.flips || !backend.stop) return "Nothing changes.";
+      return card.flips < 8 ? "Too few texts can be asked about to decide it; nothing changes."
+        : "You will be asked about texts, after the cards.";
+    }
+    if (decision !== "neutralise") return "Nothing changes.";
+    return `${count(card.changes, "answer")} would change${moves(card.moved)}.`;
+  }
+  const moves = (moved) => (moved.length ? `: ${moved.map(([was, becomes, n]) => `${n} from ${was} to ${becomes}`).join(", ")}` : "");
+  const decisionOf = (card) => {
+    const row = state.end && state.end.cards.find((one) => one.id === card.id);
+    return row ? row.decision : state.said[card.id];
+  };
+  function total() {
+    const chosen = deck.cards.filter((card) => decisionOf(card) === "neutralise");
+    const n = chosen.reduce((sum, card) => sum + card.changes, 0);
+    return chosen.length > 1 ? `In all at most ${count(Math.min(n, deck.n), "answer")} of ${deck.n.toLocaleString("en")}.` : "";
+  }
+
+  // What is shown
+
+  function show(focus = true) {
+    const open = deck.cards.findIndex((card) => !state.said[card.id]);
+    const view = at !== null ? cardView(deck.cards[at], at) : open >= 0 ? cardView(deck.cards[open], open)
+      : state.question ? textView(state.question) : endView();
+    const shown = at !== null ? at : open;
+    body.replaceChildren(steps(shown), ...view);
+    if (focus) body.querySelector("h2, h3").focus({ preventScroll: true });
+    if (focus && root.dataset.mode === "server") window.scrollTo({ top: 0, behavior: "instant" });
+    else if (focus) root.scrollIntoView({ block: "start", behavior: "instant" });
+  }
+
+  function steps(shown) {
+    const buttons = deck.cards.map((card, i) => {
+      const said = state.said[card.id];
+      const name = `Card ${i + 1}, ${said ? `answered: ${DONE[said]}` : "not answered"}`;
+      return el("li", {}, el("button", {
+        type: "button", class: said ? "answered" : false, "aria-label": name, "aria-current": i === shown ? "step" : false,
+        onclick: () => { at = i; show(); },
+      }, said ? `${i + 1}\u00a0✓` : `${i + 1}`));
+    });
+    return el("nav", { "aria-label": "Cards", class: "steps" }, el("ol", {}, buttons));
+  }
+
+  const heading = (...children) => el(root.dataset.mode === "server" ? "h2" : "h3", { tabindex: "-1" }, ...children);
+
+  const pieces = (side) => side.map(([text, marked]) => (marked ? el("mark", { class: "named" }, text) : text));
+  function shownText(example) {
+    const sides = (of) => of.map((side) => el("p", { class: "said", dir: "auto" }, pieces(side)));
+    const changes = example.before !== example.after;
+    return el("li", {}, sides(example.excerpt),
+      el("p", { class: "outcome" }, "Answer: ", el("b", {}, bdi(example.before)), changes ? " → masked: " : ", masked the same",
+        changes ? el("b", {}, bdi(example.after)) : ""),
+      example.whole ? el("details", {}, el("summary", {}, "The whole text"), sides(example.whole)) : "");
+  }
+
+  function cardView(card, i) {
+    const many = card.words.length > 1;
+    const facts = el("p", { class: "lead" }, `Pulls to `, el("b", {}, bdi(card.pulls_to)), `. In ${count(card.texts, "text")}; masking ${many ? "them" : "it"} changes `,
+      el("b", {}, count(card.changes, "answer")), ` (${(100 * card.share).toFixed(1)}% of all texts).`);
+    const often = card.patterns.length ? el("p", {}, "Often: ", card.patterns.flatMap((one, k) => [k ? ", " : "", el("b", {}, bdi(one.text)), ` (${count(one.texts, "text")})`]), ".") : "";
+    const said = state.said[card.id];
+    const choices = Object.entries(WORDS).map(([decision, words], k) => el("label", {},
+      el("input", { type: "radio", name: "decision", value: decision, checked: decision === (said || "keep") }), " ", words, el("kbd", {}, String(k + 1))));
+    const question = `Should a system that decides this count the ${many ? "words" : "word"}?`;
+    const form = el("form", {}, el("fieldset", {}, el("legend", {}, question), choices),
+      el("p", { class: "actions" }, el("button", { type: "submit", class: "main" }, "Answer"), undoButton(),
+        at !== null && said ? el("button", { type: "button", onclick: () => { at = null; show(); } }, "Leave it so") : ""));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      answerCard(card, form.elements.decision.value);
+    });
+    return [heading(`Card ${i + 1} of ${deck.cards.length}: `, names(card)), facts, often,
+      el("ol", { class: "examples", "aria-label": "Texts before and after masking" }, card.examples.map(shownText)),
+      el("ul", { class: "evidence-list" }, card.evidence.map((sentence) => el("li", {}, sentence))), form];
+  }
+
+  function textView(question) {
+    const button = (key, answer, ...words) => el("button", { type: "button", onclick: () => answerText(answer) }, el("span", {}, ...words), el("kbd", {}, key));
+    const { answered, open, least, most } = state.progress;
+    const far = `${count(answered, "text")} answered. ${count(open, "card")} open: at least ${least} more, at most ${most}.`;
+    return [heading(`Text ${answered + 1}: which answer is right?`),
+      question.sides.map((side) => el("p", { class: "said whole", dir: "auto" }, side)),
+      el("div", { class: "choices", role: "group", "aria-label": "Which answer is right?" },
+        button("a", "a", bdi(question.a)), button("b", "b", bdi(question.b)), button("n", "neither", "Neither"), button("u", "unclear", "Cannot tell")),
+      el("p", { class: "actions" }, undoButton()),
+      el("p", { class: "quiet", id: "far" }, el("progress", { max: answered + most, value: answered, "aria-label": "Texts" }), " ", far)].flat();
+  }
+
+  function endView() {
+    const { cards, both, agree, decoys, file, next } = state.end;
+    const byId = Object.fromEntries(deck.cards.map((card) => [card.id, card]));
+    const people = [...new Set(cards.flatMap((row) => Object.keys(row.people)))];
+    const opinions = Object.keys(state.opinions).length > 0;
+    const heads = ["words", "decision", "answers changed", ...(people.length > 1 ? people : []), ...(opinions ? ["second opinion"] : [])];
+    const rows = cards.map((row) => {
+      const card = byId[row.id];
+      const how = row.flips ? `${DONE[row.decision]} (texts: ${row.flips[0]}, ${row.flips[1]} mended, ${row.flips[2]} broken of ${row.flips[3]})` : DONE[row.decision];
+      const cells = [how, row.decision === "neutralise" ? count(card.changes, "answer") + moves(card.moved) : "none",
+        ...(people.length > 1 ? people.map((by) => DONE[row.people[by]] || "-") : []), ...(opinions ? [state.opinions[row.id] || "-"] : [])];
+      return el("tr", {}, el("th", { scope: "row", class: "name" }, names(card)), cells.map((cell) => el("td", {}, cell)));
+    });
+    const table = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Decisions" }, el("table", { class: "decisions" },
+      el("caption", {}, "What follows. A card of which you are not sure stays with the audit."),
+      el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, rows)));
+    const checks = decoys.map((one) => el("p", {}, `A check: ${title(byId[one.id])} was mixed in because ${one.why}. You said: ${DONE[one.said]}. `,
+      one.said === "neutralise" ? "Look at your other “no” answers once more." : "As expected.", " It decides nothing."));
+    return [heading("All cards are answered"), table, el("p", {}, total()), checks,
+      both ? el("p", {}, `${agree} of ${count(both, "card")} that several people answered are answered alike. Where they differ, the audit decides.`) : "",
+      file ? el("p", {}, "Saved in ", el("code", {}, file), ".") : el("p", {}, "Download the file: nothing else keeps it."),
+      el("p", {}, "Next: ", el("code", {}, next)),
+      el("p", { class: "actions" }, el("button", { type: "button", class: "main", onclick: download }, "Download decisions.json"), undoButton(),
+        backend.stop ? el("button", { type: "button", onclick: stop }, "Stop the server") : "")].filter(Boolean).flat();
+  }
+
+  const undoButton = () => el("button", { type: "button", disabled: !state.can_undo, onclick: undo }, "Undo", el("kbd", {}, "z"));
+
+  async function download() {
+    try {
+      const link = el("a", { href: URL.createObjectURL(new Blob([await backend.content()], { type: "application/json" })), download: "decisions.json" });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    } catch (error) { problem.textContent = error.message; }
+  }
+
+  async function stop() {
+    try { await backend.stop(); } catch { /* It has stopped already. */ }
+    body.replaceChildren(heading("The server has stopped"), el("p", {}, "What you answered is saved. You can close this page."));
+    body.firstChild.focus();
+    backend = null;
+  }
+
+  // Keys, for those who want them: a screen reader or a slip of the hand may need them off.
+  const keys = el("input", { type: "checkbox", id: "keys", checked: true });
+  document.addEventListener("keydown", (event) => {
+    if (!deck || !backend || !keys.checked || event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input:not([type=radio], [type=checkbox]), select, textarea")) return;
+    const inside = root.dataset.mode === "server" || root.contains(event.target);
+    if (!inside) return;
+    const key = event.key.toLowerCase();
+    const card = body.querySelector("form") && deck.cards[at !== null ? at : deck.cards.findIndex((one) => !state.said[one.id])];
+    if (key === "z") undo();
+    else if (card && Object.hasOwn(CARD_KEYS, key)) answerCard(card, CARD_KEYS[key]);
+    else if (card && key === "enter" && event.target.closest("h2, h3, body") === event.target) body.querySelector("form").requestSubmit();
+    else if (!card && state.question && Object.hasOwn(TEXT_KEYS, key)) answerText(TEXT_KEYS[key]);
+    else return;
+    event.preventDefault();
+  });
+
+  function nameField() {
+    if (!backend.name) return "";
+    const field = el("input", { id: "reviewer", value: state.by, autocomplete: "off", maxlength: "80" });
+    field.addEventListener("change", () => { backend.name(field.value.trim() || "person"); field.value = state.by; });
+    return el("p", { class: "tools" }, el("label", { for: "reviewer" }, "Your name, for the file"), field);
+  }
+
+  async function start() {
+    const stored = document.getElementById("deck");
+    backend = stored ? browser(JSON.parse(stored.textContent)) : server(location.hash.slice(1));
+    try { ({ deck, state } = await backend.load()); } catch (error) {
+      root.replaceChildren(el("p", { class: "lead" }, error.message));
+      return;
+    }
+    root.replaceChildren(nameField(), problem, status, body,
+      el("p", { class: "quiet small" }, keys, " ", el("label", { for: "keys" }, "Single keys answer: 1 to 4 on cards; a, b, n, u on texts; z undoes")));
+    const begun = Object.keys(state.said).length;
+    if (begun) say(`Going on: ${begun} of ${count(deck.cards.length, "card")} answered before.`);
+    show(root.dataset.mode === "server");
+  }
+  // An address with another token, pasted into this tab, is another review.
+  window.addEventListener("hashchange", () => { if (root.dataset.mode === "server") location.reload(); });
+  start();
+})();

@@ -1,0 +1,248 @@
+"""A server for one person's browser on this machine, which lets nobody else in.
+
+It is the standard library's: four addresses, one person and the loopback address need no more, and nothing has to be
+kept up to date. What keeps others out:
+
+- it listens on 127.0.0.1 alone, and answers to `Host` 127.0.0.1 or localhost with its port alone, so that no page of
+  another name that is made to point here (DNS rebinding) is answered;
+- every address but that of the page, which holds no data, needs a random token of 256 bits. The browser has it from the
+  fragment of the address, which is never sent, and sends it in a header, which no other page can;
+- a POST needs this server's own `Origin` and JSON, which forms of other pages cannot send;
+- no header allows another origin anything (CORS), to frame the page, or to guess at types.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from ..data import to_json
+from ..errors import ConfigError, DataError, RunError
+from .session import Session, StaleError
+
+HOST = "127.0.0.1"
+MOST_BYTES = 1_000_000
+"""Of a request's body."""
+
+_SLOW = 30.0
+"""Seconds in which a request must come in."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """The page, without data.
+
+    Attributes:
+        content: HTML.
+        policy: Its content security policy.
+    """
+
+    content: str
+    policy: str
+
+
+class ReviewServer(ThreadingHTTPServer):
+    """Serves one session until it is told to stop or is idle for long.
+
+    Args:
+        session: The review.
+        page: What the browser shows it with.
+        port: 0 for any free one.
+        idle: Seconds without a request after which it stops.
+
+    Raises:
+        ConfigError: The port is taken or not allowed.
+    """
+
+    daemon_threads = True
+    # Elsewhere than on POSIX it would let two servers have one port, and take turns.
+    allow_reuse_address = os.name == "posix"
+
+    def __init__(self, session: Session, page: Page, *, port: int = 0, idle: float = 3600.0) -> None:
+        self.session, self.page, self.idle = session, page, idle
+        self.token = secrets.token_urlsafe(32)
+        self.last = time.monotonic()
+        try:
+            super().__init__((HOST, port), _Handler)
+        except OSError as error:
+            raise ConfigError(
+                f"Port {port} of this machine cannot be used ({error.strerror or error}). Name another with --port, or "
+                "leave it out for any free one."
+            ) from error
+        self.port: int = self.server_address[1]
+        self.hosts = (f"{HOST}:{self.port}", f"localhost:{self.port}")
+
+    @property
+    def address(self) -> str:
+        """The address of the page, with the token that lets in."""
+        return f"http://{self.hosts[0]}/#{self.token}"
+
+    def run(self) -> bool:
+        """Serve until it is stopped; whether that was because it was idle."""
+        watch = threading.Thread(target=self._watch, daemon=True)
+        watch.start()
+        try:
+            self.serve_forever(poll_interval=0.2)
+        finally:
+            self.server_close()
+        return time.monotonic() - self.last >= self.idle
+
+    def stop(self) -> None:
+        """Stop soon, from any thread; an answer that is under way is still given."""
+        threading.Thread(target=self.shutdown, daemon=True).start()
+
+    def _watch(self) -> None:
+        while (left := self.idle - (time.monotonic() - self.last)) > 0:
+            time.sleep(min(left, 60.0))
+        self.shutdown()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A browser that left in the middle of an answer is nothing to report."""
+
+
+class _Refused(Exception):
+    """A request that is not answered.
+
+    Attributes:
+        status: The HTTP status.
+        sentence: Why.
+    """
+
+    def __init__(self, status: HTTPStatus, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status, self.sentence = status, sentence
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: ReviewServer
+    protocol_version = "HTTP/1.1"
+    timeout = _SLOW
+    server_version, sys_version = "review", ""
+
+    def do_GET(self) -> None:
+        self._answer(self._get)
+
+    def do_POST(self) -> None:
+        self._answer(self._post)
+
+    def _answer(self, method: Callable[[], tuple[HTTPStatus, str, bytes]]) -> None:
+        try:
+            self._check_host()
+            self._send(*method())
+        except _Refused as refused:
+            # What is left of a body unread would be taken for the next request.
+            self.close_connection = True
+            self._send(refused.status, *_as_json({"error": refused.sentence}))
+        except OSError as error:
+            self.close_connection = True
+            sentence = f"Not saved: {error.strerror or error}."
+            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, *_as_json({"error": sentence}))
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the standard library refuses, such as another method, with the headers of every answer."""
+        self.close_connection = True
+        self._send(HTTPStatus(code), *_as_json({"error": message or HTTPStatus(code).phrase}))
+
+    # Who may ask
+
+    def _check_host(self) -> None:
+        if self.headers.get_all("Host") not in [[host] for host in self.server.hosts]:
+            raise _Refused(HTTPStatus.MISDIRECTED_REQUEST, "This address is not served here.")
+
+    def _check_token(self) -> None:
+        given = self.headers.get("Authorization", "")
+        if not hmac.compare_digest(given.encode("utf-8", "replace"), f"Bearer {self.server.token}".encode()):
+            raise _Refused(HTTPStatus.FORBIDDEN, "The address is incomplete. Open the one that the command printed.")
+        self.server.last = time.monotonic()
+
+    def _check_sender(self) -> None:
+        if self.headers.get_all("Origin") != [f"http://{self.headers['Host']}"]:
+            raise _Refused(HTTPStatus.FORBIDDEN, "Only the page of this server may send answers.")
+        if self.headers.get_all("Content-Type") != ["application/json"]:
+            raise _Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Only application/json is read.")
+
+    def _body(self) -> Any:
+        length = self.headers.get("Content-Length", "")
+        if "Transfer-Encoding" in self.headers or not (length.isascii() and length.isdigit()):
+            raise _Refused(HTTPStatus.LENGTH_REQUIRED, "A Content-Length is needed.")
+        if len(length) > 12 or int(length) > MOST_BYTES:
+            raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {MOST_BYTES:,} bytes are read.")
+        try:
+            return json.loads(self.rfile.read(int(length)))
+        except (ValueError, RecursionError):
+            raise _Refused(HTTPStatus.BAD_REQUEST, "The body is no JSON.") from None
+
+    # What is answered
+
+    def _get(self) -> tuple[HTTPStatus, str, bytes]:
+        if self.path == "/":
+            return HTTPStatus.OK, "text/html; charset=utf-8", self.server.page.content.encode("utf-8", "replace")
+        self._check_token()
+        session = self.server.session
+        if self.path == "/api/review":
+            return HTTPStatus.OK, *_as_json({"deck": session.rules.deck.to_dict(), "state": session.state()})
+        if self.path == "/api/state":
+            return HTTPStatus.OK, *_as_json(session.state())
+        if self.path == "/api/decisions":
+            return HTTPStatus.OK, "application/json", session.content()
+        raise _Refused(HTTPStatus.NOT_FOUND, "There is no such address.")
+
+    def _post(self) -> tuple[HTTPStatus, str, bytes]:
+        self._check_token()
+        self._check_sender()
+        body = self._body()
+        if self.path == "/api/stop":
+            self.server.stop()
+            return HTTPStatus.OK, *_as_json({"stopped": True})
+        if self.path not in ("/api/answer", "/api/undo"):
+            raise _Refused(HTTPStatus.NOT_FOUND, "There is no such address.")
+        if not isinstance(body, dict) or not isinstance(body.get("revision"), int):
+            raise _Refused(HTTPStatus.BAD_REQUEST, "An object with a 'revision' is needed.")
+        session = self.server.session
+        try:
+            if self.path == "/api/undo":
+                session.undo(body["revision"])
+            else:
+                session.save(body, body["revision"])
+        except StaleError:
+            return HTTPStatus.CONFLICT, *_as_json(session.state())
+        except RunError as error:
+            raise _Refused(HTTPStatus.INSUFFICIENT_STORAGE, f"Not saved. {error}") from error
+        except (ConfigError, DataError) as error:
+            raise _Refused(HTTPStatus.BAD_REQUEST, f"Not saved. {error}") from error
+        return HTTPStatus.OK, *_as_json(session.state())
+
+    def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
+        self.send_response(status)
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(content)),
+            "Content-Security-Policy": self.server.page.policy,
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+            "X-Frame-Options": "DENY",
+            "Cross-Origin-Resource-Policy": "same-origin",
+            "Cross-Origin-Opener-Policy": "same-origin",
+            "Cache-Control": "no-store",
+        }.items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing is printed: the terminal is for the person."""
+
+
+def _as_json(values: Any) -> tuple[str, bytes]:
+    return "application/json", to_json(values).encode("utf-8", "replace")

@@ -1,0 +1,176 @@
+"""The same questions in a terminal of 80 columns: a line is read for each answer."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+
+from ..data import counted
+from ..text import printable, visible_name
+from .deck import DeckCard, Piece, ShownText
+from .session import Session
+
+WIDTH = 80
+
+CARD_KEYS = {"k": "keep", "n": "neutralise", "a": "not_alone", "s": "unsure"}
+CARD_CHOICES = "[k] yes, keep   [n] no, neutralise   [a] may count, not alone   [s] not sure"
+TEXT_KEYS = {"a": "a", "b": "b", "n": "neither", "u": "unclear"}
+DONE = {"keep": "kept", "neutralise": "neutralised", "not_alone": "counts, but not alone", "unsure": "not sure"}
+
+Ask = Callable[[str], str]
+Say = Callable[[str], None]
+
+
+def review_in_terminal(session: Session, *, ask: Ask = input, say: Say = print) -> None:
+    """Ask until everything is answered, or the person leaves with q; every answer is saved as it is given.
+
+    Args:
+        session: The review.
+        ask: Shows a prompt and reads a line; its EOFError ends the review too.
+        say: Prints a line.
+    """
+    tell = _Teller(say)
+    while True:
+        state = session.state()
+        card = next((card for card in session.rules.deck.cards if card.id not in state["said"]), None)
+        if card is None and state["question"] is None:
+            _show_end(session, tell)
+        else:
+            _show_card(session, card, tell) if card else _show_text(state, tell)
+        keys = CARD_KEYS if card else TEXT_KEYS if state["question"] else {}
+        try:
+            key = _read(ask, tell, {*keys, "q", *("z" * state["can_undo"])})
+        except EOFError:
+            return
+        if key == "q":
+            return
+        if key == "z":
+            session.undo(state["revision"])
+            tell("The last answer is taken back.")
+        elif card:
+            session.save({"card": card.id, "decision": keys[key]}, state["revision"])
+            _show_consequence(session, card, keys[key], tell)
+        else:
+            session.save({"question": state["question"]["id"], "answer": keys[key]}, state["revision"])
+
+
+class _Teller:
+    """Prints paragraphs; what comes from anybody's files cannot control the terminal."""
+
+    def __init__(self, say: Say) -> None:
+        self._say = say
+
+    def __call__(self, text: str = "", *, indent: str = "") -> None:
+        lines = [line for part in text.splitlines() or [""] for line in _wrapped(part, indent)]
+        for line in lines:
+            self._say(printable(line))
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent) or [""]
+
+
+def _read(ask: Ask, tell: _Teller, allowed: set[str]) -> str:
+    """A key that is allowed. An empty line answers nothing: a card is not kept by accident."""
+    while True:
+        try:
+            key = ask(f"{'/'.join(sorted(allowed, key='knasbuzq'.index))}> ").strip().lower()
+        except UnicodeDecodeError:
+            key = ""
+        if key in allowed:
+            return key
+        tell(f"Type one of {', '.join(sorted(allowed))} and Enter.")
+
+
+def _show_card(session: Session, card: DeckCard, tell: _Teller) -> None:
+    cards = session.rules.deck.cards
+    number = next(i for i, one in enumerate(cards, start=1) if one.id == card.id)
+    tell("=" * WIDTH)
+    tell(f"Card {number} of {len(cards)}: {_names(card)}")
+    tell(
+        f"Pulls to “{visible_name(card.pulls_to)}”. In {counted(card.texts, 'text')}; masking changes "
+        f"{counted(card.changes, 'answer')} ({card.share:.1%} of all texts)."
+    )
+    if card.patterns:
+        often = [f"“{one.text}” ({counted(one.texts, 'text')})" for one in card.patterns]
+        tell(f"Often: {', '.join(often)}.")
+    for example in card.examples:
+        tell()
+        for side in example.excerpt:
+            tell(_marked(side), indent="  ")
+        tell(_outcome(example), indent="  ")
+    tell()
+    for sentence in card.evidence:
+        tell(f"- {sentence}")
+    tell()
+    tell(f"Should a system that decides this count the {'words' if len(card.words) > 1 else 'word'}?")
+    tell(CARD_CHOICES)
+
+
+def _names(card: DeckCard) -> str:
+    more = len(card.words) - len(card.names)
+    return ", ".join(card.names) + (f" and {more} more" if more else "")
+
+
+def _marked(side: tuple[Piece, ...]) -> str:
+    return " ".join("".join(f"[{text}]" if marked else text for text, marked in side).split())
+
+
+def _outcome(example: ShownText) -> str:
+    before, after = visible_name(example.before), visible_name(example.after)
+    return f"Answer: {before}" + (f" -> masked: {after}" if before != after else ", masked the same")
+
+
+def _show_text(state: Mapping[str, object], tell: _Teller) -> None:
+    question, progress = state["question"], state["progress"]
+    assert isinstance(question, dict)
+    assert isinstance(progress, dict)
+    tell("=" * WIDTH)
+    tell(
+        f"Text {progress['answered'] + 1}. {counted(progress['open'], 'card')} open: at least {progress['least']} "
+        f"more, at most {progress['most']}."
+    )
+    tell()
+    for side in question["sides"]:
+        tell(side, indent="  ")
+    tell()
+    a, b = visible_name(question["a"]), visible_name(question["b"])
+    tell("Which answer is right?")
+    tell(f"[a] {a}   [b] {b}   [n] neither   [u] cannot tell")
+
+
+def _show_consequence(session: Session, card: DeckCard, decision: str, tell: _Teller) -> None:
+    moved = ", ".join(f"{n} from {visible_name(was)} to {visible_name(becomes)}" for was, becomes, n in card.moved)
+    follows = f" {counted(card.changes, 'answer')} would change{f': {moved}' if moved else ''}."
+    state = session.state()
+    if decision != "neutralise":
+        asked = decision == "unsure" and state["progress"]["open"]
+        follows = " You are asked about texts, after the cards." if asked else " Nothing changes."
+    tell(f"{_names(card)}: {DONE[decision]}.{follows}")
+    if opinion := state["opinions"].get(card.id):
+        tell(f"Second opinion: {opinion}.")
+    if state["notice"]:
+        tell(state["notice"])
+
+
+def _show_end(session: Session, tell: _Teller) -> None:
+    end = session.state()["end"]
+    names = {card.id: _names(card) for card in session.rules.deck.cards}
+    tell("=" * WIDTH)
+    tell("All cards are answered.")
+    for row in end["cards"]:
+        tell(f"- {names[row['id']]}: {', '.join(_said_of(row))}")
+    for decoy in end["decoys"]:
+        tell(f"A check: {names[decoy['id']]} was mixed in, because {decoy['why']}. You said: {DONE[decoy['said']]}.")
+    if end["both"]:
+        tell(f"{end['agree']} of {counted(end['both'], 'card')} that several people answered are answered alike.")
+
+
+def _said_of(row: Mapping[str, object]) -> Iterator[str]:
+    yield DONE[str(row["decision"])]
+    if isinstance(row["flips"], list):
+        outcome, mended, broken, asked = row["flips"]
+        yield f"texts: {outcome}, {mended} mended, {broken} broken of {asked}"
+    people = row["people"]
+    if isinstance(people, dict) and len(people) > 1:
+        yield "; ".join(f"{by}: {DONE[said]}" for by, said in people.items())

@@ -1,0 +1,131 @@
+"""What is put before a person: which cards, which three texts, what stands around the words, and the known answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from audits import candidate, card, to_review
+from shortcut_guardrail.audit.cards import KeptFlip
+from shortcut_guardrail.data import text_hash
+from shortcut_guardrail.errors import DataError
+from shortcut_guardrail.review.deck import MOST_CARDS, FlipText, make_deck, patterns_of, shown_text
+from shortcut_guardrail.review.decoys import NAMES_A_CLASS, NO_INFLUENCE, with_decoys
+from shortcut_guardrail.text import WordFinder
+
+
+def flips(*texts, before="positive", after="negative"):
+    return tuple(KeptFlip(i, before, after, text_hash(text), text) for i, text in enumerate(texts))
+
+
+def deck_of(*texts, words=("book",), **how):
+    return make_deck(to_review(0, cards=(card(*words, flips=flips(*texts)),), model="m", data="d").to_dict(), **how)
+
+
+def test_at_most_ten_cards_most_changeable_first():
+    deck = make_deck(to_review(14).to_dict())
+    assert [one.words[0] for one in deck.cards] == [f"w{i}" for i in range(MOST_CARDS)]
+    first = deck.cards[0]
+    assert (first.texts, first.changes, first.moved) == (50, 30, (("positive", "negative", 30),))
+    assert [one.words[0] for one in make_deck(to_review(3).to_dict(), which=deck.cards[2].id).cards] == ["w2"]
+
+
+def test_no_card_is_a_sentence():
+    with pytest.raises(DataError, match="has no card to decide"):
+        make_deck(to_review(0).to_dict())
+
+
+def test_shown_texts_are_of_different_topics_and_are_not_asked_about():
+    like = [f"the book about cats and dogs, page {i}" for i in "abcdefghi"]
+    deck = deck_of(*like, "a book of cold weather reports", "no book repairs engines")
+    (shown,) = deck.cards
+    assert {9, 10} < {example.row for example in shown.examples}
+    assert len(shown.examples) == 3
+    assert not {example.row for example in shown.examples} & {flip.row for flip in shown.flips}
+    assert len(shown.flips) == 8
+
+
+def test_a_text_shown_on_one_card_is_not_asked_about_for_another():
+    both = flips(*(f"a book and a tea, {i}" for i in "abcdefgh"))
+    cards = (card("book", flips=both), card("tea", flips=both))
+    deck = make_deck(to_review(0, cards=cards).to_dict())
+    shown = {example.row for one in deck.cards for example in one.examples}
+    assert all(not shown & {flip.row for flip in one.flips} for one in deck.cards)
+
+
+def test_the_commonest_neighbours():
+    finder = WordFinder(["book"])
+    found = patterns_of(finder, ["this book is", "this book was", "This BOOK", "a book is", "book", "(this) book"])
+    assert [(one.text, one.texts) for one in found] == [("this book", 3), ("book is", 2)]
+
+
+def test_words_are_marked_and_long_texts_cut_around_them():
+    finder = WordFinder(["book", "this book"])
+    short = shown_text(finder, FlipText(0, "p", "n", "Read this book."))
+    assert short.excerpt == ((("Read ", False), ("this book", True), (".", False)),)
+    assert short.whole is None
+    words = [f"w{i}" for i in range(100)]
+    words[50] = "book"
+    long = shown_text(finder, FlipText(0, "p", "n", (" ".join(words), "a pair")))
+    text = "".join(piece for piece, _ in long.excerpt[0])
+    assert text.startswith("… w32 ")
+    assert text.endswith(" w68 …")
+    assert [piece for piece, marked in long.excerpt[0] if marked] == ["book"]
+    assert "".join(piece for piece, _ in long.whole[0]) == " ".join(words)
+    assert long.excerpt[1] == (("a pair", False),)
+
+
+def test_an_audit_without_texts_needs_the_file():
+    texts = [f"a book {i}" for i in "abc"]
+    document = to_review(0, cards=(card("book", flips=flips(*texts)),)).to_dict(redact=True)
+    with pytest.raises(DataError, match=r"has no texts: it was made with --redact\. Give the audited file too"):
+        make_deck(document)
+    deck = make_deck(document, texts=texts)
+    assert {example.row for example in deck.cards[0].examples} == {0, 1, 2}
+    with pytest.raises(DataError, match="are not those that were audited: row 1"):
+        make_deck(document, texts=["a book a", "another", "a book c"])
+    with pytest.raises(DataError, match="are not those that were audited: row 2"):
+        make_deck(document, texts=texts[:2])
+
+
+def test_an_older_audit_shows_the_examples_of_its_words():
+    report = to_review(1).to_dict()
+    report["cards"][0] |= {"flips": [], "moved": []}
+    report["candidates"][0]["examples"] = [
+        {"text": "a w0 day", "text_pair": None, "index": 7, "label": "positive", "masked_label": "positive"}
+    ]
+    (shown,) = make_deck(report).cards
+    assert [(one.row, one.before, one.after) for one in shown.examples] == [(7, "positive", "positive")]
+    assert shown.flips == ()
+
+
+def with_known(*words_and_numbers):
+    report = to_review(10)
+    known = [candidate(word, flip_rate=0.0, mean_change=0.0, **n) for word, n in words_and_numbers]
+    document = report.to_dict() | {"label_names": ["negative", "clouds"]}
+    document["candidates"] += to_review(0, candidates=tuple(known)).to_dict()["candidates"]
+    document["label_names"] = ["negative", "positive", "clouds"]
+    return document
+
+
+def test_decoys_are_a_word_that_names_a_class_and_one_without_influence():
+    document = with_known(("cloud", {}), ("ended", {"n_present": 9}), ("light", {"n_present": 30}))
+    document["candidates"][-3]["text"] = "clouds"
+    deck, decoys = with_decoys(make_deck(document), document, seed=3)
+    assert [(one.card.words, one.why) for one in decoys] == [(("clouds",), NAMES_A_CLASS), (("light",), NO_INFLUENCE)]
+    assert len(deck.cards) == MOST_CARDS
+    ids = [one.id for one in deck.cards]
+    assert all(ids.index(one.card.id) > 0 for one in decoys)
+    # They look like cards: texts with their words marked, whose answer stays.
+    for one in decoys:
+        assert len(one.card.examples) == 3
+        assert all(example.before == example.after for example in one.card.examples)
+        marked = {p for e in one.card.examples for side in e.excerpt for p, m in side if m}
+        assert marked == {one.card.words[0]}
+        assert len(one.card.id) == 12
+        assert not {e.row for e in one.card.examples} & {f.row for card in deck.cards for f in card.flips}
+
+
+def test_where_no_word_serves_there_are_fewer_decoys():
+    document = to_review(3).to_dict()
+    deck = make_deck(document)
+    assert with_decoys(deck, document) == (deck, ())

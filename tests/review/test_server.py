@@ -1,0 +1,306 @@
+"""What the server refuses: every rule that keeps others out has a request that is answered without it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from audits import to_review
+from shortcut_guardrail.errors import ConfigError
+from shortcut_guardrail.review.deck import make_deck
+from shortcut_guardrail.review.rules import Rules
+from shortcut_guardrail.review.server import MOST_BYTES, Page, ReviewServer
+from shortcut_guardrail.review.session import Session
+
+DECK = make_deck(to_review(2).to_dict())
+W0, W1 = (card.id for card in DECK.cards)
+
+
+@contextmanager
+def running(session, **how):
+    server = ReviewServer(session, Page("<!doctype html><p>page", "default-src 'none'"), **how)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join(10)
+
+
+@pytest.fixture
+def session(tmp_path) -> Session:
+    return Session(Rules(DECK), tmp_path / "decisions.json", "anna")
+
+
+@pytest.fixture
+def server(session):
+    with running(session) as started:
+        yield started
+
+
+def ask(server, method="GET", path="/api/state", body=None, *, drop=(), repeat=(), **headers):
+    """A request as the page sends it, but for what is changed; the status, the headers and what was answered."""
+    content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+    sent = {"Host": server.hosts[0], "Authorization": f"Bearer {server.token}"}
+    if method == "POST":
+        sent |= {"Origin": f"http://{server.hosts[0]}", "Content-Type": "application/json"}
+        sent |= {"Content-Length": str(len(content))}
+    sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+    connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+    for name in (*sent, *repeat):
+        if name not in drop:
+            connection.putheader(name, sent[name])
+    connection.endheaders(content)
+    answer = connection.getresponse()
+    found = answer.read()
+    connection.close()
+    return answer.status, dict(answer.getheaders()), found
+
+
+def keep(server, card=W0, **how):
+    body = {"card": card, "decision": "keep", "revision": server.session.record.revision}
+    return ask(server, "POST", "/api/answer", body, **how)
+
+
+def refused(server, status, answer):
+    """Nothing was said but why, and nothing was saved."""
+    assert answer[0] == status
+    assert set(json.loads(answer[2])) == {"error"}
+    assert not server.session.file.exists()
+
+
+def test_what_the_page_asks_is_answered(server):
+    status, _, content = ask(server, path="/", drop=("Authorization",))
+    assert (status, content) == (200, b"<!doctype html><p>page")
+    found = json.loads(ask(server, path="/api/review")[2])
+    assert [card["id"] for card in found["deck"]["cards"]] == [W0, W1]
+    status, _, content = keep(server)
+    assert (status, json.loads(content)["said"]) == (200, {W0: "keep"})
+    assert ask(server, path="/api/decisions")[2] == server.session.content()
+    status, _, content = ask(server, "POST", "/api/undo", {"revision": 1})
+    assert (status, json.loads(content)["said"]) == (200, {})
+
+
+def test_localhost_is_this_machine_too(server):
+    host = server.hosts[1]
+    assert keep(server, Host=host, Origin=f"http://{host}")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "LOCALHOST.:{port}", ""]
+)
+def test_another_host_is_not_answered(server, host):
+    host = host.format(port=server.port)
+    refused(server, 421, ask(server, path="/", Host=host))
+    refused(server, 421, keep(server, Host=host, Origin=f"http://{host}"))
+
+
+def test_no_host_or_two_are_not_answered(server):
+    refused(server, 421, ask(server, drop=("Host",)))
+    refused(server, 421, ask(server, repeat=("Host",)))
+
+
+@pytest.mark.parametrize(
+    "token", ["", "Bearer ", "Bearer x", "Basic {token}", "{token}", "Bearer {token}x", "Bearer é"]
+)
+@pytest.mark.parametrize("path", ["/api/review", "/api/state", "/api/decisions", "/api/other", "/?x"])
+def test_without_the_token_no_data_is_answered(server, token, path):
+    token = token.format(token=server.token).encode().decode("latin-1")
+    refused(server, 403, ask(server, path=path, Authorization=token))
+
+
+@pytest.mark.parametrize("path", ["/api/answer", "/api/undo", "/api/stop"])
+def test_without_the_token_nothing_is_done(server, path):
+    refused(server, 403, ask(server, "POST", path, {"revision": 0}, drop=("Authorization",)))
+    assert ask(server)[0] == 200  # it still runs
+
+
+def test_the_token_has_256_bits_and_is_another_one_each_time(session, server):
+    assert len(server.token) == 43  # of six bits each
+    with running(session) as other:
+        assert other.token != server.token
+    assert server.address == f"http://127.0.0.1:{server.port}/#{server.token}"
+
+
+def test_tokens_are_compared_in_constant_time(server, monkeypatch):
+    seen = []
+    monkeypatch.setattr("hmac.compare_digest", lambda a, b: seen.append((a, b)) or False)
+    refused(server, 403, ask(server))
+    assert seen == [(f"Bearer {server.token}".encode(),) * 2]
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "https://{host}", "http://localhost:{port}", "http://127.0.0.1", "null", ""]
+)
+def test_another_origin_sends_nothing(server, origin):
+    origin = origin.format(host=server.hosts[0], port=server.port)
+    refused(server, 403, keep(server, Origin=origin))
+
+
+def test_no_origin_sends_nothing(server):
+    refused(server, 403, keep(server, drop=("Origin",)))
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=utf-8", ""]
+)
+def test_another_content_type_is_not_read(server, kind):
+    refused(server, 415, keep(server, Content_Type=kind))
+
+
+def test_no_content_type_is_not_read(server):
+    refused(server, 415, keep(server, drop=("Content-Type",)))
+
+
+def test_a_megabyte_is_read_and_no_more(server):
+    body = json.dumps({"card": W0, "decision": "keep", "revision": 0}).encode()
+    refused(server, 413, ask(server, "POST", "/api/answer", body, Content_Length=str(MOST_BYTES + 1)))
+    refused(server, 413, ask(server, "POST", "/api/answer", body, Content_Length="9" * 5000))
+    assert ask(server, "POST", "/api/answer", body.ljust(MOST_BYTES))[0] == 200
+
+
+@pytest.mark.parametrize("length", ["", "-1", "1e3", "0x10", "٣"])
+def test_a_body_of_unknown_length_is_not_read(server, length):
+    length = length.encode().decode("latin-1")
+    refused(server, 411, keep(server, Content_Length=length))
+    refused(server, 411, keep(server, Transfer_Encoding="chunked"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"{", b"\xff", b"[" * 100_000, b"[]", b"{}", b'{"revision": "0"}', {"revision": 0}, {"revision": 0, "card": 3}],
+)
+def test_what_is_no_answer_is_refused(server, body):
+    refused(server, 400, ask(server, "POST", "/api/answer", body))
+
+
+def test_a_stale_answer_is_told_where_things_stand(server):
+    keep(server)
+    before = server.session.file.read_bytes()
+    status, _, content = ask(server, "POST", "/api/answer", {"card": W1, "decision": "keep", "revision": 0})
+    assert (status, json.loads(content)["revision"]) == (409, 1)
+    assert json.loads(content)["said"] == {W0: "keep"}
+    assert server.session.file.read_bytes() == before
+    assert ask(server, "POST", "/api/undo", {"revision": 0})[0] == 409
+
+
+def test_two_tabs_at_once_lose_nothing(server):
+    """Both send for the same revision, over and over: what is confirmed is in the file."""
+    done = []
+
+    def tab(card):
+        for _ in range(10):
+            while keep(server, card)[0] != 200:
+                pass
+            done.append(card)
+
+    threads = [threading.Thread(target=tab, args=(card,)) for card in (W0, W1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    events = json.loads(server.session.file.read_text())["review"]["events"]
+    assert sorted(event["card"] for event in events) == sorted(done)
+    assert len(done) == 20
+
+
+def test_a_full_disk_is_said(server, monkeypatch):
+    def full(*_args, **_how):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    status, _, content = keep(server)
+    assert (status, json.loads(content)["error"]) == (
+        507,
+        f"Not saved. '{server.session.file}' could not be written: the disk is full. Nothing was left behind.",
+    )
+    refused(server, 507, keep(server))
+
+
+def test_a_file_that_cannot_be_read_any_more_is_said(server):
+    keep(server)
+    server.session.file.unlink()
+    server.session.file.mkdir()
+    status, _, content = keep(server, W1)
+    assert status in (400, 500)
+    assert json.loads(content)["error"].startswith("Not saved")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/"),
+        ("GET", "/api/state"),
+        ("GET", "/nothing"),
+        ("POST", "/nothing"),
+        ("OPTIONS", "/api/answer"),
+        ("DELETE", "/"),
+    ],
+)
+def test_every_answer_says_what_a_browser_may_do_with_it(server, method, path):
+    status, headers, _ = ask(server, method, path, {"revision": 0} if method == "POST" else None)
+    assert (
+        status == {"/": 200, "/api/state": 200, "/nothing": 404}[path] if method in ("GET", "POST") else status == 501
+    )
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["X-Frame-Options"] == "DENY"
+    assert headers["Content-Security-Policy"] == "default-src 'none'"
+    assert headers["Cache-Control"] == "no-store"
+    assert not [name for name in headers if name.lower().startswith("access-control")]
+
+
+def test_it_listens_on_the_loopback_address_alone(server):
+    assert server.socket.getsockname()[0] == "127.0.0.1"
+
+
+def test_a_port_that_is_taken_is_a_sentence(session, server):
+    with pytest.raises(
+        ConfigError, match=rf"Port {server.port} of this machine cannot be used .* Name another with --port"
+    ):
+        ReviewServer(session, server.page, port=server.port)
+
+
+def test_it_stops_when_it_is_told_to(session):
+    with running(session) as server:
+        assert ask(server, "POST", "/api/stop", {})[0] == 200
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                ask(server)
+            except OSError:
+                return
+            time.sleep(0.05)
+        pytest.fail("It goes on.")
+
+
+def test_it_stops_after_an_idle_time_and_not_before(session):
+    server = ReviewServer(session, Page("", ""), idle=1.0)
+    said = []
+    thread = threading.Thread(target=lambda: said.append(server.run()), daemon=True)
+    thread.start()
+    for _ in range(3):  # longer than the idle time, but never idle
+        time.sleep(0.5)
+        assert ask(server)[0] == 200
+    thread.join(10)
+    assert said == [True]
+
+
+def test_who_is_not_let_in_does_not_keep_it_awake(session):
+    server = ReviewServer(session, Page("", ""))
+    threading.Thread(target=server.run, daemon=True).start()
+    before = server.last
+    ask(server, Host="evil.example")
+    assert server.last == before
+    ask(server, drop=("Authorization",))
+    assert server.last == before
+    ask(server)
+    assert server.last > before
+    server.shutdown()

@@ -1,0 +1,395 @@
+"""What is asked next, what follows from answers, undo, resume, several people, and a file that others change."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from audits import to_review
+from shortcut_guardrail.data import to_json
+from shortcut_guardrail.decisions import Decisions, judge_cards
+from shortcut_guardrail.errors import ConfigError, DataError, RunError
+from shortcut_guardrail.review.answers import Event, without_last
+from shortcut_guardrail.review.deck import make_deck
+from shortcut_guardrail.review.decoys import NO_INFLUENCE, Decoy
+from shortcut_guardrail.review.rules import Record, Rules, _fewest, agreed_decision
+from shortcut_guardrail.review.session import BY_FILE, Session, StaleError, locked, seed_of
+
+DECK = make_deck(to_review(3).to_dict())
+W0, W1, W2 = (card.id for card in DECK.cards)
+
+
+@pytest.fixture
+def file(tmp_path) -> Path:
+    return tmp_path / "decisions.json"
+
+
+def session(file, by="anna", **how) -> Session:
+    return Session(Rules(DECK, **how), file, by)
+
+
+def say(review: Session, *decisions: str) -> None:
+    for card, decision in zip(review.rules.deck.cards, decisions, strict=False):
+        review.save({"card": card.id, "decision": decision}, review.record.revision)
+
+
+def answer_texts(review: Session, right: str, most: int = 1000) -> list[str]:
+    """Answer what is asked with one class, and give the texts."""
+    seen = []
+    while (question := review.state()["question"]) and len(seen) < most:
+        answer = {question["a"]: "a", question["b"]: "b"}.get(right, right)
+        review.save({"question": question["id"], "answer": answer}, review.record.revision)
+        seen.append(question["sides"][0])
+    return seen
+
+
+def cards_in(file: Path) -> dict[str, dict]:
+    return {card["words"][0]: card for card in json.loads(file.read_text())["cards"]}
+
+
+def test_an_answer_is_in_the_file_when_it_is_confirmed(file):
+    review = session(file)
+    assert not file.exists()
+    say(review, "neutralise", "keep")
+    (one, two) = Decisions.from_file(file).cards
+    assert (one.decision, one.source, one.words) == ("neutralise", "person", ("w0", "w0s"))
+    assert [(r.by, r.decision) for r in one.reviews] == [("anna", "neutralise")]
+    assert (two.decision, Decisions.from_file(file).audit) == ("keep", DECK.audited.id)
+    assert review.state()["end"] is None
+    say(review, "neutralise", "keep", "not_alone")
+    assert [row["decision"] for row in review.state()["end"]["cards"]] == ["neutralise", "keep", "not_alone"]
+
+
+def test_texts_are_asked_about_until_they_decide(file):
+    review = session(file)
+    say(review, "unsure", "keep", "unsure")
+    assert review.state()["progress"] == {"answered": 0, "open": 2, "least": 8, "most": 34}
+    seen = answer_texts(review, "negative")  # the answer with the words masked
+    assert len(seen) == 16
+    assert {text.split("w")[1][0] for text in seen[:4]} == {"0", "2"}  # the cards are mixed
+    cards = cards_in(file)
+    assert (cards["w0"]["outcome"], cards["w0"]["decision"], cards["w0"]["source"]) == (
+        "shortcut",
+        "neutralise",
+        "flips",
+    )
+    assert (cards["w0"]["mended"], cards["w0"]["asked"], len(cards["w0"]["text_hashes"])) == (8, 8, 8)
+    assert cards["w1"]["decision"] == "keep"
+    assert "outcome" not in cards["w1"]
+    assert review.state()["end"]["cards"][0]["flips"] == ["shortcut", 8, 0, 8]
+
+
+def test_the_other_answer_is_genuine_and_what_tells_nothing_stays_open(file):
+    review = session(file)
+    say(review, "unsure", "keep", "keep")
+    answer_texts(review, "positive")
+    assert cards_in(file)["w0"]["decision"] == "keep"
+    other = session(file.with_name("other.json"))
+    say(other, "unsure", "keep", "keep")
+    assert len(answer_texts(other, "unclear")) == 17  # all but the three that the card shows
+    card = cards_in(other.file)["w0"]
+    assert (card["outcome"], card["unclear"], card.get("decision")) == ("open", 17, None)
+    assert other.state()["end"]["cards"][0]["decision"] == "unsure"
+
+
+def test_no_text_that_a_card_shows_is_asked_about(file):
+    review = session(file)
+    say(review, "unsure", "unsure", "unsure")
+    asked = set(answer_texts(review, "unclear"))
+    shown = {"".join(p for p, _ in e.excerpt[0]) for card in DECK.cards for e in card.examples}
+    assert len(asked) == 51
+    assert not asked & shown
+
+
+def test_what_is_asked_does_not_tell_the_card(file):
+    review = session(file)
+    say(review, "unsure", "unsure", "unsure")
+    question = review.state()["question"]
+    assert set(question) == {"id", "sides", "a", "b"}
+    assert {question["a"], question["b"]} == {"positive", "negative"}
+    options = {asked.question.option_a for asked in review.rules.questions.values()}
+    assert options == {"positive", "negative"}  # in random order
+
+
+def test_fewer_than_eight_texts_are_not_asked_about(file):
+    few = make_deck(to_review(1, n_flips=10).to_dict())  # three are shown
+    review = Session(Rules(few), file, "anna")
+    say(review, "unsure")
+    assert review.state()["question"] is None
+    assert review.state()["end"]["cards"][0]["decision"] == "unsure"
+    enough = Session(Rules(make_deck(to_review(1, n_flips=11).to_dict())), file.with_name("other.json"), "anna")
+    say(enough, "unsure")
+    assert enough.state()["question"]
+
+
+@pytest.mark.parametrize(("mended", "broken"), [(0, 0), (3, 0), (5, 4), (0, 7), (8, 0)])
+def test_the_fewest_answers_that_decide(mended, broken):
+    from shortcut_guardrail.stats import paired_e_value
+
+    more = _fewest(mended, broken)
+    best = max(paired_e_value(mended + more, broken), paired_e_value(broken + more, mended))
+    assert best >= 20
+    if more:
+        assert max(paired_e_value(mended + more - 1, broken), paired_e_value(broken + more - 1, mended)) < 20
+
+
+def test_the_rule_is_that_of_judge(file):
+    review = session(file)
+    say(review, "unsure", "unsure", "unsure")
+    answer_texts(review, "negative")
+    keys = [key for key in review.rules._keys if key.id in review.rules._answers(review.record)["anna"]]
+    found = judge_cards(keys, review.rules._answers(review.record)["anna"])
+    assert {(one.card, one.outcome, one.mended) for one in found} == {(card, "shortcut", 8) for card in (W0, W1, W2)}
+
+
+def test_undo_takes_back_cards_and_texts_also_after_a_restart(file):
+    review = session(file)
+    say(review, "keep", "unsure", "keep")
+    say(review, "neutralise")
+    answer_texts(review, "negative", most=2)
+    question = review.state()["question"]
+    again = session(file)
+    assert again.state() == review.state()
+    again.undo(again.record.revision)
+    assert again.state()["progress"]["answered"] == 1
+    assert again.state()["question"] != question
+    for _ in range(2):
+        again.undo(again.record.revision)
+    assert again.state()["said"][W0] == "keep"  # what was said before
+    for _ in range(3):
+        again.undo(again.record.revision)
+    assert again.state()["said"] == {}
+    assert not again.state()["can_undo"]
+    again.undo(again.record.revision)
+    assert json.loads(file.read_text())["cards"] == []
+
+
+def test_only_ones_own_answers_are_undone():
+    events = [Event("anna", "", "keep", card="1"), Event("ben", "", "keep", card="1")]
+    assert without_last(events, "anna") == (events[1],)
+    assert without_last(events, "carl") == tuple(events)
+
+
+def test_a_stale_answer_is_refused_and_saves_nothing(file):
+    review = session(file)
+    say(review, "keep")
+    before = file.read_bytes()
+    with pytest.raises(StaleError):
+        review.save({"card": W1, "decision": "keep"}, 0)
+    with pytest.raises(StaleError):
+        review.undo(0)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"card": W0},
+        {"card": W0, "decision": "kept"},
+        {"card": "zzz", "decision": "keep"},
+        {"question": W0, "answer": "a"},
+        {"question": "zzz", "answer": "c"},
+        {"card": [], "decision": "keep"},
+    ],
+)
+def test_what_is_no_answer_is_refused(file, values):
+    with pytest.raises(DataError, match="What was sent"):
+        session(file).save(values, 0)
+    assert not file.exists()
+
+
+def test_several_people_and_their_agreement(file):
+    anna = session(file, "anna")
+    say(anna, "neutralise", "keep", "unsure")
+    ben = session(file, "ben")
+    assert ben.state()["said"] == {}  # blind
+    say(ben, "neutralise", "neutralise", "keep")
+    end = ben.state()["end"]
+    assert (end["both"], end["agree"]) == (3, 1)
+    assert end["cards"][1]["people"] == {"anna": "keep", "ben": "neutralise"}
+    assert [row["decision"] for row in end["cards"]] == ["neutralise", "unsure", "keep"]
+    assert [(r["by"], r["decision"]) for r in cards_in(file)["w1"]["reviews"]] == [
+        ("anna", "keep"),
+        ("ben", "neutralise"),
+    ]
+
+
+def test_two_people_on_one_text_count_once_and_a_contradiction_is_unclear(file):
+    anna, right = session(file, "anna"), {"anna": "negative", "ben": "positive"}
+    say(anna, "unsure", "keep", "keep")
+    answer_texts(anna, right["anna"])
+    assert cards_in(file)["w0"]["decision"] == "neutralise"
+    ben = session(file, "ben")
+    say(ben, "unsure", "keep", "keep")
+    answer_texts(ben, right["ben"])
+    card = cards_in(file)["w0"]
+    assert (card["mended"], card["broken"], card["unclear"], card["outcome"]) == (0, 0, 8, "open")
+
+
+@pytest.mark.parametrize(
+    ("said", "together"),
+    [(["keep"], "keep"), (["keep", "unsure"], "keep"), (["keep", "neutralise"], None), (["unsure"], None), ([], None)],
+)
+def test_what_people_decide_together(said, together):
+    assert agreed_decision(said) == together
+
+
+def test_decoys_are_told_at_the_end_and_decide_nothing(file):
+    decoy = replace(DECK.cards[2], flips=())
+    review = session(file, decoys=[Decoy(decoy, NO_INFLUENCE)])
+    say(review, "keep", "keep", "neutralise")
+    assert review.state()["end"]["decoys"] == [{"id": decoy.id, "why": NO_INFLUENCE, "said": "neutralise"}]
+    assert set(cards_in(file)) == {"w0", "w1"}
+    # The partner: without being a decoy it is decided.
+    assert set(cards_in(session_of_all(file.with_name("all.json")))) == {"w0", "w1", "w2"}
+
+
+def session_of_all(file: Path) -> Path:
+    say(session(file), "keep", "keep", "neutralise")
+    return file
+
+
+# Files of others
+
+
+def test_decisions_by_hand_are_taken_up(file):
+    file.write_text(
+        json.dumps(
+            {"cards": [{"words": ["W0s", "w0"], "decision": "neutralise"}, {"words": ["zebra"], "decision": "keep"}]}
+        )
+    )
+    review = session(file)
+    assert review.record.events[0].by == BY_FILE
+    say(review, "neutralise", "keep", "keep")
+    cards = cards_in(file)
+    assert [r["by"] for r in cards["w0"]["reviews"]] == [BY_FILE, "anna"]
+    assert cards["zebra"]["decision"] == "keep"
+
+
+def judged(**how) -> dict:
+    counts = {
+        "asked": 9,
+        "mended": 7,
+        "broken": 2,
+        "threshold": 20.0,
+        "e_value": 4.3,
+        "text_hashes": ["h"],
+        "survives_e_bh": False,
+    }
+    return (
+        {"id": W0, "words": ["w0", "w0s"], "pulls_to": "positive", "source": "flips", "outcome": "open"} | counts | how
+    )
+
+
+def test_texts_that_judge_counted_stay_and_are_not_asked_again(file):
+    file.write_text(json.dumps({"audit": DECK.audited.id, "cards": [judged()]}))
+    review = session(file)
+    say(review, "unsure", "keep", "keep")
+    assert review.state()["question"] is None
+    card = cards_in(file)["w0"]
+    assert (card["mended"], card["source"], card.get("decision")) == (7, "flips", None)
+    say(review, "neutralise")
+    card = cards_in(session(file).file)["w0"]
+    assert (card["mended"], card["source"], card["decision"], card["text_hashes"]) == (7, "person", "neutralise", ["h"])
+
+
+def test_a_second_opinion_is_shown_after_the_answer_alone(file):
+    file.write_text(json.dumps({"audit": DECK.audited.id, "cards": [judged(machine="gemma", source=None)]}))
+    review = session(file)
+    assert review.state()["opinions"] == {}
+    say(review, "unsure")
+    assert review.state()["opinions"] == {W0: "gemma: 7 mended, 2 broken by masking"}
+    say(review, "unsure", "keep", "keep")
+    # A machine's answers stand in nobody's way: texts are asked about, and a person's count instead.
+    answer_texts(review, "negative")
+    card = cards_in(file)["w0"]
+    assert (card["mended"], card["broken"], card.get("machine")) == (8, 0, None)
+    assert session(file).state()["opinions"] == {W0: "gemma: 7 mended, 2 broken by masking"}
+
+
+def test_another_audits_decisions_are_refused(file):
+    file.write_text(json.dumps({"audit": "0" * 64, "cards": []}))
+    with pytest.raises(ConfigError, match=r"has the decisions of another audit\. Name another file with --out"):
+        session(file)
+
+
+def test_what_another_program_writes_meanwhile_is_taken_up(file):
+    review = session(file)
+    say(review, "keep", "keep")
+    document = json.loads(file.read_text())
+    document["cards"][1] |= {"decision": "neutralise", "source": "file", "reviews": []}
+    document["cards"].append({"words": ["zebra"], "decision": "keep"})
+    file.write_text(to_json(document))
+    with pytest.raises(StaleError):
+        review.save({"card": W2, "decision": "keep"}, review.record.revision)
+    assert "Another program changed decisions.json: what it says of “w1”" in review.state()["notice"]
+    review.save({"card": W2, "decision": "keep"}, review.record.revision)
+    cards = cards_in(file)
+    assert [(r["by"], r["decision"]) for r in cards["w1"]["reviews"]] == [("anna", "keep"), (BY_FILE, "neutralise")]
+    assert set(cards) == {"w0", "w1", "w2", "zebra"}
+
+
+def test_a_file_that_judge_wrote_over_ours_loses_no_answer(file):
+    review = session(file)
+    say(review, "keep", "keep")
+    file.write_text(json.dumps({"audit": DECK.audited.id, "cards": [judged(id=W2, words=["w2", "w2s"])]}))
+    with pytest.raises(StaleError):
+        review.undo(review.record.revision)
+    review.save({"card": W2, "decision": "unsure"}, review.record.revision)
+    cards = cards_in(file)
+    assert (cards["w0"]["decision"], cards["w1"]["decision"], cards["w2"]["mended"]) == ("keep", "keep", 7)
+
+
+def test_a_file_that_another_program_damaged_is_not_written_over(file):
+    review = session(file)
+    say(review, "keep")
+    file.write_text("{")
+    with pytest.raises(DataError, match="is no JSON file"):
+        review.save({"card": W1, "decision": "keep"}, review.record.revision)
+    assert file.read_text() == "{"
+    file.unlink()  # moved away: the next answer writes all of them
+    review.save({"card": W1, "decision": "keep"}, review.record.revision)
+    assert set(cards_in(file)) == {"w0", "w1"}
+
+
+def test_a_full_disk_confirms_nothing(file, monkeypatch):
+    review = session(file)
+    say(review, "keep")
+    state = review.state()
+    monkeypatch.setattr(Path, "write_bytes", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(RunError, match="the disk is full"):
+        review.save({"card": W1, "decision": "keep"}, 1)
+    assert review.state() == state
+    monkeypatch.undo()
+    review.save({"card": W1, "decision": "keep"}, 1)
+    assert set(cards_in(file)) == {"w0", "w1"}
+
+
+@pytest.mark.parametrize("review", [[], {"events": 3}, {"events": [{"by": "a"}]}])
+def test_a_damaged_review_is_a_sentence(file, review):
+    file.write_text(json.dumps({"cards": [], "review": review}))
+    with pytest.raises(DataError, match="review"):
+        session(file)
+
+
+def test_a_review_goes_on_in_its_own_order(file):
+    review = session(file, seed=5)
+    assert seed_of(file) is None
+    say(review, "unsure")
+    assert seed_of(file) == 5
+    assert list(Rules(DECK, seed=5).questions) != list(Rules(DECK, seed=6).questions)
+
+
+def test_a_second_review_of_one_file_is_refused(file):
+    with locked(file), pytest.raises(ConfigError, match=r"Another review has .* open"), locked(file):
+        pass
+    with locked(file):  # free again
+        pass
+
+
+def test_nothing_was_said_of_nothing():
+    assert Rules(DECK).decisions(Record()).cards == ()
