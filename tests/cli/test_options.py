@@ -20,6 +20,7 @@ COMMANDS = {name: command for name, command in typer.main.get_command(app).comma
 OF_ITS_OWN = {
     "--out",  # a folder, a table or a page, by what the command makes
     "--label-column",  # of `audit` and `flips`, which read labels only where they are asked for
+    "--reviewer",  # one in `review`, one or one for each file in `judge`
     "--cards",  # `review` shows flagged ones too
     "--dry-run",  # says what this command would do
     "--n",  # texts in all, or for each card
