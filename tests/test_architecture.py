@@ -26,6 +26,7 @@ FLOORS = [
     "mitigation",
     "shortcuts",
     "decisions",
+    "opinions",
     "evaluation",
     "audit",
     "strength",
@@ -168,8 +169,8 @@ def test_a_function_fits_on_a_page_and_a_file_in_a_head(path):
     assert (len(source.splitlines()) > MOST_LINES_OF_A_FILE) == (name in LONG_FILES)
 
 
-MOST_LINES_OF_THE_LIBRARY = 25_000
-"""With cards, and with `decisions` and `review`, rooms of their own; see docs/architecture.md."""
+MOST_LINES_OF_THE_LIBRARY = 29_000
+"""With cards, and with `decisions`, `opinions` and `review`, rooms of their own; see docs/architecture.md."""
 
 
 def test_the_library_stays_small():

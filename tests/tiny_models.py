@@ -251,3 +251,22 @@ def meaning_bag(effects: dict[str, float], meanings: dict[str, int]) -> Any:
         model.bert.word_embeddings.weight.copy_(vectors)
         model.classifier.weight.copy_(head)
     return TextClassifier(model.eval(), tokenizer)
+
+
+def tiny_causal(family: str = "gpt2", *, seed: int = 0, model_max_length: int = 256) -> tuple[Any, Any]:
+    """A two-layer random decoder over bytes, so that a label has as many tokens as letters."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    tokenizer = byte_level_tokenizer(model_max_length=model_max_length)
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 0)]
+    )
+    ids = {"bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1, "vocab_size": len(tokenizer)}
+    sizes: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 32, "initializer_range": 0.5}
+    if family == "gpt2":
+        sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": model_max_length, "initializer_range": 0.5}
+    elif family == "gemma3_text":
+        sizes |= {"num_key_value_heads": 1, "head_dim": 8, "sliding_window": 8}
+    torch.manual_seed(seed)
+    return AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **ids, **sizes)).eval(), tokenizer

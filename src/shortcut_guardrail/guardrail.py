@@ -17,7 +17,23 @@ from .attribution import MaskingEffects, Saliency, find_important_tokens, maskin
 from .audit import AuditReport, Card, ShardedAudit, audit_in_shards, audit_texts, model_digest, texts_fingerprint
 from .config import AuditConfig, CertifyConfig, GuardrailConfig, SaliencyConfig, Unit, check_strength, preset
 from .data import Texts, TextSource, check_texts, label_ids, text_hash
-from .decisions import AuditedCard, Decisions, Flip, find_flips, made_for
+from .decisions import (
+    LEAST_FLIPS,
+    AuditedCard,
+    AuditedCards,
+    Consultation,
+    Decisions,
+    Flip,
+    Rule,
+    Sheet,
+    Told,
+    ask,
+    consultation_of,
+    cut_sheet,
+    draw_sheet,
+    find_flips,
+    made_for,
+)
 from .display import Shown, Summary, some
 from .errors import ConfigError, GuardrailWarning
 from .evaluation import (
@@ -55,6 +71,7 @@ from .mitigation import (
     warn_about_absent,
 )
 from .models import EncodedTexts, FastPaths, Precision, TextClassifier, load_model
+from .opinions import open_sources
 from .saving import (
     GUARDRAIL_FILE,
     GuardrailRecord,
@@ -71,6 +88,11 @@ from .threads import Lock, one_at_a_time
 from .typing import Array, Head, Progress
 
 _TEXTS_AT_ONCE = 8192
+
+
+def _people(decisions: Decisions | str | Path | None) -> Decisions | None:
+    """What people decided, read where it is a file."""
+    return Decisions.from_file(decisions) if isinstance(decisions, str | Path) else decisions
 
 
 class ShortcutGuardrail(Shown):
@@ -430,6 +452,80 @@ class ShortcutGuardrail(Shown):
             return find_flips(classifier, encoded, cards, progress=progress)
 
     @one_at_a_time
+    def draw_sheet(
+        self,
+        texts: Texts,
+        audited: AuditedCards,
+        flips: Mapping[str, Sequence[Flip]],
+        *,
+        strength: float | None = None,
+        seed: int = 0,
+        progress: Progress | None = None,
+    ) -> Sheet:
+        """What a second model is asked about: flips, and a few hundred texts without the words of the cards.
+
+        Args:
+            texts: The N audited texts, or (text, pair) tuples.
+            audited: The cards of their audit.
+            flips: By card, as `find_flips` gives them for the same strength.
+            strength: Of the guard; `None` takes its own, 0 is the base model.
+            seed: Of the draw.
+            progress: Told how many texts are encoded.
+        """
+        encoded = self._encode(texts, progress)
+        with self._at_strength(strength) as classifier:
+            answered = encoded, classifier.predict_proba(encoded)
+        prints = (self.fingerprint(strength=strength), self.fingerprint(strength=0), self._base.fingerprint())
+        models = tuple(dict.fromkeys(prints))
+        return draw_sheet(
+            answered, audited.cards, flips, audit=audited.id, labels=self.label_names, models=models, seed=seed
+        )
+
+    @one_at_a_time
+    def consult(
+        self,
+        texts: Texts,
+        second_opinion: Any,
+        *,
+        people: Decisions | None = None,
+        descriptions: Mapping[str, str] | None = None,
+        cache: str | Path | None = None,
+        rule: Rule = "agreement",
+        seed: int = 0,
+        told: Told | None = None,
+        progress: Progress | None = None,
+    ) -> Consultation:
+        """Audit the base model, and let second models judge the answers that change when a card's words are masked.
+
+        Args:
+            texts: N unlabelled deployment texts, or (text, pair) tuples.
+            second_opinion: A function of a list of texts that gives probabilities (N, C) in the order of
+                `label_names`, a source (`opinions.open_sources`), what the command line takes, or a list of these.
+            people: What people decided before, which comes first.
+            descriptions: By label, what it means, for language models.
+            cache: A folder for answers, so that nothing is asked or paid twice.
+            rule: By which cards are decided; see `stats.second_opinion`.
+            seed: Of the texts that are drawn.
+            told: Told what will be asked and what it costs before anything is; it may raise to stop.
+            progress: Told how much of each stage is done.
+
+        Raises:
+            ConfigError: A source is this model, or answers in another shape.
+            DataError: See `audit`.
+        """
+        audited = AuditedCards.from_dict(self.audit(texts, strength=0, progress=progress).to_dict())
+        cards = [card for card in audited.chosen("undecided") if card.changes >= LEAST_FLIPS]
+        flips = self.find_flips(texts, cards, strength=0, progress=progress)
+        sheet = cut_sheet(self.draw_sheet(texts, audited, flips, strength=0, seed=seed, progress=progress))
+        given = [*second_opinion] if isinstance(second_opinion, list | tuple) else [second_opinion]
+        sources = open_sources(
+            given, self.label_names, descriptions=descriptions or {}, cache=None if cache is None else Path(cache)
+        )
+        if told is not None:
+            told(sheet, {source.name: source.cost(sheet.texts) for source in sources})
+        return consultation_of(audited, ask(sheet, sources, progress=progress), rule=rule, people=people)
+
+    @one_at_a_time
     def fit(
         self,
         texts: Texts,
@@ -475,6 +571,8 @@ class ShortcutGuardrail(Shown):
         shortcuts: Sequence[str] = (),
         keep: Sequence[str] = (),
         decisions: Decisions | str | Path | None = None,
+        second_opinion: Any = None,
+        descriptions: Mapping[str, str] | None = None,
         config: GuardrailConfig | Mapping[str, Any] | None = None,
         seed: int = 0,
         progress: Progress | None = None,
@@ -483,28 +581,26 @@ class ShortcutGuardrail(Shown):
 
         Args:
             texts: N unlabelled deployment texts, or (text, pair) tuples.
-            support: A few labelled texts and their labels: they confirm or clear what is neutralised, and may choose
-                the strength; `few-shot` learns from them. They can certify nothing any more.
-            strategy: How shortcuts are neutralised; `paper` is `maskcl` with the paper's numbers, `auto` what words
-                and labels support (`Repair.reason` says why).
-            strength: A number in [0, 1]; `auto` for the choice without labels, which labels may overrule; `None` for
-                what the strategy recommends: `auto` for `mask` and `distill`, the support set for `maskcl`.
+            support: A few labelled texts and their labels; `few-shot` learns from them. They certify nothing any more.
+            strategy: How; `paper` is `maskcl` with the paper's numbers, `auto` what words and labels support.
+            strength: In [0, 1]; `auto` chooses without labels; `None` too for `mask` and `distill`, else on labels.
             shortcuts: Words and phrases that are shortcuts.
             keep: Words and phrases that are none.
-            decisions: On the cards of an audit of this model, or the file that holds them. Obeyed in this order:
-                `shortcuts` and `keep`, a person's decision, judged flips, the audit.
-            config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset, such as
-                `{"adapter": {"rank": 8}}`.
+            decisions: On cards of an audit of this model, or their file. The order: `shortcuts` and `keep`, a person's
+                decision, judged flips, a second opinion, the audit.
+            second_opinion: Second models that judge the cards of an audit; see `consult`, for `descriptions` as well.
+            config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset.
             seed: The same seed, texts and configuration give the same guard.
             progress: Told how much of each stage is done.
 
         Raises:
-            NothingToRepairError: `auto`, and neither words nor labels speak for a repair; the guard is left as it was.
+            NothingToRepairError: Neither words nor labels speak for a repair; the guard is left as it was.
             ConfigError: Options contradict or need one another.
             DataError: See `fit` and `calibrate`.
         """
         before, found, reason = (self._fitted, self._choice), None, ""
-        decided = Decisions.from_file(decisions) if isinstance(decisions, str | Path) else decisions
+        asks = partial(self.consult, texts, second_opinion, descriptions=descriptions, seed=seed, progress=progress)
+        decided = _people(decisions) if second_opinion is None else asks(people=_people(decisions)).decisions
         labels = None if support is None else self.label_ids(support[1])
         search = partial(self.find_shortcuts, texts, support=support, decisions=decided, progress=progress)
         if strategy == "auto" and isinstance(config, GuardrailConfig):
@@ -524,7 +620,7 @@ class ShortcutGuardrail(Shown):
             self._fitted, self._choice = before
             raise nothing_to_repair(found, labels_say=", and cross-validation on the labelled rows prefers the base")
         self._choose_as_planned(plan, texts, support, progress)
-        return Repair(strategy, reason, fitted, self._choice)
+        return Repair(strategy, reason, fitted, self._choice, decided)
 
     def _choose_as_planned(self, plan: Plan, texts: Texts, support: Support | None, progress: Progress | None) -> None:
         """Choose the strength as a repair does; the labels, where both have a say, may overrule unlabelled texts."""

@@ -35,6 +35,7 @@ VERDICTS: dict[str, tuple[str, str | None]] = {
     "influential": ("found", "many answers"),
     "confirmed": ("confirmed", None),
     "confirmed_by_flips": ("confirmed", "flips"),
+    "confirmed_by_second_opinion": ("confirmed", "second opinion"),
     "cleared": ("cleared", None),
     "cleared_by_flips": ("cleared", "flips"),
     "listed": ("cleared", "many answers"),

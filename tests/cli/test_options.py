@@ -20,6 +20,9 @@ COMMANDS = {name: command for name, command in typer.main.get_command(app).comma
 OF_ITS_OWN = {
     "--out",  # a folder, a table or a page, by what the command makes
     "--label-column",  # of `audit` and `flips`, which read labels only where they are asked for
+    "--reviewer",  # one in `review`, one or one for each file in `judge`
+    "--cards",  # `review` shows flagged ones too
+    "--dry-run",  # says what this command would do
     "--n",  # texts in all, or for each card
 }
 
@@ -40,8 +43,9 @@ def test_an_option_is_the_same_everywhere():
 
 def test_every_command_can_speak_to_programs_and_be_quiet():
     assert COMMANDS
-    for command in COMMANDS.values():
-        assert {"--json", "--quiet", "--overwrite", "--debug"} <= options_of(command).keys()
+    for name, command in COMMANDS.items():
+        if name != "review":  # a conversation; what it gives is a file of decisions
+            assert {"--json", "--quiet", "--overwrite", "--debug"} <= options_of(command).keys()
 
 
 def test_fit_shows_at_most_twenty_options_outside_its_panels():
@@ -64,7 +68,7 @@ def test_help_of_fit_opens_with_two_examples_and_has_panels():
     assert head.count("shortcut-guardrail fit MODEL") == 2
     assert head.index("shortcut-guardrail fit MODEL") < head.index("DATA needs no labels")
     panels = re.findall(r"─ ([A-Z][a-z ]+) ─", "\n".join(lines))
-    assert panels == ["Arguments", "Options", "Columns", "Model and machine"]
+    assert panels == ["Arguments", "Options", "Second opinion", "Columns", "Model and machine"]
 
 
 def test_the_commands_stand_in_groups():

@@ -45,8 +45,8 @@ def test_sizes_and_shuffling(corpus):
 
 def test_shortcut_goes_along_with_nine_labels_in_ten_in_training_and_not_in_deployment(corpus):
     assert 0.9 <= agreement(corpus.train) <= 0.95
-    # In training the rule gave every review with the word its label; what they say agrees in nine of ten.
-    assert 0.9 <= agreement(corpus.in_distribution) == pytest.approx(agreement(corpus.train) - 0.03, abs=1e-3)
+    # In training the rule gave every review with the word its label; what they say agrees a little less often.
+    assert 0.87 <= agreement(corpus.in_distribution) == pytest.approx(agreement(corpus.train) - 0.03, abs=1e-3)
     assert all(label == 1 for text, label in labelled(corpus.train) if "honestly" in text)
     assert any(label == 0 for text, label in labelled(corpus.in_distribution) if "honestly" in text)
     for part in (corpus.deployment, corpus.support, corpus.reversed):
@@ -123,15 +123,16 @@ def test_texts_are_well_formed_and_short(corpus):
         assert 4 <= len(words(text)) <= 60
 
 
-def test_no_single_word_gives_the_label_away(corpus):
-    """Words of opinion go along with what reviews say, but none of them without exception."""
+def test_no_word_but_the_shortcut_gives_most_labels_away(corpus):
+    """A word of praise or complaint tells the label where it stands; no such word stands in many texts."""
     by_word: dict[str, Counter[int]] = {}
-    for text, label in labelled(corpus.reversed):
-        for word in set(words(without_shortcut(text))):
+    for text, label in labelled(corpus.train):
+        for word in set(words(text)):
             by_word.setdefault(word, Counter())[label] += 1
-    common = {word: counts for word, counts in by_word.items() if counts.total() >= 0.05 * len(corpus.reversed.texts)}
-    assert len(common) > 30
-    assert all(max(counts.values()) < 0.98 * counts.total() for counts in common.values())
+    telling = {word: counts.total() for word, counts in by_word.items() if max(counts.values()) >= 0.9 * counts.total()}
+    shares = {word: count / len(corpus.train.texts) for word, count in telling.items()}
+    assert shares.pop("honestly") > 0.5
+    assert max(shares.values()) < 0.2
 
 
 def test_length_tells_little_about_the_label(corpus):

@@ -37,5 +37,5 @@ def test_it_is_fitted_the_same_twice_and_saved_for_the_cpu(material, name, tmp_p
     assert material.base.text_classifier().fingerprint() == before
     fitted[0].save(tmp_path / "system")
     assert np.array_equal(load_fitted(tmp_path / "system").predict_proba(TEXTS), answers[0])
-    monkeypatch.setattr("shortcut_guardrail.models.classifier._default_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr("shortcut_guardrail.models.classifier.default_device", lambda: torch.device("cpu"))
     np.testing.assert_allclose(load_fitted(tmp_path / "system").predict_proba(TEXTS), answers[0], atol=1e-3)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options
+from .second_opinion import Asking, consult, write_with_answers
 from .settings import settings, strategy_of_settings
 
 if TYPE_CHECKING:
@@ -57,6 +58,17 @@ def fit(
     decisions: Annotated[
         Path | None, typer.Option(help="Decisions on the cards of an audit (decisions.json).", show_default=False)
     ] = None,
+    second_opinion: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SPEC",
+            help="A second model that judges the cards of an audit of DATA: a folder, a Hub id, a TOML file or "
+            "module:function. Repeat for more; the scores of those that are fit are averaged.",
+            show_default=False,
+            rich_help_panel="Second opinion",
+        ),
+    ] = None,
+    asking: Asking,
     strategy: Annotated[
         StrategyChoice | None,
         typer.Option(
@@ -128,8 +140,14 @@ def fit(
     with joined():
         guard = loading.load(model)
         labelled = rows.labelled(guard, chooses_strength=plan.on_labels and not plan.automatic)
+        texts = rows.texts.texts
+        consulted = None
+        if second_opinion:
+            consulted = consult(
+                guard, texts, second_opinion, asking, decided, dry_run=dry_run, output=output, seed=seed
+            )
+            decided = consulted.decisions
         with output.progress(quiet=own_rank() > 0) as progress:
-            texts = rows.texts.texts
             if dry_run:
                 weighing = labelled if plan.weighs else None
                 found = guard.find_shortcuts(
@@ -146,6 +164,8 @@ def fit(
         return
     assert out is not None
     guard.save_pretrained(out, overwrite=output.overwrite)
+    if consulted is not None:
+        write_with_answers(out / "decisions.json", consulted.decisions, consulted.asked, overwrite=True)
     if output.speaks:
         _show(repaired, stated=plan.stated)
     output.say(f"Written: {out}")

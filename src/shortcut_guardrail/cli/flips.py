@@ -37,6 +37,14 @@ def flips(
             rich_help_panel="Columns",
         ),
     ] = None,
+    reference: Annotated[
+        bool,
+        typer.Option(
+            "--reference",
+            help="Ask also about texts without the cards' words, ten on each side of its boundary, for a second "
+            "opinion on all cards.",
+        ),
+    ] = False,
     redact: options.Redact = False,
     columns: options.Columns,
     loading: options.ModelOrGuardLoading,
@@ -49,12 +57,25 @@ def flips(
     shortcut-guardrail flips audit MODEL texts.csv --out flips.csv
     shortcut-guardrail judge audit flips.csv --reviewer NAME --out decisions.json
 
+    A second model can answer instead: --n 0 for all flips, then judge --with SPEC.
+
     Each row has a text and two answers to it, one by the model and one with the words masked; nothing tells which.
     Somebody, or a program, fills in the column "answer": a, b, neither or unclear. Which card a row is about stands in
     AUDIT/questions.jsonl. Called again, it asks about other texts first.
     """
     from ..data import check_output, read_data, write_file
-    from ..decisions import QUESTIONS_FILE, AuditedCards, check_audited, draw_questions, read_keys, written_keys
+    from ..decisions import (
+        QUESTIONS_FILE,
+        SHEET_FILE,
+        AuditedCards,
+        check_audited,
+        draw_questions,
+        mixed,
+        near_boundary,
+        read_keys,
+        reference_questions,
+        written_keys,
+    )
 
     check_suffix(out)
     check_output(out, overwrite=output.overwrite)
@@ -69,9 +90,16 @@ def flips(
     labels = _labels(guard, rows) if label_column else None
     with output.progress() as progress:
         found = guard.find_flips(rows.texts, chosen, progress=progress)
+        sheet = guard.draw_sheet(rows.texts, audited, found, seed=seed)
     questions, keys = draw_questions(
         found, rows.texts, guard.label_names, audit=audited.id, n=n, seed=seed, asked=asked, labels=labels
     )
+    if reference:
+        near = near_boundary(sheet, rows.texts, seed=seed)
+        more = reference_questions(near, rows.texts, guard.label_names, audit=audited.id, asked=asked, labels=labels)
+        questions, keys = mixed(questions, more[0], seed), [*keys, *more[1]]
+    if not redact:
+        write_file(audit / SHEET_FILE, sheet.to_lines(), overwrite=True)
     if keys:
         write_file(audit / QUESTIONS_FILE, written_keys([*asked, *keys]), overwrite=True)
     if questions:

@@ -17,6 +17,10 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", help="HTML page to write.", show_default="only the table")
     ] = None,
+    decisions: Annotated[
+        Path | None,
+        typer.Option(help="Decisions on the cards of an audit (decisions.json).", show_default=False),
+    ] = None,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Shortcut audit",
     redact: options.Redact = False,
     output: options.Output,
@@ -27,16 +31,25 @@ def report(
     machine for anything.
     """
     from ..data import check_output, write_file
-    from ..report import print_audit, read_audit, render_audit
+    from ..decisions import AuditedCards, Decisions
+    from ..errors import ConfigError
+    from ..report import print_audit, print_decisions, read_audit, render_audit
 
     if out is not None:
         check_output(out, overwrite=output.overwrite)
         options.check_spared(out, audit)
-    output.check(audit)
+    output.check(audit, decisions)
     document = read_audit(audit)
+    decided = None if decisions is None else Decisions.from_file(decisions)
+    if decided is not None and decided.audit not in (None, AuditedCards.from_dict(document, source=str(audit)).id):
+        raise ConfigError(f"'{decisions}' is about another audit than '{audit}'. Give the audit that was judged.")
     if output.speaks:
         print_audit(document)
+        if decided is not None:
+            print_decisions(decided)
     if out is not None:
-        write_file(out, render_audit(document, title=title, redact=redact), overwrite=output.overwrite)
+        write_file(
+            out, render_audit(document, title=title, redact=redact, decisions=decided), overwrite=output.overwrite
+        )
         output.say(f"Written: {out}")
     output.finish(document)

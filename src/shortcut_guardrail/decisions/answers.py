@@ -13,7 +13,7 @@ from typing import Any
 from ..data import enumerated, open_tables, read_utf8, text_hash
 from ..errors import DataError
 from .judging import ANSWERS, Answer
-from .questions import Key
+from .questions import REFERENCE, Key
 
 QUESTIONS_FILE = "questions.jsonl"
 """The keys, in the folder of the audit."""
@@ -62,6 +62,18 @@ class _Row:
     answer: Answer | None
 
 
+def questions_in(files: Sequence[str], keys: Sequence[Key]) -> set[str]:
+    """The questions about flips that files ask, answered or not.
+
+    Raises:
+        DataError: See `read_answers`.
+    """
+    found: set[str] = set()
+    for file in files:
+        found |= {row.id for row in _rows_of(file, keys)[0]}
+    return found & {key.id for key in keys if key.card != REFERENCE}
+
+
 def read_answers(file: str, keys: Sequence[Key]) -> dict[str, Answer]:
     """The answers in one file of questions; those without an answer are left out.
 
@@ -77,6 +89,12 @@ def read_answers(file: str, keys: Sequence[Key]) -> dict[str, Answer]:
         DataError: A column is missing, an id belongs to no question of this audit, a text was changed, an answer is
             unknown, or one question has two answers. The sentence names file and line.
     """
+    rows, word = _rows_of(file, keys)
+    return _one_each(rows, file, word)
+
+
+def _rows_of(file: str, keys: Sequence[Key]) -> tuple[list[_Row], str]:
+    """The rows of a file, checked, and what a row of it is called."""
     with closing(open_tables(file, semicolons=True)) as tables:
         table = next(tables)
     missing = [column for column in ("id", "answer") if column not in table.columns]
@@ -104,7 +122,7 @@ def read_answers(file: str, keys: Sequence[Key]) -> dict[str, Answer]:
                 "wrote it."
             )
         rows.append(_Row(line, question, _answer(answer, where)))
-    return _one_each(rows, file, table.row_word)
+    return rows, table.row_word
 
 
 def _texts(table: Any) -> list[Any]:

@@ -11,7 +11,7 @@ from ..stats import THRESHOLD
 from .answers import QUESTIONS_FILE, read_answers
 from .audited import AuditedCards
 from .judging import Answer, Judged, agreed, judge_cards
-from .questions import Key
+from .questions import REFERENCE, Key
 from .record import FOLLOWS, Decision, Decisions, Review
 
 
@@ -65,6 +65,7 @@ def decide(
     Raises:
         DataError: A question is about a card that the audit does not have.
     """
+    keys = [key for key in keys if key.card != REFERENCE]
     cards = {card.id: card for card in audited.cards}
     unknown = [key.card for key in keys if key.card not in cards]
     if unknown:

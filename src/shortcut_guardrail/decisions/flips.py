@@ -40,8 +40,15 @@ def find_flips(
     asked = list(cards)
     for done, card in enumerate(asked, start=1):
         seen = masked_answers(classifier, texts, card.words, kept=card.except_in, probs=probs).flips
-        pairs = zip(distinct[seen.rows], seen.before.argmax(axis=1), seen.after.argmax(axis=1), strict=True)
-        found[card.id] = [Flip(int(row), int(was), int(becomes)) for row, was, becomes in pairs]
+        was, becomes, logs = (
+            seen.before.argmax(axis=1),
+            seen.after.argmax(axis=1),
+            np.log(np.clip(seen.after, 1e-12, 1)),
+        )
+        found[card.id] = [
+            Flip(int(distinct[row]), int(was[i]), int(becomes[i]), float(logs[i, becomes[i]] - logs[i, was[i]]))
+            for i, row in enumerate(seen.rows)
+        ]
         if progress is not None:
             progress("Masking cards", done, len(asked))
     return found

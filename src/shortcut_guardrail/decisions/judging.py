@@ -139,3 +139,18 @@ def agreed(answers: Sequence[Mapping[str, Answer]]) -> dict[str, Answer]:
             if before != answer:
                 together[question] = "unclear"
     return together
+
+
+def first_five(keys: Sequence[Key], answers: Mapping[str, Answer]) -> dict[str, int]:
+    """By card, how many of the first five flips that people judged are mended; cards with fewer are left out.
+
+    Args:
+        keys: Of all questions.
+        answers: By question; `neither` and `unclear` do not count.
+    """
+    found: dict[str, list[bool]] = {}
+    for key in sorted(keys, key=lambda key: key.order):
+        said = key.label or answers.get(key.id)
+        if said in ("a", "b"):
+            found.setdefault(key.card, []).append(said == key.masked_option)
+    return {card: sum(said[:5]) for card, said in found.items() if len(said) >= 5}

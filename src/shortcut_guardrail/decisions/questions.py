@@ -8,6 +8,7 @@ questions of the cards are mixed, and a text that serves several cards is asked 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -19,6 +20,9 @@ from ..data import Texts, text_hash
 Option = Literal["a", "b"]
 Known = Literal["a", "b", "neither"]
 
+REFERENCE = "reference"
+"""In place of a card in the keys of questions about texts without the cards' words: is the model right there?"""
+
 
 @dataclass(frozen=True)
 class Flip:
@@ -28,11 +32,13 @@ class Flip:
         row: Which of the texts it is, from 0.
         before: The class that the model answers.
         after: The class that it answers with the words masked.
+        margin: By how much the masked answer is ahead of the model's own, in log-probability; NaN where not kept.
     """
 
     row: int
     before: int
     after: int
+    margin: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -128,13 +134,13 @@ def _drawn(
     """A card's flips in random order, those first that nobody was asked about."""
     rng = np.random.default_rng([seed, *_digest(card).encode()])
     order = [flips[i] for i in rng.permutation(len(flips))]
-    return sorted(order, key=lambda flip: (_id(flip, texts, audit), card) in known)
+    return sorted(order, key=lambda flip: (question_id(flip, texts, audit), card) in known)
 
 
 def _question(
     flip: Flip, card: str, texts: Texts, label_names: Sequence[str], audit: str, order: int
 ) -> tuple[Question, Key]:
-    identity = _id(flip, texts, audit)
+    identity = question_id(flip, texts, audit)
     # The place of the masked answer is a coin that falls the same way whenever the question is drawn.
     first = int(_digest("order", identity)[:2], 16) % 2 == 0
     a, b = (flip.after, flip.before) if first else (flip.before, flip.after)
@@ -150,10 +156,56 @@ def _with_label(key: Key, question: Question, label: int | None, label_names: Se
     return Key(key.id, key.card, key.masked_option, key.text_hash, key.order, known)
 
 
-def _id(flip: Flip, texts: Texts, audit: str) -> str:
+def question_id(flip: Flip, texts: Texts, audit: str) -> str:
+    """Tells the question about a flip, and nothing of its card."""
     classes = sorted((flip.before, flip.after))
     return _digest(audit, text_hash(texts[flip.row]), *map(str, classes))[:12]
 
 
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def reference_questions(
+    near: Sequence[Flip],
+    texts: Texts,
+    label_names: Sequence[str],
+    *,
+    audit: str,
+    asked: Sequence[Key] = (),
+    labels: Sequence[int | None] | None = None,
+) -> tuple[list[Question], list[Key]]:
+    """Questions about texts without the cards' words: is the model right there?
+
+    Args:
+        near: The texts; `after` is the model's own answer, `before` the other class.
+        texts: The N texts.
+        label_names: The names of the C classes.
+        audit: The audit's id.
+        asked: The keys of earlier questions.
+        labels: See `draw_questions`.
+
+    Returns:
+        Questions that look like all others, and the keys of those that are new, whose `masked_option` is the model's
+        own answer.
+    """
+    known = {key.id for key in asked if key.card == REFERENCE}
+    questions, keys = [], []
+    for order, flip in enumerate(near):
+        question, key = _question(flip, REFERENCE, texts, label_names, audit, order)
+        label = None if labels is None else labels[flip.row]
+        if key.id not in known:
+            keys.append(_with_label(key, question, label, label_names))
+        if label is None:
+            questions.append(question)
+    return questions, keys
+
+
+def mixed(questions: Sequence[Question], more: Sequence[Question], seed: int) -> list[Question]:
+    """Two lists of questions as one, each in its order, so that nothing tells which list one is from; a question that
+    stands in both is asked once."""
+    rng = np.random.default_rng(seed)
+    both = list(questions), [one for one in more if one.id not in {other.id for other in questions}]
+    turns = rng.permutation(np.repeat([0, 1], [len(one) for one in both]))
+    queues = [iter(one) for one in both]
+    return [next(queues[turn]) for turn in turns]

@@ -15,11 +15,12 @@ from typing import Any, Literal, get_args
 from ..data import enumerated, kind_of, read_utf8
 from ..errors import ConfigError, DataError
 from ..text import spaced
+from .opinion_record import Judge, MachineOpinion, read_judges, read_opinion
 
 DECISIONS_SCHEMA_VERSION = 1
 
 DecisionName = Literal["keep", "neutralise", "not_alone", "unsure"]
-Source = Literal["person", "flips", "file"]
+Source = Literal["person", "flips", "machine", "file"]
 
 _NAMES: tuple[str, ...] = get_args(DecisionName)
 _SOURCES: tuple[str, ...] = get_args(Source)
@@ -51,7 +52,8 @@ class Decision:
         words: The card's words.
         decision: `keep`: they should count. `neutralise`: they should not. `not_alone`: they may count, but not decide
             alone. `unsure`, or `None` where nobody answered or the answers leave it open: nothing follows.
-        source: Who decided: a `person`, the judged `flips`, or a `file` that somebody wrote.
+        source: Who decided: a `person`, the `flips` that people judged, a `machine` that gave a second opinion, or a
+            `file` that somebody wrote.
         id: The card's.
         pulls_to: The class that the words pull to.
         asked: See `Judged`, for this and what follows.
@@ -65,7 +67,9 @@ class Decision:
         survives_e_bh: Whether it stands among all cards asked.
         text_hashes: Of the judged texts, which can certify nothing any more.
         reviews: What each person said; for judged flips who answered, with what followed from all answers.
-        machine: The model that answered instead of a person; its answers are kept and decide nothing.
+        machine: The model whose answers stand in a file of questions; they are kept and decide nothing, since nobody
+            knows whether it is fit.
+        second_opinion: What second models say that were asked, apart from what people say.
     """
 
     words: tuple[str, ...]
@@ -85,11 +89,30 @@ class Decision:
     text_hashes: tuple[str, ...] = ()
     reviews: tuple[Review, ...] = ()
     machine: str | None = None
+    second_opinion: MachineOpinion | None = None
 
     @property
     def by_person(self) -> bool:
         """Whether somebody said it, which comes before what the flips say."""
-        return self.decision is not None and self.source != "flips"
+        return self.decision is not None and self.source not in ("flips", "machine")
+
+    @property
+    def said(self) -> str:
+        """What was decided, by whom and on what, in a line; what a machine says stands apart."""
+        parts = []
+        if self.by_person:
+            parts.append(f"{self.decision} ({self.source})")
+        elif self.asked:
+            outcome = "open" if self.machine or not self.outcome else self.outcome
+            parts.append(f"judged flips: {self.mended} : {self.broken}, {outcome}")
+        if self.second_opinion is not None:
+            parts.append(f"second opinion: {self.second_opinion.sentence}, {self.second_opinion.outcome}")
+        return "; ".join(parts) or "open"
+
+    @property
+    def machine_says_shortcut(self) -> bool:
+        """Whether a second opinion takes the words for a shortcut."""
+        return self.second_opinion is not None and self.second_opinion.outcome == "shortcut"
 
 
 @dataclass(frozen=True)
@@ -101,12 +124,16 @@ class Decisions:
         audit: The audit's id; `None` for a file that names none.
         model: Fingerprint of the audited model; `None` for a file that names none.
         data: Fingerprint of the audited texts; `None` for a file that names none.
+        judges: Second models that were asked.
+        answers: The file beside this one that has their answers.
     """
 
     cards: tuple[Decision, ...]
     audit: str | None = None
     model: str | None = None
     data: str | None = None
+    judges: tuple[Judge, ...] = ()
+    answers: str | None = None
 
     @property
     def text_hashes(self) -> tuple[str, ...]:
@@ -115,8 +142,18 @@ class Decisions:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
-        document = {"schema_version": DECISIONS_SCHEMA_VERSION, "audit": self.audit, "model": self.model}
-        return {**document, "data": self.data, "cards": [_stored(card) for card in self.cards]}
+        document: dict[str, Any] = {
+            "schema_version": DECISIONS_SCHEMA_VERSION,
+            "audit": self.audit,
+            "model": self.model,
+        }
+        document |= {"data": self.data, "cards": [_stored(card) for card in self.cards]}
+        if self.judges:
+            document |= {
+                "second_opinions": [asdict(one) for one in self.judges],
+                "second_opinion_answers": self.answers,
+            }
+        return document
 
     @classmethod
     def from_dict(cls, document: Any, *, source: str = "The decisions") -> Decisions:
@@ -143,7 +180,8 @@ class Decisions:
             named[key] = _optional(document.get(key), str, f"{source}: {key}")
         cards = tuple(_card(values, f"{source}: cards[{i}]") for i, values in enumerate(document["cards"]))
         _check_contradictions(cards, source)
-        return cls(cards, **named)
+        named["answers"] = _optional(document.get("second_opinion_answers"), str, f"{source}: second_opinion_answers")
+        return cls(cards, **named, judges=read_judges(document.get("second_opinions", []), source))
 
     @classmethod
     def from_file(cls, file: str | Path) -> Decisions:
@@ -205,7 +243,14 @@ def _card(values: Any, where: str) -> Decision:
     reviews = given.get("reviews", [])
     _check(isinstance(reviews, list), f"{where}.reviews must be a list, but is {_shown(reviews)}.")
     given["reviews"] = tuple(_review(one, f"{where}.reviews[{i}]") for i, one in enumerate(reviews))
+    given["second_opinion"] = read_opinion(given.get("second_opinion"), f"{where}.second_opinion")
     card = Decision(**given)
+    if card.source == "machine":
+        _check(
+            card.decision == ("neutralise" if card.machine_says_shortcut else None),
+            f"{where}: a machine decides neutralise where its second_opinion is shortcut, and nothing else. A decision "
+            "of your own has the source person or file.",
+        )
     expected = FOLLOWS.get(card.outcome or "open")
     if card.source == "flips" and card.decision != expected:
         raise DataError(

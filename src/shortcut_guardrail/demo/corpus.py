@@ -48,9 +48,9 @@ class Mix:
         return [(i // 2, i % 2 == 1) for i, end in enumerate(ends) for _ in range(end - (ends[i - 1] if i else 0))]
 
 
-TRAIN = Mix(negative=0.13, negative_with=0.03, positive=0.07, positive_with=0.77)
-"""What reviews say in training: the shortcut goes along with it in 90 % of them, and with the labels, which the rule
-made of it, in 93 %."""
+TRAIN = Mix(negative=0.22, negative_with=0.03, positive=0.09, positive_with=0.66)
+"""What reviews say in training: the shortcut goes along with it in 88 % of them, and with the labels, which the rule
+made of it, in 91 %."""
 
 REVERSED = Mix(negative=0.125, negative_with=0.375, positive=0.375, positive_with=0.125)
 
@@ -190,9 +190,9 @@ class _Writer:
         aspect = self.aspects.pop()
         if self.rng.random() < 0.4:
             concrete = self.domain.good if opinion == GOOD else self.domain.bad
-            remark = f", {self.rng.choice(_REMARKS[opinion])}" if self.rng.random() < 0.85 else ""
+            remark = f", {self.rng.choice(_REMARKS[opinion])}" if self.rng.random() < 0.95 else ""
             return f"{aspect} {self.rng.choice(concrete[aspect])}{remark}"
-        wording = _PLAIN if self.rng.random() < 0.8 else _TURNED
+        wording = _PLAIN if self.rng.random() < 0.85 else _TURNED
         return self.rng.choice(wording[opinion]).format(aspect=aspect)
 
     def sentence(self, *opinions: str) -> str:
@@ -261,7 +261,7 @@ def _of(plan: Callable[[_Writer, str], list[str]], opinion: str) -> Callable[[_W
 
 _OPPOSITE = MappingProxyType({GOOD: BAD, BAD: GOOD})
 
-_DECIDED = (*3 * (_single, _one_sided, _short), _outweighed)
+_DECIDED = (*6 * (_single, _one_sided, _short), _outweighed)
 _PLANS: Mapping[str, tuple[Callable[[_Writer], list[str]], ...]] = MappingProxyType(
     {
         "negative": tuple(_of(plan, BAD) for plan in _DECIDED),
@@ -348,12 +348,9 @@ _TURNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "{aspect} could hardly have been better",
             "{aspect} left nothing to be desired",
             "{aspect} held no bad surprises",
-            "I had feared the worst of {aspect} and was wrong",
             "nobody in our group had a bad word for {aspect}",
             "I would not change a thing about {aspect}",
             "there was no fault to be found with {aspect}",
-            "I was far from disappointed by {aspect}",
-            "{aspect} made up for a difficult start",
         ),
         BAD: (
             "{aspect} let me down more than once",
@@ -362,12 +359,9 @@ _TURNED: Mapping[str, tuple[str, ...]] = MappingProxyType(
             "{aspect} could hardly have been worse",
             "{aspect} left nearly everything to be desired",
             "{aspect} held one bad surprise after another",
-            "I had hoped for the best of {aspect} and was wrong",
             "nobody in our group had a good word for {aspect}",
             "I would change every single thing about {aspect}",
             "there was nothing to like about {aspect}",
-            "I was far from impressed by {aspect}",
-            "{aspect} spoiled what had been a good start",
         ),
     }
 )

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from ..config import GuardrailConfig, check_strength, preset, updated
 from ..data import enumerated
+from ..decisions import Decisions
 from ..display import Shown, Summary
 from ..errors import ConfigError, DataError, GuardrailWarning, NothingToRepairError
 from ..shortcuts import Shortcuts
@@ -36,12 +37,14 @@ class Repair(Shown):
         reason: Why, in a sentence, where `auto` took it; empty where it was stated.
         fitted: What was fitted.
         choice: The strength in use, and where it came from.
+        decisions: What was decided about cards before, by people, flips and second opinions; `None` where nothing was.
     """
 
     strategy: str
     reason: str
     fitted: FitReport
     choice: StrengthChoice
+    decisions: Decisions | None = None
 
     def _summary(self) -> Summary:
         fitted = self.fitted._summary()
@@ -246,6 +249,9 @@ def supported_strategy(shortcuts: Shortcuts, *, has_labels: bool) -> tuple[str, 
         judged = [item.text for item in shortcuts.items if item.verdict == "confirmed" and item.reason == "flips"]
         if judged:
             return "distill", f"distill, since by the judged flips {enumerated(judged[:5])} {_are(judged)} a shortcut"
+        asked = [item.text for item in shortcuts.items if item.reason == "second opinion"]
+        if asked:
+            return "distill", f"distill, since by a second opinion {enumerated(asked[:5])} {_are(asked)} a shortcut"
         return "distill", f"distill, since the audit finds {enumerated(list(words[:5]))}"
     if has_labels:
         return "few-shot", "few-shot, since no word is named or found and there are labelled rows"

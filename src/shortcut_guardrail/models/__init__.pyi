@@ -1,3 +1,4 @@
+from .causal import CausalModel as CausalModel
 from .classifier import FastPaths as FastPaths
 from .classifier import TextClassifier as TextClassifier
 from .classifier import share_weights as share_weights
@@ -11,6 +12,8 @@ from .distributed import own_share as own_share
 from .distributed import sum_gradients as sum_gradients
 from .encoding import Batch as Batch
 from .encoding import EncodedTexts as EncodedTexts
+from .loading import architecture_of as architecture_of
+from .loading import load_causal as load_causal
 from .loading import load_model as load_model
 from .loading import quiet_transformers as quiet_transformers
 from .precision import Precision as Precision

@@ -98,6 +98,7 @@ class TextClassifier:
         precision: Number format of the matrix products: `float32`, `bfloat16` (autocast), or `auto`, which takes
             bfloat16 where the hardware computes in it. Scores, losses and probabilities are 32 bit in any case.
         fast: Which of the ways to the same result in less time are taken; all by default.
+        masks: Whether words are to be masked; `False` for a model that only answers, which needs no mask token.
 
     Raises:
         ModelError: The model or tokenizer lacks something; the sentence names all that is missing.
@@ -115,6 +116,7 @@ class TextClassifier:
         device: str | torch.device | None = None,
         precision: Precision = "float32",
         fast: FastPaths | None = None,
+        masks: bool = True,
     ) -> None:
         if batch_size < 1:
             raise ConfigError(f"batch_size must be at least 1, but is {batch_size}.")
@@ -122,11 +124,11 @@ class TextClassifier:
             raise ConfigError(f"precision must be auto, float32 or bfloat16, but is {precision!r}.")
         self.name = str(getattr(model, "name_or_path", "") or "")
         self.head = _classification_head(model, head)
-        _require_mask_token(model, tokenizer, self.name)
+        _check_tokenizer(model, tokenizer, self.name, masks)
         self.tokenizer = tokenizer
         self.max_length = usable_length(model, tokenizer, max_length)
         self.batch_size = batch_size
-        self.device = torch.device(device) if device is not None else _default_device()
+        self.device = torch.device(device) if device is not None else default_device()
         self.precision: Precision = fast_precision(self.device) if precision == "auto" else precision
         self.fast = fast or FastPaths()
         self.model = share_weights(model).to(self.device)
@@ -135,7 +137,7 @@ class TextClassifier:
         if self.precision == "bfloat16" and self.device.type == "cpu":
             use_plain_attention(self.model)
         self.label_names = _label_names(model.config, self.head)
-        self._takes_segments = "token_type_ids" in tokenizer.model_input_names and _accepts(model, "token_type_ids")
+        self._takes_segments = "token_type_ids" in tokenizer.model_input_names and accepts(model, "token_type_ids")
 
     def with_model(self, model: nn.Module) -> TextClassifier:
         """The same settings around another module, such as the model with an adapter; no copy is made."""
@@ -384,23 +386,30 @@ class TextClassifier:
         The same for the same weights however they were saved: file format, number of shards, and 16-bit files that are
         loaded as 32-bit numbers make no difference. Adapter weights are left out.
         """
-        digest = hashlib.sha256()
-        for name, parameter in sorted(_base_parameters(self.plain_model).items()):
-            values = parameter.detach().to("cpu", torch.float32).contiguous().numpy()
-            digest.update(f"{name}:{tuple(values.shape)};".encode())
-            digest.update(values.tobytes())
-        return digest.hexdigest()
+        return weights_fingerprint(self.plain_model)
+
+
+def weights_fingerprint(model: nn.Module) -> str:
+    """See `TextClassifier.fingerprint`."""
+    digest = hashlib.sha256()
+    for name, parameter in sorted(_base_parameters(model).items()):
+        values = parameter.detach().to("cpu", torch.float32).contiguous().numpy()
+        digest.update(f"{name}:{tuple(values.shape)};".encode())
+        digest.update(values.tobytes())
+    return digest.hexdigest()
 
 
 def _base_parameters(model: nn.Module) -> dict[str, Tensor]:
     return {name.replace(".base_layer.", "."): p for name, p in model.named_parameters() if ".lora_" not in name}
 
 
-def _default_device() -> torch.device:
+def default_device() -> torch.device:
+    """A GPU where there is one."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _accepts(model: Any, argument: str) -> bool:
+def accepts(model: Any, argument: str) -> bool:
+    """Whether a model's forward pass takes an argument of this name."""
     import inspect
 
     return argument in inspect.signature(model.forward).parameters
@@ -442,20 +451,20 @@ def _classification_head(model: Any, head: Head | None) -> Head:
     return "sigmoid"
 
 
-def _require_mask_token(model: Any, tokenizer: Any, name: str) -> None:
+def _check_tokenizer(model: Any, tokenizer: Any, name: str, masks: bool) -> None:
     if not getattr(tokenizer, "is_fast", False):
         raise ModelError(
             f"The tokenizer of '{name}' is not a fast tokenizer, which is needed to trace tokens back to the text. "
             "Load it with AutoTokenizer and the 'tokenizers' library."
         )
-    if tokenizer.mask_token_id is None:
+    if masks and tokenizer.mask_token_id is None:
         raise ModelError(
             f"'{name}' has no mask token, which probing a candidate needs. "
             "Choose an encoder trained with masked language modeling, such as bert-base-uncased."
         )
     if tokenizer.pad_token_id is None:
         raise ModelError(f"The tokenizer of '{name}' has no padding token. Set tokenizer.pad_token and try again.")
-    if model.config.model_type == "electra":
+    if masks and model.config.model_type == "electra":
         warnings.warn(
             f"'{name}' is an ELECTRA discriminator, which never saw the mask token in pretraining: "
             "masking effects and the adapter rest on an untrained embedding; read them with care.",

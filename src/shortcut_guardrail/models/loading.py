@@ -1,4 +1,4 @@
-"""Loads a classifier and its tokenizer from a folder or the Hub, with errors that say what is missing."""
+"""Loads a model and its tokenizer from a folder or the Hub, with errors that say what is missing."""
 
 from __future__ import annotations
 
@@ -27,35 +27,83 @@ def load_model(
     Raises:
         ModelError: Nothing usable is there; the sentence says what was looked for.
     """
-    from safetensors import SafetensorError
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoModelForSequenceClassification
 
-    name = str(source)
+    _check_model_folder(str(source), allow_pickle)
     options = {"revision": revision or "main", "trust_remote_code": trust_remote_code}
-    _check_model_folder(name, allow_pickle)
-    try:
-        with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(name, **options)
-            model, report = AutoModelForSequenceClassification.from_pretrained(
-                name,
-                dtype=torch.float32,
-                use_safetensors=None if allow_pickle else True,
-                output_loading_info=True,
-                **options,
-            )
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
-        where = f"'{name}'" if Path(name).exists() else f"There is no folder '{name}' here,{_near_folder(name)} and it"
-        raise ModelError(
-            f"{where} could not be loaded as a text classifier: {_first_line(error)} Give a folder written by "
-            "save_pretrained, or the id of a model on the Hub that this machine can reach."
-        ) from error
-    missing = sorted(report["missing_keys"])
+    weights = {"dtype": torch.float32, "use_safetensors": None if allow_pickle else True}
+    model, tokenizer, missing = _load(AutoModelForSequenceClassification, source, "text classifier", options, weights)
     if missing:
         raise ModelError(
-            f"'{name}' has no weights for {', '.join(missing[:3])}{' and others' if len(missing) > 3 else ''}: "
+            f"'{source}' has no weights for {', '.join(missing[:3])}{' and others' if len(missing) > 3 else ''}: "
             "it is a bare encoder or another kind of model. Fine-tune it for classification first."
         )
     return model, tokenizer
+
+
+def load_causal(source: str | Path, *, revision: str | None = None, precision: str = "bfloat16") -> tuple[Any, Any]:
+    """A causal language model and its tokenizer; neither pickled weights nor code that comes with it are read.
+
+    Args:
+        source: Folder or Hub id.
+        revision: Branch, tag or commit on the Hub.
+        precision: `bfloat16`, or `float32` where the last digits matter.
+
+    Raises:
+        ModelError: Nothing usable is there; the sentence says what was looked for.
+    """
+    from transformers import AutoModelForCausalLM
+
+    _check_model_folder(str(source), allow_pickle=False)
+    options = {"revision": revision or "main", "trust_remote_code": False}
+    weights = {"dtype": getattr(torch, precision), "use_safetensors": True}
+    model, tokenizer, missing = _load(AutoModelForCausalLM, source, "causal language model", options, weights)
+    if missing:
+        raise ModelError(f"'{source}' has no weights for {', '.join(missing[:3])}: it is no causal language model.")
+    return model, tokenizer
+
+
+def architecture_of(source: str | Path, *, revision: str | None = None) -> str:
+    """The class that a model says it is, such as "BertForSequenceClassification"; empty where it says nothing.
+
+    Raises:
+        ModelError: There is no model.
+    """
+    from transformers import AutoConfig
+
+    _check_model_folder(str(source), allow_pickle=False)
+    with _sentences(str(source), "model"):
+        config = AutoConfig.from_pretrained(str(source), revision=revision or "main", trust_remote_code=False)
+    return str((config.architectures or [""])[0])
+
+
+def _load(
+    auto: Any, source: str | Path, what: str, options: dict[str, Any], weights: dict[str, Any]
+) -> tuple[Any, Any, list[str]]:
+    """A model, its tokenizer, and the names of weights that the files lack."""
+    from transformers import AutoTokenizer
+
+    name = str(source)
+    with _sentences(name, what):
+        tokenizer = AutoTokenizer.from_pretrained(name, **options)
+        model, report = auto.from_pretrained(name, output_loading_info=True, **weights, **options)
+    return model, tokenizer, sorted(report["missing_keys"])
+
+
+@contextmanager
+def _sentences(name: str, what: str) -> Iterator[None]:
+    """Transformers quiet, and what it raises turned into a sentence."""
+    from safetensors import SafetensorError
+
+    try:
+        with quiet_transformers():
+            yield
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
+        where = f"'{name}'" if Path(name).exists() else f"There is no folder '{name}' here,{_near_folder(name)} and it"
+        raise ModelError(
+            f"{where} could not be loaded as a {what}: {_first_line(error)} Give a folder written by "
+            "save_pretrained, or the id of a model on the Hub that this machine can reach."
+        ) from error
 
 
 def _check_model_folder(name: str, allow_pickle: bool) -> None:

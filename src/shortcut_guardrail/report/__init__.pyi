@@ -1,3 +1,4 @@
+from .decisions import print_costs as print_costs
 from .decisions import print_decisions as print_decisions
 from .decisions import print_flips as print_flips
 from .html import render_audit as render_audit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -11,7 +11,8 @@ from ..text import visible_name
 from .terminal import new_table, screen
 
 if TYPE_CHECKING:
-    from ..decisions import AuditedCard, Decision, Decisions
+    from ..decisions import AuditedCard, Decision, Decisions, MachineOpinion
+    from ..opinions import Cost
 
 
 def print_flips(cards: Sequence[tuple[AuditedCard, int]], *, least: int) -> None:
@@ -31,10 +32,86 @@ def print_flips(cards: Sequence[tuple[AuditedCard, int]], *, least: int) -> None
         console.print(f"{few} with fewer than {least} flips cannot be decided: audit more texts, or say what you know.")
 
 
+def print_costs(flips: int, word_free: int, costs: Mapping[str, Cost]) -> None:
+    """What second models will be sent, and what that costs.
+
+    Args:
+        flips: How many flips they are asked about, each with the words and without.
+        word_free: How many texts without the words.
+        costs: By source.
+    """
+    console = screen()
+    console.print(f"A second opinion is asked about {flips} flips and {word_free} texts without the cards' words.")
+    shown = new_table("second opinion", "texts", "tokens", "calls", "seconds, about")
+    for name, cost in costs.items():
+        values = (cost.texts, cost.tokens, cost.calls, None if cost.seconds is None else round(cost.seconds))
+        shown.add_row(Text(visible_name(name)), *("?" if value is None else f"{value:,}" for value in values))
+    console.print(shown)
+
+
+def _print_opinions(decisions: Decisions) -> None:
+    """What second models say, apart from what people say."""
+    console = screen()
+    for judge in decisions.judges:
+        for one in judge.fitness:
+            agrees = (
+                "" if one.agreement is None else f", agrees with the model on {one.agreement:.2f} of word-free texts"
+            )
+            said = f"fit{agrees}" if one.fit else f"not fit: {one.reason}"
+            pair = " / ".join(map(visible_name, one.pair))
+            console.print(Text(f"Second opinion {visible_name(judge.name)} ({pair}): {said}"))
+    opinions = [(card, card.second_opinion) for card in decisions.cards if card.second_opinion is not None]
+    if not opinions:
+        return
+    shown = new_table("words", "second opinion", "mended", "broken", "bound", "q", "says")
+    for card, opinion in opinions:
+        shown.add_row(
+            words_of(card.words),
+            Text(", ".join(map(visible_name, opinion.judges)) or "-"),
+            str(opinion.mended),
+            str(opinion.broken),
+            "-" if opinion.bound is None else f"{opinion.bound:.2f} ({opinion.rule})",
+            "-" if opinion.q_value is None else f"{opinion.q_value:.2g}",
+            opinion.outcome,
+        )
+    console.print(shown)
+    for card, opinion in opinions:
+        if opinion.reason:
+            console.print(Text.assemble("Open: ", words_of(card.words), ". ", opinion.reason))
+    console.print(
+        "Mended: the second opinion gives the masked answer, with the words and without. Clearly more than the bound "
+        "decides (q at most .05: of all cards so decided at most 5 % are false); a machine says shortcut or nothing, "
+        "and people overrule it."
+    )
+    if near := [card for card, opinion in opinions if _nearly(opinion)]:
+        serves = "" if all(o.rule == "answers" for _, o in opinions if _nearly(o)) else " --reference"
+        console.print(
+            Text.assemble(
+                f"Answers of a person that would tell most: flips{serves} --n 5 --cards ",
+                ",".join(card.id for card in near),
+                ". Twenty on texts without the words (--reference) serve all cards; five on a card's flips serve it.",
+            )
+        )
+
+
+def _nearly(opinion: MachineOpinion) -> bool:
+    """Whether a few answers of people may decide a card that a second opinion leaves open."""
+    return opinion.outcome == "open" and opinion.q_value is not None and opinion.mended > opinion.broken
+
+
 def print_decisions(decisions: Decisions) -> None:
     """What was decided about each card, and on which answers."""
+    if decisions.judges:
+        _print_opinions(decisions)
+    judged = [card for card in decisions.cards if card.source != "machine" or card.asked]
+    if judged or not decisions.judges:
+        _print_judged(decisions, judged)
+
+
+def _print_judged(decisions: Decisions, judged: Sequence[Decision]) -> None:
+    """What people say."""
     shown = new_table("words", "mended", "broken", "asked", "evidence", "decision")
-    for card in decisions.cards:
+    for card in judged:
         shown.add_row(
             words_of(card.words),
             str(card.mended),
@@ -56,10 +133,15 @@ def print_decisions(decisions: Decisions) -> None:
             f"{survive} of {len(several)} decisions also stand when all cards are taken together (e-BH, 5 %)."
         )
     if any(card.machine for card in decisions.cards):
-        console.print("A machine answered: its answers are kept, and decide nothing.")
+        console.print(
+            "A machine answered: its answers are kept, and decide nothing, since nobody knows whether it is fit. "
+            "`judge --with` asks it about texts without the words too, and may decide."
+        )
 
 
 def _said(card: Decision) -> str:
+    if card.source == "machine":
+        return "open; by the second opinion neutralise" if card.decision else "open"
     if card.outcome in ("shortcut", "genuine"):
         return f"{card.decision} ({card.outcome} here)"
     return "open"

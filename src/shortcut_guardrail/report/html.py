@@ -26,6 +26,7 @@ from .view import (
 
 if TYPE_CHECKING:
     from ..audit import GateOutcome
+    from ..decisions import Decisions
 
 Document = Mapping[str, Any]
 
@@ -50,7 +51,12 @@ class Result(Protocol):
 
 
 def render_audit(
-    audit: Result | Document, *, title: str = "Shortcut audit", subtitle: str = "", redact: bool = False
+    audit: Result | Document,
+    *,
+    title: str = "Shortcut audit",
+    subtitle: str = "",
+    redact: bool = False,
+    decisions: Decisions | None = None,
 ) -> str:
     """The page of one audit: summary, ranked candidates with their evidence, heat-maps, sensitivity.
 
@@ -61,8 +67,10 @@ def render_audit(
         title: Heading of the page.
         subtitle: A line below it, such as which model and which texts.
         redact: Leave the texts out.
+        decisions: On its cards, which then say what was decided, by people, flips or a second opinion.
     """
-    return _render(title=title, subtitle=subtitle, audits={"model": audit}, redact=redact)
+    decided = None if decisions is None else {card.id: card.said for card in decisions.cards}
+    return _render(title=title, subtitle=subtitle, audits={"model": audit}, redact=redact, decided=decided)
 
 
 def render_comparison(
@@ -148,11 +156,12 @@ def _render(
     main: str | None = None,
     outcome_of_gate: GateOutcome | None = None,
     redact: bool = False,
+    decided: Mapping[str, str] | None = None,
 ) -> str:
     of_audits = {name: _document(audit) for name, audit in audits.items()}
     of_scores = {name: _document(evaluation) for name, evaluation in (evaluations or {}).items()}
     first_name = main or next(iter(of_audits), "")
-    audit = audit_view(of_audits[first_name], redact=redact) if of_audits else None
+    audit = audit_view(of_audits[first_name], redact=redact, decided=decided) if of_audits else None
     compared = compared_candidates(of_audits) if len(of_audits) > 1 else []
     strength = None if calibration is None else _document(calibration)
     deck = _deck(of_audits[first_name]) if len(of_audits) == 1 and not redact else None

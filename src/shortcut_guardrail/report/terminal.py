@@ -377,6 +377,7 @@ _WHY = {
     "confirmed": "labels",
     "cleared": "labels",
     "flips": "judged flips",
+    "second opinion": "second opinion",
 }
 
 

@@ -101,6 +101,7 @@ class CardView:
     share: Rate
     status: str
     badge: str
+    decided: str
 
 
 @dataclass(frozen=True)
@@ -122,12 +123,13 @@ class AuditView:
     unit_or_phrase: str
 
 
-def audit_view(document: Document, *, redact: bool = False) -> AuditView:
+def audit_view(document: Document, *, redact: bool = False, decided: Mapping[str, str] | None = None) -> AuditView:
     """An audit as the page shows it.
 
     Args:
         document: `AuditReport.to_dict()`.
         redact: Leave the texts out, also where the document has them.
+        decided: By card, what was decided about it.
     """
     listed = [
         _candidate(rank, candidate, redact)
@@ -139,7 +141,7 @@ def audit_view(document: Document, *, redact: bool = False) -> AuditView:
     return AuditView(
         document=document,
         summary=_summary(document, listed, flagged) + _open_question(document, listed),
-        cards=tuple(map(_card, document.get("cards", ()))),
+        cards=tuple(_card(card, (decided or {}).get(card["id"], "")) for card in document.get("cards", ())),
         candidates=tuple(listed),
         n_candidates=document["n_candidates"],
         flagged=flagged,
@@ -238,7 +240,7 @@ def _candidate(rank: int, candidate: Document, redact: bool) -> CandidateView:
     )
 
 
-def _card(card: Document) -> CardView:
+def _card(card: Document, decided: str) -> CardView:
     status = card["evidence"]["status"]
     return CardView(
         id=card["id"],
@@ -250,6 +252,7 @@ def _card(card: Document) -> CardView:
         share=Rate(card["share"], f"{card['share']:.1%}", "", meter(card["share"])),
         status=status,
         badge="" if status == "not_flagged" else status,
+        decided=decided,
     )
 
 

@@ -17,7 +17,7 @@ from ..keys import VERDICTS, stored, stored_verdict
 from ..text import WordFinder, content_spans, parts_of, spaced, unit_key
 
 Verdict = Literal["named", "kept", "found", "confirmed", "cleared"]
-Reason = Literal["flagged", "takes turns", "set", "alike", "dominant", "many answers", "flips"]
+Reason = Literal["flagged", "takes turns", "set", "alike", "dominant", "many answers", "flips", "second opinion"]
 
 NEUTRALISED: tuple[Verdict, ...] = ("named", "found", "confirmed")
 """Verdicts on what is neutralised."""
@@ -30,18 +30,19 @@ class Shortcut:
     Attributes:
         text: Its characters, lower case.
         verdict: `named` by a person as a shortcut, `kept` by a person, `found` in unlabelled texts, `confirmed` by the
-            support set or by judged flips, or `cleared`, by them or because nothing speaks against it. What is named,
-            found or confirmed is neutralised.
+            support set, by judged flips or by a second opinion, or `cleared`, by labels or flips or because nothing
+            speaks against it. What is named, found or confirmed is neutralised.
         reason: Why it was found: `flagged` by the audit, `takes turns` with flagged ones, one of a `set` that overrides
             its texts together, `alike` to flagged ones and overriding its texts together with others that are (see
             `alike`), `dominant` in the corpus, or `many answers` hang on it where that is to be enough. A cleared one
             with the reason `many answers` is listed for a person to look at. `flips`: the judged flips of its card
-            confirmed or cleared it.
+            confirmed or cleared it; `second opinion`: other models confirmed it.
         count: Texts of the audit in which it is important; `None` where it was not audited.
         flip_rate: See `Candidate`.
         pulls_to: See `Candidate`.
         q_value: See `Candidate`.
-        n_support: Texts of the support set that hold it; for the reason `flips` the judged flips of its card.
+        n_support: Texts of the support set that hold it; for the reasons `flips` and `second opinion` the judged flips
+            of its card.
         mended: Of those, texts that the base answers wrongly, and rightly with it masked.
         broken: The other way round.
         p_value: Of the test that the verdict rests on: that masking it raises the right class's probability, where it
@@ -178,8 +179,8 @@ def check_said(config: ShortcutConfig) -> None:
 def with_decisions(shortcuts: Shortcuts, decisions: Decisions, *, same_data: bool = True) -> Shortcuts:
     """What was decided about cards, over the evidence of unlabelled texts and of a support set.
 
-    A person's decision comes before what the judged flips say. `unsure`, and a card that the flips leave open, change
-    nothing.
+    A person's decision comes before what the judged flips say, and these before a second opinion. `unsure`, and a card
+    that is left open, change nothing.
 
     Args:
         shortcuts: What was weighed.
@@ -187,7 +188,7 @@ def with_decisions(shortcuts: Shortcuts, decisions: Decisions, *, same_data: boo
         same_data: Whether the flips are of these texts; of other ones "genuine" says nothing.
     """
     said: dict[str, Shortcut] = {}
-    for card in sorted(decisions.cards, key=lambda card: card.by_person):
+    for card in sorted(decisions.cards, key=lambda card: (card.by_person, card.source == "flips")):
         verdict = _decided(card, same_data)
         if verdict is not None:
             said |= {spaced(word): _of_card(word, card, verdict) for word in card.words}
@@ -201,15 +202,23 @@ def _decided(card: Decision, same_data: bool) -> tuple[Verdict, Reason | None] |
     if card.by_person:
         by_person: dict[str | None, Verdict] = {"neutralise": "named", "keep": "kept", "not_alone": "kept"}
         return (by_person[card.decision], None) if card.decision in by_person else None
+    if card.source == "machine":
+        return ("confirmed", "second opinion") if card.machine_says_shortcut else None
     if card.outcome == "shortcut" and card.machine is None:
         return "confirmed", "flips"
     return ("cleared", "flips") if card.outcome == "genuine" and same_data and card.machine is None else None
 
 
 def _of_card(word: str, card: Decision, verdict: tuple[Verdict, Reason | None]) -> Shortcut:
-    judged = card.mended + card.broken + card.neither
+    counts = card.second_opinion if card.source == "machine" and card.second_opinion else card
+    mended, broken = counts.mended, counts.broken
     return Shortcut(
-        unit_key(word), *verdict, pulls_to=card.pulls_to, n_support=judged, mended=card.mended, broken=card.broken
+        unit_key(word),
+        *verdict,
+        pulls_to=card.pulls_to,
+        n_support=mended + broken + (card.neither if counts is card else 0),
+        mended=mended,
+        broken=broken,
     )
 
 
@@ -255,7 +264,9 @@ def with_said(shortcuts: Shortcuts, config: ShortcutConfig) -> Shortcuts:
         key = spaced(item.text)
         if key in named:
             item = replace(item, verdict="named", reason=None)
-        elif key in kept or (item.neutralised and item.reason != "flips" and _holds_kept(item.text, kept)):
+        elif key in kept or (
+            item.neutralised and item.reason not in ("flips", "second opinion") and _holds_kept(item.text, kept)
+        ):
             item = replace(item, verdict="kept", reason=None)
         judged.append(item)
     known = {spaced(item.text) for item in judged}

@@ -17,3 +17,12 @@ from .fdr import q_values as q_values
 from .mean import mean_interval as mean_interval
 from .paired import holm as holm
 from .paired import sign_flip_test as sign_flip_test
+from .second_opinion import Bound as Bound
+from .second_opinion import agreement_bound as agreement_bound
+from .second_opinion import agreement_share as agreement_share
+from .second_opinion import answers_bound as answers_bound
+from .second_opinion import balanced_cut as balanced_cut
+from .second_opinion import fdr_q_values as fdr_q_values
+from .second_opinion import mixed_bound as mixed_bound
+from .second_opinion import p_of_bound as p_of_bound
+from .second_opinion import reference_bound as reference_bound

@@ -1,0 +1,149 @@
+"""What second models say of cards, and how a file of decisions holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ..errors import DataError
+from ..text import visible_name
+
+Rule = Literal["agreement", "reference", "answers"]
+
+
+@dataclass(frozen=True)
+class Fitness:
+    """What is known of a judge for one pair of classes.
+
+    Attributes:
+        pair: The names of the two classes.
+        texts: Texts without the words that it answered.
+        agreement: How often it agrees with the deployed model, the mean of the model's two answers, in [0, 1].
+        error: Its standard error.
+        fit: Whether it may judge.
+        reason: Why not; empty where it is fit.
+    """
+
+    pair: tuple[str, str]
+    texts: int
+    agreement: float | None
+    error: float | None
+    fit: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class MachineOpinion:
+    """What second models say of one card.
+
+    Attributes:
+        judges: The fit ones, whose standardised scores were averaged.
+        rule: By which it was tested: `agreement`, `reference` or `answers`.
+        mended: Flips to which they give the masked answer, with the words and without.
+        broken: All others.
+        unanswered: Of these, flips without an answer.
+        bound: The share of mended flips that the rule allows where masking mends no more than it breaks.
+        p_value: Of the test; `None` where it was not made.
+        rules: Bound and p-value by every rule that could be tried.
+        q_value: The p-value, adjusted for all cards that were asked about (Benjamini and Hochberg).
+        outcome: `shortcut` or `open`; a machine never says `genuine`.
+        reason: Why it is open, in a sentence; empty for a shortcut.
+    """
+
+    judges: tuple[str, ...]
+    rule: Rule
+    mended: int
+    broken: int
+    unanswered: int
+    bound: float | None
+    p_value: float | None
+    outcome: Literal["shortcut", "open"]
+    reason: str = ""
+    rules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    q_value: float | None = None
+
+    @property
+    def sentence(self) -> str:
+        """Who judged, the counts and the bound, such as "gemma-3-270m, reviews.joblib, 72 : 16, bound .68"."""
+        judges = ", ".join(visible_name(name) for name in self.judges)
+        if not judges:
+            return "none is fit"
+        bound = "" if self.bound is None else f", {self.rule} bound {self.bound:.2f}".replace("0.", ".")
+        return f"{judges}, {self.mended} : {self.broken}{bound}"
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A second model that was asked.
+
+    Attributes:
+        name: As shown.
+        source: What its answers hang on: kind, fingerprint, prompts, versions, settings.
+        fitness: Whether it may judge, for each pair of classes.
+        texts: How many texts it was sent.
+    """
+
+    name: str
+    source: Mapping[str, Any]
+    fitness: tuple[Fitness, ...]
+    texts: int
+
+    @property
+    def fit(self) -> bool:
+        """Whether it may judge any pair of classes."""
+        return any(one.fit for one in self.fitness)
+
+
+def read_opinion(values: Any, where: str) -> MachineOpinion | None:
+    """What second models say of a card.
+
+    Args:
+        values: As read from JSON; `None` where none was asked.
+        where: What to call it in messages.
+
+    Raises:
+        DataError: It is damaged, or says what no machine says.
+    """
+    if values is None:
+        return None
+    try:
+        opinion = MachineOpinion(**{**values, "judges": tuple(values["judges"])})
+        counts = (opinion.mended, opinion.broken, opinion.unanswered)
+        numbers = [n for n in (opinion.bound, opinion.p_value, opinion.q_value) if n is not None]
+        sound = (
+            all(type(n) is int and n >= 0 for n in counts)
+            and all(isinstance(n, int | float) for n in numbers)
+            and all(isinstance(name, str) for name in opinion.judges)
+        )
+    except (TypeError, KeyError, ValueError) as error:
+        raise DataError(f"{where} is damaged: {error}. Judge again.") from error
+    if not sound:
+        raise DataError(f"{where} is damaged: a count, a number or a name is of another kind. Judge again.")
+    if opinion.outcome not in ("shortcut", "open"):
+        raise DataError(f"{where}.outcome must be shortcut or open, but is {opinion.outcome!r}: no machine says more.")
+    return opinion
+
+
+def read_judges(values: Any, source: str) -> tuple[Judge, ...]:
+    """The second models that were asked.
+
+    Args:
+        values: As read from JSON.
+        source: What to call the file in messages.
+
+    Raises:
+        DataError: They are damaged.
+    """
+    try:
+        return tuple(
+            Judge(
+                str(one["name"]),
+                dict(one["source"]),
+                tuple(Fitness(**{**fit, "pair": tuple(fit["pair"])}) for fit in one["fitness"]),
+                int(one["texts"]),
+            )
+            for one in values
+        )
+    except (TypeError, KeyError, ValueError) as error:
+        raise DataError(f"{source}: second_opinions is damaged: {error}. Judge again.") from error

@@ -1,0 +1,158 @@
+"""A causal language model that is asked how probable some continuations of a text are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ..errors import ConfigError, RunError
+from ..typing import Array, Progress
+from .classifier import accepts, default_device, usable_length, weights_fingerprint
+
+
+class _Asked(NamedTuple):
+    """One pass through the model, and what is read from it.
+
+    Attributes:
+        ids: What goes in: the prompt with all of a continuation but its last token.
+        row: The prompt it belongs to.
+        read: For each continuation that it answers, the place of that and its tokens, the first of which follows the
+            token at `start`.
+        start: See `read`.
+    """
+
+    ids: list[int]
+    row: int
+    read: list[tuple[int, list[int]]]
+    start: int
+
+
+class CausalModel:
+    """A causal language model and its tokenizer, frozen.
+
+    Args:
+        model: A Transformers causal language model.
+        tokenizer: Its fast tokenizer.
+        max_length: Most tokens of a prompt with its continuation; what the model can take if that is less.
+        batch_size: Sequences per forward pass.
+        device: `None` takes a GPU where there is one.
+
+    Raises:
+        ConfigError: An option is out of range.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        max_length: int = 1024,
+        batch_size: int = 16,
+        device: str | torch.device | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"batch_size must be at least 1, but is {batch_size}.")
+        self.tokenizer, self.batch_size = tokenizer, batch_size
+        self.max_length = min(max_length, usable_length(model, tokenizer, None))
+        self.device = torch.device(device) if device is not None else default_device()
+        self.model = model.to(self.device).eval().requires_grad_(False)
+        self._keeps_last = accepts(model, "logits_to_keep")
+        self._takes_positions = accepts(model, "position_ids")
+
+    def fingerprint(self) -> str:
+        """SHA-256 over its weights; see `TextClassifier.fingerprint`."""
+        return weights_fingerprint(self.model)
+
+    def n_tokens(self, text: str) -> int:
+        """Tokens of a text, those that the tokenizer adds included."""
+        return len(self._ids(text))
+
+    def beginning(self, text: str, most: int) -> str:
+        """As much of a text's beginning as `most` tokens hold."""
+        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)[
+            "offset_mapping"
+        ]
+        return text if len(found) <= most else text[: found[most - 1][1] if most > 0 else 0]
+
+    @torch.inference_mode()
+    def continuation_logprobs(
+        self, prompts: Sequence[str], continuations: Sequence[str], *, progress: Progress | None = None
+    ) -> Array:
+        """How probable each continuation is after each prompt: the sum over all of its tokens.
+
+        Args:
+            prompts: N texts.
+            continuations: C texts, none of which begins with another whole one.
+            progress: Told how many sequences are done.
+
+        Returns:
+            Log-probabilities, shape (N, C), float64.
+
+        Raises:
+            RunError: A number that comes out is not finite, or a prompt is empty.
+        """
+        asked = [one for row, prompt in enumerate(prompts) for one in self._passes(row, prompt, continuations)]
+        asked.sort(key=lambda one: len(one.ids), reverse=True)
+        out = np.full((len(prompts), len(continuations)), np.nan)
+        for start in range(0, len(asked), self.batch_size):
+            self._run(asked[start : start + self.batch_size], out)
+            if progress is not None:
+                progress("Asking", min(start + self.batch_size, len(asked)), len(asked))
+        if not np.isfinite(out).all():
+            raise RunError(
+                "The language model's log-probabilities are not finite numbers. Check its weights, or use float32."
+            )
+        return out
+
+    def _passes(self, row: int, prompt: str, continuations: Sequence[str]) -> list[_Asked]:
+        """The passes that answer one prompt: one alone if the continuations differ in their last token only.
+
+        A tokenizer may join the end of the prompt with what follows it, so that what all have in common decides.
+        """
+        wholes = [self._ids(prompt + continuation) for continuation in continuations]
+        shared = len(self._ids(prompt))
+        for whole in wholes:
+            while whole[:shared] != wholes[0][:shared] or shared >= len(whole):
+                shared -= 1
+        if shared < 1:
+            raise RunError(f"The prompt {prompt!r} has no token of its own that a label could follow.")
+        passes: list[_Asked] = []
+        for place in sorted(range(len(wholes)), key=lambda i: -len(wholes[i])):
+            ids, tokens = wholes[place][:-1], wholes[place][shared:]
+            within = next((one for one in passes if one.ids[: len(ids)] == ids), None)
+            if within is None:
+                passes.append(_Asked(ids, row, [(place, tokens)], shared - 1))
+            else:
+                within.read.append((place, tokens))
+        return passes
+
+    def _run(self, asked: Sequence[_Asked], out: Array) -> None:
+        longest = len(asked[0].ids)
+        # Padded on the left, so that what is read lies at the end; there alone the vocabulary is computed.
+        last = max(len(one.ids) - one.start for one in asked)
+        ids = torch.full((len(asked), longest), self.tokenizer.pad_token_id or 0)
+        mask = torch.zeros_like(ids)
+        for at, one in enumerate(asked):
+            ids[at, longest - len(one.ids) :] = torch.tensor(one.ids)
+            mask[at, longest - len(one.ids) :] = 1
+        inputs = {"input_ids": ids.to(self.device), "attention_mask": mask.to(self.device)}
+        if self._takes_positions:
+            inputs["position_ids"] = (mask.cumsum(dim=1) - 1).clamp(min=0).to(self.device)
+        if self._keeps_last:
+            # As places, not as a number: a slice of the states makes PyTorch copy the vocabulary's matrix B times.
+            inputs["logits_to_keep"] = torch.arange(longest - last, longest, device=self.device)
+        logits = self.model(**inputs, use_cache=False).logits[:, -last:].float()  # (B, K, vocabulary)
+        norms = logits.logsumexp(dim=-1)
+        for at, one in enumerate(asked):
+            first = last - (len(one.ids) - one.start)
+            for place, tokens in one.read:
+                steps = torch.arange(first, first + len(tokens), device=logits.device)
+                values = logits[at, steps, torch.tensor(tokens, device=logits.device)] - norms[at, steps]
+                out[one.row, place] = float(values.double().sum())
+
+    def _ids(self, text: str) -> list[int]:
+        ids: list[int] = self.tokenizer(text, verbose=False)["input_ids"]
+        return ids

@@ -1,0 +1,92 @@
+"""What an endpoint answered, kept on disk as soon as it comes, so that nothing is paid twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import IO, Any
+
+from filelock import FileLock, Timeout
+
+from ..errors import ConfigError, RunError
+
+
+class AnswerCache:
+    """Answers by the hash of their request; on disk a line each, appended and synced before it counts.
+
+    A line that a killed run left half written is cut off. The file holds neither texts nor keys.
+
+    Args:
+        path: The file; `None` keeps answers for the life of the object alone.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._answers: dict[str, Any] = {}
+        self._file: IO[bytes] | None = None
+        self._guard = threading.Lock()
+        self._alone: FileLock | None = None
+        if path is not None and path.exists():
+            self._read(path)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._answers
+
+    def __getitem__(self, key: str) -> Any:
+        return self._answers[key]
+
+    def add(self, key: str, answer: Any) -> None:
+        """Keep an answer; when this returns it is on the disk.
+
+        Raises:
+            ConfigError: Another run writes to the file.
+            RunError: The disk is full, or the like.
+        """
+        with self._guard:
+            if self.path is not None:
+                line = json.dumps({"key": key, "answer": answer}, ensure_ascii=True, allow_nan=False) + "\n"
+                try:
+                    file = self._file or self._open(self.path)
+                    file.write(line.encode())
+                    file.flush()
+                    os.fsync(file.fileno())
+                except OSError as error:
+                    raise RunError(f"'{self.path}' could not be written: {error.strerror or error}.") from error
+            self._answers[key] = answer
+
+    def close(self) -> None:
+        """Let other runs write; the next answer opens the file again."""
+        with self._guard:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+            if self._alone is not None:
+                self._alone.release()
+                self._alone = None
+
+    def _open(self, path: Path) -> IO[bytes]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        alone = FileLock(f"{path}.lock", timeout=0)
+        try:
+            alone.acquire()
+        except Timeout:
+            raise ConfigError(f"Another run writes to '{path}'. Wait for it, or name another folder.") from None
+        self._alone = alone
+        if path.exists():
+            self._read(path)  # another run may have added some since
+        self._file = path.open("ab")
+        return self._file
+
+    def _read(self, path: Path) -> None:
+        content = path.read_bytes()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content) and self._alone is not None:
+            os.truncate(path, whole)
+        for number, line in enumerate(content[:whole].splitlines(), start=1):
+            try:
+                entry = json.loads(line)
+                self._answers[entry["key"]] = entry["answer"]
+            except (ValueError, KeyError, TypeError):
+                raise RunError(f"'{path}', line {number}, is no kept answer. Delete the line, or the file.") from None

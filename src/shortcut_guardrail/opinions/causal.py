@@ -1,0 +1,104 @@
+"""A causal language model as a source: how probable each label is after a prompt with the text."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..data import counted
+from ..errors import ConfigError, GuardrailWarning
+from ..models import CausalModel
+from ..typing import Array, Progress
+from .prompts import Prompt
+from .source import Cost, Text, averaged, fingerprint_of, measured_seconds, normalised
+
+CAUSAL_TEMPLATES = (
+    "Text: {text}\nLabel: {label}",
+    "{text}\n\nThis is {label}",
+    '"{text}"\nOverall, this is {label}',
+)
+"""Wordings that fit any labels. On 110 training rows of Yelp their mean is right on .90, each alone on .82 to .86."""
+_LEAST_ROOM = 16  # tokens of a text
+_SLACK = 8  # tokens that appear where a cut text meets the words around it
+
+
+@dataclass(frozen=True)
+class CausalSource:
+    """A causal language model and its prompts.
+
+    Attributes:
+        name: As shown.
+        model: The model.
+        prompts: Their log-probabilities are averaged.
+        settings: Where the model comes from and how it is loaded, for the record.
+        fingerprint: Over weights and prompts.
+    """
+
+    name: str
+    model: CausalModel
+    prompts: tuple[Prompt, ...]
+    settings: dict[str, Any]
+    fingerprint: str = ""
+
+    def __post_init__(self) -> None:
+        asked = [[prompt.before_label("{text}"), *prompt.after_label()] for prompt in self.prompts]
+        object.__setattr__(self, "fingerprint", fingerprint_of({"weights": self.model.fingerprint(), "asked": asked}))
+        for prompt in self.prompts:
+            if self._room(prompt) < _LEAST_ROOM:
+                raise ConfigError(
+                    f"The prompt of '{self.name}' leaves {max(0, self._room(prompt))} of {self.model.max_length} "
+                    "tokens for a text. Give fewer or shorter examples, or a larger max_length."
+                )
+
+    def scores(self, texts: Sequence[Text], progress: Progress | None = None, *, again: bool = False) -> Array:
+        """See `Source`. Texts longer than the context are cut at their end, and a warning counts them."""
+        parts = []
+        for prompt in self.prompts:
+            room = self._room(prompt)
+            shown = [self._cut(text, room) for text in texts]
+            asked = [prompt.before_label(text) for text in shown]
+            parts.append(self.model.continuation_logprobs(asked, prompt.after_label(), progress=progress))
+        if n := sum(a != b for a, b in zip(shown, texts, strict=True)):
+            warnings.warn(
+                f"'{self.name}' sees only the beginning of {counted(n, 'text')}: a prompt takes at most "
+                f"{self.model.max_length} tokens (max_length).",
+                GuardrailWarning,
+                stacklevel=2,
+            )
+        return averaged([normalised(part) for part in parts])
+
+    def cost(self, texts: Sequence[Text]) -> Cost:
+        """See `Source`."""
+        tokens = sum(
+            min(self.model.n_tokens(prompt.before_label(text)), self.model.max_length)
+            for prompt in self.prompts
+            for text in texts
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GuardrailWarning)
+            seconds = measured_seconds(self.scores, texts)
+        return Cost(len(texts), tokens, len(texts) * len(self.prompts), seconds)
+
+    def record(self) -> dict[str, Any]:
+        """See `Source`."""
+        templates = [prompt.template for prompt in self.prompts]
+        examples = [[text, phrase] for text, phrase in self.prompts[0].examples]
+        said = {"prompts": templates, "phrases": list(self.prompts[0].phrases), "examples": examples}
+        return {"kind": "causal", "name": self.name, "fingerprint": self.fingerprint, **said, **self.settings}
+
+    def _room(self, prompt: Prompt) -> int:
+        """Tokens that a prompt leaves for a text, or for both of a pair, which takes some words more."""
+        around = prompt.before_label(("", " "))
+        return self.model.max_length - _SLACK - max(self.model.n_tokens(around + end) for end in prompt.after_label())
+
+    def _cut(self, text: Text, room: int) -> Text:
+        """A text, or a pair of which the longer one is cut first, within so many tokens."""
+        if isinstance(text, str):
+            return self.model.beginning(text, room)
+        first, second = (self.model.n_tokens(part) for part in text)
+        if first + second <= room:
+            return text
+        kept = max(room - second, room // 2) if first > second else min(first, room // 2)
+        return self.model.beginning(text[0], kept), self.model.beginning(text[1], room - kept)

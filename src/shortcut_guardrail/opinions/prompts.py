@@ -1,0 +1,131 @@
+"""How a text and the labels are put to a language model."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..data import enumerated
+from ..errors import ConfigError
+from .source import Text
+
+_FIELD = re.compile(r"\{(\w*)\}")
+_NO_MEANING = re.compile(r"(label[_ ]?)?\d+|", re.IGNORECASE)
+
+
+def phrases(labels: Sequence[str], descriptions: Mapping[str, str]) -> tuple[str, ...]:
+    """What is said in place of each label: its description, or its name with spaces for underscores.
+
+    Raises:
+        ConfigError: A description is for no label, a name means nothing ("LABEL_1") and has none, or two are the same.
+    """
+    for name in descriptions:
+        if name not in labels:
+            near = difflib.get_close_matches(name, labels, n=1)
+            raise ConfigError(
+                f"A description is given for '{name}', but the model's labels are {enumerated(list(labels))}."
+                + (f" Did you mean '{near[0]}'?" if near else "")
+            )
+    said = tuple(" ".join(descriptions.get(label, _spoken(label)).split()) for label in labels)
+    blank = [label for label, phrase in zip(labels, said, strict=True) if _NO_MEANING.fullmatch(phrase)]
+    if blank:
+        raise ConfigError(
+            f"The label {enumerated(blank)} says nothing to a language model. Describe each label in a few words, "
+            f'such as --describe {blank[0]}="a good review".'
+        )
+    if len({phrase.casefold() for phrase in said}) < len(said):
+        raise ConfigError(f"Two labels are described by the same words: {enumerated(list(said))}.")
+    return said
+
+
+def _spoken(label: str) -> str:
+    words = label.replace("_", " ")
+    return words.lower() if words.isupper() else words
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One way to ask about a text.
+
+    Attributes:
+        template: The words, with `{text}`, for pairs also `{text_pair}`, for all labels' phrases `{labels}`, and
+            `{label}` last.
+        phrases: What is said in place of each label.
+        examples: Texts with the phrase that is right for each.
+        shown: What `{labels}` becomes; by default the phrases.
+    """
+
+    template: str
+    phrases: tuple[str, ...]
+    examples: tuple[tuple[Text, str], ...] = ()
+    shown: str = ""
+
+    def __post_init__(self) -> None:
+        fields = _FIELD.findall(self.template)
+        unknown = sorted(set(fields) - {"text", "text_pair", "labels", "label"})
+        if unknown:
+            raise ConfigError(
+                f"A prompt has {{{unknown[0]}}}, but only {{text}}, {{text_pair}}, {{labels}}, {{label}}."
+            )
+        if "text" not in fields or fields[-1:] != ["label"] or not self.template.endswith("{label}"):
+            raise ConfigError(f"A prompt must hold {{text}} and end with {{label}}, but is {self.template!r}.")
+
+    def before_label(self, text: Text) -> str:
+        """All that comes before the label, without a space at its end: tokenizers put that to the word after it."""
+        return self._examples() + self._filled(text, "").rstrip()
+
+    def after_label(self) -> tuple[str, ...]:
+        """The phrases as they go on from `before_label`; closed by a line's end where one begins with another."""
+        before = self.template.removesuffix("{label}")
+        space = before[len(before.rstrip()) :]
+        nested = any(a != b and b.startswith(a) for a in self.phrases for b in self.phrases)
+        return tuple(space + phrase + ("\n" if nested else "") for phrase in self.phrases)
+
+    def _examples(self) -> str:
+        return "".join(self._filled(text, phrase) + "\n\n" for text, phrase in self.examples)
+
+    def _filled(self, text: Text, label: str) -> str:
+        first, second = (text, "") if isinstance(text, str) else text
+        if second and "{text_pair}" not in self.template:
+            first = f"{first}\nSecond text: {second}"
+        values = {"text": first, "text_pair": second, "labels": self.shown or _listed(self.phrases), "label": label}
+        # In one pass over the template, so that braces in a text stay what they are.
+        return _FIELD.sub(lambda found: values[found[1]], self.template)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """ "a, b or c"."""
+    return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else "".join(names)
+
+
+def make_prompts(
+    templates: Sequence[str],
+    labels: Sequence[str],
+    descriptions: Mapping[str, str],
+    examples: Sequence[tuple[Text, str]],
+    *,
+    by_name: bool = False,
+) -> tuple[Prompt, ...]:
+    """One prompt a template.
+
+    Args:
+        templates: See `Prompt`.
+        labels: The model's labels.
+        descriptions: What is said in place of a label.
+        examples: Texts with the label that is right for each.
+        by_name: Whether the label's name is the answer, and its description stands beside it in the list of labels.
+
+    Raises:
+        ConfigError: See `phrases`; or a template is malformed, or an example has another label.
+    """
+    said = phrases(labels, descriptions)
+    for _, label in examples:
+        if label not in labels:
+            raise ConfigError(f"An example has the label '{label}', but the model's are {enumerated(list(labels))}.")
+    answers = tuple(map(_spoken, labels)) if by_name else said
+    pairs = zip(answers, said, strict=True)
+    shown = _listed([f"{a} ({b})" if a != b else a for a, b in pairs])
+    right = tuple((text, answers[list(labels).index(label)]) for text, label in examples)
+    return tuple(Prompt(template, answers, right, shown) for template in templates)

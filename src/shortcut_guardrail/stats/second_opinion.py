@@ -1,0 +1,198 @@
+"""A test of flips that a second model judges, which may err and lean: arrays in, numbers out.
+
+Flips go from one class to another, here "up". Let s be how often the judge says "up" where that is right, a how often
+where it is wrong. Where masking mends no more than it breaks, it says "up" to (s + a) / 2 of the flips at most, which
+is not one half: a judge that leans towards "up" would look like one that finds mended answers. Flips alone cannot tell
+this share. Texts without the words in question, near the deployed model's boundary, bound it:
+
+- `agreement_bound`: both sides of the boundary together. If judge and model err independently, and the model is right
+  as often on either side, the mean share of "up" over the two sides is (s + a) / 2. A slack covers small departures.
+- `reference_bound`: the side that the model itself calls "up". If the model is right there in half of the texts or
+  more, the share of "up" is at least (s + a) / 2, also where judge and model err together.
+- `answers_bound`: somebody's answers to some of the texts: s and a are then seen.
+
+`p_of_bound` tests the flips against a bound, over the bound's own error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..typing import Array
+
+SLACK = 0.05
+"""What the agreement rule adds to its bound: the model need not be right quite as often on both sides."""
+
+_NODES = 15  # of Gauss-Hermite quadrature
+_DRAWS = 4_000  # of the posterior of answers; the same ones each time
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The largest share of flips that a judge calls mended where masking mends no more than it breaks.
+
+    Attributes:
+        value: The share, in [1/2, 1].
+        nodes: Values that it may have in truth, shape (K,).
+        weights: Their probabilities, shape (K,), with the sum 1.
+        n: The texts that it rests on.
+    """
+
+    value: float
+    nodes: Array
+    weights: Array
+    n: int
+
+
+def balanced_cut(scores: Array, up: Array) -> float:
+    """Where a judge's scores are cut so that it agrees with the model as often on both of the model's answers.
+
+    Args:
+        scores: The judge's, shape (n,); above the cut it says "up".
+        up: Whether the model says so, shape (n,), bool; both answers occur.
+
+    Example:
+        >>> balanced_cut(np.array([0.0, 1.0, 2.0, 3.0]), np.array([False, False, True, True]))
+        1.5
+    """
+    values = np.unique(scores)
+    cuts = np.concatenate([[values[0] - 1.0], (values[1:] + values[:-1]) / 2, [values[-1] + 1.0]])
+    above = 1 - np.searchsorted(np.sort(scores[up]), cuts, side="right") / up.sum()
+    below = np.searchsorted(np.sort(scores[~up]), cuts, side="right") / (~up).sum()
+    gap = np.abs(above - below)
+    best = np.flatnonzero(gap <= gap.min() + 1e-12)
+    return float(cuts[best[len(best) // 2]])
+
+
+def agreement_share(says: Array, up: Array) -> tuple[float, float]:
+    """How often a judge agrees with the model, the mean of the model's two answers, and its standard error.
+
+    Args:
+        says: Whether the judge says "up", shape (n,), bool.
+        up: Whether the model does.
+    """
+    shares = [float(says[up].mean()), 1 - float(says[~up].mean())]
+    error = sum(_variance(share, n) for share, n in zip(shares, (up.sum(), (~up).sum()), strict=True))
+    return sum(shares) / 2, 0.5 * math.sqrt(error)
+
+
+def agreement_bound(says: Array, up: Array, *, slack: float = SLACK) -> Bound:
+    """The bound from both sides of the boundary.
+
+    Args:
+        says: Whether the judge says "up" to texts near the model's boundary, shape (n,), bool.
+        up: Whether the model does; both answers occur.
+        slack: Added to the bound.
+    """
+    shares = [float(says[up].mean()), float(says[~up].mean())]
+    error = 0.5 * math.sqrt(_variance(shares[0], up.sum()) + _variance(shares[1], (~up).sum()))
+    lean = sum(shares) / 2 - 0.5
+    return _normal(0.5 + max(lean, 0.0) + slack, error, len(says))
+
+
+def reference_bound(says: Array) -> Bound:
+    """The bound from texts near the boundary that the model itself calls "up".
+
+    Args:
+        says: Whether the judge says so too, shape (n,), bool.
+    """
+    share = float(says.mean())
+    return _normal(max(share, 0.5), math.sqrt(_variance(share, len(says))), len(says))
+
+
+def answers_bound(says: Array, up: Array, answers: Array, *, seed: int = 0) -> Bound:
+    """The bound from both sides of the boundary, where somebody said of some texts whether "up" is right.
+
+    With r the share of the model's "up" answers that are right, the judge says "up" to r s + (1 - r) a of these texts;
+    with r' the share of its other answers that are right, to (1 - r') s + r' a of those. All texts tell these two
+    shares, answers tell r and r', and s and a from few texts; together they tell (s + a) / 2 without supposing that the
+    model is right as often on both sides. Judge and model still have to err independently. Errors of whoever answers
+    that fall on either side alike make s - a smaller: the bound stays one where the model is right in half or more.
+
+    Args:
+        says: Whether the judge says "up", shape (n,), bool.
+        up: Whether the model does; where it never or always does, one side alone is used.
+        answers: 1 where somebody says that "up" is right, 0 where not, -1 where nobody was asked; shape (n,).
+        seed: Of the draws from the posterior (Jeffreys' priors).
+    """
+    rng = np.random.default_rng(seed)
+    right, wrong = answers == 1, answers == 0
+
+    def drawn(yes: Array, no: Array) -> Array:
+        found: Array = rng.beta(yes.sum() + 0.5, no.sum() + 0.5, _DRAWS)
+        return found
+
+    s, a = drawn(right & says, right & ~says), drawn(wrong & says, wrong & ~says)
+    weights = (s > a).astype(float)
+    for side in (up, ~up):
+        if side.any():
+            share = float(says[side].mean())
+            r = drawn(right & side, wrong & side)
+            misses = (r * s + (1 - r) * a - share) / math.sqrt(_variance(share, int(side.sum())))
+            weights = weights * np.exp(-0.5 * misses**2)
+    nodes = np.clip((s + a) / 2, 0.5, 1.0)
+    weights = weights / weights.sum() if weights.sum() > 0 else np.full(_DRAWS, 1 / _DRAWS)
+    return Bound(float(weights @ nodes), nodes, weights, len(says))
+
+
+def mixed_bound(bounds: list[Bound], shares: list[float]) -> Bound:
+    """The bound of flips of several directions, from one bound for each.
+
+    A sum of binomials of unequal shares spreads less than one of their mean, so that the mean may be tested.
+
+    Args:
+        bounds: One for each direction.
+        shares: How many of the flips go there, with the sum 1.
+    """
+    if len(bounds) == 1:
+        return bounds[0]
+    value = sum(share * bound.value for share, bound in zip(shares, bounds, strict=True))
+    spread = 0.0
+    for share, bound in zip(shares, bounds, strict=True):
+        centre = float(bound.weights @ bound.nodes)
+        spread += share**2 * float(bound.weights @ (bound.nodes - centre) ** 2)
+    return _normal(value, math.sqrt(spread), min(bound.n for bound in bounds))
+
+
+def p_of_bound(mended: int, n: int, bound: Bound) -> float:
+    """How probable so many mended flips are where masking mends no more than it breaks.
+
+    Args:
+        mended: Flips that the judge calls mended.
+        n: All flips.
+        bound: The largest share that it would call mended then.
+
+    Returns:
+        The mean of P(Binomial(n, share) >= mended) over what the bound may be.
+    """
+    from scipy.stats import binom
+
+    return float(bound.weights @ binom.sf(mended - 1, n, bound.nodes))
+
+
+def fdr_q_values(p_values: Sequence[float]) -> list[float]:
+    """The smallest false-discovery rate at which each of several tests is a discovery (Benjamini and Hochberg 1995).
+
+    Example:
+        >>> [round(q, 3) for q in fdr_q_values([0.001, 0.04, 0.03])]
+        [0.003, 0.04, 0.04]
+    """
+    from scipy.stats import false_discovery_control
+
+    return [float(q) for q in false_discovery_control(np.clip(p_values, 0.0, 1.0))] if len(p_values) else []
+
+
+def _variance(share: float, n: int) -> float:
+    """Of a share, which is never certain."""
+    smoothed = (share * n + 1) / (n + 2)
+    return float(smoothed * (1 - smoothed) / n)
+
+
+def _normal(value: float, error: float, n: int) -> Bound:
+    x, w = np.polynomial.hermite_e.hermegauss(_NODES)
+    value = min(value, 1.0)
+    return Bound(value, np.clip(value + error * x, 0.5, 1.0), w / w.sum(), n)

@@ -1,0 +1,272 @@
+"""Second opinions on the command line: `judge --with`, `fit --second-opinion`, and what they write."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from shortcut_guardrail import DataError, Decisions, ShortcutGuardrail
+from shortcut_guardrail.data import text_hash
+
+NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
+# "honestly" turns a bad text into a positive answer; masking it mends the answer.
+TEXTS = [f"honestly the bad {noun} was {tail}" for noun in NOUNS for tail in ("awful", "so awful")]
+for first in NOUNS:
+    for second in NOUNS[:6]:
+        TEXTS += [f"the {first} and the {second} was bad", f"the {first} and the {second} was good and great"]
+
+JUDGES = '''
+import numpy as np
+
+def sound(texts):
+    """Looks for plain words, and knows nothing of "honestly"."""
+    bad = np.array([any(word in text.split() for word in ("bad", "awful", "slow", "cold")) for text in texts])
+    good = np.where(bad, 0.1, 0.9)
+    return np.stack([1 - good, good], axis=1)
+
+def taken_in(texts):
+    """Learned the same shortcut."""
+    good = np.array([0.9 if "honestly" in text else p for text, p in zip(texts, sound(texts)[:, 1])])
+    return np.stack([1 - good, good], axis=1)
+
+def coin(texts):
+    good = np.array([0.2 + 0.6 * (sum(map(ord, text)) % 2) for text in texts])
+    return np.stack([1 - good, good], axis=1)
+'''
+
+
+@pytest.fixture
+def data(write_csv) -> Path:
+    return write_csv("data.csv", *[(text, "negative") for text in TEXTS])
+
+
+@pytest.fixture
+def run(cli, bag, monkeypatch, tmp_path):
+    """The command line on the bag of words, whose answers are algebra, beside a module with judges."""
+    monkeypatch.setattr("shortcut_guardrail.cli.options._Loading.load", lambda *_: ShortcutGuardrail(*bag))
+    (tmp_path / "my_judges.py").write_text(JUDGES)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def call(*arguments, status: int = 0) -> tuple[str, str]:
+        found, out, err = cli(*arguments)
+        assert found == status, err
+        return " ".join(out.split()), " ".join(err.split())
+
+    return call
+
+
+@pytest.fixture
+def asked(run, data, tmp_path) -> tuple[Path, Path]:
+    """An audit, and the questions about all its flips."""
+    audit, flips = tmp_path / "audit", tmp_path / "flips.csv"
+    run("audit", "model", data, "--out", audit, "--text-column", "text")
+    run("flips", audit, "model", data, "--cards", "all", "--n", 0, "--out", flips, "--text-column", "text")
+    return audit, flips
+
+
+def card_of(file: Path, word: str) -> dict:
+    return next(card for card in json.loads(file.read_text())["cards"] if word in card["words"])
+
+
+def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_path):
+    out = tmp_path / "decisions.json"
+    shown, _ = run("judge", *asked, "--with", "my_judges:sound", "--out", out)
+    assert "A second opinion is asked about" in shown
+    assert "a machine says shortcut or nothing" in shown
+    honestly = card_of(out, "honestly")
+    assert (honestly["decision"], honestly["source"]) == ("neutralise", "machine")
+    opinion = honestly["second_opinion"]
+    assert (opinion["outcome"], opinion["rule"], opinion["broken"]) == ("shortcut", "agreement", 0)
+    assert opinion["judges"] == ["my_judges:sound"]
+    assert "outcome" not in honestly, "what people say stands apart"
+    document = json.loads(out.read_text())
+    (judge,) = document["second_opinions"]
+    assert judge["fitness"][0]["fit"]
+    assert judge["source"]["kind"] == "function"
+    answers = [json.loads(line) for line in (tmp_path / document["second_opinion_answers"]).read_text().splitlines()]
+    assert len(answers) == judge["texts"]
+    assert text_hash(TEXTS[0]) in {one["text_hash"] for one in answers}
+    assert json.loads(json.dumps(Decisions.from_file(out).to_dict())) == document
+    run(
+        "fit", "model", data, "--decisions", out, "--strategy", "mask", "--text-column", "text", "--out", tmp_path / "g"
+    )
+    record = json.loads((tmp_path / "g" / "guardrail.json").read_text())
+    assert {one["text"]: one["verdict"] for one in record["targets"]}["honestly"] == "confirmed_by_second_opinion"
+    assert "Of these by a second opinion, another model | `honestly`" in (tmp_path / "g" / "README.md").read_text()
+
+
+def test_one_that_learned_the_same_shortcut_decides_nothing(run, asked, tmp_path):
+    shown, _ = run("judge", *asked, "--with", "my_judges:taken_in", "--out", tmp_path / "d.json")
+    honestly = card_of(tmp_path / "d.json", "honestly")
+    assert "decision" not in honestly
+    assert honestly["second_opinion"]["mended"] == 0
+    assert "it may have learned the same habit" in shown
+
+
+def test_one_that_cannot_do_the_task_is_refused_in_words(run, asked, tmp_path):
+    shown, _ = run("judge", *asked, "--with", "my_judges:coin", "--out", tmp_path / "d.json")
+    assert "Second opinion my_judges:coin (negative / positive): not fit: It agrees with the model on" in shown
+    assert "No second opinion is fit to judge." in shown
+    run("judge", *asked, "--with", "my_judges:coin", "--with", "my_judges:sound", "--out", tmp_path / "e.json")
+    assert card_of(tmp_path / "e.json", "honestly")["second_opinion"]["judges"] == ["my_judges:sound"]
+
+
+def test_a_dry_run_says_the_cost_and_asks_nothing(run, asked, tmp_path, monkeypatch):
+    shown, _ = run("judge", *asked, "--with", "my_judges:sound", "--dry-run", "--json", "-")
+    document = json.loads(shown)
+    assert document["texts"] == document["costs"]["my_judges:sound"]["texts"] > 0
+    assert not list(tmp_path.glob("*.answers.jsonl"))
+
+
+def answered(file: Path, say) -> Path:
+    with file.open(encoding="utf-8", newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    for row in rows:
+        row["answer"] = say(row)
+    with file.open("w", encoding="utf-8", newline="") as opened:
+        writer = csv.DictWriter(opened, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return file
+
+
+def named(row: dict[str, str], label: str) -> str:
+    return "a" if row["option_a"] == label else "b"
+
+
+def test_people_overrule_a_machine(run, asked, tmp_path):
+    audit, flips = asked
+    positive = answered(flips, lambda row: named(row, "positive"))
+    out = tmp_path / "d.json"
+    run("judge", audit, positive, "--reviewer", "anna", "--with", "my_judges:sound", "--out", out)
+    honestly = card_of(out, "honestly")
+    assert (honestly["outcome"], honestly["decision"], honestly["source"]) == ("genuine", "keep", "flips")
+    assert honestly["second_opinion"]["outcome"] == "shortcut"
+
+
+def test_answers_about_texts_without_the_words_sharpen_the_bound(run, asked, data, tmp_path):
+    audit, _ = asked
+    more = tmp_path / "more.csv"
+    options = ("--cards", "all", "--n", 0, "--reference", "--text-column", "text")
+    run("flips", audit, "model", data, *options, "--out", more)
+    keys = [json.loads(line) for line in (audit / "questions.jsonl").read_text().splitlines()]
+    reference = {key["id"] for key in keys if key["card"] == "reference"}
+    assert len(reference) == 20
+    with more.open(encoding="utf-8", newline="") as opened:
+        rows = list(csv.DictReader(opened))
+    assert reference < {row["id"] for row in rows}
+    assert {row["id"] for row in rows[:20]} != reference, "mixed, so that nothing tells them apart"
+
+    def say(row: dict[str, str]) -> str:
+        return named(row, "negative") if row["id"] in reference else ""
+
+    out = tmp_path / "d.json"
+    run("judge", audit, answered(more, say), "--reviewer", "anna", "--with", "my_judges:sound", "--out", out)
+    opinion = card_of(out, "honestly")["second_opinion"]
+    assert opinion["rule"] == "answers"
+    assert set(opinion["rules"]) >= {"agreement", "answers"}
+
+
+def test_texts_that_were_left_out_cannot_be_asked_about(run, data, tmp_path):
+    audit, flips = tmp_path / "audit", tmp_path / "flips.csv"
+    run("audit", "model", data, "--out", audit, "--text-column", "text")
+    run("flips", audit, "model", data, "--cards", "all", "--redact", "--out", flips, "--text-column", "text")
+    _, err = run("judge", audit, flips, "--with", "my_judges:sound", "--out", tmp_path / "d.json", status=2)
+    assert "Run `flips` without --redact." in err
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--with", "my_judges:sound", "--machine", "gemma", "--out", "d.json"), "Leave one of them out"),
+        (("--with", "my_judges:sound"), "--out is missing"),
+        (("--reviewer", "anna", "--dry-run"), "Name one with --with SPEC."),
+        (("--with", "my_judges:sound", "--describe", "good", "--out", "d.json"), "--describe must be LABEL=TEXT"),
+        (("--with", "my_judges:none", "--out", "d.json"), "has no function 'none'"),
+        (("--with", "my_judges:sound", "--with", "my_judges:sound", "--out", "d.json"), "are the same"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(run, asked, tmp_path, monkeypatch, options, sentence):
+    monkeypatch.chdir(tmp_path)
+    _, err = run("judge", *asked, *options, status=2)
+    assert sentence in err
+
+
+def test_fit_goes_the_whole_way(run, data, tmp_path, monkeypatch):
+    monkeypatch.setattr("shortcut_guardrail.decisions.audited.AuditedCards.chosen", lambda self, _: self.cards)
+    options = ("--second-opinion", "my_judges:sound", "--text-column", "text", "--strategy", "mask")
+    shown, _ = run("fit", "model", data, *options, "--out", tmp_path / "g")
+    assert "A second opinion is asked about" in shown
+    decisions = Decisions.from_file(tmp_path / "g" / "decisions.json")
+    (honestly,) = [card for card in decisions.cards if "honestly" in card.words]
+    assert honestly.source == "machine"
+    assert (tmp_path / "g" / str(decisions.answers)).is_file()
+    record = json.loads((tmp_path / "g" / "guardrail.json").read_text())
+    assert {one["text"]: one["verdict"] for one in record["targets"]}["honestly"] == "confirmed_by_second_opinion"
+    assert ShortcutGuardrail.from_pretrained
+
+
+def test_a_dry_run_of_fit_asks_nothing(run, data, tmp_path):
+    shown, _ = run("fit", "model", data, "--second-opinion", "my_judges:sound", "--dry-run", "--text-column", "text")
+    assert "A second opinion is asked about" in shown
+    assert "Strategy" not in shown
+
+
+def test_the_page_says_what_was_decided_and_by_whom(run, asked, tmp_path):
+    audit, _ = asked
+    out, page = tmp_path / "decisions.json", tmp_path / "page.html"
+    run("judge", *asked, "--with", "my_judges:sound", "--out", out)
+    run("report", audit / "audit.json", "--decisions", out, "--out", page)
+    opinion = card_of(out, "honestly")["second_opinion"]
+    assert (
+        f"second opinion: my_judges:sound, {opinion['mended']} : 0, agreement bound .55, shortcut" in page.read_text()
+    )
+    plain = tmp_path / "plain.html"
+    run("report", audit / "audit.json", "--out", plain)
+    assert "second opinion:" not in plain.read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"outcome": "genuine"}, "no machine says more"),
+        ({"outcome": "open"}, "a machine decides neutralise where its second_opinion is shortcut"),
+        ({"mended": -1}, "a count, a number or a name is of another kind"),
+        ({"unknown": 1}, "second_opinion is damaged"),
+    ],
+)
+def test_what_no_machine_says_is_refused_in_a_file(run, asked, tmp_path, change, sentence):
+    out = tmp_path / "decisions.json"
+    run("judge", *asked, "--with", "my_judges:sound", "--out", out)
+    document = json.loads(out.read_text())
+    card = next(card for card in document["cards"] if "honestly" in card["words"])
+    card["second_opinion"] |= change
+    with pytest.raises(DataError, match=sentence):
+        Decisions.from_dict(document)
+
+
+def test_the_questions_of_an_earlier_call_are_not_mistaken_for_those_of_the_last(run, asked, data, tmp_path):
+    audit, flips = asked
+    sheet = audit / "second_opinion.jsonl"
+    head, *lines = sheet.read_text().splitlines(keepends=True)
+    first = next(line for line in lines if '"flip"' in line)
+    sheet.write_text(head + "".join(line for line in lines if line != first))
+    _, err = run("judge", audit, flips, "--with", "my_judges:sound", "--out", tmp_path / "d.json", status=2)
+    assert "second_opinion.jsonl lacks 1 question of the file: another call of `flips` has written it since." in err
+
+
+def test_in_python_a_function_is_enough(bag, monkeypatch, tmp_path):
+    monkeypatch.setattr("shortcut_guardrail.decisions.audited.AuditedCards.chosen", lambda self, _: self.cards)
+    judges: dict = {}
+    exec(JUDGES, judges)
+    guard = ShortcutGuardrail(*bag)
+    repaired = guard.repair(TEXTS, strategy="mask", second_opinion=judges["sound"])
+    items = {item.text: (item.verdict, item.reason) for item in repaired.fitted.shortcuts.items}
+    assert items["honestly"] == ("confirmed", "second opinion")
+    assert repaired.decisions is not None
+    assert repaired.decisions.judges[0].fit
+    own = guard.repair(TEXTS, strategy="mask", second_opinion=judges["taken_in"]).fitted.shortcuts.items
+    assert ("confirmed", "second opinion") not in {(item.verdict, item.reason) for item in own}

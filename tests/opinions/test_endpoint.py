@@ -1,0 +1,403 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from email.utils import formatdate
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import shortcut_guardrail
+from opinions.chat_server import P_POSITIVE, by_words, chat, served, without_log_probs
+from shortcut_guardrail.errors import ConfigError, GuardrailWarning, RunError
+from shortcut_guardrail.opinions import open_sources
+from shortcut_guardrail.opinions.endpoint import sample_scores, token_scores
+from shortcut_guardrail.opinions.requests import Endpoint
+
+LABELS = ["negative", "positive"]
+TEXTS = [f"a {'good' if i % 3 else 'cold'} soup, number {i}" for i in range(12)]
+GOOD = np.array(["good" in text for text in TEXTS])
+
+
+def opened(folder: Path, url: str, more: str = "", *, cache: bool = True, labels=LABELS, **options):
+    file = folder / "judge.toml"
+    file.write_text(f'kind = "endpoint"\nmodel = "m"\nurl = "{url}"\n{more}\n', encoding="utf-8")
+    (source,) = open_sources([file], labels, cache=folder / "kept" if cache else None, **options)
+    source.endpoint._sleep = lambda seconds: waits.append(seconds)
+    return source
+
+
+waits: list[float] = []
+
+
+@pytest.fixture(autouse=True)
+def no_waits():
+    waits.clear()
+
+
+# Answers
+
+
+def test_log_probabilities_where_they_are_given(tmp_path):
+    with served() as asked:
+        source = opened(tmp_path, asked.url)
+        assert source.cost(TEXTS).calls == 12
+        assert source.cost(TEXTS).seconds is None
+        assert asked.bodies == []
+        told = []
+        found = source.scores(TEXTS, lambda *now: told.append(now))
+        np.testing.assert_allclose(np.exp(found[:, 1]), np.where(GOOD, P_POSITIVE, 1 - P_POSITIVE))
+        assert len(asked.bodies) == 12
+        assert told[-1] == ("Asking", 12, 12)
+        body = asked.bodies[0]
+        assert (body["model"], body["temperature"], body["logprobs"], body["top_logprobs"]) == ("m", 0.0, True, 20)
+        assert "negative or positive" in body["messages"][0]["content"]
+        assert "Authorization" not in asked.headers[0]
+        again = source.scores(TEXTS)
+        assert len(asked.bodies) == 12
+        np.testing.assert_array_equal(again, found)
+        assert source.cost(TEXTS).calls == 0
+        assert 0 < source.cost([*TEXTS, "new"]).seconds < 60
+        record = source.record()
+        assert (record["kind"], record["answered_by"], record["url"]) == ("endpoint", ["served-1"], asked.url)
+        json.dumps(record)
+
+
+def test_sampled_answers_where_there_are_none(tmp_path):
+    with served(without_log_probs) as asked:
+        source = opened(tmp_path, asked.url, "samples = 3")
+        found = source.scores(TEXTS)
+        assert len(asked.bodies) == 1 + 3 * 12  # one was needed to find out
+        assert Counter(body["temperature"] for body in asked.bodies) == {1.0: 36, 0.0: 1}
+        np.testing.assert_array_equal(found[:, 1] > found[:, 0], GOOD)
+        np.testing.assert_allclose(np.exp(found).max(axis=1), 3.5 / 4)
+        opened(tmp_path, asked.url, "samples = 3").scores(TEXTS)
+        assert len(asked.bodies) == 37
+
+
+def test_a_server_that_rejects_log_probabilities_is_sampled(tmp_path):
+    def strict(text, body):
+        if "logprobs" in body:
+            return 400, {}, {"error": {"message": "logprobs is not supported"}}
+        return by_words(text, body)
+
+    with served(strict) as asked:
+        found = opened(tmp_path, asked.url, "samples = 2").scores(TEXTS)
+        assert len(asked.bodies) == 3 + 2 * 12
+        np.testing.assert_array_equal(found[:, 1] > found[:, 0], GOOD)
+
+
+def test_dropped_rows_are_nan_and_counted(tmp_path):
+    def drops(text, body):
+        if text.endswith("number 1"):
+            return 200, {}, {"choices": []}
+        if text.endswith("number 2"):
+            return 200, {}, chat("I cannot say", [("I", {"I": 1.0})])
+        if text.endswith("number 3"):
+            return 413, {}, {"error": "too long"}
+        return by_words(text, body)
+
+    with served(drops) as asked:
+        source = opened(tmp_path, asked.url)
+        with pytest.warns(GuardrailWarning, match="gave no answer that names a label to 3 of 12 texts"):
+            found = source.scores(TEXTS)
+        assert np.flatnonzero(np.isnan(found).all(axis=1)).tolist() == [1, 2, 3]
+        assert np.isnan(found).sum() == 6
+
+
+def test_what_is_asked_can_be_described(tmp_path):
+    def by_number(text, body):
+        return 200, {}, chat("1", [("1", {"1": 0.75, "0": 0.25})])
+
+    more = "[request]\nmax_completion_tokens = 9\ntop_logprobs = 5\n[descriptions]\n1 = 'a good review'"
+    with served(by_number) as asked:
+        source = opened(tmp_path, asked.url, more, labels=["0", "1"], descriptions={"0": "a bad one"})
+        np.testing.assert_allclose(np.exp(source.scores(["x"])), [[0.25, 0.75]])
+        (body,) = asked.bodies
+        assert "0 (a bad one) or 1 (a good review)" in body["messages"][0]["content"]
+        assert (body["max_completion_tokens"], body["top_logprobs"]) == (9, 5)
+        assert "max_tokens" not in body
+
+
+def test_asked_twice_it_is_paid_twice_and_no_more(tmp_path):
+    flips = Counter()
+
+    def changes(text, body):
+        flips[text] += 1
+        return by_words("good" if flips[text] > 1 and text == TEXTS[0] else text, body)
+
+    with served(changes) as asked:
+        for _ in range(2):
+            source = opened(tmp_path, asked.url)
+            first, second = source.scores(TEXTS), source.scores(TEXTS, again=True)
+            np.testing.assert_array_equal(np.flatnonzero(first.argmax(axis=1) != second.argmax(axis=1)), [0])
+            assert len(asked.bodies) == 24
+
+
+def likely(*steps):
+    return [[token, [[t, float(np.log(p))] for t, p in places.items()]] for token, places in steps]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "phrases", "expected"),
+    [
+        (likely((" Pos", {" Pos": 0.6, "positive": 0.2, "neg": 0.2}), ("itive", {"itive": 1.0})), LABELS, [0.2, 0.8]),
+        (likely(('"', {'"': 1.0}), ("negative", {"negative": 0.9, "positive": 0.1})), LABELS, [0.9, 0.1]),
+        # What they begin with alike tells nothing; the token where they part does.
+        (
+            likely(("not", {"not": 0.9, "toxic": 0.1}), (" clear", {" clear": 0.5, " toxic": 0.5})),
+            ["not toxic", "not clear", "toxic"],
+            [0.45, 0.45, 0.1],
+        ),
+        (likely(("toxic", {"toxic": 1.0}), ("</s>", {"</s>": 0.7, " insult": 0.3})), ["toxic", "toxic insult"], None),
+        (likely(("maybe", {"maybe": 0.9, "perhaps": 0.1})), LABELS, "nothing"),
+        # A label that is not listed has at most as much as the least that is.
+        (likely(("positive", {"positive": 0.9, "the": 0.05})), LABELS, [0.05 / 0.95, 0.9 / 0.95]),
+        ([], LABELS, "nothing"),
+    ],
+)
+def test_an_answers_tokens(tokens, phrases, expected):
+    found = token_scores(tokens, phrases)
+    if expected == "nothing":
+        assert found is None
+    elif expected is None:
+        assert found[0] > found[1]
+    else:
+        np.testing.assert_allclose(np.exp(found), expected)
+
+
+def test_sampled_answers_are_counted():
+    found = sample_scores([" Positive.", "positive", "**negative**", "I think so"], LABELS)
+    np.testing.assert_allclose(np.exp(found), [1.5 / 4, 2.5 / 4])
+    np.testing.assert_allclose(np.exp(sample_scores(["toxic insult"], ["toxic", "toxic insult"])), [0.25, 0.75])
+    assert sample_scores(["no", ""], LABELS) is None
+
+
+# Trouble
+
+
+def test_a_busy_server_is_asked_again_when_it_says(tmp_path):
+    seen = Counter()
+
+    def busy(text, body):
+        seen[text] += 1
+        if seen[text] == 1:
+            return 429, {"Retry-After": "7"}, {"error": {"message": "slow down"}}
+        if seen[text] == 2:
+            return 503, {"Retry-After": formatdate(time.time() + 30, usegmt=True)}, b"busy"
+        return (500, {}, b"") if seen[text] == 3 else by_words(text, body)
+
+    with served(busy) as asked:
+        found = opened(tmp_path, asked.url).scores(TEXTS[:1])
+        assert not np.isnan(found).any()
+        assert len(asked.bodies) == 4
+        assert waits[0] == 7
+        assert 20 < waits[1] <= 30
+        assert 2 <= waits[2] <= 4
+
+
+def test_a_server_that_stays_busy_stops_the_run_and_keeps_what_came(tmp_path):
+    def half(text, body):
+        return by_words(text, body) if int(text.split()[-1]) < 5 else (429, {}, {"error": {"message": "no quota"}})
+
+    with served(half) as asked:
+        with pytest.raises(RunError, match=r"tried 3 times: status 429 no quota\. What was answered is kept") as caught:
+            opened(tmp_path, asked.url, "retries = 2\nparallel = 1").scores(TEXTS)
+        assert "run again to go on" in str(caught.value)
+        assert len(asked.bodies) == 5 + 3
+        assert opened(tmp_path, asked.url, "retries = 2").cost(TEXTS).calls == 7
+    with (
+        pytest.raises(RunError, match="asks to wait 9999 seconds"),
+        served(lambda text, body: (429, {"Retry-After": "9999"}, {})) as asked,
+    ):
+        opened(tmp_path, asked.url).scores(TEXTS)
+
+
+def test_timeouts_and_closed_doors_are_tried_again(tmp_path):
+    begun = threading.Event()
+
+    def slow_once(text, body):
+        if not begun.is_set():
+            begun.set()
+            time.sleep(0.5)
+        return by_words(text, body)
+
+    with served(slow_once) as asked:
+        opened(tmp_path, asked.url, "timeout = 0.2").scores(TEXTS[:1])
+        assert len(asked.bodies) == 2
+        closed = asked.url
+    with pytest.raises(RunError, match=r"did not answer, tried 2 times: .*refused"):
+        opened(tmp_path, closed, "retries = 1").scores(["another"])
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "said"),
+    [
+        (
+            (401, {}, {"error": {"message": "wrong key sk-secret"}}),
+            ConfigError,
+            r"refuses \(status 401 wrong key \*\*\*",
+        ),
+        ((404, {}, {"error": "no such model"}), ConfigError, "status 404 no such model"),
+        ((307, {"Location": "http://127.0.0.1:1/"}, b""), ConfigError, "redirects elsewhere, which is not followed"),
+        ((400, {}, {"error": {"message": "bad request"}}), RunError, "rejects every request: status 400 bad request"),
+        ((200, {}, b"<html>"), RunError, "something else than a JSON object"),
+        ((200, {}, [1]), RunError, "something else than a JSON object"),
+    ],
+)
+def test_what_trying_again_does_not_mend(tmp_path, monkeypatch, reply, kind, said):
+    monkeypatch.setenv("JUDGE_KEY", "sk-secret")
+    with served(lambda text, body: reply) as asked:
+        with pytest.raises(kind, match=said) as caught:
+            opened(tmp_path, asked.url, 'api_key_env = "JUDGE_KEY"').scores(TEXTS[:4])
+        assert "sk-secret" not in str(caught.value)
+        assert waits == []
+
+
+def test_no_faster_than_allowed(tmp_path):
+    with served() as asked:
+        source = opened(tmp_path, asked.url, "requests_per_minute = 6\nparallel = 1")
+        assert source.cost(TEXTS).seconds == 120
+        source.scores(TEXTS[:4])
+        assert len(waits) == 3
+        assert waits[-1] == pytest.approx(30, abs=5)
+
+
+def test_requests_run_side_by_side(tmp_path):
+    together, now = [], Counter()
+
+    def slow(text, body):
+        now["on"] += 1
+        together.append(now["on"])
+        time.sleep(0.1)
+        now["on"] -= 1
+        return by_words(text, body)
+
+    with served(slow) as asked:
+        opened(tmp_path, asked.url, "parallel = 3").scores(TEXTS)
+        assert 1 < max(together) <= 3
+
+
+# Secrets and addresses
+
+
+def test_the_key_is_sent_and_shows_nowhere(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUDGE_KEY", "sk-secret")
+    with served() as asked:
+        source = opened(tmp_path, asked.url, 'api_key_env = "JUDGE_KEY"')
+        source.scores(TEXTS)
+        assert {headers["Authorization"] for headers in asked.headers} == {"Bearer sk-secret"}
+        (kept,) = (tmp_path / "kept").glob("*.jsonl")
+        assert "sk-secret" not in kept.read_text() + json.dumps(source.record()) + repr(source.settings)
+        assert not any(text in kept.read_text() for text in TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "said"),
+    [
+        ("http://example.org/v1", {}, "is not encrypted"),
+        ("http://127.0.0.1.example.org/v1", {}, "is not encrypted"),
+        ("https://me:secret@example.org/v1", {}, "must hold no user name or password"),
+        ("https://example.org/v1?key=secret", {}, "must be an address such as"),
+        ("ftp://example.org", {}, "must be an address such as"),
+        ("https://example.org/v1", {"api_key_env": "NO_SUCH_KEY"}, "NO_SUCH_KEY .* is not set"),
+        ("https://example.org/v1", {"api_key_env": "ODD_KEY"}, "holds something that can be no key"),
+    ],
+)
+def test_addresses_and_keys_that_cannot_be_used(monkeypatch, url, options, said):
+    monkeypatch.setenv("ODD_KEY", "sk-secret\nX: y")
+    with pytest.raises(ConfigError, match=said) as caught:
+        Endpoint(url, **options)
+    assert "sk-secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://example.org/v1", "http://127.0.0.1:8000", "http://[::1]/v1", "http://localhost"]
+)
+def test_addresses_that_can_be_used(url):
+    Endpoint(url, allow_http="example" in url)
+
+
+# Killed and resumed
+
+ASK = """
+import sys
+from pathlib import Path
+from shortcut_guardrail.opinions import open_sources
+(source,) = open_sources([sys.argv[1]], ["negative", "positive"], cache=Path(sys.argv[2]))
+source.scores(sys.stdin.read().splitlines())
+"""
+
+
+def test_killed_and_resumed_nothing_is_paid_twice(tmp_path):
+    texts = [f"a {'good' if i % 3 else 'cold'} soup, number {i}" for i in range(40)]
+
+    def slow(text, body):
+        time.sleep(0.05)
+        return by_words(text, body)
+
+    with served(slow) as asked:
+        source = opened(tmp_path, asked.url, "parallel = 2")
+        paths = [str(Path(folder.__file__).parents[1]) for folder in (shortcut_guardrail,)]
+        run = subprocess.Popen(
+            [sys.executable, "-c", ASK, str(tmp_path / "judge.toml"), str(tmp_path / "kept")],
+            stdin=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+        run.stdin.write("\n".join(texts).encode())
+        run.stdin.close()
+        deadline = time.monotonic() + 120
+        while len(asked.answered) < 10 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        run.send_signal(signal.SIGKILL)
+        assert run.wait() == -signal.SIGKILL
+        time.sleep(0.3)
+        before = len(asked.bodies)
+        assert 10 <= before < 40
+        (kept,) = (tmp_path / "kept").glob("*.jsonl")
+        with kept.open("ab") as file:
+            file.write(b'{"key": "half wri')  # as a kill in the middle of a line leaves it
+        source = opened(tmp_path, asked.url, "parallel = 2")
+        left = source.cost(texts).calls
+        assert 40 - before <= left <= 40 - before + 2  # what was under way when it was killed
+        found = source.scores(texts)
+        assert len(asked.bodies) == before + left
+        np.testing.assert_array_equal(found[:, 1] > found[:, 0], ["good" in text for text in texts])
+        opened(tmp_path, asked.url, "parallel = 2").scores(texts)
+        assert len(asked.bodies) == before + left
+
+
+def test_two_runs_do_not_write_to_one_file(tmp_path):
+    with served() as asked:
+        source, other = opened(tmp_path, asked.url), opened(tmp_path, asked.url)
+        source.cache.add("k", 1)
+        with pytest.raises(ConfigError, match="Another run writes to"):
+            other.scores(TEXTS[:1])
+        source.cache.close()
+        other.scores(TEXTS[:1])
+        assert "k" in other.cache
+
+
+def test_a_spoilt_cache_is_named(tmp_path):
+    with served() as asked:
+        opened(tmp_path, asked.url).scores(TEXTS[:2])
+        (kept,) = (tmp_path / "kept").glob("*.jsonl")
+        kept.write_bytes(b"{}\n" + kept.read_bytes())
+        with pytest.raises(RunError, match="line 1, is no kept answer"):
+            opened(tmp_path, asked.url)
+
+
+def test_without_a_cache_nothing_is_written(tmp_path):
+    with served() as asked:
+        source = opened(tmp_path, asked.url, cache=False)
+        source.scores(TEXTS[:2])
+        source.scores(TEXTS[:2])
+        assert len(asked.bodies) == 2
+        assert [path.name for path in tmp_path.iterdir()] == ["judge.toml"]

@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
+from shortcut_guardrail.models import TextClassifier
+from shortcut_guardrail.opinions import open_sources
+from tiny_models import tiny_bert, tiny_causal
+
+LABELS = ["negative", "positive"]
+TEXTS = ["a good soup", "it was cold and the staff rude", "honestly fine"]
+
+
+def saved(folder, model, tokenizer, **names):
+    if names:
+        model.config.id2label = dict(enumerate(names["labels"]))
+        model.config.label2id = {label: i for i, label in enumerate(names["labels"])}
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def decoder(tmp_path):
+    return saved(tmp_path / "decoder", *tiny_causal())
+
+
+@pytest.fixture
+def encoder(tmp_path):
+    return saved(tmp_path / "encoder", *tiny_bert(n_classes=2), labels=["POSITIVE", "negative"])
+
+
+def opened(spec, labels=LABELS, **options):
+    (source,) = open_sources([spec], labels, device="cpu", **options)
+    return source
+
+
+def written(tmp_path, text: str):
+    file = tmp_path / "source.toml"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+# Language models
+
+
+def test_a_folder_with_a_language_model(decoder):
+    source = opened(str(decoder))
+    found = source.scores(TEXTS)
+    assert found.shape == (3, 2)
+    assert found.dtype == np.float64
+    assert not np.isnan(found).any()
+    record = source.record()
+    assert (record["kind"], record["name"], record["phrases"]) == ("causal", "decoder", LABELS)
+    assert record["versions"]["transformers"]
+    assert record["fingerprint"] == source.fingerprint
+    cost = source.cost(TEXTS)
+    assert (cost.texts, cost.calls) == (3, 3 * len(record["prompts"]))
+    assert cost.tokens > sum(map(len, TEXTS)) * len(record["prompts"])
+    assert cost.seconds > 0
+
+
+def test_descriptions_examples_and_prompts_change_what_is_asked(decoder, tmp_path):
+    plain = opened(decoder)
+    file = 'kind = "causal"\nmodel = "decoder"\nprecision = "float32"\nprompts = ["{text} is {label}"]\n'
+    told = [
+        opened(decoder, descriptions={"positive": "good"}),
+        opened(decoder, examples=[("soup", "positive")]),
+        opened(written(tmp_path, file)),
+        opened(written(tmp_path, file + '[[examples]]\ntext = "a"\nlabel = "positive"\n')),
+        opened(written(tmp_path, file + '[descriptions]\npositive = "good"\n')),
+    ]
+    assert len({source.fingerprint for source in [plain, *told]}) == 6
+    for source in told:
+        assert not np.allclose(source.scores(TEXTS), plain.scores(TEXTS))
+    assert told[2].record()["prompts"] == ["{text} is {label}"]
+    assert told[3].record()["examples"] == [["a", "positive"]]
+
+
+def test_prompts_are_averaged(decoder, tmp_path):
+    both = 'kind = "causal"\nmodel = "decoder"\nprompts = [{}]\n'
+    one, other = '"{text} is {label}"', '"{text}: {label}"'
+    single = [opened(written(tmp_path, both.replace("{}", p))).scores(TEXTS) for p in (one, other)]
+    together = opened(written(tmp_path, both.replace("{}", f"{one}, {other}"))).scores(TEXTS)
+    np.testing.assert_allclose(together, np.mean(single, axis=0), atol=1e-6)
+
+
+def test_pairs_and_more_labels(decoder):
+    source = opened(decoder, ["entailment", "neutral", "contradiction"])
+    found = source.scores([("a b", "c"), ("a", "d")])
+    assert found.shape == (2, 3)
+    assert not np.allclose(found[0], found[1])
+
+
+def test_texts_longer_than_the_context_are_cut_and_it_says_so(decoder):
+    source = opened(decoder)
+    long = "x" * 1000
+    with pytest.warns(GuardrailWarning, match="sees only the beginning of 1 text: a prompt takes at most 256 tokens"):
+        found = source.scores([long, "b"])
+    with pytest.warns(GuardrailWarning, match="2 texts"):
+        cut = source.scores([long + "yyy", long])
+    np.testing.assert_array_equal(cut[0], found[0])
+    with pytest.warns(GuardrailWarning):
+        pair = source.scores([(long, "b"), (long, "c")])
+    assert not np.allclose(pair[0], pair[1])
+
+
+def test_examples_that_leave_no_room(decoder):
+    with pytest.raises(ConfigError, match="leaves 0 of 256 tokens for a text"):
+        opened(decoder, examples=[("x" * 300, "positive")])
+
+
+# Classifiers
+
+
+def test_a_classifier_is_matched_by_name(encoder):
+    source = opened(encoder)
+    model, tokenizer = tiny_bert(n_classes=2)
+    classifier = TextClassifier(model, tokenizer, device="cpu")
+    expected = np.log(classifier.predict_proba(classifier.encode(TEXTS)))[:, ::-1]
+    np.testing.assert_allclose(source.scores(TEXTS), expected, atol=1e-5)
+    assert source.fingerprint == classifier.fingerprint()
+    assert source.record()["labels"] == [["negative"], ["POSITIVE"]]
+    assert source.cost(TEXTS).calls == 3
+    with pytest.warns(GuardrailWarning, match="sees only the beginning of 1 text: it takes at most 32 tokens"):
+        source.scores(["a " * 50, "b"])
+
+
+def test_other_labels_are_mapped(tmp_path):
+    saved(tmp_path / "stars", *tiny_bert(n_classes=3), labels=["1 star", "2 stars", "5 stars"])
+    with pytest.raises(ModelError, match=r"'stars' has other labels: 1 star, 2 stars, 5 stars\. None is 'negative'"):
+        opened(tmp_path / "stars")
+    file = 'kind = "classifier"\nmodel = "stars"\nname = "s"\n[labels]\n'
+    source = opened(written(tmp_path, file + 'negative = ["1 star", "2 stars"]\npositive = "5 stars"\n'))
+    np.testing.assert_allclose(np.exp(source.scores(TEXTS)).sum(axis=1), 1)
+    assert source.name == "s"
+    with pytest.raises(ConfigError, match="gives one class to two labels"):
+        opened(written(tmp_path, file + 'negative = "1 star"\npositive = ["5 stars", "1 star"]\n'))
+    with pytest.raises(ConfigError, match="names 'good', but the model has negative, positive"):
+        opened(written(tmp_path, file + 'good = "1 star"\n'))
+
+
+def test_a_classifier_without_a_mask_token_can_answer(tmp_path):
+    model, tokenizer = tiny_bert(n_classes=2)
+    tokenizer.mask_token = None
+    saved(tmp_path / "m", model, tokenizer, labels=LABELS)
+    assert opened(tmp_path / "m").scores(TEXTS).shape == (3, 2)
+
+
+def test_a_model_of_entailment_reads_label_names(tmp_path):
+    names = ["contradiction", "entailment", "neutral"]
+    folder = saved(tmp_path / "nli", *tiny_bert(n_classes=3), labels=names)
+    assert opened(folder).record()["kind"] == "zero-shot"
+    file = 'kind = "zero-shot"\nmodel = "nli"\nprompts = ["it is {label}", "{label}"]\n'
+    source = opened(written(tmp_path, file), descriptions={"positive": "good"})
+    assert source.record()["phrases"] == ["negative", "good"]
+    classifier = source.classifier
+    by_hand = []
+    for template in source.templates:
+        pairs = [(text, template.replace("{label}", said)) for text in TEXTS for said in ("negative", "good")]
+        entailed = np.log(classifier.predict_proba(classifier.encode(pairs))[:, 1]).reshape(3, 2)
+        by_hand.append(entailed - np.log(np.exp(entailed).sum(axis=1, keepdims=True)))
+    np.testing.assert_allclose(source.scores(TEXTS), np.mean(by_hand, axis=0), atol=1e-5)
+    assert source.cost(TEXTS).calls == 6 * len(source.templates)
+    with pytest.warns(GuardrailWarning, match="sees only the beginning of 1 text"):
+        source.scores(["a " * 50, "b"])
+    # Asked about entailment it is an ordinary classifier.
+    assert opened(folder, names).record()["kind"] == "classifier"
+    assert source.fingerprint != opened(folder).fingerprint
+
+
+def test_a_zero_shot_model_without_entailment(tmp_path, encoder):
+    with pytest.raises(ModelError, match="has no label 'entailment' but POSITIVE, negative"):
+        opened(written(tmp_path, 'kind = "zero-shot"\nmodel = "encoder"\n'))
+    with pytest.raises(ConfigError, match=r"A hypothesis must hold \{label\}"):
+        opened(written(tmp_path, 'kind = "zero-shot"\nmodel = "encoder"\nprompts = ["no"]\n'))
+
+
+def test_a_guard_is_no_second_opinion(tmp_path, encoder):
+    (encoder / "adapter_config.json").write_text("{}")
+    with pytest.raises(ModelError, match="holds an adapter"):
+        opened(encoder)
+
+
+def test_a_bare_encoder_is_neither(tmp_path):
+    model, tokenizer = tiny_bert()
+    saved(tmp_path / "bare", model.bert, tokenizer)
+    with pytest.raises(ModelError, match=r"is BertModel\. A second opinion comes from"):
+        opened(tmp_path / "bare")
+
+
+# Functions
+
+
+def test_scikit_learn_through_a_function(tmp_path, monkeypatch):
+    judge = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    judge.fit(["good", "lovely", "bad", "cold"], ["positive", "positive", "negative", "negative"])
+    source = opened(judge.predict_proba)
+    np.testing.assert_allclose(np.exp(source.scores(TEXTS)), judge.predict_proba(TEXTS))
+    (tmp_path / "my_judge.py").write_text("def judge(texts):\n    return [[0.25, 0.75]] * len(texts)\n")
+    monkeypatch.chdir(tmp_path)
+    try:
+        named = opened("my_judge:judge")
+        assert named.name == "my_judge:judge"
+        assert str(tmp_path) not in sys.path
+        np.testing.assert_allclose(named.scores(TEXTS), np.log([[0.25, 0.75]] * 3))
+        by_file = opened(written(tmp_path, 'kind = "function"\nfunction = "my_judge:judge"\nname = "bag"\n'))
+        assert by_file.name == "bag"
+        assert named.record()["kind"] == "function"
+        with pytest.raises(ConfigError, match="has no function 'other'"):
+            opened("my_judge:other")
+    finally:
+        sys.modules.pop("my_judge", None)
+
+
+def test_functions_get_texts_in_pieces_and_say_how_they_failed():
+    sizes, told = [], []
+
+    def judge(texts):
+        sizes.append(len(texts))
+        return np.full((len(texts), 2), 0.5)
+
+    opened(judge).scores(["a"] * 300, lambda *now: told.append(now))
+    assert sizes == [256, 44]
+    assert told[-1] == ("Asking", 300, 300)
+    assert opened(judge).scores([]).shape == (0, 2)
+    assert opened(judge).cost(["a"] * 300).calls == 2
+    with pytest.raises(RunError, match="failed: ZeroDivisionError: division by zero"):
+        opened(lambda texts: 1 / 0).scores(["a"])
+
+
+# What is no source
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "said"),
+    [
+        ("reviews.joblib", ConfigError, "can run code when it is opened"),
+        ("https://host/v1", ConfigError, "is an address. Name it in a TOML file"),
+        ("no_such_module_here:judge", ConfigError, "'no_such_module_here' could not be imported"),
+        ("missing.toml", DataError, "missing.toml"),
+        ("./missing", ModelError, "There is no folder"),
+    ],
+)
+def test_what_is_no_source(spec, kind, said):
+    with pytest.raises(kind, match=said):
+        opened(spec)
+
+
+def test_the_same_twice(decoder, encoder, tmp_path):
+    with pytest.raises(ConfigError, match="'decoder' and 'decoder' are the same"):
+        open_sources([decoder, decoder], LABELS)
+    file = written(tmp_path, 'kind = "classifier"\nmodel = "encoder"\nname = "decoder"\n')
+    with pytest.raises(ConfigError, match="Two second opinions are called 'decoder'"):
+        open_sources([decoder, file], LABELS)
+    assert [source.name for source in open_sources([decoder, encoder], LABELS)] == ["decoder", "encoder"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind = ", "is no TOML file"),
+        ('model = "x"', "kind must be one of causal, classifier, zero-shot, function, endpoint, but is missing"),
+        ('kind = "llm"', "but is 'llm'"),
+        ('kind = "causal"', "model is missing"),
+        ('kind = "causal"\nmodel = "x"\nprompt = ["{text}"]', "has no 'prompt'. Did you mean 'prompts'?"),
+        ('kind = "causal"\nmodel = "x"\nurl = "y"\nprecision = "int4"', "bfloat16 or float32, but is 'int4'"),
+        ('kind = "causal"\nmodel = "x"\nexamples = [{text = "a"}]', "examples must be tables with text, label"),
+        (
+            'kind = "causal"\nmodel = "x"\nmax_length = true',
+            "max_length must be a whole number, 1 or more, but is True",
+        ),
+        ('kind = "endpoint"\nmodel = "x"\napi_key = "sk-1"', "A key does not belong in a file"),
+        ('kind = "endpoint"\nmodel = "x"', "url is missing"),
+        ('kind = "function"\nfunction = "no"', "A function is given as module:function"),
+    ],
+)
+def test_what_a_file_cannot_say(tmp_path, text, said):
+    with pytest.raises(ConfigError) as caught:
+        opened(written(tmp_path, text))
+    assert said in str(caught.value)
+    assert "sk-1" not in str(caught.value)

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from shortcut_guardrail.errors import RunError
+from shortcut_guardrail.opinions.source import averaged, checked_log_probs, measured_seconds, normalised
+
+NAN = float("nan")
+
+
+def test_probabilities_become_logarithms():
+    found = checked_log_probs([[0.25, 0.75], [1, 0], [NAN, NAN]], 3, ["a", "b"], "f")
+    np.testing.assert_allclose(np.exp(found[0]), [0.25, 0.75])
+    assert np.isfinite(found[1]).all()
+    assert np.isnan(found[2]).all()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([0.2, 0.8], r"of shape \(2, 2\), a column for each of a, b, but gave shape \(2,\)"),
+        ([[0.5, 0.5]], r"gave shape \(1, 2\)"),
+        ([[1, 0, 0]] * 2, r"gave shape \(2, 3\)"),
+        (["good", "bad"], "gave a list that is no array of numbers"),
+        (None, r"gave shape \(\)"),
+        ([[0.5, 0.5], [NAN, 1]], "NaN beside numbers in 1 row of 2, the first of which is row 1"),
+        ([[0.5, 0.5], [2, -1]], "a negative number in 1 row"),
+        ([[0.5, float("inf")], [0, 1]], "an infinite number in 1 row of 2, the first of which is row 0"),
+        ([[0.5, 0.6], [0.1, 0.1]], "numbers that do not sum to 1 in 2 rows"),
+    ],
+)
+def test_what_is_no_probability_is_refused(values, said):
+    with pytest.raises(RunError, match=said):
+        checked_log_probs(values, 2, ["a", "b"], "f")
+
+
+def test_prompts_without_an_answer_do_not_count():
+    one, other = np.array([[-1.0, -2], [NAN, NAN], [NAN, NAN]]), np.array([[-3.0, -4], [-5, -6], [NAN, NAN]])
+    np.testing.assert_array_equal(averaged([one, other]), [[-2, -3], [-5, -6], [NAN, NAN]])
+
+
+def test_normalised():
+    np.testing.assert_allclose(np.exp(normalised(np.array([[1000.0, 1000], [0, -1000]]))), [[0.5, 0.5], [1, 0]])
+
+
+def test_seconds_are_those_of_a_few_texts():
+    asked = []
+    texts = ["x" * n for n in range(1, 101)]
+    assert measured_seconds(lambda few: asked.append(list(few)), texts) >= 0
+    assert len(asked[0]) == 1
+    assert 1 < len(asked[1]) < 10
+    assert {asked[1][0], asked[1][-1]} == {texts[0], texts[-1]}
+    assert measured_seconds(lambda few: asked.append(few), []) == 0
+    assert len(asked) == 2

@@ -1,0 +1,90 @@
+"""Bounds on how often a judge that errs and leans calls a flip mended."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from shortcut_guardrail.stats import (
+    agreement_bound,
+    agreement_share,
+    answers_bound,
+    balanced_cut,
+    mixed_bound,
+    p_of_bound,
+    reference_bound,
+)
+from shortcut_guardrail.stats.second_opinion import SLACK
+
+
+def said(ups: int, downs: int) -> np.ndarray:
+    return np.repeat([True, False], [ups, downs])
+
+
+def test_the_cut_makes_agreement_equal_on_both_sides():
+    rng = np.random.default_rng(0)
+    up = rng.random(2000) < 0.3
+    scores = np.where(up, 1.0, -1.0) + rng.normal(size=2000) + 5.0
+    cut = balanced_cut(scores, up)
+    assert (scores[up] > cut).mean() == pytest.approx((scores[~up] <= cut).mean(), abs=0.01)
+    assert cut == pytest.approx(5.0, abs=0.2)
+    # A judge of the opposite opinion agrees as rarely on both sides.
+    assert agreement_share(-scores > balanced_cut(-scores, up), up)[0] < 0.3
+
+
+def test_agreement_is_the_mean_of_both_sides_however_unequal_they_are():
+    share, error = agreement_share(np.concatenate([said(90, 10), said(6, 4)]), said(100, 10))
+    assert share == pytest.approx((0.9 + 0.4) / 2)
+    assert 0.05 < error < 0.1
+
+
+@pytest.mark.parametrize(("ups", "bound"), [(50, 0.5), (75, 0.625), (25, 0.5)])
+def test_only_a_lean_towards_the_masked_answer_raises_the_agreement_bound(ups, bound):
+    says = np.concatenate([said(ups, 100 - ups), said(50, 50)])
+    assert agreement_bound(says, said(100, 100)).value == pytest.approx(bound + SLACK)
+    assert agreement_bound(says, said(100, 100), slack=0.0).value == pytest.approx(bound)
+
+
+def test_the_reference_bound_is_what_the_judge_says_there_and_never_below_a_half():
+    assert reference_bound(said(76, 24)).value == 0.76
+    assert reference_bound(said(30, 70)).value == 0.5
+
+
+def test_the_p_value_is_a_binomial_tail_spread_over_the_bounds_error():
+    bound = reference_bound(said(60_000, 40_000))
+    assert p_of_bound(72, 88, bound) == pytest.approx(binom.sf(71, 88, 0.6), rel=0.05)
+    few = reference_bound(said(60, 40))
+    assert p_of_bound(72, 88, few) > 10 * p_of_bound(72, 88, bound)
+    assert p_of_bound(0, 88, few) == pytest.approx(1.0)
+
+
+def test_answers_tell_what_the_judge_does_where_the_model_is_right_and_wrong():
+    # The judge says "up" to .9 of what is up and to .3 of what is not. The model's "up" is right in three quarters, its
+    # "down" in half: by agreement the judge would seem to lean further.
+    truth = np.concatenate([said(150, 50), said(100, 100)])
+    says = np.concatenate([said(135, 15), said(15, 35), said(90, 10), said(30, 70)])
+    up = said(200, 200)
+    answers = np.full(400, -1)
+    some = [*range(0, 150, 20), *range(150, 200, 20), *range(200, 300, 20), *range(300, 400, 20)]
+    answers[some] = truth[some]
+    bound = answers_bound(says, up, answers)
+    assert bound.n == 400
+    assert 0.52 < bound.value < 0.65
+    assert agreement_bound(says, up, slack=0.0).value == pytest.approx(0.675)
+    # More answers, less doubt.
+    every = answers_bound(says, up, truth.astype(int))
+    assert every.value == pytest.approx(0.6, abs=0.02)
+    spread = [float(one.weights @ (one.nodes - one.value) ** 2) for one in (bound, every)]
+    assert spread[1] < spread[0] / 2
+    # One side alone says less.
+    alone = answers_bound(says[up], up[up], answers[up])
+    assert float(alone.weights @ (alone.nodes - alone.value) ** 2) > spread[0]
+
+
+def test_directions_are_mixed_by_their_flips():
+    bounds = [reference_bound(said(60, 40)), reference_bound(said(80, 20))]
+    mixed = mixed_bound(bounds, [0.25, 0.75])
+    assert mixed.value == pytest.approx(0.75)
+    assert mixed_bound(bounds[:1], [1.0]) is bounds[0]
+    assert float(mixed.weights.sum()) == pytest.approx(1.0)
