@@ -311,6 +311,69 @@ def test_a_second_opinion_is_shown_after_the_answer_alone(file):
     assert session(file).state()["opinions"] == {W0: "gemma: 7 mended, 2 broken by masking"}
 
 
+def opinion(outcome: str = "shortcut") -> dict:
+    said = {"judges": ["gemma"], "rule": "agreement", "mended": 72, "broken": 16, "unanswered": 0, "bound": 0.68}
+    return said | {"p_value": 0.001, "outcome": outcome, "reason": "", "rules": {}, "q_value": 0.01}
+
+
+def by_machine(outcome: str = "shortcut", **how) -> dict:
+    decision = {"decision": "neutralise"} if outcome == "shortcut" else {}
+    card = {"id": W0, "words": ["w0", "w0s"], "pulls_to": "positive", "source": "machine", **decision}
+    return card | {"second_opinion": opinion(outcome)} | how
+
+
+JUDGES = [{"name": "gemma", "source": {"kind": "causal"}, "fitness": [], "texts": 88}]
+
+
+def test_second_models_stand_apart_and_a_person_overrules_them(file):
+    head = {"audit": DECK.audited.id, "second_opinions": JUDGES, "second_opinion_answers": "a.jsonl"}
+    file.write_text(json.dumps(head | {"cards": [by_machine()]}))
+    review = session(file)
+    assert review.state()["opinions"] == {}
+    say(review, "unsure", "keep", "keep")
+    assert review.state()["opinions"] == {W0: "gemma, 72 : 16, agreement bound .68, shortcut"}
+    # Who is not sure leaves it to the second opinion, until texts are judged.
+    card = cards_in(file)["w0"]
+    assert (card["source"], card["decision"], card["reviews"][0]["decision"]) == ("machine", "neutralise", "unsure")
+    answer_texts(review, "positive")
+    card = cards_in(file)["w0"]
+    assert (card["source"], card["decision"], card["broken"]) == ("flips", "keep", 8)
+    say(review, "not_alone")
+    card = cards_in(session(file).file)["w0"]
+    assert (card["source"], card["decision"]) == ("person", "not_alone")
+    assert card["second_opinion"]["mended"] == 72
+    document = json.loads(file.read_text())
+    assert (document["second_opinions"], document["second_opinion_answers"]) == (JUDGES, "a.jsonl")
+    assert Decisions.from_file(file).cards[0].said.endswith("agreement bound .68, shortcut")
+
+
+def test_an_open_second_opinion_decides_nothing(file):
+    file.write_text(json.dumps({"audit": DECK.audited.id, "cards": [by_machine("open")]}))
+    review = session(file)
+    say(review, "unsure")
+    assert (cards_in(file)["w0"]["source"], cards_in(file)["w0"]["decision"]) == ("person", "unsure")
+    answer_texts(review, "unclear")
+    assert cards_in(file)["w0"]["second_opinion"]["outcome"] == "open"
+
+
+def test_a_second_opinion_that_is_asked_meanwhile_is_taken_up(file):
+    review = session(file)
+    say(review, "keep", "keep", "unsure")
+    answer_texts(review, "negative")
+    document = json.loads(file.read_text())
+    for card in document["cards"]:
+        card["second_opinion"] = opinion("open")
+    file.write_text(to_json(document))
+    with pytest.raises(StaleError):
+        review.undo(review.record.revision)
+    assert len(review.state()["opinions"]) == 3
+    assert cards_in(session(file).file)["w2"]["mended"] == 8
+    say(review, "keep")
+    cards = cards_in(file)
+    assert (cards["w0"]["source"], cards["w2"]["decision"], cards["w2"]["mended"]) == ("person", "neutralise", 8)
+    assert all(card["second_opinion"]["mended"] == 72 for card in cards.values())
+
+
 def test_another_audits_decisions_are_refused(file):
     file.write_text(json.dumps({"audit": "0" * 64, "cards": []}))
     with pytest.raises(ConfigError, match=r"has the decisions of another audit\. Name another file with --out"):

@@ -266,7 +266,8 @@
     const heads = ["words", "decision", "answers changed", ...(people.length > 1 ? people : []), ...(opinions ? ["second opinion"] : [])];
     const rows = cards.map((row) => {
       const card = byId[row.id];
-      const how = row.flips ? `${DONE[row.decision]} (texts: ${row.flips[0]}, ${row.flips[1]} mended, ${row.flips[2]} broken of ${row.flips[3]})` : DONE[row.decision];
+      const how = row.flips ? `${DONE[row.decision]} (texts: ${row.flips[0]}, ${row.flips[1]} mended, ${row.flips[2]} broken of ${row.flips[3]})`
+        : DONE[row.decision] + (row.source === "machine" ? " (by the second opinion)" : "");
       const cells = [how, row.decision === "neutralise" ? count(card.changes, "answer") + moves(card.moved) : "none",
         ...(people.length > 1 ? people.map((by) => DONE[row.people[by]] || "-") : []), ...(opinions ? [state.opinions[row.id] || "-"] : [])];
       return el("tr", {}, el("th", { scope: "row", class: "name" }, names(card)), cells.map((cell) => el("td", {}, cell)));

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..decisions import (
+    FOLLOWS,
     LEAST_FLIPS,
     MOST_QUESTIONS,
     Answer,
@@ -50,15 +51,19 @@ class Record:
     Attributes:
         events: All answers, the first first.
         revision: Grows by one with every change.
-        before: What the file said of the deck's cards before the review, by card: flips that `judge` counted, or a
-            machine's answers.
+        before: What the file said of the deck's cards before the review, by card: flips that `judge` counted, or what
+            a machine said.
         others: What it said of cards that are not in the deck.
+        judges: The second models that were asked.
+        answers: The file that has their answers.
     """
 
     events: tuple[Event, ...] = ()
     revision: int = 0
     before: Mapping[str, Decision] = field(default_factory=dict)
     others: tuple[Decision, ...] = ()
+    judges: tuple[Any, ...] = ()
+    answers: str | None = None
 
     def with_events(self, events: Sequence[Event]) -> Record:
         """The same with other answers, one revision on."""
@@ -140,7 +145,7 @@ class Rules:
         return [
             card.id
             for card in self.cards
-            if card.id not in record.before or record.before[card.id].machine
+            if not _counted(record.before.get(card.id))
             if any(event.said == "unsure" and by in (None, who) for who, event in said.get(card.id, {}).items())
             if len(card.flips) >= LEAST_FLIPS
         ]
@@ -172,7 +177,8 @@ class Rules:
             for card in self.cards
         ]
         cards = (*(one for one in made if one is not None), *record.others)
-        return Decisions(cards, audit=audited.id, model=audited.model, data=audited.data)
+        made_on = {"audit": audited.id, "model": audited.model, "data": audited.data}
+        return Decisions(cards, **made_on, judges=record.judges, answers=record.answers)
 
     def stored(self, record: Record, *, at: str = "") -> dict[str, Any]:
         """The content of `decisions.json`: what `judge` writes, and under `review` what was said, to go on from."""
@@ -204,16 +210,32 @@ def agreed_decision(said: Sequence[str]) -> DecisionName | None:
     return sure.pop() if len(sure) == 1 else None
 
 
+def _counted(before: Decision | None) -> bool:
+    """Whether people judged flips of the card elsewhere."""
+    return before is not None and bool(before.asked) and not before.machine
+
+
+def without_people(card: Decision) -> Decision:
+    """What follows for a card from its judged flips, or else from a second opinion, whatever people said of it."""
+    if not card.machine and (follows := FOLLOWS.get(card.outcome or "")):
+        return replace(card, decision=follows, source="flips")
+    if card.machine_says_shortcut:
+        return replace(card, decision="neutralise", source="machine")
+    return replace(card, decision=None, source="flips" if card.asked else None)
+
+
 def _decided(card: DeckCard, said: Sequence[Event], flips: Decision | None, before: Decision | None) -> Decision | None:
     """What follows for one card; `None` where nobody said anything."""
     if not said:
         return before
-    counted = flips or before
-    plain = Decision(words=card.words, id=card.id, pulls_to=card.pulls_to)
-    together = agreed_decision([event.said for event in said])
-    sure: tuple[Any, ...] = tuple(event for event in said if event.said != "unsure")
+    base = before or Decision(words=card.words, id=card.id, pulls_to=card.pulls_to)
+    if flips is not None:
+        base = replace(flips, second_opinion=base.second_opinion)
     reviews = tuple(Review(event.by, event.at, event.said) for event in said)  # type: ignore[arg-type]
-    if not sure and counted is not None and not counted.machine:
-        judged_by = {review.by for review in counted.reviews}
-        return replace(counted, reviews=(*counted.reviews, *(one for one in reviews if one.by not in judged_by)))
-    return replace(counted or plain, decision=together or "unsure", source="person", reviews=reviews)
+    if all(event.said == "unsure" for event in said):
+        judged_by = {review.by for review in base.reviews}
+        both = (*base.reviews, *(one for one in reviews if one.by not in judged_by))
+        if _counted(base) or base.machine_says_shortcut:
+            return replace(without_people(base), reviews=both)
+    together = agreed_decision([event.said for event in said])
+    return replace(base, decision=together or "unsure", source="person", reviews=reviews)

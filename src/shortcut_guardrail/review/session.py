@@ -18,10 +18,10 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from ..data import read_utf8, to_json, write_file
-from ..decisions import FOLLOWS, Decision, Decisions
+from ..decisions import Decision, Decisions
 from ..errors import ConfigError, DataError
 from .answers import Event, latest, without_last
-from .rules import Record, Rules, agreed_decision
+from .rules import Record, Rules, agreed_decision, without_people
 
 BY_FILE = "file"
 """Who said what a file says without naming anybody."""
@@ -143,6 +143,8 @@ class Session:
         started = self.record.revision == 0 and not self.record.events
         record = _with_review(self.record, review or {}, str(self.file))
         record, changed = _with_cards(record, found.cards, self.rules)
+        if found.judges:
+            record = replace(record, judges=found.judges, answers=found.answers)
         if not started and record != self.record:
             record = replace(record, revision=max(record.revision, self.record.revision) + 1)
         if changed and not started:
@@ -209,6 +211,8 @@ def next_command(file: Path) -> str:
 
 def second_opinion(card: Decision | None) -> str:
     """What a machine said of a card's flips, in a few words; empty where none was asked."""
+    if card is not None and card.second_opinion is not None:
+        return f"{card.second_opinion.sentence}, {card.second_opinion.outcome}"
     if card is None or not card.machine:
         return ""
     return f"{card.machine}: {card.mended} mended, {card.broken} broken by masking"
@@ -248,10 +252,14 @@ def _with_cards(record: Record, cards: Sequence[Decision], rules: Rules) -> tupl
         if card.by_person and (own is None or own.decision != card.decision):
             events += _said_by_file(card, identity, events)
             changed.append(f"“{card.words[0]}”")
-        if (card.asked or card.machine) and (own is None or not own.asked) and identity not in before:
-            known_card = known[identity]
-            plain = replace(card, id=identity, words=known_card.words, pulls_to=known_card.pulls_to)
-            before[identity] = plain if not card.by_person else _counts_alone(plain)
+        kept = before.get(identity)
+        if kept is None and (card.asked or card.machine or card.second_opinion) and (own is None or not own.asked):
+            plain = replace(card, id=identity, words=known[identity].words, pulls_to=known[identity].pulls_to)
+            before[identity] = without_people(plain if not card.by_person else replace(plain, reviews=()))
+            changed.append(f"“{card.words[0]}”")
+        elif card.second_opinion and card.second_opinion != (kept or own or card).second_opinion:
+            plain = kept or replace(card, asked=0, mended=0, broken=0, outcome=None, reviews=(), text_hashes=())
+            before[identity] = without_people(replace(plain, second_opinion=card.second_opinion))
             changed.append(f"“{card.words[0]}”")
     return replace(record, events=tuple(events), before=before, others=tuple(others)), list(dict.fromkeys(changed))
 
@@ -265,8 +273,3 @@ def _said_by_file(card: Decision, identity: str, events: Sequence[Event]) -> lis
     ):
         return new
     return [Event(BY_FILE, _now(), card.decision or "unsure", card=identity)]
-
-
-def _counts_alone(card: Decision) -> Decision:
-    """What flips said of a card about which a person decided otherwise."""
-    return replace(card, decision=FOLLOWS.get(card.outcome or ""), source="flips", reviews=())
