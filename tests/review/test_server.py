@@ -281,6 +281,20 @@ def test_it_stops_when_it_is_told_to(session):
         pytest.fail("It goes on.")
 
 
+def test_a_connection_that_was_opened_before_is_not_answered_after_it_stopped(session):
+    with running(session) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+        connection.connect()
+        ask(server)  # by now the other one is taken too
+    headers = {"Authorization": f"Bearer {server.token}", "Origin": f"http://{server.hosts[0]}"}
+    body = json.dumps({"card": W0, "decision": "keep", "revision": 0})
+    connection.request("POST", "/api/answer", body, headers | {"Content-Type": "application/json"})
+    with pytest.raises(ConnectionError):
+        connection.getresponse()
+    connection.close()
+    assert not session.file.exists()
+
+
 def test_it_stops_after_an_idle_time_and_not_before(session):
     server = ReviewServer(session, Page("", ""), idle=1.0)
     said = []

@@ -71,6 +71,7 @@ class ReviewServer(ThreadingHTTPServer):
         self.session, self.page, self.idle = session, page, idle
         self.token = secrets.token_urlsafe(32)
         self.last = time.monotonic()
+        self.gone = False
         try:
             super().__init__((HOST, port), _Handler)
         except OSError as error:
@@ -93,6 +94,8 @@ class ReviewServer(ThreadingHTTPServer):
         try:
             self.serve_forever(poll_interval=0.2)
         finally:
+            # Browsers open connections ahead: what comes in on them now would be saved after the lock is given back.
+            self.gone = True
             self.server_close()
         return time.monotonic() - self.last >= self.idle
 
@@ -135,6 +138,9 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self._post)
 
     def _answer(self, method: Callable[[], tuple[HTTPStatus, str, bytes]]) -> None:
+        if self.server.gone:
+            self.close_connection = True
+            return
         try:
             self._check_host()
             self._send(*method())
