@@ -88,7 +88,7 @@ def alike_words(
         counts = candidates | {name: n for name, n in phrases.items() if name not in others}
         pool = alike_to(classifier, found, [name for name, n in counts.items() if n >= LEAST_TEXTS])
         if pool:
-            asked = _Asked.of(classifier, texts, probs, found, pool, report.label_names.index(pulls_to))
+            asked = AskedPool.of(classifier, texts, probs, found, pool, report.label_names.index(pulls_to))
             if asked.p_value(config) <= config.fdr / len(classes):
                 brought |= {name: Brought(pulls_to, counts[name]) for name in asked.chosen()}
     return brought
@@ -108,7 +108,7 @@ def alike_to(classifier: TextClassifier, found: Sequence[str], names: Sequence[s
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
+class AskedPool:
     """What texts say of the words of one pool.
 
     Attributes:
@@ -136,7 +136,7 @@ class _Asked:
         found: Sequence[str],
         pool: Sequence[str],
         target: int,
-    ) -> _Asked:
+    ) -> AskedPool:
         """Mask all of the words at once: one forward pass for each text that holds any."""
         seen = masked_answers(classifier, texts, [*found, *pool], probs=probs)
         holding = texts.select(seen.rows)

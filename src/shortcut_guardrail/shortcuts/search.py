@@ -139,7 +139,7 @@ def _brought(
     """What is alike to what was found, by name; nothing where nothing is flagged."""
     if not report.flagged:
         return {}
-    fixed = _fixed_phrases(words_as_units(texts), LEAST_TEXTS) if config.unit == "phrase" else {}
+    fixed = fixed_phrases(words_as_units(texts), LEAST_TEXTS) if config.unit == "phrase" else {}
     counts = {phrase: len(rows) for phrase, rows in fixed.items()}
     return alike_words(classifier, texts, probs, report, phrases=counts, config=config.audit())
 
@@ -266,7 +266,7 @@ def _deciding(
     }
     if config.unit == "phrase":
         least = max(audit.min_count, math.ceil(LEAST_SHARE * len(texts)))
-        candidates = _fixed_phrases(words_as_units(texts), least) | candidates
+        candidates = fixed_phrases(words_as_units(texts), least) | candidates
     read = [_Reading.of(name, rows) for name, rows in candidates.items()]
     _read_masked(classifier, texts, probs, read, audit.confidence, progress)
     return [one.result(probs, report.label_names) for one in read if one.may_decide]
@@ -354,7 +354,7 @@ def _read_masked(
                 progress("Masking candidates as a whole", settled, len(candidates))
 
 
-def _fixed_phrases(units: Units, min_count: int) -> dict[str, list[int]]:
+def fixed_phrases(units: Units, min_count: int) -> dict[str, list[int]]:
     """Runs of 2 to 5 words that stand in enough texts, and in which; those that all but always stand inside a longer
     one are left to that one."""
     texts: dict[str, list[int]] = {}
