@@ -67,7 +67,8 @@ class _Teller:
 
 
 def _wrapped(text: str, indent: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent) or [""]
+    below = indent + "  " * text.startswith("- ")
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=below) or [""]
 
 
 def _read(ask: Ask, tell: _Teller, allowed: set[str]) -> str:
