@@ -157,6 +157,18 @@ def test_targets_that_were_found_need_not_be_found_again(model_folder, texts, mo
     assert guard.shortcuts == found
 
 
+def test_shortcuts_are_found_in_a_report_of_these_texts_and_this_model(bert, model_folder, texts):
+    guard = ShortcutGuardrail.from_pretrained(model_folder)
+    report = guard.audit(texts, unit="phrase")
+    assert guard.find_shortcuts(texts, report=report) == guard.find_shortcuts(texts)
+    with pytest.raises(ConfigError, match="of other texts"):
+        guard.find_shortcuts(texts[1:], report=report)
+    with torch.no_grad():
+        bert[0].classifier.bias += 1.0
+    with pytest.raises(ConfigError, match="of another model"):
+        ShortcutGuardrail(*bert).find_shortcuts(texts, report=report)
+
+
 def test_finding_nothing_is_said_and_changes_nothing(model_folder, texts):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
     base = guard.predict_proba(texts)

@@ -379,6 +379,7 @@ class ShortcutGuardrail(Shown):
         config: str | GuardrailConfig = "distill",
         support: Support | None = None,
         decisions: Decisions | None = None,
+        report: AuditReport | None = None,
         progress: Progress | None = None,
     ) -> Shortcuts:
         """Which words and phrases the strategies `mask` and `distill` would neutralise; nothing is changed.
@@ -388,15 +389,18 @@ class ShortcutGuardrail(Shown):
             config: A preset's name or a configuration; its `shortcuts` says how.
             support: A few labelled texts and their labels, to clear and confirm candidates on.
             decisions: On the cards of an audit of the base model.
+            report: What `audit` gave for these texts and the base model, so that they are not audited again. Its unit,
+                `top_k` and `fdr` come before the configuration's, which looks for phrases too (`unit="phrase"`).
             progress: Told how much of each stage is done.
 
         Raises:
-            ConfigError: The decisions were made for another model.
+            ConfigError: The decisions were made for another model. The report is of another model, of other texts, of
+                tokens or in shards.
             DataError: A text is empty or holds no ordinary token, or labels are unknown.
         """
         config = preset(config) if isinstance(config, str) else config
         same_data = decisions is None or self._made_for(decisions, texts)
-        encoded = self._encode(texts, progress)
+        encoded = self._encode(texts, progress) if report is None else self._encoded_in(report, texts)
         found = find_shortcuts(
             self._base,
             encoded,
@@ -404,10 +408,19 @@ class ShortcutGuardrail(Shown):
             support=encode_support(self._base, support),
             decisions=decisions,
             same_data=same_data,
+            report=report,
             progress=progress,
         )
         warn_about_absent(found, encoded)
         return found
+
+    def _encoded_in(self, report: AuditReport, texts: Texts) -> EncodedTexts:
+        """The texts as an audit kept them, where it is of these and of the base model."""
+        if report.model != self.fingerprint(strength=0):
+            raise ConfigError("The report is of another model. Audit the base model.")
+        if report.data != self.data_fingerprint(texts):
+            raise ConfigError("The report is of other texts. Give the texts that were audited.")
+        return report.encoded
 
     def _made_for(self, decisions: Decisions, texts: Texts) -> bool:
         """Whether decisions were made on these texts; a warning where they were not."""
