@@ -79,6 +79,8 @@ from .saving import (
     is_guarded_folder,
     library_versions,
     load_guarded,
+    path_from,
+    place_of,
     save_guarded,
 )
 from .shortcuts import Shortcuts, find_shortcuts
@@ -146,7 +148,7 @@ class ShortcutGuardrail(Shown):
             fast=fast,
         )
         self._lock = Lock()
-        self._base_name: str | None = self._base.name or None
+        self._base_name: str | None = place_of(self._base.name) if self._base.name else None
         self._revision: str | None = None
         self._fitted: Fitted | None = None
         self._choice = StrengthChoice()
@@ -204,7 +206,7 @@ class ShortcutGuardrail(Shown):
             raise ConfigError(f"base is for guarded folders, but '{source}' holds no {GUARDRAIL_FILE}. Leave base out.")
         model, tokenizer = load_model(source, revision=revision, **loading)
         guard = cls(model, tokenizer, head=head, max_length=max_length, **options)
-        guard._base_name, guard._revision = str(source), revision
+        guard._base_name, guard._revision = place_of(source), revision
         return guard
 
     @classmethod
@@ -219,7 +221,8 @@ class ShortcutGuardrail(Shown):
 
     def _summary(self) -> Summary:
         facts = {
-            "model": type(self._base.plain_model).__name__ + (f" from {self._base_name}" if self._base_name else ""),
+            "model": type(self._base.plain_model).__name__
+            + (f" from {_seen_from_here(self._base_name)}" if self._base_name else ""),
             "classes": some(self.label_names),
         }
         if self._fitted is None:
@@ -958,7 +961,16 @@ class ShortcutGuardrail(Shown):
             ConfigError: `fit` has not been called, or the folder exists.
             RunError: The disk is full, or the like.
         """
-        save_guarded(Path(folder), self._base, self._require_fitted(), self.record(), overwrite=overwrite)
+        record = self.record()
+        way = path_from(Path(folder), self._base_name)
+        record = replace(record, base_model=record.base_model | {"from_folder": way})
+        save_guarded(Path(folder), self._base, self._require_fitted(), record, overwrite=overwrite)
+
+
+def _seen_from_here(place: str) -> str:
+    """A folder below the working directory by its path from there."""
+    here = Path.cwd()
+    return str(Path(place).relative_to(here)) if Path(place).is_relative_to(here) else place
 
 
 def _from(start: int, total: int, progress: Progress | None) -> Progress | None:

@@ -1,3 +1,5 @@
+from .adapter import path_from as path_from
+from .adapter import place_of as place_of
 from .folder import Loaded as Loaded
 from .folder import load_guarded as load_guarded
 from .folder import save_guarded as save_guarded

@@ -33,7 +33,8 @@ class GuardrailRecord:
     Attributes:
         strategy: How shortcuts are neutralised.
         plain_peft_equivalent: Whether loading the folder with PEFT alone gives the guarded predictions.
-        base_model: Name as the user gave it, revision, and fingerprint of the weights.
+        base_model: Name (a Hub id, or an absolute path), revision, and fingerprint of the weights; in a folder also
+            `from_folder`, the path from there to the folder of the base model, or `None`.
         label_names: Names of the classes.
         head: How logits are read.
         max_length: Tokens per input.
