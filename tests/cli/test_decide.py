@@ -109,7 +109,7 @@ def test_questions_are_blind_and_their_keys_stand_apart(audited, asked):
     assert [TEXTS[int(row["row"])] for row in rows] == [row["text"] for row in rows]
     keys = [json.loads(line) for line in (audited / "questions.jsonl").read_text().splitlines()]
     assert {key["id"] for key in keys} == {row["id"] for row in rows}
-    assert list(keys[0]) == ["id", "card", "masked_option", "text_hash", "order", "label"]
+    assert list(keys[0]) == ["id", "card", "masked_option", "text_hash", "order", "label", "call"]
     cards = {card["id"] for card in json.loads((audited / "audit.json").read_text())["cards"]}
     assert {key["card"] for key in keys} <= cards
 
@@ -121,6 +121,40 @@ def test_a_second_call_asks_about_other_texts(run, audited, data, tmp_path):
         run("flips", audited, "model", data, *options, "--out", tmp_path / name)
         found.append({row["id"] for row in rows_of(tmp_path / name)})
     assert not found[0] & found[1]
+
+
+@pytest.fixture
+def judged(run, audited, tmp_path):
+    """What `judge` says of some files, without the time of the answers."""
+
+    def call(*files, options=("--reviewer", "anna")):
+        run("judge", audited, *files, *options, "--out", tmp_path / "d.json", "--overwrite")
+        cards = json.loads((tmp_path / "d.json").read_text())["cards"]
+        return [{**card, "reviews": [one["by"] for one in card["reviews"]]} for card in cards]
+
+    return call
+
+
+@pytest.mark.parametrize("later", [(), ("--label-column", "label"), ("--n", 0)])
+def test_a_file_is_judged_by_what_it_asked_whatever_is_asked_later(run, audited, data, tmp_path, judged, later):
+    def ask(name, *options):
+        run("flips", audited, "model", data, "--text-column", "text", *options, "--out", tmp_path / name)
+        return tmp_path / name
+
+    honestly = json.loads((audited / "audit.json").read_text())["cards"][0]["id"]
+    first = answer(ask("one.csv", "--cards", honestly, "--n", 6), lambda row, right: {"a": "b", "b": "a"}.get(right))
+    before = judged(first)
+    assert [(card["asked"], card["broken"], card["outcome"]) for card in before] == [(6, 6, "open")]
+    ask("two.csv", "--cards", "all", *later)
+    assert judged(first) == before
+
+
+def test_a_second_file_counts_though_the_first_was_never_answered(run, audited, data, tmp_path, judged):
+    for name in ("one.csv", "two.csv"):
+        options = ("--cards", "all", "--n", 12, "--text-column", "text")
+        run("flips", audited, "model", data, *options, "--out", tmp_path / name)
+    card = next(card for card in judged(answer(tmp_path / "two.csv")) if "honestly" in card["words"])
+    assert (card["asked"], card["mended"], card["outcome"]) == (8, 8, "shortcut")
 
 
 def test_labels_answer_for_themselves(run, audited, data, tmp_path):

@@ -101,7 +101,7 @@ def flips(
     if not redact:
         write_file(audit / SHEET_FILE, sheet.to_lines(), overwrite=True)
     if keys:
-        write_file(audit / QUESTIONS_FILE, written_keys([*asked, *keys]), overwrite=True)
+        write_file(audit / QUESTIONS_FILE, written_keys(asked, keys), overwrite=True)
     if questions:
         table = rendered([_row(question, rows, redact) for question in questions], out.suffix)
         write_file(out, table, overwrite=output.overwrite)

@@ -88,6 +88,7 @@ def judge(
         cut_sheet,
         decide,
         first_five,
+        keys_of,
         questions_in,
         read_keys,
         read_reviews,
@@ -103,6 +104,7 @@ def judge(
     audited = AuditedCards.from_folder(audit)
     keys = read_keys(audit)
     given = read_reviews(answers, reviewers, keys, folder=audit) if reviewers else {}
+    keys = keys_of(answers, keys)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     found: Decisions = decide(audited, keys, given, at=now, machine=machine, keep_asking=keep_asking)
     if second:
