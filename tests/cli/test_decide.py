@@ -166,6 +166,18 @@ def test_labels_answer_for_themselves(run, audited, data, tmp_path):
     assert all(key["label"] for key in keys)
 
 
+def test_labels_may_be_known_of_some_texts_only(run, audited, data, write_csv, tmp_path):
+    labels = ["negative" if i < 12 else " " for i in range(len(TEXTS))]
+    known = write_csv("known.csv", *zip(TEXTS, labels, strict=True))
+    options = ("--cards", "all", "--label-column", "label", "--text-column", "text")
+    run("flips", audited, "model", known, *options, "--out", tmp_path / "flips.csv")
+    asked = {int(row["row"]) for row in rows_of(tmp_path / "flips.csv")}
+    assert asked
+    assert min(asked) >= 12
+    keys = [json.loads(line) for line in (audited / "questions.jsonl").read_text().splitlines()]
+    assert {text_hash(text) for text in TEXTS[:12]} == {key["text_hash"] for key in keys if key["label"]}
+
+
 def test_texts_can_be_left_out(run, audited, data, tmp_path):
     options = ("--cards", "all", "--redact", "--text-column", "text")
     run("flips", audited, "model", data, *options, "--out", tmp_path / "flips.csv")

@@ -123,7 +123,7 @@ def _is_large(data: str) -> bool:
     return file.is_file() and file.stat().st_size >= STREAMED_BYTES
 
 
-def _read(data: str, columns: dict[str, str | None]) -> TextData:
+def _read(data: str, columns: dict[str, Any]) -> TextData:
     """The texts, all of them checked. Labels are read only where they are asked for."""
     from dataclasses import replace
 

@@ -84,7 +84,7 @@ def flips(
     audited = AuditedCards.from_folder(audit)
     chosen = audited.chosen(cards)
     asked = read_keys(audit)
-    rows = read_data(data, **columns.given(), label_column=label_column)
+    rows = read_data(data, **columns.given(), label_column=label_column, some_labels=True)
     guard = loading.load(model)
     check_audited(audited, model=guard.fingerprint(), data=guard.data_fingerprint(rows.texts))
     labels = _labels(guard, rows) if label_column else None
