@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -236,6 +237,36 @@ def test_what_does_not_belong_together_is_refused(run, audited, data, write_csv,
     (audited / "audit.json").write_text(json.dumps({**document, "model": "0" * 64}))
     _, err = run("flips", audited, "model", data, *options, status=2)
     assert "The audit is of another model." in err
+
+
+def test_a_file_without_an_answer_is_refused_and_of_a_half_filled_one_the_answers_are_shown(
+    run, audited, asked, data, judged, tmp_path
+):
+    _, err = run("judge", audited, asked, "--reviewer", "anna", "--out", tmp_path / "d.json", status=2)
+    assert f"{asked} holds no answer. Fill in its column 'answer' (a, b, neither, unclear)" in err
+    assert not (tmp_path / "d.json").exists()
+    other = answer(Path(shutil.copy(asked, tmp_path / "other.csv")))
+    names = ("--reviewer", "anna", "--reviewer", "ben")
+    assert "holds no answer" in run("judge", audited, other, asked, *names, "--out", tmp_path / "d.json", status=2)[1]
+    # Three answers to 24 questions.
+    texts = [text for text in TEXTS if text.startswith("honestly")][:3]
+    rows = rows_of(other)
+    half = answer(asked, lambda row, right: None if row["text"] in texts else " ")
+    assert sum(bool(row["answer"].strip()) for row in rows_of(half)) == 3 < len(rows)
+    out, _ = run("judge", audited, half, "--reviewer", "anna", "--out", tmp_path / "d.json")
+    assert "answered" in out
+    assert next(line.split()[1:4] for line in out.splitlines() if line.split()[:1] == ["honestly"]) == ["3", "0", "3"]
+    assert (
+        card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")["asked"] == 24
+    )  # its key says what it said
+
+
+def test_labels_may_answer_in_place_of_a_file(run, audited, data, write_csv, tmp_path):
+    known = write_csv("known.csv", *((text, LABELS[i] if i < 12 else "") for i, text in enumerate(TEXTS)))
+    options = ("--cards", "all", "--label-column", "label", "--text-column", "text")
+    run("flips", audited, "model", known, *options, "--out", tmp_path / "flips.csv")
+    run("judge", audited, tmp_path / "flips.csv", "--reviewer", "anna", "--out", tmp_path / "d.json")
+    assert card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")["outcome"] == "shortcut"
 
 
 def test_nothing_was_asked_yet(run, audited, asked, tmp_path):
