@@ -115,6 +115,29 @@ def test_questions_are_blind_and_their_keys_stand_apart(audited, asked):
     assert {key["card"] for key in keys} <= cards
 
 
+def test_cards_are_named_by_a_word_or_an_id(run, audited, data, tmp_path):
+    document = json.loads((audited / "audit.json").read_text())
+    (honestly,) = document["cards"]
+
+    def with_another(*words):
+        other = {**honestly, "id": "0123456789ab", "words": words}
+        (audited / "audit.json").write_text(json.dumps({**document, "cards": [honestly, other]}))
+
+    def asked(which, status=0):
+        options = ("--cards", which, "--text-column", "text", "--json", tmp_path / "flips.json", "--overwrite")
+        _, err = run("flips", audited, "model", data, *options, "--out", tmp_path / "flips.csv", status=status)
+        return err if status else [card["id"] for card in json.loads((tmp_path / "flips.json").read_text())["cards"]]
+
+    with_another("awful", "so  bad")
+    assert asked("Honestly") == asked(honestly["id"]) == asked(honestly["id"][:6]) == [honestly["id"]]
+    assert asked(f"honestly, {honestly['id']}") == [honestly["id"]]
+    assert asked("So bad,honestly") == ["0123456789ab", honestly["id"]]
+    # A word may stand on two cards, one for each class.
+    with_another("quite", "honestly")
+    named = f"{honestly['id']} (honestly), 0123456789ab (quite)"
+    assert f"--cards 'honestly' means 2 cards of the audit: {named}. Give an id." in asked("honestly", status=2)
+
+
 def test_a_second_call_asks_about_other_texts(run, audited, data, tmp_path):
     found = []
     for name in ("one.csv", "two.csv"):
@@ -230,7 +253,7 @@ def test_what_does_not_belong_together_is_refused(run, audited, data, write_csv,
     _, err = run("flips", audited, "model", other, *options, status=2)
     assert "The audit is of other texts." in err
     _, err = run("flips", audited, "model", data, "--cards", "zzz", *options, status=2)
-    assert "no card of the audit begins so" in err
+    assert "--cards 'zzz': no card of the audit has this word or id. Give all, undecided, words or ids, such" in err
     _, err = run("flips", tmp_path, "model", data, *options, status=2)
     assert "is no folder that `audit` wrote" in err
     document = json.loads((audited / "audit.json").read_text())

@@ -25,7 +25,10 @@ def flips(
     data: options.Data,
     out: options.OutRows,
     cards: Annotated[
-        str, typer.Option(metavar="undecided|all|ID,...", help="Which cards; undecided are those not flagged.")
+        str,
+        typer.Option(
+            metavar="undecided|all|WORD,...", help="Which cards, by a word or id; undecided: those not flagged."
+        ),
     ] = "undecided",
     n: Annotated[int, typer.Option("--n", help="Texts for each card, at most; 0 for all.", min=0)] = 40,
     seed: options.Seed = 0,

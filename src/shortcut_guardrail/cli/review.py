@@ -39,7 +39,10 @@ def review(
     ] = None,
     reviewer: Annotated[str | None, typer.Option(help="Who answers.", show_default="your login name")] = None,
     cards: Annotated[
-        str, typer.Option(metavar="all|undecided|ID,...", help="Which cards; undecided are those not flagged.")
+        str,
+        typer.Option(
+            metavar="all|undecided|WORD,...", help="Which cards, by a word or id; undecided: those not flagged."
+        ),
     ] = "all",
     check_reviewer: Annotated[
         bool, typer.Option("--check-reviewer", help="Mix in up to two cards whose answer is known.")
