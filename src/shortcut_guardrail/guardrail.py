@@ -34,7 +34,7 @@ from .decisions import (
     find_flips,
     made_for,
 )
-from .display import Shown, Summary, some
+from .display import Shown, Summary, shown_progress, some
 from .errors import ConfigError, GuardrailWarning
 from .evaluation import (
     NOT_MEASURED,
@@ -101,6 +101,9 @@ class ShortcutGuardrail(Shown):
     """Finds out which tokens a text classifier leans on, and repairs it without its training data.
 
     Threads may share one: they take turns. For more at a time, load one for each.
+
+    Methods that take long have `progress`: `True` shows a bar for each stage on stderr (tqdm's; `TQDM_DISABLE=1` turns
+    it off), and a function is called with the stage, what is done of it and the whole.
 
     Args:
         model: A Transformers sequence classifier on an encoder with a mask token. It is left as it was; its weights
@@ -317,7 +320,7 @@ class ShortcutGuardrail(Shown):
         fdr: float = 0.05,
         config: AuditConfig | None = None,
         strength: float | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> AuditReport:
         """Find what the model leans on: important units per text, ranked and tested candidates, MSTPS.
 
@@ -334,6 +337,7 @@ class ShortcutGuardrail(Shown):
         Raises:
             DataError: A text is empty or holds no ordinary token, or labels are unknown.
         """
+        progress = shown_progress(progress)
         config = config or AuditConfig(unit=unit, top_k=top_k, fdr=fdr)
         ids = None if labels is None else self.label_ids(labels)
         with self._at_strength(strength) as classifier:
@@ -351,7 +355,7 @@ class ShortcutGuardrail(Shown):
         config: AuditConfig | None = None,
         resume: bool = False,
         strength: float | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> ShardedAudit:
         """The same for a corpus of any size: one shard is in memory at a time, finished ones stay in a folder.
 
@@ -367,6 +371,7 @@ class ShortcutGuardrail(Shown):
             ConfigError: The folder holds an audit and `resume` is not set, or one of something else.
             DataError: See `audit`.
         """
+        progress = shown_progress(progress)
         with self._at_strength(strength) as classifier:
             return audit_in_shards(
                 classifier, source, config or AuditConfig(), Path(folder), resume=resume, progress=progress
@@ -383,7 +388,7 @@ class ShortcutGuardrail(Shown):
         support: Support | None = None,
         decisions: Decisions | None = None,
         report: AuditReport | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Shortcuts:
         """Which words and phrases the strategies `mask` and `distill` would neutralise; nothing is changed.
 
@@ -401,6 +406,7 @@ class ShortcutGuardrail(Shown):
                 tokens or in shards.
             DataError: A text is empty or holds no ordinary token, or labels are unknown.
         """
+        progress = shown_progress(progress)
         config = preset(config) if isinstance(config, str) else config
         same_data = decisions is None or self._made_for(decisions, texts)
         encoded = self._encode(texts, progress) if report is None else self._encoded_in(report, texts)
@@ -453,7 +459,7 @@ class ShortcutGuardrail(Shown):
         cards: Iterable[Card | AuditedCard],
         *,
         strength: float | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> dict[str, list[Flip]]:
         """The texts whose answer changes when the words of a card are masked, all at once; near-identical ones once.
 
@@ -463,6 +469,7 @@ class ShortcutGuardrail(Shown):
             strength: Of the guard; `None` takes its own, 0 is the base model.
             progress: Told how many cards are done.
         """
+        progress = shown_progress(progress)
         encoded = self._encode(texts, progress)
         with self._at_strength(strength) as classifier:
             return find_flips(classifier, encoded, cards, progress=progress)
@@ -476,7 +483,7 @@ class ShortcutGuardrail(Shown):
         *,
         strength: float | None = None,
         seed: int = 0,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Sheet:
         """What a second model is asked about: flips, and a few hundred texts without the words of the cards.
 
@@ -488,6 +495,7 @@ class ShortcutGuardrail(Shown):
             seed: Of the draw.
             progress: Told how many texts are encoded.
         """
+        progress = shown_progress(progress)
         encoded = self._encode(texts, progress)
         with self._at_strength(strength) as classifier:
             answered = encoded, classifier.predict_proba(encoded)
@@ -509,7 +517,7 @@ class ShortcutGuardrail(Shown):
         rule: Rule = "agreement",
         seed: int = 0,
         told: Told | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Consultation:
         """Audit the base model, and let second models judge the answers that change when a card's words are masked.
 
@@ -529,6 +537,7 @@ class ShortcutGuardrail(Shown):
             ConfigError: A source is this model, or answers in another shape.
             DataError: See `audit`.
         """
+        progress = shown_progress(progress)
         audited = AuditedCards.from_dict(self.audit(texts, strength=0, progress=progress).to_dict())
         cards = [card for card in audited.chosen("undecided") if card.changes >= LEAST_FLIPS]
         flips = self.find_flips(texts, cards, strength=0, progress=progress)
@@ -550,7 +559,7 @@ class ShortcutGuardrail(Shown):
         seed: int = 0,
         support: Support | None = None,
         shortcuts: Shortcuts | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> FitReport:
         """Fit the guard on unlabelled deployment texts. The strength is the fixed one until another is chosen.
 
@@ -570,6 +579,7 @@ class ShortcutGuardrail(Shown):
             DataError: A text is empty or holds no ordinary token, or, for `maskcl`, fewer than two are distinct.
             ConfigError: `few-shot` is given no labelled texts.
         """
+        progress = shown_progress(progress)
         config = preset(config) if isinstance(config, str) else config
         self._fitted, report, self._choice = fit_guard(
             self._base, texts, config, seed=seed, support=support, shortcuts=shortcuts, progress=progress
@@ -591,7 +601,7 @@ class ShortcutGuardrail(Shown):
         descriptions: Mapping[str, str] | None = None,
         config: GuardrailConfig | Mapping[str, Any] | None = None,
         seed: int = 0,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Repair:
         """The whole way from texts to a guard, as `shortcut-guardrail fit` goes it: fit, and choose the strength.
 
@@ -602,8 +612,7 @@ class ShortcutGuardrail(Shown):
             strength: In [0, 1]; `auto` chooses without labels; `None` too for `mask` and `distill`, else on labels.
             shortcuts: Words and phrases that are shortcuts.
             keep: Words and phrases that are none.
-            decisions: On cards of an audit of this model, or their file. The order: `shortcuts` and `keep`, a person's
-                decision, judged flips, a second opinion, the audit.
+            decisions: On cards of an audit of this model, or their file; docs/decide.md says what comes before what.
             second_opinion: Second models that judge the cards of an audit; see `consult`, for `descriptions` as well.
             config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset.
             seed: The same seed, texts and configuration give the same guard.
@@ -614,6 +623,7 @@ class ShortcutGuardrail(Shown):
             ConfigError: Options contradict or need one another.
             DataError: See `fit` and `calibrate`.
         """
+        progress = shown_progress(progress)
         before, found, reason = (self._fitted, self._choice), None, ""
         asks = partial(self.consult, texts, second_opinion, descriptions=descriptions, seed=seed, progress=progress)
         decided = _people(decisions) if second_opinion is None else asks(people=_people(decisions)).decisions
@@ -653,7 +663,7 @@ class ShortcutGuardrail(Shown):
         *,
         groups: Sequence[int] | None = None,
         without_labels: UnlabelledCalibration | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Calibration:
         """Choose the strength on a few labelled rows: the smallest of those that score best.
 
@@ -669,6 +679,7 @@ class ShortcutGuardrail(Shown):
             DataError: The set has fewer than two rows, one class only, or unknown labels, or has trained the adapter.
             ConfigError: `fit` has not been called, or `without_labels` is not this guard's; see also `choose_strength`.
         """
+        progress = shown_progress(progress)
         self._choice = choose_on_labels(
             self._base,
             self._require_fitted(),
@@ -682,7 +693,7 @@ class ShortcutGuardrail(Shown):
 
     @one_at_a_time
     def calibrate_without_labels(
-        self, texts: Texts, *, at_most: int = 256, progress: Progress | None = None
+        self, texts: Texts, *, at_most: int = 256, progress: Progress | bool | None = None
     ) -> UnlabelledCalibration:
         """Choose the strength whose answers come closest to those of the base without the shortcuts.
 
@@ -696,6 +707,7 @@ class ShortcutGuardrail(Shown):
         Raises:
             ConfigError: `fit` has not been called, `at_most` is below 1, or the guard learned from labels.
         """
+        progress = shown_progress(progress)
         fitted = self._require_fitted()
         chosen = choose_unlabelled(self._base, fitted, texts, at_most=at_most, progress=progress)
         self._fitted = replace(fitted, unlabelled=chosen)
@@ -710,7 +722,7 @@ class ShortcutGuardrail(Shown):
         *,
         unlabelled: Texts,
         config: CertifyConfig | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Certificate:
         """Show that the guarded model is no worse than the base by more than a margin; see `certify`.
 
@@ -731,6 +743,7 @@ class ShortcutGuardrail(Shown):
             DataError: There is no unlabelled text, labelled ones decided what is neutralised, or one kind has pairs and
                 the other single texts.
         """
+        progress = shown_progress(progress)
         found, self._choice = certify_guard(
             self._base,
             self._require_fitted(),
@@ -743,7 +756,9 @@ class ShortcutGuardrail(Shown):
         return found
 
     @one_at_a_time
-    def to_label(self, unlabelled: Texts, n: int, *, seed: int = 0, progress: Progress | None = None) -> list[int]:
+    def to_label(
+        self, unlabelled: Texts, n: int, *, seed: int = 0, progress: Progress | bool | None = None
+    ) -> list[int]:
         """Which of some deployment texts to label for `certify`: a random sample of those answered differently, in
         random order, so that the first so many will do as well (how many, not by what their labels say).
 
@@ -762,7 +777,9 @@ class ShortcutGuardrail(Shown):
         return [int(i) for i in texts_to_label(answers[0], answers[1:], n, seed=seed)]
 
     @one_at_a_time
-    def answers_by_strength(self, texts: Texts, *, progress: Progress | None = None) -> tuple[list[float], Array]:
+    def answers_by_strength(
+        self, texts: Texts, *, progress: Progress | bool | None = None
+    ) -> tuple[list[float], Array]:
         """Strength 0 and those of the grid, S in all, and the class ids of N texts at each of them, shape (S, N).
 
         Args:
@@ -772,6 +789,7 @@ class ShortcutGuardrail(Shown):
         Raises:
             ConfigError: `fit` has not been called.
         """
+        progress = shown_progress(progress)
         return answers_by_strength(self._base, self._require_fitted(), texts, progress)
 
     def label_ids(self, labels: Sequence[str | int]) -> Array:
@@ -785,7 +803,9 @@ class ShortcutGuardrail(Shown):
     # Predict
 
     @one_at_a_time
-    def predict_proba(self, texts: Texts, *, strength: float | None = None, progress: Progress | None = None) -> Array:
+    def predict_proba(
+        self, texts: Texts, *, strength: float | None = None, progress: Progress | bool | None = None
+    ) -> Array:
         """Class probabilities, shape (N, C), float32, in the order of `label_names`.
 
         Args:
@@ -793,6 +813,7 @@ class ShortcutGuardrail(Shown):
             strength: At this strength; `None` takes the guard's own, 0 is the base model.
             progress: Told how many texts are done.
         """
+        progress = shown_progress(progress)
         texts = check_texts(texts)
         parts = []
         with self._at_strength(strength) as classifier:
@@ -802,7 +823,9 @@ class ShortcutGuardrail(Shown):
                 parts.append(classifier.predict_logits(encoded, progress=_from(start, len(texts), progress)))
         return cast(Array, torch.from_numpy(np.concatenate(parts)).softmax(dim=-1).numpy())
 
-    def predict(self, texts: Texts, *, strength: float | None = None, progress: Progress | None = None) -> list[str]:
+    def predict(
+        self, texts: Texts, *, strength: float | None = None, progress: Progress | bool | None = None
+    ) -> list[str]:
         """The name of the most probable class of each text; see `predict_proba`."""
         probs = self.predict_proba(texts, strength=strength, progress=progress)
         return [self.label_names[i] for i in probs.argmax(axis=1)]
@@ -827,7 +850,7 @@ class ShortcutGuardrail(Shown):
         sensitivity: SensitivityOn = 500,
         strength: float | None = None,
         seed: int = 0,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Evaluation:
         """Score the guarded model on labelled texts, by group where shortcuts are named.
 
@@ -847,6 +870,7 @@ class ShortcutGuardrail(Shown):
             ConfigError: `sensitivity` is no number of texts.
             DataError: Labels are unknown, or a text is empty.
         """
+        progress = shown_progress(progress)
         ids = self.label_ids(labels)
         finder = WordFinder(check_words(shortcuts)) if shortcuts else None
         strength = self._choice.strength if strength is None else check_strength(strength)
