@@ -166,6 +166,7 @@ class ShortcutGuardrail(Shown):
         fast: FastPaths | None = None,
         allow_pickle: bool = False,
         trust_remote_code: bool = False,
+        verify: bool = False,
     ) -> ShortcutGuardrail:
         """Load a plain classifier, or a folder that `save_pretrained` wrote.
 
@@ -182,6 +183,7 @@ class ShortcutGuardrail(Shown):
             fast: See the class.
             allow_pickle: Also read weights in formats that can run code when opened.
             trust_remote_code: Run modelling code that comes with the model.
+            verify: Compare every file of a guarded folder with the hash in its manifest; sizes always are compared.
 
         Raises:
             ModelError: Nothing usable is there, or the base model's weights are not those the adapter was trained on.
@@ -198,6 +200,7 @@ class ShortcutGuardrail(Shown):
                     max_length=max_length,
                     options=options,
                     loading=loading,
+                    verify=verify,
                 )
             )
         if base is not None:
@@ -931,21 +934,25 @@ class ShortcutGuardrail(Shown):
         )
 
     @one_at_a_time
-    def save_pretrained(self, folder: str | Path, *, overwrite: bool = False) -> None:
+    def save_pretrained(
+        self, folder: str | Path, *, overwrite: bool = False, beside: Mapping[str, str] | None = None
+    ) -> None:
         """Write a PEFT adapter folder with the strength folded into `lora_alpha`, the record and a model card.
 
         The strategy `mask` has no adapter, so that its folder holds the record, the card and the tokenizer; the adapter
         of a guard that was there goes.
 
         Args:
-            folder: Appears whole or not at all.
-            overwrite: Whether files that are there may be replaced.
+            folder: Appears whole or not at all. Files of others in a guard that is there are carried over.
+            overwrite: Whether a guard that is there may be replaced.
+            beside: Further texts that belong to the guard, by the names of their files.
 
         Raises:
-            ConfigError: `fit` has not been called, or the folder exists.
+            ConfigError: `fit` has not been called, or the folder exists and is no guard or may not be replaced.
             RunError: The disk is full, or the like.
         """
-        save_guarded(Path(folder), self._base, self._require_fitted(), self.record(), overwrite=overwrite)
+        fitted = self._require_fitted()
+        save_guarded(Path(folder), self._base, fitted, self.record(), overwrite=overwrite, beside=beside)
 
 
 def _from(start: int, total: int, progress: Progress | None) -> Progress | None:

@@ -71,6 +71,8 @@ def review(
     source = audit / AUDIT_FILE
     document = read_audit(source)
     texts = _texts(data, columns)
+    place = options.Place(file, options.JSON_ENDINGS, goes_on=True)
+    options.Output().check(place, inputs=[source, data])
     with locked(file):
         rules = _rules(document, texts, file, source=f"'{source}'", cards=cards, check=check_reviewer, seed=seed)
         session = Session(rules, file, name)

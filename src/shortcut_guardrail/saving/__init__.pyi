@@ -1,3 +1,4 @@
+from .adapter import base_of as base_of
 from .folder import Loaded as Loaded
 from .folder import load_guarded as load_guarded
 from .folder import save_guarded as save_guarded

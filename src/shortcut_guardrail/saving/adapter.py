@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +13,7 @@ from ..config import GuardrailConfig
 from ..errors import ModelError
 from ..mitigation import AdapterGuard, wrap_with_lora
 from ..models import TextClassifier, load_model, quiet_transformers
-from .record import GuardrailRecord
+from .record import GuardrailRecord, is_guarded_folder, read_record
 
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 
@@ -29,10 +30,8 @@ def find_base(
             f"The adapter in '{folder}' was trained on a model in memory that had no name. "
             "Name its base with base=... (--base on the command line)."
         )
-    # A folder that was named from where the guard was made is looked for from there too; its weights are compared.
-    beside = folder.absolute().parent / name
-    if base is None and not Path(name).exists() and beside.is_dir():
-        name = str(beside)
+    if base is None:
+        name = _found_from(folder, name)
     try:
         model, _ = load_model(
             name, revision=revision or (record.base_model["revision"] if base is None else None), **loading
@@ -43,6 +42,22 @@ def find_base(
             "If it is elsewhere, name it with base=... (--base on the command line)."
         ) from error
     return model, name
+
+
+def _found_from(folder: Path, name: str) -> str:
+    """A folder that was named from where the guard was made is looked for from there too; its weights are compared."""
+    beside = folder.absolute().parent / name
+    return str(beside) if not Path(name).exists() and beside.is_dir() else name
+
+
+def base_of(source: str | Path) -> str | None:
+    """The base model that a guarded folder names; `None` for another folder, and where it names none."""
+    if not is_guarded_folder(source):
+        return None
+    with suppress(ModelError):  # a damaged record is told about when it is loaded
+        if name := read_record(Path(source)).base_model["name"]:
+            return _found_from(Path(source), name)
+    return None
 
 
 def load_tokenizer(folder: Path) -> Any:
