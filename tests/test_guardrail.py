@@ -482,7 +482,7 @@ def test_a_damaged_folder_says_what_is_wrong(disk_guard, tmp_path, damage, messa
     damage(tmp_path / "guarded")
     with pytest.raises(ModelError, match=r"(is missing|has \d+ bytes instead of \d+): see '.*manifest\.json'"):
         ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
-    (tmp_path / "guarded" / "manifest.json").unlink()  # as in folders of earlier versions
+    (tmp_path / "guarded" / "guardrail-manifest.json").unlink()  # as in folders of earlier versions
     with pytest.raises(ModelError, match=message):
         ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
 

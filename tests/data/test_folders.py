@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shortcut_guardrail.data import check_output, complete, folders, read_whole, write_files, write_folder
+from shortcut_guardrail.data import check_file, check_output, complete, folders, read_whole, write_files, write_folder
 from shortcut_guardrail.data.disk import exchange, held
 from shortcut_guardrail.data.manifests import MANIFEST_FILE, REPLACING_FOLDER, check_whole, read_manifest
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, RunError
@@ -324,6 +324,17 @@ def test_sizes_are_checked_always_and_hashes_on_request(tmp_path):
     (tmp_path / "out" / "a").unlink()
     with pytest.raises(DataError, match="out/a' is missing"):
         check_whole(tmp_path / "out")
+
+
+def test_one_file_of_a_folder_is_checked_alone(tmp_path):
+    save(tmp_path / "out", a="1", b="1")
+    (tmp_path / "out" / "b").write_text("22")
+    (tmp_path / "out" / "notes").write_text("mine")
+    for name in ("a", "notes"):
+        check_file(tmp_path / "out" / name)
+    with pytest.raises(DataError, match="out/b' has 2 bytes instead of 1"):
+        check_file(tmp_path / "out" / "b")
+    check_file(tmp_path / "anything")  # where there is no manifest
 
 
 def test_people_may_change_pages_and_add_files(tmp_path):

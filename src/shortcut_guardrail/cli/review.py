@@ -69,10 +69,10 @@ def review(
     file = audit / "decisions.json" if out is None else out
     name = _name(reviewer)
     source = audit / AUDIT_FILE
-    document = read_audit(source)
-    texts = _texts(data, columns)
     place = options.Place(file, options.JSON_ENDINGS, goes_on=True)
     options.Output().check(place, inputs=[source, data])
+    document = read_audit(source)
+    texts = _texts(data, columns)
     with locked(file):
         rules = _rules(document, texts, file, source=f"'{source}'", cards=cards, check=check_reviewer, seed=seed)
         session = Session(rules, file, name)

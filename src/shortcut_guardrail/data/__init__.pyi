@@ -5,6 +5,7 @@ from .fingerprints import text_number as text_number
 from .folders import complete as complete
 from .folders import write_files as write_files
 from .folders import write_folder as write_folder
+from .manifests import check_file as check_file
 from .manifests import check_finished as check_finished
 from .manifests import has_file as has_file
 from .manifests import read_whole as read_whole

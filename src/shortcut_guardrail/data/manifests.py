@@ -1,4 +1,4 @@
-"""What a folder that this library wrote holds: names, sizes and hashes, in `manifest.json`."""
+"""What a folder that this library wrote holds: names, sizes and hashes, in `guardrail-manifest.json`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ..errors import DataError
 
-MANIFEST_FILE = "manifest.json"
+MANIFEST_FILE = "guardrail-manifest.json"
 REPLACING_FOLDER = ".replacing"
 """Within a folder that is replaced file by file: what is still to be moved, and the journal."""
 JOURNAL_FILE = "journal.json"
@@ -115,20 +115,36 @@ def check_whole(folder: Path, *, hashes: bool = False) -> None:
         check_finished(folder)
         return
     for name, (size, digest) in manifest.files.items():
-        if name.endswith(_FOR_PEOPLE):
-            continue
-        path = folder / name
-        found = path.stat().st_size if path.is_file() else None
-        problem = ""
-        if found is None:
-            problem = "is missing"
-        elif found != size:
-            problem = f"has {found} bytes instead of {size}"
-        elif hashes and _sha256(path) != digest:
-            problem = "has another content than the one that was written"
-        if problem:
-            check_finished(folder)
-            raise DataError(f"'{path}' {problem}: see '{folder / MANIFEST_FILE}'. Write the folder again.")
+        if not name.endswith(_FOR_PEOPLE):
+            _check_file(folder, name, size, digest if hashes else None)
+
+
+def check_file(path: Path) -> None:
+    """Refuse a file that is not the one that was written together with others of its folder, as far as sizes tell.
+
+    Raises:
+        DataError: See `check_whole`.
+    """
+    manifest = read_manifest(path.parent)
+    if manifest is None:
+        check_finished(path.parent)
+    elif path.name in manifest.files:
+        _check_file(path.parent, path.name, manifest.files[path.name][0], None)
+
+
+def _check_file(folder: Path, name: str, size: int, digest: str | None) -> None:
+    path = folder / name
+    found = path.stat().st_size if path.is_file() else None
+    if found is None:
+        problem = "is missing"
+    elif found != size:
+        problem = f"has {found} bytes instead of {size}"
+    elif digest is not None and _sha256(path) != digest:
+        problem = "has another content than the one that was written"
+    else:
+        return
+    check_finished(folder)
+    raise DataError(f"'{path}' {problem}: see '{folder / MANIFEST_FILE}'. Write the folder again.")
 
 
 def check_finished(folder: Path) -> None:

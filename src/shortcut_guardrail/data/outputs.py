@@ -90,7 +90,7 @@ def _check_kind(target: Path, folder: str | None) -> None:
 
 def _check_inputs(target: Path, inputs: Iterable[str | Path | None]) -> None:
     for given in inputs:
-        if given is None or not Path(given).exists():
+        if given is None or not _is_path(given):
             continue
         path = Path(given)
         if _same(target, path):
@@ -101,6 +101,13 @@ def _check_inputs(target: Path, inputs: Iterable[str | Path | None]) -> None:
             raise ConfigError(
                 f"'{target}' is to be written, but holds '{path}', which the command reads. Choose another place."
             )
+
+
+def _is_path(given: str | Path) -> bool:
+    try:
+        return Path(given).exists()
+    except (OSError, ValueError):  # too long for a name, or with a character that none has
+        return False
 
 
 def _check_others(target: Path, others: Iterable[Path | None]) -> None:
