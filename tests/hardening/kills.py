@@ -51,8 +51,8 @@ KINDS = ("old", "new", "absent", "mixed")
 PARTNER = "one by one (must be mixed)"
 
 Write = Callable[[Path], Any]
-Look = Callable[[Path], Any]
-"""What a place holds, so that two versions differ; `None` where nothing can be loaded."""
+Look = Callable[[Path], list[Any]]
+"""What each kind of reader finds in a place, so that two versions differ; `None` where it can load nothing."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def guards() -> Iterator[Output]:
     adapter, other, mask = (ShortcutGuardrail.from_pretrained(GOLDEN / "guards" / name, base=base) for name in names)
     texts = expected["texts"][:3]
 
-    def look(place: Path) -> Any:
+    def look(place: Path) -> list[Any]:
         folder = place / "out"
         peft = [folder / name for name in ("adapter_config.json", "adapter_model.safetensors")]
         # As PEFT sees it, which knows no manifest.
@@ -113,8 +113,8 @@ def guards() -> Iterator[Output]:
         try:
             guard = ShortcutGuardrail.from_pretrained(folder, base=base, verify=True)
         except GuardrailError:
-            return by_peft
-        return guard.predict_proba(texts).tobytes(), guard.record().strategy, by_peft
+            return [None, by_peft]
+        return [(guard.predict_proba(texts).tobytes(), guard.record().strategy), by_peft]
 
     def save(guard: ShortcutGuardrail) -> Write:
         return lambda place: guard.save_pretrained(place / "out", overwrite=True)
@@ -139,13 +139,13 @@ def audits() -> Iterator[Output]:
         inputs = [report.input_to_dict(index) for index in range(report.n)]
         return lambda place: audit_command._write(place / "out", report, inputs, redact=False, overwrite=True)
 
-    def look(place: Path) -> Any:
+    def look(place: Path) -> list[Any]:
         try:
             read_audit(place / "out" / "audit.json")
         except GuardrailError:
-            return None
+            return [None]
         names = ("audit.json", "report.html", "important_tokens.jsonl")
-        return tuple((place / "out" / name).read_bytes() for name in names)
+        return [tuple((place / "out" / name).read_bytes() for name in names)]
 
     yield Output("audit", save(0), save(1), look, "out", WAYS)
 
@@ -158,13 +158,13 @@ class _Judge:
 def decisions() -> Iterator[Output]:
     """The files of `judge`: decisions alone, and with the answers they rest on."""
 
-    def look(place: Path) -> Any:
+    def look(place: Path) -> list[Any]:
         file = place / "decisions.json"
         if not file.exists():
-            return None
+            return [None]
         said = json.loads(file.read_text(encoding="utf-8"))
         answers = said.get("second_opinion_answers")
-        return said["audit"], None if answers is None else (place / answers).read_text(encoding="utf-8")
+        return [(said["audit"], None if answers is None else (place / answers).read_text(encoding="utf-8"))]
 
     def save(audit: str, judge: bool) -> Write:
         found = Decisions((), audit=audit, judges=(_Judge("other"),) if judge else ())  # type: ignore[arg-type]
@@ -183,7 +183,7 @@ def predictions() -> Iterator[Output]:
     def save(label: str) -> Write:
         return lambda place: write_file(place / "out.csv", f"label\n{label}\n" * 10_000, overwrite=True)
 
-    yield Output("predictions", save("a"), save("b"), lambda place: _bytes(place / "out.csv"))
+    yield Output("predictions", save("a"), save("b"), lambda place: [_bytes(place / "out.csv")])
 
 
 def benchmark() -> Iterator[Output]:
@@ -203,7 +203,7 @@ def benchmark() -> Iterator[Output]:
     def save_run(answers: list[int]) -> Write:
         return lambda place: write_result(place, "aa", result(answers))
 
-    yield Output("result of a run", save_run([0]), save_run([1]), lambda place: _bytes(result_path(place, "aa")))
+    yield Output("result of a run", save_run([0]), save_run([1]), lambda place: [_bytes(result_path(place, "aa"))])
 
     made = Path(tempfile.mkdtemp())  # Arrow has threads, which a forked process lacks: it copies what was made
     for name, answers in (("old", [0, 0, 0]), ("new", [1, 1, 1])):
@@ -216,11 +216,11 @@ def benchmark() -> Iterator[Output]:
 
         return lambda place: write_files(place / "results", fill, key=RUNS_FILE)
 
-    def look(place: Path) -> Any:
+    def look(place: Path) -> list[Any]:
         try:
-            return json.dumps(open_store(place / "results").result("aa"))
+            return [json.dumps(open_store(place / "results").result("aa"))]
         except (GuardrailError, KeyError):
-            return None
+            return [None]
 
     yield Output("compact results", copy("old"), copy("new"), look, "results", WAYS[1:2])
 
@@ -241,14 +241,17 @@ def folders_of_any_kind() -> Iterator[Output]:
 
         return lambda place: write_folder(place / "out", fill, key="config.json", overwrite=True)
 
-    def look(place: Path) -> Any:
+    def look(place: Path) -> list[Any]:
         folder = place / "out"
-        if not (folder / "config.json").exists():  # as Transformers sees it
-            return None
+
+        def read() -> list[set[bytes]]:
+            return [set((folder / name).read_bytes().split()) for name in names]
+
+        there = (folder / "config.json").exists()  # what Transformers looks for
         try:
-            return read_whole(folder, lambda: [set((folder / name).read_bytes().split()) for name in names])
+            return [read() if there else None, read_whole(folder, read, hashes=True) if there else None]
         except GuardrailError:
-            return "not whole"
+            return [read(), None]
 
     yield Output("folder of any kind", save(1), save(2), look, "out", WAYS)
 
@@ -259,9 +262,9 @@ def one_by_one(place: Path) -> None:
         write_file(place / "out" / name, "new", overwrite=True)
 
 
-def look_one_by_one(place: Path) -> Any:
+def look_one_by_one(place: Path) -> list[Any]:
     """What such a folder holds."""
-    return tuple(_bytes(place / "out" / name) for name in ("config.json", "a"))
+    return [tuple(_bytes(place / "out" / name) for name in ("config.json", "a"))]
 
 
 def partner() -> Iterator[Output]:
@@ -432,9 +435,8 @@ class Bench:
 
     def judge(self) -> None:
         """Count what a killed writer left, and write again."""
-        row, found = self.row, self.output.look(self.place)
-        absent = found is None and self.old is not None and self.way in WAYS[1:]
-        row.found["absent" if absent else "old" if found == self.old else "new" if found == self.new else "mixed"] += 1
+        row = self.row
+        row.found[self._kind(self.output.look(self.place))] += 1
         lost = self._lost()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -442,6 +444,16 @@ class Bench:
         row.lost += lost or self._lost()
         row.not_resumed += self.output.look(self.place) != self.new
         row.left += any(self.place.rglob(".*"))
+
+    def _kind(self, found: list[Any]) -> str:
+        """Of what is there; absent if readers of one kind or of all can load nothing, and the others one version."""
+        for kind, version in (("old", self.old), ("new", self.new)):
+            if found == version:
+                return kind
+        for version in (self.old, self.new):
+            if self.way in WAYS[1:] and all(one in (None, other) for one, other in zip(found, version, strict=True)):
+                return "absent"
+        return "mixed"
 
     def _lost(self) -> bool:
         """Whether the file of somebody else is gone."""
