@@ -15,7 +15,16 @@ import torch
 
 from .attribution import MaskingEffects, Saliency, find_important_tokens, masking_effects
 from .audit import AuditReport, Card, ShardedAudit, audit_in_shards, audit_texts, model_digest, texts_fingerprint
-from .config import AuditConfig, CertifyConfig, GuardrailConfig, SaliencyConfig, Unit, check_strength, preset
+from .config import (
+    AuditConfig,
+    CertifyConfig,
+    GuardrailConfig,
+    SaliencyConfig,
+    Unit,
+    check_seed,
+    check_strength,
+    preset,
+)
 from .data import Texts, TextSource, check_texts, label_ids, text_hash
 from .decisions import (
     LEAST_FLIPS,
@@ -557,7 +566,7 @@ class ShortcutGuardrail(Shown):
             DataError: A text is empty or holds no ordinary token, or, for `maskcl`, fewer than two are distinct.
             ConfigError: `few-shot` is given no labelled texts.
         """
-        config = preset(config) if isinstance(config, str) else config
+        config, seed = preset(config) if isinstance(config, str) else config, check_seed(seed)
         self._fitted, report, self._choice = fit_guard(
             self._base, texts, config, seed=seed, support=support, shortcuts=shortcuts, progress=progress
         )
@@ -746,7 +755,7 @@ class ShortcutGuardrail(Shown):
         if n < 1:
             raise ConfigError(f"n must be at least 1, but is {n}.")
         _, answers = self.answers_by_strength(unlabelled, progress=progress)
-        return [int(i) for i in texts_to_label(answers[0], answers[1:], n, seed=seed)]
+        return [int(i) for i in texts_to_label(answers[0], answers[1:], n, seed=check_seed(seed))]
 
     @one_at_a_time
     def answers_by_strength(self, texts: Texts, *, progress: Progress | None = None) -> tuple[list[float], Array]:
@@ -837,7 +846,7 @@ class ShortcutGuardrail(Shown):
         ids = self.label_ids(labels)
         finder = WordFinder(check_words(shortcuts)) if shortcuts else None
         strength = self._choice.strength if strength is None else check_strength(strength)
-        rows = sampled_rows(len(texts), check_sensitivity(sensitivity), seed)
+        rows = sampled_rows(len(texts), check_sensitivity(sensitivity), check_seed(seed))
         encoded = self._encode(texts, progress)
         check_same_length(encoded, ids)
         self._warn_about_support_rows(encoded.texts)

@@ -117,8 +117,10 @@ def audit(
 
 
 def _is_large(data: str) -> bool:
-    file = Path(data)
-    return file.is_file() and file.stat().st_size >= STREAMED_BYTES
+    try:
+        return Path(data).is_file() and Path(data).stat().st_size >= STREAMED_BYTES
+    except (OSError, ValueError):  # which is told about when it is read
+        return False
 
 
 def _read(data: str, columns: dict[str, str | None]) -> TextData:

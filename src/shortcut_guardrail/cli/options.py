@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..config import MOST_OF_A_SEED
 from .running import enable_debug, progress_bars
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ OutRows = Annotated[
     Path, typer.Option("--out", help="CSV, TSV or JSON Lines file to write, by its ending.", show_default=False)
 ]
 Html = Annotated[Path | None, typer.Option("--html", help="HTML page to write.", show_default=False)]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0, max=MOST_OF_A_SEED)]
 Redact = Annotated[bool, typer.Option("--redact", help="Leave the texts out of what is written.")]
 TopK = Annotated[int, typer.Option(help="Important tokens per input.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are already there; keeps others.")]

@@ -12,6 +12,7 @@ from .manifests import read_whole as read_whole
 from .messages import counted as counted
 from .messages import enumerated as enumerated
 from .messages import kind_of as kind_of
+from .messages import shortened as shortened
 from .outputs import check_output as check_output
 from .reading import TextData as TextData
 from .reading import Texts as Texts

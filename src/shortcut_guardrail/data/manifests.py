@@ -56,6 +56,8 @@ def read_manifest(folder: Path) -> Manifest | None:
         DataError: It is damaged.
     """
     file = folder / MANIFEST_FILE
+    if file.exists() and not file.is_file():
+        raise DataError(f"'{file}' is no file. Remove '{folder}' and write it again.")
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
         if values["schema_version"] != _SCHEMA_VERSION:
@@ -94,8 +96,11 @@ def check_name(name: str) -> None:
 
 def has_file(folder: Path, name: str) -> bool:
     """Whether a file is in a folder, or was written into it, or is about to be."""
-    if (folder / name).exists() or (folder / REPLACING_FOLDER / JOURNAL_FILE).exists():
-        return True
+    try:
+        if (folder / name).exists() or (folder / REPLACING_FOLDER / JOURNAL_FILE).exists():
+            return True
+    except (OSError, ValueError):  # too long for a name, or no permission
+        return False
     manifest = read_manifest(folder)
     return manifest is not None and name in manifest.files
 
