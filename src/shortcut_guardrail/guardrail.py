@@ -90,8 +90,10 @@ from .typing import Array, Head, Progress
 _TEXTS_AT_ONCE = 8192
 
 
-def _people(decisions: Decisions | str | Path | None) -> Decisions | None:
-    """What people decided, read where it is a file."""
+def _decided(decisions: Decisions | Consultation | str | Path | None) -> Decisions | None:
+    """What was decided, read where it is a file."""
+    if isinstance(decisions, Consultation):
+        return decisions.decisions
     return Decisions.from_file(decisions) if isinstance(decisions, str | Path) else decisions
 
 
@@ -379,6 +381,7 @@ class ShortcutGuardrail(Shown):
         config: str | GuardrailConfig = "distill",
         support: Support | None = None,
         decisions: Decisions | None = None,
+        report: AuditReport | None = None,
         progress: Progress | None = None,
     ) -> Shortcuts:
         """Which words and phrases the strategies `mask` and `distill` would neutralise; nothing is changed.
@@ -388,6 +391,7 @@ class ShortcutGuardrail(Shown):
             config: A preset's name or a configuration; its `shortcuts` says how.
             support: A few labelled texts and their labels, to clear and confirm candidates on.
             decisions: On the cards of an audit of the base model.
+            report: An audit of the base model on these texts, whose measurements serve again.
             progress: Told how much of each stage is done.
 
         Raises:
@@ -397,6 +401,7 @@ class ShortcutGuardrail(Shown):
         config = preset(config) if isinstance(config, str) else config
         same_data = decisions is None or self._made_for(decisions, texts)
         encoded = self._encode(texts, progress)
+        of_these = report is not None and report.data == self.data_fingerprint(texts)
         found = find_shortcuts(
             self._base,
             encoded,
@@ -404,6 +409,7 @@ class ShortcutGuardrail(Shown):
             support=encode_support(self._base, support),
             decisions=decisions,
             same_data=same_data,
+            known=report if of_these else None,
             progress=progress,
         )
         warn_about_absent(found, encoded)
@@ -513,7 +519,8 @@ class ShortcutGuardrail(Shown):
             ConfigError: A source is this model, or answers in another shape.
             DataError: See `audit`.
         """
-        audited = AuditedCards.from_dict(self.audit(texts, strength=0, progress=progress).to_dict())
+        report = self.audit(texts, strength=0, progress=progress)
+        audited = AuditedCards.from_dict(report.to_dict())
         cards = [card for card in audited.chosen("undecided") if card.changes >= LEAST_FLIPS]
         flips = self.find_flips(texts, cards, strength=0, progress=progress)
         sheet = cut_sheet(self.draw_sheet(texts, audited, flips, strength=0, seed=seed, progress=progress))
@@ -523,7 +530,8 @@ class ShortcutGuardrail(Shown):
         )
         if told is not None:
             told(sheet, {source.name: source.cost(sheet.texts) for source in sources})
-        return consultation_of(audited, ask(sheet, sources, progress=progress), rule=rule, people=people)
+        found = consultation_of(audited, ask(sheet, sources, progress=progress), rule=rule, people=people)
+        return replace(found, report=report)
 
     @one_at_a_time
     def fit(
@@ -570,7 +578,7 @@ class ShortcutGuardrail(Shown):
         strength: RepairStrength = None,
         shortcuts: Sequence[str] = (),
         keep: Sequence[str] = (),
-        decisions: Decisions | str | Path | None = None,
+        decisions: Decisions | Consultation | str | Path | None = None,
         second_opinion: Any = None,
         descriptions: Mapping[str, str] | None = None,
         config: GuardrailConfig | Mapping[str, Any] | None = None,
@@ -586,8 +594,8 @@ class ShortcutGuardrail(Shown):
             strength: In [0, 1]; `auto` chooses without labels; `None` too for `mask` and `distill`, else on labels.
             shortcuts: Words and phrases that are shortcuts.
             keep: Words and phrases that are none.
-            decisions: On cards of an audit of this model, or their file. The order: `shortcuts` and `keep`, a person's
-                decision, judged flips, a second opinion, the audit.
+            decisions: On cards of an audit of this model, their file, or what `consult` gave. The order: `shortcuts`
+                and `keep`, a person's decision, judged flips, a second opinion, the audit.
             second_opinion: Second models that judge the cards of an audit; see `consult`, for `descriptions` as well.
             config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset.
             seed: The same seed, texts and configuration give the same guard.
@@ -600,9 +608,13 @@ class ShortcutGuardrail(Shown):
         """
         before, found, reason = (self._fitted, self._choice), None, ""
         asks = partial(self.consult, texts, second_opinion, descriptions=descriptions, seed=seed, progress=progress)
-        decided = _people(decisions) if second_opinion is None else asks(people=_people(decisions)).decisions
+        if second_opinion is not None:
+            decisions = asks(people=_decided(decisions))
+        decided, report = _decided(decisions), decisions.report if isinstance(decisions, Consultation) else None
         labels = None if support is None else self.label_ids(support[1])
-        search = partial(self.find_shortcuts, texts, support=support, decisions=decided, progress=progress)
+        search = partial(
+            self.find_shortcuts, texts, support=support, decisions=decided, report=report, progress=progress
+        )
         if strategy == "auto" and isinstance(config, GuardrailConfig):
             strategy = config.strategy
         asked = partial(plan_repair, labels=labels, strength=strength, shortcuts=shortcuts, keep=keep, config=config)

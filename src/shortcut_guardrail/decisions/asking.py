@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from .second_opinion import judge_sheet
 from .sheet import SHEET_FILE, Sheet, Text
 
 if TYPE_CHECKING:
+    from ..audit import AuditReport
     from ..opinions import Cost, Source
 
 Told = Callable[[Sheet, "Mapping[str, Cost]"], None]
@@ -145,10 +146,12 @@ class Consultation:
     Attributes:
         decisions: On the cards that they were asked about.
         asked: Every answer.
+        report: The audit that the cards come from, where it is at hand, so that a repair need not audit again.
     """
 
     decisions: Decisions
     asked: Asked
+    report: AuditReport | None = field(default=None, repr=False, compare=False)
 
 
 def consultation_of(

@@ -54,6 +54,7 @@ def find_shortcuts(
     support: tuple[EncodedTexts, Array] | None = None,
     decisions: Decisions | None = None,
     same_data: bool = True,
+    known: AuditReport | None = None,
     progress: Progress | None = None,
 ) -> Shortcuts:
     """Audit the texts and decide what is neutralised.
@@ -65,6 +66,7 @@ def find_shortcuts(
         support: A few labelled texts and their class ids, shape (n,), to clear and confirm candidates on.
         decisions: On the cards of an audit of the model; they come before all evidence, and after `config`.
         same_data: See `with_decisions`.
+        known: An audit of the same texts by the same model, whose measurements serve again; see `audit_texts`.
         progress: Told how much of each stage is done.
 
     Raises:
@@ -72,7 +74,7 @@ def find_shortcuts(
         ConfigError: What a person said contradicts itself.
     """
     check_said(config)
-    items = ranked_shortcuts(classifier, encoded, config, progress=progress)
+    items = ranked_shortcuts(classifier, encoded, config, known=known, progress=progress)
     taken = sum(item.evident for item in items)
     considered = max(taken, 0 if support is None else config.max_considered)
     items = [item for i, item in enumerate(items) if i < considered or item.reason == "many answers"]
@@ -101,13 +103,21 @@ def _named_on_support(
 
 
 def ranked_shortcuts(
-    classifier: TextClassifier, encoded: EncodedTexts, config: ShortcutConfig, *, progress: Progress | None = None
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    config: ShortcutConfig,
+    *,
+    known: AuditReport | None = None,
+    progress: Progress | None = None,
 ) -> list[Shortcut]:
     """All candidates of the audit, those first that are neutralised unless labels or a person object.
 
     Arguments and errors: see `find_shortcuts`.
     """
-    report = audit_texts(classifier, encoded, config.audit(), with_cards=False, progress=progress)
+    serves = known is not None and known.unit != "token" and known.top_k == config.top_k
+    report = audit_texts(
+        classifier, encoded, config.audit(), with_cards=False, known=known if serves else None, progress=progress
+    )
     distinct = np.flatnonzero(find_repeats(*_keys(encoded)).evidence)
     texts, probs = encoded.select(distinct), np.asarray(report.saliency.probs)[distinct]
     dominant = _dominant(classifier, texts, probs, report, config, progress)
