@@ -82,6 +82,10 @@ def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_p
     opinion = honestly["second_opinion"]
     assert (opinion["outcome"], opinion["rule"], opinion["broken"]) == ("shortcut", "agreement", 0)
     assert opinion["judges"] == ["my_judges:sound"]
+    distinct, flips = json.loads((asked[0] / "second_opinion.jsonl").read_text().splitlines()[0])["n"], 24
+    low, high = opinion["at_stake"]
+    assert 0.5 * flips / distinct < low <= flips / distinct == pytest.approx(high, abs=0.01)
+    assert f"At stake: masking honestly would bring {100 * low:.1f} to {100 * high:.1f} more right answers" in shown
     assert "outcome" not in honestly, "what people say stands apart"
     document = json.loads(out.read_text())
     (judge,) = document["second_opinions"]
