@@ -7,7 +7,9 @@ For settings of the benchmark the base classifier is audited on the test texts w
 `bench/experiments/flips`. Every card with at least eight flips is put before second models, as `guard.repair` does with
 `second_opinion`. Judges:
 
-- `language model`: a small causal model that was not tuned for the task (`--language-model`, a folder or Hub id).
+- `language model`: a small causal model that was not tuned for the task (`--language-model`, a folder or Hub id), by
+  one prompt with a few examples of our own, which stand below. Entries without `examples` are older: it was asked by
+  the library's three prompts without an example.
 - `restaurants`: a bag of words (TF-IDF, logistic regression) trained on restaurant reviews, for reviews.
 - `phrases`: one trained on SST-2's phrases, for reviews of anything but films.
 - `same texts`: one trained on the very texts that the base was trained on, which learned the same shortcut.
@@ -17,11 +19,13 @@ For settings of the benchmark the base classifier is audited on the test texts w
 For each card stand what the labels say (`mended`, `broken`) and what every judge and combination says, by both rules.
 `genuine` is a card that labels break more than they mend. `repaired` is the guard that follows, on the test texts.
 `people` draws, for the judges of which a guard is made, twenty answers to texts near the boundary and five to the
-card's flips, one in ten wrong, and the same number of answers to the card's flips alone.
+card's flips, one in ten wrong, and the same number of answers to the card's flips alone. `at_stake` is what a judge
+says masking would bring, `brings` what labels say, as shares of the distinct texts.
 
 Rules and thresholds come from `bench/experiments/second_opinion_simulation`. How texts without the words are chosen was
 corrected after a look at Amazon's seeds 0 and 1 with bags of words, and the adjustment for many cards was added after a
-look at SST-2's seed 0; neither was tuned.
+look at SST-2's seed 0; neither was tuned. The prompt was chosen on training reviews of Amazon that no base was trained
+on, with the base of seed 3.
 """
 
 from __future__ import annotations
@@ -63,17 +67,56 @@ SETTINGS = (
     "shifted/Civil/reversed",
 )
 MAX_ROWS = 1000
-DRAWS = 200
+DRAWS = 100
 WRONG = 0.1
 
 Array = np.ndarray[Any, Any]
 Predict = Callable[[Sequence[Any]], Array]
 
 DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
-    "GoEmo-ST": {},
     "Civil": {"non-toxic": "a civil comment", "toxic": "a rude, hateful or insulting comment"},
 }
 """What labels mean, for the language model, where their names do not say it."""
+PROMPT = "Text: {text}\nLabel: {label}"
+EXAMPLES: Mapping[str, Sequence[tuple[str, ...]]] = {
+    "Amazon": (
+        ("negative", "It broke after two days, and nobody answered my letters."),
+        ("positive", "Works as promised and lasts all week. I am glad that I bought it."),
+        ("negative", "I wanted to like it, but the story drags and the end makes no sense."),
+        ("positive", "My daughter laughs every time we read it. We will buy the next one."),
+    ),
+    "SST-2": (
+        ("negative", "two hours that feel like four , with nobody in them to care about"),
+        ("positive", "a warm , clever film that trusts its actors"),
+        ("negative", "loud , empty and far too pleased with itself"),
+        ("positive", "it stays with you long after the lights go up"),
+    ),
+    "Yelp-ST": (
+        ("1 star", "Cold food, rude waiter, and they charged us twice. Never again."),
+        ("3 stars", "Decent burger, slow service. It is fine if you are nearby."),
+        ("5 stars", "The best meal we had all year. Everybody was kind, and the fish was perfect."),
+        ("2 stars", "Nice room, but my pasta was dry and nobody came to ask."),
+        ("4 stars", "Very good coffee and fresh cakes. A little loud on Sundays."),
+    ),
+    "GoEmo-ST": (
+        ("neutral", "The meeting is on Tuesday at ten."),
+        ("amusement", "I nearly fell off my chair, that dog has better timing than most comedians."),
+        ("joy", "We are so happy for you two, what a lovely day."),
+        ("excitement", "I cannot wait, the tickets came today!"),
+    ),
+    "Civil": (
+        ("toxic", "Only a fool would write such rubbish. Go back to where you came from."),
+        ("non-toxic", "I see it differently: the new road cost more than the old bridge."),
+        ("toxic", "These people are vermin and so is everybody who votes for them."),
+        ("non-toxic", "Thank you for the article. Where can I find the numbers?"),
+    ),
+    "MultiNLI": (
+        ("entailment", "Two women are cooking soup.", "Somebody is cooking."),
+        ("contradiction", "The shop closes at six every day.", "The shop is open all night."),
+        ("neutral", "He bought a train ticket.", "He is on his way to his mother."),
+    ),
+}
+"""A label and a text of ours, in no data set, for the language model."""
 REVIEWS = ("Amazon", "SST-2")
 
 
@@ -181,8 +224,19 @@ def judges_of(opened: OpenedSetting, setting: str, labels: Sequence[str], args: 
     if name == "Amazon":
         found["phrases"] = phrases(args.data_dir)
     if args.language_model:
-        found["language model"] = args.language_model
+        found["language model"] = language_model(name, args)
     return found
+
+
+def language_model(name: str, args: argparse.Namespace) -> Path:
+    """The TOML file of the language model for a data set."""
+    lines = ['kind = "causal"', f"model = {json.dumps(args.language_model)}", f"prompts = [{json.dumps(PROMPT)}]"]
+    for label, *texts in EXAMPLES[name]:
+        lines += ["[[examples]]", f"label = {json.dumps(label)}"]
+        lines += [f"{key} = {json.dumps(text)}" for key, text in zip(("text", "text_pair"), texts, strict=False)]
+    file: Path = args.work / f"{name}.toml"
+    write_file(file, "\n".join(lines) + "\n", overwrite=True)
+    return file
 
 
 COMBINATIONS = (
@@ -195,7 +249,7 @@ REPAIRED = (("language model", "restaurants"), ("restaurants",), ("language mode
 """Whose decisions a guard is made of."""
 
 
-def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, Any]:
+def measure(setting: str, seed: int, examples: bool, *, args: argparse.Namespace) -> dict[str, Any]:
     """One setting and seed."""
     experiment, name, test = setting.split("/")
     opened = open_setting(experiment, name, seed, data_dir=args.data_dir, cache=args.cache, changes={"n_test": None})
@@ -340,13 +394,13 @@ def opinions_of(audited: AuditedCards, asked: Asked, labels: Mapping[Any, int], 
                     "broken": said.broken,
                     "rules": said.rules,
                     "q_value": said.q_value,
+                    "at_stake": said.at_stake,
                     "outcome": said.outcome,
                     "reason": said.reason,
                 }
             )
-        people = (
-            with_people_drawn(audited, chosen(asked, some), labels, seed) if any(f["fit"] for f in fitness) else None
-        )
+        is_asked = some in REPAIRED and any(f["fit"] for f in fitness)
+        people = with_people_drawn(audited, chosen(asked, some), labels, seed) if is_asked else None
         found.append({"judges": some, "fitness": fitness, "cards": cards, "people": people})
     return found
 
@@ -404,8 +458,9 @@ def labelled_card(card: Any, sheet: Sheet, labels: Mapping[Any, int]) -> dict[st
         "pulls_to": card.pulls_to,
         "flagged": card.flagged,
         "flips": len(flips),
-        "mended": sum(label == one.after for label, one in zip(truth, flips, strict=True)),
-        "broken": sum(label == one.before for label, one in zip(truth, flips, strict=True)),
+        "mended": (mended := sum(label == one.after for label, one in zip(truth, flips, strict=True))),
+        "broken": (broken := sum(label == one.before for label, one in zip(truth, flips, strict=True))),
+        "brings": (mended - broken) / sheet.n,
     }
 
 
@@ -467,7 +522,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     versions = {"versions": library_versions()}
     args.work.mkdir(parents=True, exist_ok=True)
-    cases = settings_cases(args)
+    cases = [{**case, "examples": True} for case in settings_cases(args)]
     for entry in grow(args.out, cases, partial(measure, args=args), asked={}, beside=lambda _: versions):
         print(entry["setting"], entry["seed"], entry["base"], entry["judges"], flush=True)
         for card in entry["cards"]:
