@@ -113,7 +113,7 @@ class _Scale(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Judge:
+class FitJudge:
     """The fit sources of one pair of classes as one judge, which gives the second answer above 0."""
 
     pair: Pair
@@ -151,10 +151,25 @@ def judge_sheet(
     Returns:
         By card what is said of it, and by source how fit it is for each pair of classes.
     """
+    judges, fitness = fit_judges(sheet, scores, refused)
+    cards: dict[str, list[AskedFlip]] = {}
+    for flip in sheet.flips:
+        cards.setdefault(flip.card, []).append(flip)
+    bench = _Bench(sheet, judges, rule, answers or {})
+    return _decided({card: bench.judge(flips) for card, flips in cards.items()}, five or {}), fitness
+
+
+def fit_judges(
+    sheet: Sheet, scores: Mapping[str, Array], refused: Mapping[str, str] | None = None
+) -> tuple[dict[Pair, FitJudge], dict[str, tuple[Fitness, ...]]]:
+    """Of each pair of classes the fit sources as one judge, and how fit every source is.
+
+    Arguments: see `judge_sheet`.
+    """
     rows = {text: i for i, text in enumerate(sheet.texts)}
     sources = [_Scores(name, rows, np.asarray(values, dtype=np.float64)) for name, values in scores.items()]
     fitness: dict[str, list[Fitness]] = {source.name: [] for source in sources}
-    judges: dict[Pair, _Judge] = {}
+    judges: dict[Pair, FitJudge] = {}
     for pair in sorted({one.pair for one in sheet.free}):
         found = [_fitness(source, sheet, pair, (refused or {}).get(source.name, "")) for source in sources]
         for source, (one, _) in zip(sources, found, strict=True):
@@ -162,12 +177,7 @@ def judge_sheet(
         fit = [(source, scale) for source, (one, scale) in zip(sources, found, strict=True) if one.fit and scale]
         if fit:
             judges[pair] = _together(sheet, pair, fit)
-    cards: dict[str, list[AskedFlip]] = {}
-    for flip in sheet.flips:
-        cards.setdefault(flip.card, []).append(flip)
-    bench = _Bench(sheet, judges, rule, answers or {})
-    found_of = {card: bench.judge(flips) for card, flips in cards.items()}
-    return _decided(found_of, five or {}), {name: tuple(of) for name, of in fitness.items()}
+    return judges, {name: tuple(of) for name, of in fitness.items()}
 
 
 def _decided(opinions: Mapping[str, MachineOpinion], five: Mapping[str, int]) -> dict[str, MachineOpinion]:
@@ -240,9 +250,9 @@ def _unfit_sentence(share: float, error: float, names: tuple[str, str]) -> str:
     )
 
 
-def _together(sheet: Sheet, pair: Pair, fit: Sequence[tuple[_Scores, _Scale]]) -> _Judge:
+def _together(sheet: Sheet, pair: Pair, fit: Sequence[tuple[_Scores, _Scale]]) -> FitJudge:
     """One judge of several, centred once more."""
-    judge = _Judge(pair, tuple(source for source, _ in fit), tuple(scale for _, scale in fit))
+    judge = FitJudge(pair, tuple(source for source, _ in fit), tuple(scale for _, scale in fit))
     texts, up = _drawn(sheet, pair)
     values = judge.score(texts)
     known = ~np.isnan(values)
@@ -254,7 +264,7 @@ class _Bench:
     """The judges of all pairs, and the rule."""
 
     sheet: Sheet
-    judges: Mapping[Pair, _Judge]
+    judges: Mapping[Pair, FitJudge]
     rule: Rule
     answers: Mapping[Text, bool]
 
@@ -301,7 +311,7 @@ class _Bench:
             at_stake=(max(low, -1.0), min(high, 1.0)) if names else None,
         )
 
-    def _near(self, judge: _Judge, card: str, after: int) -> _Near:
+    def _near(self, judge: FitJudge, card: str, after: int) -> _Near:
         near = [one for one in self.sheet.free if one.near and one.pair == judge.pair and card not in one.holds]
         scores = judge.score([one.text for one in near]) * (1 if after == judge.pair[1] else -1)
         near, scores = [one for one, s in zip(near, scores, strict=True) if not np.isnan(s)], scores[~np.isnan(scores)]
@@ -362,7 +372,7 @@ class _Votes(NamedTuple):
     none: int
 
 
-def _votes(judge: _Judge, flips: Sequence[AskedFlip], after: int) -> _Votes:
+def _votes(judge: FitJudge, flips: Sequence[AskedFlip], after: int) -> _Votes:
     sign = 1 if after == judge.pair[1] else -1
     both = sign * np.array([judge.score([f.text for f in flips]), judge.score([f.without for f in flips])])
     none = np.isnan(both).any(axis=0)
