@@ -37,7 +37,7 @@ def encoder(tmp_path):
 
 
 def opened(spec, labels=LABELS, **options):
-    (source,) = open_sources([spec], labels, device="cpu", **options)
+    (source,) = open_sources([spec], labels, **options)
     return source
 
 
@@ -71,7 +71,7 @@ def test_descriptions_examples_and_prompts_change_what_is_asked(decoder, tmp_pat
     file = 'kind = "causal"\nmodel = "decoder"\nprecision = "float32"\nprompts = ["{text} is {label}"]\n'
     told = [
         opened(decoder, descriptions={"positive": "good"}),
-        opened(decoder, examples=[("soup", "positive")]),
+        opened(written(tmp_path, file + '[[examples]]\ntext = "b"\nlabel = "negative"\n')),
         opened(written(tmp_path, file)),
         opened(written(tmp_path, file + '[[examples]]\ntext = "a"\nlabel = "positive"\n')),
         opened(written(tmp_path, file + '[descriptions]\npositive = "good"\n')),
@@ -111,9 +111,10 @@ def test_texts_longer_than_the_context_are_cut_and_it_says_so(decoder):
     assert not np.allclose(pair[0], pair[1])
 
 
-def test_examples_that_leave_no_room(decoder):
+def test_examples_that_leave_no_room(decoder, tmp_path):
+    file = f'kind = "causal"\nmodel = "decoder"\n[[examples]]\ntext = "{"x" * 300}"\nlabel = "positive"\n'
     with pytest.raises(ConfigError, match="leaves 0 of 256 tokens for a text"):
-        opened(decoder, examples=[("x" * 300, "positive")])
+        opened(written(tmp_path, file))
 
 
 # Classifiers

@@ -30,14 +30,13 @@ import numpy as np
 from shortcut_bench.bases import OpenedSetting, open_setting
 from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.second_models import (
-    EXAMPLES,
-    PROMPT,
     Array,
     Kept,
     accuracy_of,
     audited_once,
     columns_of,
     labelled_card,
+    language_model,
     restaurants,
     scored,
 )
@@ -79,20 +78,15 @@ def known(text: Any) -> str:
 
 def sources_of(args: argparse.Namespace, labels: Sequence[str]) -> dict[str, Any]:
     """The judges by name."""
-    texts = [(text, label) for label, text in EXAMPLES["Amazon"]]
     second = "{text}\n\nThis is {label}"
     found: dict[str, Any] = {"restaurants": open_sources([restaurants(args.data_dir)], labels)[0]}
-    for name, prompt, examples in (
-        ("no examples", PROMPT, []),
-        ("examples", PROMPT, texts),
-        ("second prompt", second, texts),
+    for name, asked in (
+        ("no examples", {"examples": ()}),
+        ("examples", {}),
+        ("second prompt", {"prompt": second}),
     ):
-        file = args.work / f"{name.replace(' ', '-')}.toml"
-        file.write_text(
-            f'kind = "causal"\nmodel = "{args.language_model}"\nprompts = ["""{prompt}"""]\n', encoding="utf-8"
-        )
-        (source,) = open_sources([file], labels, examples=examples)
-        found[name] = Kept(source, args.work / "answers.jsonl")
+        file = language_model("Amazon", args.language_model, args.work, **asked)
+        found[name] = Kept(open_sources([file], labels)[0], args.work / "answers.jsonl")
     return found
 
 

@@ -162,10 +162,17 @@ def names(labels: Sequence[str]) -> Predict:
     return predict
 
 
-def language_model(name: str, model: str, work: Path) -> Path:
-    """The TOML file of the language model for a data set."""
-    lines = ['kind = "causal"', f"model = {json.dumps(model)}", f"prompts = [{json.dumps(PROMPT)}]"]
-    for label, *texts in EXAMPLES[name]:
+def language_model(
+    name: str,
+    model: str,
+    work: Path,
+    *,
+    prompt: str = PROMPT,
+    examples: Sequence[tuple[str, ...]] | None = None,
+) -> Path:
+    """The TOML file of a language model for a data set, by default with examples of ours."""
+    lines = ['kind = "causal"', f"model = {json.dumps(model)}", f"prompts = [{json.dumps(prompt)}]"]
+    for label, *texts in EXAMPLES[name] if examples is None else examples:
         lines += ["[[examples]]", f"label = {json.dumps(label)}"]
         lines += [f"{key} = {json.dumps(text)}" for key, text in zip(("text", "text_pair"), texts, strict=False)]
     file = work / f"{name}.toml"

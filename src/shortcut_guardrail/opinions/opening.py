@@ -35,10 +35,7 @@ class _Context:
 
     labels: tuple[str, ...]
     descriptions: Mapping[str, str]
-    examples: tuple[tuple[Text, str], ...]
     cache: Path | None
-    device: str | None
-    batch_size: int
 
 
 def open_sources(
@@ -46,10 +43,7 @@ def open_sources(
     labels: Sequence[str],
     *,
     descriptions: Mapping[str, str] | None = None,
-    examples: Sequence[tuple[Text, str]] = (),
     cache: Path | None = None,
-    device: str | None = None,
-    batch_size: int = 16,
 ) -> list[Source]:
     """Load everything that is to be asked for a second opinion.
 
@@ -58,17 +52,13 @@ def open_sources(
             a function from N texts to probabilities of shape (N, C), or a `Source`.
         labels: The deployed model's C labels, in its order.
         descriptions: What is said in place of a label to what reads words; a TOML file's own come first.
-        examples: Texts with their labels, for prompts; a TOML file's own replace them.
         cache: Folder in which the answers of endpoints are kept; without it an interrupted run pays twice.
-        device: `None` takes a GPU where there is one.
-        batch_size: Sequences per forward pass.
 
     Raises:
         ConfigError: A spec is malformed, two are the same, or an option is out of range.
         ModelError: A model cannot be used, or has other labels.
     """
-    shown = tuple((text, label) for text, label in examples)
-    context = _Context(tuple(labels), descriptions or {}, shown, cache, device, batch_size)
+    context = _Context(tuple(labels), descriptions or {}, cache)
     sources = [_open(spec, context) for spec in specs]
     for i, source in enumerate(sources):
         for other in sources[:i]:
@@ -143,12 +133,10 @@ def _prompts(settings: Settings, context: _Context) -> tuple[Prompt, ...]:
     from .causal import CAUSAL_TEMPLATES
     from .endpoint import ENDPOINT_TEMPLATES
 
-    own = settings.get("examples")
-    examples = context.examples if own is None else own
     said = {**context.descriptions, **settings.get("descriptions", {})}
     by_name = settings.kind == "endpoint"
     templates = settings.get("prompts", ENDPOINT_TEMPLATES if by_name else CAUSAL_TEMPLATES)
-    return make_prompts(templates, context.labels, said, examples, by_name=by_name)
+    return make_prompts(templates, context.labels, said, settings.get("examples", ()), by_name=by_name)
 
 
 def _causal(settings: Settings, context: _Context) -> Source:
@@ -159,9 +147,8 @@ def _causal(settings: Settings, context: _Context) -> Source:
     precision = settings.get("precision", "bfloat16")
     revision = settings.get("revision")
     model, tokenizer = load_causal(settings.target, revision=revision, precision=precision)
-    options: dict[str, Any] = {"batch_size": context.batch_size, "device": context.device}
     most = settings.get("max_length", 1024)
-    asked = CausalModel(model, tokenizer, max_length=most, **options)
+    asked = CausalModel(model, tokenizer, max_length=most)
     return CausalSource(
         settings.name, asked, prompts, {**_loaded(settings), "precision": precision, "max_length": most}
     )
@@ -172,9 +159,8 @@ def _classifier(settings: Settings, context: _Context, zero_shot: bool) -> Sourc
 
     _refuse_adapter(settings.target)
     model, tokenizer = load_model(settings.target, revision=settings.get("revision"))
-    options: dict[str, Any] = {"batch_size": context.batch_size, "device": context.device, "masks": False}
-    wanted = {"head": settings.get("head"), "max_length": settings.get("max_length")}
-    classifier = TextClassifier(model, tokenizer, **options, **wanted)
+    wanted: dict[str, Any] = {"head": settings.get("head"), "max_length": settings.get("max_length")}
+    classifier = TextClassifier(model, tokenizer, batch_size=16, masks=False, **wanted)
     names = classifier.label_names
     # Asked about entailment itself, a model of entailment is an ordinary classifier.
     if zero_shot or (entailing(names) is not None and entailing(context.labels) is None and not settings.get("labels")):
