@@ -90,7 +90,7 @@ def _settings_of(spec: str) -> Settings:
     if path.suffix.lower() == ".toml":
         return read_settings(path)
     if path.is_dir():
-        return Settings(spec, "", path.resolve().name, spec, {})
+        return Settings("", path.resolve().name, spec, {})
     if path.suffix.lower() in _PICKLES:
         raise ConfigError(
             f"'{spec}' is a file that can run code when it is opened, so it is not opened here. Load it in a function "
@@ -101,8 +101,8 @@ def _settings_of(spec: str) -> Settings:
             f"'{spec}' is an address. Name it in a TOML file with kind = \"endpoint\", url and model, and give that."
         )
     if _FUNCTION.fullmatch(spec):
-        return Settings(spec, "function", spec, spec, {})
-    return Settings(spec, "", path.name, spec, {})
+        return Settings("function", spec, spec, {})
+    return Settings("", path.name, spec, {})
 
 
 def _kind_of(settings: Settings) -> str:
