@@ -6,7 +6,8 @@ r"""What was chosen on reviews that are reported nowhere: the language model's p
 The base of the Amazon setting is audited on training reviews that no base of that seed was trained on, as many of each
 group by label and "book". `judges` holds what each judge says of every card beside what labels say: a bag of words of
 restaurant reviews, the language model by the first prompt with examples and without, by the second with examples, and
-combinations.
+combinations. `weighted` are judges of two whose scores count by the log-odds of their agreement with the model, instead
+of alike.
 
 `teachers` holds the guards that follow where the bag of words and the language model with examples decide:
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -110,16 +111,27 @@ def own_answers(texts: set[Any]) -> Iterator[None]:
         module.counterfactual = made
 
 
-def sided_with(sheet: Sheet, scores: dict[str, Array], cards: set[str]) -> set[Any]:
-    """Texts of some cards to which the judges together give the model's own answer, with the words and without."""
+def weighted(sheet: Sheet, scores: Mapping[str, Array], some: Sequence[str]) -> Array:
+    """Judges of two classes as one, whose standardised scores count by the log-odds of their agreement."""
+    total = np.zeros(len(sheet.texts))
+    for name in some:
+        judges, fitness = fit_judges(sheet, {name: scores[name]})
+        agreement = fitness[name][0].agreement or 0.5
+        total += np.log(agreement / (1 - agreement)) * judges[0, 1].score(sheet.texts)
+    return np.stack([np.zeros(len(total)), total], axis=1)
+
+
+def sided_with(sheet: Sheet, scores: Mapping[str, Array], cards: set[str]) -> dict[Any, int]:
+    """Texts of some cards to which the judges together give the model's own answer, with the words and without, and
+    that answer."""
     judges, _ = fit_judges(sheet, scores)
-    found = set()
+    found: dict[Any, int] = {}
     for flip in sheet.flips:
         judge = judges.get((min(flip.before, flip.after), max(flip.before, flip.after)))
         if judge is not None and flip.card in cards:
             both = judge.score([flip.text, flip.without]) * (1 if flip.before == judge.pair[1] else -1)
             if (both > 0).all():
-                found.add(flip.text)
+                found[flip.text] = flip.before
     return found
 
 
@@ -147,6 +159,9 @@ def measure(seed: int, *, args: argparse.Namespace) -> dict[str, Any]:
         return consultation_of(audited, asked).decisions
 
     judges = [_shown(some, said(*some)) for some in (*((name,) for name in scores), *COMBINATIONS)]
+    for some in COMBINATIONS:
+        one = Asked(sheet, {"weighted": weighted(sheet, scores, some)}, {}, {"weighted": {}})
+        judges.append({**_shown(some, consultation_of(audited, one).decisions), "weighted": True})
     decisions = said("examples", "restaurants")
     taken = {card.id for card in decisions.cards if card.decision}
     sided = sided_with(sheet, {name: scores[name] for name in ("examples", "restaurants")}, taken)
@@ -156,10 +171,10 @@ def measure(seed: int, *, args: argparse.Namespace) -> dict[str, Any]:
         "accuracy": {name: accuracy_of(sheet, scores[name], labels) for name in scores},
         "cards": [labelled_card(card, sheet, labels) for card in cards],
         "judges": judges,
-        "kept": {"texts": len(sided), "right": sum(labels[text] == guard.predict([text])[0] for text in sided)},
+        "kept": {"texts": len(sided), "right": sum(labels[text] == own for text, own in sided.items())},
         "teachers": {},
     }
-    for name, texts in (("card", set()), ("text", sided)):
+    for name, texts in (("card", set[Any]()), ("text", set(sided))):
         with own_answers(texts):
             guard.repair(rows.texts, decisions=decisions, seed=seed)
         entry["teachers"][name] = scored(guard, rows)
