@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, ModelError
+from .cache import AnswerCache, KeptSource
 from .classifiers import (
     ZERO_SHOT_TEMPLATES,
     ClassifierSource,
@@ -52,7 +53,7 @@ def open_sources(
             a function from N texts to probabilities of shape (N, C), or a `Source`.
         labels: The deployed model's C labels, in its order.
         descriptions: What is said in place of a label to what reads words; a TOML file's own come first.
-        cache: Folder in which the answers of endpoints are kept; without it an interrupted run pays twice.
+        cache: Folder in which answers of models and endpoints are kept; without it an interrupted run starts anew.
 
     Raises:
         ConfigError: A spec is malformed, two are the same, or an option is out of range.
@@ -82,7 +83,10 @@ def _open(spec: Any, context: _Context) -> Source:
 
         return open_endpoint(settings, _prompts(settings, context), context.cache)
     kind = settings.kind or _kind_of(settings)
-    return _causal(settings, context) if kind == "causal" else _classifier(settings, context, kind == "zero-shot")
+    model = _causal(settings, context) if kind == "causal" else _classifier(settings, context, kind == "zero-shot")
+    if context.cache is None:
+        return model
+    return KeptSource(model, AnswerCache(context.cache / f"answers-{model.fingerprint[:16]}.jsonl"))
 
 
 def _settings_of(spec: str) -> Settings:
