@@ -380,8 +380,7 @@ class ShortcutGuardrail(Shown):
         *,
         config: str | GuardrailConfig = "distill",
         support: Support | None = None,
-        decisions: Decisions | None = None,
-        report: AuditReport | None = None,
+        decisions: Decisions | Consultation | str | Path | None = None,
         progress: Progress | None = None,
     ) -> Shortcuts:
         """Which words and phrases the strategies `mask` and `distill` would neutralise; nothing is changed.
@@ -390,8 +389,8 @@ class ShortcutGuardrail(Shown):
             texts: N unlabelled deployment texts, or (text, pair) tuples.
             config: A preset's name or a configuration; its `shortcuts` says how.
             support: A few labelled texts and their labels, to clear and confirm candidates on.
-            decisions: On the cards of an audit of the base model.
-            report: An audit of the base model on these texts, whose measurements serve again.
+            decisions: On the cards of an audit of the base model, their file, or what `consult` gave, which brings that
+                audit's measurements.
             progress: Told how much of each stage is done.
 
         Raises:
@@ -399,7 +398,8 @@ class ShortcutGuardrail(Shown):
             DataError: A text is empty or holds no ordinary token, or labels are unknown.
         """
         config = preset(config) if isinstance(config, str) else config
-        same_data = decisions is None or self._made_for(decisions, texts)
+        decided, report = _decided(decisions), decisions.report if isinstance(decisions, Consultation) else None
+        same_data = decided is None or self._made_for(decided, texts)
         encoded = self._encode(texts, progress)
         of_these = report is not None and report.data == self.data_fingerprint(texts)
         found = find_shortcuts(
@@ -407,7 +407,7 @@ class ShortcutGuardrail(Shown):
             encoded,
             config.shortcuts,
             support=encode_support(self._base, support),
-            decisions=decisions,
+            decisions=decided,
             same_data=same_data,
             known=report if of_these else None,
             progress=progress,
@@ -608,13 +608,9 @@ class ShortcutGuardrail(Shown):
         """
         before, found, reason = (self._fitted, self._choice), None, ""
         asks = partial(self.consult, texts, second_opinion, descriptions=descriptions, seed=seed, progress=progress)
-        if second_opinion is not None:
-            decisions = asks(people=_decided(decisions))
-        decided, report = _decided(decisions), decisions.report if isinstance(decisions, Consultation) else None
+        decisions = decisions if second_opinion is None else asks(people=_decided(decisions))
         labels = None if support is None else self.label_ids(support[1])
-        search = partial(
-            self.find_shortcuts, texts, support=support, decisions=decided, report=report, progress=progress
-        )
+        search = partial(self.find_shortcuts, texts, support=support, decisions=decisions, progress=progress)
         if strategy == "auto" and isinstance(config, GuardrailConfig):
             strategy = config.strategy
         asked = partial(plan_repair, labels=labels, strength=strength, shortcuts=shortcuts, keep=keep, config=config)
@@ -622,7 +618,7 @@ class ShortcutGuardrail(Shown):
             found = search(config=asked("distill").config)
             strategy, reason = supported_strategy(found, has_labels=support is not None)  # type: ignore[assignment]
         plan = asked(strategy)
-        if decided is not None and found is None:
+        if decisions is not None and found is None:
             check_decides(plan.config)
             found = search(config=plan.config)
         given = found if found is not None and uses_shortcuts(plan.config) else None
@@ -632,7 +628,7 @@ class ShortcutGuardrail(Shown):
             self._fitted, self._choice = before
             raise nothing_to_repair(found, labels_say=", and cross-validation on the labelled rows prefers the base")
         self._choose_as_planned(plan, texts, support, progress)
-        return Repair(strategy, reason, fitted, self._choice, decided)
+        return Repair(strategy, reason, fitted, self._choice, _decided(decisions))
 
     def _choose_as_planned(self, plan: Plan, texts: Texts, support: Support | None, progress: Progress | None) -> None:
         """Choose the strength as a repair does; the labels, where both have a say, may overrule unlabelled texts."""

@@ -15,9 +15,7 @@ import numpy as np
 
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.data import to_json, write_file
-from shortcut_guardrail.decisions import AuditedCard, AuditedCards, ask
-from shortcut_guardrail.decisions.asking import Asked
-from shortcut_guardrail.decisions.sheet import Sheet
+from shortcut_guardrail.decisions import Asked, AuditedCard, AuditedCards, Sheet, ask
 from shortcut_guardrail.metrics import worst_group_accuracy
 from shortcut_guardrail.opinions import Cost, Source, open_sources
 
