@@ -60,6 +60,7 @@ from shortcut_guardrail import NothingToRepairError, ShortcutGuardrail
 from shortcut_guardrail.decisions import AuditedCards, Decisions, consultation_of, cut_sheet
 from shortcut_guardrail.decisions.asking import Asked
 from shortcut_guardrail.decisions.judging import LEAST_FLIPS
+from shortcut_guardrail.decisions.second_opinion import decides
 from shortcut_guardrail.decisions.sheet import REFERENCES, near_boundary
 from shortcut_guardrail.saving.record import library_versions
 from shortcut_guardrail.stats import THRESHOLD, paired_e_value
@@ -193,10 +194,11 @@ def with_people_drawn(
         answers = {texts[one.row]: bool((labels[texts[one.row]] == one.after) ^ (rng.random() < WRONG)) for one in near}
         said = {card: told(of_card, labels, rng) for card, of_card in flips.items()}
         five = {card: int(sum(of_card[:5])) for card, of_card in said.items() if len(of_card) >= 5}
-        for name, of_cards in (("twenty", None), ("twenty and five", five)):
-            found = consultation_of(audited, asked, answers=answers, five=of_cards).decisions
-            for card in found.cards:
-                decided.setdefault(card.id, {}).setdefault(name, []).append(card.decision == "neutralise")
+        for card in consultation_of(audited, asked, answers=answers).decisions.cards:
+            q_value = None if card.second_opinion is None else card.second_opinion.q_value
+            for name, of_five in (("twenty", None), ("twenty and five", five.get(card.id))):
+                is_taken = q_value is not None and decides(q_value, of_five)
+                decided.setdefault(card.id, {}).setdefault(name, []).append(is_taken)
         for id_, of_card in said.items():
             decided.setdefault(id_, {}).setdefault("alone", []).append(decided_alone(of_card[: 2 * REFERENCES + 5]))
     return {card: {name: float(np.mean(each)) for name, each in rates.items()} for card, rates in decided.items()}
