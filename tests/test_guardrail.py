@@ -529,8 +529,24 @@ def test_a_damaged_folder_says_what_is_wrong(disk_guard, tmp_path, damage, messa
     disk_guard.save_pretrained(tmp_path / "guarded")
     ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
     damage(tmp_path / "guarded")
+    with pytest.raises(ModelError, match=r"(is missing|has \d+ bytes instead of \d+): see '.*manifest\.json'"):
+        ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    (tmp_path / "guarded" / "guardrail-manifest.json").unlink()  # as in folders of earlier versions
     with pytest.raises(ModelError, match=message):
         ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+
+
+def test_a_guard_of_two_versions_is_refused(disk_guard, tmp_path):
+    """One file of the same size from elsewhere: hashes tell, and they are compared where that is asked for."""
+    disk_guard.save_pretrained(tmp_path / "guarded")
+    file = tmp_path / "guarded" / "adapter_model.safetensors"
+    content = file.read_bytes()
+    file.write_bytes(content[:-4] + bytes(4))
+    ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    with pytest.raises(ModelError, match=r"adapter_model\.safetensors' has another content than the one that was"):
+        ShortcutGuardrail.from_pretrained(tmp_path / "guarded", verify=True)
+    file.write_bytes(content)
+    ShortcutGuardrail.from_pretrained(tmp_path / "guarded", verify=True)
 
 
 def test_saving_needs_overwrite_and_keeps_what_is_not_ours(disk_guard, texts, tmp_path):

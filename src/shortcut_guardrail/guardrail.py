@@ -15,7 +15,16 @@ import torch
 
 from .attribution import MaskingEffects, Saliency, find_important_tokens, masking_effects
 from .audit import AuditReport, Card, ShardedAudit, audit_in_shards, audit_texts, model_digest, texts_fingerprint
-from .config import AuditConfig, CertifyConfig, GuardrailConfig, SaliencyConfig, Unit, check_strength, preset
+from .config import (
+    AuditConfig,
+    CertifyConfig,
+    GuardrailConfig,
+    SaliencyConfig,
+    Unit,
+    check_seed,
+    check_strength,
+    preset,
+)
 from .data import Texts, TextSource, check_texts, label_ids, text_hash
 from .decisions import (
     LEAST_FLIPS,
@@ -171,6 +180,7 @@ class ShortcutGuardrail(Shown):
         fast: FastPaths | None = None,
         allow_pickle: bool = False,
         trust_remote_code: bool = False,
+        verify: bool = False,
     ) -> ShortcutGuardrail:
         """Load a plain classifier, or a folder that `save_pretrained` wrote.
 
@@ -187,6 +197,7 @@ class ShortcutGuardrail(Shown):
             fast: See the class.
             allow_pickle: Also read weights in formats that can run code when opened.
             trust_remote_code: Run modelling code that comes with the model.
+            verify: Compare every file of a guarded folder with the hash in its manifest; sizes always are compared.
 
         Raises:
             ModelError: Nothing usable is there, or the base model's weights are not those the adapter was trained on.
@@ -203,6 +214,7 @@ class ShortcutGuardrail(Shown):
                     max_length=max_length,
                     options=options,
                     loading=loading,
+                    verify=verify,
                 )
             )
         if base is not None:
@@ -580,7 +592,7 @@ class ShortcutGuardrail(Shown):
             ConfigError: `few-shot` is given no labelled texts.
         """
         progress = shown_progress(progress)
-        config = preset(config) if isinstance(config, str) else config
+        config, seed = preset(config) if isinstance(config, str) else config, check_seed(seed)
         self._fitted, report, self._choice = fit_guard(
             self._base, texts, config, seed=seed, support=support, shortcuts=shortcuts, progress=progress
         )
@@ -774,7 +786,7 @@ class ShortcutGuardrail(Shown):
         if n < 1:
             raise ConfigError(f"n must be at least 1, but is {n}.")
         _, answers = self.answers_by_strength(unlabelled, progress=progress)
-        return [int(i) for i in texts_to_label(answers[0], answers[1:], n, seed=seed)]
+        return [int(i) for i in texts_to_label(answers[0], answers[1:], n, seed=check_seed(seed))]
 
     @one_at_a_time
     def answers_by_strength(
@@ -874,7 +886,7 @@ class ShortcutGuardrail(Shown):
         ids = self.label_ids(labels)
         finder = WordFinder(check_words(shortcuts)) if shortcuts else None
         strength = self._choice.strength if strength is None else check_strength(strength)
-        rows = sampled_rows(len(texts), check_sensitivity(sensitivity), seed)
+        rows = sampled_rows(len(texts), check_sensitivity(sensitivity), check_seed(seed))
         encoded = self._encode(texts, progress)
         check_same_length(encoded, ids)
         self._warn_about_support_rows(encoded.texts)
@@ -971,24 +983,28 @@ class ShortcutGuardrail(Shown):
         )
 
     @one_at_a_time
-    def save_pretrained(self, folder: str | Path, *, overwrite: bool = False) -> None:
+    def save_pretrained(
+        self, folder: str | Path, *, overwrite: bool = False, beside: Mapping[str, str] | None = None
+    ) -> None:
         """Write a PEFT adapter folder with the strength folded into `lora_alpha`, the record and a model card.
 
         The strategy `mask` has no adapter, so that its folder holds the record, the card and the tokenizer; the adapter
         of a guard that was there goes.
 
         Args:
-            folder: Appears whole or not at all.
-            overwrite: Whether files that are there may be replaced.
+            folder: Appears whole or not at all. Files of others in a guard that is there are carried over.
+            overwrite: Whether a guard that is there may be replaced.
+            beside: Further texts that belong to the guard, by the names of their files.
 
         Raises:
-            ConfigError: `fit` has not been called, or the folder exists.
+            ConfigError: `fit` has not been called, or the folder exists and is no guard or may not be replaced.
             RunError: The disk is full, or the like.
         """
         record = self.record()
         way = path_from(Path(folder), self._base_name)
         record = replace(record, base_model=record.base_model | {"from_folder": way})
-        save_guarded(Path(folder), self._base, self._require_fitted(), record, overwrite=overwrite)
+        fitted = self._require_fitted()
+        save_guarded(Path(folder), self._base, fitted, record, overwrite=overwrite, beside=beside)
 
 
 def _seen_from_here(place: str) -> str:

@@ -90,10 +90,10 @@ def audit(
     """
     from ..audit import check_conditions, parse_condition
     from ..config import AuditConfig
-    from ..data import FileTexts, MemoryTexts, check_output
+    from ..data import FileTexts, MemoryTexts
+    from ..decisions import AUDIT_FILE
 
-    check_output(out, overwrite=output.overwrite, folder=True)
-    output.check(data)
+    output.check(options.Place(out, key=AUDIT_FILE), inputs=[data, *loading.read_from(model)])
     conditions: list[Condition] = [parse_condition(text) for text in fail_if or ()]
     config = AuditConfig(unit=unit.value, top_k=top_k, fdr=fdr, compare_with=compare_with.value, shard_size=shard_size)
     given = {**columns.given(), "label_column": label_column}
@@ -119,8 +119,10 @@ def audit(
 
 
 def _is_large(data: str) -> bool:
-    file = Path(data)
-    return file.is_file() and file.stat().st_size >= STREAMED_BYTES
+    try:
+        return Path(data).is_file() and Path(data).stat().st_size >= STREAMED_BYTES
+    except (OSError, ValueError):  # which is told about when it is read
+        return False
 
 
 def _read(data: str, columns: dict[str, Any]) -> TextData:
@@ -198,16 +200,17 @@ def _write(
     out: Path, document: Mapping[str, Any], inputs: Iterable[dict[str, Any]], *, redact: bool, overwrite: bool
 ) -> None:
     from ..data import to_json, write_folder
+    from ..decisions import AUDIT_FILE
     from ..report import render_audit
 
     def fill(folder: Path) -> None:
-        (folder / "audit.json").write_text(to_json(document), encoding="utf-8")
+        (folder / AUDIT_FILE).write_text(to_json(document), encoding="utf-8")
         (folder / "report.html").write_text(render_audit(document, redact=redact), encoding="utf-8")
         with (folder / "important_tokens.jsonl").open("w", encoding="utf-8") as lines:
             for one in inputs:
                 lines.write(json.dumps(one, ensure_ascii=False) + "\n")
 
-    write_folder(out, fill, overwrite=overwrite)
+    write_folder(out, fill, key=AUDIT_FILE, overwrite=overwrite)
 
 
 def _show(document: Mapping[str, Any], out: Path) -> None:

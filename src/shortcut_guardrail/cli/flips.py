@@ -66,8 +66,9 @@ def flips(
     Somebody, or a program, fills in the column "answer": a, b, neither or unclear. Which card a row is about stands in
     AUDIT/questions.jsonl. Called again, it asks about other texts first.
     """
-    from ..data import check_output, read_data, write_file
+    from ..data import read_data, write_file
     from ..decisions import (
+        AUDIT_FILE,
         QUESTIONS_FILE,
         SHEET_FILE,
         AuditedCards,
@@ -81,9 +82,8 @@ def flips(
     )
 
     check_suffix(out)
-    check_output(out, overwrite=output.overwrite)
-    options.check_spared(out, data)
-    output.check(data, folder=audit)
+    beside = [audit / name for name in (AUDIT_FILE, QUESTIONS_FILE, SHEET_FILE)]
+    output.check(options.Place(out), inputs=[data, *beside, *loading.read_from(model)])
     audited = AuditedCards.from_folder(audit)
     chosen = audited.chosen(cards)
     asked = read_keys(audit)

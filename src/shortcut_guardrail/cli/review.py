@@ -72,6 +72,8 @@ def review(
     file = audit / "decisions.json" if out is None else out
     name = _name(reviewer)
     source = audit / AUDIT_FILE
+    place = options.Place(file, options.JSON_ENDINGS, goes_on=True)
+    options.Output().check(place, inputs=[source, data])
     document = read_audit(source)
     texts = _texts(data, columns)
     with locked(file):

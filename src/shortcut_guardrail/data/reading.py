@@ -21,6 +21,9 @@ from .tables import Table, open_tables
 Texts: TypeAlias = list[str] | list[tuple[str, str]]
 """N single texts, or N pairs of texts; never a mixture."""
 
+LONGEST_TEXT = 1_000_000
+"""In characters, some twenty novels: a model reads the first few thousand, and a tokeniser all of them."""
+
 _MISSING, _EMPTY = _GAPS = ("is missing", "is empty")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TEXT_NAMES = frozenset(
@@ -374,6 +377,8 @@ def _text_fault(value: Any) -> str | None:
         return f"is {kind_of(value)}, not a string"
     if not value.strip():
         return _EMPTY
+    if len(value) > LONGEST_TEXT:
+        return f"has {len(value):,} characters, more than the {LONGEST_TEXT:,} that are read; cut it"
     if not value.isascii() and _SURROGATE.search(value):
         return "holds half of a surrogate pair, which is no character"
     return None

@@ -1,3 +1,4 @@
+from .adapter import base_of as base_of
 from .adapter import path_from as path_from
 from .adapter import place_of as place_of
 from .folder import Loaded as Loaded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,7 @@ from ..config import GuardrailConfig
 from ..errors import ModelError
 from ..mitigation import AdapterGuard, wrap_with_lora
 from ..models import TextClassifier, load_model, quiet_transformers
-from .record import GuardrailRecord
+from .record import GuardrailRecord, is_guarded_folder, read_record
 
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 
@@ -71,6 +72,17 @@ def _moved(folder: Path, name: str, from_folder: str | None) -> str:
     if not Path(name).is_absolute():
         places += [around / name for around in (here, *here.parents)]
     return next((str(place) for place in places if place.is_dir()), name)
+
+
+def base_of(source: str | Path) -> str | None:
+    """The base model that a guarded folder names; `None` for another folder, and where it names none."""
+    if not is_guarded_folder(source):
+        return None
+    with suppress(ModelError):  # a damaged record is told about when it is loaded
+        base = read_record(Path(source)).base_model
+        if name := base["name"]:
+            return name if Path(name).exists() else _moved(Path(source), name, base.get("from_folder"))
+    return None
 
 
 def load_tokenizer(folder: Path) -> Any:

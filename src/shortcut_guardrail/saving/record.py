@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..config import GuardrailConfig, check_strength
+from ..data import has_file
 from ..errors import ModelError
 from ..keys import VERDICTS, key_of, with_names
 from ..shortcuts import NEUTRALISED
@@ -87,8 +88,8 @@ class GuardrailRecord:
 
 
 def is_guarded_folder(path: str | Path) -> bool:
-    """Whether a folder was written by `save_pretrained` of a guard."""
-    return (Path(path) / GUARDRAIL_FILE).is_file()
+    """Whether a folder was written by `save_pretrained` of a guard, if not to its end."""
+    return has_file(Path(path), GUARDRAIL_FILE)
 
 
 def read_record(folder: Path) -> GuardrailRecord:
