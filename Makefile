@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test test-gpu speed clean
+.PHONY: demo test test-gpu docs speed clean
 
 # Real texts for `make speed`: a folder with sst2, goemotions_shortcuts and yelp.
 DATA ?= ../shared/data
@@ -18,6 +18,11 @@ test: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+# Offline; a broken link, a missing anchor or a docstring that cannot be read fails it. The pages are in build/site.
+docs: $(VENV)/.dev
+	rm -rf build/site
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --nitpicky --keep-going --quiet docs build/site
 
 # In the environment that is active, or PYTHON's: `constraints.txt` pins a PyTorch without CUDA.
 test-gpu:
