@@ -7,12 +7,14 @@ public name, and code elsewhere.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from sphinx.addnodes import pending_xref
+from sphinx.domains.python import PyObject
 from sphinx.util.docutils import SphinxDirective
 
 import shortcut_guardrail
@@ -75,8 +77,17 @@ def _link(_name: str, _raw: str, text: str, *_rest: Any) -> tuple[list[nodes.Nod
     return [pending_xref("", literal, **options)], []
 
 
+def _signature(_app: Sphinx, _what: str, name: str, value: Any, *_rest: Any) -> tuple[str, str | None] | None:
+    """Results are made by the library: their fields are listed below, and not in a signature as well."""
+    is_result = dataclasses.is_dataclass(value) and not name.endswith("Config")
+    return ("", None) if is_result else None
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register with Sphinx."""
+    fields = next(field for field in PyObject.doc_field_types if field.name == "variable")
+    fields.label = "Attributes"
+    app.connect("autodoc-process-signature", _signature)
     app.add_role(NAMES_ROLE, _link)
     app.add_directive("api", Api)
     return {"parallel_read_safe": True}
