@@ -1,4 +1,4 @@
-"""The examples in the docstrings and in docs/theory.md run and print what they say."""
+"""The examples in the docstrings and in docs/explanation/theory.md run and print what they say."""
 
 import contextlib
 import doctest
@@ -10,7 +10,7 @@ import pytest
 from checkout import ROOT
 from shortcut_bench.theory import bounds, information, world
 
-PAGE = ROOT / "docs" / "theory.md"
+PAGE = ROOT / "docs" / "explanation" / "theory.md"
 
 
 @pytest.mark.parametrize("module", [information, bounds, world], ids=lambda module: module.__name__.split(".")[-1])

@@ -23,7 +23,7 @@ from ..typing import Array, Progress
 from .lora import adapted_layers, attach_adapter, predicted_change, relative_change
 
 NEGLIGIBLE_CHANGE = 0.01
-"""Predicted relative weight change below which no measured run had a visible effect; see docs/defaults.md."""
+"""Predicted relative weight change below which no measured run had a visible effect; see docs/research/defaults.md."""
 
 
 @dataclass(frozen=True)
