@@ -26,7 +26,7 @@ _CODE = re.compile(r"`[^`]+`")
 _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*>]|\d+\.)\s)|\n(?=#)")
 _MARK = re.compile(r"^\s*(?:#+|[-*>]|\d+\.)\s+")
 _END = re.compile(r"(?<=[.?!])[)\"'*]*\s+(?=\S)")
-_FIGURE = re.compile(r"(?<![\w-])(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?![\w-])")
+_FIGURE = re.compile(r"(?<![\w.-])(?:\d[\d,]+(?:\.\d+)?|\d?\.\d+|\d(?= %))(?![\w-])")
 _NO_FIGURE = re.compile(r"\b(?:19|20)\d\d\b|\b(?:Section|Figure|Table|Theorem|Lemma|Python|version|schema|step)s? \d[\d.]*")
 
 
@@ -44,10 +44,12 @@ class Sentence:
 
     @property
     def figures(self) -> int:
-        """How many numbers in digits it has, outside code, years and the numbers of sections.
+        """How many numbers with a point, a percent sign or more than one digit it has, outside code.
+
+        Years and the numbers of sections, tables and versions are none.
 
         Example:
-            >>> Sentence("", "It rose from .81 to 92 % in 2024 (Table 3, CODE).").figures
+            >>> Sentence("", "It rose from .81 to 92 % in 2 steps in 2024 (Table 31, CODE).").figures
             2
         """
         return len(_FIGURE.findall(_NO_FIGURE.sub(" ", self.text)))
