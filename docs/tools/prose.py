@@ -27,7 +27,9 @@ _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*>]|\d+\.)\s)|\n(?=#)")
 _MARK = re.compile(r"^\s*(?:#+|[-*>]|\d+\.)\s+")
 _END = re.compile(r"(?<=[.?!])[)\"'*]*\s+(?=\S)")
 _FIGURE = re.compile(r"(?<![\w.-])(?:\d[\d,]+(?:\.\d+)?|\d?\.\d+|\d(?= %))(?![\w-])")
-_NO_FIGURE = re.compile(r"\b(?:19|20)\d\d\b|\b(?:Section|Figure|Table|Theorem|Lemma|Python|version|schema|step)s? \d[\d.]*")
+_NO_FIGURE = re.compile(
+    r"\b(?:19|20)\d\d\b|\b(?:Section|Figure|Table|Theorem|Lemma|Python|version|schema|step)s? \d[\d.]*"
+)
 
 
 @dataclass(frozen=True)
