@@ -1,4 +1,4 @@
-"""The page docs/research/reproduction.md: its blocks, the paper's numbers in them, and what it says about these numbers."""
+"""The page docs/research/reproduction.md: its blocks, the paper's numbers in them, and what it says about them."""
 
 from __future__ import annotations
 

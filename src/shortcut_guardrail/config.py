@@ -227,7 +227,9 @@ class CalibrationConfig:
 
 @dataclass(frozen=True)
 class ShortcutConfig:
-    """Which words and phrases are taken for shortcuts, for the strategies that neutralise them (docs/explanation/strategies.md).
+    """Which words and phrases are taken for shortcuts, for the strategies that neutralise them.
+
+    See docs/explanation/strategies.md.
 
     Attributes:
         named: Words and phrases that a person says are shortcuts, whatever the evidence.
@@ -296,8 +298,8 @@ class DistillConfig:
     Attributes:
         teacher: The counterfactual text whose answer, by the frozen base, is the target: `remove` has the shortcuts cut
             out, `mask` has them masked, `both` is the mean of the two answers' probabilities. Mask tokens, several in
-            a row above all, move answers more than a gap does (docs/explanation/strategies.md). The strength without labels is
-            chosen by it too, for every strategy.
+            a row above all, move answers more than a gap does (docs/research/strategies-measured.md). The strength
+            without labels is chosen by it too, for every strategy.
         temperature: Of the softmax on both sides of the loss.
         keep_weight: Weight of texts without a shortcut, which are to keep the base's answer; 1 is that of the others.
         bearing_share: Share of texts with a shortcut in every batch, where there are texts of both kinds.
