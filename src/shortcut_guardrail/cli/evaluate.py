@@ -57,7 +57,7 @@ def evaluate(
     words = shortcuts.words()
     if words:
         check_words(words)
-    output.check(data, shortcuts.shortcuts_file)
+    output.check(inputs=[data, shortcuts.shortcuts_file, *loading.read_from(model)])
     SaliencyConfig(top_k=top_k)
     measured_on = _sensitivity_on(sensitivity)
     rows = read_data(data, **columns.given(), require_labels=True)
