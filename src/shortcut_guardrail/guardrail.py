@@ -101,8 +101,10 @@ from .typing import Array, Head, Progress
 _TEXTS_AT_ONCE = 8192
 
 
-def _people(decisions: Decisions | str | Path | None) -> Decisions | None:
-    """What people decided, read where it is a file."""
+def _decided(decisions: Decisions | Consultation | str | Path | None) -> Decisions | None:
+    """What was decided, read where it is a file."""
+    if isinstance(decisions, Consultation):
+        return decisions.decisions
     return Decisions.from_file(decisions) if isinstance(decisions, str | Path) else decisions
 
 
@@ -398,7 +400,7 @@ class ShortcutGuardrail(Shown):
         *,
         config: str | GuardrailConfig = "distill",
         support: Support | None = None,
-        decisions: Decisions | None = None,
+        decisions: Decisions | Consultation | str | Path | None = None,
         report: AuditReport | None = None,
         progress: Progress | bool | None = None,
     ) -> Shortcuts:
@@ -408,7 +410,8 @@ class ShortcutGuardrail(Shown):
             texts: N unlabelled deployment texts, or (text, pair) tuples.
             config: A preset's name or a configuration; its `shortcuts` says how.
             support: A few labelled texts and their labels, to clear and confirm candidates on.
-            decisions: On the cards of an audit of the base model.
+            decisions: On the cards of an audit of the base model, their file, or what `consult` gave, which brings that
+                audit's measurements.
             report: What `audit` gave for these texts and the base model, so that they are not audited again. Its unit,
                 `top_k` and `fdr` come before the configuration's, which looks for phrases too (`unit="phrase"`).
             progress: Told how much of each stage is done.
@@ -420,16 +423,19 @@ class ShortcutGuardrail(Shown):
         """
         progress = shown_progress(progress)
         config = preset(config) if isinstance(config, str) else config
-        same_data = decisions is None or self._made_for(decisions, texts)
+        decided, consulted = _decided(decisions), decisions.report if isinstance(decisions, Consultation) else None
+        same_data = decided is None or self._made_for(decided, texts)
         encoded = self._encode(texts, progress) if report is None else self._encoded_in(report, texts)
+        of_these = consulted is not None and consulted.data == self.data_fingerprint(texts)
         found = find_shortcuts(
             self._base,
             encoded,
             config.shortcuts,
             support=encode_support(self._base, support),
-            decisions=decisions,
+            decisions=decided,
             same_data=same_data,
             report=report,
+            known=consulted if of_these else None,
             progress=progress,
         )
         warn_about_absent(found, encoded)
@@ -550,7 +556,8 @@ class ShortcutGuardrail(Shown):
             DataError: See `audit`.
         """
         progress = shown_progress(progress)
-        audited = AuditedCards.from_dict(self.audit(texts, strength=0, progress=progress).to_dict())
+        report = self.audit(texts, strength=0, progress=progress)
+        audited = AuditedCards.from_dict(report.to_dict())
         cards = [card for card in audited.chosen("undecided") if card.changes >= LEAST_FLIPS]
         flips = self.find_flips(texts, cards, strength=0, progress=progress)
         sheet = cut_sheet(self.draw_sheet(texts, audited, flips, strength=0, seed=seed, progress=progress))
@@ -560,7 +567,8 @@ class ShortcutGuardrail(Shown):
         )
         if told is not None:
             told(sheet, {source.name: source.cost(sheet.texts) for source in sources})
-        return consultation_of(audited, ask(sheet, sources, progress=progress), rule=rule, people=people)
+        found = consultation_of(audited, ask(sheet, sources, progress=progress), rule=rule, people=people)
+        return replace(found, report=report)
 
     @one_at_a_time
     def fit(
@@ -608,7 +616,7 @@ class ShortcutGuardrail(Shown):
         strength: RepairStrength = None,
         shortcuts: Sequence[str] = (),
         keep: Sequence[str] = (),
-        decisions: Decisions | str | Path | None = None,
+        decisions: Decisions | Consultation | str | Path | None = None,
         second_opinion: Any = None,
         descriptions: Mapping[str, str] | None = None,
         config: GuardrailConfig | Mapping[str, Any] | None = None,
@@ -624,7 +632,8 @@ class ShortcutGuardrail(Shown):
             strength: In [0, 1]; `auto` chooses without labels; `None` too for `mask` and `distill`, else on labels.
             shortcuts: Words and phrases that are shortcuts.
             keep: Words and phrases that are none.
-            decisions: On cards of an audit of this model, or their file; docs/decide.md says what comes before what.
+            decisions: On cards of an audit of this model, their file, or what `consult` gave. The order: `shortcuts`
+                and `keep`, a person's decision, judged flips, a second opinion, the audit.
             second_opinion: Second models that judge the cards of an audit; see `consult`, for `descriptions` as well.
             config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset.
             seed: The same seed, texts and configuration give the same guard.
@@ -638,9 +647,9 @@ class ShortcutGuardrail(Shown):
         progress = shown_progress(progress)
         before, found, reason = (self._fitted, self._choice), None, ""
         asks = partial(self.consult, texts, second_opinion, descriptions=descriptions, seed=seed, progress=progress)
-        decided = _people(decisions) if second_opinion is None else asks(people=_people(decisions)).decisions
+        decisions = decisions if second_opinion is None else asks(people=_decided(decisions))
         labels = None if support is None else self.label_ids(support[1])
-        search = partial(self.find_shortcuts, texts, support=support, decisions=decided, progress=progress)
+        search = partial(self.find_shortcuts, texts, support=support, decisions=decisions, progress=progress)
         if strategy == "auto" and isinstance(config, GuardrailConfig):
             strategy = config.strategy
         asked = partial(plan_repair, labels=labels, strength=strength, shortcuts=shortcuts, keep=keep, config=config)
@@ -648,7 +657,7 @@ class ShortcutGuardrail(Shown):
             found = search(config=asked("distill").config)
             strategy, reason = supported_strategy(found, has_labels=support is not None)  # type: ignore[assignment]
         plan = asked(strategy)
-        if decided is not None and found is None:
+        if decisions is not None and found is None:
             check_decides(plan.config)
             found = search(config=plan.config)
         given = found if found is not None and uses_shortcuts(plan.config) else None
@@ -658,7 +667,7 @@ class ShortcutGuardrail(Shown):
             self._fitted, self._choice = before
             raise nothing_to_repair(found, labels_say=", and cross-validation on the labelled rows prefers the base")
         self._choose_as_planned(plan, texts, support, progress)
-        return Repair(strategy, reason, fitted, self._choice, decided)
+        return Repair(strategy, reason, fitted, self._choice, _decided(decisions))
 
     def _choose_as_planned(self, plan: Plan, texts: Texts, support: Support | None, progress: Progress | None) -> None:
         """Choose the strength as a repair does; the labels, where both have a say, may overrule unlabelled texts."""

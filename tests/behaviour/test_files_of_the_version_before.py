@@ -172,6 +172,7 @@ def test_scores_are_the_same(house, cli, name):
     file = f"shown/{name}.json"
     new = json.loads((house / file).read_text(encoding="utf-8"))
     # New since then.
+    assert (new.pop("base", None) is not None) == ("guards/" in COMMANDS["evaluations"][name])
     assert (len(new.pop("mstps_interval")), new.pop("sensitivity_n")) == (2, new["n"])
     assert all(len(one.pop("interval")) == 2 for one in new["shortcut_token_recall"].values())
     assert not list(differences(json.loads(stored(file)), new))

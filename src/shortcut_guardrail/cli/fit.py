@@ -149,7 +149,6 @@ def fit(
             consulted = consult(
                 guard, texts, second_opinion, asking, decided, dry_run=dry_run, output=output, seed=seed
             )
-            decided = consulted.decisions
         with output.progress(quiet=own_rank() > 0) as progress:
             if dry_run:
                 weighing = labelled if plan.weighs else None
@@ -158,7 +157,7 @@ def fit(
                 )
             else:
                 repaired = guard.repair(
-                    texts, labelled, **asked.as_given, decisions=decided, seed=seed, progress=progress
+                    texts, labelled, **asked.as_given, decisions=consulted or decided, seed=seed, progress=progress
                 )
         if own_rank() > 0:
             return  # every process holds the same weights; the first one writes them

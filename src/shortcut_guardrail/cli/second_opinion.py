@@ -53,7 +53,7 @@ class Asking:
     answer_cache: Annotated[
         Path | None,
         typer.Option(
-            help="Folder for the answers of endpoints, so that nothing is paid twice.",
+            help="Folder for the answers of models and endpoints, so that a run goes on where it stopped.",
             show_default=False,
             rich_help_panel=_PANEL,
         ),

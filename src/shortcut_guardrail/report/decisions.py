@@ -76,6 +76,17 @@ def _print_opinions(decisions: Decisions) -> None:
         )
     console.print(shown)
     for card, opinion in opinions:
+        if opinion.at_stake is not None and opinion.mended > opinion.broken:
+            low, high = (100 * share for share in opinion.at_stake)
+            console.print(
+                Text.assemble(
+                    "At stake: masking ",
+                    words_of(card.words),
+                    f" would bring {low:.1f} to {high:.1f} more right answers in 100, as far as the second opinion "
+                    "can tell.",
+                )
+            )
+    for card, opinion in opinions:
         if opinion.reason:
             console.print(Text.assemble("Open: ", words_of(card.words), ". ", opinion.reason))
     console.print(

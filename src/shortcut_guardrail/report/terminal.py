@@ -447,16 +447,17 @@ METRIC_ROWS = (
 
 
 def print_evaluations(results: Mapping[str, Evaluation]) -> None:
-    """One column for each model; all on the same rows."""
+    """One column for each model, all on the same rows. MSTPS and recall may be measured of some models only."""
     console = screen()
     first = next(iter(results.values()))
+    measured = next((result for result in results.values() if result.sensitivity.n), first)
     table = new_table("", *results)
-    for label, key in METRIC_ROWS if first.sensitivity.n else METRIC_ROWS[:4]:
+    for label, key in METRIC_ROWS if measured.sensitivity.n else METRIC_ROWS[:4]:
         table.add_row(label, *(_score(result, key) for result in results.values()))
-    for k in first.shortcut_token_recall:
-        recalls = [result.shortcut_token_recall[k] for result in results.values()]
-        table.add_row(f"shortcut token recall at {k}", *(number(r.recall) for r in recalls))
-        table.add_row(Text("  by chance", style="dim"), *(number(r.chance) for r in recalls))
+    for k in measured.shortcut_token_recall:
+        recalls = [result.shortcut_token_recall.get(k) for result in results.values()]
+        table.add_row(f"shortcut token recall at {k}", *(number(r.recall if r else None) for r in recalls))
+        table.add_row(Text("  by chance", style="dim"), *(number(r.chance if r else None) for r in recalls))
     console.print(table)
     groups = new_table("group", "n", *(f"{name} (95 %)" for name in results))
     # Beside each other, the intervals of more than two models would leave no room for the names of the groups.
@@ -465,7 +466,7 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
         cells = (accuracy_and_interval(result.groups[i], separator=separator) for result in results.values())
         groups.add_row(Text(printable(group.name)), str(group.n), *cells)
     console.print(groups)
-    console.print(f"{first.n} texts.{cut_note(first.n_truncated)}{_sample_note(first)}")
+    console.print(f"{first.n} texts.{cut_note(first.n_truncated)}{_sample_note(measured)}")
 
 
 def _score(result: Evaluation, key: str) -> str:

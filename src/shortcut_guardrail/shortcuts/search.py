@@ -56,6 +56,7 @@ def find_shortcuts(
     decisions: Decisions | None = None,
     same_data: bool = True,
     report: AuditReport | None = None,
+    known: AuditReport | None = None,
     progress: Progress | None = None,
 ) -> Shortcuts:
     """Audit the texts and decide what is neutralised.
@@ -69,6 +70,7 @@ def find_shortcuts(
         same_data: See `with_decisions`.
         report: An audit of these texts by this model, in memory; without it they are audited. Its unit, `top_k` and
             `fdr` come before the configuration's.
+        known: An audit of the same texts by the same model, whose measurements serve again; see `audit_texts`.
         progress: Told how much of each stage is done.
 
     Raises:
@@ -81,7 +83,7 @@ def find_shortcuts(
             raise ConfigError("Shortcuts are words and phrases, but the report is of tokens. Audit words.")
         unit: Literal["word", "phrase"] = "word" if report.unit == "word" else "phrase"
         config = replace(config, unit=unit, top_k=report.top_k, fdr=report.fdr)
-    items = ranked_shortcuts(classifier, encoded, config, report=report, progress=progress)
+    items = ranked_shortcuts(classifier, encoded, config, report=report, known=known, progress=progress)
     taken = sum(item.evident for item in items)
     considered = max(taken, 0 if support is None else config.max_considered)
     items = [item for i, item in enumerate(items) if i < considered or item.reason == "many answers"]
@@ -115,6 +117,7 @@ def ranked_shortcuts(
     config: ShortcutConfig,
     *,
     report: AuditReport | None = None,
+    known: AuditReport | None = None,
     progress: Progress | None = None,
 ) -> list[Shortcut]:
     """All candidates of the audit, those first that are neutralised unless labels or a person object.
@@ -122,7 +125,9 @@ def ranked_shortcuts(
     Arguments and errors: see `find_shortcuts`.
     """
     if report is None:
-        report = audit_texts(classifier, encoded, config.audit(), with_cards=False, progress=progress)
+        serves = known is not None and known.unit != "token" and known.top_k == config.top_k
+        measured = known if serves else None
+        report = audit_texts(classifier, encoded, config.audit(), with_cards=False, known=measured, progress=progress)
     distinct = np.flatnonzero(find_repeats(*_keys(encoded)).evidence)
     texts, probs = encoded.select(distinct), np.asarray(report.saliency.probs)[distinct]
     dominant = _dominant(classifier, texts, probs, report, config, progress)
