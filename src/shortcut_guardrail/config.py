@@ -53,7 +53,7 @@ class SaliencyConfig:
 
 @dataclass(frozen=True)
 class AuditConfig:
-    """What an audit scores and masks, and when it flags a candidate (docs/audit.md).
+    """What an audit scores and masks, and when it flags a candidate (docs/explanation/audit.md).
 
     Attributes:
         unit: `word` scores and masks whole words; `token` is the paper's single token; `phrase` also looks for words
