@@ -70,6 +70,7 @@ nitpick_ignore = [
         "audit.measurements.Shard",
         "audit.results.AuditedInputs",
         "data.sources.TextSource",
+        "decisions.asking.Consultation",
         "decisions.questions.Key",
         "decisions.sheet.Sheet",
         "models.encoding.Batch",
