@@ -380,7 +380,7 @@ def test_each_answer_says_what_would_change(browser, tmp_path):
         )
         press(page, "2")
         assert "29 answers would change" in page.evaluate(SAID)
-        assert "In all at most 59 answers of 400." in page.evaluate(SAID)
+        assert "In all at most 59 of 400 answers change." in page.evaluate(SAID)
         press(page, "3")
         assert "counts, but not alone. Nothing changes." in page.evaluate(SAID)
         assert page.evaluate("document.getElementById('said').getAttribute('role')") == "status"

@@ -85,7 +85,9 @@ def test_a_card_is_left_its_texts_by_other_cards_and_by_decoys():
 def test_a_card_that_texts_cannot_decide_says_what_can():
     few = flips(*(f"a book {i}" for i in "abc"))
     (one,) = make_deck(to_review(0, cards=(card("book", flips=few, changes=30),)).to_dict()).cards
-    assert one.evidence[-1] == ("Too few of its texts can be asked about here to decide it; `flips` asks about all 30.")
+    assert one.evidence[-1] == (
+        "Too few of its texts can be asked about here to decide it; the command “flips” asks about all 30."
+    )
     (one,) = make_deck(to_review(0, cards=(card("book", flips=few, changes=3),)).to_dict()).cards
     assert one.evidence[-1] == "Texts cannot decide it: fewer than 8 answers change."
 

@@ -278,7 +278,9 @@ def too_few(asked: int, changes: int) -> tuple[str, ...]:
         return ()
     if changes < LEAST_FLIPS:
         return (f"Texts cannot decide it: fewer than {LEAST_FLIPS} answers change.",)
-    return (f"Too few of its texts can be asked about here to decide it; `flips` asks about all {changes:,}.",)
+    return (
+        f"Too few of its texts can be asked about here to decide it; the command “flips” asks about all {changes:,}.",
+    )
 
 
 def _evidence(card: AuditedCard, stored: Document, document: Document) -> Iterator[str]:

@@ -177,7 +177,7 @@
   function total() {
     const changing = Object.values(state.follows).map((one) => one.n).filter(Boolean);
     const n = changing.reduce((sum, one) => sum + one, 0);
-    return changing.length > 1 ? `In all at most ${count(Math.min(n, deck.n), "answer")} of ${deck.n.toLocaleString("en")}.` : "";
+    return changing.length > 1 ? `In all at most ${Math.min(n, deck.n).toLocaleString("en")} of ${count(deck.n, "answer")} change.` : "";
   }
 
   // What is shown
@@ -265,7 +265,7 @@
       return el("tr", {}, el("th", { scope: "row", class: "name" }, names(byId[row.id])), cells.map((cell) => el("td", {}, cell)));
     });
     const table = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Decisions" }, el("table", { class: "decisions" },
-      el("caption", {}, "What `fit` does with these answers."),
+      el("caption", {}, "What ", el("code", {}, "fit"), " does with these answers."),
       el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, rows)));
     const checks = decoys.map((one) => el("p", {}, `A check: ${title(byId[one.id])} was mixed in because ${one.why}. You said: ${DONE[one.said]}. `,
       one.said === "neutralise" ? "Look at your other “no” answers once more." : "As expected.", " It decides nothing."));
@@ -273,7 +273,7 @@
       both ? el("p", {}, `${agree} of ${count(both, "card")} that several people answered are answered alike.`,
         differ ? ` On ${count(differ, "card")} they contradict each other: there the audit decides.` : "",
         both > agree + differ ? " Where one is only not sure, the other answer decides." : "") : "",
-      file ? el("p", {}, "Saved in ", el("code", {}, file), ".") : el("p", {}, backend.keeps() ? "This browser keeps the answers. Download the file for `fit`." : "Download the file: this browser does not keep the answers."),
+      file ? el("p", {}, "Saved in ", el("code", {}, file), ".") : el("p", {}, backend.keeps() ? "This browser keeps the answers. Download the file to use them." : "Download the file: this browser does not keep the answers."),
       el("p", {}, "Next: ", el("code", {}, next)),
       el("p", { class: "actions" }, el("button", { type: "button", class: "main", onclick: download }, "Download decisions.json"), undoButton(),
         backend.stop ? el("button", { type: "button", onclick: stop }, "Stop the server") : "")].filter(Boolean).flat();

@@ -215,7 +215,7 @@ def _effect(card: DeckCard, said: str, one: Decision | None, *, asked: bool) -> 
     """What follows for a card of which somebody said something; `one` is what everybody's answers come to."""
     decision = said if one is None else one.decision or "unsure"
     effect, texts = card.effects[decision], ""
-    if one is not None and one.outcome is not None and not one.machine:
+    if one is not None and one.source == "flips" and one.outcome is not None:
         texts = f" (texts: {one.outcome}, {one.mended} mended, {one.broken} broken of {one.asked})"
     if decision != "unsure":
         if said != "unsure":
