@@ -37,11 +37,11 @@ from ..typing import Array
 
 ALIKE = 0.3
 """Least cosine to the mean of what was found. Among .25, .3 and .35 chosen on base classifiers that are reported
-nowhere; see docs/audit-statistics.md."""
+nowhere; see docs/explanation/audit-statistics.md."""
 
 LEAST_FOUND = 2
 """Chosen after a clean classifier of reviews had one genuine word flagged, which brought 59; see
-docs/audit-statistics.md."""
+docs/explanation/audit-statistics.md."""
 
 LEAST_TEXTS = 5
 """A word or fixed phrase in fewer distinct texts is not brought."""
