@@ -182,7 +182,9 @@ def guard_subjects(folder: Path) -> list[Subject]:
             document.pop("config")  # the same in all of them
         expected = _guard(copied, base, texts)
 
-        def use(content: str, copied: Path = copied, name: str = name, guard: str = guard, expected: Any = expected) -> str | None:  # noqa: E501
+        def use(
+            content: str, copied: Path = copied, name: str = name, guard: str = guard, expected: Any = expected
+        ) -> str | None:  # noqa: E501
             document = json.loads(content)
             if name == "guardrail.json" and guard != "distill-found-support" and isinstance(document, dict):
                 original = json.loads((GOLDEN / "guards" / guard / name).read_text(encoding="utf-8"))
@@ -220,7 +222,9 @@ def audit_subjects(folder: Path) -> list[Subject]:
     return [
         Subject("audit.json", document, lambda content: _use_audit(folder, content)),
         Subject("audit.json (before)", before, lambda content: _use_audit(folder, content)),
-        Subject("decisions.json", decisions, lambda content: _use_decisions(folder, content), ("second_opinions[0].source",)),
+        Subject(
+            "decisions.json", decisions, lambda content: _use_decisions(folder, content), ("second_opinions[0].source",)
+        ),
     ]
 
 
