@@ -105,8 +105,10 @@ def test_an_audit_without_cards_is_still_read(cli, write, tmp_path):
     for key in ("flips", "moved"):
         del before["cards"][0][key]
     assert read_audit(write("seven.json", before))["cards"][0]["flips"] == []
-    # The partner: of the layout of today they have to be there.
-    with pytest.raises(DataError, match="cards is missing"):
+    # The partners: of the layout of today they have to be there.
+    with pytest.raises(DataError, match=r"cards\[0\].moved is missing"):
+        read_audit(write("audit.json", before | {"schema_version": 8}))
+    with pytest.raises(DataError, match=r"cards is missing"):
         read_audit(write("audit.json", old))
 
 

@@ -182,9 +182,8 @@ def guard_subjects(folder: Path) -> list[Subject]:
             document.pop("config")  # the same in all of them
         expected = _guard(copied, base, texts)
 
-        def use(
-            content: str, copied: Path = copied, name: str = name, guard: str = guard, expected: Any = expected
-        ) -> str | None:  # noqa: E501
+        def use(content: str, at: tuple[Path, str, str, Any] = (copied, name, guard, expected)) -> str | None:
+            copied, name, guard, expected = at
             document = json.loads(content)
             if name == "guardrail.json" and guard != "distill-found-support" and isinstance(document, dict):
                 original = json.loads((GOLDEN / "guards" / guard / name).read_text(encoding="utf-8"))
@@ -319,7 +318,11 @@ def main() -> None:
             print(table(outcomes).splitlines()[-2], flush=True)
     print(table(outcomes))
     for outcome in bad(outcomes):
-        print(f"{outcome.kind}: {outcome.reader}: {outcome.what}: {outcome.said}")
+        print(
+            f"{outcome.kind}: {outcome.reader}: {outcome.what}: {outcome.said}".encode(
+                "ascii", "backslashreplace"
+            ).decode()
+        )
 
 
 if __name__ == "__main__":

@@ -123,10 +123,10 @@ def test_a_damaged_record_says_what_is_wrong(tmp_path, changes, reason):
 
 def test_half_a_record_is_damaged(tmp_path):
     (tmp_path / "guardrail.json").write_text(json.dumps(RECORD.to_dict())[:100])
-    with pytest.raises(ModelError, match="guardrail.json.* [Ff]it and save the guard again"):
+    with pytest.raises(ModelError, match=r"guardrail.json.* [Ff]it and save the guard again"):
         read_record(tmp_path)
     (tmp_path / "guardrail.json").write_text("[1]")
-    with pytest.raises(ModelError, match="guardrail.json.* [Ff]it and save the guard again"):
+    with pytest.raises(ModelError, match=r"guardrail.json.* [Ff]it and save the guard again"):
         read_record(tmp_path)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from ..data import Count, OneOf, Share, UserText, Within
+from ..data import Count, NotEmpty, OneOf, Share, UserText, Within
 from ..metrics import GroupAccuracy
 
 Segment = Annotated[int, Within(0, 1)]
@@ -199,4 +199,4 @@ class Agreement:
     n: Count
     top_agrees: Share
     untrusted: Share
-    histogram: tuple[Count, ...]
+    histogram: Annotated[tuple[Count, ...], NotEmpty()]

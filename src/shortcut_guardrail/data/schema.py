@@ -1,8 +1,8 @@
 """What is read from JSON files is checked against the dataclasses and typed dictionaries that it was written from.
 
-The types say what a field must be; `Within`, `OneOf`, `NotEmpty` and `As` in an `Annotated` type say more. What does not
-fit is refused in a sentence with the path of the field: "guardrail.json: calibration.n must be a whole number, but is
-"x"."
+The types say what a field must be; `Within`, `OneOf`, `NotEmpty` and `As` in an `Annotated` type say more. What does
+not fit is refused in a sentence with the path of the field: guardrail.json: calibration.n must be a whole number, but is
+"x".
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Misfit(ValueError):
     """A value is not what its field must be; the message begins with the path of the field."""
 
 
-def read_json(file: Path, kind: Any, *, error: type[GuardrailError] = DataError, advice: str, **how: bool) -> Any:
+def read_json(file: Path, kind: Any, *, error: type[GuardrailError] = DataError, advice: str, **how: Any) -> Any:
     """What a JSON file holds, checked.
 
     Args:
@@ -157,6 +157,7 @@ def checked(
     advice: str = "",
     open_ended: bool = False,
     null_is_nan: bool = False,
+    complete: bool = False,
 ) -> Any:
     """A value from JSON as a type: lists become tuples, objects dataclasses.
 
@@ -169,12 +170,13 @@ def checked(
         advice: What to do, in a sentence.
         open_ended: Whether fields that are not known are left out rather than refused.
         null_is_nan: Whether null stands for NaN where a number is needed.
+        complete: Whether fields with a default have to be there too.
 
     Raises:
         GuardrailError: Of the kind `error`: a field is missing, unknown or not what it must be.
     """
     try:
-        return _Reader(open_ended, null_is_nan).read(value, kind, path)
+        return _Reader(open_ended, null_is_nan, complete).read(value, kind, path)
     except Misfit as misfit:
         raise error(f"{source}: {misfit} {advice}".rstrip()) from misfit
 
@@ -212,6 +214,7 @@ def _hints(kind: type) -> dict[str, Any]:
 class _Reader:
     open_ended: bool
     null_is_nan: bool
+    complete: bool
 
     def read(self, value: Any, kind: Any, path: str, notes: tuple[Any, ...] = ()) -> Any:
         """The value as a type; see `checked`."""
@@ -291,7 +294,7 @@ class _Reader:
         except GuardrailError as fault:
             raise Misfit(f"{path or 'the file'}: {fault}") from fault
         hints, at = _hints(kind), f"{path}." if path else ""
-        if absent := [name for name in _required(kind) if name not in given]:
+        if absent := [name for name in _required(kind, self.complete) if name not in given]:
             raise Misfit(f"{at}{key_of(kind, absent[0])} is missing.")
         unknown = [] if self.open_ended else [key for key in given if key not in hints]
         if unknown:
@@ -305,8 +308,9 @@ class _Reader:
         }
         if not is_dataclass(kind):
             return found
+        build: Callable[..., Any] = kind
         try:
-            return kind(**found)
+            return build(**found)
         except (ValueError, TypeError, GuardrailError) as fault:
             raise Misfit(f"{path or 'the file'}: {one_line(fault)}") from fault
 
@@ -315,7 +319,11 @@ def _plain(hint: Any) -> Any:
     return get_args(hint)[0] if get_origin(hint) is NotRequired else hint
 
 
-def _required(kind: Any) -> Iterable[str]:
+def _required(kind: Any, complete: bool) -> Iterable[str]:
     if not is_dataclass(kind):
         return [name for name, hint in _hints(kind).items() if get_origin(hint) is not NotRequired]
-    return [field.name for field in fields(kind) if field.default is MISSING and field.default_factory is MISSING]
+    return [
+        field.name
+        for field in fields(kind)
+        if complete or (field.default is MISSING and field.default_factory is MISSING)
+    ]

@@ -130,9 +130,10 @@ def _check_sizes(config: Any, name: str) -> None:
             checked(value, Annotated[int, Within(0, most)], f"'{name}', config.json", path=field, error=ModelError)
     names = getattr(config, "id2label", None) or {}
     if gaps := sorted(set(range(len(names))) - set(names))[:5]:
+        absent = enumerated([str(gap) for gap in gaps])
         raise ModelError(
-            f"'{name}', config.json: id2label has {len(names)} classes, but none is called {enumerated(list(map(str, gaps)))}. "
-            "Number them from 0 without gaps."
+            f"'{name}', config.json: id2label has {len(names)} classes, but none is numbered {absent}. Number them from 0 "
+            "without gaps."
         )
 
 

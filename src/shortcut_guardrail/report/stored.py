@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypedDict
 
 from ..audit import Agreement, Candidate, Card, read_result
 from ..config import Unit
-from ..data import Count, Defined, Share, checked
+from ..data import Count, Defined, NotEmpty, Share, checked
 from ..errors import DataError
 
 SCHEMA_VERSION = 8
@@ -30,7 +30,7 @@ class Layout(TypedDict):
     label_names: tuple[str, ...]
     predicted: dict[str, Count]
     mstps: Annotated[Share, Defined()]
-    sensitivity_histogram: tuple[Count, ...]
+    sensitivity_histogram: Annotated[tuple[Count, ...], NotEmpty()]
     candidates: tuple[Candidate, ...]
     n_candidates: Count
     n_tested: Count
@@ -64,5 +64,7 @@ def read_audit(path: Path) -> dict[str, Any]:
             f"'{path}' has the layout of schema_version {version}, and this version of the program shows "
             f"{SCHEMA_VERSION}. Run the audit again."
         )
-    checked(document, Layout, f"'{path}'", advice="Run the audit again.", open_ended=True, null_is_nan=True)
+    checked(
+        document, Layout, f"'{path}'", advice="Run the audit again.", open_ended=True, null_is_nan=True, complete=True
+    )
     return document

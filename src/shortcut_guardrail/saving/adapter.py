@@ -110,8 +110,8 @@ class _Settings(TypedDict):
 def _read_settings(file: Path, config: GuardrailConfig) -> list[str]:
     """The adapted layers that PEFT is told of.
 
-    Whoever loads the folder by PEFT alone obeys this file: to train other modules, to draw the factors in another way, to
-    search layers by a pattern. What this library would not have written is refused.
+    Whoever loads the folder by PEFT alone obeys this file: to train other modules, to draw the factors in another way,
+    to search layers by a pattern. What this library would not have written is refused.
     """
     from peft import LoraConfig
 
@@ -132,9 +132,8 @@ def _read_settings(file: Path, config: GuardrailConfig) -> list[str]:
         if type(value) is not type(usual) or value != usual:
             if name not in defaults and value in (None, False, [], {}):
                 continue
-            raise ModelError(
-                f"{file}: {name} must be {json.dumps(usual)}, as this library writes it, but is {shown(value)}. {_ADVICE}"
-            )
+            wanted = f"{json.dumps(usual)}, as this library writes it"
+            raise ModelError(f"{file}: {name} must be {wanted}, but is {shown(value)}. {_ADVICE}")
     return list(found["target_modules"])
 
 
