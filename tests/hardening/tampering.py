@@ -51,6 +51,7 @@ def named(place: Place) -> str:
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).lstrip(".")
 
 
+OTHER_ANSWERS = "other answers"
 MISSING = object()
 DAMAGES: dict[str, Callable[[Any], Any]] = {
     "missing": lambda _: MISSING,
@@ -123,6 +124,7 @@ class Subject:
         document: What is in it.
         use: Given the damaged file's text, reads and uses it; returns what is wrong with the result.
         free: Beginnings of places that hold what a program notes for people and never reads.
+        steers: Beginnings of places whose value decides the answers, so that a possible one gives others.
         ours: Whether this library wrote the file and checks all of it; of another's only what breaks counts.
     """
 
@@ -130,6 +132,7 @@ class Subject:
     document: Any
     use: Callable[[str], str | None]
     free: tuple[str, ...] = ()
+    steers: tuple[str, ...] = ()
     ours: bool = True
 
     def cases(self) -> list[tuple[Place, str]]:
@@ -142,6 +145,8 @@ class Subject:
         if content is None:
             return None
         outcome = attempt(self.name, f"{named(place)}: {damage}", lambda: self.use(content))
+        if outcome.said == OTHER_ANSWERS and named(place).startswith(self.steers):
+            outcome = Outcome(outcome.reader, outcome.what, "right")
         unread = named(place).startswith(self.free) and damage not in ("NaN", "Infinity", "twice", "deep")
         if self.ours and outcome.kind == "right" and must_be_refused(at(self.document, place), damage) and not unread:
             return Outcome(outcome.reader, outcome.what, "wrong", "was accepted")
@@ -190,10 +195,11 @@ def guard_subjects(folder: Path) -> list[Subject]:
                 content = content[:-1] + ', "config": ' + json.dumps(original["config"]) + "}"
             (copied / name).write_text(content, encoding="utf-8")
             found = _guard(copied, base, texts)
-            return None if np.allclose(found, expected, atol=1e-5) else "other answers"
+            return None if np.allclose(found, expected, atol=1e-5) else OTHER_ANSWERS
 
+        steers = ("debias_strength", "max_length", "targets", "config.per_input")
         free = ("training", "seconds", "versions", "auto_mapping", "peft_version")
-        subjects.append(Subject(f"{name} ({guard})", document, use, free))
+        subjects.append(Subject(f"{name} ({guard})", document, use, free, steers))
     model = folder / "base"
     shutil.copytree(GOLDEN / "base", model)
     expected = np.array(ShortcutGuardrail.from_pretrained(model).predict_proba(texts))
@@ -202,7 +208,7 @@ def guard_subjects(folder: Path) -> list[Subject]:
         (model / "config.json").write_text(content, encoding="utf-8")
         guard = ShortcutGuardrail.from_pretrained(model)
         found = np.array(guard.predict_proba(texts))
-        return None if found.shape == expected.shape and np.isfinite(found).all() else "other answers"
+        return None if found.shape == expected.shape and np.isfinite(found).all() else OTHER_ANSWERS
 
     document = json.loads((model / "config.json").read_text(encoding="utf-8"))
     return [*subjects, Subject("config.json", document, use_model, ours=False)]

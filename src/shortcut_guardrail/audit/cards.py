@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from ..data import Count, NotEmpty, Share, UserText, Word
+from ..data import Count, Defined, NotEmpty, Share, UserText, Word
 from .evidence import Status
 
 
@@ -94,7 +94,7 @@ class Card:
     pulls_to: str
     texts: Count
     changes: Count
-    share: Share
+    share: Annotated[Share, Defined()]
     evidence: CardEvidence
     except_in: tuple[str, ...] = ()
     moved: tuple[Moved, ...] = ()

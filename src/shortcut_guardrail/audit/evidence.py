@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from ..data import Count, NotEmpty, OneOf, Share, UserText, Within
+from ..data import Count, Defined, NotEmpty, OneOf, Share, UserText, Within
 from ..metrics import GroupAccuracy
 
 Segment = Annotated[int, Within(0, 1)]
@@ -45,8 +45,8 @@ class ImportantUnit:
     start: Count
     end: Count
     segment: Segment
-    score: float
-    change: float
+    score: Annotated[float, Defined()]
+    change: Annotated[float, Defined()]
     flips: bool
 
 
@@ -78,10 +78,10 @@ class Example:
     start: Count
     end: Count
     label: str
-    probability: Share
+    probability: Annotated[Share, Defined()]
     masked_label: str
-    masked_probability: Share
-    change: float
+    masked_probability: Annotated[Share, Defined()]
+    change: Annotated[float, Defined()]
     important: tuple[ImportantUnit, ...]
     true_label: str | None = None
 

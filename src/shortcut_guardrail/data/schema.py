@@ -1,8 +1,8 @@
 """What is read from JSON files is checked against the dataclasses and typed dictionaries that it was written from.
 
 The types say what a field must be; `Within`, `OneOf`, `NotEmpty` and `As` in an `Annotated` type say more. What does
-not fit is refused in a sentence with the path of the field: guardrail.json: calibration.n must be a whole number, but is
-"x".
+not fit is refused in a sentence with the path of the field: guardrail.json: calibration.n must be a whole number, but
+is "x".
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ class _Reader:
         }
         if not is_dataclass(kind):
             return found
-        build: Callable[..., Any] = kind
+        build: Any = kind
         try:
             return build(**found)
         except (ValueError, TypeError, GuardrailError) as fault:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import torch
 
-from ..data import Within, checked, enumerated
+from ..data import Share, Within, checked, enumerated
 from ..errors import GuardrailError, ModelError
 
 
@@ -128,12 +128,15 @@ def _check_sizes(config: Any, name: str) -> None:
         value = getattr(config, field, None)
         if value is not None:
             checked(value, Annotated[int, Within(0, most)], f"'{name}', config.json", path=field, error=ModelError)
+    for field, value in vars(config).items():
+        if "dropout" in field and isinstance(value, int | float):
+            checked(value, Share, f"'{name}', config.json", path=field, error=ModelError)
     names = getattr(config, "id2label", None) or {}
     if gaps := sorted(set(range(len(names))) - set(names))[:5]:
         absent = enumerated([str(gap) for gap in gaps])
         raise ModelError(
-            f"'{name}', config.json: id2label has {len(names)} classes, but none is numbered {absent}. Number them from 0 "
-            "without gaps."
+            f"'{name}', config.json: id2label has {len(names)} classes, but none is numbered {absent}. Number them "
+            "from 0 on, without gaps."
         )
 
 

@@ -254,6 +254,7 @@ def _evidence(card: AuditedCard, stored: Document, document: Document) -> Iterat
         )
 
 
+_NEAR = 100  # characters; a neighbour that is longer is none that repeats
 _BEFORE, _AFTER = re.compile(r"([\w'’-]+)\s+$"), re.compile(r"^\s+([\w'’-]+)")
 
 
@@ -269,9 +270,9 @@ def patterns_of(finder: WordFinder, texts: Sequence[Text], most: int = 2) -> tup
 def _neighbours(finder: WordFinder, text: str) -> Iterator[str]:
     for start, end in _spans(finder, text):
         word = text[start:end]
-        if before := _BEFORE.search(text[:start]):
+        if before := _BEFORE.search(text[max(0, start - _NEAR) : start]):
             yield f"{before[1]} {word}".casefold()
-        if after := _AFTER.search(text[end:]):
+        if after := _AFTER.search(text[end : end + _NEAR]):
             yield f"{word} {after[1]}".casefold()
 
 
