@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test test-gpu speed clean
+.PHONY: demo test test-gpu fuzz speed clean
 
 # Real texts for `make speed`: a folder with sst2, goemotions_shortcuts and yelp.
 DATA ?= ../shared/data
@@ -22,6 +22,13 @@ test: $(VENV)/.dev
 # In the environment that is active, or PYTHON's: `constraints.txt` pins a PyTorch without CUDA.
 test-gpu:
 	$(PYTHON) -m pytest --gpu
+
+# Every reader with files that are almost right, until the time is up; `make test` has the short form.
+FUZZ_SECONDS ?= 600
+FUZZ_SEED ?= 0
+fuzz: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m hardening.fuzzing --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
+	PYTHONPATH=tests $(BIN)/python -m hardening.tampering
 
 # Half an hour on two cores, alone on the machine; a run that was cut short goes on where it stopped.
 speed: $(VENV)/.dev

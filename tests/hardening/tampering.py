@@ -275,7 +275,7 @@ def _use_audit(folder: Path, content: str) -> str | None:
     from shortcut_guardrail.review import make_deck
 
     file = folder / "audit.json"
-    file.write_text(content, encoding="utf-8")
+    file.write_bytes(content.encode("utf-8", "surrogateescape"))
     document = read_audit(file)
     print_audit(document)
     render_audit(document, title="Audit", redact=False)
@@ -293,7 +293,7 @@ def _use_decisions(folder: Path, content: str) -> str | None:
     from shortcut_guardrail.shortcuts.named import with_decisions
 
     file = folder / "decisions.json"
-    file.write_text(content, encoding="utf-8")
+    file.write_bytes(content.encode("utf-8", "surrogateescape"))
     decisions = Decisions.from_file(file)
     print_decisions(decisions)
     with_decisions(Shortcuts(), decisions)

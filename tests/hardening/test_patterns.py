@@ -108,7 +108,7 @@ def test_a_pattern_is_linear(name):
 
 def test_all_patterns_are_seen():
     assert {"shortcut_guardrail.text.words._ASCII_WORD", "shortcut_guardrail.opinions.prompts._FIELD"} <= set(PATTERNS)
-    assert NO_TEXTS <= set(PATTERNS)
+    assert set(PATTERNS) >= NO_TEXTS
     assert len(PATTERNS) > 10
 
 
@@ -134,4 +134,4 @@ def test_a_function_on_texts_is_linear(name):
 
 def test_what_is_quadratic_is_caught():
     slow = re.compile(r"(\w+)\s+$")
-    assert grows_faster_than_its_text(lambda text: slow.search(text), 100_000)
+    assert grows_faster_than_its_text(lambda text: slow.search(text), 30_000)

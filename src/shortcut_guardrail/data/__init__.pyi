@@ -7,6 +7,7 @@ from .fingerprints import text_number as text_number
 from .messages import counted as counted
 from .messages import enumerated as enumerated
 from .messages import kind_of as kind_of
+from .messages import nested as nested
 from .reading import TextData as TextData
 from .reading import Texts as Texts
 from .reading import check_texts as check_texts
@@ -23,6 +24,7 @@ from .schema import Within as Within
 from .schema import Word as Word
 from .schema import checked as checked
 from .schema import json_content as json_content
+from .schema import parse_json as parse_json
 from .schema import read_json as read_json
 from .schema import shown as shown
 from .sources import FileTexts as FileTexts

@@ -227,8 +227,10 @@ class _Reader:
                 return self.read(value, args[0], path)
             return self.read(value, args[0], path, (*notes, *args[1:]))
         if origin in (Union, types.UnionType):
-            (inner,) = (arg for arg in args if arg is not types.NoneType)
-            return None if value is None else self.read(value, inner, path, notes)
+            inner, *other = (arg for arg in args if arg is not types.NoneType)
+            if other and isinstance(value, str) != (inner is str):  # a text, or the two of a pair
+                (inner,) = other
+            return None if value is None and types.NoneType in args else self.read(value, inner, path, notes)
         if origin is Literal:
             return self._one_of(value, args, path)
         if kind is float and value is None and self.null_is_nan and Defined() not in notes:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..data import enumerated, kind_of, read_utf8
+from ..data import enumerated, kind_of, nested, read_utf8
 from ..errors import ConfigError
 from .source import Text
 
@@ -127,8 +127,8 @@ def read_settings(path: Path) -> Settings:
     """
     try:
         values = tomllib.loads(read_utf8(path, str(path)))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"'{path}' is no TOML file: {error}.") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"'{path}' is no TOML file: {nested(error)}.") from error
     kind = values.get("kind")
     if kind not in _KINDS:
         found = "is missing" if kind is None else f"is {kind!r}"

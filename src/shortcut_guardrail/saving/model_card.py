@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..config import GuardrailConfig
 from .record import GuardrailRecord
 
 
@@ -36,8 +37,9 @@ def model_card(record: GuardrailRecord) -> str:
         f"{training['n_trained']} trained on |",
     ]
     if training["n_steps"]:
+        batch_size = GuardrailConfig.from_dict(record.config).adapter.batch_size
         lines += [
-            f"| Steps | {training['n_steps']} of batches of {record.config['adapter']['batch_size']} |",
+            f"| Steps | {training['n_steps']} of batches of {batch_size} |",
             f"| Trained parameters | {training['n_trainable']} in {', '.join(training['target_modules'])} |",
         ]
     if record.words:
