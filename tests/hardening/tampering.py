@@ -329,6 +329,7 @@ def main() -> None:
                 "ascii", "backslashreplace"
             ).decode()
         )
+    raise SystemExit(1 if bad(outcomes) else 0)
 
 
 if __name__ == "__main__":
