@@ -79,6 +79,7 @@ from .saving import (
     is_guarded_folder,
     library_versions,
     load_guarded,
+    read_record,
     save_guarded,
 )
 from .shortcuts import Shortcuts, find_shortcuts
@@ -189,17 +190,16 @@ class ShortcutGuardrail(Shown):
         options: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision, "fast": fast}
         loading = {"allow_pickle": allow_pickle, "trust_remote_code": trust_remote_code}
         if is_guarded_folder(source):
-            return cls._of_loaded(
-                load_guarded(
-                    Path(source),
-                    base=base,
-                    revision=revision,
-                    head=head,
-                    max_length=max_length,
-                    options=options,
-                    loading=loading,
-                )
+            loaded = load_guarded(
+                Path(source),
+                base=base,
+                revision=revision,
+                head=head,
+                max_length=max_length,
+                options=options,
+                loading=loading,
             )
+            return cls._of_loaded(loaded, text_hashes=read_record(Path(source)).text_hashes)
         if base is not None:
             raise ConfigError(f"base is for guarded folders, but '{source}' holds no {GUARDRAIL_FILE}. Leave base out.")
         model, tokenizer = load_model(source, revision=revision, **loading)
@@ -208,11 +208,11 @@ class ShortcutGuardrail(Shown):
         return guard
 
     @classmethod
-    def _of_loaded(cls, loaded: Loaded) -> ShortcutGuardrail:
+    def _of_loaded(cls, loaded: Loaded, *, text_hashes: bool) -> ShortcutGuardrail:
         guard = cls.__new__(cls)
         guard._base, guard._lock = loaded.base, Lock()
         guard._base_name, guard._revision = loaded.base_name, loaded.revision
-        guard._fitted, guard._choice = loaded.fitted, loaded.choice
+        guard._fitted, guard._choice = replace(loaded.fitted, text_hashes=text_hashes), loaded.choice
         return guard
 
     # Facts
@@ -715,6 +715,13 @@ class ShortcutGuardrail(Shown):
             DataError: There is no unlabelled text, labelled ones decided what is neutralised, or one kind has pairs and
                 the other single texts.
         """
+        if not self._require_fitted().text_hashes:
+            warnings.warn(
+                "The guard was saved without hashes of texts, so nothing can tell whether these texts had a part in "
+                "it. The certificate is only valid for texts that had none.",
+                GuardrailWarning,
+                stacklevel=3,
+            )
         found, self._choice = certify_guard(
             self._base,
             self._require_fitted(),
@@ -928,10 +935,11 @@ class ShortcutGuardrail(Shown):
             training=fitted.training,
             seconds={stage: round(seconds, 3) for stage, seconds in fitted.seconds.items()},
             versions=library_versions(),
+            text_hashes=fitted.text_hashes,
         )
 
     @one_at_a_time
-    def save_pretrained(self, folder: str | Path, *, overwrite: bool = False) -> None:
+    def save_pretrained(self, folder: str | Path, *, overwrite: bool = False, text_hashes: bool = True) -> None:
         """Write a PEFT adapter folder with the strength folded into `lora_alpha`, the record and a model card.
 
         The strategy `mask` has no adapter, so that its folder holds the record, the card and the tokenizer; the adapter
@@ -940,12 +948,17 @@ class ShortcutGuardrail(Shown):
         Args:
             folder: Appears whole or not at all.
             overwrite: Whether files that are there may be replaced.
+            text_hashes: Whether hashes are kept of the texts that had a part in the guard. Short texts can be guessed
+                from them (docs/privacy.md); without them nobody can tell that a text is used again.
 
         Raises:
             ConfigError: `fit` has not been called, or the folder exists.
             RunError: The disk is full, or the like.
         """
-        save_guarded(Path(folder), self._base, self._require_fitted(), self.record(), overwrite=overwrite)
+        fitted, record = self._require_fitted(), self.record()
+        if not text_hashes:
+            fitted, record = replace(fitted, texts=frozenset()), record.without_text_hashes()
+        save_guarded(Path(folder), self._base, fitted, record, overwrite=overwrite)
 
 
 def _from(start: int, total: int, progress: Progress | None) -> Progress | None:

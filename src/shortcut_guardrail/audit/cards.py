@@ -57,7 +57,7 @@ class KeptFlip:
         row: Which of the audited texts it is, from 0.
         before: The class that the model answers.
         after: The class that it answers with the words masked.
-        text_hash: Tells the text again.
+        text_hash: Tells the text again; empty in an audit that was written without hashes.
         text: The text; `None` in an audit that was written without texts.
         text_pair: The second text, where texts are pairs.
     """

@@ -73,6 +73,7 @@ def audit(
         ),
     ] = None,
     redact: options.Redact = False,
+    no_text_hashes: options.NoTextHashes = False,
     shard_size: Annotated[
         int, typer.Option(help="Texts in memory at a time; 0 for all, and 2000 for large files.", min=0)
     ] = 0,
@@ -100,11 +101,14 @@ def audit(
     source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)
     guard = loading.load(model)
     if bool(shard_size) or resume or found is None:
-        report = _audit_in_shards(guard, source, config, out, resume=resume, redact=redact, output=output)
+        report = _audit_in_shards(
+            guard, source, config, out, resume=resume, redact=redact, hashes=not no_text_hashes, output=output
+        )
     else:
         labels = _label_ids(guard, found)
         with output.progress() as progress:
             report = guard.audit(found.texts, labels=labels, config=config, progress=progress)
+        report = report.without_text_hashes() if no_text_hashes else report
         inputs = (report.input_to_dict(index, redact=redact) for index in range(report.n))
         _write(out, report, inputs, redact=redact, overwrite=output.overwrite)
     if output.speaks:
@@ -149,16 +153,17 @@ def _audit_in_shards(
     *,
     resume: bool,
     redact: bool,
+    hashes: bool,
     output: options.Output,
 ) -> AuditReport:
     out = out.resolve()  # "." has no name
     partial = out.with_name(f"{out.name}.partial")
     with _hint_at_resuming(partial), output.progress() as progress:
         audited = guard.audit_in_shards(source, partial, config=config, resume=resume, progress=progress)
-        _write(out, audited.report, audited.inputs(redact=redact), redact=redact, overwrite=output.overwrite)
+        report: AuditReport = audited.report if hashes else audited.report.without_text_hashes()
+        _write(out, report, audited.inputs(redact=redact), redact=redact, overwrite=output.overwrite)
     # The shards hold words of the texts; what is kept of those is what was asked for.
     shutil.rmtree(partial)
-    report: AuditReport = audited.report
     return report
 
 

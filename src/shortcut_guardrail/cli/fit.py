@@ -108,6 +108,7 @@ def fit(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="One setting. Repeat for more.", show_default=False),
     ] = None,
+    no_text_hashes: options.NoTextHashes = False,
     seed: options.Seed = 0,
     columns: options.LabelledColumns,
     loading: options.ModelLoading,
@@ -125,6 +126,7 @@ def fit(
     """
     from ..models import joined, own_rank
 
+    options.check_hashes(no_text_hashes, second_opinion)
     _check_places(model, data, support, out, dry_run=dry_run, overwrite=output.overwrite)
     output.check(model, data, support, decisions, folder=out)
     decided = _read_decisions(decisions)
@@ -163,7 +165,7 @@ def fit(
         _show_shortcuts(found, asked.strategy, has_labels=labelled is not None, output=output)
         return
     assert out is not None
-    guard.save_pretrained(out, overwrite=output.overwrite)
+    guard.save_pretrained(out, overwrite=output.overwrite, text_hashes=not no_text_hashes)
     if consulted is not None:
         write_with_answers(out / "decisions.json", consulted.decisions, consulted.asked, overwrite=True)
     if output.speaks:

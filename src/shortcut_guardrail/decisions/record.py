@@ -135,6 +135,10 @@ class Decisions:
         """Of all texts that were judged, each once, sorted."""
         return tuple(sorted({one for card in self.cards for one in card.text_hashes}))
 
+    def without_text_hashes(self) -> Decisions:
+        """The same without hashes of the judged texts: nobody can tell that one of them is used again."""
+        return replace(self, cards=tuple(replace(card, text_hashes=()) for card in self.cards))
+
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
         document: dict[str, Any] = {

@@ -162,7 +162,7 @@ class _Texts:
             return None
         row = kept.get("row", kept.get("index"))
         text: Text | None = self._given[row] if row < len(self._given) else None
-        if text is None or ("text_hash" in kept and text_hash(text) != kept["text_hash"]):
+        if text is None or (kept.get("text_hash") and text_hash(text) != kept["text_hash"]):
             raise DataError(
                 f"The texts given are not those that were audited: row {row} (from 0) differs. Give the file that was "
                 "audited, as it was then."

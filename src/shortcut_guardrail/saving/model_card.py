@@ -52,6 +52,12 @@ def model_card(record: GuardrailRecord) -> str:
         lines.append("| Texts without them | keep the base model's answer |")
     source = _SOURCES.get(record.strength_source, record.strength_source)
     lines += [f"| Debiasing strength | {record.debias_strength} ({source}) |", ""]
+    if not record.text_hashes:
+        lines += [
+            "The folder keeps no hashes of texts: nothing can tell whether a text on which the guard is scored or "
+            "certified had a part in it.",
+            "",
+        ]
     lines += _certificate_lines(record.certificate) + _calibration_lines(record)
     lines += [
         "## Use",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_args
@@ -96,6 +96,7 @@ class GuardrailRecord:
         certificate: What was certified, or `None`.
         shortcuts: The words and phrases that were weighed, each with its evidence.
         shortcut_rows: Hashes of the labelled texts that had a say in them, or trained the adapter.
+        text_hashes: Whether hashes of texts are kept; without them nobody can tell that a text is used again.
     """
 
     strategy: Annotated[str, OneOf(get_args(StrategyName))]
@@ -118,6 +119,11 @@ class GuardrailRecord:
     certificate: Annotated[dict[str, Any] | None, As(_Certificate)] = None
     shortcuts: tuple[dict[str, Any], ...] = ()
     shortcut_rows: tuple[str, ...] = ()
+    text_hashes: bool = True
+
+    def without_text_hashes(self) -> GuardrailRecord:
+        """The same without a hash of any text."""
+        return replace(self, support_hashes=(), shortcut_rows=(), text_hashes=False)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -127,6 +133,8 @@ class GuardrailRecord:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
         values = {key_of(GuardrailRecord, name): getattr(self, name) for name in self.__dataclass_fields__}
+        if self.text_hashes:  # as in folders from before they could be left out
+            del values["text_hashes"]
         return {"schema_version": GUARDRAIL_SCHEMA_VERSION, **values}
 
 
