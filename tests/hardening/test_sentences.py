@@ -60,7 +60,7 @@ def test_pickled_weights_are_weights_or_a_sentence(broken, tmp_path, monkeypatch
     file = folder / "pytorch_model.bin"
     for content in (b"junk", pickle.dumps(Code()), b""):
         file.write_bytes(content)
-        with pytest.raises(ModelError, match="holds no .safetensors file"):
+        with pytest.raises(ModelError, match=r"holds no .safetensors file"):
             ShortcutGuardrail.from_pretrained(folder)
         with pytest.raises(ModelError, match="could not be loaded as a text classifier"):
             ShortcutGuardrail.from_pretrained(folder, allow_pickle=True)

@@ -72,6 +72,7 @@ NoTextHashes = Annotated[
         "--no-text-hashes",
         help="Keep no hashes of texts, from which short ones can be guessed. A certificate then cannot notice texts "
         "that were used before.",
+        rich_help_panel="Privacy",
     ),
 ]
 

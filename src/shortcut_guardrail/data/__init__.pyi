@@ -25,7 +25,6 @@ from .schema import Word as Word
 from .schema import checked as checked
 from .schema import json_content as json_content
 from .schema import parse_json as parse_json
-from .schema import read_json as read_json
 from .schema import shown as shown
 from .sources import FileTexts as FileTexts
 from .sources import MemoryTexts as MemoryTexts

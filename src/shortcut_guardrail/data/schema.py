@@ -85,22 +85,6 @@ class Misfit(ValueError):
     """A value is not what its field must be; the message begins with the path of the field."""
 
 
-def read_json(file: Path, kind: Any, *, error: type[GuardrailError] = DataError, advice: str, **how: Any) -> Any:
-    """What a JSON file holds, checked.
-
-    Args:
-        file: The file.
-        kind: A dataclass, a typed dictionary, or another type that `checked` knows.
-        error: What is raised.
-        advice: What to do about a file that does not fit, in a sentence.
-        how: See `checked`.
-
-    Raises:
-        GuardrailError: Of the kind `error`, see `json_content` and `checked`.
-    """
-    return checked(json_content(file, error=error, advice=advice), kind, str(file), error=error, advice=advice, **how)
-
-
 def json_content(file: Path, *, error: type[GuardrailError] = DataError, advice: str) -> Any:
     """What a JSON file holds. NaN and infinite numbers, which JSON has not, are refused, and keys that occur twice.
 

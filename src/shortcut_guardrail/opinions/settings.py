@@ -125,8 +125,9 @@ def read_settings(path: Path) -> Settings:
         DataError: There is no such file, or it is not UTF-8.
         ConfigError: It says something that it cannot; all problems are named together.
     """
+    content = read_utf8(path, str(path))
     try:
-        values = tomllib.loads(read_utf8(path, str(path)))
+        values = tomllib.loads(content)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"'{path}' is no TOML file: {nested(error)}.") from error
     kind = values.get("kind")
