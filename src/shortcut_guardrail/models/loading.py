@@ -129,7 +129,7 @@ def _check_sizes(config: Any, name: str) -> None:
         if value is not None:
             checked(value, Annotated[int, Within(0, most)], f"'{name}', config.json", path=field, error=ModelError)
     for field, value in vars(config).items():
-        if "dropout" in field and isinstance(value, int | float):
+        if "dropout" in field and isinstance(value, float):
             checked(value, Share, f"'{name}', config.json", path=field, error=ModelError)
     names = getattr(config, "id2label", None) or {}
     if gaps := sorted(set(range(len(names))) - set(names))[:5]:

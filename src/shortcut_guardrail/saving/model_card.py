@@ -72,8 +72,8 @@ def model_card(record: GuardrailRecord) -> str:
 
 
 _NO_HASHES = (
-    "The folder keeps no hashes of texts: nothing can tell whether a text on which the guard is scored or certified had "
-    "a part in it."
+    "The folder keeps no hashes of texts: nothing can tell whether a text on which the guard is scored or certified "
+    "had a part in it."
 )
 _CROSS_VALIDATED = ("Every row was answered by an adapter that had not been trained on it.", "")
 
