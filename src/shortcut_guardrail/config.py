@@ -7,6 +7,7 @@ at the end are complete configurations. Everything survives a round trip through
 from __future__ import annotations
 
 import dataclasses
+import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -21,6 +22,10 @@ Embedding = Literal["auto", "cls", "mean", "pooler"]
 Metric = Literal["accuracy", "balanced_accuracy", "worst_group_accuracy"]
 Unit = Literal["token", "word", "phrase"]
 StrategyName = Literal["maskcl", "mask", "distill", "few-shot"]
+
+
+MOST_OF_A_SEED = 2**64 - 1
+"""What PyTorch's generators take."""
 
 
 def _require(condition: bool, message: str) -> None:
@@ -346,6 +351,20 @@ class CertifyConfig:
         _require(self.looks >= 1, f"looks must be at least 1, but is {self.looks}.")
 
 
+def check_seed(seed: int, most: int = MOST_OF_A_SEED) -> int:
+    """The seed itself, if the generators take it.
+
+    Args:
+        seed: The seed.
+        most: The largest that they take.
+
+    Raises:
+        ConfigError: It is no whole number in [0, most].
+    """
+    _require(_is_a(int, seed) and 0 <= seed <= most, f"seed must be a whole number from 0 to {most}, but is {seed!r}.")
+    return seed
+
+
 def check_strength(strength: float) -> float:
     """The strength itself, if it lies in [0, 1].
 
@@ -505,10 +524,15 @@ def _check_fields(config: Any) -> None:
             object.__setattr__(config, name, tuple(value))
         elif kind in _KINDS:
             _require(_is_a(kind, value), f"{name} must be {_KINDS[kind][1]}, but is {value!r}.")
+            _require(kind is not float or _is_finite(value), f"{name} must be a finite number, but is {value!r:.40}.")
 
 
 def _is_a(kind: Any, value: Any) -> bool:
     return isinstance(value, _KINDS[kind][0]) and (kind is bool or not isinstance(value, bool))
+
+
+def _is_finite(value: Any) -> bool:
+    return bool(-sys.float_info.max <= value <= sys.float_info.max)
 
 
 def _from_dict(cls: type, values: dict[str, Any]) -> Any:

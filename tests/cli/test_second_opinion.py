@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shortcut_guardrail import DataError, Decisions, ShortcutGuardrail
+from shortcut_guardrail import DataError, Decisions, GuardrailWarning, ShortcutGuardrail
+from shortcut_guardrail.audit.measurements import measure
 from shortcut_guardrail.data import text_hash
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
@@ -81,6 +82,10 @@ def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_p
     opinion = honestly["second_opinion"]
     assert (opinion["outcome"], opinion["rule"], opinion["broken"]) == ("shortcut", "agreement", 0)
     assert opinion["judges"] == ["my_judges:sound"]
+    distinct, flips = json.loads((asked[0] / "second_opinion.jsonl").read_text().splitlines()[0])["n"], 24
+    low, high = opinion["at_stake"]
+    assert 0.5 * flips / distinct < low <= flips / distinct == pytest.approx(high, abs=0.01)
+    assert f"At stake: masking honestly would bring {100 * low:.1f} to {100 * high:.1f} more right answers" in shown
     assert "outcome" not in honestly, "what people say stands apart"
     document = json.loads(out.read_text())
     (judge,) = document["second_opinions"]
@@ -270,3 +275,24 @@ def test_in_python_a_function_is_enough(bag, monkeypatch, tmp_path):
     assert repaired.decisions.judges[0].fit
     own = guard.repair(TEXTS, strategy="mask", second_opinion=judges["taken_in"]).fitted.shortcuts.items
     assert ("confirmed", "second opinion") not in {(item.verdict, item.reason) for item in own}
+
+
+def test_a_repair_with_a_second_opinion_audits_once(bag, monkeypatch):
+    monkeypatch.setattr("shortcut_guardrail.decisions.audited.AuditedCards.chosen", lambda self, _: self.cards)
+    judges: dict = {}
+    exec(JUDGES, judges)
+    guard = ShortcutGuardrail(*bag)
+    measured = []
+    monkeypatch.setattr(
+        "shortcut_guardrail.audit.auditing.measure", lambda *args, **rest: measured.append(1) or measure(*args, **rest)
+    )
+    repaired = guard.repair(TEXTS, strategy="mask", second_opinion=judges["sound"])
+    assert len(measured) == 1
+    again = guard.repair(TEXTS, strategy="mask", decisions=repaired.decisions)
+    assert len(measured) == 2, "decisions alone bring no measurements"
+    assert again.fitted.shortcuts == repaired.fitted.shortcuts
+    consulted = guard.consult(TEXTS, judges["sound"])
+    with pytest.warns(GuardrailWarning, match="other texts"):
+        other = guard.repair(TEXTS[:-4], strategy="mask", decisions=consulted)
+    assert len(measured) == 4, "of other texts nothing serves again"
+    assert other.fitted.shortcuts.words == repaired.fitted.shortcuts.words

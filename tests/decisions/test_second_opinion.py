@@ -72,6 +72,19 @@ def test_a_fit_judge_decides_a_shortcut():
     assert found.rules["reference"]["bound"] == pytest.approx(fit.agreement, abs=0.03)
 
 
+def test_what_is_at_stake_is_a_share_of_the_audited_texts():
+    says = noisy(0.8, 0.95)
+    votes = {text: says(text) for text in SHEET.texts}
+    stakes = [
+        consultation_of(CARDS, ask(replace(SHEET, n=n), [Judging(two(votes.get))])).decisions.cards[0].second_opinion
+        for n in (0, 300, 600)
+    ]
+    assert stakes[0].at_stake is None, "nobody wrote down how many texts there are"
+    (low, high), half = stakes[1].at_stake, stakes[2].at_stake
+    assert 0.5 * 60 / 300 < low < high <= 60 / 300
+    assert half == pytest.approx((low / 2, high / 2))
+
+
 @pytest.mark.parametrize(
     ("mended", "sentence"),
     [(0.6, "is not clearly more than the 0.5"), (0.05, "A machine cannot call that genuine")],
@@ -111,7 +124,7 @@ def test_a_flip_is_mended_only_if_the_answer_stays_without_the_words():
         (noisy(0.5, 0.9), "It agrees with the model on 0."),
         (lambda text: 0.3, "It gives the same answer to every text."),
         (lambda text: np.nan, "It answered nothing."),
-        (lambda text: np.nan if hash(text) % 10 else 1.0, "It answered"),
+        (lambda text: np.nan if sum(map(ord, text)) % 10 else 1.0, "It answered"),
     ],
 )
 def test_an_unfit_judge_decides_nothing_and_the_sentence_says_why(says, reason):

@@ -288,7 +288,7 @@ def readers(folder: Path) -> list[Reader]:
 def _key_lines() -> bytes:
     from shortcut_guardrail.decisions import written_keys
 
-    return written_keys(_keys()).encode()
+    return written_keys((), _keys()).encode()
 
 
 def _text(file: Path) -> str:

@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
 from shortcut_guardrail.models import TextClassifier
 from shortcut_guardrail.opinions import open_sources
+from shortcut_guardrail.opinions.causal import CausalSource
 from tiny_models import tiny_bert, tiny_causal
 
 LABELS = ["negative", "positive"]
@@ -37,7 +38,7 @@ def encoder(tmp_path):
 
 
 def opened(spec, labels=LABELS, **options):
-    (source,) = open_sources([spec], labels, device="cpu", **options)
+    (source,) = open_sources([spec], labels, **options)
     return source
 
 
@@ -71,7 +72,7 @@ def test_descriptions_examples_and_prompts_change_what_is_asked(decoder, tmp_pat
     file = 'kind = "causal"\nmodel = "decoder"\nprecision = "float32"\nprompts = ["{text} is {label}"]\n'
     told = [
         opened(decoder, descriptions={"positive": "good"}),
-        opened(decoder, examples=[("soup", "positive")]),
+        opened(written(tmp_path, file + '[[examples]]\ntext = "b"\nlabel = "negative"\n')),
         opened(written(tmp_path, file)),
         opened(written(tmp_path, file + '[[examples]]\ntext = "a"\nlabel = "positive"\n')),
         opened(written(tmp_path, file + '[descriptions]\npositive = "good"\n')),
@@ -111,9 +112,10 @@ def test_texts_longer_than_the_context_are_cut_and_it_says_so(decoder):
     assert not np.allclose(pair[0], pair[1])
 
 
-def test_examples_that_leave_no_room(decoder):
+def test_examples_that_leave_no_room(decoder, tmp_path):
+    file = f'kind = "causal"\nmodel = "decoder"\n[[examples]]\ntext = "{"x" * 300}"\nlabel = "positive"\n'
     with pytest.raises(ConfigError, match="leaves 0 of 256 tokens for a text"):
-        opened(decoder, examples=[("x" * 300, "positive")])
+        opened(written(tmp_path, file))
 
 
 # Classifiers
@@ -286,3 +288,30 @@ def test_what_a_file_cannot_say(tmp_path, text, said):
         opened(written(tmp_path, text))
     assert said in str(caught.value)
     assert "sk-1" not in str(caught.value)
+
+
+def test_a_model_that_is_cut_short_goes_on_where_it_stopped(decoder, tmp_path, monkeypatch):
+    texts = [f"{'a ' * (i % 7)}{i}" for i in range(80)]
+    exact = written(tmp_path, 'kind = "causal"\nmodel = "decoder"\nprecision = "float32"\n')
+    expected = opened(exact).scores(texts)
+    asked: list[str] = []
+
+    def counted(self, some, *rest, **options):
+        if len(asked) >= 64:
+            raise KeyboardInterrupt
+        asked.extend(some)
+        return scores(self, some, *rest, **options)
+
+    scores = CausalSource.scores
+    monkeypatch.setattr(CausalSource, "scores", counted)
+    with pytest.raises(KeyboardInterrupt):
+        opened(exact, cache=tmp_path / "kept").scores(texts)
+    monkeypatch.setattr(CausalSource, "scores", scores)
+    again = opened(exact, cache=tmp_path / "kept")
+    assert (again.cost(texts).texts, again.cost(texts).calls) == (80, 16 * 3)
+    np.testing.assert_allclose(again.scores(texts), expected, atol=1e-4)
+    assert again.cost(texts).calls == 0
+    assert again.fingerprint == opened(exact).fingerprint
+    # Another prompt is asked anew.
+    file = 'kind = "causal"\nmodel = "decoder"\nprompts = ["{text} is {label}"]\n'
+    assert opened(written(tmp_path, file), cache=tmp_path / "kept").cost(texts).calls == 80

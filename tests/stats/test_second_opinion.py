@@ -12,6 +12,7 @@ from shortcut_guardrail.stats import (
     answers_bound,
     balanced_cut,
     mixed_bound,
+    net_mended,
     p_of_bound,
     reference_bound,
 )
@@ -88,3 +89,33 @@ def test_directions_are_mixed_by_their_flips():
     assert mixed.value == pytest.approx(0.75)
     assert mixed_bound(bounds[:1], [1.0]) is bounds[0]
     assert float(mixed.weights.sum()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("lean", [0.0, 0.2])
+@pytest.mark.parametrize("mended", [0.2, 0.5, 0.85])
+def test_what_masking_mends_less_what_it_breaks_lies_between_the_ends(mended, lean):
+    """Judge and model err independently; the model is right in .75 of texts near its boundary on either side."""
+    held, found = 0, []
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        up = np.repeat([True, False], 100)
+        truth = np.where(rng.random(200) < 0.75, up, ~up)
+        s, a = 0.75 + lean, 0.25 + lean
+        right = rng.random(90) < mended
+        # Its two answers to a flip hang together: half of the second are those of the first.
+        first, second = (rng.random(90) < np.where(right, s, a) for _ in range(2))
+        second = np.where(rng.random(90) < 0.5, first, second)
+        votes = int((first & second).sum()), int((~first & ~second).sum())
+        low, high = net_mended(*votes, 90, rng.random(200) < np.where(truth, s, a), up)
+        held += low <= 2 * right.mean() - 1 <= high
+        found.append((low, high))
+    assert held >= 95
+    lows, highs = np.mean(found, axis=0)
+    assert (lows > 0) == (mended == 0.85)
+    assert (highs < 0) == (mended == 0.2)
+
+
+def test_a_judge_that_cannot_tell_leaves_everything_possible():
+    low, high = net_mended(45, 45, 90, np.tile([True, False], 50), said(50, 50))
+    assert (low, high) == (-1.0, 1.0)
+    assert net_mended(60, 10, 90, said(50, 50), said(50, 50))[0] > 0.3

@@ -7,7 +7,9 @@ For settings of the benchmark the base classifier is audited on the test texts w
 `bench/experiments/flips`. Every card with at least eight flips is put before second models, as `guard.repair` does with
 `second_opinion`. Judges:
 
-- `language model`: a small causal model that was not tuned for the task (`--language-model`, a folder or Hub id).
+- `language model`: a small causal model that was not tuned for the task (`--language-model`, a folder or Hub id), by
+  one prompt with a few examples of our own, which stand below. Entries without `examples` are older: it was asked by
+  the library's three prompts without an example.
 - `restaurants`: a bag of words (TF-IDF, logistic regression) trained on restaurant reviews, for reviews.
 - `phrases`: one trained on SST-2's phrases, for reviews of anything but films.
 - `same texts`: one trained on the very texts that the base was trained on, which learned the same shortcut.
@@ -17,39 +19,49 @@ For settings of the benchmark the base classifier is audited on the test texts w
 For each card stand what the labels say (`mended`, `broken`) and what every judge and combination says, by both rules.
 `genuine` is a card that labels break more than they mend. `repaired` is the guard that follows, on the test texts.
 `people` draws, for the judges of which a guard is made, twenty answers to texts near the boundary and five to the
-card's flips, one in ten wrong, and the same number of answers to the card's flips alone.
+card's flips, one in ten wrong, and the same number of answers to the card's flips alone. `at_stake` is what a judge
+says masking would bring, `brings` what labels say, as shares of the distinct texts.
 
 Rules and thresholds come from `bench/experiments/second_opinion_simulation`. How texts without the words are chosen was
 corrected after a look at Amazon's seeds 0 and 1 with bags of words, and the adjustment for many cards was added after a
-look at SST-2's seed 0; neither was tuned.
+look at SST-2's seed 0; neither was tuned. The prompt was chosen on training reviews of Amazon that no base was trained
+on, with the base of seed 3.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from shortcut_bench.bases import OpenedSetting, open_setting
-from shortcut_bench.classifiers import find_encoder
 from shortcut_bench.datasets import LabelledTexts
+from shortcut_bench.second_models import (
+    accuracy_of,
+    ask_all,
+    audited_once,
+    bag_of_words,
+    chosen,
+    forty_labels,
+    labelled_card,
+    language_model,
+    names,
+    phrases,
+    restaurants,
+    scored,
+)
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail import NothingToRepairError, ShortcutGuardrail
-from shortcut_guardrail.data import to_json, write_file
-from shortcut_guardrail.decisions import AuditedCard, AuditedCards, Decisions, ask, consultation_of, cut_sheet
+from shortcut_guardrail.decisions import AuditedCards, Decisions, consultation_of, cut_sheet
 from shortcut_guardrail.decisions.asking import Asked
 from shortcut_guardrail.decisions.judging import LEAST_FLIPS
-from shortcut_guardrail.decisions.sheet import REFERENCES, Sheet, near_boundary
-from shortcut_guardrail.metrics import worst_group_accuracy
-from shortcut_guardrail.opinions import Cost, Source, open_sources
+from shortcut_guardrail.decisions.second_opinion import decides
+from shortcut_guardrail.decisions.sheet import REFERENCES, near_boundary
 from shortcut_guardrail.saving.record import library_versions
 from shortcut_guardrail.stats import THRESHOLD, paired_e_value
 
@@ -63,108 +75,10 @@ SETTINGS = (
     "shifted/Civil/reversed",
 )
 MAX_ROWS = 1000
-DRAWS = 200
+DRAWS = 100
 WRONG = 0.1
 
-Array = np.ndarray[Any, Any]
-Predict = Callable[[Sequence[Any]], Array]
-
-DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
-    "GoEmo-ST": {},
-    "Civil": {"non-toxic": "a civil comment", "toxic": "a rude, hateful or insulting comment"},
-}
-"""What labels mean, for the language model, where their names do not say it."""
 REVIEWS = ("Amazon", "SST-2")
-
-
-@cache
-def encoder() -> tuple[Any, Any]:
-    """The frozen encoder that the base started from."""
-    from transformers import AutoModel
-
-    found = find_encoder("minilm")
-    return found.tokenizer(), AutoModel.from_pretrained(found.source).eval()
-
-
-def vectors(texts: Sequence[Any]) -> Array:
-    """Mean vectors of the frozen encoder, of unit length."""
-    import torch
-
-    tokenizer, model = encoder()
-    made = []
-    for start in range(0, len(texts), 64):
-        some = [" ".join([one] if isinstance(one, str) else one) for one in texts[start : start + 64]]
-        batch = tokenizer(some, padding=True, truncation=True, max_length=128, return_tensors="pt")
-        with torch.inference_mode():
-            states = model(**batch).last_hidden_state
-        mask = batch["attention_mask"].unsqueeze(-1)
-        made.append(((states * mask).sum(1) / mask.sum(1)).numpy())
-    found: Array = np.concatenate(made)
-    unit: Array = found / np.linalg.norm(found, axis=1, keepdims=True)
-    return unit
-
-
-def bag_of_words(texts: Sequence[Any], labels: Array) -> Predict:
-    """TF-IDF and logistic regression."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-
-    model = make_pipeline(
-        TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True), LogisticRegression(C=4.0, max_iter=1000)
-    )
-    model.fit([joined(text) for text in texts], labels)
-    return lambda asked: np.asarray(model.predict_proba([joined(text) for text in asked]))
-
-
-def joined(text: Any) -> str:
-    """A text, or the two of a pair as one."""
-    return text if isinstance(text, str) else " ".join(text)
-
-
-def restaurants(data_dir: Path) -> Predict:
-    """Of restaurant reviews, those of one and two stars against those of four and five."""
-    stars, texts = columns_of(data_dir / "yelp" / "train.csv")
-    kept = [i for i, one in enumerate(stars) if one != "3"]
-    return bag_of_words([texts[i] for i in kept], np.array([int(stars[i]) > 3 for i in kept]))
-
-
-def phrases(data_dir: Path) -> Predict:
-    """Of phrases from film reviews."""
-    labels, texts = columns_of(data_dir / "sst2" / "sst2_glue_train.csv")
-    return bag_of_words(texts, np.array([one in ("1", "positive") for one in labels]))
-
-
-def columns_of(file: Path) -> tuple[list[str], list[str]]:
-    """Labels and texts of a file of the data."""
-    from shortcut_guardrail.data import read_data
-
-    rows = read_data(str(file), label_column="label", text_column="text", require_labels=True)
-    assert rows.labels is not None
-    return list(rows.labels), [str(text) for text in rows.texts]
-
-
-def forty_labels(train: LabelledTexts, n_classes: int, seed: int) -> Predict:
-    """Logistic regression over the frozen encoder, on forty rows, as many of each label."""
-    from sklearn.linear_model import LogisticRegression
-
-    rng = np.random.default_rng([seed, 40])
-    rows = np.concatenate(
-        [rng.permutation(np.flatnonzero(train.labels == one))[: 40 // n_classes] for one in range(n_classes)]
-    )
-    model = LogisticRegression(C=10.0, max_iter=1000).fit(vectors([train.texts[i] for i in rows]), train.labels[rows])
-    return lambda asked: np.asarray(model.predict_proba(vectors(asked)))
-
-
-def names(labels: Sequence[str]) -> Predict:
-    """Likeness to the names of the labels."""
-
-    def predict(asked: Sequence[Any]) -> Array:
-        likeness = 20 * vectors(asked) @ vectors(list(labels)).T
-        odds = np.exp(likeness - likeness.max(axis=1, keepdims=True))
-        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
-
-    return predict
 
 
 def judges_of(opened: OpenedSetting, setting: str, labels: Sequence[str], args: argparse.Namespace) -> dict[str, Any]:
@@ -181,7 +95,7 @@ def judges_of(opened: OpenedSetting, setting: str, labels: Sequence[str], args: 
     if name == "Amazon":
         found["phrases"] = phrases(args.data_dir)
     if args.language_model:
-        found["language model"] = args.language_model
+        found["language model"] = language_model(name, args.language_model, args.work)
     return found
 
 
@@ -195,7 +109,7 @@ REPAIRED = (("language model", "restaurants"), ("restaurants",), ("language mode
 """Whose decisions a guard is made of."""
 
 
-def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, Any]:
+def measure(setting: str, seed: int, examples: bool, *, args: argparse.Namespace) -> dict[str, Any]:
     """One setting and seed."""
     experiment, name, test = setting.split("/")
     opened = open_setting(experiment, name, seed, data_dir=args.data_dir, cache=args.cache, changes={"n_test": None})
@@ -210,7 +124,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     audited = replace(audited, cards=cards)
     sheet = cut_sheet(guard.draw_sheet(rows.texts, audited, guard.find_flips(rows.texts, cards)))
     labels = dict(zip(rows.texts, rows.labels.tolist(), strict=True))
-    asked, seconds = ask_all(sheet, judges_of(opened, setting, guard.label_names, args), name, args)
+    asked, seconds = ask_all(sheet, judges_of(opened, setting, guard.label_names, args), name, args.work)
     entry: dict[str, Any] = {
         "n": len(rows),
         "majority": float(np.bincount(rows.labels).max() / len(rows)),
@@ -227,96 +141,10 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     return entry
 
 
-def audited_once(guard: ShortcutGuardrail, rows: LabelledTexts, work: Path) -> tuple[AuditedCards, float]:
-    """The cards of an audit and the seconds it took, kept for whoever is interrupted after it."""
-    kept = work / f"audit-{guard.fingerprint()[:16]}-{guard.data_fingerprint(rows.texts)[:16]}.json"
-    if not kept.exists():
-        started = time.perf_counter()
-        audited = AuditedCards.from_dict(guard.audit(rows.texts).to_dict())
-        found = {"audited": asdict(audited), "seconds": time.perf_counter() - started}
-        write_file(kept, to_json(found), overwrite=True)
-    found = json.loads(kept.read_text(encoding="utf-8"))
-    cards = tuple(
-        AuditedCard(**{**card, "words": tuple(card["words"]), "except_in": tuple(card["except_in"])})
-        for card in found["audited"].pop("cards")
-    )
-    return AuditedCards(**found["audited"], cards=cards), found["seconds"]
-
-
-@dataclass
-class Kept:
-    """A source whose answers are kept on disk, for whoever is interrupted."""
-
-    inner: Any
-    file: Path
-
-    def __post_init__(self) -> None:
-        self.name, self.fingerprint = self.inner.name, self.inner.fingerprint
-        lines = self.file.read_text(encoding="utf-8").splitlines() if self.file.exists() else []
-        self.known = {one["key"]: one["scores"] for one in map(json.loads, lines)}
-
-    def key(self, text: Any) -> str:
-        """By what an answer is known again."""
-        return hashlib.sha256((self.fingerprint + json.dumps(text)).encode()).hexdigest()
-
-    def scores(self, texts: Sequence[Any], progress: Any = None, *, again: bool = False) -> Array:
-        """See `Source`."""
-        if again:
-            return np.asarray(self.inner.scores(texts, again=True))
-        missing = sorted(
-            (text for text in texts if self.key(text) not in self.known), key=lambda text: len(joined(text))
-        )
-        for start in range(0, len(missing), 32):
-            some = missing[start : start + 32]
-            with self.file.open("a", encoding="utf-8") as out:
-                for text, values in zip(some, self.inner.scores(some), strict=True):
-                    self.known[self.key(text)] = values.tolist()
-                    out.write(json.dumps({"key": self.key(text), "scores": values.tolist()}) + "\n")
-        return np.array([self.known[self.key(text)] for text in texts])
-
-    def cost(self, texts: Sequence[Any]) -> Cost:
-        """See `Source`."""
-        found: Cost = self.inner.cost(texts)
-        return found
-
-    def record(self) -> dict[str, Any]:
-        """See `Source`."""
-        found: dict[str, Any] = self.inner.record()
-        return found
-
-
-def ask_all(
-    sheet: Sheet, judges: Mapping[str, Any], setting: str, args: argparse.Namespace
-) -> tuple[Asked, dict[str, float | None]]:
-    """Every judge's answers, and how many seconds it says that 200 texts take."""
-    opened: list[tuple[str, Asked, str]] = []
-    seconds: dict[str, float | None] = {}
-    for name, judge in judges.items():
-        (source,) = open_sources([judge], sheet.labels, descriptions=DESCRIPTIONS.get(setting, {}))
-        seconds[name] = source.cost(sheet.texts[:200]).seconds
-        asked: Source = Kept(source, args.work / "answers.jsonl") if name == "language model" else source
-        one = ask(sheet, [asked])
-        opened.append((name, one, source.name))
-    return (
-        Asked(
-            sheet,
-            {name: one.scores[own] for name, one, own in opened},
-            {name: one.refused[own] for name, one, own in opened if own in one.refused},
-            {name: one.records[own] for name, one, own in opened},
-        ),
-        seconds,
-    )
-
-
 def combinations(asked: Asked) -> list[tuple[str, ...]]:
     """The judges one by one, and those of several that are there."""
     several = [some for some in COMBINATIONS if set(some) <= set(asked.scores)]
     return [*((name,) for name in asked.scores), *several]
-
-
-def chosen(asked: Asked, some: Sequence[str]) -> Asked:
-    """Some of the judges alone."""
-    return replace(asked, scores={name: asked.scores[name] for name in some})
 
 
 def opinions_of(audited: AuditedCards, asked: Asked, labels: Mapping[Any, int], seed: int) -> list[dict[str, Any]]:
@@ -340,13 +168,13 @@ def opinions_of(audited: AuditedCards, asked: Asked, labels: Mapping[Any, int], 
                     "broken": said.broken,
                     "rules": said.rules,
                     "q_value": said.q_value,
+                    "at_stake": said.at_stake,
                     "outcome": said.outcome,
                     "reason": said.reason,
                 }
             )
-        people = (
-            with_people_drawn(audited, chosen(asked, some), labels, seed) if any(f["fit"] for f in fitness) else None
-        )
+        is_asked = some in REPAIRED and any(f["fit"] for f in fitness)
+        people = with_people_drawn(audited, chosen(asked, some), labels, seed) if is_asked else None
         found.append({"judges": some, "fitness": fitness, "cards": cards, "people": people})
     return found
 
@@ -366,10 +194,11 @@ def with_people_drawn(
         answers = {texts[one.row]: bool((labels[texts[one.row]] == one.after) ^ (rng.random() < WRONG)) for one in near}
         said = {card: told(of_card, labels, rng) for card, of_card in flips.items()}
         five = {card: int(sum(of_card[:5])) for card, of_card in said.items() if len(of_card) >= 5}
-        for name, of_cards in (("twenty", None), ("twenty and five", five)):
-            found = consultation_of(audited, asked, answers=answers, five=of_cards).decisions
-            for card in found.cards:
-                decided.setdefault(card.id, {}).setdefault(name, []).append(card.decision == "neutralise")
+        for card in consultation_of(audited, asked, answers=answers).decisions.cards:
+            q_value = None if card.second_opinion is None else card.second_opinion.q_value
+            for name, of_five in (("twenty", None), ("twenty and five", five.get(card.id))):
+                is_taken = q_value is not None and decides(q_value, of_five)
+                decided.setdefault(card.id, {}).setdefault(name, []).append(is_taken)
         for id_, of_card in said.items():
             decided.setdefault(id_, {}).setdefault("alone", []).append(decided_alone(of_card[: 2 * REFERENCES + 5]))
     return {card: {name: float(np.mean(each)) for name, each in rates.items()} for card, rates in decided.items()}
@@ -392,37 +221,6 @@ def decided_alone(said: Sequence[bool]) -> bool:
         if paired_e_value(asked - mended, mended) >= THRESHOLD:
             return False
     return False
-
-
-def labelled_card(card: Any, sheet: Sheet, labels: Mapping[Any, int]) -> dict[str, Any]:
-    """What the labels say of a card."""
-    flips = [one for one in sheet.flips if one.card == card.id]
-    truth = [labels[one.text] for one in flips]
-    return {
-        "id": card.id,
-        "words": list(card.words),
-        "pulls_to": card.pulls_to,
-        "flagged": card.flagged,
-        "flips": len(flips),
-        "mended": sum(label == one.after for label, one in zip(truth, flips, strict=True)),
-        "broken": sum(label == one.before for label, one in zip(truth, flips, strict=True)),
-    }
-
-
-def accuracy_of(sheet: Sheet, scores: Array, labels: Mapping[Any, int]) -> float:
-    """A judge's raw accuracy on texts without the words that were drawn at random."""
-    rows = {text: i for i, text in enumerate(sheet.texts)}
-    drawn = list({one.text: None for one in sheet.free if one.drawn})
-    return float(np.mean([scores[rows[text]].argmax() == labels[text] for text in drawn])) if drawn else float("nan")
-
-
-def scored(guard: ShortcutGuardrail, rows: LabelledTexts) -> dict[str, float]:
-    """The guard's scores."""
-    answers = guard.predict_proba(rows.texts).argmax(axis=1)
-    return {
-        "accuracy": float((answers == rows.labels).mean()),
-        "worst_group_accuracy": worst_group_accuracy(answers, rows.labels, rows.groups),
-    }
 
 
 def repairs(
@@ -467,7 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     versions = {"versions": library_versions()}
     args.work.mkdir(parents=True, exist_ok=True)
-    cases = settings_cases(args)
+    cases = [{**case, "examples": True} for case in settings_cases(args)]
     for entry in grow(args.out, cases, partial(measure, args=args), asked={}, beside=lambda _: versions):
         print(entry["setting"], entry["seed"], entry["base"], entry["judges"], flush=True)
         for card in entry["cards"]:

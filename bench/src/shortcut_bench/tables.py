@@ -34,7 +34,8 @@ from .positioning import CHOSEN_BESIDE, SETTLED_ON
 
 __all__ = ["FORMATS", "Entry", "Table", "make_table", "render"]
 
-FORMATS = ("markdown", "latex", "csv")
+FORMATS = {"markdown": ".md", "latex": ".tex", "csv": ".csv"}
+"""The formats of a table, and how a file of each ends."""
 ORACLE_MARK, SETTLED_MARK, BESIDE_MARK = "‡", "§", "¶"
 
 

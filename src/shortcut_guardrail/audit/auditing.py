@@ -46,6 +46,7 @@ def audit_texts(
     *,
     labels: Array | None = None,
     with_cards: bool = True,
+    known: AuditReport | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
     """Attribute, mask, test and rank, all in memory: 2 + k forward passes for each distinct text, and what cards cost.
@@ -56,6 +57,8 @@ def audit_texts(
         config: What is scored and masked, and when a candidate is flagged.
         labels: True class ids, shape (N,), where they are known.
         with_cards: Whether to make cards, which nothing but a person's eye needs.
+        known: An audit of words or phrases of the same texts by the same model, with the same k and gradient, whose
+            measurements need not be made again.
         progress: Told how much of each stage is done.
 
     Raises:
@@ -67,7 +70,7 @@ def audit_texts(
     repeats = find_repeats(exact, [evidence_key(t) for t in encoded.texts])
     rows = np.flatnonzero(repeats.weights > 0)
     distinct = encoded.select(rows)
-    measured = measure(classifier, distinct, config, progress=progress)
+    measured = measure(classifier, distinct, config, progress=progress) if known is None else _measured(known, rows)
     shard = make_shard(
         classifier,
         distinct,
@@ -92,6 +95,14 @@ def audit_texts(
     pieces = [(rows[counted], distinct.select(counted), shard.probs[counted])]
     cards = make_cards(classifier, report.candidates, lambda: pieces, progress=progress)
     return replace(report, cards=cards, model=model_digest(classifier), data=texts_fingerprint(exact))
+
+
+def _measured(known: AuditReport, rows: Array) -> Measured:
+    """What an audit measured on its distinct texts, which are in these rows of its inputs."""
+    kept = known.measured
+    saliency = Saliency(*(getattr(kept.saliency, f.name)[rows] for f in fields(Saliency)))
+    units = Units(*([getattr(kept.units, f.name)[i] for i in rows] for f in fields(Units)))
+    return Measured(saliency, MaskingEffects(kept.effects.probs[rows]), units)
 
 
 def _for_every_input(encoded: EncodedTexts, measured: Measured, source: Array) -> AuditedInputs:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NotRequired, TypedDict
 
-from ..data import checked, json_content
+from ..data import check_file, checked, json_content
 from ..errors import ConfigError, DataError
 
 Document = Mapping[str, Any]
@@ -344,9 +344,10 @@ def read_result(path: Path) -> dict[str, Any]:
     """Read an `audit.json`, or the scores that `evaluate --json` writes.
 
     Raises:
-        DataError: The file is missing, is no JSON, or is no result of this program.
+        DataError: The file is missing, is no JSON, or is no result of this program; or another file took its place.
     """
     document = json_content(path, advice="Give an audit.json.")
+    check_file(path)
     if not isinstance(document, dict) or "schema_version" not in document or "mstps" not in document:
         raise DataError(
             f"'{path}' is no result of this program: it has no 'schema_version' and 'mstps'. Give an audit.json, or "

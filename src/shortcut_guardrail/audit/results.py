@@ -112,20 +112,25 @@ class AuditReport(Shown):
     @property
     def encoded(self) -> EncodedTexts:
         """The texts as the model saw them; see `inputs`."""
-        return self._kept.encoded
+        return self.measured.encoded
 
     @property
     def saliency(self) -> Saliency:
         """Important units and predictions of each text; see `inputs`."""
-        return self._kept.saliency
+        return self.measured.saliency
 
     @property
     def effects(self) -> MaskingEffects:
         """Predictions with each important unit masked; see `inputs`."""
-        return self._kept.effects
+        return self.measured.effects
 
     @property
-    def _kept(self) -> AuditedInputs:
+    def measured(self) -> AuditedInputs:
+        """What is kept of every text.
+
+        Raises:
+            ConfigError: The audit ran in shards.
+        """
         if self.inputs is None:
             raise ConfigError(
                 "This audit ran in shards and keeps nothing of single texts. Audit them in one piece (without "
@@ -135,7 +140,7 @@ class AuditReport(Shown):
 
     def important_tokens(self, index: int) -> tuple[ImportantToken, ...]:
         """The important units of one text, the most important first."""
-        kept = self._kept
+        kept = self.measured
         predicted = int(kept.saliency.predictions[index])
         before = float(kept.saliency.probs[index, predicted])
         tokens = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from .second_opinion import judge_sheet
 from .sheet import SHEET_FILE, Sheet, Text
 
 if TYPE_CHECKING:
+    from ..audit import AuditReport
     from ..opinions import Cost, Source
 
 Told = Callable[[Sheet, "Mapping[str, Cost]"], None]
@@ -145,10 +146,12 @@ class Consultation:
     Attributes:
         decisions: On the cards that they were asked about.
         asked: Every answer.
+        report: The audit that the cards come from, where it is at hand, so that a repair need not audit again.
     """
 
     decisions: Decisions
     asked: Asked
+    report: AuditReport | None = field(default=None, repr=False, compare=False)
 
 
 def consultation_of(
@@ -183,6 +186,11 @@ def _decide(
     found, fitness = judge_sheet(
         asked.sheet, asked.scores, rule=rule, answers=answers, five=five, refused=asked.refused
     )
+    if asked.sheet.n:
+        changes = {card.id: card.changes / asked.sheet.n for card in audited.cards}
+        found = {card: opinion.of_all(changes.get(card, 0.0)) for card, opinion in found.items()}
+    else:
+        found = {card: replace(opinion, at_stake=None) for card, opinion in found.items()}
     judges = tuple(
         Judge(name, dict(asked.records[name]), fitness.get(name, ()), len(asked.sheet.texts)) for name in asked.records
     )

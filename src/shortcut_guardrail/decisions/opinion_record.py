@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ..data import Count, Share
@@ -47,6 +47,8 @@ class MachineOpinion:
         p_value: Of the test; `None` where it was not made.
         rules: Bound and p-value by every rule that could be tried.
         q_value: The p-value, adjusted for all cards that were asked about (Benjamini and Hochberg).
+        at_stake: How much accuracy masking the words would bring, from and to, as a share of the distinct texts
+            audited; see `stats.net_mended`. `None` where that cannot be told.
         outcome: `shortcut` or `open`; a machine never says `genuine`.
         reason: Why it is open, in a sentence; empty for a shortcut.
     """
@@ -62,6 +64,12 @@ class MachineOpinion:
     reason: str = ""
     rules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     q_value: Share | None = None
+    at_stake: tuple[float, float] | None = None
+
+    def of_all(self, share: float) -> MachineOpinion:
+        """The same with what is at stake as a share of all texts, `share` of which are flips of the card."""
+        stake = self.at_stake
+        return replace(self, at_stake=None if stake is None else (stake[0] * share, stake[1] * share))
 
     @property
     def sentence(self) -> str:

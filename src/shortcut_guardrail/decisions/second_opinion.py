@@ -24,6 +24,7 @@ from ..stats import (
     balanced_cut,
     fdr_q_values,
     mixed_bound,
+    net_mended,
     p_of_bound,
     reference_bound,
 )
@@ -112,7 +113,7 @@ class _Scale(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Judge:
+class FitJudge:
     """The fit sources of one pair of classes as one judge, which gives the second answer above 0."""
 
     pair: Pair
@@ -150,10 +151,25 @@ def judge_sheet(
     Returns:
         By card what is said of it, and by source how fit it is for each pair of classes.
     """
+    judges, fitness = fit_judges(sheet, scores, refused)
+    cards: dict[str, list[AskedFlip]] = {}
+    for flip in sheet.flips:
+        cards.setdefault(flip.card, []).append(flip)
+    bench = _Bench(sheet, judges, rule, answers or {})
+    return _decided({card: bench.judge(flips) for card, flips in cards.items()}, five or {}), fitness
+
+
+def fit_judges(
+    sheet: Sheet, scores: Mapping[str, Array], refused: Mapping[str, str] | None = None
+) -> tuple[dict[Pair, FitJudge], dict[str, tuple[Fitness, ...]]]:
+    """Of each pair of classes the fit sources as one judge, and how fit every source is.
+
+    Arguments: see `judge_sheet`.
+    """
     rows = {text: i for i, text in enumerate(sheet.texts)}
     sources = [_Scores(name, rows, np.asarray(values, dtype=np.float64)) for name, values in scores.items()]
     fitness: dict[str, list[Fitness]] = {source.name: [] for source in sources}
-    judges: dict[Pair, _Judge] = {}
+    judges: dict[Pair, FitJudge] = {}
     for pair in sorted({one.pair for one in sheet.free}):
         found = [_fitness(source, sheet, pair, (refused or {}).get(source.name, "")) for source in sources]
         for source, (one, _) in zip(sources, found, strict=True):
@@ -161,12 +177,7 @@ def judge_sheet(
         fit = [(source, scale) for source, (one, scale) in zip(sources, found, strict=True) if one.fit and scale]
         if fit:
             judges[pair] = _together(sheet, pair, fit)
-    cards: dict[str, list[AskedFlip]] = {}
-    for flip in sheet.flips:
-        cards.setdefault(flip.card, []).append(flip)
-    bench = _Bench(sheet, judges, rule, answers or {})
-    found_of = {card: bench.judge(flips) for card, flips in cards.items()}
-    return _decided(found_of, five or {}), {name: tuple(of) for name, of in fitness.items()}
+    return judges, {name: tuple(of) for name, of in fitness.items()}
 
 
 def _decided(opinions: Mapping[str, MachineOpinion], five: Mapping[str, int]) -> dict[str, MachineOpinion]:
@@ -239,9 +250,9 @@ def _unfit_sentence(share: float, error: float, names: tuple[str, str]) -> str:
     )
 
 
-def _together(sheet: Sheet, pair: Pair, fit: Sequence[tuple[_Scores, _Scale]]) -> _Judge:
+def _together(sheet: Sheet, pair: Pair, fit: Sequence[tuple[_Scores, _Scale]]) -> FitJudge:
     """One judge of several, centred once more."""
-    judge = _Judge(pair, tuple(source for source, _ in fit), tuple(scale for _, scale in fit))
+    judge = FitJudge(pair, tuple(source for source, _ in fit), tuple(scale for _, scale in fit))
     texts, up = _drawn(sheet, pair)
     values = judge.score(texts)
     known = ~np.isnan(values)
@@ -253,7 +264,7 @@ class _Bench:
     """The judges of all pairs, and the rule."""
 
     sheet: Sheet
-    judges: Mapping[Pair, _Judge]
+    judges: Mapping[Pair, FitJudge]
     rule: Rule
     answers: Mapping[Text, bool]
 
@@ -265,18 +276,22 @@ class _Bench:
         n, mended, unanswered, elsewhere = len(flips), 0, 0, 0
         names: dict[str, None] = {}
         bounds: dict[str, list[_Tested]] = {}
+        low = high = 0.0
         for (before, after), some in directions.items():
             judge = self.judges.get((min(before, after), max(before, after)))
             if judge is None:
                 unanswered += len(some)
+                low, high = low - len(some) / n, high + len(some) / n
                 continue
             names |= dict.fromkeys(source.name for source in judge.sources)
-            said = self._says(judge, some, after)
-            mended += int((said == 1).sum())
-            unanswered += int((said < 0).sum())
+            votes = _votes(judge, some, after)
+            near = self._near(judge, flips[0].card, after)
+            mended, unanswered = mended + votes.after, unanswered + votes.none
+            net = near.net_mended(votes, len(some))
+            low, high = low + net[0] * len(some) / n, high + net[1] * len(some) / n
             elsewhere += sum(all(s.elsewhere(flip.text, judge.pair) for s in judge.sources) for flip in some)
-            for name, bound in self._bounds(judge, flips[0].card, before, after).items():
-                bounds.setdefault(name, []).append(_Tested(bound, len(some), int((said == 1).sum())))
+            for name, bound in self._bounds(near, after).items():
+                bounds.setdefault(name, []).append(_Tested(bound, len(some), votes.after))
         most = n * (1 - MOST_OUTSIDE)
         rules = {name: _test(n, of) for name, of in bounds.items() if sum(one.n for one in of) >= most}
         rule: Rule = "answers" if "answers" in rules else self.rule
@@ -293,23 +308,20 @@ class _Bench:
             "open",
             reason,
             rules,
+            at_stake=(max(low, -1.0), min(high, 1.0)) if names else None,
         )
 
-    @staticmethod
-    def _says(judge: _Judge, flips: Sequence[AskedFlip], after: int) -> Array:
-        """1 mended, 0 broken, -1 no answer."""
-        sign = 1 if after == judge.pair[1] else -1
-        both = sign * np.array([judge.score([f.text for f in flips]), judge.score([f.without for f in flips])])
-        return np.where(np.isnan(both).any(axis=0), -1, (both > 0).all(axis=0).astype(int))
-
-    def _bounds(self, judge: _Judge, card: str, before: int, after: int) -> dict[str, Bound]:
-        """By every rule that there are texts enough for."""
+    def _near(self, judge: FitJudge, card: str, after: int) -> _Near:
         near = [one for one in self.sheet.free if one.near and one.pair == judge.pair and card not in one.holds]
         scores = judge.score([one.text for one in near]) * (1 if after == judge.pair[1] else -1)
         near, scores = [one for one, s in zip(near, scores, strict=True) if not np.isnan(s)], scores[~np.isnan(scores)]
-        says, up = scores > 0, np.array([one.answer == after for one in near], dtype=bool)
+        return _Near(near, scores > 0, np.array([one.answer == after for one in near], dtype=bool))
+
+    def _bounds(self, there: _Near, after: int) -> dict[str, Bound]:
+        """By every rule that there are texts enough for."""
+        near, says, up = there
         found: dict[str, Bound] = {}
-        if min(up.sum(), (~up).sum()) >= LEAST_SIDE:
+        if there.enough:
             found["agreement"] = agreement_bound(says, up)
         if up.sum() >= LEAST_REFERENCES:
             found["reference"] = reference_bound(says[up])
@@ -350,6 +362,39 @@ def decides(q_value: float, five: int | None = None) -> bool:
     if five is None:
         return q_value <= LEVEL
     return q_value <= LEVEL_WITH_FIVE or (five >= 4 and q_value <= LEVEL_OF_BOTH)
+
+
+class _Votes(NamedTuple):
+    """Flips to which a judge gives the masked answer, with the words and without; the model's own both times; none."""
+
+    after: int
+    before: int
+    none: int
+
+
+def _votes(judge: FitJudge, flips: Sequence[AskedFlip], after: int) -> _Votes:
+    sign = 1 if after == judge.pair[1] else -1
+    both = sign * np.array([judge.score([f.text for f in flips]), judge.score([f.without for f in flips])])
+    none = np.isnan(both).any(axis=0)
+    counts = ((both > 0).all(axis=0), (both <= 0).all(axis=0), none)
+    return _Votes(*(int(each.sum()) for each in counts))
+
+
+class _Near(NamedTuple):
+    """Texts without the words near the boundary, of which the judge and the model may say "after", shape (m,) each."""
+
+    texts: list[WordFree]
+    says: Array
+    up: Array
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are enough on both sides."""
+        return bool(min(self.up.sum(), (~self.up).sum()) >= LEAST_SIDE)
+
+    def net_mended(self, votes: _Votes, n: int) -> tuple[float, float]:
+        """See `stats.net_mended`; anything is possible where there are too few texts."""
+        return net_mended(votes.after, votes.before, n, self.says, self.up) if self.enough else (-1.0, 1.0)
 
 
 class _Tested(NamedTuple):

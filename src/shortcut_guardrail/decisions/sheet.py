@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..audit import find_repeats
-from ..data import Texts, checked, parse_json, read_utf8
+from ..data import Count, Texts, checked, parse_json, read_utf8
 from ..errors import DataError
 from ..models import EncodedTexts
 from ..text import WordFinder, evidence_key, text_key
@@ -100,6 +100,7 @@ class Sheet:
         models: Fingerprints of the deployed model and of its base, which are no second opinion.
         flips: Of the cards.
         free: Texts without their words.
+        n: Distinct texts that were audited; 0 where that was not written down.
     """
 
     audit: str
@@ -107,6 +108,7 @@ class Sheet:
     models: tuple[str, ...]
     flips: tuple[AskedFlip, ...]
     free: tuple[WordFree, ...]
+    n: int = 0
 
     @property
     def texts(self) -> list[Text]:
@@ -118,7 +120,7 @@ class Sheet:
 
     def to_lines(self) -> str:
         """JSON Lines: what the audit is, then a line for each flip and each text."""
-        head = {"audit": self.audit, "labels": self.labels, "models": self.models}
+        head = {"audit": self.audit, "labels": self.labels, "models": self.models, "n": self.n}
         lines = [head, *({"flip": asdict(one)} for one in self.flips), *({"free": asdict(one)} for one in self.free)]
         return "".join(json.dumps(line) + "\n" for line in lines)
 
@@ -143,6 +145,7 @@ class Sheet:
                 tuple(map(str, head["models"])),
                 tuple(checked(one["flip"], AskedFlip, "a flip", **_HOW) for one in rest if "flip" in one),
                 tuple(checked(one["free"], WordFree, "a text", **_HOW) for one in rest if "free" in one),
+                checked(head.get("n", 0), Count, "the number of texts"),
             )
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(f"'{file}' is damaged ({error}). Run `flips` again.") from error
@@ -180,7 +183,8 @@ def draw_sheet(
     pairs = sorted({(min(f.before, f.after), max(f.before, f.after)) for f in asked})
     keys = [text_key(text) for text in texts], [evidence_key(text) for text in texts]
     logs = np.log(np.clip(answered[1], 1e-12, None))
-    free = _without(np.flatnonzero(find_repeats(*keys).evidence), listed, holding, logs.argmax(axis=1))
+    distinct = np.flatnonzero(find_repeats(*keys).evidence)
+    free = _without(distinct, listed, holding, logs.argmax(axis=1))
     rng = np.random.default_rng(seed)
     drawn: list[WordFree] = []
     for pair in pairs:
@@ -190,7 +194,7 @@ def draw_sheet(
                 holds = tuple(card for card, held in holding.items() if held[i])
                 margin = float(logs[i, classes[0]] - logs[i, classes[1]])
                 drawn.append(WordFree(texts[i], *classes, margin, is_drawn, is_near, holds))
-    return Sheet(audit, tuple(labels), tuple(models), tuple(asked), tuple(drawn))
+    return Sheet(audit, tuple(labels), tuple(models), tuple(asked), tuple(drawn), len(distinct))
 
 
 def _without(rows: Array, listed: Sequence[AuditedCard], holding: Mapping[str, Array], answers: Array) -> Array:

@@ -473,6 +473,10 @@ def _check_tokenizer(model: Any, tokenizer: Any, name: str, masks: bool) -> None
         )
 
 
+FEWEST_TOKENS = 5
+"""Two special tokens, and a word whose masking leaves something to read."""
+
+
 def usable_length(model: Any, tokenizer: Any, asked: int | None) -> int:
     """The longest input both tokenizer and model can take, or what was asked for if that is shorter."""
     limits = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", _NO_LIMIT)]
@@ -484,9 +488,14 @@ def usable_length(model: Any, tokenizer: Any, asked: int | None) -> int:
     limit = min(x for x in limits if x is not None and x > 0)
     if limit >= _NO_LIMIT:
         limit = 512
+    fewest = max(FEWEST_TOKENS, tokenizer.num_special_tokens_to_add(pair=True) + 2)
+    if limit < fewest:
+        raise ModelError(
+            f"The model and its tokenizer take {int(limit)} tokens at most, special tokens included, but at least "
+            f"{fewest} are needed. Look at model_max_length in tokenizer_config.json."
+        )
     if asked is None:
         return int(limit)
-    fewest = tokenizer.num_special_tokens_to_add(pair=True) + 2
     if not fewest <= asked <= limit:
         raise ConfigError(f"max_length must lie between {fewest} and {limit} for this model, but is {asked}.")
     return asked

@@ -1,16 +1,23 @@
-"""What an endpoint answered, kept on disk as soon as it comes, so that nothing is paid twice."""
+"""What second models answered, kept on disk as soon as it comes, so that nothing is paid or waited for twice."""
 
 from __future__ import annotations
 
 import json
 import os
 import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 from filelock import FileLock, Timeout
 
 from ..errors import ConfigError, RunError
+from ..typing import Array, Progress
+from .source import Cost, Source, Text, fingerprint_of, n_characters
+
+_ASKED_WITH = 32  # texts, after which answers are on the disk
 
 
 class AnswerCache:
@@ -90,3 +97,57 @@ class AnswerCache:
                 self._answers[entry["key"]] = entry["answer"]
             except (ValueError, KeyError, TypeError):
                 raise RunError(f"'{path}', line {number}, is no kept answer. Delete the line, or the file.") from None
+
+
+@dataclass(frozen=True)
+class KeptSource:
+    """A model on this machine whose answers are kept as they come: a run that was cut short goes on where it stopped.
+
+    Attributes:
+        inner: The model.
+        cache: Its answers by the hash of the text.
+    """
+
+    inner: Source
+    cache: AnswerCache
+
+    @property
+    def name(self) -> str:
+        """Of the model."""
+        return self.inner.name
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the model."""
+        return self.inner.fingerprint
+
+    def scores(self, texts: Sequence[Text], progress: Progress | None = None, *, again: bool = False) -> Array:
+        """See `Source`."""
+        if again:
+            return self.inner.scores(texts, progress, again=True)
+        missing = sorted(self._missing(texts), key=n_characters)
+        try:
+            for start in range(0, len(missing), _ASKED_WITH):
+                some = missing[start : start + _ASKED_WITH]
+                for text, row in zip(some, self.inner.scores(some), strict=True):
+                    self.cache.add(_key(text), row.tolist())
+                if progress is not None:
+                    progress("Asking", len(texts) - len(missing) + start + len(some), len(texts))
+        finally:
+            self.cache.close()
+        return np.array([self.cache[_key(text)] for text in texts], dtype=np.float64)
+
+    def cost(self, texts: Sequence[Text]) -> Cost:
+        """See `Source`; what was answered before costs nothing."""
+        return replace(self.inner.cost(self._missing(texts)), texts=len(texts))
+
+    def record(self) -> dict[str, Any]:
+        """See `Source`."""
+        return self.inner.record()
+
+    def _missing(self, texts: Sequence[Text]) -> list[Text]:
+        return [text for text in dict.fromkeys(texts) if _key(text) not in self.cache]
+
+
+def _key(text: Text) -> str:
+    return fingerprint_of({"text": text})

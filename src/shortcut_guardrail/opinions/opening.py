@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, ModelError
+from .cache import AnswerCache, KeptSource
 from .classifiers import (
     ZERO_SHOT_TEMPLATES,
     ClassifierSource,
@@ -35,10 +36,7 @@ class _Context:
 
     labels: tuple[str, ...]
     descriptions: Mapping[str, str]
-    examples: tuple[tuple[Text, str], ...]
     cache: Path | None
-    device: str | None
-    batch_size: int
 
 
 def open_sources(
@@ -46,10 +44,7 @@ def open_sources(
     labels: Sequence[str],
     *,
     descriptions: Mapping[str, str] | None = None,
-    examples: Sequence[tuple[Text, str]] = (),
     cache: Path | None = None,
-    device: str | None = None,
-    batch_size: int = 16,
 ) -> list[Source]:
     """Load everything that is to be asked for a second opinion.
 
@@ -58,17 +53,13 @@ def open_sources(
             a function from N texts to probabilities of shape (N, C), or a `Source`.
         labels: The deployed model's C labels, in its order.
         descriptions: What is said in place of a label to what reads words; a TOML file's own come first.
-        examples: Texts with their labels, for prompts; a TOML file's own replace them.
-        cache: Folder in which the answers of endpoints are kept; without it an interrupted run pays twice.
-        device: `None` takes a GPU where there is one.
-        batch_size: Sequences per forward pass.
+        cache: Folder in which answers of models and endpoints are kept; without it an interrupted run starts anew.
 
     Raises:
         ConfigError: A spec is malformed, two are the same, or an option is out of range.
         ModelError: A model cannot be used, or has other labels.
     """
-    shown = tuple((text, label) for text, label in examples)
-    context = _Context(tuple(labels), descriptions or {}, shown, cache, device, batch_size)
+    context = _Context(tuple(labels), descriptions or {}, cache)
     sources = [_open(spec, context) for spec in specs]
     for i, source in enumerate(sources):
         for other in sources[:i]:
@@ -92,7 +83,10 @@ def _open(spec: Any, context: _Context) -> Source:
 
         return open_endpoint(settings, _prompts(settings, context), context.cache)
     kind = settings.kind or _kind_of(settings)
-    return _causal(settings, context) if kind == "causal" else _classifier(settings, context, kind == "zero-shot")
+    model = _causal(settings, context) if kind == "causal" else _classifier(settings, context, kind == "zero-shot")
+    if context.cache is None:
+        return model
+    return KeptSource(model, AnswerCache(context.cache / f"answers-{model.fingerprint[:16]}.jsonl"))
 
 
 def _settings_of(spec: str) -> Settings:
@@ -100,7 +94,7 @@ def _settings_of(spec: str) -> Settings:
     if path.suffix.lower() == ".toml":
         return read_settings(path)
     if path.is_dir():
-        return Settings(spec, "", path.resolve().name, spec, {})
+        return Settings("", path.resolve().name, spec, {})
     if path.suffix.lower() in _PICKLES:
         raise ConfigError(
             f"'{spec}' is a file that can run code when it is opened, so it is not opened here. Load it in a function "
@@ -111,8 +105,8 @@ def _settings_of(spec: str) -> Settings:
             f"'{spec}' is an address. Name it in a TOML file with kind = \"endpoint\", url and model, and give that."
         )
     if _FUNCTION.fullmatch(spec):
-        return Settings(spec, "function", spec, spec, {})
-    return Settings(spec, "", path.name, spec, {})
+        return Settings("function", spec, spec, {})
+    return Settings("", path.name, spec, {})
 
 
 def _kind_of(settings: Settings) -> str:
@@ -143,12 +137,10 @@ def _prompts(settings: Settings, context: _Context) -> tuple[Prompt, ...]:
     from .causal import CAUSAL_TEMPLATES
     from .endpoint import ENDPOINT_TEMPLATES
 
-    own = settings.get("examples")
-    examples = context.examples if own is None else own
     said = {**context.descriptions, **settings.get("descriptions", {})}
     by_name = settings.kind == "endpoint"
     templates = settings.get("prompts", ENDPOINT_TEMPLATES if by_name else CAUSAL_TEMPLATES)
-    return make_prompts(templates, context.labels, said, examples, by_name=by_name)
+    return make_prompts(templates, context.labels, said, settings.get("examples", ()), by_name=by_name)
 
 
 def _causal(settings: Settings, context: _Context) -> Source:
@@ -159,9 +151,8 @@ def _causal(settings: Settings, context: _Context) -> Source:
     precision = settings.get("precision", "bfloat16")
     revision = settings.get("revision")
     model, tokenizer = load_causal(settings.target, revision=revision, precision=precision)
-    options: dict[str, Any] = {"batch_size": context.batch_size, "device": context.device}
     most = settings.get("max_length", 1024)
-    asked = CausalModel(model, tokenizer, max_length=most, **options)
+    asked = CausalModel(model, tokenizer, max_length=most)
     return CausalSource(
         settings.name, asked, prompts, {**_loaded(settings), "precision": precision, "max_length": most}
     )
@@ -172,9 +163,8 @@ def _classifier(settings: Settings, context: _Context, zero_shot: bool) -> Sourc
 
     _refuse_adapter(settings.target)
     model, tokenizer = load_model(settings.target, revision=settings.get("revision"))
-    options: dict[str, Any] = {"batch_size": context.batch_size, "device": context.device, "masks": False}
-    wanted = {"head": settings.get("head"), "max_length": settings.get("max_length")}
-    classifier = TextClassifier(model, tokenizer, **options, **wanted)
+    wanted: dict[str, Any] = {"head": settings.get("head"), "max_length": settings.get("max_length")}
+    classifier = TextClassifier(model, tokenizer, batch_size=16, masks=False, **wanted)
     names = classifier.label_names
     # Asked about entailment itself, a model of entailment is an ordinary classifier.
     if zero_shot or (entailing(names) is not None and entailing(context.labels) is None and not settings.get("labels")):

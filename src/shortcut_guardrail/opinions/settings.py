@@ -19,14 +19,12 @@ class Settings:
     """What is known of a source before it is opened.
 
     Attributes:
-        where: What the user gave, for messages.
         kind: `causal`, `classifier`, `zero-shot`, `function`, `endpoint`, or empty: the model says.
         name: As shown.
         target: Folder, Hub id, `module:function`, or an endpoint's name for its model.
         values: All else that a TOML file says, checked.
     """
 
-    where: str
     kind: str
     name: str
     target: str
@@ -141,7 +139,7 @@ def read_settings(path: Path) -> Settings:
     name = values.get("name") or (path.stem if kind == "function" else Path(target).name)
     if "examples" in values:
         values["examples"] = tuple((_text_of(one), one["label"]) for one in values["examples"])
-    return Settings(str(path), kind, name, target, values)
+    return Settings(kind, name, target, values)
 
 
 def _problems(values: Mapping[str, Any], kind: str) -> list[str]:

@@ -76,6 +76,17 @@ def _print_opinions(decisions: Decisions) -> None:
         )
     console.print(shown)
     for card, opinion in opinions:
+        if opinion.at_stake is not None and opinion.mended > opinion.broken:
+            low, high = (100 * share for share in opinion.at_stake)
+            console.print(
+                Text.assemble(
+                    "At stake: masking ",
+                    words_of(card.words),
+                    f" would bring {low:.1f} to {high:.1f} more right answers in 100, as far as the second opinion "
+                    "can tell.",
+                )
+            )
+    for card, opinion in opinions:
         if opinion.reason:
             console.print(Text.assemble("Open: ", words_of(card.words), ". ", opinion.reason))
     console.print(
@@ -110,13 +121,13 @@ def print_decisions(decisions: Decisions) -> None:
 
 def _print_judged(decisions: Decisions, judged: Sequence[Decision]) -> None:
     """What people say."""
-    shown = new_table("words", "mended", "broken", "asked", "evidence", "decision")
+    shown = new_table("words", "mended", "broken", "answered", "evidence", "decision")
     for card in judged:
         shown.add_row(
             words_of(card.words),
             str(card.mended),
             str(card.broken),
-            str(card.asked),
+            str(card.mended + card.broken + card.neither + card.unclear),
             "-" if card.e_value is None else f"{card.e_value:.3g}",
             _said(card),
         )

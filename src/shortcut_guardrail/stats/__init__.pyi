@@ -24,5 +24,6 @@ from .second_opinion import answers_bound as answers_bound
 from .second_opinion import balanced_cut as balanced_cut
 from .second_opinion import fdr_q_values as fdr_q_values
 from .second_opinion import mixed_bound as mixed_bound
+from .second_opinion import net_mended as net_mended
 from .second_opinion import p_of_bound as p_of_bound
 from .second_opinion import reference_bound as reference_bound

@@ -11,7 +11,8 @@ this share. Texts without the words in question, near the deployed model's bound
   more, the share of "up" is at least (s + a) / 2, also where judge and model err together.
 - `answers_bound`: somebody's answers to some of the texts: s and a are then seen.
 
-`p_of_bound` tests the flips against a bound, over the bound's own error.
+`p_of_bound` tests the flips against a bound, over the bound's own error. `net_mended` estimates what masking mends
+less what it breaks.
 """
 
 from __future__ import annotations
@@ -172,6 +173,35 @@ def p_of_bound(mended: int, n: int, bound: Bound) -> float:
     from scipy.stats import binom
 
     return float(bound.weights @ binom.sf(mended - 1, n, bound.nodes))
+
+
+def net_mended(after: int, before: int, n: int, says: Array, up: Array, *, seed: int = 0) -> tuple[float, float]:
+    """How much masking mends less what it breaks, as a share of the flips, by a judge that errs and leans.
+
+    Say p of n flips are mended. The judge says "up" both with the words and without to `after` of them, and "down" both
+    times to `before`. However its two answers hang together, (after - before) / n is 2p - 1 times (s - a), plus the
+    lean s + a - 1. The lean is read off texts near the boundary, as in `agreement_bound`. Of s - a it is known that it
+    is at most 1, and, since the model errs there too, at least the difference of the judge's share of "up" between the
+    model's two answers. So the estimate is an interval even from endless texts.
+
+    Args:
+        after: See above.
+        before: See above.
+        n: All flips.
+        says: Whether the judge says "up" to texts near the model's boundary, shape (m,), bool.
+        up: Whether the model does; both answers occur.
+        seed: Of the draws.
+
+    Returns:
+        Both ends, in [-1, 1], with 95 % confidence.
+    """
+    rng = np.random.default_rng(seed)
+    votes = rng.multinomial(n, [after / n, before / n, 1 - (after + before) / n], _DRAWS)
+    s, a = (rng.beta(says[side].sum() + 0.5, (~says[side]).sum() + 0.5, _DRAWS) for side in (up, ~up))
+    least = (votes[:, 0] - votes[:, 1]) / n - (s + a - 1)
+    most = np.clip(least / np.clip(s - a, 1e-3, 1.0), -1.0, 1.0)
+    low, high = np.quantile(np.minimum(least, most), 0.025), np.quantile(np.maximum(least, most), 0.975)
+    return max(float(low), -1.0), min(float(high), 1.0)
 
 
 def fdr_q_values(p_values: Sequence[float]) -> list[float]:

@@ -278,7 +278,7 @@ class GuardedSystem:
             record = {"info": self._info, "forward_equivalents": self._forward_equivalents}
             (target / SYSTEM_FILE).write_text(to_json(record), encoding="utf-8")
 
-        write_folder(Path(folder), fill)
+        write_folder(Path(folder), fill, key=SYSTEM_FILE)
 
     @classmethod
     def load(cls, folder: Path, record: dict[str, Any], *, batch_size: int = 64) -> GuardedSystem:

@@ -1,0 +1,294 @@
+"""Second models that judge cards, for experiments, and what is asked of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from shortcut_guardrail import ShortcutGuardrail
+from shortcut_guardrail.data import to_json, write_file
+from shortcut_guardrail.decisions import Asked, AuditedCard, AuditedCards, Sheet, ask
+from shortcut_guardrail.metrics import worst_group_accuracy
+from shortcut_guardrail.opinions import Cost, Source, open_sources
+
+from .classifiers import find_encoder
+from .datasets import LabelledTexts
+
+Array = np.ndarray[Any, Any]
+Predict = Callable[[Sequence[Any]], Array]
+DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
+    "Civil": {"non-toxic": "a civil comment", "toxic": "a rude, hateful or insulting comment"},
+}
+"""What labels mean, for the language model, where their names do not say it."""
+PROMPT = "Text: {text}\nLabel: {label}"
+EXAMPLES: Mapping[str, Sequence[tuple[str, ...]]] = {
+    "Amazon": (
+        ("negative", "It broke after two days, and nobody answered my letters."),
+        ("positive", "Works as promised and lasts all week. I am glad that I bought it."),
+        ("negative", "I wanted to like it, but the story drags and the end makes no sense."),
+        ("positive", "My daughter laughs every time we read it. We will buy the next one."),
+    ),
+    "SST-2": (
+        ("negative", "two hours that feel like four , with nobody in them to care about"),
+        ("positive", "a warm , clever film that trusts its actors"),
+        ("negative", "loud , empty and far too pleased with itself"),
+        ("positive", "it stays with you long after the lights go up"),
+    ),
+    "Yelp-ST": (
+        ("1 star", "Cold food, rude waiter, and they charged us twice. Never again."),
+        ("3 stars", "Decent burger, slow service. It is fine if you are nearby."),
+        ("5 stars", "The best meal we had all year. Everybody was kind, and the fish was perfect."),
+        ("2 stars", "Nice room, but my pasta was dry and nobody came to ask."),
+        ("4 stars", "Very good coffee and fresh cakes. A little loud on Sundays."),
+    ),
+    "GoEmo-ST": (
+        ("neutral", "The meeting is on Tuesday at ten."),
+        ("amusement", "I nearly fell off my chair, that dog has better timing than most comedians."),
+        ("joy", "We are so happy for you two, what a lovely day."),
+        ("excitement", "I cannot wait, the tickets came today!"),
+    ),
+    "Civil": (
+        ("toxic", "Only a fool would write such rubbish. Go back to where you came from."),
+        ("non-toxic", "I see it differently: the new road cost more than the old bridge."),
+        ("toxic", "These people are vermin and so is everybody who votes for them."),
+        ("non-toxic", "Thank you for the article. Where can I find the numbers?"),
+    ),
+    "MultiNLI": (
+        ("entailment", "Two women are cooking soup.", "Somebody is cooking."),
+        ("contradiction", "The shop closes at six every day.", "The shop is open all night."),
+        ("neutral", "He bought a train ticket.", "He is on his way to his mother."),
+    ),
+}
+"""A label and a text of ours, in no data set, for the language model."""
+
+
+@cache
+def encoder() -> tuple[Any, Any]:
+    """The frozen encoder that the base started from."""
+    from transformers import AutoModel
+
+    found = find_encoder("minilm")
+    return found.tokenizer(), AutoModel.from_pretrained(found.source).eval()
+
+
+def vectors(texts: Sequence[Any]) -> Array:
+    """Mean vectors of the frozen encoder, of unit length."""
+    import torch
+
+    tokenizer, model = encoder()
+    made = []
+    for start in range(0, len(texts), 64):
+        some = [" ".join([one] if isinstance(one, str) else one) for one in texts[start : start + 64]]
+        batch = tokenizer(some, padding=True, truncation=True, max_length=128, return_tensors="pt")
+        with torch.inference_mode():
+            states = model(**batch).last_hidden_state
+        mask = batch["attention_mask"].unsqueeze(-1)
+        made.append(((states * mask).sum(1) / mask.sum(1)).numpy())
+    found: Array = np.concatenate(made)
+    unit: Array = found / np.linalg.norm(found, axis=1, keepdims=True)
+    return unit
+
+
+def bag_of_words(texts: Sequence[Any], labels: Array) -> Predict:
+    """TF-IDF and logistic regression."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    model = make_pipeline(
+        TfidfVectorizer(ngram_range=(1, 2), min_df=2, sublinear_tf=True), LogisticRegression(C=4.0, max_iter=1000)
+    )
+    model.fit([joined(text) for text in texts], labels)
+    return lambda asked: np.asarray(model.predict_proba([joined(text) for text in asked]))
+
+
+def joined(text: Any) -> str:
+    """A text, or the two of a pair as one."""
+    return text if isinstance(text, str) else " ".join(text)
+
+
+def restaurants(data_dir: Path) -> Predict:
+    """Of restaurant reviews, those of one and two stars against those of four and five."""
+    stars, texts = columns_of(data_dir / "yelp" / "train.csv")
+    kept = [i for i, one in enumerate(stars) if one != "3"]
+    return bag_of_words([texts[i] for i in kept], np.array([int(stars[i]) > 3 for i in kept]))
+
+
+def phrases(data_dir: Path) -> Predict:
+    """Of phrases from film reviews."""
+    labels, texts = columns_of(data_dir / "sst2" / "sst2_glue_train.csv")
+    return bag_of_words(texts, np.array([one in ("1", "positive") for one in labels]))
+
+
+def columns_of(file: Path) -> tuple[list[str], list[str]]:
+    """Labels and texts of a file of the data."""
+    from shortcut_guardrail.data import read_data
+
+    rows = read_data(str(file), label_column="label", text_column="text", require_labels=True)
+    assert rows.labels is not None
+    return list(rows.labels), [str(text) for text in rows.texts]
+
+
+def forty_labels(train: LabelledTexts, n_classes: int, seed: int) -> Predict:
+    """Logistic regression over the frozen encoder, on forty rows, as many of each label."""
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng([seed, 40])
+    rows = np.concatenate(
+        [rng.permutation(np.flatnonzero(train.labels == one))[: 40 // n_classes] for one in range(n_classes)]
+    )
+    model = LogisticRegression(C=10.0, max_iter=1000).fit(vectors([train.texts[i] for i in rows]), train.labels[rows])
+    return lambda asked: np.asarray(model.predict_proba(vectors(asked)))
+
+
+def names(labels: Sequence[str]) -> Predict:
+    """Likeness to the names of the labels."""
+
+    def predict(asked: Sequence[Any]) -> Array:
+        likeness = 20 * vectors(asked) @ vectors(list(labels)).T
+        odds = np.exp(likeness - likeness.max(axis=1, keepdims=True))
+        return np.asarray(odds / odds.sum(axis=1, keepdims=True))
+
+    return predict
+
+
+def language_model(
+    name: str,
+    model: str,
+    work: Path,
+    *,
+    prompt: str = PROMPT,
+    examples: Sequence[tuple[str, ...]] | None = None,
+) -> Path:
+    """The TOML file of a language model for a data set, by default with examples of ours."""
+    lines = ['kind = "causal"', f"model = {json.dumps(model)}", f"prompts = [{json.dumps(prompt)}]"]
+    for label, *texts in EXAMPLES[name] if examples is None else examples:
+        lines += ["[[examples]]", f"label = {json.dumps(label)}"]
+        lines += [f"{key} = {json.dumps(text)}" for key, text in zip(("text", "text_pair"), texts, strict=False)]
+    file = work / f"{name}.toml"
+    write_file(file, "\n".join(lines) + "\n", overwrite=True)
+    return file
+
+
+def audited_once(guard: ShortcutGuardrail, rows: LabelledTexts, work: Path) -> tuple[AuditedCards, float]:
+    """The cards of an audit and the seconds it took, kept for whoever is interrupted after it."""
+    kept = work / f"audit-{guard.fingerprint()[:16]}-{guard.data_fingerprint(rows.texts)[:16]}.json"
+    if not kept.exists():
+        started = time.perf_counter()
+        audited = AuditedCards.from_dict(guard.audit(rows.texts).to_dict())
+        found = {"audited": asdict(audited), "seconds": time.perf_counter() - started}
+        write_file(kept, to_json(found), overwrite=True)
+    found = json.loads(kept.read_text(encoding="utf-8"))
+    cards = tuple(
+        AuditedCard(**{**card, "words": tuple(card["words"]), "except_in": tuple(card["except_in"])})
+        for card in found["audited"].pop("cards")
+    )
+    return AuditedCards(**found["audited"], cards=cards), found["seconds"]
+
+
+@dataclass
+class Kept:
+    """A source whose answers are kept on disk, for whoever is interrupted."""
+
+    inner: Any
+    file: Path
+
+    def __post_init__(self) -> None:
+        self.name, self.fingerprint = self.inner.name, self.inner.fingerprint
+        lines = self.file.read_text(encoding="utf-8").splitlines() if self.file.exists() else []
+        self.known = {one["key"]: one["scores"] for one in map(json.loads, lines)}
+
+    def key(self, text: Any) -> str:
+        """By what an answer is known again."""
+        return hashlib.sha256((self.fingerprint + json.dumps(text)).encode()).hexdigest()
+
+    def scores(self, texts: Sequence[Any], progress: Any = None, *, again: bool = False) -> Array:
+        """See `Source`."""
+        if again:
+            return np.asarray(self.inner.scores(texts, again=True))
+        missing = sorted(
+            (text for text in texts if self.key(text) not in self.known), key=lambda text: len(joined(text))
+        )
+        for start in range(0, len(missing), 32):
+            some = missing[start : start + 32]
+            with self.file.open("a", encoding="utf-8") as out:
+                for text, values in zip(some, self.inner.scores(some), strict=True):
+                    self.known[self.key(text)] = values.tolist()
+                    out.write(json.dumps({"key": self.key(text), "scores": values.tolist()}) + "\n")
+        return np.array([self.known[self.key(text)] for text in texts])
+
+    def cost(self, texts: Sequence[Any]) -> Cost:
+        """See `Source`."""
+        found: Cost = self.inner.cost(texts)
+        return found
+
+    def record(self) -> dict[str, Any]:
+        """See `Source`."""
+        found: dict[str, Any] = self.inner.record()
+        return found
+
+
+def ask_all(sheet: Sheet, judges: Mapping[str, Any], setting: str, work: Path) -> tuple[Asked, dict[str, float | None]]:
+    """Every judge's answers, and how many seconds it says that 200 texts take."""
+    opened: list[tuple[str, Asked, str]] = []
+    seconds: dict[str, float | None] = {}
+    for name, judge in judges.items():
+        (source,) = open_sources([judge], sheet.labels, descriptions=DESCRIPTIONS.get(setting, {}))
+        seconds[name] = source.cost(sheet.texts[:200]).seconds
+        asked: Source = Kept(source, work / "answers.jsonl") if name == "language model" else source
+        one = ask(sheet, [asked])
+        opened.append((name, one, source.name))
+    return (
+        Asked(
+            sheet,
+            {name: one.scores[own] for name, one, own in opened},
+            {name: one.refused[own] for name, one, own in opened if own in one.refused},
+            {name: one.records[own] for name, one, own in opened},
+        ),
+        seconds,
+    )
+
+
+def chosen(asked: Asked, some: Sequence[str]) -> Asked:
+    """Some of the judges alone."""
+    return replace(asked, scores={name: asked.scores[name] for name in some})
+
+
+def labelled_card(card: Any, sheet: Sheet, labels: Mapping[Any, int]) -> dict[str, Any]:
+    """What the labels say of a card."""
+    flips = [one for one in sheet.flips if one.card == card.id]
+    truth = [labels[one.text] for one in flips]
+    return {
+        "id": card.id,
+        "words": list(card.words),
+        "pulls_to": card.pulls_to,
+        "flagged": card.flagged,
+        "flips": len(flips),
+        "mended": (mended := sum(label == one.after for label, one in zip(truth, flips, strict=True))),
+        "broken": (broken := sum(label == one.before for label, one in zip(truth, flips, strict=True))),
+        "brings": (mended - broken) / sheet.n,
+    }
+
+
+def accuracy_of(sheet: Sheet, scores: Array, labels: Mapping[Any, int]) -> float:
+    """A judge's raw accuracy on texts without the words that were drawn at random."""
+    rows = {text: i for i, text in enumerate(sheet.texts)}
+    drawn = list({one.text: None for one in sheet.free if one.drawn})
+    return float(np.mean([scores[rows[text]].argmax() == labels[text] for text in drawn])) if drawn else float("nan")
+
+
+def scored(guard: ShortcutGuardrail, rows: LabelledTexts) -> dict[str, float]:
+    """The guard's scores."""
+    answers = guard.predict_proba(rows.texts).argmax(axis=1)
+    return {
+        "accuracy": float((answers == rows.labels).mean()),
+        "worst_group_accuracy": worst_group_accuracy(answers, rows.labels, rows.groups),
+    }
