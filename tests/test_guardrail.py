@@ -464,6 +464,7 @@ def test_a_guard_of_an_earlier_version_is_found_from_where_it_was_made(project, 
     record["base_model"]["name"] = os.path.relpath(folder / "models/base", folder.parent / made_in)
     del record["base_model"]["from_folder"]
     file.write_text(json.dumps(record))
+    (folder / "out/guarded/guardrail-manifest.json").unlink()
     again = ShortcutGuardrail.from_pretrained(folder / "out/guarded")
     np.testing.assert_array_equal(again.predict_proba(texts), guard.predict_proba(texts))
     # Its partner: the base is nowhere around the guard, and its name could be a Hub id.
@@ -515,7 +516,7 @@ def drop_a_weight(folder):
         ),
         (lambda f: (f / "adapter_model.safetensors").write_bytes(b"junk"), "is missing or damaged"),
         (lambda f: (f / "adapter_config.json").unlink(), "There is no file .*adapter_config.json"),
-        (lambda f: (f / "adapter_config.json").write_text("{"), "adapter_config.json' is no JSON file"),
+        (lambda f: (f / "adapter_config.json").write_text("{"), "adapter_config.json' is not valid JSON"),
         (lambda f: (f / "tokenizer.json").unlink(), "holds no usable tokenizer"),
         (
             lambda f: (f / "guardrail.json").write_text("{}"),

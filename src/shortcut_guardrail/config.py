@@ -53,7 +53,7 @@ class SaliencyConfig:
 
 @dataclass(frozen=True)
 class AuditConfig:
-    """What an audit scores and masks, and when it flags a candidate (docs/audit.md).
+    """What an audit scores and masks, and when it flags a candidate (docs/explanation/audit.md).
 
     Attributes:
         unit: `word` scores and masks whole words; `token` is the paper's single token; `phrase` also looks for words
@@ -233,7 +233,9 @@ class CalibrationConfig:
 
 @dataclass(frozen=True)
 class ShortcutConfig:
-    """Which words and phrases are taken for shortcuts, for the strategies that neutralise them (docs/strategies.md).
+    """Which words and phrases are taken for shortcuts, for the strategies that neutralise them.
+
+    See docs/explanation/strategies.md.
 
     Attributes:
         named: Words and phrases that a person says are shortcuts, whatever the evidence.
@@ -297,13 +299,13 @@ class ShortcutConfig:
 
 @dataclass(frozen=True)
 class DistillConfig:
-    """Counterfactual distillation: what the adapted model is trained to answer (docs/strategies.md).
+    """Counterfactual distillation: what the adapted model is trained to answer (docs/explanation/strategies.md).
 
     Attributes:
         teacher: The counterfactual text whose answer, by the frozen base, is the target: `remove` has the shortcuts cut
             out, `mask` has them masked, `both` is the mean of the two answers' probabilities. Mask tokens, several in
-            a row above all, move answers more than a gap does (docs/strategies.md). The strength without labels is
-            chosen by it too, for every strategy.
+            a row above all, move answers more than a gap does (docs/research/strategies-measured.md). The strength
+            without labels is chosen by it too, for every strategy.
         temperature: Of the softmax on both sides of the loss.
         keep_weight: Weight of texts without a shortcut, which are to keep the base's answer; 1 is that of the others.
         bearing_share: Share of texts with a shortcut in every batch, where there are texts of both kinds.
@@ -328,7 +330,7 @@ class DistillConfig:
 
 @dataclass(frozen=True)
 class CertifyConfig:
-    """What `certify` has to show about a strength (docs/strategies.md).
+    """What `certify` has to show about a strength (docs/explanation/strategies.md).
 
     Attributes:
         margin: The largest loss against the base that is allowed, as a share of all texts.
@@ -556,7 +558,7 @@ def _restore(hint: Any, value: Any) -> Any:
 PRESETS: dict[str, GuardrailConfig] = {
     "paper": GuardrailConfig(preset="paper"),
     "paper-flat": GuardrailConfig(preset="paper-flat", adapter=AdapterConfig(pairing="flat")),
-    # Measured on rows that no result is reported on; see docs/defaults.md.
+    # Measured on rows that no result is reported on; see docs/research/defaults.md.
     "default": GuardrailConfig(
         preset="default",
         adapter=AdapterConfig(target_change=0.08, min_steps=120, max_steps=600, scheduler="linear"),
@@ -565,7 +567,7 @@ PRESETS: dict[str, GuardrailConfig] = {
     "distill": GuardrailConfig(
         preset="distill",
         strategy="distill",
-        # Chosen on one seed of the data it is scored on; docs/strategies.md says by what to judge it.
+        # Chosen on one seed of the data it is scored on; docs/explanation/strategies.md says by what to judge it.
         adapter=AdapterConfig(target_change=0.24, min_steps=80, max_steps=600, scheduler="linear"),
     ),
     "few-shot": GuardrailConfig(

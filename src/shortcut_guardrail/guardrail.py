@@ -632,8 +632,8 @@ class ShortcutGuardrail(Shown):
             strength: In [0, 1]; `auto` chooses without labels; `None` too for `mask` and `distill`, else on labels.
             shortcuts: Words and phrases that are shortcuts.
             keep: Words and phrases that are none.
-            decisions: On cards of an audit of this model, their file, or what `consult` gave. The order: `shortcuts`
-                and `keep`, a person's decision, judged flips, a second opinion, the audit.
+            decisions: On cards of an audit of this model, or their file, or what `consult` gave; docs/howto/decide.md
+                says what comes before what.
             second_opinion: Second models that judge the cards of an audit; see `consult`, for `descriptions` as well.
             config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset.
             seed: The same seed, texts and configuration give the same guard.
@@ -1017,7 +1017,7 @@ class ShortcutGuardrail(Shown):
             folder: Appears whole or not at all. Files of others in a guard that is there are carried over.
             overwrite: Whether a guard that is there may be replaced.
             text_hashes: Whether hashes are kept of the texts that had a part in the guard. Short texts can be guessed
-                from them (docs/privacy.md); without them nobody can tell that a text is used again.
+                from them (docs/reference/privacy.md); without them nobody can tell that a text is used again.
             beside: Further texts that belong to the guard, by the names of their files.
 
         Raises:

@@ -157,7 +157,7 @@ def test_an_audit_finds_the_same(house, cli, name):
     status, _, err = cli(*words, *unit, "--out", "again")
     assert status == 0, err
     new = json.loads((house / "again" / "audit.json").read_text(encoding="utf-8"))
-    # New since then, see docs/audit.md.
+    # New since then, see docs/explanation/audit.md.
     assert all(new.pop(key) is not None for key in ("cards", "model", "data"))
     assert new.pop("schema_version") == 8
     assert not list(

@@ -115,7 +115,7 @@ def measure(setting: str, seed: int, examples: bool, *, args: argparse.Namespace
     opened = open_setting(experiment, name, seed, data_dir=args.data_dir, cache=args.cache, changes={"n_test": None})
     trained = opened.train(opened.data.clean_train if test == "clean" else None)
     rows = opened.data.oracle_tests["reversed"] if test == "clean" else opened.data.tests[test]
-    rows = rows.select(np.random.default_rng(seed).permutation(len(rows))[:MAX_ROWS])
+    rows = rows.select(np.random.default_rng(seed).permutation(len(rows))[: args.rows])
     guard = ShortcutGuardrail(
         trained.model, trained.tokenizer, max_length=trained.max_length, batch_size=64, precision="auto"
     )
@@ -124,7 +124,7 @@ def measure(setting: str, seed: int, examples: bool, *, args: argparse.Namespace
     audited = replace(audited, cards=cards)
     sheet = cut_sheet(guard.draw_sheet(rows.texts, audited, guard.find_flips(rows.texts, cards)))
     labels = dict(zip(rows.texts, rows.labels.tolist(), strict=True))
-    asked, seconds = ask_all(sheet, judges_of(opened, setting, guard.label_names, args), name, args.work)
+    asked, seconds = ask_all(sheet, judges_of(opened, setting, guard.label_names, args), args.work)
     entry: dict[str, Any] = {
         "n": len(rows),
         "majority": float(np.bincount(rows.labels).max() / len(rows)),
@@ -261,6 +261,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = settings_parser(__doc__, settings=SETTINGS, seeds=(0, 1, 2), draws=DRAWS)
     parser.add_argument("--language-model", help="Folder or Hub id of a causal language model; none without.")
     parser.add_argument("--work", type=Path, required=True, help="Folder for audits and answers, so that it resumes.")
+    parser.add_argument(
+        "--rows", type=int, default=MAX_ROWS, help="Audited texts at most; `n` says how many there were."
+    )
     parser.add_argument("--no-repair", action="store_true", help="judge the cards only")
     args = parser.parse_args(arguments)
     versions = {"versions": library_versions()}

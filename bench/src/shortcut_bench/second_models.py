@@ -24,10 +24,6 @@ from .datasets import LabelledTexts
 
 Array = np.ndarray[Any, Any]
 Predict = Callable[[Sequence[Any]], Array]
-DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
-    "Civil": {"non-toxic": "a civil comment", "toxic": "a rude, hateful or insulting comment"},
-}
-"""What labels mean, for the language model, where their names do not say it."""
 PROMPT = "Text: {text}\nLabel: {label}"
 EXAMPLES: Mapping[str, Sequence[tuple[str, ...]]] = {
     "Amazon": (
@@ -236,12 +232,12 @@ class Kept:
         return found
 
 
-def ask_all(sheet: Sheet, judges: Mapping[str, Any], setting: str, work: Path) -> tuple[Asked, dict[str, float | None]]:
+def ask_all(sheet: Sheet, judges: Mapping[str, Any], work: Path) -> tuple[Asked, dict[str, float | None]]:
     """Every judge's answers, and how many seconds it says that 200 texts take."""
     opened: list[tuple[str, Asked, str]] = []
     seconds: dict[str, float | None] = {}
     for name, judge in judges.items():
-        (source,) = open_sources([judge], sheet.labels, descriptions=DESCRIPTIONS.get(setting, {}))
+        (source,) = open_sources([judge], sheet.labels)
         seconds[name] = source.cost(sheet.texts[:200]).seconds
         asked: Source = Kept(source, work / "answers.jsonl") if name == "language model" else source
         one = ask(sheet, [asked])

@@ -276,12 +276,12 @@ class AuditReport(Shown):
         return ax
 
     def without_text_hashes(self) -> AuditReport:
-        """The same without the hashes of flips, from which short texts can be guessed (docs/privacy.md)."""
+        """The same without the hashes of flips, from which short texts can be guessed (docs/reference/privacy.md)."""
         cards = [replace(card, flips=tuple(replace(flip, text_hash="") for flip in card.flips)) for card in self.cards]
         return replace(self, cards=tuple(cards))
 
     def to_dict(self, *, max_candidates: int | None = None, redact: bool = False) -> dict[str, Any]:
-        """A JSON-ready dictionary, documented in docs/audit.md; what is undefined is `None`.
+        """A JSON-ready dictionary, documented in docs/explanation/audit.md; what is undefined is `None`.
 
         Args:
             max_candidates: Only the first so many; `None` for all.

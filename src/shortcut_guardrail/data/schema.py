@@ -100,7 +100,7 @@ def json_content(file: Path, *, error: type[GuardrailError] = DataError, advice:
     try:
         return parse_json(content)
     except ValueError as fault:
-        raise error(f"'{file}' is no JSON file ({fault}). {advice}".rstrip()) from fault
+        raise error(f"'{file}' is not valid JSON ({fault}). {advice}".rstrip()) from fault
 
 
 def parse_json(content: str) -> Any:

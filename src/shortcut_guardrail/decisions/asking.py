@@ -186,11 +186,8 @@ def _decide(
     found, fitness = judge_sheet(
         asked.sheet, asked.scores, rule=rule, answers=answers, five=five, refused=asked.refused
     )
-    if asked.sheet.n:
-        changes = {card.id: card.changes / asked.sheet.n for card in audited.cards}
-        found = {card: opinion.of_all(changes.get(card, 0.0)) for card, opinion in found.items()}
-    else:
-        found = {card: replace(opinion, at_stake=None) for card, opinion in found.items()}
+    shares = {card.id: card.changes / asked.sheet.n for card in audited.cards if asked.sheet.n}
+    found = {card: opinion.of_all(shares.get(card)) for card, opinion in found.items()}
     judges = tuple(
         Judge(name, dict(asked.records[name]), fitness.get(name, ()), len(asked.sheet.texts)) for name in asked.records
     )

@@ -66,10 +66,10 @@ class MachineOpinion:
     q_value: Share | None = None
     at_stake: tuple[float, float] | None = None
 
-    def of_all(self, share: float) -> MachineOpinion:
-        """The same with what is at stake as a share of all texts, `share` of which are flips of the card."""
+    def of_all(self, share: float | None) -> MachineOpinion:
+        """The same with what is at stake as a share of all texts, `share` of which are flips of the card, if known."""
         stake = self.at_stake
-        return replace(self, at_stake=None if stake is None else (stake[0] * share, stake[1] * share))
+        return replace(self, at_stake=None if stake is None or share is None else (stake[0] * share, stake[1] * share))
 
     @property
     def sentence(self) -> str:

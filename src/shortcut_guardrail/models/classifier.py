@@ -54,7 +54,7 @@ _LORA_PATTERNS = [
 
 @dataclass(frozen=True)
 class FastPaths:
-    """Ways to the same result in less time; each can be switched off. See docs/performance.md for what they bring.
+    """Ways to the same result in less time; each can be switched off. What they bring: docs/research/speed.md.
 
     Attributes:
         packing: Run sequences one after another in a row, without padding, where the model's family allows it.
