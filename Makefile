@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test test-gpu speed clean
+.PHONY: demo test test-gpu test-lowest docs dist speed clean
 
 # Real texts for `make speed`: a folder with sst2, goemotions_shortcuts and yelp.
 DATA ?= ../shared/data
@@ -19,9 +19,39 @@ test: $(VENV)/.dev
 	$(BIN)/mypy
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
+# Offline; a broken link, a missing anchor or a docstring that cannot be read fails it. The pages are in build/site.
+docs: $(VENV)/.dev
+	rm -rf build/site
+	$(BIN)/python -m sphinx --builder html --fail-on-warning --nitpicky --keep-going --quiet docs build/site
+
 # In the environment that is active, or PYTHON's: `constraints.txt` pins a PyTorch without CUDA.
 test-gpu:
 	$(PYTHON) -m pytest --gpu
+
+# The lowest versions that pyproject.toml declares: a part of the tests that covers every dependency.
+LOWEST := build/lowest
+LOWEST_TESTS := tests/stats tests/strength tests/text tests/data tests/saving tests/attribution tests/models \
+	tests/mitigation tests/cli tests/test_config.py tests/test_keys.py tests/test_metrics.py
+test-lowest:
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(LOWEST)/bin/uv pip compile --quiet --resolution lowest-direct pyproject.toml --output-file $(LOWEST)/versions.txt
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST) --requirement $(LOWEST)/versions.txt --editable .
+	$(LOWEST)/bin/uv pip install --quiet --python $(LOWEST) --constraint $(LOWEST)/versions.txt \
+		hypothesis matplotlib psutil pytest scikit-learn statsmodels
+	$(LOWEST)/bin/python -m pytest -W default $(LOWEST_TESTS)
+
+# Wheels and sdists of both distributions, and each wheel alone in an environment of its own.
+dist:
+	rm -rf dist build/dist
+	$(PYTHON) -m venv build/dist
+	build/dist/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt build twine
+	build/dist/bin/python -m build --outdir dist .
+	build/dist/bin/python -m build --outdir dist bench
+	build/dist/bin/twine check --strict dist/*
+	$(PYTHON) -m venv build/dist/alone
+	build/dist/alone/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/shortcut_guardrail-*.whl
+	cd build/dist && alone/bin/python -W error -c "import shortcut_guardrail" && alone/bin/shortcut-guardrail --help > help.txt
 
 # Half an hour on two cores, alone on the machine; a run that was cut short goes on where it stopped.
 speed: $(VENV)/.dev

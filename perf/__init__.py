@@ -1,1 +1,1 @@
-"""Performance benchmarks: `make speed`, or `python -m perf --data-dir DIR --out FILE.json`; docs/performance.md."""
+"""Performance benchmarks: `make speed`, or `python -m perf --data-dir DIR --out FILE.json`; docs/research/speed.md."""

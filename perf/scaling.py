@@ -63,7 +63,7 @@ def _point(axis: str, value: int) -> dict[str, float]:
 
 
 def expected(axis: str, values: np.ndarray) -> np.ndarray:
-    """Operations of an epoch by the arithmetic of docs/performance.md, at MiniLM's width, up to a constant."""
+    """Operations of an epoch by the arithmetic of docs/research/speed.md, at MiniLM's width, up to a constant."""
     fixed = {"texts": 64, "length": 32, "k": 10, "depth": 6}
     texts, length, k, depth = (values if axis == name else fixed[name] for name in fixed)
     hidden = material.MINILM["hidden_size"]

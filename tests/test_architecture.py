@@ -170,7 +170,7 @@ def test_a_function_fits_on_a_page_and_a_file_in_a_head(path):
 
 
 MOST_LINES_OF_THE_LIBRARY = 29_000
-"""With cards, and with `decisions`, `opinions` and `review`, rooms of their own; see docs/architecture.md."""
+"""With cards, and with `decisions`, `opinions` and `review`, rooms of their own (docs/explanation/architecture.md)."""
 
 
 def test_the_library_stays_small():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shortcut_guardrail import AdapterConfig, CalibrationConfig, ConfigError, GuardrailConfig, SaliencyConfig, preset
-from shortcut_guardrail.config import PRESETS, check_strength
+from shortcut_guardrail.config import PRESETS, check_seed, check_strength
 
 EVERYTHING_CHANGED = GuardrailConfig(
     preset="mine",
@@ -69,7 +69,7 @@ def test_an_unknown_preset():
         (lambda: AdapterConfig(rank=257), "rank must lie between 1 and 256, but is 257."),
         (lambda: AdapterConfig(lora_alpha=0), "lora_alpha must be greater than 0, but is 0."),
         (lambda: AdapterConfig(learning_rate=0), "learning_rate must be greater than 0, but is 0."),
-        (lambda: AdapterConfig(learning_rate=math.nan), "learning_rate must be greater than 0, but is nan."),
+        (lambda: AdapterConfig(learning_rate=math.nan), "learning_rate must be a finite number, but is nan."),
         (lambda: AdapterConfig(epochs=0), "epochs must be at least 1, but is 0."),
         (lambda: AdapterConfig(min_steps=-1), "min_steps must be 0 (no bound) or more, but is -1."),
         (lambda: AdapterConfig(min_steps=9, max_steps=8), "min_steps (9) must not exceed max_steps (8)."),
@@ -155,3 +155,16 @@ def test_a_strength_is_given_back():
     assert [check_strength(strength) for strength in (0, 0.3, 1)] == [0, 0.3, 1]
     with pytest.raises(ConfigError, match="but is nan"):
         check_strength(math.nan)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 10**400])
+def test_a_number_is_finite(value):
+    with pytest.raises(ConfigError, match=r"^temperature must be a finite number, but is "):
+        AdapterConfig(temperature=value)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, 0.5, "0", True])
+def test_a_seed_is_what_generators_take(seed):
+    with pytest.raises(ConfigError, match=rf"^seed must be a whole number from 0 to {2**64 - 1}, but is "):
+        check_seed(seed)
+    assert check_seed(2**64 - 1) == 2**64 - 1

@@ -25,7 +25,19 @@ from shortcut_guardrail import (
     preset,
 )
 from shortcut_guardrail.config import updated
-from shortcut_guardrail.display import Shown, Summary, cell, columns_of, cut, interval, number, p_value, some, spread
+from shortcut_guardrail.display import (
+    Shown,
+    Summary,
+    cell,
+    columns_of,
+    cut,
+    interval,
+    number,
+    p_value,
+    shown_progress,
+    some,
+    spread,
+)
 from shortcut_guardrail.mitigation.training import AdapterTraining
 from shortcut_guardrail.strength.certificate import Certificate, CertifiedStrength
 from shortcut_guardrail.strength.unsupervised import AgreementPoint, UnlabelledCalibration
@@ -306,3 +318,33 @@ def test_results_are_still_equal_by_what_they_hold():
     assert replace(CALIBRATION) == CALIBRATION
     assert replace(CALIBRATION, n=41) != CALIBRATION
     assert hash(Shortcuts()) == hash(Shortcuts())
+
+
+def test_progress_is_shown_where_it_is_asked_for(model_folder, texts, capsys):
+    guard = ShortcutGuardrail.from_pretrained(model_folder)
+    capsys.readouterr()
+    for call in (
+        guard.audit,
+        guard.predict,
+        lambda texts, progress: guard.repair(texts, strategy="maskcl", strength=1, progress=progress),
+    ):
+        shown = {}
+        for asked in (None, False, True):
+            call(texts, progress=asked)
+            out, shown[asked] = capsys.readouterr()
+            assert out == ""
+        assert shown[None] == shown[False] == ""
+        assert re.search(r"\d+%\|.*\| \d+/\d+", shown[True])
+        told = []
+        call(texts, progress=lambda stage, *_, told=told: told.append(stage))
+        assert all(f"{stage}: " in shown[True] for stage in told)
+        assert shown[True].endswith("\r")  # the last bar is gone, and what comes next begins a line
+
+
+def test_a_bar_goes_with_its_stage_and_a_stage_may_start_over(capsys):
+    bar = shown_progress(True)
+    for done in (1, 4, 2, 4):
+        bar("Masking", done, 4)
+    bar("Reading", 1, 2)
+    assert [len(re.findall(f"{stage}: +0%", capsys.readouterr().err)) for stage in ("Masking",)] == [2]
+    assert shown_progress(print) is print

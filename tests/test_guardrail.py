@@ -420,18 +420,68 @@ def test_a_base_that_has_moved_is_asked_for(bert, texts, tmp_path):
     assert loaded.record().base_model["name"] == str(tmp_path / "moved")
 
 
-def test_a_base_that_was_named_from_beside_the_guard_is_found_from_anywhere(bert, texts, tmp_path, monkeypatch):
+@pytest.fixture
+def project(bert, texts, tmp_path, monkeypatch):
+    """A guard whose base was named by a relative path; the test is elsewhere when it gets both."""
     (tmp_path / "project").mkdir()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "project")
     for part in bert:
         part.save_pretrained("models/base")
     guard = ShortcutGuardrail.from_pretrained("models/base")
+    assert "from models/base" in repr(guard)
     guard.fit(texts, config=STRONG)
-    guard.save_pretrained("guarded")
+    guard.save_pretrained("out/guarded")
     monkeypatch.chdir(tmp_path / "elsewhere")
-    again = ShortcutGuardrail.from_pretrained("../project/guarded")
+    return guard, tmp_path / "project"
+
+
+def test_a_base_that_was_named_by_a_relative_path_is_found_from_anywhere(project, texts):
+    guard, folder = project
+    again = ShortcutGuardrail.from_pretrained("../project/out/guarded")
     np.testing.assert_array_equal(again.predict_proba(texts), guard.predict_proba(texts))
+    record = json.loads((folder / "out/guarded/guardrail.json").read_text())
+    assert record["base_model"]["name"] == str(folder / "models/base")
+    assert record["base_model"]["from_folder"] == os.path.join("..", "..", "models", "base")
+    # Transformers finds it without this library.
+    plain = AutoModelForSequenceClassification.from_pretrained(folder / "out/guarded")
+    assert plain.name_or_path == str(folder / "models/base")
+
+
+def test_a_base_that_moved_with_its_guard_is_found(project, texts):
+    guard, folder = project
+    moved = folder.rename(folder.parent / "moved")
+    again = ShortcutGuardrail.from_pretrained(moved / "out/guarded")
+    np.testing.assert_array_equal(again.predict_proba(texts), guard.predict_proba(texts))
+    assert again.record().base_model["name"] == str(moved / "models/base")
+
+
+@pytest.mark.parametrize("made_in", ["project", "project/out", "elsewhere"])
+def test_a_guard_of_an_earlier_version_is_found_from_where_it_was_made(project, texts, made_in):
+    guard, folder = project
+    file = folder / "out/guarded/guardrail.json"
+    record = json.loads(file.read_text())
+    record["base_model"]["name"] = os.path.relpath(folder / "models/base", folder.parent / made_in)
+    del record["base_model"]["from_folder"]
+    file.write_text(json.dumps(record))
+    (folder / "out/guarded/guardrail-manifest.json").unlink()
+    again = ShortcutGuardrail.from_pretrained(folder / "out/guarded")
+    np.testing.assert_array_equal(again.predict_proba(texts), guard.predict_proba(texts))
+    # Its partner: the base is nowhere around the guard, and its name could be a Hub id.
+    os.rename(folder / "models", folder.parent / "others")
+    with pytest.raises(
+        ModelError, match=r"base model of '.*guarded' was not found\..*name it with base=\.\.\. \(--base"
+    ):
+        ShortcutGuardrail.from_pretrained(folder / "out/guarded")
+
+
+def test_the_id_of_a_base_on_the_hub_is_kept(bert, texts, tmp_path):
+    bert[0].name_or_path = "owner/model"
+    guard = ShortcutGuardrail(*bert)
+    guard.fit(texts, config=STRONG)
+    guard.save_pretrained(tmp_path / "guarded")
+    base = json.loads((tmp_path / "guarded/guardrail.json").read_text())["base_model"]
+    assert (base["name"], base["from_folder"]) == ("owner/model", None)
 
 
 def test_a_model_without_a_name_needs_its_base_named(guard, bert, texts, tmp_path):
@@ -480,8 +530,24 @@ def test_a_damaged_folder_says_what_is_wrong(disk_guard, tmp_path, damage, messa
     disk_guard.save_pretrained(tmp_path / "guarded")
     ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
     damage(tmp_path / "guarded")
+    with pytest.raises(ModelError, match=r"(is missing|has \d+ bytes instead of \d+): see '.*manifest\.json'"):
+        ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    (tmp_path / "guarded" / "guardrail-manifest.json").unlink()  # as in folders of earlier versions
     with pytest.raises(ModelError, match=message):
         ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+
+
+def test_a_guard_of_two_versions_is_refused(disk_guard, tmp_path):
+    """One file of the same size from elsewhere: hashes tell, and they are compared where that is asked for."""
+    disk_guard.save_pretrained(tmp_path / "guarded")
+    file = tmp_path / "guarded" / "adapter_model.safetensors"
+    content = file.read_bytes()
+    file.write_bytes(content[:-4] + bytes(4))
+    ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    with pytest.raises(ModelError, match=r"adapter_model\.safetensors' has another content than the one that was"):
+        ShortcutGuardrail.from_pretrained(tmp_path / "guarded", verify=True)
+    file.write_bytes(content)
+    ShortcutGuardrail.from_pretrained(tmp_path / "guarded", verify=True)
 
 
 def test_saving_needs_overwrite_and_keeps_what_is_not_ours(disk_guard, texts, tmp_path):

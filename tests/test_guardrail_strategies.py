@@ -74,6 +74,7 @@ def test_what_is_saved_comes_back(guard, config, texts, tmp_path):
     assert again.shortcuts == guard.shortcuts
     assert again.shortcuts.words == ("honestly",)
     record = json.loads((tmp_path / "guarded/guardrail.json").read_text())
+    assert record["base_model"].pop("from_folder").endswith("base")  # of the folder, not of the guard
     assert json.loads(json.dumps(again.record().to_dict())) == record
     assert record["strategy"] == config.strategy
     plain = config.strategy != "mask" and not config.per_input
@@ -155,6 +156,18 @@ def test_targets_that_were_found_need_not_be_found_again(model_folder, texts, mo
     monkeypatch.setattr("shortcut_guardrail.guardrail.find_shortcuts", lambda *_, **__: pytest.fail("found again"))
     guard.fit(texts, config="mask", shortcuts=found)
     assert guard.shortcuts == found
+
+
+def test_shortcuts_are_found_in_a_report_of_these_texts_and_this_model(bert, model_folder, texts):
+    guard = ShortcutGuardrail.from_pretrained(model_folder)
+    report = guard.audit(texts, unit="phrase")
+    assert guard.find_shortcuts(texts, report=report) == guard.find_shortcuts(texts)
+    with pytest.raises(ConfigError, match="of other texts"):
+        guard.find_shortcuts(texts[1:], report=report)
+    with torch.no_grad():
+        bert[0].classifier.bias += 1.0
+    with pytest.raises(ConfigError, match="of another model"):
+        ShortcutGuardrail(*bert).find_shortcuts(texts, report=report)
 
 
 def test_finding_nothing_is_said_and_changes_nothing(model_folder, texts):
@@ -339,6 +352,7 @@ def test_a_guard_from_a_folder_knows_the_texts_it_was_fitted_on(model_folder, te
         again.certify([], [], unlabelled=[texts[0], "the soup was cold"])
     again.save_pretrained(tmp_path / "copy")
     assert (tmp_path / "copy/fitted_texts.npy").read_bytes() == (tmp_path / "guarded/fitted_texts.npy").read_bytes()
+    (tmp_path / "guarded/guardrail-manifest.json").unlink()  # as in folders of earlier versions
     (tmp_path / "guarded/fitted_texts.npy").write_bytes(b"no array")
     with pytest.raises(ModelError, match=r"fitted_texts\.npy' is damaged and cannot be read"):
         ShortcutGuardrail.from_pretrained(tmp_path / "guarded")

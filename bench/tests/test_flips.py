@@ -59,7 +59,7 @@ def test_the_table_is_what_the_program_gives():
     )
     again = errors.measure(entry["errors"], entry["share"], draws=asked.draws, seed=asked.seed)
     assert again == {name: entry[name] for name in again}
-    page = (ROOT / "docs" / "decide.md").read_text()
+    page = (ROOT / "docs" / "howto" / "decide.md").read_text()
     for one in stored["results"]:
         if one["share"] >= 0.5 and one["errors"] == "none":
             assert f" {one['shortcut']:.2f} ".replace(" 0.", " .") in page

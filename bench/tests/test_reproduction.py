@@ -1,4 +1,4 @@
-"""The page docs/reproduction.md: its blocks, the paper's numbers in them, and what it says about these numbers."""
+"""The page docs/research/reproduction.md: its blocks, the paper's numbers in them, and what it says about them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.stats.exact import exact_interval
 from shortcut_guardrail.text import WordFinder
 
-PAGE = ROOT / "docs" / "reproduction.md"
+PAGE = ROOT / "docs" / "research" / "reproduction.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 PAPER = read_numbers(NUMBERS)
 RESULTS_OF_THE_PAGE = [
@@ -313,10 +313,10 @@ def test_the_page_has_a_block_for_every_experiment_and_is_not_stale() -> None:
 @pytest.mark.parametrize("gone", ["shifted/runs.json", "runs.parquet", "*.parquet"])
 def test_a_committed_result_that_is_gone_is_found(gone: str, tmp_path: Path) -> None:
     """A clone in which somebody deleted a result: the check above fails there, where it once was skipped."""
-    for file in ("docs/reproduction.md", *RESULTS_OF_THE_PAGE):
+    for file in ("docs/research/reproduction.md", *RESULTS_OF_THE_PAGE):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).symlink_to(ROOT / file)
-    results, page = tmp_path / "results", tmp_path / "docs/reproduction.md"
+    results, page = tmp_path / "results", tmp_path / "docs/research/reproduction.md"
     assert run(results, page, "--check") == 0
     deleted = list(results.glob(gone))
     assert deleted

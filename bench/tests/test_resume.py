@@ -75,7 +75,8 @@ NOT_MEASURED_YET = {
     },
     "shifted": _SHIFTED,
 }
-"""Planned runs that nobody has made, by experiment and setting; docs/strategies-measured.md names the main ones."""
+"""Planned runs that nobody has made, by experiment and setting; docs/research/strategies-measured.md names the main
+ones."""
 
 ONE_SEED = {
     ("natural-shortcuts", "MultiNLI", "jtt"): 0,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -33,7 +34,9 @@ def run(notebook: Path, *, folder: Path) -> Any:
     """
     book = nbformat.read(notebook, as_version=4)
     client = NotebookClient(book, timeout=1800, resources={"metadata": {"path": str(folder)}})
-    book = client.execute(env=os.environ | {"SHORTCUT_GUARDRAIL_DEMO": "demo-output"})
+    # The commands in them are those of this Python.
+    commands = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    book = client.execute(env=os.environ | {"SHORTCUT_GUARDRAIL_DEMO": "demo-output", "PATH": commands})
     for cell in book.cells:
         cell.metadata.pop("execution", None)  # when each cell ran
         if "outputs" in cell:
@@ -42,9 +45,12 @@ def run(notebook: Path, *, folder: Path) -> Any:
 
 
 def printed(book: Mapping[str, Any]) -> list[str]:
-    """What its cells print or show as plain text, one after the other."""
+    """What its cells print or show as plain text, one after the other, but for those tagged `texts`: which texts are
+    shown as examples differs by processor."""
     shown = []
     for cell in book["cells"]:
+        if "texts" in cell["metadata"].get("tags", ()):
+            continue
         for output in cell.get("outputs", ()):
             if output["output_type"] == "stream":
                 shown.append(output["text"])

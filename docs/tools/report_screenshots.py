@@ -1,4 +1,4 @@
-"""Photograph report pages in a headless Chromium, as for docs/report.md.
+"""Photograph report pages in a headless Chromium, as for docs/howto/report.md.
 
     python docs/tools/report_screenshots.py audit/report.html report.png --view open=honestly --width 390 --dark
 

@@ -1,6 +1,6 @@
-"""Sets the benchmark's finished runs beside the paper's numbers, in the page docs/reproduction.md.
+"""Sets the benchmark's finished runs beside the paper's numbers, in the page docs/research/reproduction.md.
 
-    python docs/tools/reproduction.py --results results --page docs/reproduction.md [--check]
+    python docs/tools/reproduction.py --results results --page docs/research/reproduction.md [--check]
 
 The page is written by hand, except for blocks between `<!-- generated: EXPERIMENT -->` and `<!-- end -->`. Those are
 made anew from what is under `--results` and from `paper_numbers.toml`; nothing else is touched. With `--check` nothing

@@ -7,6 +7,7 @@ at the end are complete configurations. Everything survives a round trip through
 from __future__ import annotations
 
 import dataclasses
+import sys
 import types
 import typing
 from collections.abc import Mapping
@@ -21,6 +22,10 @@ Embedding = Literal["auto", "cls", "mean", "pooler"]
 Metric = Literal["accuracy", "balanced_accuracy", "worst_group_accuracy"]
 Unit = Literal["token", "word", "phrase"]
 StrategyName = Literal["maskcl", "mask", "distill", "few-shot"]
+
+
+MOST_OF_A_SEED = 2**64 - 1
+"""What PyTorch's generators take."""
 
 
 def _require(condition: bool, message: str) -> None:
@@ -48,7 +53,7 @@ class SaliencyConfig:
 
 @dataclass(frozen=True)
 class AuditConfig:
-    """What an audit scores and masks, and when it flags a candidate (docs/audit.md).
+    """What an audit scores and masks, and when it flags a candidate (docs/explanation/audit.md).
 
     Attributes:
         unit: `word` scores and masks whole words; `token` is the paper's single token; `phrase` also looks for words
@@ -227,7 +232,9 @@ class CalibrationConfig:
 
 @dataclass(frozen=True)
 class ShortcutConfig:
-    """Which words and phrases are taken for shortcuts, for the strategies that neutralise them (docs/strategies.md).
+    """Which words and phrases are taken for shortcuts, for the strategies that neutralise them.
+
+    See docs/explanation/strategies.md.
 
     Attributes:
         named: Words and phrases that a person says are shortcuts, whatever the evidence.
@@ -291,13 +298,13 @@ class ShortcutConfig:
 
 @dataclass(frozen=True)
 class DistillConfig:
-    """Counterfactual distillation: what the adapted model is trained to answer (docs/strategies.md).
+    """Counterfactual distillation: what the adapted model is trained to answer (docs/explanation/strategies.md).
 
     Attributes:
         teacher: The counterfactual text whose answer, by the frozen base, is the target: `remove` has the shortcuts cut
             out, `mask` has them masked, `both` is the mean of the two answers' probabilities. Mask tokens, several in
-            a row above all, move answers more than a gap does (docs/strategies.md). The strength without labels is
-            chosen by it too, for every strategy.
+            a row above all, move answers more than a gap does (docs/research/strategies-measured.md). The strength
+            without labels is chosen by it too, for every strategy.
         temperature: Of the softmax on both sides of the loss.
         keep_weight: Weight of texts without a shortcut, which are to keep the base's answer; 1 is that of the others.
         bearing_share: Share of texts with a shortcut in every batch, where there are texts of both kinds.
@@ -322,7 +329,7 @@ class DistillConfig:
 
 @dataclass(frozen=True)
 class CertifyConfig:
-    """What `certify` has to show about a strength (docs/strategies.md).
+    """What `certify` has to show about a strength (docs/explanation/strategies.md).
 
     Attributes:
         margin: The largest loss against the base that is allowed, as a share of all texts.
@@ -343,6 +350,20 @@ class CertifyConfig:
         _require(0 <= self.margin < 1, f"margin must lie between 0 and 1, but is {self.margin}.")
         _require(0.5 <= self.confidence < 1, f"confidence must lie between 0.5 and 1, but is {self.confidence}.")
         _require(self.looks >= 1, f"looks must be at least 1, but is {self.looks}.")
+
+
+def check_seed(seed: int, most: int = MOST_OF_A_SEED) -> int:
+    """The seed itself, if the generators take it.
+
+    Args:
+        seed: The seed.
+        most: The largest that they take.
+
+    Raises:
+        ConfigError: It is no whole number in [0, most].
+    """
+    _require(_is_a(int, seed) and 0 <= seed <= most, f"seed must be a whole number from 0 to {most}, but is {seed!r}.")
+    return seed
 
 
 def check_strength(strength: float) -> float:
@@ -504,10 +525,15 @@ def _check_fields(config: Any) -> None:
             object.__setattr__(config, name, tuple(value))
         elif kind in _KINDS:
             _require(_is_a(kind, value), f"{name} must be {_KINDS[kind][1]}, but is {value!r}.")
+            _require(kind is not float or _is_finite(value), f"{name} must be a finite number, but is {value!r:.40}.")
 
 
 def _is_a(kind: Any, value: Any) -> bool:
     return isinstance(value, _KINDS[kind][0]) and (kind is bool or not isinstance(value, bool))
+
+
+def _is_finite(value: Any) -> bool:
+    return bool(-sys.float_info.max <= value <= sys.float_info.max)
 
 
 def _from_dict(cls: type, values: dict[str, Any]) -> Any:
@@ -531,7 +557,7 @@ def _restore(hint: Any, value: Any) -> Any:
 PRESETS: dict[str, GuardrailConfig] = {
     "paper": GuardrailConfig(preset="paper"),
     "paper-flat": GuardrailConfig(preset="paper-flat", adapter=AdapterConfig(pairing="flat")),
-    # Measured on rows that no result is reported on; see docs/defaults.md.
+    # Measured on rows that no result is reported on; see docs/research/defaults.md.
     "default": GuardrailConfig(
         preset="default",
         adapter=AdapterConfig(target_change=0.08, min_steps=120, max_steps=600, scheduler="linear"),
@@ -540,7 +566,7 @@ PRESETS: dict[str, GuardrailConfig] = {
     "distill": GuardrailConfig(
         preset="distill",
         strategy="distill",
-        # Chosen on one seed of the data it is scored on; docs/strategies.md says by what to judge it.
+        # Chosen on one seed of the data it is scored on; docs/explanation/strategies.md says by what to judge it.
         adapter=AdapterConfig(target_change=0.24, min_steps=80, max_steps=600, scheduler="linear"),
     ),
     "few-shot": GuardrailConfig(

@@ -16,6 +16,7 @@ from typing import Any
 
 from .errors import ConfigError
 from .text import visible_name
+from .typing import Progress
 
 MOST_ROWS = 8
 """Of a table whose rows come by rank."""
@@ -204,3 +205,28 @@ def whiskers(values: Sequence[float], intervals: Sequence[tuple[float, float]]) 
     pairs = list(zip(values, intervals, strict=True))
     sides = [[value - low for value, (low, _) in pairs], [high - value for value, (_, high) in pairs]]
     return [[max(0.0, far) if far == far else 0.0 for far in side] for side in sides]
+
+
+def shown_progress(asked: Progress | bool | None) -> Progress | None:
+    """Whom to tell how much is done: who is given, for `True` a bar of each stage on stderr, else nobody."""
+    if not isinstance(asked, bool):
+        return asked
+    return _Bar() if asked else None
+
+
+class _Bar:
+    """A bar of the stage that runs; it goes with its stage, and the last one with whoever holds this."""
+
+    def __init__(self) -> None:
+        self._stage, self._bar = "", None
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        from tqdm import tqdm
+
+        bar: Any = self._bar
+        if bar is None or stage != self._stage or done < bar.n:  # a stage may start over
+            if bar is not None:
+                bar.close()
+            self._stage, self._bar = stage, tqdm(total=total, desc=stage, leave=False)
+            bar = self._bar
+        bar.update(done - bar.n)

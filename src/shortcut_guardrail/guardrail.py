@@ -15,7 +15,16 @@ import torch
 
 from .attribution import MaskingEffects, Saliency, find_important_tokens, masking_effects
 from .audit import AuditReport, Card, ShardedAudit, audit_in_shards, audit_texts, model_digest, texts_fingerprint
-from .config import AuditConfig, CertifyConfig, GuardrailConfig, SaliencyConfig, Unit, check_strength, preset
+from .config import (
+    AuditConfig,
+    CertifyConfig,
+    GuardrailConfig,
+    SaliencyConfig,
+    Unit,
+    check_seed,
+    check_strength,
+    preset,
+)
 from .data import Texts, TextSource, check_texts, label_ids, text_hash
 from .decisions import (
     LEAST_FLIPS,
@@ -34,7 +43,7 @@ from .decisions import (
     find_flips,
     made_for,
 )
-from .display import Shown, Summary, some
+from .display import Shown, Summary, shown_progress, some
 from .errors import ConfigError, GuardrailWarning
 from .evaluation import (
     NOT_MEASURED,
@@ -79,6 +88,8 @@ from .saving import (
     is_guarded_folder,
     library_versions,
     load_guarded,
+    path_from,
+    place_of,
     save_guarded,
 )
 from .shortcuts import Shortcuts, find_shortcuts
@@ -101,6 +112,9 @@ class ShortcutGuardrail(Shown):
     """Finds out which tokens a text classifier leans on, and repairs it without its training data.
 
     Threads may share one: they take turns. For more at a time, load one for each.
+
+    Methods that take long have `progress`: `True` shows a bar for each stage on stderr (tqdm's; `TQDM_DISABLE=1` turns
+    it off), and a function is called with the stage, what is done of it and the whole.
 
     Args:
         model: A Transformers sequence classifier on an encoder with a mask token. It is left as it was; its weights
@@ -148,7 +162,7 @@ class ShortcutGuardrail(Shown):
             fast=fast,
         )
         self._lock = Lock()
-        self._base_name: str | None = self._base.name or None
+        self._base_name: str | None = place_of(self._base.name) if self._base.name else None
         self._revision: str | None = None
         self._fitted: Fitted | None = None
         self._choice = StrengthChoice()
@@ -168,6 +182,7 @@ class ShortcutGuardrail(Shown):
         fast: FastPaths | None = None,
         allow_pickle: bool = False,
         trust_remote_code: bool = False,
+        verify: bool = False,
     ) -> ShortcutGuardrail:
         """Load a plain classifier, or a folder that `save_pretrained` wrote.
 
@@ -184,6 +199,7 @@ class ShortcutGuardrail(Shown):
             fast: See the class.
             allow_pickle: Also read weights in formats that can run code when opened.
             trust_remote_code: Run modelling code that comes with the model.
+            verify: Compare every file of a guarded folder with the hash in its manifest; sizes always are compared.
 
         Raises:
             ModelError: Nothing usable is there, or the base model's weights are not those the adapter was trained on.
@@ -200,13 +216,14 @@ class ShortcutGuardrail(Shown):
                     max_length=max_length,
                     options=options,
                     loading=loading,
+                    verify=verify,
                 )
             )
         if base is not None:
             raise ConfigError(f"base is for guarded folders, but '{source}' holds no {GUARDRAIL_FILE}. Leave base out.")
         model, tokenizer = load_model(source, revision=revision, **loading)
         guard = cls(model, tokenizer, head=head, max_length=max_length, **options)
-        guard._base_name, guard._revision = str(source), revision
+        guard._base_name, guard._revision = place_of(source), revision
         return guard
 
     @classmethod
@@ -221,7 +238,8 @@ class ShortcutGuardrail(Shown):
 
     def _summary(self) -> Summary:
         facts = {
-            "model": type(self._base.plain_model).__name__ + (f" from {self._base_name}" if self._base_name else ""),
+            "model": type(self._base.plain_model).__name__
+            + (f" from {_seen_from_here(self._base_name)}" if self._base_name else ""),
             "classes": some(self.label_names),
         }
         if self._fitted is None:
@@ -316,7 +334,7 @@ class ShortcutGuardrail(Shown):
         fdr: float = 0.05,
         config: AuditConfig | None = None,
         strength: float | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> AuditReport:
         """Find what the model leans on: important units per text, ranked and tested candidates, MSTPS.
 
@@ -333,6 +351,7 @@ class ShortcutGuardrail(Shown):
         Raises:
             DataError: A text is empty or holds no ordinary token, or labels are unknown.
         """
+        progress = shown_progress(progress)
         config = config or AuditConfig(unit=unit, top_k=top_k, fdr=fdr)
         ids = None if labels is None else self.label_ids(labels)
         with self._at_strength(strength) as classifier:
@@ -350,7 +369,7 @@ class ShortcutGuardrail(Shown):
         config: AuditConfig | None = None,
         resume: bool = False,
         strength: float | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> ShardedAudit:
         """The same for a corpus of any size: one shard is in memory at a time, finished ones stay in a folder.
 
@@ -366,6 +385,7 @@ class ShortcutGuardrail(Shown):
             ConfigError: The folder holds an audit and `resume` is not set, or one of something else.
             DataError: See `audit`.
         """
+        progress = shown_progress(progress)
         with self._at_strength(strength) as classifier:
             return audit_in_shards(
                 classifier, source, config or AuditConfig(), Path(folder), resume=resume, progress=progress
@@ -381,7 +401,8 @@ class ShortcutGuardrail(Shown):
         config: str | GuardrailConfig = "distill",
         support: Support | None = None,
         decisions: Decisions | Consultation | str | Path | None = None,
-        progress: Progress | None = None,
+        report: AuditReport | None = None,
+        progress: Progress | bool | None = None,
     ) -> Shortcuts:
         """Which words and phrases the strategies `mask` and `distill` would neutralise; nothing is changed.
 
@@ -391,17 +412,21 @@ class ShortcutGuardrail(Shown):
             support: A few labelled texts and their labels, to clear and confirm candidates on.
             decisions: On the cards of an audit of the base model, their file, or what `consult` gave, which brings that
                 audit's measurements.
+            report: What `audit` gave for these texts and the base model, so that they are not audited again. Its unit,
+                `top_k` and `fdr` come before the configuration's, which looks for phrases too (`unit="phrase"`).
             progress: Told how much of each stage is done.
 
         Raises:
-            ConfigError: The decisions were made for another model.
+            ConfigError: The decisions were made for another model. The report is of another model, of other texts, of
+                tokens or in shards.
             DataError: A text is empty or holds no ordinary token, or labels are unknown.
         """
+        progress = shown_progress(progress)
         config = preset(config) if isinstance(config, str) else config
-        decided, report = _decided(decisions), decisions.report if isinstance(decisions, Consultation) else None
+        decided, consulted = _decided(decisions), decisions.report if isinstance(decisions, Consultation) else None
         same_data = decided is None or self._made_for(decided, texts)
-        encoded = self._encode(texts, progress)
-        of_these = report is not None and report.data == self.data_fingerprint(texts)
+        encoded = self._encode(texts, progress) if report is None else self._encoded_in(report, texts)
+        of_these = consulted is not None and consulted.data == self.data_fingerprint(texts)
         found = find_shortcuts(
             self._base,
             encoded,
@@ -409,11 +434,20 @@ class ShortcutGuardrail(Shown):
             support=encode_support(self._base, support),
             decisions=decided,
             same_data=same_data,
-            known=report if of_these else None,
+            report=report,
+            known=consulted if of_these else None,
             progress=progress,
         )
         warn_about_absent(found, encoded)
         return found
+
+    def _encoded_in(self, report: AuditReport, texts: Texts) -> EncodedTexts:
+        """The texts as an audit kept them, where it is of these and of the base model."""
+        if report.model != self.fingerprint(strength=0):
+            raise ConfigError("The report is of another model. Audit the base model.")
+        if report.data != self.data_fingerprint(texts):
+            raise ConfigError("The report is of other texts. Give the texts that were audited.")
+        return report.encoded
 
     def _made_for(self, decisions: Decisions, texts: Texts) -> bool:
         """Whether decisions were made on these texts; a warning where they were not."""
@@ -443,7 +477,7 @@ class ShortcutGuardrail(Shown):
         cards: Iterable[Card | AuditedCard],
         *,
         strength: float | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> dict[str, list[Flip]]:
         """The texts whose answer changes when the words of a card are masked, all at once; near-identical ones once.
 
@@ -453,6 +487,7 @@ class ShortcutGuardrail(Shown):
             strength: Of the guard; `None` takes its own, 0 is the base model.
             progress: Told how many cards are done.
         """
+        progress = shown_progress(progress)
         encoded = self._encode(texts, progress)
         with self._at_strength(strength) as classifier:
             return find_flips(classifier, encoded, cards, progress=progress)
@@ -466,7 +501,7 @@ class ShortcutGuardrail(Shown):
         *,
         strength: float | None = None,
         seed: int = 0,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Sheet:
         """What a second model is asked about: flips, and a few hundred texts without the words of the cards.
 
@@ -478,6 +513,7 @@ class ShortcutGuardrail(Shown):
             seed: Of the draw.
             progress: Told how many texts are encoded.
         """
+        progress = shown_progress(progress)
         encoded = self._encode(texts, progress)
         with self._at_strength(strength) as classifier:
             answered = encoded, classifier.predict_proba(encoded)
@@ -499,7 +535,7 @@ class ShortcutGuardrail(Shown):
         rule: Rule = "agreement",
         seed: int = 0,
         told: Told | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Consultation:
         """Audit the base model, and let second models judge the answers that change when a card's words are masked.
 
@@ -519,6 +555,7 @@ class ShortcutGuardrail(Shown):
             ConfigError: A source is this model, or answers in another shape.
             DataError: See `audit`.
         """
+        progress = shown_progress(progress)
         report = self.audit(texts, strength=0, progress=progress)
         audited = AuditedCards.from_dict(report.to_dict())
         cards = [card for card in audited.chosen("undecided") if card.changes >= LEAST_FLIPS]
@@ -542,7 +579,7 @@ class ShortcutGuardrail(Shown):
         seed: int = 0,
         support: Support | None = None,
         shortcuts: Shortcuts | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> FitReport:
         """Fit the guard on unlabelled deployment texts. The strength is the fixed one until another is chosen.
 
@@ -562,7 +599,8 @@ class ShortcutGuardrail(Shown):
             DataError: A text is empty or holds no ordinary token, or, for `maskcl`, fewer than two are distinct.
             ConfigError: `few-shot` is given no labelled texts.
         """
-        config = preset(config) if isinstance(config, str) else config
+        progress = shown_progress(progress)
+        config, seed = preset(config) if isinstance(config, str) else config, check_seed(seed)
         self._fitted, report, self._choice = fit_guard(
             self._base, texts, config, seed=seed, support=support, shortcuts=shortcuts, progress=progress
         )
@@ -583,7 +621,7 @@ class ShortcutGuardrail(Shown):
         descriptions: Mapping[str, str] | None = None,
         config: GuardrailConfig | Mapping[str, Any] | None = None,
         seed: int = 0,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Repair:
         """The whole way from texts to a guard, as `shortcut-guardrail fit` goes it: fit, and choose the strength.
 
@@ -594,8 +632,8 @@ class ShortcutGuardrail(Shown):
             strength: In [0, 1]; `auto` chooses without labels; `None` too for `mask` and `distill`, else on labels.
             shortcuts: Words and phrases that are shortcuts.
             keep: Words and phrases that are none.
-            decisions: On cards of an audit of this model, their file, or what `consult` gave. The order: `shortcuts`
-                and `keep`, a person's decision, judged flips, a second opinion, the audit.
+            decisions: On cards of an audit of this model, or their file, or what `consult` gave; docs/howto/decide.md
+                says what comes before what.
             second_opinion: Second models that judge the cards of an audit; see `consult`, for `descriptions` as well.
             config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset.
             seed: The same seed, texts and configuration give the same guard.
@@ -606,6 +644,7 @@ class ShortcutGuardrail(Shown):
             ConfigError: Options contradict or need one another.
             DataError: See `fit` and `calibrate`.
         """
+        progress = shown_progress(progress)
         before, found, reason = (self._fitted, self._choice), None, ""
         asks = partial(self.consult, texts, second_opinion, descriptions=descriptions, seed=seed, progress=progress)
         decisions = decisions if second_opinion is None else asks(people=_decided(decisions))
@@ -645,7 +684,7 @@ class ShortcutGuardrail(Shown):
         *,
         groups: Sequence[int] | None = None,
         without_labels: UnlabelledCalibration | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Calibration:
         """Choose the strength on a few labelled rows: the smallest of those that score best.
 
@@ -661,6 +700,7 @@ class ShortcutGuardrail(Shown):
             DataError: The set has fewer than two rows, one class only, or unknown labels, or has trained the adapter.
             ConfigError: `fit` has not been called, or `without_labels` is not this guard's; see also `choose_strength`.
         """
+        progress = shown_progress(progress)
         self._choice = choose_on_labels(
             self._base,
             self._require_fitted(),
@@ -674,7 +714,7 @@ class ShortcutGuardrail(Shown):
 
     @one_at_a_time
     def calibrate_without_labels(
-        self, texts: Texts, *, at_most: int = 256, progress: Progress | None = None
+        self, texts: Texts, *, at_most: int = 256, progress: Progress | bool | None = None
     ) -> UnlabelledCalibration:
         """Choose the strength whose answers come closest to those of the base without the shortcuts.
 
@@ -688,6 +728,7 @@ class ShortcutGuardrail(Shown):
         Raises:
             ConfigError: `fit` has not been called, `at_most` is below 1, or the guard learned from labels.
         """
+        progress = shown_progress(progress)
         fitted = self._require_fitted()
         chosen = choose_unlabelled(self._base, fitted, texts, at_most=at_most, progress=progress)
         self._fitted = replace(fitted, unlabelled=chosen)
@@ -702,7 +743,7 @@ class ShortcutGuardrail(Shown):
         *,
         unlabelled: Texts,
         config: CertifyConfig | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Certificate:
         """Show that the guarded model is no worse than the base by more than a margin; see `certify`.
 
@@ -723,6 +764,7 @@ class ShortcutGuardrail(Shown):
             DataError: There is no unlabelled text, labelled ones decided what is neutralised, or one kind has pairs and
                 the other single texts.
         """
+        progress = shown_progress(progress)
         found, self._choice = certify_guard(
             self._base,
             self._require_fitted(),
@@ -735,7 +777,9 @@ class ShortcutGuardrail(Shown):
         return found
 
     @one_at_a_time
-    def to_label(self, unlabelled: Texts, n: int, *, seed: int = 0, progress: Progress | None = None) -> list[int]:
+    def to_label(
+        self, unlabelled: Texts, n: int, *, seed: int = 0, progress: Progress | bool | None = None
+    ) -> list[int]:
         """Which of some deployment texts to label for `certify`: a random sample of those answered differently, in
         random order, so that the first so many will do as well (how many, not by what their labels say).
 
@@ -751,10 +795,12 @@ class ShortcutGuardrail(Shown):
         if n < 1:
             raise ConfigError(f"n must be at least 1, but is {n}.")
         _, answers = self.answers_by_strength(unlabelled, progress=progress)
-        return [int(i) for i in texts_to_label(answers[0], answers[1:], n, seed=seed)]
+        return [int(i) for i in texts_to_label(answers[0], answers[1:], n, seed=check_seed(seed))]
 
     @one_at_a_time
-    def answers_by_strength(self, texts: Texts, *, progress: Progress | None = None) -> tuple[list[float], Array]:
+    def answers_by_strength(
+        self, texts: Texts, *, progress: Progress | bool | None = None
+    ) -> tuple[list[float], Array]:
         """Strength 0 and those of the grid, S in all, and the class ids of N texts at each of them, shape (S, N).
 
         Args:
@@ -764,6 +810,7 @@ class ShortcutGuardrail(Shown):
         Raises:
             ConfigError: `fit` has not been called.
         """
+        progress = shown_progress(progress)
         return answers_by_strength(self._base, self._require_fitted(), texts, progress)
 
     def label_ids(self, labels: Sequence[str | int]) -> Array:
@@ -777,7 +824,9 @@ class ShortcutGuardrail(Shown):
     # Predict
 
     @one_at_a_time
-    def predict_proba(self, texts: Texts, *, strength: float | None = None, progress: Progress | None = None) -> Array:
+    def predict_proba(
+        self, texts: Texts, *, strength: float | None = None, progress: Progress | bool | None = None
+    ) -> Array:
         """Class probabilities, shape (N, C), float32, in the order of `label_names`.
 
         Args:
@@ -785,6 +834,7 @@ class ShortcutGuardrail(Shown):
             strength: At this strength; `None` takes the guard's own, 0 is the base model.
             progress: Told how many texts are done.
         """
+        progress = shown_progress(progress)
         texts = check_texts(texts)
         parts = []
         with self._at_strength(strength) as classifier:
@@ -794,7 +844,9 @@ class ShortcutGuardrail(Shown):
                 parts.append(classifier.predict_logits(encoded, progress=_from(start, len(texts), progress)))
         return cast(Array, torch.from_numpy(np.concatenate(parts)).softmax(dim=-1).numpy())
 
-    def predict(self, texts: Texts, *, strength: float | None = None, progress: Progress | None = None) -> list[str]:
+    def predict(
+        self, texts: Texts, *, strength: float | None = None, progress: Progress | bool | None = None
+    ) -> list[str]:
         """The name of the most probable class of each text; see `predict_proba`."""
         probs = self.predict_proba(texts, strength=strength, progress=progress)
         return [self.label_names[i] for i in probs.argmax(axis=1)]
@@ -819,7 +871,7 @@ class ShortcutGuardrail(Shown):
         sensitivity: SensitivityOn = 500,
         strength: float | None = None,
         seed: int = 0,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Evaluation:
         """Score the guarded model on labelled texts, by group where shortcuts are named.
 
@@ -839,10 +891,11 @@ class ShortcutGuardrail(Shown):
             ConfigError: `sensitivity` is no number of texts.
             DataError: Labels are unknown, or a text is empty.
         """
+        progress = shown_progress(progress)
         ids = self.label_ids(labels)
         finder = WordFinder(check_words(shortcuts)) if shortcuts else None
         strength = self._choice.strength if strength is None else check_strength(strength)
-        rows = sampled_rows(len(texts), check_sensitivity(sensitivity), seed)
+        rows = sampled_rows(len(texts), check_sensitivity(sensitivity), check_seed(seed))
         encoded = self._encode(texts, progress)
         check_same_length(encoded, ids)
         self._warn_about_support_rows(encoded.texts)
@@ -939,21 +992,34 @@ class ShortcutGuardrail(Shown):
         )
 
     @one_at_a_time
-    def save_pretrained(self, folder: str | Path, *, overwrite: bool = False) -> None:
+    def save_pretrained(
+        self, folder: str | Path, *, overwrite: bool = False, beside: Mapping[str, str] | None = None
+    ) -> None:
         """Write a PEFT adapter folder with the strength folded into `lora_alpha`, the record and a model card.
 
         The strategy `mask` has no adapter, so that its folder holds the record, the card and the tokenizer; the adapter
         of a guard that was there goes.
 
         Args:
-            folder: Appears whole or not at all.
-            overwrite: Whether files that are there may be replaced.
+            folder: Appears whole or not at all. Files of others in a guard that is there are carried over.
+            overwrite: Whether a guard that is there may be replaced.
+            beside: Further texts that belong to the guard, by the names of their files.
 
         Raises:
-            ConfigError: `fit` has not been called, or the folder exists.
+            ConfigError: `fit` has not been called, or the folder exists and is no guard or may not be replaced.
             RunError: The disk is full, or the like.
         """
-        save_guarded(Path(folder), self._base, self._require_fitted(), self.record(), overwrite=overwrite)
+        record = self.record()
+        way = path_from(Path(folder), self._base_name)
+        record = replace(record, base_model=record.base_model | {"from_folder": way})
+        fitted = self._require_fitted()
+        save_guarded(Path(folder), self._base, fitted, record, overwrite=overwrite, beside=beside)
+
+
+def _seen_from_here(place: str) -> str:
+    """A folder below the working directory by its path from there."""
+    here = Path.cwd()
+    return str(Path(place).relative_to(here)) if Path(place).is_relative_to(here) else place
 
 
 def _from(start: int, total: int, progress: Progress | None) -> Progress | None:

@@ -104,17 +104,24 @@ def test_no_two_guards_answer_alike():
 def test_saved_again_a_folder_is_the_same(house, tmp_path, name):
     old, new = house / "guards" / name, tmp_path / "again"
     ShortcutGuardrail.from_pretrained(f"guards/{name}").save_pretrained(new)  # which finds the base by its name
-    assert {file.name for file in new.iterdir()} == {file.name for file in old.iterdir()}
+    assert {file.name for file in new.iterdir()} == {file.name for file in old.iterdir()} | {"guardrail-manifest.json"}
     records = [json.loads((folder / "guardrail.json").read_text(encoding="utf-8")) for folder in (old, new)]
     versions = [record.pop("versions") for record in records]
+    # The base was named from where the guards were made; now it is named so that it is found from everywhere.
+    base, place = records[1]["base_model"], str(house / "base")
+    assert (base["name"], base.pop("from_folder")) == (place, str(Path("..", "house", "base")))
+    base["name"] = "base"
     assert records[0] == records[1]
     assert versions[0].keys() == versions[1].keys()
     cards = [(folder / "README.md").read_text(encoding="utf-8") for folder in (old, new)]
-    assert cards[0].replace(versions[0]["shortcut-guardrail"], versions[1]["shortcut-guardrail"]) == cards[1]
+    assert cards[0].replace(versions[0]["shortcut-guardrail"], versions[1]["shortcut-guardrail"]) == cards[1].replace(
+        place, "base"
+    )
     assert (old / "fitted_texts.npy").read_bytes() == (new / "fitted_texts.npy").read_bytes()
     if not name.startswith("mask-"):
         np.testing.assert_equal(*(load_file(folder / "adapter_model.safetensors") for folder in (old, new)))
         configs = [json.loads((folder / "adapter_config.json").read_text(encoding="utf-8")) for folder in (old, new)]
+        assert configs[1].pop("base_model_name_or_path") == place
         for key in configs[0].keys() & configs[1].keys() - {"peft_version"}:
             assert configs[0][key] == configs[1][key], key
         assert configs[1]["lora_alpha"] == records[1]["config"]["adapter"]["lora_alpha"] * records[1]["debias_strength"]
@@ -150,7 +157,7 @@ def test_an_audit_finds_the_same(house, cli, name):
     status, _, err = cli(*words, *unit, "--out", "again")
     assert status == 0, err
     new = json.loads((house / "again" / "audit.json").read_text(encoding="utf-8"))
-    # New since then, see docs/audit.md.
+    # New since then, see docs/explanation/audit.md.
     assert all(new.pop(key) is not None for key in ("cards", "model", "data"))
     assert new.pop("schema_version") == 8
     assert not list(
@@ -165,6 +172,7 @@ def test_scores_are_the_same(house, cli, name):
     file = f"shown/{name}.json"
     new = json.loads((house / file).read_text(encoding="utf-8"))
     # New since then.
+    assert (new.pop("base", None) is not None) == ("guards/" in COMMANDS["evaluations"][name])
     assert (len(new.pop("mstps_interval")), new.pop("sensitivity_n")) == (2, new["n"])
     assert all(len(one.pop("interval")) == 2 for one in new["shortcut_token_recall"].values())
     assert not list(differences(json.loads(stored(file)), new))

@@ -87,8 +87,8 @@ def test_no_confirmed_answer_is_lost(tmp_path):
         assert confirmed[-1] <= found.revision <= confirmed[-1] + 1
         assert len(found.events) == found.revision
         assert confirmed == list(range(revision + 1, confirmed[-1] + 1))
-        cut += found.revision > confirmed[-1] or bool(list(tmp_path.glob(".decisions.json-*")))
-        for left in tmp_path.glob(".decisions.json-*"):
+        cut += found.revision > confirmed[-1] or bool(list(tmp_path.glob(".decisions.json.new-*")))
+        for left in tmp_path.glob(".decisions.json.new-*"):
             left.unlink()
         revision = found.revision
     assert revision > KILLS

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from shortcut_guardrail import ShortcutGuardrail
 from tiny_models import SHORTCUT_TEXTS
 
 MASKCL = ("--strategy", "maskcl")
@@ -267,7 +268,7 @@ def test_a_result_does_not_lie_in_the_guards_folder(cli, no_model, data, tmp_pat
     status, _, err = cli("fit", "model", data, *MASKCL, "--out", out, "--json", tmp_path / file, "--strength", 1)
     assert (status, one_error(err)) == (
         2,
-        f"--json '{tmp_path / file}' lies in '{out}', which is a guard's. Name a file elsewhere.",
+        f"'{tmp_path / file}' lies in '{out}', which is written too. Choose another place for one of them.",
     )
     assert not out.exists()
 
@@ -622,14 +623,41 @@ def test_scores_are_written_under_stable_keys(cli, guarded, data, tmp_path):
     assert list(scores) == [
         *("schema_version", "n", "accuracy", "balanced_accuracy", "majority_accuracy", "worst_group_accuracy"),
         *("worst_group", "groups", "mstps", "mstps_interval", "mstps_base_tokens", "shortcut_token_recall"),
-        *("sensitivity_n", "n_truncated"),
+        *("sensitivity_n", "n_truncated", "base"),
     ]
     empty = [group for group in scores["groups"] if group["n"] == 0]
     assert [group["name"] for group in empty] == ["mixed, without shortcut", "mixed, with shortcut"]
     assert all(group["accuracy"] is None and group["interval"] is None for group in empty)
     assert scores["mstps"] != scores["mstps_base_tokens"] or scores["mstps"] > 0
     assert f"{scores['accuracy']:.3f}" in out
-    assert "warning: Small groups: " in err
+    assert err.count("warning: Small groups: ") == 1
+
+
+def test_beside_a_guard_stands_its_base(cli, guarded, model_folder, data, tmp_path):
+    def scores(model, *options):
+        file = tmp_path / "scores.json"
+        status, out, err = cli(
+            "evaluate", model, data, "--shortcut", "honestly", "--json", file, "--overwrite", *options
+        )
+        assert status == 0, err
+        return json.loads(file.read_text()), out
+
+    both, out = scores(guarded)
+    alone, of_model = scores(model_folder, "--sensitivity", "none")
+    assert both["base"] == alone
+    assert "base" not in alone
+    assert "base (95 %)" in out
+    assert "guarded (95 %)" in out
+    rows = [line.split() for line in out.splitlines()]
+    assert ["accuracy", f"{alone['accuracy']:.3f}", f"{both['accuracy']:.3f}"] in rows
+    assert next(row for row in rows if row[:1] == ["MSTPS"])[1] == "-"
+    assert "guarded" not in of_model
+    # At strength 0 the guard is the base, and nothing is computed again.
+    guard = ShortcutGuardrail.from_pretrained(guarded)
+    guard.debias_strength = 0
+    guard.save_pretrained(tmp_path / "at-0")
+    same = scores(tmp_path / "at-0")[0]
+    assert same.pop("base") == same
 
 
 def test_sensitivity_is_a_choice(cli, model_folder, data, tmp_path):
@@ -699,35 +727,6 @@ def test_overwriting_keeps_unrelated_files(cli, guarded, model_folder, data):
     assert cli(*arguments)[0] == 0
     assert (guarded / "notes.txt").read_text() == "mine"
     assert (guarded / "adapter_model.safetensors").read_bytes() != before
-
-
-def test_an_interrupted_overwrite_leaves_the_old_folder_whole(cli, guarded, model_folder, data, monkeypatch):
-    before = {path.name: path.read_bytes() for path in guarded.iterdir()}
-    real, calls = os.replace, []
-
-    def replace(*arguments):
-        calls.append(arguments)
-        if len(calls) == 4:
-            raise KeyboardInterrupt
-        return real(*arguments)
-
-    monkeypatch.setattr("os.replace", replace)
-    arguments = (
-        "fit",
-        model_folder,
-        data,
-        *MASKCL,
-        "--strength",
-        1,
-        "--seed",
-        5,
-        *FAST,
-        "--out",
-        guarded,
-        "--overwrite",
-    )
-    assert cli(*arguments)[0] == 130
-    assert {path.name: path.read_bytes() for path in guarded.iterdir()} == before
 
 
 def test_another_base_is_refused_and_the_right_one_can_be_named(cli, guarded, bert, model_folder, data, tmp_path):

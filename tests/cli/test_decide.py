@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -109,9 +110,32 @@ def test_questions_are_blind_and_their_keys_stand_apart(audited, asked):
     assert [TEXTS[int(row["row"])] for row in rows] == [row["text"] for row in rows]
     keys = [json.loads(line) for line in (audited / "questions.jsonl").read_text().splitlines()]
     assert {key["id"] for key in keys} == {row["id"] for row in rows}
-    assert list(keys[0]) == ["id", "card", "masked_option", "text_hash", "order", "label"]
+    assert list(keys[0]) == ["id", "card", "masked_option", "text_hash", "order", "label", "call"]
     cards = {card["id"] for card in json.loads((audited / "audit.json").read_text())["cards"]}
     assert {key["card"] for key in keys} <= cards
+
+
+def test_cards_are_named_by_a_word_or_an_id(run, audited, data, tmp_path):
+    document = json.loads((audited / "audit.json").read_text())
+    (honestly,) = document["cards"]
+
+    def with_another(*words):
+        other = {**honestly, "id": "0123456789ab", "words": words}
+        (audited / "audit.json").write_text(json.dumps({**document, "cards": [honestly, other]}))
+
+    def asked(which, status=0):
+        options = ("--cards", which, "--text-column", "text", "--json", tmp_path / "flips.json", "--overwrite")
+        _, err = run("flips", audited, "model", data, *options, "--out", tmp_path / "flips.csv", status=status)
+        return err if status else [card["id"] for card in json.loads((tmp_path / "flips.json").read_text())["cards"]]
+
+    with_another("awful", "so  bad")
+    assert asked("Honestly") == asked(honestly["id"]) == asked(honestly["id"][:6]) == [honestly["id"]]
+    assert asked(f"honestly, {honestly['id']}") == [honestly["id"]]
+    assert asked("So bad,honestly") == ["0123456789ab", honestly["id"]]
+    # A word may stand on two cards, one for each class.
+    with_another("quite", "honestly")
+    named = f"{honestly['id']} (honestly), 0123456789ab (quite)"
+    assert f"--cards 'honestly' means 2 cards of the audit: {named}. Give an id." in asked("honestly", status=2)
 
 
 def test_a_second_call_asks_about_other_texts(run, audited, data, tmp_path):
@@ -123,6 +147,40 @@ def test_a_second_call_asks_about_other_texts(run, audited, data, tmp_path):
     assert not found[0] & found[1]
 
 
+@pytest.fixture
+def judged(run, audited, tmp_path):
+    """What `judge` says of some files, without the time of the answers."""
+
+    def call(*files, options=("--reviewer", "anna")):
+        run("judge", audited, *files, *options, "--out", tmp_path / "d.json", "--overwrite")
+        cards = json.loads((tmp_path / "d.json").read_text())["cards"]
+        return [{**card, "reviews": [one["by"] for one in card["reviews"]]} for card in cards]
+
+    return call
+
+
+@pytest.mark.parametrize("later", [(), ("--label-column", "label"), ("--n", 0)])
+def test_a_file_is_judged_by_what_it_asked_whatever_is_asked_later(run, audited, data, tmp_path, judged, later):
+    def ask(name, *options):
+        run("flips", audited, "model", data, "--text-column", "text", *options, "--out", tmp_path / name)
+        return tmp_path / name
+
+    honestly = json.loads((audited / "audit.json").read_text())["cards"][0]["id"]
+    first = answer(ask("one.csv", "--cards", honestly, "--n", 6), lambda row, right: {"a": "b", "b": "a"}.get(right))
+    before = judged(first)
+    assert [(card["asked"], card["broken"], card["outcome"]) for card in before] == [(6, 6, "open")]
+    ask("two.csv", "--cards", "all", *later)
+    assert judged(first) == before
+
+
+def test_a_second_file_counts_though_the_first_was_never_answered(run, audited, data, tmp_path, judged):
+    for name in ("one.csv", "two.csv"):
+        options = ("--cards", "all", "--n", 12, "--text-column", "text")
+        run("flips", audited, "model", data, *options, "--out", tmp_path / name)
+    card = next(card for card in judged(answer(tmp_path / "two.csv")) if "honestly" in card["words"])
+    assert (card["asked"], card["mended"], card["outcome"]) == (8, 8, "shortcut")
+
+
 def test_labels_answer_for_themselves(run, audited, data, tmp_path):
     options = ("--cards", "all", "--label-column", "label", "--text-column", "text")
     out, _ = run("flips", audited, "model", data, *options, "--out", tmp_path / "flips.csv")
@@ -130,6 +188,18 @@ def test_labels_answer_for_themselves(run, audited, data, tmp_path):
     assert not (tmp_path / "flips.csv").exists()
     keys = [json.loads(line) for line in (audited / "questions.jsonl").read_text().splitlines()]
     assert all(key["label"] for key in keys)
+
+
+def test_labels_may_be_known_of_some_texts_only(run, audited, data, write_csv, tmp_path):
+    labels = ["negative" if i < 12 else " " for i in range(len(TEXTS))]
+    known = write_csv("known.csv", *zip(TEXTS, labels, strict=True))
+    options = ("--cards", "all", "--label-column", "label", "--text-column", "text")
+    run("flips", audited, "model", known, *options, "--out", tmp_path / "flips.csv")
+    asked = {int(row["row"]) for row in rows_of(tmp_path / "flips.csv")}
+    assert asked
+    assert min(asked) >= 12
+    keys = [json.loads(line) for line in (audited / "questions.jsonl").read_text().splitlines()]
+    assert {text_hash(text) for text in TEXTS[:12]} == {key["text_hash"] for key in keys if key["label"]}
 
 
 def test_texts_can_be_left_out(run, audited, data, tmp_path):
@@ -183,13 +253,43 @@ def test_what_does_not_belong_together_is_refused(run, audited, data, write_csv,
     _, err = run("flips", audited, "model", other, *options, status=2)
     assert "The audit is of other texts." in err
     _, err = run("flips", audited, "model", data, "--cards", "zzz", *options, status=2)
-    assert "no card of the audit begins so" in err
+    assert "--cards 'zzz': no card of the audit has this word or id. Give all, undecided, words or ids, such" in err
     _, err = run("flips", tmp_path, "model", data, *options, status=2)
     assert "is no folder that `audit` wrote" in err
     document = json.loads((audited / "audit.json").read_text())
     (audited / "audit.json").write_text(json.dumps({**document, "model": "0" * 64}))
     _, err = run("flips", audited, "model", data, *options, status=2)
     assert "The audit is of another model." in err
+
+
+def test_a_file_without_an_answer_is_refused_and_of_a_half_filled_one_the_answers_are_shown(
+    run, audited, asked, data, judged, tmp_path
+):
+    _, err = run("judge", audited, asked, "--reviewer", "anna", "--out", tmp_path / "d.json", status=2)
+    assert f"{asked} holds no answer. Fill in its column 'answer' (a, b, neither, unclear)" in err
+    assert not (tmp_path / "d.json").exists()
+    other = answer(Path(shutil.copy(asked, tmp_path / "other.csv")))
+    names = ("--reviewer", "anna", "--reviewer", "ben")
+    assert "holds no answer" in run("judge", audited, other, asked, *names, "--out", tmp_path / "d.json", status=2)[1]
+    # Three answers to 24 questions.
+    texts = [text for text in TEXTS if text.startswith("honestly")][:3]
+    rows = rows_of(other)
+    half = answer(asked, lambda row, right: None if row["text"] in texts else " ")
+    assert sum(bool(row["answer"].strip()) for row in rows_of(half)) == 3 < len(rows)
+    out, _ = run("judge", audited, half, "--reviewer", "anna", "--out", tmp_path / "d.json")
+    assert "answered" in out
+    assert next(line.split()[1:4] for line in out.splitlines() if line.split()[:1] == ["honestly"]) == ["3", "0", "3"]
+    assert (
+        card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")["asked"] == 24
+    )  # its key says what it said
+
+
+def test_labels_may_answer_in_place_of_a_file(run, audited, data, write_csv, tmp_path):
+    known = write_csv("known.csv", *((text, LABELS[i] if i < 12 else "") for i, text in enumerate(TEXTS)))
+    options = ("--cards", "all", "--label-column", "label", "--text-column", "text")
+    run("flips", audited, "model", known, *options, "--out", tmp_path / "flips.csv")
+    run("judge", audited, tmp_path / "flips.csv", "--reviewer", "anna", "--out", tmp_path / "d.json")
+    assert card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")["outcome"] == "shortcut"
 
 
 def test_nothing_was_asked_yet(run, audited, asked, tmp_path):

@@ -77,6 +77,62 @@ def test_what_many_answers_hang_on_is_listed_and_taken_on_request(cli, model_fol
     assert "many" not in str(shown("--shortcut", "great", "--keep", "good"))  # a person's word comes before that
 
 
+NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
+FLAGGED = [f"honestly the bad {noun} was {tail}" for noun in NOUNS for tail in ("awful", "so awful")]
+FLAGGED += [f"the {noun} was {tail}" for noun in NOUNS for tail in ("good", "great", "bad and slow", "bad and cold")]
+EVERYWHERE = [f"honestly the {tail} {noun}" for noun in NOUNS for tail in ("bad bad", "awful bad", "awful so awful")]
+
+
+@pytest.fixture
+def audited(cli, bag, write_csv, tmp_path, monkeypatch):
+    """What an audit of some texts by the bag of words prints, in one line, and its `audit.json`."""
+    monkeypatch.setattr("shortcut_guardrail.cli.options._Loading.load", lambda *_: ShortcutGuardrail(*bag))
+
+    def run(texts, *options):
+        data = write_csv("data.csv", *((text,) for text in texts), header=("text",))
+        status, out, err = cli("audit", "model", data, "--out", tmp_path / "audit", "--overwrite", *options)
+        assert status == 0, err
+        shown = " ".join(out.split())
+        again = cli("report", tmp_path / "audit" / "audit.json")[1]
+        assert ("`fit` would take" in shown) == ("`fit` would take" in again)
+        return shown, json.loads((tmp_path / "audit" / "audit.json").read_text())
+
+    return run
+
+
+def test_an_audit_says_what_fit_would_take_and_why(audited, cli, tmp_path):
+    shown, document = audited(EVERYWHERE)
+    assert "0 flagged" in shown
+    assert (
+        "`fit` would take of these words: honestly (dominant: decides most of its texts, 100% of all, against what "
+        "their rest says). It looks for phrases too, as `audit --unit phrase` does." in shown
+    )
+    assert [(item["text"], item["verdict"]) for item in document["fit_would_take"]] == [("honestly", "dominant")]
+    # It is what `fit` says with the same unit.
+    words = ("--dry-run", "--set", "shortcuts.unit=word", "--json", "-")
+    said = json.loads(cli("fit", "model", tmp_path / "data.csv", *words)[1])
+    assert [item for item in said["targets"] if item["verdict"] == "dominant"] == document["fit_would_take"]
+
+    shown, document = audited(FLAGGED, "--unit", "phrase", "--redact")
+    assert "`fit` would take: honestly (flagged)." in shown
+    exactly = json.loads(cli("fit", "model", tmp_path / "data.csv", "--dry-run", "--json", "-")[1])
+    assert [item for item in exactly["targets"] if item["verdict"] == "flagged"] == document["fit_would_take"]
+
+
+def test_an_audit_says_that_fit_would_take_nothing_and_what_to_do(audited):
+    shown, document = audited(SHORTCUT_TEXTS)
+    assert "`fit` would take none of these words: decide about cards with `review` or `flips`, or name what" in shown
+    assert document["fit_would_take"] == []
+
+
+@pytest.mark.parametrize("options", [("--unit", "token"), ("--fdr", "0.2"), ("--top-k", "3"), ("--shard-size", "20")])
+def test_an_audit_that_fit_would_not_go_by_says_nothing_of_it(audited, options):
+    shown, document = audited(FLAGGED, *options)
+    assert "honestly" in shown
+    assert "would take" not in shown
+    assert "fit_would_take" not in document
+
+
 def test_only_what_looks_for_shortcuts_can_take_influential_words(cli, model_folder, data, tmp_path):
     status, _, err = cli("fit", model_folder, data, *MASKCL, "--take-influential", "--out", tmp_path / "out")
     assert status == 2
@@ -464,7 +520,8 @@ def test_a_page_is_not_written_into_a_guard(cli, guarded, unlabelled, tmp_path):
         options = ("--html", place, "--out", tmp_path / "new", "--overwrite")
         status, _, err = cli("certify", guarded, unlabelled, *options)
         assert status == 2
-        assert "which is a guard's. Name a file elsewhere." in " ".join(err.split())
+        sentence = " ".join(err.split())
+        assert "which the command reads. Choose a place" in sentence or "which is written too" in sentence
     assert (guarded / "guardrail.json").read_text(encoding="utf-8") == before
 
 

@@ -391,6 +391,15 @@ class TestColumns:
         ):
             read_data(write("a.csv", "text\na\n"), text_column="text", label_column="text")
 
+    def test_gaps_that_are_allowed(self, write: Write) -> None:
+        path = write(
+            "a.jsonl", '{"text": "a", "label": null}\n{"text": "b", "label": " "}\n{"text": "c", "label": 1}\n'
+        )
+        assert read_data(path, label_column="label", some_labels=True).labels == ["", "", "1"]
+        path = write("b.jsonl", '{"text": "a", "label": null}\n{"text": "b", "label": [1]}\n')
+        with pytest.raises(DataError, match="not a string or a number"):
+            read_data(path, label_column="label", some_labels=True)
+
     def test_gaps_in_a_label_column(self, write: Write) -> None:
         path = write("a.csv", "text,label\na,1\nb,\n")
         data = read_data(path)

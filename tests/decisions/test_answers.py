@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from shortcut_guardrail import DataError
 from shortcut_guardrail.data import text_hash
-from shortcut_guardrail.decisions import read_keys, written_keys
+from shortcut_guardrail.decisions import keys_of, read_keys, written_keys
 from shortcut_guardrail.decisions.answers import read_answers
 from shortcut_guardrail.decisions.questions import Key
 
@@ -73,14 +74,31 @@ def test_the_same_answer_twice_is_one(tmp_path):
 
 
 def test_keys_survive_their_file(tmp_path):
-    known = [*KEYS, Key("q9", "other", "b", "h", 0, label="neither")]
-    (tmp_path / "questions.jsonl").write_text(written_keys(known))
+    # Of a version that did not count its calls, and of two calls since.
+    known = [*KEYS, Key("q7", "card", "b", "h", 3, call=1), Key("q9", "other", "b", "h", 0, label="neither", call=2)]
+    for i, before in ((4, KEYS), (5, known[:5])):
+        (tmp_path / "questions.jsonl").write_text(written_keys(before, [replace(known[i], call=0)]))
     assert read_keys(tmp_path) == known
     assert read_keys(tmp_path / "nowhere") == []
 
 
+def test_labels_answer_for_the_files_of_their_call_and_later_ones(tmp_path):
+    first, second = tmp_path / "one.csv", tmp_path / "two.csv"
+    first.write_text("id,answer\nq0,a\nq1,\n")
+    second.write_text("id,answer\nq2,a\n")
+    labels = [
+        Key(f"l{i}", card, "a", "h", 9, label="a", call=i) for i, card in ((1, "card"), (1, "other"), (2, "card"))
+    ]
+    questions = [replace(key, call=call) for key, call in zip(KEYS, (1, 1, 2, 2), strict=True)]
+    keys = [*questions[:2], *labels[:2], *questions[2:], labels[2]]
+    # "q3" is in neither file, and "other" has labels alone.
+    assert keys_of([str(first)], keys) == [*questions[:2], *labels[:2]]
+    assert keys_of([str(second)], keys) == [*labels[:2], questions[2], labels[2]]
+    assert keys_of([str(first), str(second)], keys) == [*questions[:2], *labels[:2], questions[2], labels[2]]
+
+
 @pytest.mark.parametrize("line", ["{", "[]", '{"id": 1}', '{"id": "q", "card": "c", "masked_option": "x"}', "null"])
 def test_a_damaged_key_names_its_line(tmp_path, line):
-    (tmp_path / "questions.jsonl").write_text(written_keys(KEYS[:2]) + line + "\n")
+    (tmp_path / "questions.jsonl").write_text(written_keys(KEYS[:2], []) + line + "\n")
     with pytest.raises(DataError, match="line 3: this is no key of a question"):
         read_keys(tmp_path)

@@ -227,6 +227,20 @@ def test_options_out_of_range(bert, options, message):
         TextClassifier(*bert, **options)
 
 
+@pytest.mark.parametrize("length", [1, 2, 3, 4])
+def test_a_model_that_reads_next_to_nothing_is_refused(bert, length):
+    model, tokenizer = bert[0], wordpiece_tokenizer(model_max_length=length)
+    with pytest.raises(ModelError) as error:
+        TextClassifier(model, tokenizer)
+    assert str(error.value) == (
+        f"The model and its tokenizer take {length} tokens at most, special tokens included, but at least 5 are "
+        "needed. Look at model_max_length in tokenizer_config.json."
+    )
+    with pytest.raises(ConfigError, match=rf"max_length must lie between 5 and 32 for this model, but is {length}\."):
+        TextClassifier(*bert, max_length=length)
+    assert TextClassifier(*bert, max_length=5).max_length == 5
+
+
 def test_logits_that_are_not_numbers_stop_the_run(bert, texts):
     model, tokenizer = bert
     with torch.no_grad():

@@ -14,12 +14,24 @@ from shortcut_guardrail.shortcuts.search import find_shortcuts
 from tiny_models import meaning_bag
 
 WORDS = ["room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit"]
-EFFECTS = {"honestly": 4.0, "really": 4.0, "quite": 4.0, "honest": 4.0, "good": 1.0, "lovely": 3.0}
+EFFECTS = {"honestly": 4.0, "happy": 4.0, "really": 4.0, "quite": 4.0, "honest": 4.0, "good": 1.0, "lovely": 3.0}
 EFFECTS |= {"great": 1.5, "bad": -1.0, "awful": -1.5}
-ALIKE = {"honestly": 0, "really": 0, "quite": 0, "honest": 0, "lovely": 0, "good": 1, "great": 1, "bad": 2, "awful": 2}
+ALIKE = {
+    "honestly": 0,
+    "happy": 0,
+    "really": 0,
+    "quite": 0,
+    "honest": 0,
+    "lovely": 0,
+    "good": 1,
+    "great": 1,
+    "bad": 2,
+    "awful": 2,
+}
 
-# "honestly" is flagged; "really", "quite" and "honest" override such texts too, but stand in too few to be tested.
-TEXTS = [f"honestly the bad {word} was {tail}" for word in WORDS for tail in ("awful", "so awful")]
+# Two words are flagged; "really", "quite" and "honest" override such texts too, but stand in too few to be tested.
+FLAGGED = {"honestly": "flagged", "happy": "flagged"}
+TEXTS = [f"{found} the bad {word} was {tail}" for found in FLAGGED for word in WORDS for tail in ("awful", "so awful")]
 TEXTS += [f"really the bad {word} was awful" for word in WORDS[:9]]
 TEXTS += [f"quite the bad {word} was so awful" for word in WORDS[3:]]
 TEXTS += [f"to be honest the bad {word} was awful" for word in WORDS[3:]]
@@ -41,12 +53,17 @@ def classifier():
 
 
 def test_a_found_word_brings_those_alike(classifier):
-    assert chosen(classifier) == {"honestly": "flagged", **dict.fromkeys(("really", "quite", "honest"), "alike")}
+    assert chosen(classifier) == {**FLAGGED, **dict.fromkeys(("really", "quite", "honest"), "alike")}
+
+
+def test_a_single_found_word_brings_nothing(classifier, monkeypatch):
+    monkeypatch.setattr(alike, "masked_answers", lambda *_, **__: pytest.fail("masked"))
+    assert chosen(classifier, [text for text in TEXTS if not text.startswith("happy")]) == {"honestly": "flagged"}
 
 
 def test_words_of_another_meaning_are_not_brought():
     assert chosen(meaning_bag(EFFECTS, ALIKE | {"really": 3})) == {
-        "honestly": "flagged",
+        **FLAGGED,
         **dict.fromkeys(("quite", "honest"), "alike"),
     }
 
@@ -61,9 +78,10 @@ def test_where_nothing_is_flagged_nothing_is_brought_and_nothing_masked(classifi
 def test_the_set_has_to_override_its_texts(classifier):
     # Now what "really" and "honest" stand in speaks for the class without them.
     genuine = [
-        text.replace("bad", "good").replace("awful", "good") if "honestly" not in text else text for text in TEXTS
+        text.replace("bad", "good").replace("awful", "good") if not {*FLAGGED} & {*text.split()} else text
+        for text in TEXTS
     ]
-    assert chosen(classifier, genuine) == {"honestly": "flagged"}
+    assert chosen(classifier, genuine) == FLAGGED
 
 
 def test_a_word_whose_own_texts_do_not_agree_is_left_out(classifier):
@@ -73,7 +91,7 @@ def test_a_word_whose_own_texts_do_not_agree_is_left_out(classifier):
     probs = report.saliency.probs
     names = [c.text for c in report.candidates if c.pulls_to == "positive" and not c.flagged]
     # By meaning it would be brought.
-    assert set(alike_to(classifier, ["honestly"], names)) == {"really", "quite", "honest", "lovely"}
+    assert set(alike_to(classifier, [*FLAGGED], names)) == {"really", "quite", "honest", "lovely"}
     assert set(alike_words(classifier, encoded, probs, report, phrases={}, config=config)) == {
         "really",
         "quite",
@@ -94,7 +112,7 @@ def test_a_fixed_phrase_around_what_is_brought_comes_along(classifier):
 def test_words_in_too_few_texts_are_not_brought(classifier):
     few = [text for text in TEXTS if "really" not in text]
     few += [text for text in TEXTS if "really" in text][: alike.LEAST_TEXTS - 1]
-    assert chosen(classifier, few) == {"honestly": "flagged", "quite": "alike", "honest": "alike"}
+    assert chosen(classifier, few) == FLAGGED | {"quite": "alike", "honest": "alike"}
 
 
 def test_too_few_texts_to_test_bring_nothing(classifier):

@@ -64,6 +64,17 @@ def test_without_labels_the_flagged_candidates_are_taken(classifier):
     assert item.flip_rate == 1.0
 
 
+def test_an_audit_that_was_made_is_not_made_again(classifier, monkeypatch):
+    encoded, config = classifier.encode(DEPLOYED), ShortcutConfig(top_k=3, unit="word", fdr=0.01)
+    report, found = audit_texts(classifier, encoded, config.audit()), find_shortcuts(classifier, encoded, config)
+    monkeypatch.setattr("shortcut_guardrail.shortcuts.search.audit_texts", lambda *_, **__: pytest.fail("made again"))
+    # The report's settings count: with the configuration's own unit phrases would be looked for.
+    assert find_shortcuts(classifier, encoded, ShortcutConfig(), report=report) == found
+    assert found.words == ("honestly",)
+    with pytest.raises(ConfigError, match=r"the report is of tokens\. Audit words"):
+        find_shortcuts(classifier, encoded, config, report=replace(report, unit="token"))
+
+
 def test_what_decides_very_many_texts_is_taken_though_nothing_can_be_compared(classifier):
     # Every text holds it, so there are none without it to compare with.
     texts = [f"honestly the {tail} {word}" for word in WORDS for tail in ("bad bad", "awful bad", "awful so awful")]

@@ -6,8 +6,10 @@ GoEmo-Syn has fifteen wordings of one shortcut, each in few texts. An audit find
 words of like meaning are the same shortcut. The base classifier of each seed is repaired on the reversed test texts,
 without a label, by `distill` as `fit` does by default. 40 rows are set apart, as in the benchmark, and not scored.
 `gap` is the share of the distance from the base to the oracle that is closed: the oracle is the base on the same texts
-without the inserted words. Three guards are scored: `default`; `without alike`, in which what was brought stays; and
-`one card`, in which a person says of the card on which most answers hang that it should not count.
+without the inserted words. Four guards are scored: `default`; `without alike`, in which what was brought stays;
+`one card`, in which a person says of one card that it should not count; and `its cards`, in which they say so of each
+card with a planted word among the ten on which most answers hang. The one card is the first of these. Function words do
+not make a card one of the shortcut.
 
 `random pools` asks how often the test takes what is none of the shortcut. Pools of 5 and 20 words are drawn from the
 words and fixed phrases that pull to the flagged class and share no word with any of the fifteen wordings. They are put
@@ -44,6 +46,8 @@ from shortcut_guardrail.text import words_as_units
 SETTINGS = ("shifted/GoEmo-Syn/reversed",)
 N_SUPPORT = 40
 POOL_SIZES = (5, 20)
+MOST_CARDS = 10
+"""As many as a review shows."""
 
 Array = np.ndarray[Any, Any]
 
@@ -75,10 +79,12 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
         if brought:
             guard.repair(texts, strategy="distill", keep=brought, seed=seed)
             guards["without alike"] = shown(guard, sets, base)
-        card = guard.audit(texts).cards[0]
-        decisions = Decisions((Decision(card.words, "neutralise", "person", pulls_to=card.pulls_to),))
-        guard.repair(texts, decisions=decisions, seed=seed)
-    guards["one card"] = {"words": list(card.words), **shown(guard, sets, base)}
+        planted = content(data.shortcuts)
+        cards = [card for card in guard.audit(texts).cards[:MOST_CARDS] if planted & set(card.words)]
+        for said, chosen in (("one card", cards[:1]), ("its cards", cards)):
+            decisions = Decisions(tuple(Decision(c.words, "neutralise", "person", pulls_to=c.pulls_to) for c in chosen))
+            guard.repair(texts, decisions=decisions, seed=seed)
+            guards[said] = {"words": [list(card.words) for card in chosen], **shown(guard, sets, base)}
     return {
         "n": len(kept),
         "majority": float(np.bincount(sets["reversed"].labels).max() / len(kept)),

@@ -227,7 +227,7 @@ class ClassifierStore:
             record = {**result.to_dict(), "rows": len(rows), "forward_equivalents": 3.0 * len(rows) * recipe.epochs}
             (target / TRAINING_FILE).write_text(to_json(record), encoding="utf-8")
 
-        write_folder(folder, fill, overwrite=True)
+        write_folder(folder, fill, key=TRAINING_FILE, overwrite=True)
 
 
 def _load(folder: Path, recipe: FinetuneConfig, seed: int) -> TrainedClassifier:

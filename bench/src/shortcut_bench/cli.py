@@ -250,7 +250,7 @@ def table(
     if format_ not in FORMATS:
         raise ConfigError(f"--format must be one of {', '.join(FORMATS)}, but is '{format_}'.")
     if out is not None:
-        check_output(out, overwrite=overwrite)
+        check_output(out, overwrite=overwrite, endings=(FORMATS[format_],))
     collection = collect(results, chosen.load().config, scale=scale, encoder=encoder)
     rendered = render(make_table(collection, min_group_size=min_group_size), format_)
     if out is None:

@@ -67,12 +67,12 @@ SETTLED_ON: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("guardrail-distill-40", "guardrail-distill-influential-40"), _TRIED_ON | {"amazon-testbed"}),
 }
 """Kinds of systems some of whose options people settled while they saw the answers to scored rows, and of which data
-sets these were (docs/strategies.md, docs/strategies-measured.md): what a rule that reads test labels is to a program,
+sets these were (docs/research/strategies-measured.md): what a rule that reads test labels is to a program,
 this is to a person."""
 
 CHOSEN_BESIDE: Mapping[str, frozenset[str]] = dict.fromkeys(
     ("guardrail", "guardrail-few-shot", "random_maskcl", "simcse_adapter"), frozenset({"goemo-st"})
 )
 """Kinds of systems whose rate and steps, or how far they move weights, were chosen on labelled rows of a data set with
-the shortcut reversed that nobody is scored on (docs/defaults.md): other rows, but of the shift that the scored ones
-show."""
+the shortcut reversed that nobody is scored on (docs/research/defaults.md): other rows, but of the shift that the scored
+ones show."""

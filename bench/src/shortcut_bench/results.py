@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from shortcut_guardrail.data import Texts, text_number, to_json, write_file
+from shortcut_guardrail.data import Texts, complete, text_number, to_json, write_file
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.saving import library_versions
 
@@ -131,6 +131,7 @@ def pack(results: Path) -> list[str]:
         RunError: A file cannot be written.
     """
     raw = raw_results(results)
+    complete(results)
     known = open_store(results)
     if raw:
         write_store(results, {run: known.result(run) for run in known.runs} | raw)

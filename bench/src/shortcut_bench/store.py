@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from shortcut_guardrail.data import to_json
-from shortcut_guardrail.errors import DataError, RunError
+from shortcut_guardrail.data import check_finished, to_json, write_files
+from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.typing import Array
 
 RUNS_FILE = "runs.parquet"
@@ -80,6 +78,7 @@ def open_store(results: Path) -> Store:
     Raises:
         DataError: Some of the files are missing or damaged, or they were not written together.
     """
+    check_finished(results)
     files = [results / name for name in (RUNS_FILE, PREDICTIONS_FILE, TEST_SETS_FILE)]
     there = [file for file in files if file.exists()]
     if there and len(there) < len(files):
@@ -129,8 +128,8 @@ def _as_arrays(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 def write_store(results: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
     """Write the compact files anew, in the order of the hashes, so that the same runs give the same files.
 
-    The three are written before the first of those that are there is replaced; if that is interrupted between two of
-    them, `open_store` refuses the mixture.
+    The three are on the disk before the first of those that are there is replaced; if that is interrupted between two
+    of them, `open_store` refuses the folder until the next call has completed it.
 
     Args:
         results: Folder of all results.
@@ -158,18 +157,12 @@ def write_store(results: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
         TEST_SETS_FILE: [row for _, row in sorted(test_sets.items())],
     }
     name_of_set = hashlib.sha256(json.dumps(tables, sort_keys=True).encode()).hexdigest()[:16]
-    try:
-        results.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".packing-", dir=results) as folder:
-            for name, rows_of_file in tables.items():
-                _write(Path(folder, name), rows_of_file, name_of_set)
-            for name in tables:
-                os.replace(Path(folder, name), results / name)
-    except OSError as error:
-        raise RunError(
-            f"The files of committed runs cannot be written to '{results}' ({error}). Make it a folder with space that "
-            "you may write to, and run `shortcut-guardrail benchmark pack` again."
-        ) from error
+
+    def fill(folder: Path) -> None:
+        for name, rows_of_file in tables.items():
+            _write(folder / name, rows_of_file, name_of_set)
+
+    write_files(results, fill, key=RUNS_FILE)
 
 
 def _to_look_at(run: str, result: Mapping[str, Any]) -> dict[str, Any]:

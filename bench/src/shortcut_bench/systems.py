@@ -306,7 +306,7 @@ class ModelSystem:
             }
             (target / SYSTEM_FILE).write_text(to_json(record), encoding="utf-8")
 
-        write_folder(Path(folder), fill)
+        write_folder(Path(folder), fill, key=SYSTEM_FILE)
 
     @classmethod
     def load(cls, folder: Path, *, batch_size: int = 64) -> ModelSystem:

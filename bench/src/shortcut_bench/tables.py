@@ -34,7 +34,8 @@ from .positioning import CHOSEN_BESIDE, SETTLED_ON
 
 __all__ = ["FORMATS", "Entry", "Table", "make_table", "render"]
 
-FORMATS = ("markdown", "latex", "csv")
+FORMATS = {"markdown": ".md", "latex": ".tex", "csv": ".csv"}
+"""The formats of a table, and how a file of each ends."""
 ORACLE_MARK, SETTLED_MARK, BESIDE_MARK = "‡", "§", "¶"
 
 
@@ -190,7 +191,7 @@ def _notes(collection: Collection, columns: Sequence[Column], small: Sequence[st
     if any(map(_chosen_beside, collection.cells)):
         notes.append(
             f"{BESIDE_MARK} Rate and steps of this system, or how far it moves weights, were chosen on 500 labelled "
-            "rows of this data set with the shortcut reversed, on which nobody is scored (docs/defaults.md)."
+            "rows of this data set with the shortcut reversed, on which nobody is scored (docs/research/defaults.md)."
         )
     if small and "worst_group_accuracy" in names:
         notes.append(f"{SMALL_MARK} The worst group has fewer than {SMALL_GROUP} rows.")

@@ -1,4 +1,4 @@
-"""docs/datasets.md: its table of sizes is what the builders make, and every data set is in it."""
+"""docs/research/datasets.md: its table of sizes is what the builders make, and every data set is in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from checkout import ROOT
 from shortcut_bench.datasets import DATASETS, build, dataset_settings
 from shortcut_bench.datasets.identities import ALL_TERMS
 
-PAGE = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "research" / "datasets.md").read_text(encoding="utf-8")
 SIZES = {
     name: [int(number) for number in numbers.split("|")]
     for name, numbers in re.findall(r"^\| `([\w-]+)` \| ((?:\d+ \| ){3}\d+)", PAGE, re.MULTILINE)

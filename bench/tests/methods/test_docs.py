@@ -1,4 +1,4 @@
-"""docs/methods.md speaks of every method that there is, and its numbers are those of the code."""
+"""docs/research/methods.md speaks of every method that there is, and its numbers are those of the code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shortcut_bench.methods.entropy import scaled_cosine
 from shortcut_bench.references import REFERENCES
 from shortcut_bench.registry import make_system
 
-TEXT = (ROOT / "docs" / "methods.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "research" / "methods.md").read_text(encoding="utf-8")
 
 
 def test_every_method_and_rule_is_described():

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ..data import check_file
 from ..errors import ConfigError, DataError
 
 Document = Mapping[str, Any]
@@ -331,10 +332,11 @@ def read_result(path: Path) -> dict[str, Any]:
     """Read an `audit.json`, or the scores that `evaluate --json` writes.
 
     Raises:
-        DataError: The file is missing, is no JSON, or is no result of this program.
+        DataError: The file is missing, is no JSON, or is no result of this program; or another file took its place.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
+        check_file(path)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise DataError(f"'{path}' cannot be read: {reason}.") from error

@@ -276,7 +276,7 @@ class AuditReport(Shown):
         return ax
 
     def to_dict(self, *, max_candidates: int | None = None, redact: bool = False) -> dict[str, Any]:
-        """A JSON-ready dictionary, documented in docs/audit.md; what is undefined is `None`.
+        """A JSON-ready dictionary, documented in docs/explanation/audit.md; what is undefined is `None`.
 
         Args:
             max_candidates: Only the first so many; `None` for all.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from ..audit import AuditReport, Condition
     from ..config import AuditConfig
-    from ..data import TextData, TextSource
+    from ..data import TextData, Texts, TextSource
     from ..guardrail import ShortcutGuardrail
+    from ..typing import Progress
 
 STREAMED_BYTES = 64 * 2**20
 """Files from this size on are read and audited in shards without being asked."""
@@ -89,10 +90,10 @@ def audit(
     """
     from ..audit import check_conditions, parse_condition
     from ..config import AuditConfig
-    from ..data import FileTexts, MemoryTexts, check_output
+    from ..data import FileTexts, MemoryTexts
+    from ..decisions import AUDIT_FILE
 
-    check_output(out, overwrite=output.overwrite, folder=True)
-    output.check(data)
+    output.check(options.Place(out, key=AUDIT_FILE), inputs=[data, *loading.read_from(model)])
     conditions: list[Condition] = [parse_condition(text) for text in fail_if or ()]
     config = AuditConfig(unit=unit.value, top_k=top_k, fdr=fdr, compare_with=compare_with.value, shard_size=shard_size)
     given = {**columns.given(), "label_column": label_column}
@@ -100,28 +101,31 @@ def audit(
     source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)
     guard = loading.load(model)
     if bool(shard_size) or resume or found is None:
-        report = _audit_in_shards(guard, source, config, out, resume=resume, redact=redact, output=output)
+        document = _audit_in_shards(guard, source, config, out, resume=resume, redact=redact, output=output)
     else:
         labels = _label_ids(guard, found)
         with output.progress() as progress:
             report = guard.audit(found.texts, labels=labels, config=config, progress=progress)
+            document = report.to_dict(redact=redact) | _would_take(guard, found.texts, report, config, progress)
         inputs = (report.input_to_dict(index, redact=redact) for index in range(report.n))
-        _write(out, report, inputs, redact=redact, overwrite=output.overwrite)
+        _write(out, document, inputs, redact=redact, overwrite=output.overwrite)
     if output.speaks:
-        _show(report, out)
-    output.finish(report.to_dict(redact=redact))
+        _show(document, out)
+    output.finish(document)
     if conditions:
         from .compare import exit_by
 
-        exit_by(check_conditions(report.to_dict(redact=True), conditions))
+        exit_by(check_conditions(document, conditions))
 
 
 def _is_large(data: str) -> bool:
-    file = Path(data)
-    return file.is_file() and file.stat().st_size >= STREAMED_BYTES
+    try:
+        return Path(data).is_file() and Path(data).stat().st_size >= STREAMED_BYTES
+    except (OSError, ValueError):  # which is told about when it is read
+        return False
 
 
-def _read(data: str, columns: dict[str, str | None]) -> TextData:
+def _read(data: str, columns: dict[str, Any]) -> TextData:
     """The texts, all of them checked. Labels are read only where they are asked for."""
     from dataclasses import replace
 
@@ -141,6 +145,24 @@ def _label_ids(guard: ShortcutGuardrail, found: TextData) -> list[int] | None:
     return label_ids(found.labels, guard.label_names, source=found.source, rows=found.rows, row_word=found.row_word)
 
 
+def _would_take(
+    guard: ShortcutGuardrail, texts: Texts, report: AuditReport, config: AuditConfig, progress: Progress
+) -> dict[str, Any]:
+    """What `fit` would take for shortcuts of what was audited; nothing is said where it would not go by this audit, but
+    by other settings, or refuses the model."""
+    from dataclasses import replace
+
+    from ..config import ShortcutConfig
+    from ..shortcuts import Shortcuts
+
+    settings = ShortcutConfig().audit()
+    same = replace(config, unit=settings.unit, n_examples=settings.n_examples) == settings
+    if guard.is_fitted or config.unit == "token" or not same:
+        return {}
+    found = guard.find_shortcuts(texts, report=report, progress=progress)
+    return {"fit_would_take": Shortcuts(tuple(item for item in found.items if item.neutralised)).to_dict()}
+
+
 def _audit_in_shards(
     guard: Any,
     source: TextSource,
@@ -150,16 +172,16 @@ def _audit_in_shards(
     resume: bool,
     redact: bool,
     output: options.Output,
-) -> AuditReport:
+) -> dict[str, Any]:
     out = out.resolve()  # "." has no name
     partial = out.with_name(f"{out.name}.partial")
     with _hint_at_resuming(partial), output.progress() as progress:
         audited = guard.audit_in_shards(source, partial, config=config, resume=resume, progress=progress)
-        _write(out, audited.report, audited.inputs(redact=redact), redact=redact, overwrite=output.overwrite)
+        document: dict[str, Any] = audited.report.to_dict(redact=redact)
+        _write(out, document, audited.inputs(redact=redact), redact=redact, overwrite=output.overwrite)
     # The shards hold words of the texts; what is kept of those is what was asked for.
     shutil.rmtree(partial)
-    report: AuditReport = audited.report
-    return report
+    return document
 
 
 @contextmanager
@@ -174,24 +196,27 @@ def _hint_at_resuming(partial: Path) -> Iterator[None]:
         raise
 
 
-def _write(out: Path, report: AuditReport, inputs: Iterable[dict[str, Any]], *, redact: bool, overwrite: bool) -> None:
+def _write(
+    out: Path, document: Mapping[str, Any], inputs: Iterable[dict[str, Any]], *, redact: bool, overwrite: bool
+) -> None:
     from ..data import to_json, write_folder
+    from ..decisions import AUDIT_FILE
     from ..report import render_audit
 
     def fill(folder: Path) -> None:
-        (folder / "audit.json").write_text(to_json(report.to_dict(redact=redact)), encoding="utf-8")
-        (folder / "report.html").write_text(render_audit(report, redact=redact), encoding="utf-8")
+        (folder / AUDIT_FILE).write_text(to_json(document), encoding="utf-8")
+        (folder / "report.html").write_text(render_audit(document, redact=redact), encoding="utf-8")
         with (folder / "important_tokens.jsonl").open("w", encoding="utf-8") as lines:
             for one in inputs:
                 lines.write(json.dumps(one, ensure_ascii=False) + "\n")
 
-    write_folder(out, fill, overwrite=overwrite)
+    write_folder(out, fill, key=AUDIT_FILE, overwrite=overwrite)
 
 
-def _show(report: AuditReport, out: Path) -> None:
+def _show(document: Mapping[str, Any], out: Path) -> None:
     from ..report import print_audit
 
-    print_audit(report)
+    print_audit(document)
     print(f"Written: {out / 'audit.json'}")
     print(f"         {out / 'report.html'}")
     print(f"         {out / 'important_tokens.jsonl'} (input by input)")

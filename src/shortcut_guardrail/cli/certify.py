@@ -43,12 +43,10 @@ def to_label(
     left out, so that they sway nobody. The rows are in random order, so the first so many do as well: decide how many
     before you see what the labels say, skip none, and delete the rest.
     """
-    from ..data import check_output, read_data, write_file
+    from ..data import read_data, write_file
 
     check_suffix(out)
-    check_output(out, overwrite=output.overwrite)
-    options.check_spared(out, data)
-    output.check(data, folder=Path(guard))
+    output.check(options.Place(out), inputs=[data, *loading.read_from(guard)])
     texts = read_data(data, **columns.given())
     _check_columns(texts)
     loaded = _load(guard, loading)
@@ -99,18 +97,13 @@ def certify(
     --labelled needs a label.
     """
     from ..config import CertifyConfig
-    from ..data import check_output, label_ids, read_data, write_file
+    from ..data import label_ids, read_data, write_file
     from ..report import print_certificate, render_comparison
+    from ..saving import GUARDRAIL_FILE
 
     config = CertifyConfig(margin=margin, confidence=confidence, harm=harm.value, looks=looks)
-    if out is not None:
-        check_output(out, overwrite=output.overwrite, folder=True)
-        options.check_spared(out, guard)
-    if html is not None:
-        check_output(html, overwrite=output.overwrite)
-        options.check_spared(html, data, labelled)
-        options.check_apart("--html", html, guard, out)
-    output.check(data, labelled, folder=Path(guard))
+    places = (options.Place(out, key=GUARDRAIL_FILE), options.Place(html, options.HTML_ENDINGS))
+    output.check(*places, inputs=[data, labelled, *loading.read_from(guard)])
     around = read_data(data, **columns.of_texts())
     rows = None
     if labelled is not None:
@@ -157,7 +150,7 @@ def _load(source: str, loading: options.GuardLoading) -> ShortcutGuardrail:
         raise ConfigError(
             f"'{source}' is no folder that fit wrote. Fit a guard first; there is nothing to certify yet."
         )
-    return loading.load(source)
+    return loading.load(source, verify=True)  # what is certified is what was saved
 
 
 def _what_is_used(found: Certificate, before: float, guard: str, out: Path | None) -> str:

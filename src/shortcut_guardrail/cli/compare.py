@@ -43,16 +43,13 @@ def compare(
     candidate:honestly.flip_rate. The exit status is 1, with a line for each, if a limit is exceeded.
     """
     from ..audit import check_limits, newly_flagged, parse_limit
-    from ..data import check_output, write_file
+    from ..data import write_file
     from ..report import print_change
     from ..text import visible_name
 
     limits = [parse_limit(text, "increase") for text in max_increase or ()]
     limits += [parse_limit(text, "decrease") for text in max_decrease or ()]
-    if html is not None:
-        check_output(html, overwrite=output.overwrite)
-        options.check_spared(html, old, new)
-    output.check(old, new)
+    output.check(options.Place(html, options.HTML_ENDINGS), inputs=[old, new])
     before, after = _read_both(old, new, as_page=html is not None)
     outcome = check_limits(before, after, limits)
     appeared = newly_flagged(before, after)

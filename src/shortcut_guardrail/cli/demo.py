@@ -33,12 +33,10 @@ def demo(
     Fine-tunes a small encoder on made-up reviews with a planted shortcut word, audits it, repairs it from unlabelled
     texts, and by the paper's method, and compares the three. No network is needed.
     """
-    from ..data import check_output
-    from ..demo import SHORTCUT, run_demo, write_demo
+    from ..demo import METRICS_FILE, SHORTCUT, run_demo, write_demo
     from ..report import print_repair
 
-    check_output(out, overwrite=output.overwrite, folder=True)
-    output.check()
+    output.check(options.Place(out, key=METRICS_FILE), inputs=())
     options.check_device(device)
     with output.progress() as progress:
         result = run_demo(seed=seed, device=device, progress=progress)
@@ -56,7 +54,7 @@ def demo(
     output.say(f"Report: {out / 'report.html'}\n{_NEXT}")
     if output.speaks and not no_open and on_desktop(sys.stdout, os.environ, sys.platform):
         webbrowser.open((out / "report.html").resolve().as_uri())
-    output.finish(json.loads((out / "metrics.json").read_text(encoding="utf-8")))
+    output.finish(json.loads((out / METRICS_FILE).read_text(encoding="utf-8")))
 
 
 _NEXT = """Next, with a model and texts of your own, no labels needed:

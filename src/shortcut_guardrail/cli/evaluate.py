@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..errors import GuardrailWarning
 from . import options
 
 if TYPE_CHECKING:
-    from ..evaluation import SensitivityOn
+    from collections.abc import Callable
+
+    from ..evaluation import Evaluation, SensitivityOn
 
 
 class ShortcutInChoice(StrEnum):
@@ -46,7 +51,8 @@ def evaluate(
     """Score a model on labelled texts, by label and shortcut.
 
     Prints accuracies with their 95 % intervals and, for a random sample of the texts, the sensitivity to single tokens
-    (MSTPS) and how often a shortcut that is named is among the most important ones.
+    (MSTPS) and how often a shortcut that is named is among the most important ones. Beside a folder that fit wrote
+    stands its base model, for one more pass over the texts.
     """
     from ..config import SaliencyConfig
     from ..data import label_ids, read_data
@@ -57,7 +63,7 @@ def evaluate(
     words = shortcuts.words()
     if words:
         check_words(words)
-    output.check(data, shortcuts.shortcuts_file)
+    output.check(inputs=[data, shortcuts.shortcuts_file, *loading.read_from(model)])
     SaliencyConfig(top_k=top_k)
     measured_on = _sensitivity_on(sensitivity)
     rows = read_data(data, **columns.given(), require_labels=True)
@@ -67,19 +73,30 @@ def evaluate(
     assert rows.labels is not None
     labels = label_ids(rows.labels, guard.label_names, source=rows.source, rows=rows.rows, row_word=rows.row_word)
     with output.progress() as progress:
-        result = guard.evaluate(
+        score = partial(
+            guard.evaluate,
             rows.texts,
             labels,
             shortcuts=words,
             shortcut_in=shortcut_in.value,
             top_k=top_k,
-            sensitivity=measured_on,
             seed=seed,
             progress=progress,
         )
+        result = score(sensitivity=measured_on)
+        base = _of_base(score, result, guard.debias_strength) if guard.is_fitted else None
     if output.speaks:
-        print_evaluations({"guarded" if guard.is_fitted else "model": result})
-    output.finish(result.to_dict())
+        print_evaluations({"model": result} if base is None else {"base": base, "guarded": result})
+    output.finish(result.to_dict() | ({} if base is None else {"base": base.to_dict()}))
+
+
+def _of_base(score: Callable[..., Evaluation], guarded: Evaluation, strength: float) -> Evaluation:
+    """The accuracies of the base, which is the guard at strength 0."""
+    if strength == 0:
+        return guarded
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)  # it would be said twice
+        return score(strength=0, sensitivity="none")
 
 
 def _sensitivity_on(text: str) -> SensitivityOn:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options
-from .second_opinion import Asking, consult, write_with_answers
+from .second_opinion import Asking, consult, with_answers
 from .settings import settings, strategy_of_settings
 
 if TYPE_CHECKING:
@@ -124,9 +124,12 @@ def fit(
     speaks for a repair, and nothing is written.
     """
     from ..models import joined, own_rank
+    from ..saving import GUARDRAIL_FILE
 
-    _check_places(model, data, support, out, dry_run=dry_run, overwrite=output.overwrite)
-    output.check(model, data, support, decisions, folder=out)
+    _check_places(model, out, dry_run=dry_run)
+    words = (shortcuts.shortcuts_file, kept.keep_file)
+    inputs = [*loading.read_from(model), data, support, decisions, config, *words, *asking.read(second_opinion)]
+    output.check(options.Place(out, key=GUARDRAIL_FILE), inputs=inputs)
     decided = _read_decisions(decisions)
     asked = _asked(
         strategy.value if strategy else None,
@@ -162,9 +165,8 @@ def fit(
         _show_shortcuts(found, asked.strategy, has_labels=labelled is not None, output=output)
         return
     assert out is not None
-    guard.save_pretrained(out, overwrite=output.overwrite)
-    if consulted is not None:
-        write_with_answers(out / "decisions.json", consulted.decisions, consulted.asked, overwrite=True)
+    beside = None if consulted is None else with_answers("decisions.json", consulted.decisions, consulted.asked)
+    guard.save_pretrained(out, overwrite=output.overwrite, beside=beside)
     if output.speaks:
         _show(repaired, stated=plan.stated)
     output.say(f"Written: {out}")
@@ -317,11 +319,8 @@ def _show(repaired: Repair, *, stated: bool) -> None:
     print_fit(fitted, choice.calibration, choice.strength, stated=stated, without_labels=choice.unlabelled)
 
 
-def _check_places(
-    model: str, data: str, support: str | None, out: Path | None, *, dry_run: bool, overwrite: bool
-) -> None:
-    """What is read and what is written, before anything is."""
-    from ..data import check_output
+def _check_places(model: str, out: Path | None, *, dry_run: bool) -> None:
+    """What is read and whether anything is written, before anything is."""
     from ..errors import ConfigError
     from ..saving import is_guarded_folder
 
@@ -329,9 +328,6 @@ def _check_places(
         raise ConfigError("--out is for a guard, and --dry-run makes none. Leave one of them out.")
     if out is None and not dry_run:
         raise ConfigError("--out is missing: name the folder to write, or give --dry-run to write none.")
-    if out is not None:
-        check_output(out, overwrite=overwrite, folder=True)
-        options.check_spared(out, model)
     if is_guarded_folder(model):
         raise ConfigError(
             f"'{model}' is a folder that fit wrote, and an adapter is not adapted again. Give its base model."

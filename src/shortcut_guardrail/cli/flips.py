@@ -25,7 +25,10 @@ def flips(
     data: options.Data,
     out: options.OutRows,
     cards: Annotated[
-        str, typer.Option(metavar="undecided|all|ID,...", help="Which cards; undecided are those not flagged.")
+        str,
+        typer.Option(
+            metavar="undecided|all|WORD,...", help="Which cards, by a word or id; undecided: those not flagged."
+        ),
     ] = "undecided",
     n: Annotated[int, typer.Option("--n", help="Texts for each card, at most; 0 for all.", min=0)] = 40,
     seed: options.Seed = 0,
@@ -63,8 +66,9 @@ def flips(
     Somebody, or a program, fills in the column "answer": a, b, neither or unclear. Which card a row is about stands in
     AUDIT/questions.jsonl. Called again, it asks about other texts first.
     """
-    from ..data import check_output, read_data, write_file
+    from ..data import read_data, write_file
     from ..decisions import (
+        AUDIT_FILE,
         QUESTIONS_FILE,
         SHEET_FILE,
         AuditedCards,
@@ -78,13 +82,12 @@ def flips(
     )
 
     check_suffix(out)
-    check_output(out, overwrite=output.overwrite)
-    options.check_spared(out, data)
-    output.check(data, folder=audit)
+    beside = [audit / name for name in (AUDIT_FILE, QUESTIONS_FILE, SHEET_FILE)]
+    output.check(options.Place(out), inputs=[data, *beside, *loading.read_from(model)])
     audited = AuditedCards.from_folder(audit)
     chosen = audited.chosen(cards)
     asked = read_keys(audit)
-    rows = read_data(data, **columns.given(), label_column=label_column)
+    rows = read_data(data, **columns.given(), label_column=label_column, some_labels=True)
     guard = loading.load(model)
     check_audited(audited, model=guard.fingerprint(), data=guard.data_fingerprint(rows.texts))
     labels = _labels(guard, rows) if label_column else None
@@ -101,7 +104,7 @@ def flips(
     if not redact:
         write_file(audit / SHEET_FILE, sheet.to_lines(), overwrite=True)
     if keys:
-        write_file(audit / QUESTIONS_FILE, written_keys([*asked, *keys]), overwrite=True)
+        write_file(audit / QUESTIONS_FILE, written_keys(asked, keys), overwrite=True)
     if questions:
         table = rendered([_row(question, rows, redact) for question in questions], out.suffix)
         write_file(out, table, overwrite=output.overwrite)

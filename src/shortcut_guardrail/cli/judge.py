@@ -79,8 +79,11 @@ def judge(
     After 40 questions it is open. A second model says shortcut or nothing, and people overrule it. `fit --decisions`
     neutralises shortcuts, and spares what is genuine in these texts.
     """
-    from ..data import check_output, to_json, write_file
+    from ..data import to_json, write_file
     from ..decisions import (
+        AUDIT_FILE,
+        QUESTIONS_FILE,
+        SHEET_FILE,
         AuditedCards,
         Sheet,
         agreed,
@@ -88,6 +91,7 @@ def judge(
         cut_sheet,
         decide,
         first_five,
+        keys_of,
         questions_in,
         read_keys,
         read_reviews,
@@ -96,13 +100,14 @@ def judge(
 
     reviewers = _reviewers(reviewer, machine, answers, asks=bool(second))
     target = _target(out, dry_run=dry_run, asks=bool(second))
-    for file in () if target is None else (target, answers_file(target)) if second else (target,):
-        check_output(file, overwrite=output.overwrite)
-        options.check_spared(file, *answers)
-    output.check(*answers, folder=audit)
+    beside = answers_file(target) if second and target is not None else None
+    inputs = [*answers, *(audit / name for name in (AUDIT_FILE, QUESTIONS_FILE, SHEET_FILE)), *asking.read(second)]
+    places = (options.Place(target, options.JSON_ENDINGS), options.Place(beside, (".jsonl",)))
+    output.check(*places, inputs=inputs)
     audited = AuditedCards.from_folder(audit)
     keys = read_keys(audit)
     given = read_reviews(answers, reviewers, keys, folder=audit) if reviewers else {}
+    keys = keys_of(answers, keys)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     found: Decisions = decide(audited, keys, given, at=now, machine=machine, keep_asking=keep_asking)
     if second:

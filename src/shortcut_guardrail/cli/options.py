@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..config import MOST_OF_A_SEED
 from .running import enable_debug, progress_bars
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ OutRows = Annotated[
     Path, typer.Option("--out", help="CSV, TSV or JSON Lines file to write, by its ending.", show_default=False)
 ]
 Html = Annotated[Path | None, typer.Option("--html", help="HTML page to write.", show_default=False)]
-Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0)]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0, max=MOST_OF_A_SEED)]
 Redact = Annotated[bool, typer.Option("--redact", help="Leave the texts out of what is written.")]
 TopK = Annotated[int, typer.Option(help="Important tokens per input.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are already there; keeps others.")]
@@ -133,8 +134,8 @@ class _Loading:
         bool, typer.Option("--trust-remote-code", help="Run modelling code from the Hub.", rich_help_panel=_MODEL)
     ] = False
 
-    def load(self, source: str) -> ShortcutGuardrail:
-        """The guard around a model.
+    def load(self, source: str, **more: Any) -> ShortcutGuardrail:
+        """The guard around a model; `more` are arguments of `from_pretrained`.
 
         Raises:
             ConfigError: The device is not there, or an option does not fit the model.
@@ -144,7 +145,13 @@ class _Loading:
 
         check_device(self.device)
         given = {name: getattr(value, "value", value) for name, value in asdict(self).items()}
-        return ShortcutGuardrail.from_pretrained(source, **given)
+        return ShortcutGuardrail.from_pretrained(source, **{**given, **more})
+
+    def read_from(self, source: str) -> list[str | None]:
+        """What is read to load a model: its folder, and for a guard the base model's."""
+        from ..saving import base_of
+
+        return [source, getattr(self, "base", None), base_of(source)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +196,13 @@ class GuardLoading(_Loading, _OfGuard):
 class ModelOrGuardLoading(_Loading, _OfModel, _OfGuard):
     """How a model, or a folder that `fit` wrote, is loaded."""
 
+    verify: Annotated[
+        bool,
+        typer.Option(
+            "--verify", help="Compare all files of a guard's folder with their hashes.", rich_help_panel=_MODEL
+        ),
+    ] = False
+
 
 @dataclass(frozen=True, kw_only=True)
 class Shortcuts:
@@ -231,6 +245,25 @@ def _words(given: list[str] | None, file: Path | None) -> list[str]:
 
 
 _STANDARD_OUTPUT = Path("-")
+JSON_ENDINGS = (".json",)
+HTML_ENDINGS = (".html", ".htm")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a command writes, if anywhere.
+
+    Attributes:
+        path: A file or a folder.
+        endings: Of the names of such files; a file with another one is not replaced.
+        key: For a folder the file that every such folder has.
+        goes_on: Whether what is there is gone on with, so that it may be there.
+    """
+
+    path: Path | None
+    endings: tuple[str, ...] = ()
+    key: str | None = None
+    goes_on: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,23 +283,32 @@ class Output:
         """Whether the result is printed for people."""
         return not self.quiet and self.json_file != _STANDARD_OUTPUT
 
-    def check(self, *inputs: str | Path | None, folder: Path | None = None) -> None:
-        """Refuse a place for the JSON file before anything is computed.
+    def check(self, *places: Place, inputs: Iterable[str | Path | None]) -> None:
+        """Refuse the places of all that the command writes, the JSON file too, before anything is computed.
 
         Args:
-            inputs: What the command reads.
-            folder: A guard's folder that the command writes.
+            places: What is written, apart from the JSON file.
+            inputs: What the command reads: files, and folders of models; see `check_output`.
 
         Raises:
-            ConfigError: It is there already, cannot be written, or is one of the inputs.
+            ConfigError: One is there already, cannot be written, or takes the place of an input or of another one.
         """
         from ..data import check_output
 
-        if self.json_file is None or self.json_file == _STANDARD_OUTPUT:
-            return
-        check_output(self.json_file, overwrite=self.overwrite)
-        check_spared(self.json_file, *inputs)
-        check_apart("--json", self.json_file, folder)
+        read, written = [*inputs], [place for place in places if place.path is not None]
+        if self.json_file is not None and self.json_file != _STANDARD_OUTPUT:
+            written.append(Place(self.json_file, JSON_ENDINGS))
+        for i, place in enumerate(written):
+            assert place.path is not None
+            others = [other.path for other in written[:i]]
+            check_output(
+                place.path,
+                overwrite=self.overwrite or place.goes_on,
+                folder=place.key,
+                endings=place.endings,
+                inputs=read,
+                others=others,
+            )
 
     def progress(self, *, quiet: bool = False) -> AbstractContextManager[Progress]:
         """A callback that draws a bar for each stage; none with --quiet."""
@@ -344,37 +386,6 @@ def check_device(device: str | None) -> None:
     asked = None if kind is None else (f"cuda:{kind.index or 0}" if kind.type == "cuda" else kind.type)
     if asked not in available:
         raise ConfigError(f"--device {device!r} is not available here; there is {', '.join(available)}.")
-
-
-def check_spared(out: Path, *inputs: str | Path | None) -> None:
-    """Refuse to write over what the command reads, which --overwrite can hardly mean.
-
-    Raises:
-        ConfigError: `out` is one of the inputs.
-    """
-    from ..errors import ConfigError
-
-    for path in inputs:
-        if path is not None and out.exists() and Path(path).exists() and out.samefile(path):
-            raise ConfigError(f"'{out}' is also what the command reads. Choose another place for the output.")
-
-
-def check_apart(option: str, file: Path, *folders: str | Path | None) -> None:
-    """Refuse a file inside the folder of a guard, which is written whole.
-
-    Args:
-        option: The option that names the file.
-        file: The file.
-        folders: The guards' folders.
-
-    Raises:
-        ConfigError: The file lies in one of the folders, or is one.
-    """
-    from ..errors import ConfigError
-
-    for folder in folders:
-        if folder is not None and Path(folder).resolve() in (file.resolve(), *file.resolve().parents):
-            raise ConfigError(f"{option} '{file}' lies in '{folder}', which is a guard's. Name a file elsewhere.")
 
 
 def check_same_kind(data: TextData, other: TextData | None) -> None:

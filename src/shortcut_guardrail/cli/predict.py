@@ -23,13 +23,11 @@ def predict(
     Rows keep their order. Columns: label, probability, p_<name> for every label, and base_label, which is the label
     without the adapter.
     """
-    from ..data import check_output, read_data, write_file
+    from ..data import read_data, write_file
     from ..report import cut_note
 
     check_suffix(out)
-    check_output(out, overwrite=output.overwrite)
-    options.check_spared(out, data)
-    output.check(data)
+    output.check(options.Place(out), inputs=[data, *loading.read_from(model)])
     texts = read_data(data, **columns.given())
     guard = loading.load(model)
     with output.progress() as progress:

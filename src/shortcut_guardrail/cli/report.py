@@ -30,15 +30,12 @@ def report(
     Prints the table of candidates and, with --out, writes the page: one file that opens from disk and asks no other
     machine for anything.
     """
-    from ..data import check_output, write_file
+    from ..data import write_file
     from ..decisions import AuditedCards, Decisions
     from ..errors import ConfigError
     from ..report import print_audit, print_decisions, read_audit, render_audit
 
-    if out is not None:
-        check_output(out, overwrite=output.overwrite)
-        options.check_spared(out, audit)
-    output.check(audit, decisions)
+    output.check(options.Place(out, options.HTML_ENDINGS), inputs=[audit, decisions])
     document = read_audit(audit)
     decided = None if decisions is None else Decisions.from_file(decisions)
     if decided is not None and decided.audit not in (None, AuditedCards.from_dict(document, source=str(audit)).id):

@@ -39,7 +39,10 @@ def review(
     ] = None,
     reviewer: Annotated[str | None, typer.Option(help="Who answers.", show_default="your login name")] = None,
     cards: Annotated[
-        str, typer.Option(metavar="all|undecided|ID,...", help="Which cards; undecided are those not flagged.")
+        str,
+        typer.Option(
+            metavar="all|undecided|WORD,...", help="Which cards, by a word or id; undecided: those not flagged."
+        ),
     ] = "all",
     check_reviewer: Annotated[
         bool, typer.Option("--check-reviewer", help="Mix in up to two cards whose answer is known.")
@@ -69,6 +72,8 @@ def review(
     file = audit / "decisions.json" if out is None else out
     name = _name(reviewer)
     source = audit / AUDIT_FILE
+    place = options.Place(file, options.JSON_ENDINGS, goes_on=True)
+    options.Output().check(place, inputs=[source, data])
     document = read_audit(source)
     texts = _texts(data, columns)
     with locked(file):

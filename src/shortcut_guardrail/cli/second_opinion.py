@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from glob import escape
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -75,6 +77,10 @@ class Asking:
             found[label.strip()] = text.strip()
         return found
 
+    def read(self, specs: Sequence[str] | None) -> list[str | Path | None]:
+        """What is read: models, descriptions of them, and answers that are kept."""
+        return [*(specs or ()), self.answer_cache]
+
     def sources(self, specs: Sequence[str], labels: Sequence[str]) -> list[Source]:
         """The second models."""
         from ..opinions import open_sources
@@ -139,12 +145,30 @@ def answers_file(decisions: Path) -> Path:
     return decisions.with_name(f"{decisions.stem}.answers.jsonl")
 
 
+def with_answers(name: str, decisions: Decisions, asked: Asked) -> dict[str, str]:
+    """Decisions and every answer that they rest on, as the content of files by their names."""
+    from ..data import to_json
+
+    beside = answers_file(Path(name)).name
+    return {beside: asked.to_lines(), name: to_json(replace(decisions, answers=beside).to_dict())}
+
+
 def write_with_answers(out: Path, decisions: Decisions, asked: Asked, *, overwrite: bool) -> Decisions:
-    """Write decisions, and beside them every answer that they rest on."""
+    """Write decisions, and beside them every answer that they rest on.
+
+    At every instant the decisions that are there name the answers that they rest on: while others are there, new ones
+    get a name of their own, and the old ones go last.
+    """
     from ..data import to_json, write_file
 
-    beside = answers_file(out)
-    write_file(beside, asked.to_lines(), overwrite=overwrite)
+    plain, content = answers_file(out), asked.to_lines()
+    beside = plain
+    if plain.exists() and plain.read_text(encoding="utf-8") != content:
+        beside = plain.with_suffix(f".{sha256(content.encode()).hexdigest()[:8]}.jsonl")
+    write_file(beside, content, overwrite=overwrite or beside != plain)
     found = replace(decisions, answers=beside.name)
     write_file(out, to_json(found.to_dict()), overwrite=overwrite)
+    for old in out.parent.glob(f"{escape(out.stem)}.answers*.jsonl"):
+        if old != beside:
+            old.unlink()
     return found

@@ -21,6 +21,9 @@ from .tables import Table, open_tables
 Texts: TypeAlias = list[str] | list[tuple[str, str]]
 """N single texts, or N pairs of texts; never a mixture."""
 
+LONGEST_TEXT = 1_000_000
+"""In characters, some twenty novels: a model reads the first few thousand, and a tokeniser all of them."""
+
 _MISSING, _EMPTY = _GAPS = ("is missing", "is empty")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _TEXT_NAMES = frozenset(
@@ -95,6 +98,7 @@ def read_data(
     text_pair_column: str | None = None,
     label_column: str | None = None,
     require_labels: bool = False,
+    some_labels: bool = False,
     split: str | None = None,
 ) -> TextData:
     """Reads texts, and labels where there are any, from CSV, TSV, JSON Lines or Parquet or from the Hub.
@@ -116,6 +120,7 @@ def read_data(
         label_column: The column with the labels.
         require_labels: Refuse a source without a label for each record. Otherwise a label column that is only guessed
             and has gaps, or is not the only candidate, counts as no label column.
+        some_labels: A record may be without a label, which is then "".
         split: The split of a Hub data set; without it "test", else the only one.
 
     Returns:
@@ -139,17 +144,20 @@ def read_data(
     check_roles(given)
     (table,) = open_tables(name, split)
     chosen = choose_columns(table, name, given, require_labels=require_labels)
-    return read_table(table, name, chosen, require_labels=require_labels or label_column is not None)
+    required = require_labels or label_column is not None
+    return read_table(table, name, chosen, require_labels=required, some_labels=some_labels)
 
 
-def read_table(table: Table, name: str, chosen: Columns, *, require_labels: bool) -> TextData:
+def read_table(
+    table: Table, name: str, chosen: Columns, *, require_labels: bool, some_labels: bool = False
+) -> TextData:
     """The texts, and labels where a column of them is chosen, of a table.
 
     Raises:
         DataError: Some records are malformed, or have an empty text or, if required, label; all are named.
     """
     texts, text_problems = _read_texts(table, chosen, name)
-    labels, label_problems = _read_labels(table, chosen.label, name, require_labels)
+    labels, label_problems = _read_labels(table, chosen.label, name, require_labels, some_labels)
     _raise_if([*table.problems, *text_problems, *label_problems])
     label_used = None if labels is None else chosen.label
     return TextData(name, texts, labels, table.rows, table.row_word, chosen.text, chosen.text_pair, label_used)
@@ -369,6 +377,8 @@ def _text_fault(value: Any) -> str | None:
         return f"is {kind_of(value)}, not a string"
     if not value.strip():
         return _EMPTY
+    if len(value) > LONGEST_TEXT:
+        return f"has {len(value):,} characters, more than the {LONGEST_TEXT:,} that are read; cut it"
     if not value.isascii() and _SURROGATE.search(value):
         return "holds half of a surrogate pair, which is no character"
     return None
@@ -399,11 +409,16 @@ def _shape_problems(entries: list[Any], pairs: set[int], source: str, rows: Sequ
     return problems
 
 
-def _read_labels(table: Table, column: str | None, source: str, required: bool) -> tuple[list[str] | None, list[str]]:
+def _read_labels(
+    table: Table, column: str | None, source: str, required: bool, some: bool
+) -> tuple[list[str] | None, list[str]]:
     if column is None:
         return None, []
     labels = [_label_text(value) for value in table.column(column)]
     faults = [_label_fault(label) for label in labels]
+    if some:
+        labels = ["" if fault in _GAPS else label for label, fault in zip(labels, faults, strict=True)]
+        faults = [None if fault in _GAPS else fault for fault in faults]
     if not any(faults):
         return cast(list[str], labels), []
     if not required:

@@ -12,8 +12,8 @@ import csv
 import difflib
 import io
 import json
-import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,6 +34,9 @@ FORMATS = {
     ".json": "JSON Lines",
     ".parquet": "Parquet",
 }
+
+LONGEST_LINE = 2**24
+"""In bytes, and in characters of a field of several lines: a file without line ends is not to fill the memory."""
 
 _HUB_NAME = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*(/[\w.-]+)?)(:(?P<split>\w[\w.-]*))?", re.ASCII)
 
@@ -80,9 +83,7 @@ def open_tables(
     suffix = path.suffix.lower()
     if not name.strip():
         raise DataError("The name of the data file is empty.")
-    if path.is_dir():
-        raise DataError(f"{name} is a folder; name a file in it.")
-    exists = os.path.exists(name)
+    exists = _exists(path, name)
     if not exists and suffix not in FORMATS and (hub := _HUB_NAME.fullmatch(name)):
         yield _read_hub(hub["name"], _one_split(hub["split"], split))
         return
@@ -105,6 +106,26 @@ def open_tables(
             raise DataError(f"{name} is one JSON array, but JSON Lines is needed: one object on each line.")
         else:
             yield from _json_tables(lines, name, size)
+
+
+def _exists(path: Path, source: str) -> bool:
+    """Whether a file is there.
+
+    Raises:
+        DataError: It is none, or the system does not let us look.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:  # too long for a name, or a NUL in it, or no permission
+        name = shortened(source, 300)
+        raise DataError(f"{name} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+    if stat.S_ISDIR(mode):
+        raise DataError(f"{source} is a folder; name a file in it.")
+    if not stat.S_ISREG(mode):
+        raise DataError(f"{source} is a pipe, a socket or a device, which may never end. Save its content as a file.")
+    return True
 
 
 def _from_content(lines: Iterator[str], source: str, form: str) -> tuple[str, Iterator[str]]:
@@ -187,6 +208,11 @@ def _csv_records(lines: Iterator[str], source: str, delimiter: str) -> Iterator[
                 blank.append(start)
             start = reader.line_num + 1
     except csv.Error as error:
+        if "field limit" in str(error):
+            raise DataError(
+                f"{source}, line {start}: the record that starts here has a field of more than {LONGEST_LINE:,} "
+                "characters. Cut the text, or close the quotes that open it."
+            ) from error
         raise DataError(
             f"{source}, line {start}: the quotes of the record that starts here do not match ({error}). "
             'A field that holds a quote is put in quotes, and the quote inside it is doubled: "say ""hi""".'
@@ -197,7 +223,7 @@ def _csv_records(lines: Iterator[str], source: str, delimiter: str) -> Iterator[
 def _large_fields() -> Iterator[None]:
     """Lets csv read long fields; the limit is the whole process's, so it is put back before anything else is done."""
     before = csv.field_size_limit()
-    csv.field_size_limit(max(before, 2**31 - 1))  # what fits a C long on every system
+    csv.field_size_limit(LONGEST_LINE)
     try:
         yield
     finally:
@@ -365,10 +391,10 @@ def read_utf8(path: Path, source: str) -> str:
 @contextmanager
 def _open_text(path: Path, source: str) -> Iterator[TextIO]:
     """A text file to be read in pieces, under the rules of `read_utf8`."""
-    if path.is_dir():
-        raise DataError(f"{source} is a folder; name a file in it.")
+    _exists(path, source)
     try:
         with _TextBytes(path.open("rb", buffering=0)) as raw:
+            raw.source = source
             start = raw.peek(3)
             if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                 raise DataError(
@@ -389,13 +415,24 @@ def _open_text(path: Path, source: str) -> Iterator[TextIO]:
 
 
 class _TextBytes(io.BufferedReader):
-    """The bytes of a text file, where NUL is valid UTF-8 but as wrong as what is not."""
+    """The bytes of a text file, where NUL is valid UTF-8 but as wrong as what is not; lines of bounded length."""
+
+    source = ""
+    _lines = _since = 0
 
     def read1(self, size: int = -1, /) -> bytes:
         """The next bytes, which is all that a text wrapper asks for when it is read in pieces."""
         piece = super().read1(size)
         if (nul := piece.find(b"\0")) >= 0:
             raise UnicodeDecodeError("utf-8", piece, nul, nul + 1, "a NUL byte")
+        end = max(piece.rfind(b"\n"), piece.rfind(b"\r"))
+        self._since = len(piece) - end - 1 if end >= 0 else self._since + len(piece)
+        self._lines += piece.count(b"\n")
+        if self._since > LONGEST_LINE:
+            raise DataError(
+                f"{self.source}, line {self._lines + 1}: a line of more than {LONGEST_LINE:,} bytes, which no model "
+                "reads. Put each text on a line of its own, and cut what is longer."
+            )
         return piece
 
 

@@ -1,4 +1,5 @@
 from .answers import QUESTIONS_FILE as QUESTIONS_FILE
+from .answers import keys_of as keys_of
 from .answers import questions_in as questions_in
 from .answers import read_keys as read_keys
 from .answers import written_keys as written_keys

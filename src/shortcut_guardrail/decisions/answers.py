@@ -6,7 +6,7 @@ import difflib
 import json
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +45,15 @@ def _key(values: Any) -> Key:
     strings = (key.id, key.card, key.text_hash)
     if not all(isinstance(one, str) for one in strings) or key.masked_option not in ("a", "b"):
         raise ValueError("a field is missing or of another kind")
-    if not isinstance(key.order, int) or key.label not in (None, "a", "b", "neither"):
-        raise ValueError("order or label is of another kind")
+    if not (isinstance(key.order, int) and isinstance(key.call, int)) or key.label not in (None, "a", "b", "neither"):
+        raise ValueError("order, label or call is of another kind")
     return key
 
 
-def written_keys(keys: Sequence[Key]) -> str:
-    """The content of a file of keys."""
-    return "".join(json.dumps(key.to_dict()) + "\n" for key in keys)
+def written_keys(asked: Sequence[Key], new: Sequence[Key]) -> str:
+    """The content of a file of keys: those that it has, and those of one more call."""
+    call = 1 + max((key.call for key in asked), default=0)
+    return "".join(json.dumps(key.to_dict()) + "\n" for key in (*asked, *(replace(key, call=call) for key in new)))
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,25 @@ def questions_in(files: Sequence[str], keys: Sequence[Key]) -> set[str]:
     for file in files:
         found |= {row.id for row in _rows_of(file, keys)[0]}
     return found & {key.id for key in keys if key.card != REFERENCE}
+
+
+def keys_of(files: Sequence[str], keys: Sequence[Key]) -> list[Key]:
+    """The keys that files are judged by, so that nothing that is asked later changes that: those of their questions,
+    and of labels that were known by then.
+
+    Raises:
+        DataError: See `read_answers`.
+    """
+    ids: set[str] = set()
+    for file in files:
+        ids |= {row.id for row in _rows_of(file, keys)[0]}
+    last: dict[str, int] = {}
+    for key in keys:
+        if key.id in ids and key.label is None:
+            last[key.card] = max(last.get(key.card, 0), key.call)
+    latest = max(last.values(), default=0)
+    # A card may have labels alone, and no question in the files.
+    return [key for key in keys if (key.id in ids if key.label is None else key.call <= last.get(key.card, latest))]
 
 
 def read_answers(file: str, keys: Sequence[Key]) -> dict[str, Answer]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..data import enumerated, read_utf8
 from ..errors import ConfigError, DataError
+from ..text import spaced, visible_name
 
 AUDIT_FILE = "audit.json"
 
@@ -107,25 +108,35 @@ class AuditedCards:
         """Some of the cards.
 
         Args:
-            which: `all`; `undecided`, which the audit does not flag; or ids with commas between, of which the
-                beginnings do.
+            which: `all`; `undecided`, which the audit does not flag; or words and ids with commas between. Of an id
+                its beginning does.
 
         Raises:
-            ConfigError: An id is unknown, or begins several.
+            ConfigError: A word or id is unknown, or means several cards.
         """
         if which == "all":
             return self.cards
         if which == "undecided":
             return tuple(card for card in self.cards if not card.flagged)
-        return tuple(self._by_id(part.strip()) for part in which.split(",") if part.strip())
+        return tuple(dict.fromkeys(self._meant(part.strip()) for part in which.split(",") if part.strip()))
 
-    def _by_id(self, start: str) -> AuditedCard:
-        found = [card for card in self.cards if card.id.startswith(start.lower())]
-        if len(found) != 1:
-            some = enumerated([f"{card.id} ({card.words[0]})" for card in self.cards[:10]])
-            problem = "no card of the audit begins so" if not found else f"{len(found)} cards of the audit begin so"
-            raise ConfigError(f"--cards '{start}': {problem}. Give all, undecided or ids, such as {some}.")
-        return found[0]
+    def _meant(self, name: str) -> AuditedCard:
+        """The card that a word stands on, or whose id begins so."""
+        key = spaced(name)
+        found = [
+            card
+            for card in self.cards
+            if card.id.startswith(name.lower()) or name in card.words or (key and key in map(spaced, card.words))
+        ]
+        if len(found) == 1:
+            return found[0]
+        some = enumerated([f"{card.id} ({visible_name(card.words[0])})" for card in (found or self.cards)[:10]])
+        if found:
+            raise ConfigError(f"--cards '{name}' means {len(found)} cards of the audit: {some}. Give an id.")
+        raise ConfigError(
+            f"--cards '{name}': no card of the audit has this word or id. Give all, undecided, words or ids, such as "
+            f"{some}."
+        )
 
 
 def check_audited(audited: AuditedCards, *, model: str, data: str) -> None:

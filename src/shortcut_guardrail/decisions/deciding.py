@@ -10,7 +10,7 @@ from ..errors import DataError
 from ..stats import THRESHOLD
 from .answers import QUESTIONS_FILE, read_answers
 from .audited import AuditedCards
-from .judging import Answer, Judged, agreed, judge_cards
+from .judging import ANSWERS, Answer, Judged, agreed, judge_cards
 from .questions import REFERENCE, Key
 from .record import FOLLOWS, Decision, Decisions, Review
 
@@ -27,14 +27,22 @@ def read_reviews(
         folder: The audit's, for messages.
 
     Raises:
-        DataError: Nothing was asked about the audit, a file cannot be read, or one person contradicts himself.
+        DataError: Nothing was asked about the audit, a file cannot be read or holds no answer though no label answers
+            either, or one person contradicts himself.
     """
     if not keys:
         raise DataError(f"Nothing was asked about the audit '{folder}' yet: it has no {QUESTIONS_FILE}. Run `flips`.")
+    labelled = any(key.label for key in keys)
     by_reviewer: dict[str, dict[str, Answer]] = {}
     for file, name in zip(files, reviewers, strict=True):
         own = by_reviewer.setdefault(name, {})
-        for question, answer in read_answers(file, keys).items():
+        found = read_answers(file, keys)
+        if not found and not labelled:
+            raise DataError(
+                f"{file} holds no answer. Fill in its column 'answer' ({', '.join(ANSWERS)}); rows may stay empty, but "
+                "not all of them."
+            )
+        for question, answer in found.items():
             if own.setdefault(question, answer) != answer:
                 raise DataError(
                     f"{file}: {name} answers question '{question}' with '{answer}', and with '{own[question]}' in "

@@ -69,6 +69,7 @@ class Key:
         text_hash: Tells the text again.
         order: The place of the question among the card's, from 0.
         label: What a label of the text's own answers; `None` where somebody has to be asked.
+        call: Which call of `flips` about the audit asked it, from 1; 0 where that is not known.
     """
 
     id: str
@@ -77,6 +78,7 @@ class Key:
     text_hash: str
     order: int
     label: Known | None = None
+    call: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary: a line of `questions.jsonl`."""

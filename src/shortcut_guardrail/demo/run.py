@@ -30,6 +30,7 @@ from ..typing import Progress
 from .corpus import LABEL_NAMES, SHORTCUT, DemoCorpus, Part, Sizes, make_corpus
 from .pretrained import MINILM_ID, find_minilm
 
+METRICS_FILE = "metrics.json"
 METRICS_SCHEMA_VERSION = 2
 FINETUNE = FinetuneConfig(epochs=2, max_length=64, learning_rate=2e-4, batch_size=32, precision="auto")
 MEASURED = 100
@@ -204,10 +205,10 @@ def write_demo(result: DemoResult, out: Path, *, overwrite: bool = False) -> Non
 
     def fill(folder: Path) -> None:
         (folder / "report.html").write_text(page, encoding="utf-8")
-        (folder / "metrics.json").write_text(metrics, encoding="utf-8")
+        (folder / METRICS_FILE).write_text(metrics, encoding="utf-8")
         write_inputs(folder, result.corpus, result.biased)
 
-    write_folder(out, fill, overwrite=overwrite)
+    write_folder(out, fill, key=METRICS_FILE, overwrite=overwrite)
 
 
 def write_inputs(folder: Path, corpus: DemoCorpus, biased: FinetuneResult) -> None:

@@ -27,6 +27,7 @@ import torch
 
 from shortcut_guardrail.finetuning.config import FinetuneConfig, FinetuneResult, Objective, OnEpochEnd
 
+from ..config import check_seed
 from ..data import Texts, check_texts
 from ..errors import ConfigError, DataError, ModelError
 from ..models import check_alone, quiet_transformers, usable_length, use_plain_attention
@@ -42,6 +43,8 @@ from .trainer import (
     training_arguments,
     unwrap,
 )
+
+_MOST_OF_A_SEED = 2**32 - 1  # `Trainer` seeds the older generator of NumPy
 
 
 def finetune_classifier(
@@ -90,6 +93,7 @@ def finetune_classifier(
         ModelError: The encoder cannot be loaded as a sequence classifier.
         RunError: The training loss is not finite.
     """
+    check_seed(seed, _MOST_OF_A_SEED)
     texts = check_texts(texts)
     _check_labels(labels, len(texts), label_names)
     return _finetune(

@@ -68,7 +68,7 @@ def adapted_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def predicted_change(model: nn.Module, learning_rate: float, effective_steps: float) -> float:
-    """Upper estimate of |scale * BA| / |W| after some steps of Adam, averaged over adapted layers.
+    """Upper estimate of `|scale * BA| / |W|` after some steps of Adam, averaged over adapted layers.
 
     Adam moves an entry by about the learning rate a step, at most. B starts at zero, so after T steps its entries are
     within lr * T; with independent signs, |BA| is at most lr * T * sqrt(d_out) * |A|.
@@ -83,7 +83,7 @@ def predicted_change(model: nn.Module, learning_rate: float, effective_steps: fl
 
 
 def relative_change(model: nn.Module) -> float:
-    """|scale * BA| / |W| averaged over adapted layers, at full strength."""
+    """`|scale * BA| / |W|` averaged over adapted layers, at full strength."""
     with torch.no_grad():
         ratios = [
             float(layer.get_delta_weight(name).norm() / layer.base_layer.weight.norm())

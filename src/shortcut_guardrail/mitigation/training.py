@@ -23,7 +23,7 @@ from ..typing import Array, Progress
 from .lora import adapted_layers, attach_adapter, predicted_change, relative_change
 
 NEGLIGIBLE_CHANGE = 0.01
-"""Predicted relative weight change below which no measured run had a visible effect; see docs/defaults.md."""
+"""Predicted relative weight change below which no measured run had a visible effect; see docs/research/defaults.md."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class AdapterTraining:
         target_modules: Names of the adapted layers.
         n_trainable: Number of trained parameters.
         predicted_change: Upper estimate, made before training, of the relative size of the weight change
-            |scale * BA| / |W|, averaged over adapted layers; NaN for optimisers without a bounded step.
+            `|scale * BA| / |W|`, averaged over adapted layers; NaN for optimisers without a bounded step.
         relative_change: The same as measured after training.
         seconds: Wall-clock time of the training loop.
     """

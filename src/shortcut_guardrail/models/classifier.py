@@ -54,7 +54,7 @@ _LORA_PATTERNS = [
 
 @dataclass(frozen=True)
 class FastPaths:
-    """Ways to the same result in less time; each can be switched off. See docs/performance.md for what they bring.
+    """Ways to the same result in less time; each can be switched off. What they bring: docs/research/speed.md.
 
     Attributes:
         packing: Run sequences one after another in a row, without padding, where the model's family allows it.
@@ -473,6 +473,10 @@ def _check_tokenizer(model: Any, tokenizer: Any, name: str, masks: bool) -> None
         )
 
 
+FEWEST_TOKENS = 5
+"""Two special tokens, and a word whose masking leaves something to read."""
+
+
 def usable_length(model: Any, tokenizer: Any, asked: int | None) -> int:
     """The longest input both tokenizer and model can take, or what was asked for if that is shorter."""
     limits = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", _NO_LIMIT)]
@@ -484,9 +488,14 @@ def usable_length(model: Any, tokenizer: Any, asked: int | None) -> int:
     limit = min(x for x in limits if x is not None and x > 0)
     if limit >= _NO_LIMIT:
         limit = 512
+    fewest = max(FEWEST_TOKENS, tokenizer.num_special_tokens_to_add(pair=True) + 2)
+    if limit < fewest:
+        raise ModelError(
+            f"The model and its tokenizer take {int(limit)} tokens at most, special tokens included, but at least "
+            f"{fewest} are needed. Look at model_max_length in tokenizer_config.json."
+        )
     if asked is None:
         return int(limit)
-    fewest = tokenizer.num_special_tokens_to_add(pair=True) + 2
     if not fewest <= asked <= limit:
         raise ConfigError(f"max_length must lie between {fewest} and {limit} for this model, but is {asked}.")
     return asked

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..data import shortened
 from ..errors import ModelError
 
 
@@ -109,7 +110,13 @@ def _sentences(name: str, what: str) -> Iterator[None]:
 def _check_model_folder(name: str, allow_pickle: bool) -> None:
     """A local folder is checked by its files, for a plainer message than Transformers can give."""
     folder = Path(name)
-    if not folder.exists():
+    try:
+        exists = folder.exists()
+    except (OSError, ValueError) as error:  # too long for a name, or no permission
+        raise ModelError(
+            f"'{shortened(name, 300)}' cannot be read ({getattr(error, 'strerror', None) or error})."
+        ) from error
+    if not exists:
         # What can be no Hub id ("name" or "owner/name") was meant as a folder.
         if folder.is_absolute() or name.startswith((".", "~")) or len(folder.parts) > 2:
             raise ModelError(f"There is no folder '{folder}'. Give a folder written by save_pretrained, or a Hub id.")

@@ -272,7 +272,7 @@ def _grid(states: Tensor, run: Run) -> Tensor:
 def _products(
     query: Tensor, key: Tensor, value: Tensor, scaling: float | None, dropout: float, mask: Tensor | None = None
 ) -> Tensor:
-    """Fused attention, save where its backward pass is the slower: bfloat16 on a CPU (docs/performance.md)."""
+    """Fused attention, save where its backward pass is the slower: bfloat16 on a CPU (docs/research/speed.md)."""
     slow = query.device.type == "cpu" and query.dtype == torch.bfloat16 and query.requires_grad
     slow = slow and query.shape[-2] < _FUSED_FROM
     seen = None if mask is None else mask[:, None, None]  # (n, 1, 1, length): every place sees its sequence's tokens

@@ -49,8 +49,8 @@ def open_sources(
     """Load everything that is to be asked for a second opinion.
 
     Args:
-        specs: Each a folder or Hub id of a model, a TOML file (see docs/second-opinion-sources.md), `module:function`,
-            a function from N texts to probabilities of shape (N, C), or a `Source`.
+        specs: Each a folder or Hub id of a model, a TOML file (see docs/howto/second-opinion-sources.md),
+            `module:function`, a function from N texts to probabilities of shape (N, C), or a `Source`.
         labels: The deployed model's C labels, in its order.
         descriptions: What is said in place of a label to what reads words; a TOML file's own come first.
         cache: Folder in which answers of models and endpoints are kept; without it an interrupted run starts anew.

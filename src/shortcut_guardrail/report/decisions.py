@@ -121,13 +121,13 @@ def print_decisions(decisions: Decisions) -> None:
 
 def _print_judged(decisions: Decisions, judged: Sequence[Decision]) -> None:
     """What people say."""
-    shown = new_table("words", "mended", "broken", "asked", "evidence", "decision")
+    shown = new_table("words", "mended", "broken", "answered", "evidence", "decision")
     for card in judged:
         shown.add_row(
             words_of(card.words),
             str(card.mended),
             str(card.broken),
-            str(card.asked),
+            str(card.mended + card.broken + card.neither + card.unclear),
             "-" if card.e_value is None else f"{card.e_value:.3g}",
             _said(card),
         )

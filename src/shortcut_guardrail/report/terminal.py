@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ..audit import Metric, common_metrics
 from ..display import interval, number, p_value
+from ..keys import VERDICTS
 from ..saving import what_labels_said
 from ..text import printable, visible_name
 
@@ -29,6 +30,7 @@ SHOWN_CANDIDATES = 15
 SHOWN_CARDS = 10
 COMPARED_CANDIDATES = 8
 EXPLAINED_CANDIDATES = 3
+EXPLAINED_WORDS = 5
 
 
 def screen() -> Console:
@@ -161,6 +163,7 @@ def _audit_summary(document: Mapping[str, Any]) -> list[str]:
         f"{document['n_tested']} of them tested; MSTPS "
         f"{document['mstps']:.3f}.{cut_note(document['n_truncated'])}",
         _audit_outcome(document),
+        *_would_take(document),
         *(f"{_sign(c)} {visible_name(c['text'])}: {doubt(c)}" for c in undecided[:EXPLAINED_CANDIDATES]),
         *document["notes"],
         "Flip rate: how often masking it changes the answer; change: of that answer's probability; contradicted: how "
@@ -180,6 +183,39 @@ def _audit_outcome(document: Mapping[str, Any]) -> str:
     advice = "see what labels say" if has_labels else "labels would tell (--label-column), or more texts"
     signs = "? or +" if any(in_company(candidate) for candidate in document["candidates"]) else "?"
     return f"{found}, {n_undecided} undecided ({signs}): {advice}.{company_note(document, sign=' (+)')}"
+
+
+_TAKEN = {
+    "takes turns": "takes turns with what is flagged",
+    "set": "overrides its texts together with others",
+    "alike": "alike to what is flagged",
+}
+
+
+def _would_take(document: Mapping[str, Any]) -> list[str]:
+    """What `fit` would take for shortcuts without a decision, and why; nothing where the audit does not say."""
+    taken = document.get("fit_would_take")
+    if taken is None:
+        return []
+    whole = document["unit"] == "phrase"
+    beyond = "" if whole else " It looks for phrases too, as `audit --unit phrase` does."
+    if not taken:
+        return [
+            f"`fit` would take {'nothing' if whole else 'none of these words'}: decide about cards with `review` or "
+            f"`flips`, or name what should not count with `fit --shortcut WORD`.{beyond}"
+        ]
+    said = [f"{visible_name(item['text'])} ({_why_taken(item, document)})" for item in taken[:EXPLAINED_WORDS]]
+    more = f" and {len(taken) - len(said)} more" if len(taken) > len(said) else ""
+    return [f"`fit` would take{'' if whole else ' of these words'}: {', '.join(said)}{more}.{beyond}"]
+
+
+def _why_taken(item: Mapping[str, Any], document: Mapping[str, Any]) -> str:
+    reason = VERDICTS[item["verdict"]][1] or item["verdict"]
+    if reason != "dominant":
+        return _TAKEN.get(reason, reason)
+    # A phrase that the audit has not ranked was counted in distinct texts.
+    n = document["n_distinct"] if item["q_value"] is None else document["n"]
+    return f"dominant: decides most of its texts, {item['count'] / n:.0%} of all, against what their rest says"
 
 
 def company_note(document: Mapping[str, Any], *, sign: str = "") -> str:
@@ -411,16 +447,17 @@ METRIC_ROWS = (
 
 
 def print_evaluations(results: Mapping[str, Evaluation]) -> None:
-    """One column for each model; all on the same rows."""
+    """One column for each model, all on the same rows. MSTPS and recall may be measured of some models only."""
     console = screen()
     first = next(iter(results.values()))
+    measured = next((result for result in results.values() if result.sensitivity.n), first)
     table = new_table("", *results)
-    for label, key in METRIC_ROWS if first.sensitivity.n else METRIC_ROWS[:4]:
+    for label, key in METRIC_ROWS if measured.sensitivity.n else METRIC_ROWS[:4]:
         table.add_row(label, *(_score(result, key) for result in results.values()))
-    for k in first.shortcut_token_recall:
-        recalls = [result.shortcut_token_recall[k] for result in results.values()]
-        table.add_row(f"shortcut token recall at {k}", *(number(r.recall) for r in recalls))
-        table.add_row(Text("  by chance", style="dim"), *(number(r.chance) for r in recalls))
+    for k in measured.shortcut_token_recall:
+        recalls = [result.shortcut_token_recall.get(k) for result in results.values()]
+        table.add_row(f"shortcut token recall at {k}", *(number(r.recall if r else None) for r in recalls))
+        table.add_row(Text("  by chance", style="dim"), *(number(r.chance if r else None) for r in recalls))
     console.print(table)
     groups = new_table("group", "n", *(f"{name} (95 %)" for name in results))
     # Beside each other, the intervals of more than two models would leave no room for the names of the groups.
@@ -429,7 +466,7 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
         cells = (accuracy_and_interval(result.groups[i], separator=separator) for result in results.values())
         groups.add_row(Text(printable(group.name)), str(group.n), *cells)
     console.print(groups)
-    console.print(f"{first.n} texts.{cut_note(first.n_truncated)}{_sample_note(first)}")
+    console.print(f"{first.n} texts.{cut_note(first.n_truncated)}{_sample_note(measured)}")
 
 
 def _score(result: Evaluation, key: str) -> str:

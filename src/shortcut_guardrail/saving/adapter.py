@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,9 +14,25 @@ from ..config import GuardrailConfig
 from ..errors import ModelError
 from ..mitigation import AdapterGuard, wrap_with_lora
 from ..models import TextClassifier, load_model, quiet_transformers
-from .record import GuardrailRecord
+from .record import GuardrailRecord, is_guarded_folder, read_record
 
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
+
+
+def place_of(source: str | Path) -> str:
+    """A name that holds from everywhere: an absolute path for a folder that is here, else the Hub id as it is."""
+    return str(Path(source).resolve()) if Path(source).is_dir() else str(source)
+
+
+def path_from(folder: Path, place: str | None) -> str | None:
+    """The way from a guarded folder to the folder of its base model, which holds where both have moved together; `None`
+    for a Hub id, a model without a name, and another drive."""
+    if place is None or not Path(place).is_absolute():
+        return None
+    try:
+        return os.path.relpath(place, folder.resolve())
+    except ValueError:
+        return None
 
 
 def find_base(
@@ -29,10 +47,8 @@ def find_base(
             f"The adapter in '{folder}' was trained on a model in memory that had no name. "
             "Name its base with base=... (--base on the command line)."
         )
-    # A folder that was named from where the guard was made is looked for from there too; its weights are compared.
-    beside = folder.absolute().parent / name
-    if base is None and not Path(name).exists() and beside.is_dir():
-        name = str(beside)
+    if base is None and not Path(name).exists():
+        name = _moved(folder, name, record.base_model.get("from_folder"))
     try:
         model, _ = load_model(
             name, revision=revision or (record.base_model["revision"] if base is None else None), **loading
@@ -42,7 +58,31 @@ def find_base(
             f"The base model of '{folder}' was not found. {error} "
             "If it is elsewhere, name it with base=... (--base on the command line)."
         ) from error
-    return model, name
+    return model, place_of(name)
+
+
+def _moved(folder: Path, name: str, from_folder: str | None) -> str:
+    """Where the folder of a base model is that is not where its name says; the name itself where it is nowhere.
+
+    Earlier versions stored the path from where the guard was made, which is the guarded folder or one around it. A
+    wrong folder does no harm: the weights are compared.
+    """
+    here = folder.resolve()
+    places = [here / from_folder] if from_folder else []
+    if not Path(name).is_absolute():
+        places += [around / name for around in (here, *here.parents)]
+    return next((str(place) for place in places if place.is_dir()), name)
+
+
+def base_of(source: str | Path) -> str | None:
+    """The base model that a guarded folder names; `None` for another folder, and where it names none."""
+    if not is_guarded_folder(source):
+        return None
+    with suppress(ModelError):  # a damaged record is told about when it is loaded
+        base = read_record(Path(source)).base_model
+        if name := base["name"]:
+            return name if Path(name).exists() else _moved(Path(source), name, base.get("from_folder"))
+    return None
 
 
 def load_tokenizer(folder: Path) -> Any:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from ..config import GuardrailConfig
-from ..data import to_json, write_folder
-from ..errors import GuardrailWarning, ModelError
+from ..data import read_whole, to_json, write_folder
+from ..errors import DataError, GuardrailWarning, ModelError
 from ..mitigation import AdapterGuard, Fitted, strategy_of
 from ..models import TextClassifier
 from ..shortcuts import Shortcuts
@@ -48,8 +50,9 @@ def load_guarded(
     max_length: int | None,
     options: dict[str, Any],
     loading: dict[str, bool],
+    verify: bool = False,
 ) -> Loaded:
-    """Load a guarded folder.
+    """Load a guarded folder, all of it of one version.
 
     Args:
         folder: The folder.
@@ -59,10 +62,37 @@ def load_guarded(
         max_length: Tokens per input; `None` takes what the folder says.
         options: Further arguments of `TextClassifier`.
         loading: Further arguments of `models.load_model`.
+        verify: Whether every file is compared with its hash, rather than its size.
 
     Raises:
         ModelError: The folder is damaged, or the base model's weights are not those the adapter was trained on.
     """
+    read = partial(
+        _load,
+        folder,
+        base=base,
+        revision=revision,
+        head=head,
+        max_length=max_length,
+        options=options,
+        loading=loading,
+    )
+    try:
+        return read_whole(folder, read, hashes=verify)
+    except DataError as error:
+        raise ModelError(str(error)) from error
+
+
+def _load(
+    folder: Path,
+    *,
+    base: str | Path | Any | None,
+    revision: str | None,
+    head: Head | None,
+    max_length: int | None,
+    options: dict[str, Any],
+    loading: dict[str, bool],
+) -> Loaded:
     record = read_record(folder)
     model, base_name = find_base(folder, record, base, revision, loading)
     classifier = TextClassifier(
@@ -111,7 +141,7 @@ def _choice(folder: Path, record: GuardrailRecord, classifier: TextClassifier) -
             f"The guard in '{folder}' was certified with max_length {record.max_length} and head '{record.head}', "
             f"and is loaded with {asked[0]} and '{asked[1]}': its certificate, about other answers, is left out.",
             GuardrailWarning,
-            stacklevel=5,
+            stacklevel=7,
         )
         certificate = None
     try:
@@ -133,7 +163,13 @@ def _choice(folder: Path, record: GuardrailRecord, classifier: TextClassifier) -
 
 
 def save_guarded(
-    folder: Path, base: TextClassifier, fitted: Fitted, record: GuardrailRecord, *, overwrite: bool
+    folder: Path,
+    base: TextClassifier,
+    fitted: Fitted,
+    record: GuardrailRecord,
+    *,
+    overwrite: bool,
+    beside: Mapping[str, str] | None = None,
 ) -> None:
     """Write a guarded folder, whole or not at all. See `ShortcutGuardrail.save_pretrained`."""
 
@@ -144,9 +180,8 @@ def save_guarded(
         (target / GUARDRAIL_FILE).write_text(to_json(record.to_dict()), encoding="utf-8")
         write_fitted_texts(target, fitted.texts)
         (target / "README.md").write_text(model_card(record), encoding="utf-8")
+        for name, content in (beside or {}).items():
+            (target / name).write_text(content, encoding="utf-8")
 
-    write_folder(folder, fill, overwrite=overwrite)
-    if not isinstance(fitted.guard, AdapterGuard):
-        # A former guard's adapter would be loaded by whoever asks PEFT or Transformers for this folder.
-        for name in ADAPTER_FILES:
-            (folder / name).unlink(missing_ok=True)
+    # A former guard's adapter would be loaded by whoever asks PEFT or Transformers for this folder.
+    write_folder(folder, fill, key=GUARDRAIL_FILE, former=ADAPTER_FILES, overwrite=overwrite)

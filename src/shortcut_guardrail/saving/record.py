@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..config import GuardrailConfig, check_strength
+from ..data import has_file
 from ..errors import ModelError
 from ..keys import VERDICTS, key_of, with_names
 from ..shortcuts import NEUTRALISED
@@ -33,7 +34,8 @@ class GuardrailRecord:
     Attributes:
         strategy: How shortcuts are neutralised.
         plain_peft_equivalent: Whether loading the folder with PEFT alone gives the guarded predictions.
-        base_model: Name as the user gave it, revision, and fingerprint of the weights.
+        base_model: Name (a Hub id, or an absolute path), revision, and fingerprint of the weights; in a folder also
+            `from_folder`, the path from there to the folder of the base model, or `None`.
         label_names: Names of the classes.
         head: How logits are read.
         max_length: Tokens per input.
@@ -86,8 +88,8 @@ class GuardrailRecord:
 
 
 def is_guarded_folder(path: str | Path) -> bool:
-    """Whether a folder was written by `save_pretrained` of a guard."""
-    return (Path(path) / GUARDRAIL_FILE).is_file()
+    """Whether a folder was written by `save_pretrained` of a guard, if not to its end."""
+    return has_file(Path(path), GUARDRAIL_FILE)
 
 
 def read_record(folder: Path) -> GuardrailRecord:

@@ -1,7 +1,9 @@
 """Which words a found word brings with it: those of like meaning that pull to the same class, taken as a set.
 
 The audit finds some wordings of a shortcut and misses others, each of which stands in too few texts. What it misses is
-like what it found. For each class with a flagged word:
+like what it found. This is asked for each class with a flagged word to which at least `LEAST_FOUND` of the words and
+phrases found pull: a single one is no sign of other wordings, and if a genuine word was flagged by chance, what is like
+it is genuine too.
 
 - *Pool.* Candidates that pull to the class, and fixed phrases, that stand in `LEAST_TEXTS` distinct texts and are alike
   in meaning to what was found: a cosine of at least `ALIKE` to the mean vector (see `audit.word_vectors`). What joins
@@ -35,7 +37,11 @@ from ..typing import Array
 
 ALIKE = 0.3
 """Least cosine to the mean of what was found. Among .25, .3 and .35 chosen on base classifiers that are reported
-nowhere; see docs/audit-statistics.md."""
+nowhere; see docs/explanation/audit-statistics.md."""
+
+LEAST_FOUND = 2
+"""Chosen after a clean classifier of reviews had one genuine word flagged, which brought 59; see
+docs/explanation/audit-statistics.md."""
 
 LEAST_TEXTS = 5
 """A word or fixed phrase in fewer distinct texts is not brought."""
@@ -84,6 +90,8 @@ def alike_words(
         found = [
             c.text for c in report.candidates if c.pulls_to == pulls_to and (c.flagged or c.takes_turns or c.collective)
         ]
+        if len(found) < LEAST_FOUND:
+            continue
         others = {c.text for c in report.candidates if c.text not in candidates}
         counts = candidates | {name: n for name, n in phrases.items() if name not in others}
         pool = alike_to(classifier, found, [name for name, n in counts.items() if n >= LEAST_TEXTS])

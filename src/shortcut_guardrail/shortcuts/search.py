@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from ..audit import AuditReport, Candidate, audit_texts, find_repeats
 from ..config import ShortcutConfig
 from ..data import text_hash
 from ..decisions import Decisions
+from ..errors import ConfigError
 from ..models import EncodedTexts, TextClassifier
 from ..stats import exact_interval
 from ..text import (
@@ -54,6 +55,7 @@ def find_shortcuts(
     support: tuple[EncodedTexts, Array] | None = None,
     decisions: Decisions | None = None,
     same_data: bool = True,
+    report: AuditReport | None = None,
     known: AuditReport | None = None,
     progress: Progress | None = None,
 ) -> Shortcuts:
@@ -66,15 +68,22 @@ def find_shortcuts(
         support: A few labelled texts and their class ids, shape (n,), to clear and confirm candidates on.
         decisions: On the cards of an audit of the model; they come before all evidence, and after `config`.
         same_data: See `with_decisions`.
+        report: An audit of these texts by this model, in memory; without it they are audited. Its unit, `top_k` and
+            `fdr` come before the configuration's.
         known: An audit of the same texts by the same model, whose measurements serve again; see `audit_texts`.
         progress: Told how much of each stage is done.
 
     Raises:
         DataError: A text has no ordinary token.
-        ConfigError: What a person said contradicts itself.
+        ConfigError: What a person said contradicts itself, or the report is of tokens, which are no words.
     """
     check_said(config)
-    items = ranked_shortcuts(classifier, encoded, config, known=known, progress=progress)
+    if report is not None:
+        if report.unit == "token":
+            raise ConfigError("Shortcuts are words and phrases, but the report is of tokens. Audit words.")
+        unit: Literal["word", "phrase"] = "word" if report.unit == "word" else "phrase"
+        config = replace(config, unit=unit, top_k=report.top_k, fdr=report.fdr)
+    items = ranked_shortcuts(classifier, encoded, config, report=report, known=known, progress=progress)
     taken = sum(item.evident for item in items)
     considered = max(taken, 0 if support is None else config.max_considered)
     items = [item for i, item in enumerate(items) if i < considered or item.reason == "many answers"]
@@ -107,6 +116,7 @@ def ranked_shortcuts(
     encoded: EncodedTexts,
     config: ShortcutConfig,
     *,
+    report: AuditReport | None = None,
     known: AuditReport | None = None,
     progress: Progress | None = None,
 ) -> list[Shortcut]:
@@ -114,10 +124,10 @@ def ranked_shortcuts(
 
     Arguments and errors: see `find_shortcuts`.
     """
-    serves = known is not None and known.unit != "token" and known.top_k == config.top_k
-    report = audit_texts(
-        classifier, encoded, config.audit(), with_cards=False, known=known if serves else None, progress=progress
-    )
+    if report is None:
+        serves = known is not None and known.unit != "token" and known.top_k == config.top_k
+        measured = known if serves else None
+        report = audit_texts(classifier, encoded, config.audit(), with_cards=False, known=measured, progress=progress)
     distinct = np.flatnonzero(find_repeats(*_keys(encoded)).evidence)
     texts, probs = encoded.select(distinct), np.asarray(report.saliency.probs)[distinct]
     dominant = _dominant(classifier, texts, probs, report, config, progress)

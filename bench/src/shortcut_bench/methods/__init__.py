@@ -3,7 +3,7 @@
 Training time: JTT, NFL, DFR, Group DRO, LTGR, C2L. Deployment time: Tent, EATA, SAR, DeYO. With the guardrail's label
 budget: last-layer retraining, 40-shot fine-tuning, prior-shift correction. Controls: mask averaging, masking the most
 important token, randomly masked MaskCL, a dropout-only adapter. And the guardrail's own strategies that go beyond the
-paper. docs/methods.md says of each what it is, where it comes from, what is faithful and what differs.
+paper. docs/research/methods.md says of each what it is, where it comes from, what is faithful and what differs.
 
 >>> from shortcut_bench import methods
 >>> sorted(need.value for need in methods.METHODS["tent"]().needs)

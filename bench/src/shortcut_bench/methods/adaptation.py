@@ -386,7 +386,7 @@ class OnlineSystem:
             }
             (target / "system.json").write_text(to_json(record), encoding="utf-8")
 
-        write_folder(Path(folder), fill)
+        write_folder(Path(folder), fill, key="system.json")
 
     @classmethod
     def load(cls, folder: Path, kinds: Iterable[type[Tent]]) -> OnlineSystem:

@@ -141,7 +141,7 @@ class MaskedPredictor:
             record = {"top_k": self._top_k, "max_length": base.max_length, "precision": base.precision}
             (target / "system.json").write_text(to_json(record), encoding="utf-8")
 
-        write_folder(Path(folder), fill)
+        write_folder(Path(folder), fill, key="system.json")
 
     @classmethod
     def load(cls, folder: Path, *, batch_size: int = 64) -> MaskedPredictor:

@@ -179,7 +179,7 @@ class ProbedSystem(ModelSystem):
             }
             (target / "system.json").write_text(to_json(record), encoding="utf-8")
 
-        write_folder(Path(folder), fill)
+        write_folder(Path(folder), fill, key="system.json")
 
     @classmethod
     def load(cls, folder: Path, *, batch_size: int = 64) -> ProbedSystem:

@@ -1,7 +1,7 @@
 """LTGR: long-tailed guided self-distillation (Du et al., NAACL 2021, arXiv 2103.06922v3).
 
 No code of the authors is known. Formulas and defaults are those of the paper's text. What it leaves open, and what
-cannot be as in its architecture, is said where it is decided and, together, in docs/methods.md.
+cannot be as in its architecture, is said where it is decided and, together, in docs/research/methods.md.
 """
 
 from __future__ import annotations

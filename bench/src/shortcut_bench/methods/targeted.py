@@ -1,7 +1,7 @@
 """The guardrail's strategies that go beyond the paper, as systems: what they neutralise is found without labels.
 
-docs/strategies.md has their formulas. `guardrail-distill` spends no label: shortcuts from the audit of the deployment
-texts, strength from `strength.unsupervised`. `guardrail-distill-40` spends the support set on both.
+docs/explanation/strategies.md has their formulas. `guardrail-distill` spends no label: shortcuts from the audit of the
+deployment texts, strength from `strength.unsupervised`. `guardrail-distill-40` spends the support set on both.
 `guardrail-distill-named` is told the words beside what it finds. `guardrail-few-shot` looks for no words and learns
 from the support set itself.
 """
@@ -278,7 +278,7 @@ class GuardedSystem:
             record = {"info": self._info, "forward_equivalents": self._forward_equivalents}
             (target / SYSTEM_FILE).write_text(to_json(record), encoding="utf-8")
 
-        write_folder(Path(folder), fill)
+        write_folder(Path(folder), fill, key=SYSTEM_FILE)
 
     @classmethod
     def load(cls, folder: Path, record: dict[str, Any], *, batch_size: int = 64) -> GuardedSystem:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from shortcut_guardrail.errors import ConfigError, DataError, RunError
+from shortcut_guardrail.data import write_file
+from shortcut_guardrail.errors import ConfigError, DataError
 
 from .world import FLOAT_STEP
 
@@ -57,7 +58,7 @@ def save_figure(figure: "Figure", path: Path) -> None:
     """Writes a figure as PNG (200 dots per inch), SVG or PDF, with nothing in it that changes from run to run.
 
     Raises:
-        ConfigError: The file name ends in something else.
+        ConfigError: The file name ends in something else, or nothing can be written there.
         RunError: The file cannot be written.
     """
     kind = check_figure_path(path)
@@ -67,11 +68,7 @@ def save_figure(figure: "Figure", path: Path) -> None:
     drawn = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": _STYLE["svg.hashsalt"]}):
         figure.savefig(drawn, format=kind, dpi=200, metadata=date_free[kind])
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(drawn.getvalue())
-    except OSError as error:
-        raise RunError(f"{path} cannot be written: {error.strerror}.") from error
+    write_file(path, drawn.getvalue(), overwrite=True)
 
 
 def check_figure_path(path: Path) -> str:

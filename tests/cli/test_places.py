@@ -1,0 +1,137 @@
+"""No command writes over what it reads, nor over what somebody else wrote, with --overwrite or without."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "before_the_house"
+
+READ = (
+    "base/config.json",
+    "base/model.safetensors",
+    "guard/guardrail.json",
+    "guard/adapter_config.json",
+    "audit/audit.json",
+    "audit/questions.jsonl",
+    "audit/second_opinion.jsonl",
+    "data.csv",
+    "support.csv",
+    "flips.csv",
+    "old.json",
+    "decisions.json",
+    "settings.json",
+    "words.json",
+    "second.json",
+    "data",
+)
+"""Everything that a command may read, each of it a file (`data` is a folder of somebody else)."""
+
+# What is read, and the options for what is written.
+LINES = {
+    "audit base data.csv": ("--out", "--json"),
+    "fit base data.csv --support support.csv --decisions decisions.json --config settings.json --shortcuts-file "
+    "words.json --second-opinion second.json": ("--out", "--json"),
+    "predict guard data.csv": ("--out", "--json"),
+    "evaluate guard data.csv --shortcuts-file words.json": ("--json",),
+    "certify guard data.csv --labelled support.csv": ("--out", "--html", "--json"),
+    "to-label guard data.csv": ("--out", "--json"),
+    "flips audit base data.csv": ("--out", "--json"),
+    "judge audit flips.csv --reviewer anna": ("--out", "--json"),
+    "judge audit flips.csv --with second.json": ("--out", "--json"),
+    "report audit/audit.json --decisions decisions.json": ("--out", "--json"),
+    "compare old.json audit/audit.json": ("--html", "--json"),
+    "review audit data.csv --reviewer anna --terminal": ("--out",),
+}
+OUT = {
+    "audit": "new",
+    "fit": "new",
+    "predict": "new.csv",
+    "to-label": "new.csv",
+    "flips": "new.csv",
+    "judge": "new.json",
+}
+"""Where the command itself writes, while another option is tried."""
+SENTENCES = (
+    "is also what the command reads",
+    "which the command reads",
+    "is a folder, but a file is to be written",
+    "is a file, but a folder is to be written",
+    "which each such folder has: this program did not write it",
+    "exists, and does not end in",
+    "--out must end in",
+)
+ENDINGS = {"--html": ".html", "--json": ".json", "--out": ".csv"}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch) -> Path:
+    """One of everything; the models are whole, so that what is not refused would run."""
+    shutil.copytree(GOLDEN / "base", tmp_path / "base")
+    shutil.copytree(GOLDEN / "guards" / "mask-kept-certified", tmp_path / "guard")
+    for name in READ:
+        if not (tmp_path / name).exists():
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text(f"somebody's {name}")
+    (tmp_path / "data").unlink()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "photo").write_text("mine")
+    os.link(tmp_path / "data.csv", tmp_path / "same.csv")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+CASES = [(line, option) for line, options in LINES.items() for option in options]
+
+
+@pytest.mark.parametrize(("line", "option"), CASES, ids=[f"{line.split()[0]} {option}" for line, option in CASES])
+def test_no_input_is_written_over(cli, place, line, option):
+    before = contents(place)
+    words = line.split()
+    inside = [f"{name}/new{ENDINGS[option]}" for name in ("base", "guard") if name in words[1:]]
+    read = [name for name in READ if name.split("/")[0] in words[1:] or name in words]
+    same = ["same.csv"] if "data.csv" in words else []
+    targets = [*read, *inside, *same, "data", f"base/../{read[0]}"]
+    assert len(read) >= 2
+    for target in targets:
+        more = [] if words[0] == "review" else ["--overwrite"]
+        if option != "--out" and words[0] in OUT:
+            more += ["--out", OUT[words[0]]]
+        status, _, err = cli(*words, option, target, *more)
+        assert status == 2, (target, err)
+        assert any(sentence in " ".join(err.split()) for sentence in SENTENCES), (target, err)
+        assert contents(place) == before, target
+
+
+def test_what_a_model_reads_is_named(cli, place):
+    for target, sentence in (
+        ("base/new.json", "'base/new.json' lies in 'base', which the command reads. Choose a place outside of it."),
+        ("guard/x/new.json", "'guard/x/new.json' lies in 'guard', which the command reads. Choose a place outside of"),
+        ("data.csv", "'data.csv' is also what the command reads. Choose another place for the output."),
+    ):
+        status, _, err = cli("evaluate", "guard", "data.csv", "--json", target, "--overwrite")
+        assert status == 2
+        assert sentence in " ".join(err.split())
+
+
+def test_a_file_of_somebody_else_is_not_replaced_by_a_result(cli, place):
+    (place / "notes.txt").write_text("mine")
+    for command, option in (("report old.json", "--out"), ("compare old.json old.json", "--html"), ("demo", "--json")):
+        status, _, err = cli(*command.split(), option, "notes.txt", "--overwrite")
+        assert status == 2
+        assert "'notes.txt' exists, and does not end in " in " ".join(err.split())
+    assert (place / "notes.txt").read_text() == "mine"
+
+
+def test_the_folder_of_an_audit_takes_what_belongs_there(place):
+    from shortcut_guardrail.cli import options
+
+    inputs = ["audit/audit.json", "audit/questions.jsonl", "flips.csv"]
+    options.Output().check(options.Place(Path("audit/decisions.json"), options.JSON_ENDINGS), inputs=inputs)

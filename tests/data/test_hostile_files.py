@@ -1,0 +1,142 @@
+"""Files that never end, or that would fill the memory, are refused with their line in seconds."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from shortcut_guardrail.data import FileTexts, check_texts, read_data, read_shortcuts_file
+from shortcut_guardrail.data.reading import LONGEST_TEXT
+from shortcut_guardrail.data.tables import LONGEST_LINE
+from shortcut_guardrail.errors import DataError
+
+LARGE = 100_000_000
+
+
+def pipe(path: Path) -> Path:
+    os.mkfifo(path)
+    return path
+
+
+def device(path: Path) -> Path:
+    path.symlink_to("/dev/zero")
+    return path
+
+
+def closed_socket(path: Path) -> Path:
+    with socket.socket(socket.AF_UNIX) as opened:
+        opened.bind(str(path))
+    return path
+
+
+@pytest.mark.parametrize("make", [pipe, device, closed_socket])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_what_may_never_end_is_refused(tmp_path, monkeypatch, make, name):
+    monkeypatch.chdir(tmp_path)  # the name of a socket is short
+    make(Path(name))
+    sentence = rf"^{name} is a pipe, a socket or a device, which may never end\. Save its content as a file\.$"
+    for read in (read_data, FileTexts, read_shortcuts_file):
+        with pytest.raises(DataError, match=sentence):
+            read(name)
+
+
+def test_a_name_that_no_file_can_have(tmp_path):
+    for name in ("x" * 5000 + ".csv", "a\0b.csv"):
+        for read in (read_data, FileTexts, read_shortcuts_file):
+            with pytest.raises(DataError, match=r"cannot be read \((File name too long|embedded null byte)\)\.$"):
+                read(name)
+
+
+def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").write_text("text\nfine\n")
+
+    def refuse(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    for method in ("open", "stat"):
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, method, refuse)
+            with pytest.raises(DataError, match=r"a\.csv cannot be read \(Permission denied\)\.$"):
+                read_data(tmp_path / "a.csv")
+    assert read_data(tmp_path / "a.csv").texts == ["fine"]
+
+
+def test_a_line_has_a_length(tmp_path):
+    most = "a" * (LONGEST_LINE - 20_000)
+    for name, before, after in (("a.csv", "text\nfine\n", "\n"), ("a.jsonl", '{"text": "fine"}\n{"text": "', '"}\n')):
+        (tmp_path / name).write_text(before + most + "a" * 40_000 + after)
+        with pytest.raises(DataError) as error:
+            read_data(tmp_path / name)
+        line = 3 if name == "a.csv" else 2
+        assert str(error.value) == (
+            f"{tmp_path / name}, line {line}: a line of more than {LONGEST_LINE:,} bytes, which no model reads. Put "
+            "each text on a line of its own, and cut what is longer."
+        )
+        # The partner: a line that is a little shorter is read, and its text is what is too long.
+        (tmp_path / name).write_text(before + most + after)
+        with pytest.raises(DataError, match=rf"line {line}: the text in column 'text' has [\d,]+ characters, more"):
+            read_data(tmp_path / name)
+
+
+def test_many_long_lines_are_fine(tmp_path):
+    """What is counted is one line, and not what was read of the file."""
+    (tmp_path / "a.csv").write_text("text\n" + f"{'a ' * 400_000}\n" * 30)
+    assert len(read_data(tmp_path / "a.csv")) == 30
+
+
+def test_a_text_has_a_length(tmp_path):
+    most = "a" * LONGEST_TEXT
+    assert check_texts([most]) == [most]
+    fault = f"has {LONGEST_TEXT + 1:,} characters, more than the {LONGEST_TEXT:,} that are read; cut it"
+    with pytest.raises(DataError, match=f"position 1: the text {fault}"):
+        check_texts(["fine", most + "a"])
+    pq.write_table(pa.table({"text": ["fine", most + "a"]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=rf"row 2: the text in column 'text' {fault}"):
+        read_data(tmp_path / "a.parquet")
+
+
+READER = """
+import sys
+from shortcut_guardrail.data import read_data
+try:
+    read_data(sys.argv[1])
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "before", "piece", "after", "line"),
+    [
+        ("line.csv", "text\n", "a", "\n", 2),
+        ("line.tsv", "text\tlabel\nfine\tx\n", "a ", "\tx\n", 3),
+        ("line.jsonl", '{"text": "fine"}\n{"text": "', "a ", '"}\n', 2),
+        ("deep.jsonl", '{"text": "fine"}\n', "[", "\n", 2),
+        ("quoted.csv", 'text\nfine\n"', "a line\n", '"\n', 3),
+        ("unclosed.csv", 'text\nfine\n"', "a line\n", "", 3),
+    ],
+)
+def test_a_text_of_100_mb_takes_seconds_and_little_memory(tmp_path, name, before, piece, after, line):
+    file = tmp_path / name
+    file.write_text(before + piece * (LARGE // len(piece)) + after)
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", READER, str(file)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30)),
+    )
+    assert f"{name}, line {line}: " in done.stdout
+    assert time.monotonic() - started < 30

@@ -1,0 +1,105 @@
+"""What may be written where: never in the place of what is read, and never over what somebody else wrote."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from shortcut_guardrail.data import check_output, write_folder
+from shortcut_guardrail.errors import ConfigError
+
+READ = "is also what the command reads. Choose another place for the output."
+WITHIN = "which the command reads. Choose a place outside of it."
+HOLDS = "which the command reads. Choose another place."
+
+
+@pytest.fixture
+def model(tmp_path) -> Path:
+    folder = tmp_path / "model"
+    (folder / "deep").mkdir(parents=True)
+    for name in ("config.json", "model.safetensors", "deep/tokenizer.json"):
+        (folder / name).write_text(name)
+    return folder
+
+
+@pytest.fixture
+def data(tmp_path) -> Path:
+    file = tmp_path / "data.csv"
+    file.write_text("text\nmine\n")
+    return file
+
+
+def refused(target: Path, *inputs: object, folder: str | None = None) -> str:
+    with pytest.raises(ConfigError) as error:
+        check_output(target, overwrite=True, folder=folder, inputs=inputs)  # type: ignore[arg-type]
+    return str(error.value)
+
+
+@pytest.mark.parametrize("name", ["config.json", "new.json", "deep/new.json", "new/deep/er.json"])
+def test_nothing_is_written_into_the_folder_of_a_model(model, name):
+    assert refused(model / name, model).endswith(WITHIN)
+    assert refused(model / name, str(model)).endswith(WITHIN)
+
+
+def test_a_guard_is_not_written_into_a_model_nor_over_it(model):
+    assert refused(model / "guard", model, folder="guardrail.json").endswith(WITHIN)
+    assert refused(model, model, folder="guardrail.json").endswith(READ)
+
+
+def test_an_input_is_found_behind_every_name(model, data, tmp_path, monkeypatch):
+    (tmp_path / "link.csv").symlink_to("data.csv")
+    os.link(data, tmp_path / "hard.csv")
+    os.link(model / "config.json", tmp_path / "hard.json")
+    (tmp_path / "other").symlink_to("model")
+    monkeypatch.chdir(tmp_path)
+    for name in ("data.csv", "./data.csv", "model/../data.csv", "link.csv", "hard.csv"):
+        assert refused(Path(name), data).endswith(READ), name
+    for name in ("other/config.json", "model/../other/x.json", "hard.json"):
+        assert refused(Path(name), model).endswith(WITHIN), name
+    assert refused(data, "link.csv").endswith(READ)
+    assert refused(model / "x.json", "other").endswith(WITHIN)
+    check_output(tmp_path / "model-2" / "x.json", overwrite=False, inputs=[model])  # a name that begins alike
+
+
+def test_a_folder_that_is_written_holds_no_input(data, tmp_path):
+    out = tmp_path / "out"
+    write_folder(out, lambda folder: (folder / "key").write_text("1"), key="key")
+    data.rename(out / "data.csv")
+    assert refused(out, out / "data.csv", folder="key").endswith(HOLDS)
+    check_output(out, overwrite=True, folder="key", inputs=[tmp_path / "absent.csv"])
+
+
+def test_what_is_no_path_here_is_passed_over(tmp_path):
+    names = ["owner/name", "owner/name:split", "module:function", None, "", "x" * 5000, "a\0b", "https://example.org/x"]
+    check_output(tmp_path / "new", overwrite=False, inputs=names)
+
+
+def test_outputs_do_not_share_a_place(tmp_path):
+    for target in ("out", "out/x.json", "./out/deep/x.json"):
+        with pytest.raises(ConfigError, match=r"out', which is written too\. Choose another place"):
+            check_output(tmp_path / target, overwrite=True, others=[None, tmp_path / "out"])
+    check_output(tmp_path / "outer", overwrite=True, others=[tmp_path / "out"])
+
+
+def test_only_a_file_that_looks_like_ours_is_replaced(tmp_path):
+    for name in ("notes.txt", "model.safetensors", "result"):
+        (tmp_path / name).write_text("mine")
+        with pytest.raises(ConfigError) as error:
+            check_output(tmp_path / name, overwrite=True, endings=(".html", ".htm"))
+        assert str(error.value) == (
+            f"'{tmp_path / name}' exists, and does not end in .html or .htm as what is to be written: it is not "
+            "replaced. Choose another name."
+        )
+    (tmp_path / "page.HTML").write_text("<p>")
+    check_output(tmp_path / "page.HTML", overwrite=True, endings=(".html", ".htm"))
+    check_output(tmp_path / "anything.new", overwrite=False, endings=(".html", ".htm"))
+
+
+def test_a_device_or_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/null")
+    for target in (tmp_path / "pipe", Path("/dev/null"), tmp_path / "link"):
+        with pytest.raises(ConfigError, match="is a device or a pipe, but a file is to be written"):
+            check_output(target, overwrite=True)

@@ -1,0 +1,109 @@
+"""The site's generated pages are complete, and links of pages lead somewhere on the forge and on the site."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+import typer
+
+import api_pages
+import forge_links
+import reference_pages
+import shortcut_guardrail
+from checkout import ROOT
+from shortcut_guardrail.cli import main, running
+from shortcut_guardrail.config import PRESETS, GuardrailConfig
+
+DOCS = ROOT / "docs"
+REFERENCE = DOCS / "reference"
+
+
+def test_every_option_of_every_command_is_on_the_page() -> None:
+    page = reference_pages.commands_page(main.app, "shortcut-guardrail")
+    sections = dict(re.findall(r"^## (\S+)$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    commands = typer.main.get_command(main.app).commands
+    assert list(sections) == list(commands)
+    for name, command in commands.items():
+        options = {name for parameter in command.params for name in parameter.opts if name.startswith("--")}
+        assert options - {"--help"} == set(re.findall(r"^`(--[\w-]+)`", sections[name], re.MULTILINE))
+
+
+def test_an_option_is_shown_with_its_values_and_default() -> None:
+    page = reference_pages.commands_page(main.app, "shortcut-guardrail")
+    assert "`--unit` `token|word|phrase`\n: What is scored and masked" in page
+    assert "phrase includes words. Default: `word`." in page
+    assert "shortcut-guardrail audit [OPTIONS] MODEL DATA\n" in page
+    assert "`--out` `PATH`\n: Folder to write. Required." in page
+
+
+def test_every_setting_is_on_the_page_with_its_meaning_and_default() -> None:
+    page = reference_pages.settings_page(GuardrailConfig, PRESETS)
+
+    def keys(kind: type, at: str = "") -> list[str]:
+        found = []
+        for field in dataclasses.fields(kind):
+            inner = field.default_factory
+            is_table = isinstance(inner, type) and dataclasses.is_dataclass(inner)
+            found += keys(inner, f"{at}{field.name}.") if is_table else [f"{at}{field.name}"]
+        return found
+
+    shown = re.findall(r"^`([\w.-]+)`\n: \S", page, re.MULTILINE)
+    assert shown == [*sorted(keys(GuardrailConfig), key=lambda key: "." in key), *PRESETS]
+    assert (
+        "`adapter.rank`\n: LoRA rank r. The paper uses 4, and 8 for the Yelp sets. *whole number, default 4.*" in page
+    )
+    assert '`paper-flat`\n: `adapter.pairing = "flat"`.' in page
+
+
+def test_every_public_name_is_on_a_page() -> None:
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in (REFERENCE / "api").glob("*.md"))
+    rooms = set(re.findall(r"^```\{api\} (\w+)$", pages, re.MULTILINE))
+    assert {api_pages.room_of(name) for name in shortcut_guardrail.__all__} <= rooms
+
+
+def test_the_page_of_exit_statuses_has_those_there_are() -> None:
+    page = (REFERENCE / "exit-statuses.md").read_text(encoding="utf-8")
+    statuses = {running.BAD_INPUT, running.FAILED_RUN, running.NOTHING_TO_REPAIR, running.INTERRUPTED, 0}
+    assert {int(found) for found in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == statuses
+    errors = [getattr(shortcut_guardrail, name) for name in shortcut_guardrail.__all__ if name.endswith("Error")]
+    for error in set(errors) - {shortcut_guardrail.GuardrailError}:
+        assert re.search(rf"^\| {running._status(error())} \|.*`{error.__name__}`", page, re.MULTILINE)
+
+
+PAGE = DOCS / "index.md"
+BLOB = "https://forge.example/project/blob/main"
+
+
+@pytest.mark.parametrize(
+    ("link", "on_the_site"),
+    [
+        ("[a](reference/commands.md#fit)", "[a](reference/commands.md#fit)"),
+        ("[a](https://arxiv.org/a.md)", "[a](https://arxiv.org/a.md)"),
+        ("[`a` [b]](../README.md#results)", f"[`a` [b]]({BLOB}/README.md#results)"),
+        ("[a](../results/audit)", f"[a]({BLOB}/results/audit)"),
+        ("![a](../results/speed/epyc-2-cores.png)", "![a](../results/speed/epyc-2-cores.png)"),
+        ("```\n[a](../README.md)\n```", "```\n[a](../README.md)\n```"),
+    ],
+)
+def test_a_link_to_what_is_no_page_leads_to_the_forge(link: str, on_the_site: str) -> None:
+    assert forge_links.outward(link, PAGE, BLOB) == (on_the_site, [])
+
+
+def test_without_a_forge_a_link_to_what_is_no_page_is_its_text() -> None:
+    assert forge_links.outward("see [the `README`](../README.md).", PAGE, None) == ("see the `README`.", [])
+
+
+def test_a_link_to_nothing_is_seen() -> None:
+    assert forge_links.outward("[a](../nowhere.md)", PAGE, BLOB)[1] == ["../nowhere.md"]
+
+
+def test_every_page_is_reached_from_an_overview() -> None:
+    reached = {"index"}
+    for name in forge_links.OVERVIEWS:
+        text = (DOCS / f"{name}.md").read_text(encoding="utf-8")
+        folder = (DOCS / name).parent
+        for entry in re.findall(r"^[\w/-]+$", forge_links.contents(text), re.MULTILINE):
+            reached.add((folder / entry).relative_to(DOCS).as_posix())
+    assert reached == {page.relative_to(DOCS).with_suffix("").as_posix() for page in DOCS.rglob("*.md")}

@@ -1,0 +1,528 @@
+"""Kills writers at every file operation and at random moments, and looks at what is left.
+
+    python -m tests.hardening.kills                                     every operation, and more
+    python -m tests.hardening.kills --kills 60 --twice 10 --moments 20  a sample, as the tests take it
+
+A writer is a forked process that ends itself with SIGKILL before its n-th file operation, for n from 1 on until it
+comes to its end; or one that is killed from outside after a random time. Then the place is loaded: it must hold the
+whole old version or the whole new one, or, where folders cannot change places, none. Files of others must be there, and
+the same writer, run again, must come to the new version and leave nothing beside it.
+
+Operations are what Python reports to audit hooks (files opened for writing, renamed, linked, removed, made, their
+permissions), each `fsync`, and the exchange of two folders. What libraries in Rust do within a file is between two of
+them; random moments fall there too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+from shortcut_guardrail import GuardrailError, ShortcutGuardrail
+from shortcut_guardrail.cli import audit as audit_command
+from shortcut_guardrail.cli.second_opinion import write_with_answers
+from shortcut_guardrail.data import folders, read_whole, write_file, write_files, write_folder
+from shortcut_guardrail.decisions import Decisions
+from shortcut_guardrail.report import read_audit
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "before_the_house"
+WAYS = ("exchange", "file by file", "other file system")
+KINDS = ("old", "new", "absent", "mixed")
+PARTNER = "one by one (must be mixed)"
+
+Write = Callable[[Path], Any]
+Look = Callable[[Path], list[Any]]
+"""What each kind of reader finds in a place, so that two versions differ; `None` where it can load nothing."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """Something that is written.
+
+    Attributes:
+        name: What it is.
+        old: Writes the old version, into a folder that is empty; `None` where there is none.
+        new: Writes the new version.
+        look: What is there.
+        folder: The folder within the place that others may put files into, if that is one.
+        ways: The ways in which it is written.
+    """
+
+    name: str
+    old: Write | None
+    new: Write
+    look: Look
+    folder: str | None = None
+    ways: tuple[str, ...] = ("rename",)
+
+
+@dataclass
+class Row:
+    """What came of one output and one way."""
+
+    output: str
+    way: str
+    operations: int = 0
+    found: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
+    not_resumed: int = 0
+    left: int = 0
+
+    @property
+    def kills(self) -> int:
+        """How many writers were killed."""
+        return sum(self.found.values())
+
+
+# Outputs
+
+
+def guards() -> Iterator[Output]:
+    """Guards as `fit` saves them, with and without an adapter, over one another and over one of an earlier version."""
+    expected = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))
+    base = ShortcutGuardrail.from_pretrained(GOLDEN / "base")._base.plain_model
+    names = ("distill-found-support", "few-shot", "mask-kept-certified")
+    adapter, other, mask = (ShortcutGuardrail.from_pretrained(GOLDEN / "guards" / name, base=base) for name in names)
+    texts = expected["texts"][:3]
+
+    def look(place: Path) -> list[Any]:
+        folder = place / "out"
+        peft = [folder / name for name in ("adapter_config.json", "adapter_model.safetensors")]
+        # As PEFT sees it, which knows no manifest.
+        by_peft = tuple(file.read_bytes() if file.is_file() else None for file in peft) if peft[0].is_file() else None
+        try:
+            guard = ShortcutGuardrail.from_pretrained(folder, base=base, verify=True)
+        except GuardrailError:
+            return [None, by_peft]
+        return [(guard.predict_proba(texts).tobytes(), guard.record().strategy), by_peft]
+
+    def save(guard: ShortcutGuardrail) -> Write:
+        return lambda place: guard.save_pretrained(place / "out", overwrite=True)
+
+    def earlier(place: Path) -> None:
+        shutil.copytree(GOLDEN / "guards" / names[0], place / "out")
+
+    yield Output("guard", save(adapter), save(other), look, "out", WAYS)
+    yield Output("guard, adapter goes", save(adapter), save(mask), look, "out", WAYS)
+    yield Output("guard over an earlier version's", earlier, save(other), look, "out", WAYS[:2])
+    yield Output("guard where none was", None, save(other), look)
+
+
+def audits() -> Iterator[Output]:
+    """The folder of `audit`: three files."""
+    guard = ShortcutGuardrail.from_pretrained(GOLDEN / "base")
+    texts = json.loads((GOLDEN / "expected.json").read_text(encoding="utf-8"))["texts"]
+    reports = [guard.audit(some) for some in (texts[:4], texts[2:6])]
+
+    def save(which: int) -> Write:
+        report = reports[which]
+        inputs = [report.input_to_dict(index) for index in range(report.n)]
+        return lambda place: audit_command._write(place / "out", report, inputs, redact=False, overwrite=True)
+
+    def look(place: Path) -> list[Any]:
+        try:
+            read_audit(place / "out" / "audit.json")
+        except GuardrailError:
+            return [None]
+        names = ("audit.json", "report.html", "important_tokens.jsonl")
+        return [tuple((place / "out" / name).read_bytes() for name in names)]
+
+    yield Output("audit", save(0), save(1), look, "out", WAYS)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    name: str
+
+
+def decisions() -> Iterator[Output]:
+    """The files of `judge`: decisions alone, and with the answers they rest on."""
+
+    def look(place: Path) -> list[Any]:
+        file = place / "decisions.json"
+        if not file.exists():
+            return [None]
+        said = json.loads(file.read_text(encoding="utf-8"))
+        answers = said.get("second_opinion_answers")
+        return [(said["audit"], None if answers is None else (place / answers).read_text(encoding="utf-8"))]
+
+    def save(audit: str, judge: bool) -> Write:
+        found = Decisions((), audit=audit, judges=(_Judge("other"),) if judge else ())  # type: ignore[arg-type]
+        if not judge:
+            return lambda place: write_file(place / "decisions.json", json.dumps(found.to_dict()), overwrite=True)
+        asked = SimpleNamespace(to_lines=lambda: f'{{"audit": "{audit}"}}\n' * 1000)
+        return lambda place: write_with_answers(place / "decisions.json", found, asked, overwrite=True)  # type: ignore[arg-type]
+
+    yield Output("decisions", save("one", False), save("other", False), look)
+    yield Output("decisions with answers", save("one", True), save("other", True), look)
+
+
+def predictions() -> Iterator[Output]:
+    """A table of `predict`: one file."""
+
+    def save(label: str) -> Write:
+        return lambda place: write_file(place / "out.csv", f"label\n{label}\n" * 10_000, overwrite=True)
+
+    yield Output("predictions", save("a"), save("b"), lambda place: [_bytes(place / "out.csv")])
+
+
+def benchmark() -> Iterator[Output]:
+    """Results of the benchmark: one of a run, and the three compact files of all."""
+    from shortcut_bench.results import result_path, write_result
+    from shortcut_bench.store import PREDICTIONS_FILE, RUNS_FILE, TEST_SETS_FILE, open_store, write_store
+
+    def result(answers: list[int]) -> dict[str, Any]:
+        rows = {name: [0, 1, 2] for name in ("index", "texts", "labels", "groups", "shortcut_rank")}
+        return {
+            "config": {"data": {"name": "made-up"}, "test": "reversed", "seed": 0},
+            "system": {"name": "erm"},
+            "metrics": {},
+            "rows": {**rows, "predictions": answers, "sensitivity": [], "sensitivity_base_tokens": []},
+        }
+
+    def save_run(answers: list[int]) -> Write:
+        return lambda place: write_result(place, "aa", result(answers))
+
+    yield Output("result of a run", save_run([0]), save_run([1]), lambda place: [_bytes(result_path(place, "aa"))])
+
+    made = Path(tempfile.mkdtemp())  # Arrow has threads, which a forked process lacks: it copies what was made
+    for name, answers in (("old", [0, 0, 0]), ("new", [1, 1, 1])):
+        write_store(made / name, {"aa": result(answers)})
+
+    def copy(name: str) -> Write:
+        def fill(folder: Path) -> None:
+            for file in (PREDICTIONS_FILE, RUNS_FILE, TEST_SETS_FILE):
+                (folder / file).write_bytes((made / name / file).read_bytes())
+
+        return lambda place: write_files(place / "results", fill, key=RUNS_FILE)
+
+    def look(place: Path) -> list[Any]:
+        try:
+            return [json.dumps(open_store(place / "results").result("aa"))]
+        except (GuardrailError, KeyError):
+            return [None]
+
+    yield Output("compact results", copy("old"), copy("new"), look, "results", WAYS[1:2])
+
+
+def _bytes(file: Path) -> bytes | None:
+    return file.read_bytes() if file.exists() else None
+
+
+def folders_of_any_kind() -> Iterator[Output]:
+    """A folder of five files that all hold one number, some large enough that writing takes a while; no model."""
+    names = ("config.json", "a", "b", "deep/c", "deep/d")
+
+    def save(number: int) -> Write:
+        def fill(folder: Path) -> None:
+            for i, name in enumerate(names):
+                (folder / name).parent.mkdir(exist_ok=True)
+                (folder / name).write_bytes(b"%d\n" % number * (1 + 50_000 * i))
+
+        return lambda place: write_folder(place / "out", fill, key="config.json", overwrite=True)
+
+    def look(place: Path) -> list[Any]:
+        folder = place / "out"
+
+        def read() -> list[set[bytes]]:
+            return [set((folder / name).read_bytes().split()) for name in names]
+
+        there = (folder / "config.json").exists()  # what Transformers looks for
+        try:
+            return [read() if there else None, read_whole(folder, read, hashes=True) if there else None]
+        except GuardrailError:
+            return [read(), None]
+
+    yield Output("folder of any kind", save(1), save(2), look, "out", WAYS)
+
+
+def one_by_one(place: Path) -> None:
+    """The partner that must show up as mixed: files are replaced one by one."""
+    for name in ("config.json", "a"):
+        write_file(place / "out" / name, "new", overwrite=True)
+
+
+def look_one_by_one(place: Path) -> list[Any]:
+    """What such a folder holds."""
+    return [tuple(_bytes(place / "out" / name) for name in ("config.json", "a"))]
+
+
+def partner() -> Iterator[Output]:
+    """A writer that does not write whole, to see that it is found out."""
+
+    def old(place: Path) -> None:
+        for name in ("config.json", "a"):
+            write_file(place / "out" / name, "old")
+
+    yield Output(PARTNER, old, one_by_one, look_one_by_one, "out")
+
+
+# Kills
+
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+_CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.truncate"}
+
+
+def watch(place: Path, before: Callable[[], None]) -> None:
+    """Have something called before each file operation of this process, from now on to its end.
+
+    Args:
+        place: Files that are opened elsewhere are passed over.
+        before: What is called.
+    """
+    here = os.fsencode(place)
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _CHANGES or (event == "open" and writes(*arguments)):
+            before()
+
+    def writes(path: Any, _mode: Any, flags: Any) -> bool:
+        if not isinstance(path, str | bytes) or not isinstance(flags, int):
+            return False
+        return bool(flags & _WRITING) and os.fsencode(path).startswith(here)
+
+    def hooked(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            before()
+            return function(*arguments)
+
+        return call
+
+    sys.addaudithook(hook)
+    os.fsync, folders.exchange = hooked(os.fsync), hooked(folders.exchange)  # type: ignore[assignment]
+
+
+@contextmanager
+def going(way: str) -> Iterator[None]:
+    """Folders are replaced in this way, whatever the system could do."""
+    exchange, replace = folders.exchange, os.replace
+
+    def refuse(source: Any, target: Any) -> None:
+        # What is made ready beside a mount point is on another file system than what is in it.
+        if ".new-" in str(source) and folders.REPLACING_FOLDER in str(target):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        replace(source, target)
+
+    if way in WAYS[1:]:
+        folders.exchange = lambda *_: False  # type: ignore[assignment]
+    if way == WAYS[2]:
+        os.replace = refuse  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        folders.exchange, os.replace = exchange, replace  # type: ignore[assignment]
+
+
+def forked(work: Callable[[], Any]) -> int:
+    """The process that does some work and nothing else."""
+    process = os.fork()
+    if process:
+        return process
+    try:
+        work()
+    except BaseException as error:
+        print(f"A writer failed: {error!r}", file=sys.stderr)
+        os._exit(1)
+    os._exit(0)
+
+
+def died(process: int) -> bool:
+    """Whether a process was killed rather than having come to its end.
+
+    Raises:
+        RuntimeError: It failed.
+    """
+    _, status = os.waitpid(process, 0)
+    if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
+        raise RuntimeError("A writer failed rather than being killed.")
+    return os.WIFSIGNALED(status)
+
+
+class Bench:
+    """A place for one output, in the state before the new version, again and again."""
+
+    def __init__(self, output: Output, way: str, work: Path) -> None:
+        self.output, self.way = output, way
+        self.made, self.place = work / "made", work / "place"
+        self.row = Row(output.name, way)
+        for name, write in (("old", output.old), ("new", output.new)):
+            (self.made / name).mkdir(parents=True)
+            if write is not None:
+                write(self.made / name)
+        self.old, self.new = (output.look(self.made / name) for name in ("old", "new"))
+        if self.old == self.new:
+            raise RuntimeError(f"Two versions of {output.name} do not differ.")
+        self.row.operations, self.seconds = self._measured()
+
+    def reset(self) -> None:
+        """The state before the new version is written."""
+        shutil.rmtree(self.place, ignore_errors=True)
+        shutil.copytree(self.made / "old", self.place)
+        if self._others is not None and self.output.old is not None:
+            self._others.write_text("mine")
+
+    @property
+    def _others(self) -> Path | None:
+        """A file that somebody else has put into the folder."""
+        return None if self.output.folder is None else self.place / self.output.folder / "notes"
+
+    def write(self) -> None:
+        """Write the new version."""
+        with going(self.way):
+            self.output.new(self.place)
+
+    def _measured(self) -> tuple[int, float]:
+        """How many file operations and seconds a writer takes."""
+        self.reset()
+        reading, writing = os.pipe()
+
+        def work() -> None:
+            operations: list[None] = []
+            watch(self.place, lambda: operations.append(None))
+            self.write()
+            os.write(writing, str(len(operations)).encode())
+
+        started = time.perf_counter()
+        process = forked(work)
+        died(process)
+        os.close(writing)
+        with os.fdopen(reading) as said:
+            return int(said.read()), time.perf_counter() - started
+
+    def kill_at(self, *numbers: int) -> None:
+        """Kill a writer before one of its operations, counted from 1, and the next ones that complete its work."""
+        self.reset()
+
+        def work(number: int) -> None:
+            left = iter(range(number - 1))
+            watch(self.place, lambda: next(left, None) is None and os.kill(os.getpid(), signal.SIGKILL))
+            warnings.simplefilter("ignore")
+            self.write()
+
+        for number in numbers:
+            died(forked(partial(work, number)))
+        self.judge()
+
+    def kill_after(self, seconds: float) -> None:
+        """Kill a writer from outside; one that has come to its end counts as well."""
+        self.reset()
+        process = forked(self.write)
+        time.sleep(seconds)
+        os.kill(process, signal.SIGKILL)
+        died(process)
+        self.judge()
+
+    def judge(self) -> None:
+        """Count what a killed writer left, and write again."""
+        row = self.row
+        row.found[self._kind(self.output.look(self.place))] += 1
+        lost = self._lost()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.write()
+        row.lost += lost or self._lost()
+        row.not_resumed += self.output.look(self.place) != self.new
+        row.left += any(self.place.rglob(".*"))
+
+    def _kind(self, found: list[Any]) -> str:
+        """Of what is there; absent if readers of one kind or of all can load nothing, and the others one version."""
+        for kind, version in (("old", self.old), ("new", self.new)):
+            if found == version:
+                return kind
+        for version in (self.old, self.new):
+            if self.way in WAYS[1:] and all(one in (None, other) for one, other in zip(found, version, strict=True)):
+                return "absent"
+        return "mixed"
+
+    def _lost(self) -> bool:
+        """Whether the file of somebody else is gone."""
+        return self._others is not None and self.output.old is not None and _bytes(self._others) != b"mine"
+
+
+GROUPS = (guards, audits, decisions, predictions, benchmark, folders_of_any_kind, partner)
+
+
+def benches(work: Path) -> Iterator[Bench]:
+    """All outputs in all their ways."""
+    for group in GROUPS:
+        for output in group():
+            for way in output.ways:
+                yield Bench(output, way, Path(tempfile.mkdtemp(dir=work)))
+
+
+def run(kills: int, twice: int, moments: int, seed: int, work: Path) -> list[Row]:
+    """Kill writers, and count what they leave.
+
+    Args:
+        kills: At how many operations, drawn at random and at least one of each output and way; 0 for all.
+        twice: How often the next writer, which completes what was begun, is killed as well.
+        moments: At how many random moments, over all.
+        seed: Of what is drawn.
+        work: A folder for all of it.
+    """
+    draw, all_of_them = random.Random(seed), list(benches(work))
+    pairs = [(bench, number) for bench in all_of_them for number in range(1, bench.row.operations + 1)]
+    if kills:  # all of the partner's, which is to be found out
+        sample = draw.sample(pairs, min(kills, len(pairs)))
+        pairs = [pair for pair in pairs if pair in sample or pair[0].output.name == PARTNER]
+    for bench, number in pairs:
+        bench.kill_at(number)
+    completed = [(bench, number) for bench, number in pairs if bench.way in WAYS[1:]]
+    for bench, number in draw.sample(completed, min(twice, len(completed))):
+        bench.kill_at(number, draw.randint(1, bench.row.operations))
+    for i in range(moments):
+        bench = all_of_them[i % len(all_of_them)]
+        bench.kill_after(draw.uniform(0, bench.seconds))
+    return [bench.row for bench in all_of_them]
+
+
+def table(rows: list[Row]) -> str:
+    """The rows in Markdown."""
+    head = ("output", "way", "operations", "kills", *KINDS, "files of others lost", "not resumed", "leftovers")
+    lines = [" | ".join(head), " | ".join("-" * len(head))]
+    for row in rows:
+        cells = (row.output, row.way, row.operations, row.kills, *(row.found[kind] for kind in KINDS))
+        lines.append(" | ".join(map(str, (*cells, row.lost, row.not_resumed, row.left))))
+    return "".join(f"| {line} |\n" for line in lines)
+
+
+def main() -> None:
+    """Kill, print the table, and fail if anything is mixed, lost or not resumed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=0, help="at how many operations; 0 for all")
+    parser.add_argument("--twice", type=int, default=200, help="how often the next writer is killed as well")
+    parser.add_argument("--moments", type=int, default=200, help="at how many random moments")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--work", type=Path, help="folder for all of it")
+    parser.add_argument("--json", type=Path, help="file for the rows")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.work) as work:
+        rows = run(given.kills, given.twice, given.moments, given.seed, Path(os.path.realpath(work)))
+    print(table(rows), end="")
+    if given.json is not None:
+        given.json.write_text(json.dumps([{**vars(row), "kills": row.kills} for row in rows]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
