@@ -632,8 +632,7 @@ class ShortcutGuardrail(Shown):
             strength: In [0, 1]; `auto` chooses without labels; `None` too for `mask` and `distill`, else on labels.
             shortcuts: Words and phrases that are shortcuts.
             keep: Words and phrases that are none.
-            decisions: On cards of an audit of this model, or their file, or what `consult` gave; docs/howto/decide.md
-                says what comes before what.
+            decisions: On cards of an audit of this model, their file, or what `consult` gave; see docs/howto/decide.md.
             second_opinion: Second models that judge the cards of an audit; see `consult`, for `descriptions` as well.
             config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset.
             seed: The same seed, texts and configuration give the same guard.

@@ -200,8 +200,8 @@ def test_a_result_comes_back_from_its_file(tmp_path):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b'{"schema_version": 1, "mstps"', "is no JSON file (line 1: "),
-        (b"[" * 100_000, "is no JSON file ("),
+        (b'{"schema_version": 1, "mstps"', "is not valid JSON (line 1: "),
+        (b"[" * 100_000, "is not valid JSON ("),
         (b"[1, 2]", "is no result of this program"),
         (b'{"mstps": 0.4}', "is no result of this program"),
         (b"\xff\xfe", "cannot be read: it is not UTF-8"),

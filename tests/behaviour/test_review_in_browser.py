@@ -159,7 +159,7 @@ def test_the_whole_way_from_an_audit_to_a_guard(browser, run, write_csv, tmp_pat
     with command(tmp_path / "audit") as (process, address):
         page = browser.visit(address)
         heading(page, "Text 3: which answer is right?")
-        assert page.evaluate(SAID) == "Going on: 3 of 3 cards answered before."
+        assert page.evaluate(SAID) == "Resuming: 3 of 3 cards answered before."
         press(page, "z")  # what was answered before the kill
         heading(page, "Text 2")
         while page.evaluate(HEADING).startswith("Text"):
@@ -244,6 +244,30 @@ def test_the_page_without_a_server_downloads_the_same_file(browser, tmp_path):
     assert Session(session.rules, folder / "decisions.json", "anna").state()["said"] == session.state()["said"]
 
 
+def test_the_report_says_what_the_audit_decides_and_downloads_at_any_time(browser, tmp_path):
+    file = tmp_path / "report.html"
+    taken = {"fit_would_take": [{"text": word, "verdict": "flagged", "reason": None} for word in ("w0", "w0s")]}
+    file.write_text(render_audit(to_review(2).to_dict() | taken), encoding="utf-8")
+    page = browser.open(file)
+    page.wait(f"{HEADING}.startsWith('Card 1 of 2')")
+    page.click("document.querySelector('#review h3')")
+    press(page, "4")
+    assert page.evaluate(SAID).endswith("not sure; the audit decides: neutralised, 30 answers.")
+    folder = tmp_path / "downloads"
+    folder.mkdir()
+    browser.save_downloads(folder)
+    page.evaluate("[...document.querySelectorAll('.actions button')].at(-1).click()")
+    (card,) = json.loads(wait_for(folder / "decisions.json"))["cards"]
+    assert (card["words"], card["decision"]) == (["w0", "w0s"], "unsure")
+    page.click("document.querySelector('#review h3')")
+    press(page, "4")
+    assert page.evaluate(TABLE) == [
+        ["w0, w0s", "not sure; the audit decides: neutralised", "30 answers: 30 from positive to negative"],
+        ["w1, w1s", "not sure; the audit decides: left as it is", "none"],
+    ]
+    assert "This browser keeps the answers." in page.evaluate("document.getElementById('review').textContent")
+
+
 def test_a_report_without_texts_says_how_to_decide(browser, tmp_path):
     file = tmp_path / "report.html"
     file.write_text(render_audit(to_review(3), redact=True), encoding="utf-8")
@@ -298,6 +322,39 @@ def test_with_single_keys_off_tab_arrows_and_enter_do(browser, tmp_path):
     assert session.state()["said"] == {session.rules.cards[0].id: "neutralise"}
 
 
+def test_enter_answers_in_the_form_alone_and_an_answered_card_shows_its_answer(browser, tmp_path):
+    session = session_of(to_review(2), tmp_path / "d.json")
+    with serving(session) as server:
+        page = opened(browser, server)
+        chosen = "document.querySelector('#review input[name=decision]:checked').value"
+        page.evaluate("document.querySelector('#review h2').focus()")
+        page.press("Enter")
+        page.evaluate("document.activeElement.blur()")
+        page.press("Enter")
+        time.sleep(0.2)
+        assert session.record.revision == 0
+        page.evaluate("document.querySelector('#review input[value=neutralise]').click()")
+        page.evaluate("document.querySelector('#review input[value=neutralise]').focus()")
+        page.press("Enter")
+        heading(page, "Card 2 of 2")
+        assert page.evaluate(chosen) == "keep"
+        page.evaluate("document.querySelectorAll('.steps button')[0].click()")
+        heading(page, "Card 1 of 2")
+        assert page.evaluate(chosen) == "neutralise"
+        page.press("Enter")  # on the heading, which has the focus
+        time.sleep(0.2)
+        assert session.record.revision == 1
+        press(page, "1")
+        page.evaluate("document.querySelectorAll('.steps button')[0].click()")
+        assert page.evaluate(chosen) == "keep"
+        page.press("z")
+        page.wait(f"{SAID} === 'The last answer is undone.'")
+        assert page.evaluate(chosen) == "neutralise"
+        assert "“Count” means: may influence the answer." in page.evaluate(
+            "document.getElementById(document.querySelector('fieldset').getAttribute('aria-describedby')).textContent"
+        )
+
+
 def test_a_key_that_is_held_down_answers_once(browser, tmp_path):
     session = session_of(to_review(3), tmp_path / "d.json")
     with serving(session) as server:
@@ -323,7 +380,7 @@ def test_each_answer_says_what_would_change(browser, tmp_path):
         )
         press(page, "2")
         assert "29 answers would change" in page.evaluate(SAID)
-        assert "In all at most 59 answers of 400." in page.evaluate(SAID)
+        assert "In all at most 59 of 400 answers change." in page.evaluate(SAID)
         press(page, "3")
         assert "counts, but not alone. Nothing changes." in page.evaluate(SAID)
         assert page.evaluate("document.getElementById('said').getAttribute('role')") == "status"
@@ -448,10 +505,17 @@ def test_a_server_that_is_gone_confirms_nothing(browser, tmp_path):
     session = session_of(to_review(3), tmp_path / "d.json")
     with serving(session) as server:
         page = opened(browser, server)
+        press(page, "1")
+        press(page, "2")
+        press(page, "z")
+        assert page.evaluate(SAID) == "The last answer is undone."
+    page.press("z")
+    page.wait(f"{PROBLEM}.startsWith('Not saved: the server does not answer')")
+    assert page.evaluate(SAID) == ""  # what it said of the answer before
     page.press("1")
     page.wait(f"{PROBLEM}.startsWith('Not saved: the server does not answer')")
-    assert page.evaluate(HEADING).startswith("Card 1 of 3")
-    assert page.evaluate("document.querySelectorAll('.steps .answered').length") == 0
+    assert page.evaluate(HEADING).startswith("Card 2 of 3")
+    assert page.evaluate("document.querySelectorAll('.steps .answered').length") == 1
 
 
 def test_a_full_disk_is_said_and_the_answer_can_be_given_again(browser, tmp_path, monkeypatch):

@@ -87,6 +87,19 @@ def test_an_audit_without_texts_asks_for_the_file(cli, audited, typed, write_csv
     assert "are not those that were audited" in cli("review", audited, other, "--terminal", "--reviewer", "a")[2]
 
 
+def test_an_audit_with_texts_refuses_another_file(cli, audited, write_csv):
+    other = write_csv("other.csv", *((f"another {i}",) for i in range(200)), header=("text",))
+    status, _, err = cli("review", audited, other, "--terminal", "--reviewer", "a")
+    assert status == 2
+    assert "are not those that were audited: row" in err
+
+
+def test_a_file_is_not_taken_for_the_folder(cli, audited):
+    status, _, err = cli("review", audited / "audit.json", "--terminal", "--reviewer", "a")
+    assert status == 2
+    assert "is a file. Give the folder that `audit` wrote: " in " ".join(err.split())
+
+
 def test_an_audit_of_an_older_version_is_a_sentence(cli, audited):
     document = to_review(2).to_dict()
     (audited / "audit.json").write_text(json.dumps({**document, "schema_version": 5}))
@@ -103,7 +116,7 @@ def test_an_audit_of_an_older_version_is_a_sentence(cli, audited):
 def test_the_checks_are_mixed_in_or_said_to_be_missing(cli, audited, typed):
     typed("k", "k", "q")
     _, _, err = cli("review", audited, "--terminal", "--check-reviewer", "--reviewer", "a")
-    assert "Of two cards whose answer is known 0 could be made from the words of these texts." in err
+    assert "No check card could be made from these texts." in err
 
 
 @pytest.fixture

@@ -69,7 +69,7 @@ def test_other_documents_are_refused(document):
 
 def test_no_json_file(tmp_path):
     (tmp_path / "d.json").write_text('{"cards": [}')
-    with pytest.raises(DataError, match="is no JSON file \\(line 1"):
+    with pytest.raises(DataError, match="is not valid JSON \\(line 1"):
         Decisions.from_file(tmp_path / "d.json")
 
 

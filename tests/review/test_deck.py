@@ -52,6 +52,78 @@ def test_a_text_shown_on_one_card_is_not_asked_about_for_another():
     assert all(not shown & {flip.row for flip in one.flips} for one in deck.cards)
 
 
+@pytest.mark.parametrize(("n", "shown", "asked"), [(7, 3, 4), (8, 0, 8), (9, 1, 8), (10, 2, 8), (11, 3, 8), (12, 3, 9)])
+def test_eight_texts_stay_to_be_asked_about(n, shown, asked):
+    texts = [f"a book on {word}" for word in "cats dogs cars tea snow rain birds bees sand salt ice iron".split()]
+    (one,) = deck_of(*texts[:n]).cards
+    assert (len(one.examples), len(one.flips)) == (shown, asked)
+    assert any("Texts cannot decide it" in sentence or "Too few" in sentence for sentence in one.evidence) == (n < 8)
+
+
+def test_texts_whose_answer_stays_are_shown_where_flips_are_scarce():
+    report = to_review(1, n_flips=8).to_dict()
+    report["candidates"][0]["examples"] = [
+        {"text": f"a w0 day {i}", "text_pair": None, "index": i, "label": "positive", "masked_label": "positive"}
+        for i in (*range(2), *range(900, 905))
+    ]
+    (one,) = make_deck(report).cards
+    # Rows 0 and 1 are flips: they are asked about.
+    assert [example.row for example in one.examples] == [900, 901, 902]
+    assert len(one.flips) == 8
+
+
+def test_a_card_is_left_its_texts_by_other_cards_and_by_decoys():
+    both = flips(*(f"a book and a tea, {i}, clouds" for i in "abcdefgh"))
+    more = flips(*(f"a book and a tea, {i}, clouds" for i in "abcdefgh"), *(f"the book of {i}" for i in "abcd"))
+    document = to_review(0, cards=(card("book", flips=more), card("tea", flips=both))).to_dict()
+    document["candidates"] += with_known(("clouds", {}))["candidates"][-1:]
+    deck, decoys = with_decoys(make_deck(document), document | {"label_names": ["negative", "positive", "clouds"]})
+    assert [len(one.flips) for one in deck.cards if one.changes] == [9, 8]
+    assert decoys == ()  # each text that holds its word is needed
+
+
+def test_a_card_that_texts_cannot_decide_says_what_can():
+    few = flips(*(f"a book {i}" for i in "abc"))
+    (one,) = make_deck(to_review(0, cards=(card("book", flips=few, changes=30),)).to_dict()).cards
+    assert one.evidence[-1] == (
+        "Too few of its texts can be asked about here to decide it; the command “flips” asks about all 30."
+    )
+    (one,) = make_deck(to_review(0, cards=(card("book", flips=few, changes=3),)).to_dict()).cards
+    assert one.evidence[-1] == "Texts cannot decide it: fewer than 8 answers change."
+
+
+def test_what_the_audit_does_with_a_card():
+    document = to_review(1).to_dict()
+    said = {
+        name: make_deck(document | given).cards[0].effects["unsure"]
+        for name, given in {
+            "nothing": {"fit_would_take": []},
+            "part": {"fit_would_take": [{"text": "W0"}]},
+            "all": {"fit_would_take": [{"text": "w0"}, {"text": "w0s"}]},
+        }.items()
+    }
+    moved = "30 from positive to negative"
+    assert [(one.how, one.changes, one.n) for one in said.values()] == [
+        ("not sure; the audit decides: left as it is", "none", 0),
+        ("not sure; the audit decides: “w0” neutralised", "up to 30 answers", 30),
+        ("not sure; the audit decides: neutralised", f"30 answers: {moved}", 30),
+    ]
+    assert said["all"].line == "the audit decides: neutralised, 30 answers."
+    # An audit that does not say what `fit` would take.
+    document["candidates"][0]["flagged"] = True
+    assert "“w0” neutralised" in make_deck(document).cards[0].effects["unsure"].how
+
+
+def test_the_evidence_is_in_plain_words():
+    flagged = card("book", "novel", status="flagged", flagged=("book", "novel"), flips=flips("a book"))
+    (one,) = make_deck(to_review(0, cards=(flagged,)).to_dict()).cards
+    assert one.evidence[:2] == (
+        "The audit flags “book”, “novel”: they outweigh the rest of the text.",
+        "Without the words, their texts look less “positive” than other texts do, in 62% of comparisons (50% would "
+        "be chance).",
+    )
+
+
 def test_the_commonest_neighbours():
     finder = WordFinder(["book"])
     found = patterns_of(finder, ["this book is", "this book was", "This BOOK", "a book is", "book", "(this) book"])
@@ -85,6 +157,11 @@ def test_an_audit_without_texts_needs_the_file():
         make_deck(document, texts=["a book a", "another", "a book c"])
     with pytest.raises(DataError, match="are not those that were audited: row 2"):
         make_deck(document, texts=texts[:2])
+    # An audit that has its texts does not pass over a wrong file.
+    whole = to_review(0, cards=(card("book", flips=flips(*texts)),)).to_dict()
+    assert make_deck(whole, texts=texts)
+    with pytest.raises(DataError, match="are not those that were audited: row 1"):
+        make_deck(whole, texts=["a book a", "another", "a book c"])
 
 
 def test_an_older_audit_shows_the_examples_of_its_words():
@@ -112,7 +189,10 @@ def test_decoys_are_a_word_that_names_a_class_and_one_without_influence():
     document["candidates"][-3]["text"] = "clouds"
     deck, decoys = with_decoys(make_deck(document), document, seed=3)
     assert [(one.card.words, one.why) for one in decoys] == [(("clouds",), NAMES_A_CLASS), (("light",), NO_INFLUENCE)]
-    assert len(deck.cards) == MOST_CARDS
+    # All real cards stay.
+    real = make_deck(document).cards
+    assert [one.id for one in deck.cards if one.changes] == [one.id for one in real]
+    assert len(deck.cards) == MOST_CARDS + 2
     ids = [one.id for one in deck.cards]
     assert all(ids.index(one.card.id) > 0 for one in decoys)
     # They look like cards: texts with their words marked, whose answer stays.

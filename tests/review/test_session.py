@@ -66,7 +66,7 @@ def test_an_answer_is_in_the_file_when_it_is_confirmed(file):
 def test_texts_are_asked_about_until_they_decide(file):
     review = session(file)
     say(review, "unsure", "keep", "unsure")
-    assert review.state()["progress"] == {"answered": 0, "open": 2, "least": 8, "most": 34}
+    assert review.state()["progress"] == {"answered": 0, "open": 2, "least": 16, "most": 34, "lost": 0}
     seen = answer_texts(review, "negative")  # the answer with the words masked
     assert len(seen) == 16
     assert {text.split("w")[1][0] for text in seen[:4]} == {"0", "2"}  # the cards are mixed
@@ -79,7 +79,7 @@ def test_texts_are_asked_about_until_they_decide(file):
     assert (cards["w0"]["mended"], cards["w0"]["asked"], len(cards["w0"]["text_hashes"])) == (8, 8, 8)
     assert cards["w1"]["decision"] == "keep"
     assert "outcome" not in cards["w1"]
-    assert review.state()["end"]["cards"][0]["flips"] == ["shortcut", 8, 0, 8]
+    assert review.state()["follows"][W0]["how"] == "neutralised (texts: shortcut, 8 mended, 0 broken of 8)"
 
 
 def test_the_other_answer_is_genuine_and_what_tells_nothing_stays_open(file):
@@ -89,16 +89,20 @@ def test_the_other_answer_is_genuine_and_what_tells_nothing_stays_open(file):
     assert cards_in(file)["w0"]["decision"] == "keep"
     other = session(file.with_name("other.json"))
     say(other, "unsure", "keep", "keep")
-    assert len(answer_texts(other, "unclear")) == 17  # all but the three that the card shows
+    # Of the 17 that the card does not show, with seven left no answer can decide it any more.
+    assert len(answer_texts(other, "unclear")) == 10
     card = cards_in(other.file)["w0"]
-    assert (card["outcome"], card["unclear"], card.get("decision")) == ("open", 17, None)
+    assert (card["outcome"], card["unclear"], card.get("decision")) == ("open", 10, None)
+    assert other.state()["progress"] == {"answered": 10, "open": 0, "least": 0, "most": 0, "lost": 1}
+    line = other.state()["follows"][W0]["line"]
+    assert line == "not sure. Its texts leave it open, so the audit decides: left as it is, nothing changes."
     assert other.state()["end"]["cards"][0]["decision"] == "unsure"
 
 
 def test_no_text_that_a_card_shows_is_asked_about(file):
     review = session(file)
     say(review, "unsure", "unsure", "unsure")
-    asked = set(answer_texts(review, "unclear"))
+    asked = {asked.text for asked in review.rules.questions.values()}
     shown = {"".join(p for p, _ in e.excerpt[0]) for card in DECK.cards for e in card.examples}
     assert len(asked) == 51
     assert not asked & shown
@@ -115,14 +119,43 @@ def test_what_is_asked_does_not_tell_the_card(file):
 
 
 def test_fewer_than_eight_texts_are_not_asked_about(file):
-    few = make_deck(to_review(1, n_flips=10).to_dict())  # three are shown
+    few = make_deck(to_review(1, n_flips=7).to_dict())
     review = Session(Rules(few), file, "anna")
     say(review, "unsure")
     assert review.state()["question"] is None
     assert review.state()["end"]["cards"][0]["decision"] == "unsure"
-    enough = Session(Rules(make_deck(to_review(1, n_flips=11).to_dict())), file.with_name("other.json"), "anna")
+    line = next(iter(review.state()["follows"].values()))["line"]
+    assert line.startswith("not sure. Too few texts can be asked about to decide it, so the audit decides: ")
+    enough = Session(Rules(make_deck(to_review(1, n_flips=8).to_dict())), file.with_name("other.json"), "anna")
     say(enough, "unsure")
     assert enough.state()["question"]
+
+
+@pytest.mark.parametrize("mix", ["negative", "unclear", "mixed"])
+def test_the_bounds_of_what_is_still_asked_hold(file, mix):
+    review = session(file)
+    say(review, "unsure", "keep", "unsure")
+    told = []
+    while (state := review.state())["question"]:
+        told.append(state["progress"])
+        right = {"mixed": ("negative", "positive", "unclear")[len(told) % 3]}.get(mix, mix)
+        answer_texts(review, right, most=1)
+    for i, one in enumerate(told):
+        assert one["least"] <= one["most"]
+        assert len(told) - i <= one["most"]
+        assert one["open"] > 0
+    end = review.state()["progress"]
+    assert (end["open"], end["lost"]) == (0, 0 if mix == "negative" else 2)
+    # `least` is reached where all agree, `most` below.
+    assert mix != "negative" or len(told) == told[0]["least"]
+
+
+def test_as_many_texts_as_are_announced_can_be_asked(file):
+    review = session(file)
+    say(review, "unsure", "keep", "keep")
+    most = review.state()["progress"]["most"]
+    answer_texts(review, "negative", most=7)
+    assert 7 + len(answer_texts(review, "unclear")) == most
 
 
 @pytest.mark.parametrize(("mended", "broken"), [(0, 0), (3, 0), (5, 4), (0, 7), (8, 0)])
@@ -209,7 +242,8 @@ def test_several_people_and_their_agreement(file):
     assert ben.state()["said"] == {}  # blind
     say(ben, "neutralise", "neutralise", "keep")
     end = ben.state()["end"]
-    assert (end["both"], end["agree"]) == (3, 1)
+    # On the third card one is not sure: the other's answer decides.
+    assert (end["both"], end["agree"], end["differ"]) == (3, 1, 1)
     assert end["cards"][1]["people"] == {"anna": "keep", "ben": "neutralise"}
     assert [row["decision"] for row in end["cards"]] == ["neutralise", "unsure", "keep"]
     assert [(r["by"], r["decision"]) for r in cards_in(file)["w1"]["reviews"]] == [
@@ -228,6 +262,37 @@ def test_two_people_on_one_text_count_once_and_a_contradiction_is_unclear(file):
     answer_texts(ben, right["ben"])
     card = cards_in(file)["w0"]
     assert (card["mended"], card["broken"], card["unclear"], card["outcome"]) == (0, 0, 8, "open")
+
+
+def audit_takes(*words: str):
+    return make_deck(to_review(3).to_dict() | {"fit_would_take": [{"text": word} for word in words]})
+
+
+def line_of(review: Session, card: str = W0) -> str:
+    return review.state()["follows"][card]["line"]
+
+
+def test_what_the_audit_decides_is_said(file):
+    """Where people leave a card to the audit, `fit` neutralises what the audit takes."""
+    rules = Rules(audit_takes("w0", "w0s"))
+    anna = Session(rules, file, "anna")
+    say(anna, "unsure", "unsure")
+    audit = "the audit decides: neutralised, 30 answers."
+    assert line_of(anna) == f"not sure. You are asked about texts, after the cards. If they leave it open, {audit}"
+    assert line_of(anna, W1).endswith("the audit decides: left as it is, nothing changes.")
+    answer_texts(anna, "unclear")
+    assert line_of(anna) == f"not sure. Its texts leave it open, so {audit}"
+    say(anna, "neutralise", "keep", "keep")
+    assert line_of(anna) == "neutralised. 30 answers would change: 30 from positive to negative."
+    ben = Session(rules, file, "ben")
+    say(ben, "keep", "keep")
+    assert line_of(ben) == f"kept. Somebody else said otherwise, so {audit}"
+    assert line_of(ben, W1) == "kept. Nothing changes."
+    assert cards_in(file)["w0"]["decision"] == "unsure"
+    row = ben.state()["follows"][W0]
+    assert (row["how"], row["n"]) == ("people differ; the audit decides: neutralised", 30)
+    say(ben, "unsure")
+    assert "somebody else decides: neutralised. 30 answers would change" in line_of(ben)
 
 
 @pytest.mark.parametrize(
@@ -411,7 +476,7 @@ def test_a_file_that_another_program_damaged_is_not_written_over(file):
     review = session(file)
     say(review, "keep")
     file.write_text("{")
-    with pytest.raises(DataError, match="is no JSON file"):
+    with pytest.raises(DataError, match="is not valid JSON"):
         review.save({"card": W1, "decision": "keep"}, review.record.revision)
     assert file.read_text() == "{"
     file.unlink()  # moved away: the next answer writes all of them
@@ -452,6 +517,16 @@ def test_a_second_review_of_one_file_is_refused(file):
         pass
     with locked(file):  # free again
         pass
+
+
+def test_a_place_that_cannot_be_written_is_not_another_review(tmp_path):
+    """Some file systems refuse the lock as if somebody held it."""
+    (tmp_path / "b").write_text("")
+    with pytest.raises(ConfigError, match=r"cannot be written \(.*\)\. Name"), locked(tmp_path / "b" / "d.json"):
+        pass
+    if Path("/proc/self").exists():
+        with pytest.raises(ConfigError, match="cannot be written"), locked(Path("/proc/d.json")):
+            pass
 
 
 def test_nothing_was_said_of_nothing():

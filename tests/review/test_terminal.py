@@ -51,9 +51,39 @@ def test_cards_and_what_would_change(session):
     assert decided(session) == {"w0": "neutralise", "w1": "keep"}
 
 
+def test_digits_answer_cards_and_stopping_says_what_is_left(session):
+    shown = " ".join(review(session, "2", "q").split())
+    assert "1 to 4 answer cards too. z undoes the last answer. q stops: every answer is saved." in shown
+    assert "“Count” means: may influence the answer." in shown
+    assert "1 card is not answered. The same command goes on." in shown
+    assert decided(session) == {"w0": "neutralise"}
+    shown = " ".join(review(session, "4").split())
+    assert "w1, w1s: not sure. You are asked about texts, after the cards. If they leave it open, the audit" in shown
+    assert "1 card open. Deciding takes at least 8 more answers; at most 17 are asked." in shown
+    assert "1 card can still be decided by texts. The same command goes on." in shown
+    assert decided(session)["w1"] == "unsure"
+
+
+def test_the_terminal_promises_no_texts_that_never_come(tmp_path):
+    few = make_deck(to_review(1, n_flips=5).to_dict() | {"fit_would_take": [{"text": "w0"}]})
+    session = Session(Rules(few), tmp_path / "decisions.json", "anna")
+    shown = " ".join(review(session, "s", "q").split())
+    audit = "the audit decides: “w0” neutralised"
+    assert f"not sure. Too few texts can be asked about to decide it, so {audit}, up to 30 answers." in shown
+    assert f"- w0, w0s: not sure; {audit}. Answers changed: up to 30 answers." in shown
+    assert "You are asked" not in shown
+
+
+def test_a_card_that_is_given_up_is_said(session):
+    typed = ["s", "s", *"uuuuuuuuuu", *"uuuuuuuuuu"]
+    shown = " ".join(review(session, *typed, "q").split())
+    assert "1 card cannot be decided by the texts left. Nothing more is asked about it." in shown
+    assert "All cards are answered." in shown
+
+
 def test_an_empty_line_or_a_wrong_key_answers_nothing(session):
     shown = review(session, "", "x", "b", "q")
-    assert shown.count("Type one of a, k, n, q, s and Enter.") == 3
+    assert shown.count("Type one of k, n, a, s, q and Enter.") == 3
     assert not session.file.exists()
 
 
@@ -62,7 +92,7 @@ def test_texts_where_one_is_not_sure_undo_and_going_on(session):
     assert session.state()["progress"]["answered"] == 1
     again = Session(session.rules, session.file, "anna")
     shown = review(again, "z", "z", "k")
-    assert "The last answer is taken back." in shown
+    assert "The last answer is undone." in shown
     assert "Card 2 of 2" in shown
     assert decided(again) == {"w0": "unsure", "w1": "keep"}
     state = again.state()
@@ -73,7 +103,7 @@ def test_texts_where_one_is_not_sure_undo_and_going_on(session):
         again.save({"question": question["id"], "answer": key}, state["revision"])
         state = again.state()
     shown = review(again, "q")
-    assert "w0, w0s: neutralised, texts: shortcut, 8 mended, 0 broken of 8" in shown
+    assert "w0, w0s: neutralised (texts: shortcut, 8 mended, 0 broken of 8)." in shown
     assert len(typed) == 8
 
 

@@ -342,7 +342,7 @@ def read_result(path: Path) -> dict[str, Any]:
         raise DataError(f"'{path}' cannot be read: {reason}.") from error
     except (json.JSONDecodeError, RecursionError) as error:
         where = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-        raise DataError(f"'{path}' is no JSON file ({where}). Give an audit.json.") from error
+        raise DataError(f"'{path}' is not valid JSON ({where}). Give an audit.json.") from error
     if not isinstance(document, dict) or "schema_version" not in document or "mstps" not in document:
         raise DataError(
             f"'{path}' is no result of this program: it has no 'schema_version' and 'mstps'. Give an audit.json, or "

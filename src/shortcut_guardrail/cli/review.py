@@ -27,13 +27,15 @@ def review(
     audit: options.AuditFolder,
     data: Annotated[
         str | None,
-        typer.Argument(metavar="[DATA]", help="The audited file, for an audit without texts.", show_default=False),
+        typer.Argument(
+            metavar="[DATA]", help="The audited file; needed for an audit without texts.", show_default=False
+        ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             "--out",
-            help="File of decisions (JSON). One that is there is gone on with.",
+            help="File of decisions (JSON). An existing file is continued.",
             show_default="AUDIT/decisions.json",
         ),
     ] = None,
@@ -45,7 +47,7 @@ def review(
         ),
     ] = "all",
     check_reviewer: Annotated[
-        bool, typer.Option("--check-reviewer", help="Mix in up to two cards whose answer is known.")
+        bool, typer.Option("--check-reviewer", help="Add up to two cards whose answer is known.")
     ] = False,
     terminal: Annotated[bool, typer.Option("--terminal", help="Ask here instead of in a browser.")] = False,
     port: Annotated[int, typer.Option(help="Port of this machine.", min=0, max=65535, show_default="a free one")] = 0,
@@ -66,9 +68,12 @@ def review(
     about texts. Every answer is saved as it is given; the same command goes on. No model is needed.
     """
     from ..decisions import AUDIT_FILE
+    from ..errors import ConfigError
     from ..report import read_audit
     from ..review import Session, locked, next_command, review_in_terminal
 
+    if audit.is_file():
+        raise ConfigError(f"'{audit}' is a file. Give the folder that `audit` wrote: '{audit.parent}'.")
     file = audit / "decisions.json" if out is None else out
     name = _name(reviewer)
     source = audit / AUDIT_FILE
@@ -125,7 +130,8 @@ def _rules(
         return Rules(deck, seed=seed)
     deck, decoys = with_decoys(deck, document, seed=seed)
     if len(decoys) < 2:
-        stderr().print(f"Of two cards whose answer is known {len(decoys)} could be made from the words of these texts.")
+        made = "Only one check card" if decoys else "No check card"
+        stderr().print(f"{made} could be made from these texts.")
     return Rules(deck, decoys, seed=seed)
 
 

@@ -99,7 +99,7 @@ class AuditedCards:
         try:
             document = json.loads(read_utf8(file, str(file)))
         except (ValueError, RecursionError) as error:
-            raise DataError(f"'{file}' is no JSON file ({error}). Audit again.") from error
+            raise DataError(f"'{file}' is not valid JSON ({error}). Audit again.") from error
         if not isinstance(document, dict):
             raise DataError(f"'{file}' is no audit. Audit again.")
         return cls.from_dict(document, source=f"'{file}'")

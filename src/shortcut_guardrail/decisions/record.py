@@ -197,7 +197,7 @@ class Decisions:
             where = (
                 f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
             )
-            raise DataError(f"'{file}' is no JSON file ({where}). Give a file that `judge` wrote.") from error
+            raise DataError(f"'{file}' is not valid JSON ({where}). Give a file that `judge` wrote.") from error
         return cls.from_dict(document, source=str(file))
 
 

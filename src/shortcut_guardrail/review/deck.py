@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..data import Texts, text_hash
-from ..decisions import AuditedCard, AuditedCards
+from ..decisions import LEAST_FLIPS, AuditedCard, AuditedCards
 from ..errors import DataError
-from ..text import WordFinder, content_words, visible_name
+from ..text import WordFinder, content_words, spaced, visible_name
+from .effects import Effect, effects_of
 
 Document = Mapping[str, Any]
 Text = str | tuple[str, str]
@@ -80,6 +81,7 @@ class DeckCard:
         patterns: The two commonest neighbours of the words.
         examples: Up to three texts, of topics as different as there are.
         evidence: Sentences of the audit on the words.
+        effects: What follows from each decision.
         flips: Texts that can be asked about, none of which is shown on any card.
     """
 
@@ -94,6 +96,7 @@ class DeckCard:
     patterns: tuple[Pattern, ...]
     examples: tuple[ShownText, ...]
     evidence: tuple[str, ...]
+    effects: Mapping[str, Effect]
     flips: tuple[FlipText, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,10 +144,30 @@ def make_deck(document: Document, *, texts: Texts | None = None, which: str = "a
     if not chosen:
         raise DataError(f"{source} has no card to decide: no answer hangs on a word that the audit does not flag.")
     known = _Texts(document, texts, source)
-    examples = {card.id: known.examples(card, by_id[card.id]) for card in chosen}
+    askable = Askable({flip.row for flip in known.flips(by_id[card.id])} for card in chosen)
+    examples = {card.id: known.examples(card, by_id[card.id], askable) for card in chosen}
     shown = {example.row for of_card in examples.values() for example in of_card}
     cards = [_card(card, by_id[card.id], known, examples[card.id], shown, document) for card in chosen]
     return Deck(audited, tuple(document["label_names"]), document["n_distinct"], tuple(cards))
+
+
+class Askable:
+    """The texts that can still be asked about, for each card. A card that texts can decide is left enough of them.
+
+    Args:
+        rows: Of each card.
+    """
+
+    def __init__(self, rows: Iterable[set[int]]) -> None:
+        self._rows = [of_card for of_card in rows if len(of_card) >= LEAST_FLIPS]
+
+    def shown(self, row: int) -> bool:
+        """Show a text, if it can be spared; whether it was."""
+        holding = [of_card for of_card in self._rows if row in of_card]
+        spare = all(len(of_card) > LEAST_FLIPS for of_card in holding)
+        for of_card in holding if spare else ():
+            of_card.remove(row)
+        return spare
 
 
 class _Texts:
@@ -156,10 +179,11 @@ class _Texts:
 
     def of(self, kept: Document) -> Text | None:
         """The text of a flip or an example; `None` where it is not known."""
-        if kept["text"] is not None:
-            return kept["text"] if kept["text_pair"] is None else (kept["text"], kept["text_pair"])
+        stored: Text | None = kept["text"]
+        if stored is not None and kept["text_pair"] is not None:
+            stored = (kept["text"], kept["text_pair"])
         if self._given is None:
-            return None
+            return stored
         row = kept.get("row", kept.get("index"))
         text: Text | None = self._given[row] if row < len(self._given) else None
         if text is None or ("text_hash" in kept and text_hash(text) != kept["text_hash"]):
@@ -185,8 +209,11 @@ class _Texts:
             if text is not None:
                 yield FlipText(example["index"], example["label"], example["masked_label"], text)
 
-    def examples(self, card: AuditedCard, stored: Document) -> list[FlipText]:
-        """Texts of different topics: each next one shares the fewest words with those before; flips come first."""
+    def examples(self, card: AuditedCard, stored: Document, askable: Askable) -> list[FlipText]:
+        """Texts of different topics: each next one shares the fewest words with those before; flips come first.
+
+        Where a card has few flips, these are left to be asked about, and texts whose answer may stay are shown.
+        """
         chosen: list[FlipText] = []
         flips = self.flips(stored)
         own = {part for word in card.words for part in content_words(word)}
@@ -194,10 +221,12 @@ class _Texts:
         while flips and len(chosen) < MOST_EXAMPLES:
             # Of equal ones that which is read fastest.
             best = min(flips, key=lambda f: (_overlap(bags, f, chosen), len(_joined(f.text)), f.row))
-            chosen.append(best)
             flips.remove(best)
+            if askable.shown(best.row):
+                chosen.append(best)
         for other in self.others(card.words):
-            if len(chosen) < MOST_EXAMPLES and other.row not in {one.row for one in chosen}:
+            new = other.row not in {one.row for one in chosen}
+            if len(chosen) < MOST_EXAMPLES and new and askable.shown(other.row):
                 chosen.append(other)
         return chosen
 
@@ -214,6 +243,10 @@ def _card(
 ) -> DeckCard:
     finder = WordFinder(card.words, kept=card.except_in)
     flips = known.flips(stored)
+    moved = tuple((one["before"], one["after"], one["texts"]) for one in stored["moved"])
+    asked = tuple(flip for flip in flips if flip.row not in shown)
+    taken = [word for word in card.words if spaced(word) in _taken(document)]
+    effects = effects_of(card.changes, moved, list(map(visible_name, taken)), all_taken=len(taken) == len(card.words))
     return DeckCard(
         id=card.id,
         words=card.words,
@@ -222,28 +255,50 @@ def _card(
         texts=card.texts,
         changes=card.changes,
         share=stored["share"],
-        moved=tuple((one["before"], one["after"], one["texts"]) for one in stored["moved"]),
+        moved=moved,
         patterns=patterns_of(finder, [flip.text for flip in flips]),
         examples=tuple(shown_text(finder, example) for example in examples),
-        evidence=tuple(_evidence(card, stored, document)),
-        flips=tuple(flip for flip in flips if flip.row not in shown),
+        evidence=(*_evidence(card, stored, document), *too_few(len(asked), card.changes)),
+        effects=effects,
+        flips=asked,
+    )
+
+
+def _taken(document: Document) -> set[str]:
+    """The words that `fit` neutralises where nobody decides: those that the audit says, or else those that it found."""
+    said = document.get("fit_would_take")
+    if said is None:
+        said = [c for c in document["candidates"] if c["flagged"] or c["takes_turns"] or c["collective"]]
+    return {spaced(item["text"]) for item in said}
+
+
+def too_few(asked: int, changes: int) -> tuple[str, ...]:
+    """A sentence where texts cannot decide a card."""
+    if asked >= LEAST_FLIPS:
+        return ()
+    if changes < LEAST_FLIPS:
+        return (f"Texts cannot decide it: fewer than {LEAST_FLIPS} answers change.",)
+    return (
+        f"Too few of its texts can be asked about here to decide it; the command “flips” asks about all {changes:,}.",
     )
 
 
 def _evidence(card: AuditedCard, stored: Document, document: Document) -> Iterator[str]:
     evidence = stored["evidence"]
     if evidence["flagged"]:
-        names = ", ".join(f"“{visible_name(word)}”" for word in evidence["flagged"][:5])
-        yield f"The audit flags {names}: it decides texts whose rest speaks against it."
+        names = [f"“{visible_name(word)}”" for word in evidence["flagged"][:5]]
+        does = "they outweigh" if len(names) > 1 else "it outweighs"
+        yield f"The audit flags {', '.join(names)}: {does} the rest of the text."
     elif evidence["status"] == "undecided":
         yield "The audit could neither flag nor clear it."
     else:
         yield "The audit does not flag it."
     opposed = evidence["opposition"]
     if opposed is not None:
+        words, whose = ("words", "their") if len(card.words) > 1 else ("word", "its")
         yield (
-            f"With it masked, its texts speak less for “{visible_name(card.pulls_to)}” than texts that never had it, "
-            f"in {opposed:.0%} of pairs (chance: 50%)."
+            f"Without the {words}, {whose} texts look less “{visible_name(card.pulls_to)}” than other texts do, in "
+            f"{opposed:.0%} of comparisons (50% would be chance)."
         )
     first = next((c for c in document["candidates"] if c["text"] == card.words[0]), None)
     if first and first["labelled"]:

@@ -60,25 +60,27 @@
   // Without a server the rules are short: no texts are judged, so a card is what people say of it.
   function browser(stored) {
     const place = `shortcut-guardrail ${stored.audit}`;
-    let kept = { by: "person", revision: 0, events: [] };
-    try { kept = JSON.parse(localStorage.getItem(place)) || kept; } catch { /* Then nothing is kept when the page is closed. */ }
+    let kept = { by: "person", revision: 0, events: [] }, keeps = true;
+    try { kept = JSON.parse(localStorage.getItem(place)) || kept; } catch { keeps = false; /* Nothing, once the page is closed. */ }
     const now = () => new Date().toISOString().replace(/\.\d+Z$/, "+00:00");
     const latest = () => Object.fromEntries(kept.events.map((event) => [event.card, event]));
     function current() {
       const said = Object.fromEntries(Object.entries(latest()).map(([card, event]) => [card, event.decision]));
-      const rows = stored.cards.map((card) => ({
-        id: card.id, decision: said[card.id], source: "person", people: { [kept.by]: said[card.id] }, flips: null,
+      const rows = stored.cards.map((card) => ({ id: card.id, people: { [kept.by]: said[card.id] } }));
+      const follows = Object.fromEntries(stored.cards.filter((card) => said[card.id]).map((card) => {
+        const effect = card.effects[said[card.id]];
+        return [card.id, said[card.id] === "unsure" ? { ...effect, line: `${DONE.unsure}; ${effect.line}` } : effect];
       }));
       const done = stored.cards.every((card) => said[card.id]);
-      const end = done ? { cards: rows, both: 0, agree: 0, decoys: [], file: "", next: "shortcut-guardrail fit MODEL DATA --decisions decisions.json --out guarded" } : null;
+      const end = done ? { cards: rows, both: 0, agree: 0, differ: 0, decoys: [], file: "", next: "shortcut-guardrail fit MODEL DATA --decisions decisions.json --out guarded" } : null;
       return {
-        revision: kept.revision, by: kept.by, said, opinions: {}, question: null, can_undo: kept.events.length > 0, notice: "", end,
-        progress: { answered: 0, open: 0, least: 0, most: 0 },
+        revision: kept.revision, by: kept.by, said, follows, opinions: {}, question: null, can_undo: kept.events.length > 0, notice: "", end,
+        progress: { answered: 0, open: 0, least: 0, most: 0, lost: 0 },
       };
     }
     function keep(events) {
       kept = { ...kept, events, revision: kept.revision + 1 };
-      try { localStorage.setItem(place, JSON.stringify(kept)); } catch { /* As above. */ }
+      try { localStorage.setItem(place, JSON.stringify(kept)); } catch { keeps = false; }
       return current();
     }
     function decided(card) {
@@ -90,6 +92,7 @@
       };
     }
     return {
+      keeps: () => keeps,
       load: async () => ({ deck: stored, state: current() }),
       answer: async (said) => keep([...kept.events, { by: kept.by, at: now(), ...said }]),
       undo: async () => keep(kept.events.slice(0, -1)),
@@ -112,7 +115,10 @@
     if (busy) return;
     busy = true;
     problem.textContent = "";
-    try { state = await action(); then(); } catch (error) { problem.textContent = error.message; } finally { busy = false; }
+    try { state = await action(); then(); } catch (error) {
+      problem.textContent = error.message;
+      say(); // what the line says of an earlier answer is not what happened to this one
+    } finally { busy = false; }
   }
 
   // An answer to an older state goes in again on top of the newer one, so that two tabs lose nothing.
@@ -135,7 +141,7 @@
     };
     act(send, () => {
       const opinion = state.opinions[card.id];
-      say(`${title(card)}: ${DONE[decision]}. ${consequence(card, decision)}`, total(),
+      say(`${title(card)}: ${state.follows[card.id].line}`, total(),
         other && other !== decision ? `Before, it was “${DONE[other]}”.` : "", opinion ? `Second opinion: ${opinion}.` : "", state.notice);
       at = null;
       show();
@@ -155,12 +161,12 @@
         if (!(error instanceof StaleError)) throw error;
         state = error.state;
         show();
-        throw new Error("Another tab answered meanwhile. Undo again if its answer, too, is to be taken back.");
+        throw new Error("Another tab answered meanwhile. Undo again to undo its answer too.");
       }
     };
     act(again, () => {
       const changed = deck.cards.findIndex((card) => before[card.id] !== state.said[card.id]);
-      say("The last answer is taken back.");
+      say("The last answer is undone.");
       at = changed < 0 ? null : changed;
       show();
     });
@@ -168,24 +174,10 @@
 
   const say = (...sentences) => { status.textContent = sentences.filter(Boolean).join(" "); };
 
-  function consequence(card, decision) {
-    if (decision === "unsure") {
-      if (!card.flips || !backend.stop) return "Nothing changes.";
-      return card.flips < 8 ? "Too few texts can be asked about to decide it; nothing changes."
-        : "You will be asked about texts, after the cards.";
-    }
-    if (decision !== "neutralise") return "Nothing changes.";
-    return `${count(card.changes, "answer")} would change${moves(card.moved)}.`;
-  }
-  const moves = (moved) => (moved.length ? `: ${moved.map(([was, becomes, n]) => `${n} from ${was} to ${becomes}`).join(", ")}` : "");
-  const decisionOf = (card) => {
-    const row = state.end && state.end.cards.find((one) => one.id === card.id);
-    return row ? row.decision : state.said[card.id];
-  };
   function total() {
-    const chosen = deck.cards.filter((card) => decisionOf(card) === "neutralise");
-    const n = chosen.reduce((sum, card) => sum + card.changes, 0);
-    return chosen.length > 1 ? `In all at most ${count(Math.min(n, deck.n), "answer")} of ${deck.n.toLocaleString("en")}.` : "";
+    const changing = Object.values(state.follows).map((one) => one.n).filter(Boolean);
+    const n = changing.reduce((sum, one) => sum + one, 0);
+    return changing.length > 1 ? `In all at most ${Math.min(n, deck.n).toLocaleString("en")} of ${count(deck.n, "answer")} change.` : "";
   }
 
   // What is shown
@@ -234,9 +226,10 @@
     const choices = Object.entries(WORDS).map(([decision, words], k) => el("label", {},
       el("input", { type: "radio", name: "decision", value: decision, checked: decision === (said || "keep") }), " ", words, el("kbd", {}, String(k + 1))));
     const question = `Should a system that decides this count the ${many ? "words" : "word"}?`;
-    const form = el("form", {}, el("fieldset", {}, el("legend", {}, question), choices),
+    const form = el("form", {}, el("fieldset", { "aria-describedby": "count" }, el("legend", {}, question), el("p", { class: "quiet small", id: "count" }, "“Count” means: may influence the answer."), choices),
       el("p", { class: "actions" }, el("button", { type: "submit", class: "main" }, "Answer"), undoButton(),
-        at !== null && said ? el("button", { type: "button", onclick: () => { at = null; show(); } }, "Leave it so") : ""));
+        at !== null && said ? el("button", { type: "button", onclick: () => { at = null; show(); } }, "Leave as is") : "",
+        backend.stop ? "" : el("button", { type: "button", onclick: download }, "Download what is answered")));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       answerCard(card, form.elements.decision.value);
@@ -248,8 +241,9 @@
 
   function textView(question) {
     const button = (key, answer, ...words) => el("button", { type: "button", onclick: () => answerText(answer) }, el("span", {}, ...words), el("kbd", {}, key));
-    const { answered, open, least, most } = state.progress;
-    const far = `${count(answered, "text")} answered. ${count(open, "card")} open: at least ${least} more, at most ${most}.`;
+    const { answered, open, least, most, lost } = state.progress;
+    const far = `${count(answered, "text")} answered. ${count(open, "card")} open. Deciding takes at least ${count(least, "more answer")}; at most ${most} are asked.`
+      + (lost ? ` ${count(lost, "card")} cannot be decided by the texts left. Nothing more is asked about ${lost === 1 ? "it" : "them"}.` : "");
     return [heading(`Text ${answered + 1}: which answer is right?`),
       question.sides.map((side) => el("p", { class: "said whole", dir: "auto" }, side)),
       el("div", { class: "choices", role: "group", "aria-label": "Which answer is right?" },
@@ -259,27 +253,27 @@
   }
 
   function endView() {
-    const { cards, both, agree, decoys, file, next } = state.end;
+    const { cards, both, agree, differ, decoys, file, next } = state.end;
     const byId = Object.fromEntries(deck.cards.map((card) => [card.id, card]));
     const people = [...new Set(cards.flatMap((row) => Object.keys(row.people)))];
     const opinions = Object.keys(state.opinions).length > 0;
     const heads = ["words", "decision", "answers changed", ...(people.length > 1 ? people : []), ...(opinions ? ["second opinion"] : [])];
     const rows = cards.map((row) => {
-      const card = byId[row.id];
-      const how = row.flips ? `${DONE[row.decision]} (texts: ${row.flips[0]}, ${row.flips[1]} mended, ${row.flips[2]} broken of ${row.flips[3]})`
-        : DONE[row.decision] + (row.source === "machine" ? " (by the second opinion)" : "");
-      const cells = [how, row.decision === "neutralise" ? count(card.changes, "answer") + moves(card.moved) : "none",
+      const { how, changes } = state.follows[row.id];
+      const cells = [how, changes,
         ...(people.length > 1 ? people.map((by) => DONE[row.people[by]] || "-") : []), ...(opinions ? [state.opinions[row.id] || "-"] : [])];
-      return el("tr", {}, el("th", { scope: "row", class: "name" }, names(card)), cells.map((cell) => el("td", {}, cell)));
+      return el("tr", {}, el("th", { scope: "row", class: "name" }, names(byId[row.id])), cells.map((cell) => el("td", {}, cell)));
     });
     const table = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Decisions" }, el("table", { class: "decisions" },
-      el("caption", {}, "What follows. A card of which you are not sure stays with the audit."),
+      el("caption", {}, "What ", el("code", {}, "fit"), " does with these answers."),
       el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, rows)));
     const checks = decoys.map((one) => el("p", {}, `A check: ${title(byId[one.id])} was mixed in because ${one.why}. You said: ${DONE[one.said]}. `,
       one.said === "neutralise" ? "Look at your other “no” answers once more." : "As expected.", " It decides nothing."));
     return [heading("All cards are answered"), table, el("p", {}, total()), checks,
-      both ? el("p", {}, `${agree} of ${count(both, "card")} that several people answered are answered alike. Where they differ, the audit decides.`) : "",
-      file ? el("p", {}, "Saved in ", el("code", {}, file), ".") : el("p", {}, "Download the file: nothing else keeps it."),
+      both ? el("p", {}, `${agree} of ${count(both, "card")} that several people answered are answered alike.`,
+        differ ? ` On ${count(differ, "card")} they contradict each other: there the audit decides.` : "",
+        both > agree + differ ? " Where one is only not sure, the other answer decides." : "") : "",
+      file ? el("p", {}, "Saved in ", el("code", {}, file), ".") : el("p", {}, backend.keeps() ? "This browser keeps the answers. Download the file to use them." : "Download the file: this browser does not keep the answers."),
       el("p", {}, "Next: ", el("code", {}, next)),
       el("p", { class: "actions" }, el("button", { type: "button", class: "main", onclick: download }, "Download decisions.json"), undoButton(),
         backend.stop ? el("button", { type: "button", onclick: stop }, "Stop the server") : "")].filter(Boolean).flat();
@@ -313,7 +307,6 @@
     const card = body.querySelector("form") && deck.cards[at !== null ? at : deck.cards.findIndex((one) => !state.said[one.id])];
     if (key === "z") undo();
     else if (card && Object.hasOwn(CARD_KEYS, key)) answerCard(card, CARD_KEYS[key]);
-    else if (card && key === "enter" && event.target.closest("h2, h3, body") === event.target) body.querySelector("form").requestSubmit();
     else if (!card && state.question && Object.hasOwn(TEXT_KEYS, key)) answerText(TEXT_KEYS[key]);
     else return;
     event.preventDefault();
@@ -336,7 +329,7 @@
     root.replaceChildren(nameField(), problem, status, body,
       el("p", { class: "quiet small" }, keys, " ", el("label", { for: "keys" }, "Single keys answer: 1 to 4 on cards; a, b, n, u on texts; z undoes")));
     const begun = Object.keys(state.said).length;
-    if (begun) say(`Going on: ${begun} of ${count(deck.cards.length, "card")} answered before.`);
+    if (begun) say(`Resuming: ${begun} of ${count(deck.cards.length, "card")} answered before.`);
     show(root.dataset.mode === "server");
   }
   // An address with another token, pasted into this tab, is another review.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from ..decisions import (
@@ -27,6 +28,7 @@ from ..stats import THRESHOLD, paired_e_value
 from .answers import Event, latest
 from .deck import Deck, DeckCard, Text
 from .decoys import Decoy
+from .effects import DONE, Effect
 
 REVIEW_SCHEMA_VERSION = 1
 
@@ -113,31 +115,38 @@ class Rules:
         return next((asked for identity, asked in self.questions.items() if identity in wanted), None)
 
     def progress(self, record: Record, by: str) -> dict[str, int]:
-        """How far somebody's texts are: `answered`, cards still `open`, and the `least` and `most` further answers.
+        """How far somebody's texts are: `answered`, cards still `open`, the `least` and `most` further answers, `lost`.
 
-        `least` is how many answers of one kind decide the next card; `most` is when the last one is given up.
+        `least` is how many decide all open cards where those on a card agree, `most` how many texts are left to ask
+        about. `lost` are cards that the texts left cannot decide any more.
         """
-        answered = self._answers(record).get(by, {})
-        open_ = self._open(record, by)
-        left = {card: self._left(card, answered) for card in open_}
-        least = [_fewest(judged.mended, judged.broken) for judged in open_.values()]
+        answered, open_ = self._answers(record).get(by, {}), self._open(record, by)
+        judged = [self._judged(card, answered) for card in self._unsure(record, by) if card not in open_]
+        left = [self._left(card, answered) for card in open_]
+        fewest = [_fewest(one.mended, one.broken) for one in open_.values()]
+        most = len(set().union(*left))
         return {
             "answered": len(answered),
             "open": len(open_),
-            "least": min(least, default=0),
-            "most": sum(left.values()),
+            # One answer may count for several cards.
+            "least": sum(fewest) if most == sum(map(len, left)) else max(fewest, default=0),
+            "most": most,
+            "lost": sum(one.outcome == "open" for one in judged),
         }
 
-    def _left(self, card: str, answered: Mapping[str, Answer]) -> int:
-        mine = {key.id for key in self._keys if key.card == card}
-        return min(MOST_QUESTIONS - len(mine & answered.keys()), len(mine - answered.keys()))
+    def _left(self, card: str, answered: Mapping[str, Answer]) -> set[str]:
+        """The questions that somebody can still be asked about a card."""
+        return {key.id for key in self._keys if key.card == card} - answered.keys()
 
     def _open(self, record: Record, by: str) -> dict[str, Judged]:
-        """The cards that somebody is unsure of and whose texts decide nothing yet, with what they say."""
+        """The cards that somebody is unsure of and whose texts decide nothing yet, but can, with what they say."""
         answered = self._answers(record).get(by, {})
-        unsure = [card for card in self._unsure(record, by) if self._left(card, answered) > 0]
-        judged = {card: self._judged(card, answered) for card in unsure}
-        return {card: one for card, one in judged.items() if one.outcome == "open"}
+        judged = {card: self._judged(card, answered) for card in self._unsure(record, by)}
+        return {
+            card: one
+            for card, one in judged.items()
+            if one.outcome == "open" and _fewest(one.mended, one.broken) <= len(self._left(card, answered))
+        }
 
     def _unsure(self, record: Record, by: str | None = None) -> list[str]:
         """The cards of which somebody, or anybody, is unsure and whose texts nobody judged before the review."""
@@ -180,6 +189,16 @@ class Rules:
         made_on = {"audit": audited.id, "model": audited.model, "data": audited.data}
         return Decisions(cards, **made_on, judges=record.judges, answers=record.answers)
 
+    def follows(self, record: Record, by: str) -> dict[str, Effect]:
+        """What follows for each card that somebody answered, by what everybody said; for a decoy as if it were one."""
+        decided = {one.id: one for one in self.decisions(record).cards}
+        said, open_ = latest(record.events), self._open(record, by)
+        made = {}
+        for card in self.deck.cards:
+            if own := said.get(card.id, {}).get(by):
+                made[card.id] = _effect(card, own.said, decided.get(card.id), asked=card.id in open_)
+        return made
+
     def stored(self, record: Record, *, at: str = "") -> dict[str, Any]:
         """The content of `decisions.json`: what `judge` writes, and under `review` what was said, to go on from."""
         kept = {
@@ -192,6 +211,35 @@ class Rules:
         return self.decisions(record, at=at).to_dict() | {"review": kept}
 
 
+def _effect(card: DeckCard, said: str, one: Decision | None, *, asked: bool) -> Effect:
+    """What follows for a card of which somebody said something; `one` is what everybody's answers come to."""
+    decision = said if one is None else one.decision or "unsure"
+    effect, texts = card.effects[decision], ""
+    if one is not None and one.source == "flips" and one.outcome is not None:
+        texts = f" (texts: {one.outcome}, {one.mended} mended, {one.broken} broken of {one.asked})"
+    if decision != "unsure":
+        if said != "unsure":
+            return replace(effect, how=effect.how + texts)
+        source = one.source if one is not None else None
+        who = {"flips": "the texts decide", "machine": "the second opinion decides"}.get(
+            source or "", "somebody else decides"
+        )
+        how = effect.how + texts + " (by the second opinion)" * (source == "machine")
+        line = f"{DONE[said]}; {who}: {effect.line}" + " You are asked about texts, after the cards." * asked
+        return replace(effect, how=how, line=line)
+    if said != "unsure":
+        line = f"{DONE[said]}. Somebody else said otherwise, so {effect.line}"
+        return replace(effect, how=effect.how.replace(DONE["unsure"], "people differ", 1), line=line)
+    if asked:
+        why = f"{DONE[said]}. You are asked about texts, after the cards. If they leave it open, "
+    elif len(card.flips) < LEAST_FLIPS:
+        why = f"{DONE[said]}. Too few texts can be asked about to decide it, so "
+    else:
+        why = f"{DONE[said]}. Its texts leave it open, so "
+    return replace(effect, how=effect.how.replace(DONE["unsure"], DONE["unsure"] + texts, 1), line=why + effect.line)
+
+
+@cache
 def _fewest(mended: int, broken: int) -> int:
     """How many answers of one kind decide a card at least."""
 

@@ -181,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             return json.loads(self.rfile.read(int(length)))
         except (ValueError, RecursionError):
-            raise _Refused(HTTPStatus.BAD_REQUEST, "The body is no JSON.") from None
+            raise _Refused(HTTPStatus.BAD_REQUEST, "The body is not valid JSON.") from None
 
     # What is answered
 

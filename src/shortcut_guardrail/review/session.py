@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
@@ -38,14 +38,18 @@ def locked(file: Path) -> Iterator[None]:
     Raises:
         ConfigError: A review has it open.
     """
-    file.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(file.with_name(f"{file.name}.lock"))
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire(timeout=0)
-    except Timeout as error:
-        raise ConfigError(
-            f"Another review has '{file}' open. Go on there, stop it with Ctrl-C, or name another file with --out."
-        ) from error
+    except OSError as error:
+        # Where no file can be made, the lock may say that somebody holds it.
+        if isinstance(error, Timeout) and Path(lock.lock_file).exists():
+            raise ConfigError(
+                f"Another review has '{file}' open. Go on there, stop it with Ctrl-C, or name another file with --out."
+            ) from error
+        why = error.strerror or "no file can be made there"
+        raise ConfigError(f"'{file}' cannot be written ({why}). Name another file with --out.") from error
     try:
         yield
     finally:
@@ -167,6 +171,7 @@ class Session:
                 "revision": record.revision,
                 "by": self.by,
                 "said": cards,
+                "follows": {card: asdict(one) for card, one in rules.follows(record, self.by).items()},
                 "opinions": {card: text for card in cards if (text := second_opinion(record.before.get(card)))},
                 "question": None if question is None else question.to_dict(),
                 "progress": rules.progress(record, self.by),
@@ -178,21 +183,20 @@ class Session:
     def _end(self) -> dict[str, Any]:
         record, rules = self.record, self.rules
         said = latest(record.events)
-        decided = {one.id: one for one in rules.decisions(record).cards}
+        decided = {one.id: one.decision or "unsure" for one in rules.decisions(record).cards}
         rows: list[dict[str, Any]] = []
         for card in rules.cards:
-            one, people = decided[card.id], {by: event.said for by, event in said.get(card.id, {}).items()}
-            counted = None if one.outcome is None or one.machine else [one.outcome, one.mended, one.broken, one.asked]
-            decision = one.decision or "unsure"
-            rows.append({"id": card.id, "decision": decision, "source": one.source, "people": people, "flips": counted})
-        both = [row["people"] for row in rows if len(row["people"]) > 1]
+            people = {by: event.said for by, event in said.get(card.id, {}).items()}
+            rows.append({"id": card.id, "decision": decided[card.id], "people": people})
+        both = [set(row["people"].values()) for row in rows if len(row["people"]) > 1]
         decoys = [
             {"id": decoy.card.id, "why": decoy.why, "said": said[decoy.card.id][self.by].said} for decoy in rules.decoys
         ]
         return {
             "cards": rows,
             "both": len(both),
-            "agree": sum(len(set(people.values())) == 1 for people in both),
+            "agree": sum(len(answers) == 1 for answers in both),
+            "differ": sum(len(answers - {"unsure"}) > 1 for answers in both),
             "decoys": decoys,
             "file": str(self.file),
             "next": next_command(self.file),

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from ..data import counted
 from ..text import printable, visible_name
 from .deck import DeckCard, Piece, ShownText
+from .effects import DONE
 from .session import Session
 
 WIDTH = 80
 
 CARD_KEYS = {"k": "keep", "n": "neutralise", "a": "not_alone", "s": "unsure"}
+CARD_KEYS |= dict(zip("1234", CARD_KEYS.values(), strict=True))
 CARD_CHOICES = "[k] yes, keep   [n] no, neutralise   [a] may count, not alone   [s] not sure"
 TEXT_KEYS = {"a": "a", "b": "b", "n": "neither", "u": "unclear"}
-DONE = {"keep": "kept", "neutralise": "neutralised", "not_alone": "counts, but not alone", "unsure": "not sure"}
+HINT = "“Count” means: may influence the answer."
 
 Ask = Callable[[str], str]
 Say = Callable[[str], None]
@@ -30,6 +32,7 @@ def review_in_terminal(session: Session, *, ask: Ask = input, say: Say = print) 
         say: Prints a line.
     """
     tell = _Teller(say)
+    tell("Type a key and Enter; 1 to 4 answer cards too. z undoes the last answer. q stops: every answer is saved.")
     while True:
         state = session.state()
         card = next((card for card in session.rules.deck.cards if card.id not in state["said"]), None)
@@ -41,15 +44,15 @@ def review_in_terminal(session: Session, *, ask: Ask = input, say: Say = print) 
         try:
             key = _read(ask, tell, {*keys, "q", *("z" * state["can_undo"])})
         except EOFError:
-            return
+            key = "q"
         if key == "q":
-            return
+            return _say_what_is_left(session, tell)
         if key == "z":
             session.undo(state["revision"])
-            tell("The last answer is taken back.")
+            tell("The last answer is undone.")
         elif card:
             session.save({"card": card.id, "decision": keys[key]}, state["revision"])
-            _show_consequence(session, card, keys[key], tell)
+            _show_consequence(session, card, tell)
         else:
             session.save({"question": state["question"]["id"], "answer": keys[key]}, state["revision"])
 
@@ -73,14 +76,15 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 def _read(ask: Ask, tell: _Teller, allowed: set[str]) -> str:
     """A key that is allowed. An empty line answers nothing: a card is not kept by accident."""
+    shown = sorted((key for key in allowed if key.isalpha()), key="knasbuzq".index)
     while True:
         try:
-            key = ask(f"{'/'.join(sorted(allowed, key='knasbuzq'.index))}> ").strip().lower()
+            key = ask(f"{'/'.join(shown)}> ").strip().lower()
         except UnicodeDecodeError:
             key = ""
         if key in allowed:
             return key
-        tell(f"Type one of {', '.join(sorted(allowed))} and Enter.")
+        tell(f"Type one of {', '.join(shown)} and Enter.")
 
 
 def _show_card(session: Session, card: DeckCard, tell: _Teller) -> None:
@@ -105,6 +109,7 @@ def _show_card(session: Session, card: DeckCard, tell: _Teller) -> None:
         tell(f"- {sentence}")
     tell()
     tell(f"Should a system that decides this count the {'words' if len(card.words) > 1 else 'word'}?")
+    tell(HINT)
     tell(CARD_CHOICES)
 
 
@@ -128,9 +133,14 @@ def _show_text(state: Mapping[str, object], tell: _Teller) -> None:
     assert isinstance(progress, dict)
     tell("=" * WIDTH)
     tell(
-        f"Text {progress['answered'] + 1}. {counted(progress['open'], 'card')} open: at least {progress['least']} "
-        f"more, at most {progress['most']}."
+        f"Text {progress['answered'] + 1}. {counted(progress['open'], 'card')} open. Deciding takes at least "
+        f"{counted(progress['least'], 'more answer')}; at most {progress['most']} are asked."
     )
+    if progress["lost"]:
+        tell(
+            f"{counted(progress['lost'], 'card')} cannot be decided by the texts left. "
+            f"Nothing more is asked about {'it' if progress['lost'] == 1 else 'them'}."
+        )
     tell()
     for side in question["sides"]:
         tell(side, indent="  ")
@@ -140,14 +150,9 @@ def _show_text(state: Mapping[str, object], tell: _Teller) -> None:
     tell(f"[a] {a}   [b] {b}   [n] neither   [u] cannot tell")
 
 
-def _show_consequence(session: Session, card: DeckCard, decision: str, tell: _Teller) -> None:
-    moved = ", ".join(f"{n} from {visible_name(was)} to {visible_name(becomes)}" for was, becomes, n in card.moved)
-    follows = f" {counted(card.changes, 'answer')} would change{f': {moved}' if moved else ''}."
+def _show_consequence(session: Session, card: DeckCard, tell: _Teller) -> None:
     state = session.state()
-    if decision != "neutralise":
-        asked = decision == "unsure" and state["progress"]["open"]
-        follows = " You are asked about texts, after the cards." if asked else " Nothing changes."
-    tell(f"{_names(card)}: {DONE[decision]}.{follows}")
+    tell(f"{_names(card)}: {state['follows'][card.id]['line']}")
     if opinion := state["opinions"].get(card.id):
         tell(f"Second opinion: {opinion}.")
     if state["notice"]:
@@ -155,23 +160,31 @@ def _show_consequence(session: Session, card: DeckCard, decision: str, tell: _Te
 
 
 def _show_end(session: Session, tell: _Teller) -> None:
-    end = session.state()["end"]
-    names = {card.id: _names(card) for card in session.rules.deck.cards}
+    state = session.state()
+    end, names = state["end"], {card.id: _names(card) for card in session.rules.deck.cards}
     tell("=" * WIDTH)
     tell("All cards are answered.")
     for row in end["cards"]:
-        tell(f"- {names[row['id']]}: {', '.join(_said_of(row))}")
+        follows = state["follows"][row["id"]]
+        tell(f"- {names[row['id']]}: {follows['how']}. Answers changed: {follows['changes']}.{_said_of(row['people'])}")
     for decoy in end["decoys"]:
         tell(f"A check: {names[decoy['id']]} was mixed in, because {decoy['why']}. You said: {DONE[decoy['said']]}.")
     if end["both"]:
         tell(f"{end['agree']} of {counted(end['both'], 'card')} that several people answered are answered alike.")
+    if end["differ"]:
+        tell(f"On {counted(end['differ'], 'card')} they contradict each other: there the audit decides.")
+    if end["both"] > end["agree"] + end["differ"]:
+        tell("Where one is only not sure, the other answer decides.")
 
 
-def _said_of(row: Mapping[str, object]) -> Iterator[str]:
-    yield DONE[str(row["decision"])]
-    if isinstance(row["flips"], list):
-        outcome, mended, broken, asked = row["flips"]
-        yield f"texts: {outcome}, {mended} mended, {broken} broken of {asked}"
-    people = row["people"]
-    if isinstance(people, dict) and len(people) > 1:
-        yield "; ".join(f"{by}: {DONE[said]}" for by, said in people.items())
+def _said_of(people: Mapping[str, str]) -> str:
+    return f" {'; '.join(f'{by}: {DONE[said]}' for by, said in people.items())}." if len(people) > 1 else ""
+
+
+def _say_what_is_left(session: Session, tell: _Teller) -> None:
+    state = session.state()
+    left = len(session.rules.deck.cards) - len(state["said"])
+    if left:
+        tell(f"{counted(left, 'card')} {'is' if left == 1 else 'are'} not answered. The same command goes on.")
+    elif state["question"]:
+        tell(f"{counted(state['progress']['open'], 'card')} can still be decided by texts. The same command goes on.")
