@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test test-gpu test-lowest docs dist speed clean
+.PHONY: demo test test-gpu test-lowest fuzz docs dist speed clean
 
 # Real texts for `make speed`: a folder with sst2, goemotions_shortcuts and yelp.
 DATA ?= ../shared/data
@@ -27,6 +27,13 @@ docs: $(VENV)/.dev
 # In the environment that is active, or PYTHON's: `constraints.txt` pins a PyTorch without CUDA.
 test-gpu:
 	$(PYTHON) -m pytest --gpu
+
+# Every reader with files that are almost right, until the time is up; `make test` has the short form.
+FUZZ_SECONDS ?= 600
+FUZZ_SEED ?= 0
+fuzz: $(VENV)/.dev
+	PYTHONPATH=tests $(BIN)/python -m hardening.fuzzing --seconds $(FUZZ_SECONDS) --seed $(FUZZ_SEED)
+	PYTHONPATH=tests $(BIN)/python -m hardening.tampering
 
 # The lowest versions that pyproject.toml declares: a part of the tests that covers every dependency.
 LOWEST := build/lowest

@@ -169,7 +169,7 @@ def test_a_function_fits_on_a_page_and_a_file_in_a_head(path):
     assert (len(source.splitlines()) > MOST_LINES_OF_A_FILE) == (name in LONG_FILES)
 
 
-MOST_LINES_OF_THE_LIBRARY = 29_000
+MOST_LINES_OF_THE_LIBRARY = 31_000
 """With cards, and with `decisions`, `opinions` and `review`, rooms of their own (docs/explanation/architecture.md)."""
 
 

@@ -174,6 +174,7 @@ class AdapterConfig:
     def __post_init__(self) -> None:
         _check_fields(self)
         _require(1 <= self.rank <= 256, f"rank must lie between 1 and 256, but is {self.rank}.")
+        _require(self.target_modules != (), "target_modules must name at least one layer, or be left out.")
         _require(self.lora_alpha > 0, f"lora_alpha must be greater than 0, but is {self.lora_alpha}.")
         _require(self.learning_rate > 0, f"learning_rate must be greater than 0, but is {self.learning_rate}.")
         _require(

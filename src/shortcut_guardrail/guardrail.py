@@ -90,6 +90,7 @@ from .saving import (
     load_guarded,
     path_from,
     place_of,
+    read_record,
     save_guarded,
 )
 from .shortcuts import Shortcuts, find_shortcuts
@@ -207,18 +208,17 @@ class ShortcutGuardrail(Shown):
         options: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision, "fast": fast}
         loading = {"allow_pickle": allow_pickle, "trust_remote_code": trust_remote_code}
         if is_guarded_folder(source):
-            return cls._of_loaded(
-                load_guarded(
-                    Path(source),
-                    base=base,
-                    revision=revision,
-                    head=head,
-                    max_length=max_length,
-                    options=options,
-                    loading=loading,
-                    verify=verify,
-                )
+            loaded = load_guarded(
+                Path(source),
+                base=base,
+                revision=revision,
+                head=head,
+                max_length=max_length,
+                options=options,
+                loading=loading,
+                verify=verify,
             )
+            return cls._of_loaded(loaded, text_hashes=read_record(Path(source)).text_hashes)
         if base is not None:
             raise ConfigError(f"base is for guarded folders, but '{source}' holds no {GUARDRAIL_FILE}. Leave base out.")
         model, tokenizer = load_model(source, revision=revision, **loading)
@@ -227,11 +227,11 @@ class ShortcutGuardrail(Shown):
         return guard
 
     @classmethod
-    def _of_loaded(cls, loaded: Loaded) -> ShortcutGuardrail:
+    def _of_loaded(cls, loaded: Loaded, *, text_hashes: bool) -> ShortcutGuardrail:
         guard = cls.__new__(cls)
         guard._base, guard._lock = loaded.base, Lock()
         guard._base_name, guard._revision = loaded.base_name, loaded.revision
-        guard._fitted, guard._choice = loaded.fitted, loaded.choice
+        guard._fitted, guard._choice = replace(loaded.fitted, text_hashes=text_hashes), loaded.choice
         return guard
 
     # Facts
@@ -632,8 +632,7 @@ class ShortcutGuardrail(Shown):
             strength: In [0, 1]; `auto` chooses without labels; `None` too for `mask` and `distill`, else on labels.
             shortcuts: Words and phrases that are shortcuts.
             keep: Words and phrases that are none.
-            decisions: On cards of an audit of this model, or their file, or what `consult` gave; docs/howto/decide.md
-                says what comes before what.
+            decisions: On cards of an audit of this model, their file, or what `consult` gave; see docs/howto/decide.md.
             second_opinion: Second models that judge the cards of an audit; see `consult`, for `descriptions` as well.
             config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset.
             seed: The same seed, texts and configuration give the same guard.
@@ -764,6 +763,13 @@ class ShortcutGuardrail(Shown):
             DataError: There is no unlabelled text, labelled ones decided what is neutralised, or one kind has pairs and
                 the other single texts.
         """
+        if not self._require_fitted().text_hashes:
+            warnings.warn(
+                "The guard was saved without hashes of texts, so nothing can tell whether these texts had a part in "
+                "it. The certificate is only valid for texts that had none.",
+                GuardrailWarning,
+                stacklevel=3,
+            )
         progress = shown_progress(progress)
         found, self._choice = certify_guard(
             self._base,
@@ -989,11 +995,17 @@ class ShortcutGuardrail(Shown):
             training=fitted.training,
             seconds={stage: round(seconds, 3) for stage, seconds in fitted.seconds.items()},
             versions=library_versions(),
+            text_hashes=fitted.text_hashes,
         )
 
     @one_at_a_time
     def save_pretrained(
-        self, folder: str | Path, *, overwrite: bool = False, beside: Mapping[str, str] | None = None
+        self,
+        folder: str | Path,
+        *,
+        overwrite: bool = False,
+        text_hashes: bool = True,
+        beside: Mapping[str, str] | None = None,
     ) -> None:
         """Write a PEFT adapter folder with the strength folded into `lora_alpha`, the record and a model card.
 
@@ -1003,6 +1015,8 @@ class ShortcutGuardrail(Shown):
         Args:
             folder: Appears whole or not at all. Files of others in a guard that is there are carried over.
             overwrite: Whether a guard that is there may be replaced.
+            text_hashes: Whether hashes are kept of the texts that had a part in the guard. Short texts can be guessed
+                from them (docs/reference/privacy.md); without them nobody can tell that a text is used again.
             beside: Further texts that belong to the guard, by the names of their files.
 
         Raises:
@@ -1013,6 +1027,8 @@ class ShortcutGuardrail(Shown):
         way = path_from(Path(folder), self._base_name)
         record = replace(record, base_model=record.base_model | {"from_folder": way})
         fitted = self._require_fitted()
+        if not text_hashes:
+            fitted, record = replace(fitted, texts=frozenset()), record.without_text_hashes()
         save_guarded(Path(folder), self._base, fitted, record, overwrite=overwrite, beside=beside)
 
 

@@ -204,9 +204,12 @@ def test_a_result_comes_back_from_its_file(tmp_path):
         (b"[" * 100_000, "is not valid JSON ("),
         (b"[1, 2]", "is no result of this program"),
         (b'{"mstps": 0.4}', "is no result of this program"),
-        (b"\xff\xfe", "cannot be read: it is not UTF-8"),
-        (b'{"schema_version": 1, "mstps": 0.4, "candidates": [3]}', "is damaged"),
-        (b'{"schema_version": 1, "mstps": 0.4, "candidates": {"a": 1}}', "is damaged"),
+        (b"\xff\xfe", "is UTF-16, but UTF-8 is needed"),
+        (b'{"schema_version": 1, "mstps": 0.4, "candidates": [3]}', "candidates[0] must be an object, but is 3."),
+        (
+            b'{"schema_version": 1, "mstps": 0.4, "candidates": {"a": 1}}',
+            "candidates must be a list, but is an object.",
+        ),
     ],
 )
 def test_a_file_that_is_no_result(tmp_path, content, sentence):
@@ -219,7 +222,7 @@ def test_a_file_that_is_no_result(tmp_path, content, sentence):
 
 
 def test_a_file_that_is_missing(tmp_path):
-    with pytest.raises(DataError, match="cannot be read: No such file"):
+    with pytest.raises(DataError, match="There is no file"):
         read_result(tmp_path / "none.json")
 
 

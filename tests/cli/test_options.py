@@ -68,7 +68,7 @@ def test_help_of_fit_opens_with_two_examples_and_has_panels():
     assert head.count("shortcut-guardrail fit MODEL") == 2
     assert head.index("shortcut-guardrail fit MODEL") < head.index("DATA needs no labels")
     panels = re.findall(r"─ ([A-Z][a-z ]+) ─", "\n".join(lines))
-    assert panels == ["Arguments", "Options", "Second opinion", "Columns", "Model and machine"]
+    assert panels == ["Arguments", "Options", "Second opinion", "Privacy", "Columns", "Model and machine"]
 
 
 def test_the_commands_stand_in_groups():

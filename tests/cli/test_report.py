@@ -11,7 +11,7 @@ from audits import audit, candidate, card, evaluation, example, labelled
 from shortcut_guardrail.audit.results import AUDIT_SCHEMA_VERSION
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.report.html import render_audit
-from shortcut_guardrail.report.stored import LAYOUT, SCHEMA_VERSION, read_audit
+from shortcut_guardrail.report.stored import SCHEMA_VERSION, Layout, read_audit
 
 TEXT = "Honestly, the soup was cold."
 
@@ -83,7 +83,7 @@ def test_a_page_that_is_there_is_kept(cli, write, tmp_path):
 
 def test_the_layout_is_that_of_a_new_audit(write):
     assert SCHEMA_VERSION == AUDIT_SCHEMA_VERSION
-    assert ["schema_version", *sorted(LAYOUT)] == [
+    assert ["schema_version", *sorted(Layout.__annotations__)] == [
         "schema_version",
         *sorted(set(full_audit().to_dict()) - {"schema_version"}),
     ]
@@ -106,9 +106,9 @@ def test_an_audit_without_cards_is_still_read(cli, write, tmp_path):
         del before["cards"][0][key]
     assert read_audit(write("seven.json", before))["cards"][0]["flips"] == []
     # The partners: of the layout of today they have to be there.
-    with pytest.raises(DataError, match=r"'cards\[0\]' has no 'moved'"):
+    with pytest.raises(DataError, match=r"cards\[0\].moved is missing"):
         read_audit(write("audit.json", before | {"schema_version": 8}))
-    with pytest.raises(DataError, match="it has no 'cards'"):
+    with pytest.raises(DataError, match=r"cards is missing"):
         read_audit(write("audit.json", old))
 
 
@@ -123,26 +123,29 @@ def damaged(change) -> dict:
     [
         (lambda d: d.update(schema_version=1), "has the layout of schema_version 1, and this version of the program"),
         (lambda d: d.pop("candidates"), "holds no audit"),
-        (lambda d: d.pop("alpha"), "it has no 'alpha'"),
-        (lambda d: d.update(n="40"), "'n' is not of type int"),
-        (lambda d: d.update(n=True), "'n' is not of type int"),
-        (lambda d: d.update(alpha="<b>"), "'alpha' is not a number"),
-        (lambda d: d.update(mstps=None), "'mstps' is not a number"),
-        (lambda d: d.update(unit="sentence"), "'unit' is none of token, word, phrase"),
-        (lambda d: d.update(predicted=[1]), "'predicted' is not an object of numbers"),
-        (lambda d: d.update(notes="a"), "'notes' is not a list"),
-        (lambda d: d.update(agreement=None), "'agreement' is not an object"),
-        (lambda d: d["cards"][0]["evidence"].pop("opposition"), "'cards[0].evidence' has no 'opposition'"),
-        (lambda d: d["cards"][0].update(words="soup"), "'cards[0].words' is not a list"),
-        (lambda d: d["candidates"][1].pop("interval"), "'candidates[1]' has no 'interval'"),
+        (lambda d: d.pop("alpha"), "alpha is missing"),
+        (lambda d: d.update(n="40"), 'n must be a whole number, 0 or more, but is "40".'),
+        (lambda d: d.update(n=True), "n must be a whole number, 0 or more, but is true."),
+        (lambda d: d.update(alpha="<b>"), 'alpha must be a number from 0 to 1, but is "<b>".'),
+        (lambda d: d.update(mstps=None), "mstps must be a number from 0 to 1, but is null."),
+        (lambda d: d.update(unit="sentence"), "unit must be one of token, word, phrase"),
+        (lambda d: d.update(predicted=[1]), "predicted must be an object, but is a list."),
+        (lambda d: d.update(notes="a"), 'notes must be a list, but is "a".'),
+        (lambda d: d.update(agreement=None), "agreement must be an object, but is null."),
+        (lambda d: d["cards"][0]["evidence"].pop("opposition"), "cards[0].evidence.opposition is missing."),
+        (lambda d: d["cards"][0].update(words="soup"), 'cards[0].words must be a list, but is "soup".'),
+        (lambda d: d["candidates"][1].pop("interval"), "candidates[1].interval is missing."),
         (
             lambda d: d["candidates"][0]["interval"].update(flip_rate=[0.1]),
-            "'candidates[0].interval.flip_rate' does not",
+            "candidates[0].interval.flip_rate must be a list of 2, but has 1",
         ),
-        (lambda d: d["candidates"][0]["examples"][0].update(start="0"), "'candidates[0].examples[0].start' is not of"),
+        (
+            lambda d: d["candidates"][0]["examples"][0].update(start="0"),
+            "candidates[0].examples[0].start must be a whole number",
+        ),
         (
             lambda d: d["candidates"][0]["labelled"]["groups"][0].pop("n"),
-            "'candidates[0].labelled.groups[0]' has no 'n'",
+            "candidates[0].labelled.groups[0].n is missing.",
         ),
     ],
 )

@@ -237,10 +237,10 @@ def test_the_page_says_what_was_decided_and_by_whom(run, asked, tmp_path):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"outcome": "genuine"}, "no machine says more"),
+        ({"outcome": "genuine"}, 'second_opinion.outcome must be one of shortcut, open, but is "genuine"'),
         ({"outcome": "open"}, "a machine decides neutralise where its second_opinion is shortcut"),
-        ({"mended": -1}, "a count, a number or a name is of another kind"),
-        ({"unknown": 1}, "second_opinion is damaged"),
+        ({"mended": -1}, "second_opinion.mended must be a whole number, 0 or more, but is -1"),
+        ({"judges": "one"}, "second_opinion.judges must be a list"),
     ],
 )
 def test_what_no_machine_says_is_refused_in_a_file(run, asked, tmp_path, change, sentence):

@@ -9,6 +9,10 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Annotated
+
+from ..data import Count, Defined, NotEmpty, Share, UserText, Word
+from .evidence import Status
 
 
 @dataclass(frozen=True)
@@ -24,10 +28,10 @@ class CardEvidence:
             where every text holds one. The texts are those that the words were grouped on, so it is no test.
     """
 
-    status: str
+    status: Status
     flagged: tuple[str, ...]
-    q_value: float
-    relative_effect: float
+    q_value: Share
+    relative_effect: Share
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Moved:
 
     before: str
     after: str
-    texts: int
+    texts: Count
 
 
 @dataclass(frozen=True)
@@ -53,17 +57,17 @@ class KeptFlip:
         row: Which of the audited texts it is, from 0.
         before: The class that the model answers.
         after: The class that it answers with the words masked.
-        text_hash: Tells the text again.
+        text_hash: Tells the text again; empty in an audit that was written without hashes.
         text: The text; `None` in an audit that was written without texts.
         text_pair: The second text, where texts are pairs.
     """
 
-    row: int
+    row: Count
     before: str
     after: str
     text_hash: str
-    text: str | None = None
-    text_pair: str | None = None
+    text: UserText | None = None
+    text_pair: UserText | None = None
 
 
 @dataclass(frozen=True)
@@ -85,12 +89,12 @@ class Card:
             smallest hashes, in that order.
     """
 
-    id: str
-    words: tuple[str, ...]
+    id: Word
+    words: Annotated[tuple[Word, ...], NotEmpty()]
     pulls_to: str
-    texts: int
-    changes: int
-    share: float
+    texts: Count
+    changes: Count
+    share: Annotated[Share, Defined()]
     evidence: CardEvidence
     except_in: tuple[str, ...] = ()
     moved: tuple[Moved, ...] = ()

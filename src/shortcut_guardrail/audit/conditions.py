@@ -7,15 +7,14 @@ new one `mstps=0.02`. Both are read by the small parser below and by nothing els
 from __future__ import annotations
 
 import difflib
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired, TypedDict
 
-from ..data import check_file
+from ..data import check_file, checked, json_content
 from ..errors import ConfigError, DataError
 
 Document = Mapping[str, Any]
@@ -328,29 +327,31 @@ def _as_number(value: Any) -> float | None:
     return None
 
 
+class _Candidate(TypedDict):
+    text: str
+    flagged: NotRequired[bool]
+
+
+class _Result(TypedDict):
+    """What is needed of any result; `report` checks an audit in full."""
+
+    schema_version: int
+    mstps: float | None
+    candidates: NotRequired[tuple[_Candidate, ...]]
+
+
 def read_result(path: Path) -> dict[str, Any]:
     """Read an `audit.json`, or the scores that `evaluate --json` writes.
 
     Raises:
         DataError: The file is missing, is no JSON, or is no result of this program; or another file took its place.
     """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        check_file(path)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise DataError(f"'{path}' cannot be read: {reason}.") from error
-    except (json.JSONDecodeError, RecursionError) as error:
-        where = f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-        raise DataError(f"'{path}' is not valid JSON ({where}). Give an audit.json.") from error
+    document = json_content(path, advice="Give an audit.json.")
+    check_file(path)
     if not isinstance(document, dict) or "schema_version" not in document or "mstps" not in document:
         raise DataError(
             f"'{path}' is no result of this program: it has no 'schema_version' and 'mstps'. Give an audit.json, or "
             "the file of evaluate --json."
         )
-    candidates = document.get("candidates", [])
-    if not isinstance(candidates, list) or not all(
-        isinstance(candidate, dict) and isinstance(candidate.get("text"), str) for candidate in candidates
-    ):
-        raise DataError(f"'{path}' is damaged: its 'candidates' are not a list of objects with a 'text'.")
+    checked(document, _Result, f"'{path}'", advice="Run it again.", open_ended=True)
     return document

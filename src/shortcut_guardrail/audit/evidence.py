@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
+from ..data import Count, Defined, NotEmpty, OneOf, Share, UserText, Within
 from ..metrics import GroupAccuracy
+
+Segment = Annotated[int, Within(0, 1)]
+Status = Annotated[str, OneOf(("flagged", "undecided", "not_flagged"))]
 
 
 @dataclass(frozen=True)
@@ -37,11 +42,11 @@ class ImportantUnit:
     """One important unit of an example, for heat-maps; the fields are those of `ImportantToken`."""
 
     text: str
-    start: int
-    end: int
-    segment: int
-    score: float
-    change: float
+    start: Count
+    end: Count
+    segment: Segment
+    score: Annotated[float, Defined()]
+    change: Annotated[float, Defined()]
     flips: bool
 
 
@@ -66,17 +71,17 @@ class Example:
         true_label: The text's label, where labels were given.
     """
 
-    index: int
-    text: str | None
-    text_pair: str | None
-    segment: int
-    start: int
-    end: int
+    index: Count
+    text: UserText | None
+    text_pair: UserText | None
+    segment: Segment
+    start: Count
+    end: Count
     label: str
-    probability: float
+    probability: Annotated[Share, Defined()]
     masked_label: str
-    masked_probability: float
-    change: float
+    masked_probability: Annotated[Share, Defined()]
+    change: Annotated[float, Defined()]
     important: tuple[ImportantUnit, ...]
     true_label: str | None = None
 
@@ -85,9 +90,9 @@ class Example:
 class Intervals:
     """95 % intervals of a candidate's rates, each (low, high); NaNs where undefined."""
 
-    flip_rate: tuple[float, float]
+    flip_rate: tuple[Share, Share]
     mean_change: tuple[float, float]
-    contradiction_rate: tuple[float, float]
+    contradiction_rate: tuple[Share, Share]
 
 
 @dataclass(frozen=True)
@@ -105,13 +110,13 @@ class LabelledEvidence:
         groups: Accuracy by label and whether the text holds the candidate.
     """
 
-    n: int
-    accuracy: float
-    accuracy_masked: float
-    flips_to_right: int
-    flips_to_wrong: int
-    flips_between_wrong: int
-    p_value: float
+    n: Count
+    accuracy: Share
+    accuracy_masked: Share
+    flips_to_right: Count
+    flips_to_wrong: Count
+    flips_between_wrong: Count
+    p_value: Share
     groups: tuple[GroupAccuracy, ...]
 
 
@@ -154,22 +159,22 @@ class Candidate:
 
     text: str
     unit: str
-    count: int
-    flip_rate: float
+    count: Count
+    flip_rate: Share
     mean_change: float
     pulls_to: str | None
-    contradiction_rate: float
+    contradiction_rate: Share
     interval: Intervals
-    q_value: float
+    q_value: Share
     flagged: bool
-    status: str
+    status: Status
     reason: str | None
-    n_distinct: int
-    n_present: int
-    opposed_rate: float
-    expected_rate: float
-    relative_effect: float
-    p_value: float
+    n_distinct: Count
+    n_present: Count
+    opposed_rate: Share
+    expected_rate: Share
+    relative_effect: Share
+    p_value: Share
     mean_rank: float
     examples: tuple[Example, ...] = field(default=(), repr=False)
     labelled: LabelledEvidence | None = None
@@ -191,7 +196,7 @@ class Agreement:
     """
 
     mean: float
-    n: int
-    top_agrees: float
-    untrusted: float
-    histogram: tuple[int, ...]
+    n: Count
+    top_agrees: Share
+    untrusted: Share
+    histogram: Annotated[tuple[Count, ...], NotEmpty()]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -274,6 +274,11 @@ class AuditReport(Shown):
         for text in [*ax.get_yticklabels(), *legend.get_texts()]:
             text.set_parse_math(False)  # a word with dollar signs is no formula
         return ax
+
+    def without_text_hashes(self) -> AuditReport:
+        """The same without the hashes of flips, from which short texts can be guessed (docs/reference/privacy.md)."""
+        cards = [replace(card, flips=tuple(replace(flip, text_hash="") for flip in card.flips)) for card in self.cards]
+        return replace(self, cards=tuple(cards))
 
     def to_dict(self, *, max_candidates: int | None = None, redact: bool = False) -> dict[str, Any]:
         """A JSON-ready dictionary, documented in docs/explanation/audit.md; what is undefined is `None`.

@@ -74,6 +74,7 @@ def audit(
         ),
     ] = None,
     redact: options.Redact = False,
+    no_text_hashes: options.NoTextHashes = False,
     shard_size: Annotated[
         int, typer.Option(help="Texts in memory at a time; 0 for all, and 2000 for large files.", min=0)
     ] = 0,
@@ -101,12 +102,15 @@ def audit(
     source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)
     guard = loading.load(model)
     if bool(shard_size) or resume or found is None:
-        document = _audit_in_shards(guard, source, config, out, resume=resume, redact=redact, output=output)
+        document = _audit_in_shards(
+            guard, source, config, out, resume=resume, redact=redact, hashes=not no_text_hashes, output=output
+        )
     else:
         labels = _label_ids(guard, found)
         with output.progress() as progress:
             report = guard.audit(found.texts, labels=labels, config=config, progress=progress)
-            document = report.to_dict(redact=redact) | _would_take(guard, found.texts, report, config, progress)
+            kept = report.without_text_hashes() if no_text_hashes else report
+            document = kept.to_dict(redact=redact) | _would_take(guard, found.texts, report, config, progress)
         inputs = (report.input_to_dict(index, redact=redact) for index in range(report.n))
         _write(out, document, inputs, redact=redact, overwrite=output.overwrite)
     if output.speaks:
@@ -171,13 +175,15 @@ def _audit_in_shards(
     *,
     resume: bool,
     redact: bool,
+    hashes: bool,
     output: options.Output,
 ) -> dict[str, Any]:
     out = out.resolve()  # "." has no name
     partial = out.with_name(f"{out.name}.partial")
     with _hint_at_resuming(partial), output.progress() as progress:
         audited = guard.audit_in_shards(source, partial, config=config, resume=resume, progress=progress)
-        document: dict[str, Any] = audited.report.to_dict(redact=redact)
+        report: AuditReport = audited.report if hashes else audited.report.without_text_hashes()
+        document: dict[str, Any] = report.to_dict(redact=redact)
         _write(out, document, audited.inputs(redact=redact), redact=redact, overwrite=output.overwrite)
     # The shards hold words of the texts; what is kept of those is what was asked for.
     shutil.rmtree(partial)

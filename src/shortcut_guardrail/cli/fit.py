@@ -108,6 +108,7 @@ def fit(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="One setting. Repeat for more.", show_default=False),
     ] = None,
+    no_text_hashes: options.NoTextHashes = False,
     seed: options.Seed = 0,
     columns: options.LabelledColumns,
     loading: options.ModelLoading,
@@ -126,6 +127,7 @@ def fit(
     from ..models import joined, own_rank
     from ..saving import GUARDRAIL_FILE
 
+    options.check_hashes(no_text_hashes, second_opinion)
     _check_places(model, out, dry_run=dry_run)
     words = (shortcuts.shortcuts_file, kept.keep_file)
     inputs = [*loading.read_from(model), data, support, decisions, config, *words, *asking.read(second_opinion)]
@@ -166,7 +168,7 @@ def fit(
         return
     assert out is not None
     beside = None if consulted is None else with_answers("decisions.json", consulted.decisions, consulted.asked)
-    guard.save_pretrained(out, overwrite=output.overwrite, beside=beside)
+    guard.save_pretrained(out, overwrite=output.overwrite, text_hashes=not no_text_hashes, beside=beside)
     if output.speaks:
         _show(repaired, stated=plan.stated)
     output.say(f"Written: {out}")

@@ -55,6 +55,7 @@ def judge(
         ),
     ] = None,
     asking: Asking,
+    no_text_hashes: options.NoTextHashes = False,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -98,6 +99,7 @@ def judge(
         reference_answers,
     )
 
+    options.check_hashes(no_text_hashes, second)
     reviewers = _reviewers(reviewer, machine, answers, asks=bool(second))
     target = _target(out, dry_run=dry_run, asks=bool(second))
     beside = answers_file(target) if second and target is not None else None
@@ -110,6 +112,7 @@ def judge(
     keys = keys_of(answers, keys)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     found: Decisions = decide(audited, keys, given, at=now, machine=machine, keep_asking=keep_asking)
+    found = found.without_text_hashes() if no_text_hashes else found
     if second:
         sheet = cut_sheet(Sheet.from_folder(audit), questions_in(answers, keys))
         with output.progress() as progress:

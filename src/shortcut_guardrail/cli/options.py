@@ -67,6 +67,32 @@ OutRows = Annotated[
 Html = Annotated[Path | None, typer.Option("--html", help="HTML page to write.", show_default=False)]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same result.", min=0, max=MOST_OF_A_SEED)]
 Redact = Annotated[bool, typer.Option("--redact", help="Leave the texts out of what is written.")]
+NoTextHashes = Annotated[
+    bool,
+    typer.Option(
+        "--no-text-hashes",
+        help="Keep no hashes of texts, from which short ones can be guessed. A certificate then cannot notice texts "
+        "that were used before.",
+        rich_help_panel="Privacy",
+    ),
+]
+
+
+def check_hashes(no_text_hashes: bool, second_opinion: Any) -> None:
+    """Refuse to leave out the hashes by which the answers of second models are kept.
+
+    Raises:
+        ConfigError: Both are asked for.
+    """
+    from ..errors import ConfigError
+
+    if no_text_hashes and second_opinion:
+        raise ConfigError(
+            "--no-text-hashes cannot be had with a second opinion, whose answers are kept by the hash of the text. "
+            "Leave one of them out."
+        )
+
+
 TopK = Annotated[int, typer.Option(help="Important tokens per input.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace files that are already there; keeps others.")]
 Debug = Annotated[

@@ -93,11 +93,13 @@ def _show(message: str) -> None:
 
 def _unexpected(error: Exception) -> str:
     name = type(error).__name__
-    if name == "OutOfMemoryError" or isinstance(error, MemoryError):
+    said = str(error)
+    # Where PyTorch finds no memory for the CPU, it raises a RuntimeError.
+    if name == "OutOfMemoryError" or isinstance(error, MemoryError) or "allocate memory" in said:
         return "Out of memory. Lower --batch-size or --max-length and try again."
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return "The disk is full, so the output could not be written."
-    first_line = str(error).partition("\n")[0]
+    first_line = said.partition("\n")[0]
     return f"Something went wrong that should not have ({name}: {first_line}). Run again with --debug for the details."
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..data import nested, parse_json
 from ..errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -47,12 +47,13 @@ def _read(file: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
         raise DataError(f"--config {file} cannot be read: {reason}.") from error
-    kind, parse = ("TOML", tomllib.loads) if file.suffix.lower() == ".toml" else ("JSON", json.loads)
+    kind, parse = ("TOML", tomllib.loads) if file.suffix.lower() == ".toml" else ("JSON", parse_json)
     try:
         found = parse(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(
-            f"--config {file} is no {kind}: {error}. A file that ends in .toml is read as TOML, any other as JSON."
+            f"--config {file} is no {kind}: {nested(error)}. A file that ends in .toml is read as TOML, any other as "
+            "JSON."
         ) from error
     if not isinstance(found, dict):
         raise DataError(f'--config {file} must hold a table of settings, such as {{"adapter": {{"rank": 8}}}}.')
@@ -83,7 +84,7 @@ def _set(changes: dict[str, Any], assignment: str) -> None:
 
 def _value(text: str) -> Any:
     """JSON where it is JSON or a number, else the text itself."""
-    for parse in (json.loads, float):
+    for parse in (parse_json, float):
         try:
             return parse(text)
         except ValueError:

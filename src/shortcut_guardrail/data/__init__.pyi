@@ -12,6 +12,7 @@ from .manifests import read_whole as read_whole
 from .messages import counted as counted
 from .messages import enumerated as enumerated
 from .messages import kind_of as kind_of
+from .messages import nested as nested
 from .messages import shortened as shortened
 from .outputs import check_output as check_output
 from .reading import TextData as TextData
@@ -19,6 +20,19 @@ from .reading import Texts as Texts
 from .reading import check_texts as check_texts
 from .reading import label_ids as label_ids
 from .reading import read_data as read_data
+from .schema import As as As
+from .schema import Count as Count
+from .schema import Defined as Defined
+from .schema import NotEmpty as NotEmpty
+from .schema import OneOf as OneOf
+from .schema import Share as Share
+from .schema import UserText as UserText
+from .schema import Within as Within
+from .schema import Word as Word
+from .schema import checked as checked
+from .schema import json_content as json_content
+from .schema import parse_json as parse_json
+from .schema import shown as shown
 from .sources import FileTexts as FileTexts
 from .sources import MemoryTexts as MemoryTexts
 from .sources import TextSource as TextSource

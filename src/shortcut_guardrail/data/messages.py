@@ -72,6 +72,11 @@ def kind_of(value: Any) -> str:
     return "a number" if isinstance(value, int | float) else f"a value of type {type(value).__name__}"
 
 
+def nested(error: BaseException) -> str:
+    """What is wrong with JSON or TOML, whose readers run out of stack where it is nested too deeply."""
+    return "nested too deeply" if isinstance(error, RecursionError) else one_line(error)
+
+
 def one_line(error: BaseException) -> str:
     """An error's message without its line breaks, or its type where it says nothing."""
     return shortened(" ".join(str(error).split()), 200) or type(error).__name__

@@ -269,7 +269,7 @@ def _json_records(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any] | 
         if not written.strip():
             continue
         try:
-            record = json.loads(written, object_pairs_hook=_unique_keys)
+            record = json.loads(written, object_pairs_hook=unique_keys)
         except (ValueError, RecursionError) as error:
             reason = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
             yield line, f"not a JSON object on one line ({reason})"
@@ -278,7 +278,12 @@ def _json_records(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any] | 
             yield line, record if is_object else f"{kind_of(record)}, but each line must be a JSON object"
 
 
-def _unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, for `json.loads`.
+
+    Raises:
+        ValueError: A key occurs twice.
+    """
     record = dict(items)
     if len(record) < len(items):
         keys = [key for key, _ in items]

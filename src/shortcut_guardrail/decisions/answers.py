@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..data import enumerated, open_tables, read_utf8, text_hash
+from ..data import checked, enumerated, open_tables, parse_json, read_utf8, text_hash
 from ..errors import DataError
 from .judging import ANSWERS, Answer
 from .questions import REFERENCE, Key
@@ -31,23 +31,13 @@ def read_keys(folder: Path) -> list[Key]:
     keys = []
     for number, line in enumerate(read_utf8(file, str(file)).splitlines(), start=1):
         try:
-            keys.append(_key(json.loads(line)))
-        except (ValueError, TypeError, KeyError) as error:
+            keys.append(checked(parse_json(line), Key, "a key"))
+        except ValueError as error:
             raise DataError(
                 f"{file}, line {number}: this is no key of a question ({error}). Write the questions again with "
                 "`flips`; the file may be removed before."
             ) from error
     return keys
-
-
-def _key(values: Any) -> Key:
-    key = Key(**values)
-    strings = (key.id, key.card, key.text_hash)
-    if not all(isinstance(one, str) for one in strings) or key.masked_option not in ("a", "b"):
-        raise ValueError("a field is missing or of another kind")
-    if not (isinstance(key.order, int) and isinstance(key.call, int)) or key.label not in (None, "a", "b", "neither"):
-        raise ValueError("order, label or call is of another kind")
-    return key
 
 
 def written_keys(asked: Sequence[Key], new: Sequence[Key]) -> str:

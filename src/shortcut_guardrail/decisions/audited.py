@@ -7,9 +7,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
-from ..data import enumerated, read_utf8
+from ..audit import Card
+from ..data import checked, enumerated, json_content
 from ..errors import ConfigError, DataError
 from ..text import spaced, visible_name
 
@@ -39,6 +40,12 @@ class AuditedCard:
     flagged: bool
 
 
+class _Document(TypedDict):
+    cards: tuple[Card, ...]
+    model: str
+    data: str
+
+
 @dataclass(frozen=True)
 class AuditedCards:
     """The cards of one audit, and what it was made on.
@@ -62,25 +69,21 @@ class AuditedCards:
         Raises:
             DataError: It has none, as audits of earlier versions.
         """
-        if not all(
-            isinstance(document.get(key), kind) for key, kind in (("cards", list), ("model", str), ("data", str))
-        ):
+        if "cards" not in document or not document.get("model"):
             raise DataError(f"{source} has no cards: it was written by an earlier version. Audit again.")
-        try:
-            cards = tuple(
-                AuditedCard(
-                    str(card["id"]),
-                    tuple(map(str, card["words"])),
-                    str(card["pulls_to"]),
-                    int(card["texts"]),
-                    int(card["changes"]),
-                    tuple(map(str, card["except_in"])),
-                    card["evidence"]["status"] == "flagged",
-                )
-                for card in document["cards"]
+        found = checked(document, _Document, source, advice="Audit again.", open_ended=True, null_is_nan=True)
+        cards = tuple(
+            AuditedCard(
+                card.id,
+                card.words,
+                card.pulls_to,
+                card.texts,
+                card.changes,
+                card.except_in,
+                card.evidence.status == "flagged",
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise DataError(f"{source} is damaged: a card has no proper {error}. Audit again.") from error
+            for card in found["cards"]
+        )
         settings = {key: document.get(key) for key in ("unit", "top_k", "alpha", "min_opposition")}
         content = json.dumps([document["model"], settings, [card.id for card in cards]], sort_keys=True)
         identity = hashlib.sha256(content.encode()).hexdigest()
@@ -96,10 +99,7 @@ class AuditedCards:
         file = folder / AUDIT_FILE
         if not file.is_file():
             raise DataError(f"'{folder}' is no folder that `audit` wrote: it has no {AUDIT_FILE}.")
-        try:
-            document = json.loads(read_utf8(file, str(file)))
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"'{file}' is not valid JSON ({error}). Audit again.") from error
+        document = json_content(file, advice="Audit again.")
         if not isinstance(document, dict):
             raise DataError(f"'{file}' is no audit. Audit again.")
         return cls.from_dict(document, source=f"'{file}'")

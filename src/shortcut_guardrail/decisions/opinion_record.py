@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ..errors import DataError
+from ..data import Count, Share
 from ..text import visible_name
 
 Rule = Literal["agreement", "reference", "answers"]
@@ -26,8 +26,8 @@ class Fitness:
     """
 
     pair: tuple[str, str]
-    texts: int
-    agreement: float | None
+    texts: Count
+    agreement: Share | None
     error: float | None
     fit: bool
     reason: str = ""
@@ -55,15 +55,15 @@ class MachineOpinion:
 
     judges: tuple[str, ...]
     rule: Rule
-    mended: int
-    broken: int
-    unanswered: int
-    bound: float | None
-    p_value: float | None
+    mended: Count
+    broken: Count
+    unanswered: Count
+    bound: Share | None
+    p_value: Share | None
     outcome: Literal["shortcut", "open"]
     reason: str = ""
     rules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    q_value: float | None = None
+    q_value: Share | None = None
     at_stake: tuple[float, float] | None = None
 
     def of_all(self, share: float | None) -> MachineOpinion:
@@ -95,65 +95,9 @@ class Judge:
     name: str
     source: Mapping[str, Any]
     fitness: tuple[Fitness, ...]
-    texts: int
+    texts: Count
 
     @property
     def fit(self) -> bool:
         """Whether it may judge any pair of classes."""
         return any(one.fit for one in self.fitness)
-
-
-def read_opinion(values: Any, where: str) -> MachineOpinion | None:
-    """What second models say of a card.
-
-    Args:
-        values: As read from JSON; `None` where none was asked.
-        where: What to call it in messages.
-
-    Raises:
-        DataError: It is damaged, or says what no machine says.
-    """
-    if values is None:
-        return None
-    try:
-        stake = values.get("at_stake")
-        stake = None if stake is None else (float(stake[0]), float(stake[1]))
-        opinion = MachineOpinion(**{**values, "judges": tuple(values["judges"]), "at_stake": stake})
-        counts = (opinion.mended, opinion.broken, opinion.unanswered)
-        numbers = [n for n in (opinion.bound, opinion.p_value, opinion.q_value) if n is not None]
-        sound = (
-            all(type(n) is int and n >= 0 for n in counts)
-            and all(isinstance(n, int | float) for n in numbers)
-            and all(isinstance(name, str) for name in opinion.judges)
-        )
-    except (TypeError, KeyError, ValueError, IndexError) as error:
-        raise DataError(f"{where} is damaged: {error}. Judge again.") from error
-    if not sound:
-        raise DataError(f"{where} is damaged: a count, a number or a name is of another kind. Judge again.")
-    if opinion.outcome not in ("shortcut", "open"):
-        raise DataError(f"{where}.outcome must be shortcut or open, but is {opinion.outcome!r}: no machine says more.")
-    return opinion
-
-
-def read_judges(values: Any, source: str) -> tuple[Judge, ...]:
-    """The second models that were asked.
-
-    Args:
-        values: As read from JSON.
-        source: What to call the file in messages.
-
-    Raises:
-        DataError: They are damaged.
-    """
-    try:
-        return tuple(
-            Judge(
-                str(one["name"]),
-                dict(one["source"]),
-                tuple(Fitness(**{**fit, "pair": tuple(fit["pair"])}) for fit in one["fitness"]),
-                int(one["texts"]),
-            )
-            for one in values
-        )
-    except (TypeError, KeyError, ValueError) as error:
-        raise DataError(f"{source}: second_opinions is damaged: {error}. Judge again.") from error

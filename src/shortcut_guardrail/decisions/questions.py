@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..data import Texts, text_hash
+from ..data import Count, Texts, text_hash
 
 Option = Literal["a", "b"]
 Known = Literal["a", "b", "neither"]
@@ -76,7 +76,7 @@ class Key:
     card: str
     masked_option: Option
     text_hash: str
-    order: int
+    order: Count
     label: Known | None = None
     call: int = 0
 

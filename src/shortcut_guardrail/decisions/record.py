@@ -5,26 +5,21 @@ Any program may write the file. Of a card `words` and `decision` are needed; the
 
 from __future__ import annotations
 
-import difflib
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from ..data import enumerated, kind_of, read_utf8
+from ..data import Count, NotEmpty, Word, checked, json_content
 from ..errors import ConfigError, DataError
 from ..text import spaced
-from .opinion_record import Judge, MachineOpinion, read_judges, read_opinion
+from .opinion_record import Judge, MachineOpinion
 
 DECISIONS_SCHEMA_VERSION = 1
 
 DecisionName = Literal["keep", "neutralise", "not_alone", "unsure"]
 Source = Literal["person", "flips", "machine", "file"]
 
-_NAMES: tuple[str, ...] = get_args(DecisionName)
-_SOURCES: tuple[str, ...] = get_args(Source)
-_OUTCOMES = ("shortcut", "genuine", "open")
 FOLLOWS: dict[str, DecisionName] = {"shortcut": "neutralise", "genuine": "keep"}
 """What follows from the outcome of judged flips."""
 
@@ -72,16 +67,16 @@ class Decision:
         second_opinion: What second models say that were asked, apart from what people say.
     """
 
-    words: tuple[str, ...]
+    words: Annotated[tuple[Word, ...], NotEmpty()]
     decision: DecisionName | None = None
     source: Source | None = None
     id: str = ""
     pulls_to: str | None = None
-    asked: int = 0
-    mended: int = 0
-    broken: int = 0
-    neither: int = 0
-    unclear: int = 0
+    asked: Count = 0
+    mended: Count = 0
+    broken: Count = 0
+    neither: Count = 0
+    unclear: Count = 0
     threshold: float | None = None
     e_value: float | None = None
     outcome: Literal["shortcut", "genuine", "open"] | None = None
@@ -140,6 +135,10 @@ class Decisions:
         """Of all texts that were judged, each once, sorted."""
         return tuple(sorted({one for card in self.cards for one in card.text_hashes}))
 
+    def without_text_hashes(self) -> Decisions:
+        """The same without hashes of the judged texts: nobody can tell that one of them is used again."""
+        return replace(self, cards=tuple(replace(card, text_hashes=()) for card in self.cards))
+
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
         document: dict[str, Any] = {
@@ -167,21 +166,21 @@ class Decisions:
             DataError: A field is missing or of another kind, a decision is unknown, or two cards contradict each other.
                 The sentence names the field.
         """
-        if not isinstance(document, dict) or not isinstance(document.get("cards"), list):
-            raise DataError(f"{source}: an object with a list 'cards' is needed. Give a file that `judge` wrote.")
-        version = document.get("schema_version", DECISIONS_SCHEMA_VERSION)
-        if version != DECISIONS_SCHEMA_VERSION:
-            raise DataError(
-                f"{source}: schema_version is {version!r}, but this version reads {DECISIONS_SCHEMA_VERSION}. "
-                "Judge again, or update the library."
-            )
-        named = {}
-        for key in ("audit", "model", "data"):
-            named[key] = _optional(document.get(key), str, f"{source}: {key}")
-        cards = tuple(_card(values, f"{source}: cards[{i}]") for i, values in enumerate(document["cards"]))
+        found = checked(document, _Document, source, advice="Give a file that `judge` wrote.", open_ended=True)
+        cards = tuple(
+            replace(card, source="file") if card.decision and not card.source else card for card in found["cards"]
+        )
+        for i, card in enumerate(cards):
+            _check_source(card, f"{source}: cards[{i}]")
         _check_contradictions(cards, source)
-        named["answers"] = _optional(document.get("second_opinion_answers"), str, f"{source}: second_opinion_answers")
-        return cls(cards, **named, judges=read_judges(document.get("second_opinions", []), source))
+        return cls(
+            cards,
+            found.get("audit"),
+            found.get("model"),
+            found.get("data"),
+            found.get("second_opinions", ()),
+            found.get("second_opinion_answers"),
+        )
 
     @classmethod
     def from_file(cls, file: str | Path) -> Decisions:
@@ -190,14 +189,7 @@ class Decisions:
         Raises:
             DataError: The file cannot be read, or holds none.
         """
-        content = read_utf8(Path(file), str(file))
-        try:
-            document = json.loads(content)
-        except (ValueError, RecursionError) as error:
-            where = (
-                f"line {error.lineno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-            )
-            raise DataError(f"'{file}' is not valid JSON ({where}). Give a file that `judge` wrote.") from error
+        document = json_content(Path(file), advice="Give a file that `judge` wrote.")
         return cls.from_dict(document, source=str(file))
 
 
@@ -209,47 +201,22 @@ def _stored(card: Decision) -> dict[str, Any]:
     return {name: value for name, value in ordered.items() if value is not None}
 
 
-def _card(values: Any, where: str) -> Decision:
-    if not isinstance(values, dict):
-        raise DataError(f"{where} must be an object, but is {kind_of(values)}.")
-    known = {f.name for f in fields(Decision)}
-    given = {name: value for name, value in values.items() if name in known}
-    words = given.get("words")
-    if not isinstance(words, list) or not words or not all(isinstance(w, str) and spaced(w) for w in words):
-        raise DataError(f"{where}.words must be a list of words or phrases, but is {_shown(words)}.")
-    given["words"] = tuple(words)
-    for name in ("asked", "mended", "broken", "neither", "unclear"):
-        if name in given:
-            _check(
-                isinstance(given[name], int) and not isinstance(given[name], bool) and given[name] >= 0,
-                f"{where}.{name} must be a whole number, 0 or more, but is {_shown(given[name])}.",
-            )
-    for name in ("threshold", "e_value"):
-        _optional(given.get(name), (int, float), f"{where}.{name}")
-    for name, kind in (("id", str), ("pulls_to", str), ("survives_e_bh", bool), ("machine", str)):
-        _optional(given.get(name), kind, f"{where}.{name}")
-    given["id"] = given.get("id") or ""
-    given["decision"] = _one_of(given.get("decision"), _NAMES, f"{where}.decision")
-    given["outcome"] = _one_of(given.get("outcome"), _OUTCOMES, f"{where}.outcome")
-    given["source"] = _one_of(given.get("source"), _SOURCES, f"{where}.source") or (
-        "file" if given["decision"] else None
-    )
-    hashes = given.get("text_hashes", [])
-    _check(
-        isinstance(hashes, list) and all(isinstance(h, str) for h in hashes),
-        f"{where}.text_hashes must be a list of strings.",
-    )
-    given["text_hashes"] = tuple(hashes)
-    reviews = given.get("reviews", [])
-    _check(isinstance(reviews, list), f"{where}.reviews must be a list, but is {_shown(reviews)}.")
-    given["reviews"] = tuple(_review(one, f"{where}.reviews[{i}]") for i, one in enumerate(reviews))
-    given["second_opinion"] = read_opinion(given.get("second_opinion"), f"{where}.second_opinion")
-    card = Decision(**given)
-    if card.source == "machine":
-        _check(
-            card.decision == ("neutralise" if card.machine_says_shortcut else None),
+class _Document(TypedDict):
+    schema_version: NotRequired[Literal[1]]
+    audit: NotRequired[str | None]
+    model: NotRequired[str | None]
+    data: NotRequired[str | None]
+    cards: tuple[Decision, ...]
+    second_opinions: NotRequired[tuple[Judge, ...]]
+    second_opinion_answers: NotRequired[str | None]
+
+
+def _check_source(card: Decision, where: str) -> None:
+    """What follows from judged flips or a machine's opinion follows by their rules."""
+    if card.source == "machine" and card.decision != ("neutralise" if card.machine_says_shortcut else None):
+        raise DataError(
             f"{where}: a machine decides neutralise where its second_opinion is shortcut, and nothing else. A decision "
-            "of your own has the source person or file.",
+            "of your own has the source person or file."
         )
     expected = FOLLOWS.get(card.outcome or "open")
     if card.source == "flips" and card.decision != expected:
@@ -257,41 +224,6 @@ def _card(values: Any, where: str) -> Decision:
             f"{where}: by the flips the card is {card.outcome or 'open'}, so its decision must be "
             f"{expected or 'left out'}, but is {card.decision}. A decision of your own has the source person or file."
         )
-    return card
-
-
-def _review(values: Any, where: str) -> Review:
-    if not isinstance(values, dict) or not all(isinstance(values.get(name), str) for name in ("by", "at", "decision")):
-        raise DataError(f"{where} must be an object with the strings by, at and decision, but is {_shown(values)}.")
-    decision = _one_of(values["decision"], _NAMES, f"{where}.decision")
-    return Review(values["by"], values["at"], decision)
-
-
-def _optional(value: Any, kind: type | tuple[type, ...], where: str) -> Any:
-    wrong = value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool))
-    _check(not wrong, f"{where} is {_shown(value)}, which is of another kind than it must be.")
-    return value
-
-
-def _one_of(value: Any, names: Sequence[str], where: str) -> Any:
-    if value is None:
-        return None
-    if value not in names:
-        close = difflib.get_close_matches(
-            str(value).lower().replace("-", "_").replace(" ", "_"), names, n=1, cutoff=0.5
-        )
-        hint = f" Did you mean '{close[0]}'?" if close else ""
-        raise DataError(f"{where} must be one of {enumerated(list(names))}, but is {_shown(value)}.{hint}")
-    return value
-
-
-def _check(condition: bool, sentence: str) -> None:
-    if not condition:
-        raise DataError(sentence)
-
-
-def _shown(value: Any) -> str:
-    return repr(value) if isinstance(value, str | int | float | bool) else kind_of(value)
 
 
 def _check_contradictions(cards: Sequence[Decision], source: str) -> None:

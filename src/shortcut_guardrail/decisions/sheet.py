@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..audit import find_repeats
-from ..data import Texts, read_utf8
+from ..data import Count, Texts, checked, parse_json, read_utf8
 from ..errors import DataError
 from ..models import EncodedTexts
 from ..text import WordFinder, evidence_key, text_key
@@ -138,22 +138,20 @@ class Sheet:
                 "`flips` without --redact."
             )
         try:
-            head, *rest = [json.loads(line) for line in read_utf8(file, str(file)).splitlines()]
+            head, *rest = [parse_json(line) for line in read_utf8(file, str(file)).splitlines()]
             return cls(
                 str(head["audit"]),
                 tuple(map(str, head["labels"])),
                 tuple(map(str, head["models"])),
-                tuple(AskedFlip(**_with_texts(one["flip"])) for one in rest if "flip" in one),
-                tuple(WordFree(**_with_texts(one["free"])) for one in rest if "free" in one),
-                int(head.get("n", 0)),
+                tuple(checked(one["flip"], AskedFlip, "a flip", **_HOW) for one in rest if "flip" in one),
+                tuple(checked(one["free"], WordFree, "a text", **_HOW) for one in rest if "free" in one),
+                checked(head.get("n", 0), Count, "the number of texts"),
             )
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(f"'{file}' is damaged ({error}). Run `flips` again.") from error
 
 
-def _with_texts(values: dict[str, Any]) -> dict[str, Any]:
-    """Pairs are lists in JSON."""
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+_HOW: dict[str, Any] = {"open_ended": True, "null_is_nan": True}
 
 
 def draw_sheet(

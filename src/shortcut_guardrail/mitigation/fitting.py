@@ -94,6 +94,7 @@ class Fitted:
         seconds: Wall-clock time by stage; the choice of the strength adds to it.
         shortcuts: What is neutralised.
         texts: `data.text_number` of the texts it was fitted on, as far as they are known.
+        text_hashes: Whether they are; not in a guard that was saved without hashes of texts.
         unlabelled: What the last choice of the strength without labels was.
     """
 
@@ -104,6 +105,7 @@ class Fitted:
     seconds: dict[str, float]
     shortcuts: Shortcuts
     texts: frozenset[int] = frozenset()
+    text_hashes: bool = True
     unlabelled: UnlabelledCalibration | None = None
 
     @property

@@ -6,12 +6,12 @@ import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 
-from ..data import shortened
-from ..errors import ModelError
+from ..data import Share, Within, checked, enumerated, shortened
+from ..errors import GuardrailError, ModelError
 
 
 def load_model(
@@ -82,10 +82,12 @@ def _load(
     auto: Any, source: str | Path, what: str, options: dict[str, Any], weights: dict[str, Any]
 ) -> tuple[Any, Any, list[str]]:
     """A model, its tokenizer, and the names of weights that the files lack."""
-    from transformers import AutoTokenizer
+    from transformers import AutoConfig, AutoTokenizer
 
     name = str(source)
     with _sentences(name, what):
+        config = AutoConfig.from_pretrained(name, **options)
+        _check_sizes(config, name)
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
         model, report = auto.from_pretrained(name, output_loading_info=True, **weights, **options)
     return model, tokenizer, sorted(report["missing_keys"])
@@ -94,17 +96,48 @@ def _load(
 @contextmanager
 def _sentences(name: str, what: str) -> Iterator[None]:
     """Transformers quiet, and what it raises turned into a sentence."""
-    from safetensors import SafetensorError
-
     try:
         with quiet_transformers():
             yield
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError, SafetensorError) as error:
+    except (GuardrailError, MemoryError):
+        raise
+    # Anything: configurations are code's input, tokenizers raise Rust's panics, and remote code raises what it likes.
+    except Exception as error:
         where = f"'{name}'" if Path(name).exists() else f"There is no folder '{name}' here,{_near_folder(name)} and it"
         raise ModelError(
             f"{where} could not be loaded as a {what}: {_first_line(error)} Give a folder written by "
             "save_pretrained, or the id of a model on the Hub that this machine can reach."
         ) from error
+
+
+_MOST = {
+    "num_labels": 10_000,
+    "vocab_size": 10_000_000,
+    "max_position_embeddings": 10_000_000,
+    "num_hidden_layers": 1_000,
+    "num_attention_heads": 10_000,
+    "hidden_size": 1_000_000,
+    "intermediate_size": 4_000_000,
+}
+"""Sizes of which no classifier needs more. Layers are made one by one before any weight is read, so that a billion of
+them would never end."""
+
+
+def _check_sizes(config: Any, name: str) -> None:
+    for field, most in _MOST.items():
+        value = getattr(config, field, None)
+        if value is not None:
+            checked(value, Annotated[int, Within(0, most)], f"'{name}', config.json", path=field, error=ModelError)
+    for field, value in vars(config).items():
+        if "dropout" in field and isinstance(value, float):
+            checked(value, Share, f"'{name}', config.json", path=field, error=ModelError)
+    names = getattr(config, "id2label", None) or {}
+    if gaps := sorted(set(range(len(names))) - set(names))[:5]:
+        absent = enumerated([str(gap) for gap in gaps])
+        raise ModelError(
+            f"'{name}', config.json: id2label has {len(names)} classes, but none is numbered {absent}. Number them "
+            "from 0 on, without gaps."
+        )
 
 
 def _check_model_folder(name: str, allow_pickle: bool) -> None:

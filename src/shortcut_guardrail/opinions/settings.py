@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..data import enumerated, kind_of, read_utf8
+from ..data import enumerated, kind_of, nested, read_utf8
 from ..errors import ConfigError
 from .source import Text
 
@@ -123,10 +123,11 @@ def read_settings(path: Path) -> Settings:
         DataError: There is no such file, or it is not UTF-8.
         ConfigError: It says something that it cannot; all problems are named together.
     """
+    content = read_utf8(path, str(path))
     try:
-        values = tomllib.loads(read_utf8(path, str(path)))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"'{path}' is no TOML file: {error}.") from error
+        values = tomllib.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"'{path}' is no TOML file: {nested(error)}.") from error
     kind = values.get("kind")
     if kind not in _KINDS:
         found = "is missing" if kind is None else f"is {kind!r}"

@@ -186,7 +186,7 @@ class _Texts:
             return stored
         row = kept.get("row", kept.get("index"))
         text: Text | None = self._given[row] if row < len(self._given) else None
-        if text is None or ("text_hash" in kept and text_hash(text) != kept["text_hash"]):
+        if text is None or (kept.get("text_hash") and text_hash(text) != kept["text_hash"]):
             raise DataError(
                 f"The texts given are not those that were audited: row {row} (from 0) differs. Give the file that was "
                 "audited, as it was then."
@@ -309,6 +309,7 @@ def _evidence(card: AuditedCard, stored: Document, document: Document) -> Iterat
         )
 
 
+_NEAR = 100  # characters; a neighbour that is longer is none that repeats
 _BEFORE, _AFTER = re.compile(r"([\w'’-]+)\s+$"), re.compile(r"^\s+([\w'’-]+)")
 
 
@@ -324,9 +325,9 @@ def patterns_of(finder: WordFinder, texts: Sequence[Text], most: int = 2) -> tup
 def _neighbours(finder: WordFinder, text: str) -> Iterator[str]:
     for start, end in _spans(finder, text):
         word = text[start:end]
-        if before := _BEFORE.search(text[:start]):
+        if before := _BEFORE.search(text[max(0, start - _NEAR) : start]):
             yield f"{before[1]} {word}".casefold()
-        if after := _AFTER.search(text[end:]):
+        if after := _AFTER.search(text[end : end + _NEAR]):
             yield f"{word} {after[1]}".casefold()
 
 

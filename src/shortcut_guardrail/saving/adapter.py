@@ -6,15 +6,18 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 
 import torch
 
 from ..config import GuardrailConfig
+from ..data import NotEmpty, OneOf, Within, Word, checked, json_content, shown
 from ..errors import ModelError
 from ..mitigation import AdapterGuard, wrap_with_lora
 from ..models import TextClassifier, load_model, quiet_transformers
 from .record import GuardrailRecord, is_guarded_folder, read_record
+
+_ADVICE = "Fit and save the guard again."
 
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
 
@@ -105,17 +108,18 @@ def load_adapter(classifier: TextClassifier, folder: Path, config: GuardrailConf
     file = folder / "adapter_model.safetensors"
     try:
         weights = load_file(file)
-        lora = LoraConfig.from_pretrained(str(folder))
     except (OSError, ValueError, SafetensorError) as error:
-        raise ModelError(
-            f"'{file}' or its configuration is missing or damaged: {error}. Fit and save the guard again."
-        ) from error
-    lora.lora_alpha = cast(int, config.adapter.lora_alpha)
-    lora.inference_mode = False
-    lora.base_model_name_or_path = None  # PEFT warns about a base in another place; its weights were compared above
+        raise ModelError(f"'{file}' is missing or damaged: {error}. Fit and save the guard again.") from error
+    targets = _read_settings(folder / "adapter_config.json", config)
+    lora = LoraConfig(
+        r=config.adapter.rank, lora_alpha=cast(int, config.adapter.lora_alpha), target_modules=targets, bias="none"
+    )
     # PEFT draws the factors at random before they are read in; what the process draws next is left as it was.
-    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
-        model = wrap_with_lora(classifier, lora)
+    try:
+        with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
+            model = wrap_with_lora(classifier, lora)
+    except ValueError as error:  # layers that the model does not have
+        raise ModelError(f"'{folder}' does not fit this model: {error}. Fit and save the guard again.") from error
     try:
         result = set_peft_model_state_dict(model, weights)
     except RuntimeError as error:  # tensors of another shape
@@ -128,6 +132,49 @@ def load_adapter(classifier: TextClassifier, folder: Path, config: GuardrailConf
         )
     model.requires_grad_(False)
     return model.eval()
+
+
+class _Settings(TypedDict):
+    """What this library sets in `adapter_config.json`; all else is as PEFT has it by default."""
+
+    peft_type: Literal["LORA"]
+    r: int
+    lora_alpha: float
+    target_modules: Annotated[tuple[Word, ...], NotEmpty()]
+    inference_mode: bool
+    base_model_name_or_path: str | None
+    revision: NotRequired[str | None]
+    peft_version: NotRequired[str | None]
+
+
+def _read_settings(file: Path, config: GuardrailConfig) -> list[str]:
+    """The adapted layers that PEFT is told of.
+
+    Whoever loads the folder by PEFT alone obeys this file: to train other modules, to draw the factors in another way,
+    to search layers by a pattern. What this library would not have written is refused.
+    """
+    from peft import LoraConfig
+
+    values = json_content(file, error=ModelError, advice=_ADVICE)
+    how: dict[str, Any] = {"error": ModelError, "advice": _ADVICE, "open_ended": True}
+    found = checked(values, _Settings, str(file), **how)
+    # A guard of strength 0 has an alpha of 0.
+    checked(found["r"], Literal[config.adapter.rank], str(file), path="r", **how)
+    most = Annotated[float, Within(0, config.adapter.lora_alpha)]
+    checked(found["lora_alpha"], most, str(file), path="lora_alpha", **how)
+    if config.adapter.target_modules is not None:
+        named = OneOf(config.adapter.target_modules)
+        checked(found["target_modules"], tuple[Annotated[str, named], ...], str(file), path="target_modules", **how)
+    defaults = json.loads(json.dumps(LoraConfig().to_dict(), default=str))
+    for name in sorted(set(values) - set(_Settings.__annotations__)):
+        value, usual = values[name], defaults.get(name)
+        # What another version of PEFT knows may be there if it does nothing.
+        if type(value) is not type(usual) or value != usual:
+            if name not in defaults and value in (None, False, [], {}):
+                continue
+            wanted = f"{json.dumps(usual)}, as this library writes it"
+            raise ModelError(f"{file}: {name} must be {wanted}, but is {shown(value)}. {_ADVICE}")
+    return list(found["target_modules"])
 
 
 def save_adapter(guard: AdapterGuard, config: GuardrailConfig, record: GuardrailRecord, target: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ..config import GuardrailConfig
 from .record import GuardrailRecord
 
 
@@ -13,7 +14,7 @@ def model_card(record: GuardrailRecord) -> str:
     from ..mitigation import STRATEGIES  # PyTorch comes with it, which showing a stored audit does not need
 
     name = record.base_model["name"] or "(an in-memory model)"
-    training, strategy = record.training, STRATEGIES[record.strategy]
+    training, strategy, config = record.training, STRATEGIES[record.strategy], GuardrailConfig.from_dict(record.config)
     kind = "labelled" if strategy.learns_from_labels else "unlabelled"
     lines = [
         "---",
@@ -37,7 +38,7 @@ def model_card(record: GuardrailRecord) -> str:
     ]
     if training["n_steps"]:
         lines += [
-            f"| Steps | {training['n_steps']} of batches of {record.config['adapter']['batch_size']} |",
+            f"| Steps | {training['n_steps']} of batches of {config.adapter.batch_size} |",
             f"| Trained parameters | {training['n_trainable']} in {', '.join(training['target_modules'])} |",
         ]
     if record.words:
@@ -46,10 +47,11 @@ def model_card(record: GuardrailRecord) -> str:
     if asked:
         said = (f"{_as_code(item['text'])} ({item['mended']} : {item['broken']})" for item in asked)
         lines.append(f"| Of these by a second opinion, another model | {', '.join(said)} |")
-    if record.config.get("per_input") or not strategy.trains:
+    if config.per_input or not strategy.trains:
         lines.append("| Texts without them | keep the base model's answer |")
     source = _SOURCES.get(record.strength_source, record.strength_source)
     lines += [f"| Debiasing strength | {record.debias_strength} ({source}) |", ""]
+    lines += () if record.text_hashes else (_NO_HASHES, "")
     lines += _certificate_lines(record.certificate) + _calibration_lines(record)
     lines += [
         "## Use",
@@ -69,6 +71,10 @@ def model_card(record: GuardrailRecord) -> str:
     return "\n".join(lines)
 
 
+_NO_HASHES = (
+    "The folder keeps no hashes of texts: nothing can tell whether a text on which the guard is scored or certified "
+    "had a part in it."
+)
 _CROSS_VALIDATED = ("Every row was answered by an adapter that had not been trained on it.", "")
 
 

@@ -2,29 +2,74 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_args
 
 import numpy as np
 
-from ..config import GuardrailConfig, check_strength
-from ..data import has_file
-from ..errors import ModelError
-from ..keys import VERDICTS, key_of, with_names
-from ..shortcuts import NEUTRALISED
+from ..config import GuardrailConfig, StrategyName
+from ..data import As, Count, NotEmpty, OneOf, Share, Within, checked, has_file, json_content
+from ..errors import DataError, ModelError
+from ..keys import VERDICTS, key_of
+from ..shortcuts import NEUTRALISED, Shortcuts
+from ..strength import Calibration, CertifiedStrength, StrengthSource, UnlabelledCalibration
+from ..typing import Head
 
 GUARDRAIL_FILE = "guardrail.json"
 GUARDRAIL_SCHEMA_VERSION = 1
 FITTED_TEXTS_FILE = "fitted_texts.npy"
 
+_ADVICE = "The file is damaged: fit and save the guard again."
+
 
 def library_versions() -> dict[str, str]:
     """Versions of what decides the numbers."""
     return {name: version(name) for name in ("shortcut-guardrail", "torch", "transformers", "peft", "tokenizers")}
+
+
+class _Base(TypedDict):
+    name: str | None
+    revision: str | None
+    fingerprint: str
+    from_folder: NotRequired[str | None]
+
+
+class _Training(TypedDict):
+    """What the model card needs of it, and what else `AdapterTraining` notes."""
+
+    n_texts: Count
+    n_trained: Count
+    n_steps: Count
+    n_trainable: Count
+    target_modules: tuple[str, ...]
+    n_epochs: NotRequired[Count]
+    learning_rate: NotRequired[float]
+    losses: NotRequired[tuple[float, ...]]
+    predicted_change: NotRequired[float | None]
+    relative_change: NotRequired[float | None]
+    seconds: NotRequired[float]
+
+
+class _Certificate(TypedDict):
+    """As `Certificate.to_dict` writes it; folders from before 23 November 2026 do not have all of it."""
+
+    margin: Share
+    confidence: Share
+    harm: Literal["net", "harmed"]
+    certified: tuple[Share, ...]
+    sentence: str
+    method: str
+    n_unlabelled: Count
+    n_labels: Count
+    points: tuple[CertifiedStrength, ...]
+    assumptions: NotRequired[str]
+    looks: NotRequired[Count]
+    n_fitted: NotRequired[Count]
+    in_use: NotRequired[Share | None]
+    strength: NotRequired[Share | None]
 
 
 @dataclass(frozen=True)
@@ -53,28 +98,34 @@ class GuardrailRecord:
         certificate: What was certified, or `None`.
         shortcuts: The words and phrases that were weighed, each with its evidence.
         shortcut_rows: Hashes of the labelled texts that had a say in them, or trained the adapter.
+        text_hashes: Whether hashes of texts are kept; without them nobody can tell that a text is used again.
     """
 
-    strategy: str
+    strategy: Annotated[str, OneOf(get_args(StrategyName))]
     plain_peft_equivalent: bool
-    base_model: dict[str, str | None]
-    label_names: tuple[str, ...]
-    head: str
-    max_length: int
+    base_model: Annotated[dict[str, str | None], As(_Base)]
+    label_names: Annotated[tuple[str, ...], NotEmpty()]
+    head: Annotated[str, OneOf(get_args(Head))]
+    max_length: Annotated[int, Within(1, 2**31)]
     precision: str
-    config: dict[str, Any]
-    debias_strength: float
-    strength_source: str
-    calibration: dict[str, Any] | None
+    config: Annotated[dict[str, Any], As(GuardrailConfig)]
+    debias_strength: Share
+    strength_source: Annotated[str, OneOf(get_args(StrengthSource))]
+    calibration: Annotated[dict[str, Any] | None, As(Calibration)]
     support_hashes: tuple[str, ...]
     seed: int
-    training: dict[str, Any]
+    training: Annotated[dict[str, Any], As(_Training)]
     seconds: dict[str, float]
     versions: dict[str, str]
     unlabelled_calibration: dict[str, Any] | None = None
-    certificate: dict[str, Any] | None = None
+    certificate: Annotated[dict[str, Any] | None, As(_Certificate)] = None
     shortcuts: tuple[dict[str, Any], ...] = ()
     shortcut_rows: tuple[str, ...] = ()
+    text_hashes: bool = True
+
+    def without_text_hashes(self) -> GuardrailRecord:
+        """The same without a hash of any text."""
+        return replace(self, support_hashes=(), shortcut_rows=(), text_hashes=False)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -84,6 +135,8 @@ class GuardrailRecord:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
         values = {key_of(GuardrailRecord, name): getattr(self, name) for name in self.__dataclass_fields__}
+        if self.text_hashes:  # as in folders from before they could be left out
+            del values["text_hashes"]
         return {"schema_version": GUARDRAIL_SCHEMA_VERSION, **values}
 
 
@@ -99,42 +152,24 @@ def read_record(folder: Path) -> GuardrailRecord:
         ModelError: It is damaged, or written by a newer version.
     """
     file = folder / GUARDRAIL_FILE
+    values = json_content(file, error=ModelError, advice=_ADVICE)
+    found = values.get("schema_version") if isinstance(values, dict) else None
+    if type(found) is int and found != GUARDRAIL_SCHEMA_VERSION:
+        raise ModelError(
+            f"'{file}' has schema version {found}, but this version of Shortcut Guardrail reads "
+            f"{GUARDRAIL_SCHEMA_VERSION}. Use the version that wrote it: {values.get('versions', {})}."
+        )
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-        found = values.pop("schema_version")
-        if found != GUARDRAIL_SCHEMA_VERSION:
-            raise ModelError(
-                f"'{file}' has schema version {found}, but this version of Shortcut Guardrail reads "
-                f"{GUARDRAIL_SCHEMA_VERSION}. Use the version that wrote it: {values.get('versions', {})}."
-            )
-        values["label_names"] = tuple(values["label_names"])
-        values = with_names(GuardrailRecord, values)
-        for name in ("support_hashes", "shortcuts", "shortcut_rows"):
-            values[name] = tuple(values.get(name, ()))
-        record = GuardrailRecord(**values)
-        _check_record(record)
-        return record
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        if isinstance(error, ModelError):
-            raise
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-        raise ModelError(f"'{file}' is damaged and cannot be read: {reason}. Fit and save the guard again.") from error
-
-
-_CERTIFICATE_FIELDS = {"margin", "confidence", "certified", "sentence", "method", "n_unlabelled", "n_labels", "points"}
-
-
-def _check_record(record: GuardrailRecord) -> None:
-    """What loading a guard takes for granted."""
-    GuardrailConfig.from_dict(record.config)
-    check_strength(record.debias_strength)
-    if any("text" not in item or item.get("verdict") not in VERDICTS for item in record.shortcuts):
-        raise ValueError("a shortcut has no text or no verdict that is known")
-    if record.certificate is not None and _CERTIFICATE_FIELDS - set(record.certificate):
-        raise ValueError("the certificate is incomplete")
-    absent = {"name", "revision", "fingerprint"} - set(record.base_model)
-    if absent:
-        raise ValueError(f"base_model has no {', '.join(sorted(absent))}")
+        checked(found, Literal[1], str(file), path="schema_version", advice=_ADVICE)
+        rest = {key: value for key, value in values.items() if key != "schema_version"}
+        record: GuardrailRecord = checked(rest, GuardrailRecord, str(file), advice=_ADVICE)
+        # These are read field by field, as the guard does.
+        Shortcuts.from_dict(record.shortcuts)
+        if record.unlabelled_calibration is not None:
+            UnlabelledCalibration.from_dict(record.unlabelled_calibration)
+    except (DataError, ModelError) as error:
+        raise ModelError(str(error)) from error
+    return record
 
 
 def write_fitted_texts(folder: Path, numbers: Iterable[int]) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from ..config import ShortcutConfig
+from ..data import Count, OneOf, Share, Word, checked
 from ..decisions import Decision, Decisions
 from ..display import MOST_ROWS, Shown, Summary
 from ..errors import ConfigError, ModelError
@@ -21,6 +22,8 @@ Reason = Literal["flagged", "takes turns", "set", "alike", "dominant", "many ans
 
 NEUTRALISED: tuple[Verdict, ...] = ("named", "found", "confirmed")
 """Verdicts on what is neutralised."""
+
+_SOURCE = "guardrail.json"
 
 
 @dataclass(frozen=True)
@@ -49,17 +52,17 @@ class Shortcut:
             is confirmed, else that masking it breaks answers; `None` where the support set had no say.
     """
 
-    text: str
+    text: Word
     verdict: Verdict
     reason: Reason | None = None
-    count: int | None = None
-    flip_rate: float | None = None
+    count: Count | None = None
+    flip_rate: Share | None = None
     pulls_to: str | None = None
-    q_value: float | None = None
-    n_support: int = 0
-    mended: int = 0
-    broken: int = 0
-    p_value: float | None = None
+    q_value: Share | None = None
+    n_support: Count = 0
+    mended: Count = 0
+    broken: Count = 0
+    p_value: Share | None = None
 
     def __post_init__(self) -> None:
         if (self.verdict, self.reason) not in VERDICTS.values():
@@ -146,10 +149,7 @@ class Shortcuts(Shown):
         Raises:
             ModelError: They are damaged.
         """
-        try:
-            return cls(tuple(_from_stored(item) for item in values), tuple(rows))
-        except (TypeError, KeyError, ConfigError) as error:
-            raise ModelError(f"The shortcuts of the guard are damaged: {error}. Fit and save it again.") from error
+        return cls(tuple(_from_stored(item, f"targets[{i}]") for i, item in enumerate(values)), tuple(rows))
 
 
 def _to_stored(item: Shortcut) -> dict[str, Any]:
@@ -158,9 +158,14 @@ def _to_stored(item: Shortcut) -> dict[str, Any]:
     return values
 
 
-def _from_stored(values: Mapping[str, Any]) -> Shortcut:
-    verdict, reason = VERDICTS[values["verdict"]]
-    return Shortcut(**{**values, "verdict": verdict, "reason": reason})
+def _from_stored(values: Mapping[str, Any], path: str) -> Shortcut:
+    how: dict[str, Any] = {"error": ModelError, "advice": "Fit and save the guard again."}
+    name = checked(
+        values.get("verdict"), Annotated[str, OneOf(tuple(VERDICTS))], _SOURCE, path=f"{path}.verdict", **how
+    )
+    verdict, reason = VERDICTS[name]
+    known = {**values, "verdict": verdict, "reason": reason}
+    return cast(Shortcut, checked(known, Shortcut, _SOURCE, path=path, **how))
 
 
 def check_said(config: ShortcutConfig) -> None:

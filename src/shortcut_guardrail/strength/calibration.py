@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Annotated, Any, cast
 
 from ..config import CalibrationConfig
+from ..data import Count, NotEmpty, Share, checked
 from ..display import LEGEND_ABOVE, Shown, Summary, chart, p_value, spread
 from ..errors import ConfigError, DataError
 from ..metrics import balanced_accuracy, worst_group_accuracy
@@ -28,13 +29,13 @@ class CurvePoint:
         p_value: Exact McNemar test of the two counts; it does not account for having looked at several strengths.
     """
 
-    strength: float
+    strength: Share
     score: float
-    accuracy: float
-    interval: tuple[float, float]
-    gained: int
-    lost: int
-    p_value: float
+    accuracy: Share
+    interval: tuple[Share, Share]
+    gained: Count
+    lost: Count
+    p_value: Share
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,13 +54,13 @@ class Calibration(Shown):
             alone (exact McNemar test, one-sided, the smaller of the two); `None` where the labels alone chose.
     """
 
-    strength: float
-    n: int
+    strength: Share
+    n: Count
     metric: str
-    curve: tuple[CurvePoint, ...]
+    curve: Annotated[tuple[CurvePoint, ...], NotEmpty()]
     cross_validated: bool = False
-    without_labels: float | None = None
-    p_value: float | None = None
+    without_labels: Share | None = None
+    p_value: Share | None = None
 
     def _summary(self) -> Summary:
         by = self.metric.replace("_", " ")
@@ -131,10 +132,9 @@ class Calibration(Shown):
         """What `to_dict` wrote.
 
         Raises:
-            TypeError: A field is missing or unknown.
+            DataError: A field is missing, unknown or not what it must be.
         """
-        points = (CurvePoint(**{**point, "interval": tuple(point["interval"])}) for point in values["curve"])
-        return cls(**{**values, "curve": tuple(points)})
+        return cast(Calibration, checked(values, cls, "The calibration"))
 
 
 def check_support(labels: Sequence[int] | Array) -> None:

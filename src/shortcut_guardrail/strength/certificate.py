@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 
 from ..config import CertifyConfig
+from ..data import Count, Share
 from ..display import Shown, Summary, spread
 from ..errors import ConfigError, DataError
 from ..typing import Array
@@ -85,16 +86,16 @@ class CertifiedStrength:
             is; 0 and `None` likewise.
     """
 
-    strength: float
-    differing: int
-    differing_bound: float
-    labelled: int
-    gained: int
-    lost: int
-    loss_bound: float
+    strength: Share
+    differing: Count
+    differing_bound: Share
+    labelled: Count
+    gained: Count
+    lost: Count
+    loss_bound: Share
     certified: bool
-    labels_needed: int | None
-    unlabelled_needed: int | None
+    labels_needed: Count | None
+    unlabelled_needed: Count | None
 
 
 @dataclass(frozen=True, repr=False)

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 
+from ..data import Count, Defined, NotEmpty, Share, checked
 from ..display import Shown, Summary, spread
 from ..errors import RunError
 from ..typing import Array
@@ -40,11 +41,11 @@ class AgreementPoint:
         agreement_rest: The same among the others, where it is the share that keeps the base's answer; NaN without any.
     """
 
-    strength: float
+    strength: Share
     divergence: float
-    agreement: float
-    agreement_bearing: float
-    agreement_rest: float
+    agreement: Annotated[Share, Defined()]
+    agreement_bearing: Share
+    agreement_rest: Share
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,10 +59,10 @@ class UnlabelledCalibration(Shown):
         curve: One point per strength of the grid, ascending.
     """
 
-    strength: float
-    n: int
-    n_bearing: int
-    curve: tuple[AgreementPoint, ...]
+    strength: Annotated[Share, Defined()]
+    n: Count
+    n_bearing: Count
+    curve: Annotated[tuple[AgreementPoint, ...], NotEmpty()]
 
     def _summary(self) -> Summary:
         shown = spread(self.curve, (self.strength,))
@@ -91,12 +92,14 @@ class UnlabelledCalibration(Shown):
         """What `to_dict` wrote.
 
         Raises:
-            TypeError: A field is missing or unknown.
+            DataError: A field is missing, unknown or not what it must be.
         """
         # Folders written before the divergence chose the strength do not have it.
-        points = ({"divergence": None, **point} for point in values["curve"])
-        curve = (AgreementPoint(**{k: float("nan") if v is None else v for k, v in p.items()}) for p in points)
-        return cls(**{**values, "curve": tuple(curve)})
+        curve = values.get("curve")
+        if isinstance(curve, list | tuple):
+            points = [{"divergence": None, **point} if isinstance(point, dict) else point for point in curve]
+            values = {**values, "curve": points}
+        return cast(UnlabelledCalibration, checked(values, cls, "The calibration without labels", null_is_nan=True))
 
 
 LEAST_BEARING = 16

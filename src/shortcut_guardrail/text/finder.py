@@ -50,6 +50,17 @@ class Occurrence:
     end: int
 
 
+def _outside(found: Iterable[Occurrence], kept: Sequence[Occurrence]) -> Iterator[Occurrence]:
+    """Those that lie within none of the kept ones; both come by where they start."""
+    at, reach = 0, -1  # where the kept ones end that start no later
+    for occurrence in found:
+        while at < len(kept) and kept[at].start <= occurrence.start:
+            reach = max(reach, kept[at].end)
+            at += 1
+        if occurrence.end > reach:
+            yield occurrence
+
+
 class WordFinder:
     """Finds given words and phrases by the rules at the head of this module.
 
@@ -85,11 +96,8 @@ class WordFinder:
 
     def find(self, text: str) -> list[Occurrence]:
         """All occurrences of all words, also overlapping ones, by where they start and then by where they end."""
-        found = list(self._occurrences(text))
-        if found and self._kept:
-            kept = self._kept.find(text)
-            found = [o for o in found if not any(k.start <= o.start and o.end <= k.end for k in kept)]
-        return sorted(found, key=lambda o: (o.start, o.end))
+        found = sorted(self._occurrences(text), key=lambda o: (o.start, o.end))
+        return list(_outside(found, self._kept.find(text))) if found and self._kept else found
 
     def present(self, text: str) -> bool:
         """Whether any of the words occurs in the text."""

@@ -1,0 +1,336 @@
+"""Every field of every JSON file that the library reads, damaged in some twenty ways, and what becomes of it.
+
+`python -m hardening.tampering` tries all of them and prints the table; the tests try a sample.
+"""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from audits import to_review
+from hardening.outcomes import Outcome, attempt, bad, table
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "before_the_house"
+DEEP, DOUBLE = "@deep@", "@double@"
+
+Place = tuple[str | int, ...]
+
+
+def places(value: Any, at: Place = ()) -> Iterator[Place]:
+    """Where values stand in a document; of a list its first entry."""
+    if at:
+        yield at
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from places(inner, (*at, key))
+    elif isinstance(value, list) and value:
+        yield from places(value[0], (*at, 0))
+
+
+def at(document: Any, place: Place) -> Any:
+    """The value in a place."""
+    for key in place:
+        document = document[key]
+    return document
+
+
+def named(place: Place) -> str:
+    """A place as messages name it."""
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).lstrip(".")
+
+
+OTHER_ANSWERS = "other answers"
+MISSING = object()
+DAMAGES: dict[str, Callable[[Any], Any]] = {
+    "missing": lambda _: MISSING,
+    "null": lambda _: None,
+    "true": lambda _: True,
+    "a word": lambda _: "x",
+    "an empty string": lambda _: "",
+    "a long string": lambda _: "x" * 2_000_000,
+    "a number": lambda _: 7,
+    "a half": lambda _: 0.5,
+    "minus one": lambda _: -1,
+    "huge": lambda _: 1e308,
+    "a huge integer": lambda _: 10**400,
+    "NaN": lambda _: float("nan"),
+    "Infinity": lambda _: float("inf"),
+    "an empty list": lambda _: [],
+    "an empty object": lambda _: {},
+    "in a list": lambda value: [value],
+    "in an object": lambda value: {"a": value},
+    "a list of nulls": lambda _: [None, None],
+    "deep": lambda _: DEEP,
+    "twice": lambda _: DOUBLE,
+    "a surrogate": lambda _: "\ud800",
+}
+
+
+def damaged(document: Any, place: Place, damage: str) -> str | None:
+    """The text of the file; `None` where the damage is none there."""
+    changed = copy.deepcopy(document)
+    holder, key = at(changed, place[:-1]), place[-1]
+    value = DAMAGES[damage](holder[key])
+    if value is MISSING:
+        del holder[key]
+        return json.dumps(changed)
+    if value == DOUBLE:
+        if isinstance(key, int):
+            return None
+        inner = json.dumps(holder[key])
+        holder[key] = DOUBLE
+        return json.dumps(changed).replace(f'"{DOUBLE}"', f"{inner}, {json.dumps(key)}: {inner}")
+    if type(value) is type(holder[key]) and value == holder[key]:
+        return None
+    holder[key] = value
+    return json.dumps(changed).replace(f'"{DEEP}"', "[" * 900 + "]" * 900)
+
+
+def must_be_refused(value: Any, damage: str) -> bool:
+    """Whether a field that held this cannot hold that, whatever it is for."""
+    if damage in ("NaN", "Infinity", "twice", "deep"):
+        return True
+    if value is None or damage in ("missing", "null"):
+        return False
+    if isinstance(value, bool):
+        return damage != "true"
+    if isinstance(value, int | float):
+        return damage in ("true", "a word", "an empty string", "an empty list", "an empty object", "in a list")
+    if isinstance(value, str):
+        return damage in ("true", "a number", "a half", "an empty list", "an empty object", "in a list")
+    if isinstance(value, list):
+        return damage in ("true", "a word", "a number", "in an object", "an empty object")
+    return damage in ("true", "a word", "a number", "in a list", "an empty list")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A JSON file and its reader.
+
+    Attributes:
+        name: Of the file.
+        document: What is in it.
+        use: Given the damaged file's text, reads and uses it; returns what is wrong with the result.
+        free: Beginnings of places that hold what a program notes for people and never reads.
+        steers: Beginnings of places whose value decides the answers, so that a possible one gives others.
+        ours: Whether this library wrote the file and checks all of it; of another's only what breaks counts.
+    """
+
+    name: str
+    document: Any
+    use: Callable[[str], str | None]
+    free: tuple[str, ...] = ()
+    steers: tuple[str, ...] = ()
+    ours: bool = True
+
+    def cases(self) -> list[tuple[Place, str]]:
+        """Every place with every damage."""
+        return [(place, damage) for place in places(self.document) for damage in DAMAGES]
+
+    def attempt(self, place: Place, damage: str) -> Outcome | None:
+        """One of them; `None` where it is no damage."""
+        content = damaged(self.document, place, damage)
+        if content is None:
+            return None
+        outcome = attempt(self.name, f"{named(place)}: {damage}", lambda: self.use(content))
+        if outcome.said == OTHER_ANSWERS and named(place).startswith(self.steers):
+            outcome = Outcome(outcome.reader, outcome.what, "right")
+        unread = named(place).startswith(self.free) and damage not in ("NaN", "Infinity", "twice", "deep")
+        if self.ours and outcome.kind == "right" and must_be_refused(at(self.document, place), damage) and not unread:
+            return Outcome(outcome.reader, outcome.what, "wrong", "was accepted")
+        return outcome
+
+
+def _guard(folder: Path, base: Any, texts: list[str]) -> np.ndarray:
+    from shortcut_guardrail import ShortcutGuardrail
+    from shortcut_guardrail.data import to_json
+    from shortcut_guardrail.saving.model_card import model_card
+
+    guard = ShortcutGuardrail.from_pretrained(folder, base=base)
+    record = guard.record()
+    to_json(record.to_dict())
+    model_card(record)
+    repr(guard)
+    return np.array(guard.predict_proba(texts))
+
+
+def guard_subjects(folder: Path) -> list[Subject]:
+    """`guardrail.json` of three guards, `adapter_config.json` of one and the base's `config.json`."""
+    from shortcut_guardrail import ShortcutGuardrail
+    from shortcut_guardrail.models import load_model
+
+    base, _ = load_model(GOLDEN / "base")
+    texts = ["honestly the tea was fine", "to be frank it was a dull visit"]
+    subjects = []
+    for guard, name in (
+        ("few-shot", "guardrail.json"),
+        ("mask-kept-certified", "guardrail.json"),
+        ("distill-found-support", "guardrail.json"),
+        ("distill-found-support", "adapter_config.json"),
+    ):
+        copied = folder / f"{guard}-{name}"
+        shutil.copytree(GOLDEN / "guards" / guard, copied)
+        document = json.loads((copied / name).read_text(encoding="utf-8"))
+        if guard != "distill-found-support":
+            document.pop("config")  # the same in all of them
+        expected = _guard(copied, base, texts)
+
+        def use(content: str, at: tuple[Path, str, str, Any] = (copied, name, guard, expected)) -> str | None:
+            copied, name, guard, expected = at
+            document = json.loads(content)
+            if name == "guardrail.json" and guard != "distill-found-support" and isinstance(document, dict):
+                original = json.loads((GOLDEN / "guards" / guard / name).read_text(encoding="utf-8"))
+                content = content[:-1] + ', "config": ' + json.dumps(original["config"]) + "}"
+            (copied / name).write_text(content, encoding="utf-8")
+            found = _guard(copied, base, texts)
+            return None if np.allclose(found, expected, atol=1e-5) else OTHER_ANSWERS
+
+        steers = ("debias_strength", "max_length", "targets", "config.per_input")
+        free = ("training", "seconds", "versions", "auto_mapping", "peft_version")
+        subjects.append(Subject(f"{name} ({guard})", document, use, free, steers))
+    model = folder / "base"
+    shutil.copytree(GOLDEN / "base", model)
+    expected = np.array(ShortcutGuardrail.from_pretrained(model).predict_proba(texts))
+
+    def use_model(content: str) -> str | None:
+        (model / "config.json").write_text(content, encoding="utf-8")
+        guard = ShortcutGuardrail.from_pretrained(model)
+        found = np.array(guard.predict_proba(texts))
+        return None if found.shape == expected.shape and np.isfinite(found).all() else OTHER_ANSWERS
+
+    document = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    return [*subjects, Subject("config.json", document, use_model, ours=False)]
+
+
+def audit_subjects(folder: Path) -> list[Subject]:
+    """`audit.json` of this version and of the one before, and `decisions.json`."""
+    from shortcut_guardrail.audit import AuditReport
+
+    with gzip.open(GOLDEN / "audits" / "phrase.json.gz", "rt", encoding="utf-8") as file:
+        before = json.load(file)
+    before["candidates"] = before["candidates"][:3]
+    now: AuditReport = to_review(2, 2)
+    document = json.loads(json.dumps(now.to_dict()))
+    decisions = _decided(document)
+    return [
+        Subject("audit.json", document, lambda content: _use_audit(folder, content)),
+        Subject("audit.json (before)", before, lambda content: _use_audit(folder, content)),
+        Subject(
+            "decisions.json", decisions, lambda content: _use_decisions(folder, content), ("second_opinions[0].source",)
+        ),
+    ]
+
+
+def _decided(audit: Any) -> Any:
+    card = audit["cards"][0]
+    review = {"by": "anna", "at": "2026-01-01T00:00:00+00:00", "decision": "keep"}
+    opinion = {
+        "judges": ["one"],
+        "rule": "reference",
+        "mended": 20,
+        "broken": 2,
+        "unanswered": 0,
+        "bound": 0.6,
+        "p_value": 0.001,
+        "outcome": "shortcut",
+        "reason": "",
+        "rules": {"reference": {"bound": 0.6, "p_value": 0.001}},
+        "q_value": 0.002,
+    }
+    fitness = {"pair": ["a", "b"], "texts": 30, "agreement": 0.9, "error": 0.02, "fit": True, "reason": ""}
+    counts = {"asked": 9, "mended": 8, "broken": 1, "neither": 0, "unclear": 0, "threshold": 20.0, "e_value": 31.5}
+    return {
+        "schema_version": 1,
+        "audit": None,
+        "model": audit["model"],
+        "data": audit["data"],
+        "cards": [
+            {"id": card["id"], "words": card["words"], "pulls_to": "positive", "decision": "neutralise"}
+            | {"source": "flips", "outcome": "shortcut", "survives_e_bh": True, "text_hashes": ["ab"]}
+            | {"reviews": [review], "machine": None, "second_opinion": opinion, **counts},
+            {"words": ["w9"], "decision": "keep", "source": "person"},
+        ],
+        "second_opinions": [
+            {"name": "one", "source": {"kind": "function", "settings": {}}, "fitness": [fitness], "texts": 30}
+        ],
+        "second_opinion_answers": "answers.jsonl",
+    }
+
+
+def _use_audit(folder: Path, content: str) -> str | None:
+    from shortcut_guardrail.decisions import AuditedCards
+    from shortcut_guardrail.report import print_audit, read_audit, render_audit
+    from shortcut_guardrail.review import make_deck
+
+    file = folder / "audit.json"
+    file.write_bytes(content.encode("utf-8", "surrogateescape"))
+    document = read_audit(file)
+    print_audit(document)
+    render_audit(document, title="Audit", redact=False)
+    if document["cards"]:
+        AuditedCards.from_folder(folder)
+        json.dumps(make_deck(document).to_dict(), allow_nan=False)
+    json.dumps(document, indent=2, allow_nan=False)
+    return None
+
+
+def _use_decisions(folder: Path, content: str) -> str | None:
+    from shortcut_guardrail.decisions import Decisions
+    from shortcut_guardrail.report import print_decisions
+    from shortcut_guardrail.shortcuts import Shortcuts
+    from shortcut_guardrail.shortcuts.named import with_decisions
+
+    file = folder / "decisions.json"
+    file.write_bytes(content.encode("utf-8", "surrogateescape"))
+    decisions = Decisions.from_file(file)
+    print_decisions(decisions)
+    with_decisions(Shortcuts(), decisions)
+    json.dumps(decisions.to_dict(), allow_nan=False)
+    return None
+
+
+def subjects(folder: Path) -> list[Subject]:
+    """All of them; files are written below the folder."""
+    return [*audit_subjects(folder), *guard_subjects(folder)]
+
+
+def tried(subject: Subject, rng: random.Random, most: int | None = None) -> list[Outcome]:
+    """What became of all cases of a subject, or of some drawn at random."""
+    cases = subject.cases()
+    if most is not None:
+        cases = rng.sample(cases, min(most, len(cases)))
+    return [outcome for case in cases if (outcome := subject.attempt(*case)) is not None]
+
+
+def main() -> None:
+    """Print what became of every damage, and the inputs that ended badly."""
+    most = int(sys.argv[1]) if len(sys.argv) > 1 else None
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes: list[Outcome] = []
+        for subject in subjects(Path(folder)):
+            outcomes += tried(subject, random.Random(0), most)
+            print(table(outcomes).splitlines()[-2], flush=True)
+    print(table(outcomes))
+    for outcome in bad(outcomes):
+        print(
+            f"{outcome.kind}: {outcome.reader}: {outcome.what}: {outcome.said}".encode(
+                "ascii", "backslashreplace"
+            ).decode()
+        )
+    raise SystemExit(1 if bad(outcomes) else 0)
+
+
+if __name__ == "__main__":
+    main()

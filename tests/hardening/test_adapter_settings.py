@@ -1,0 +1,63 @@
+"""A guard's `adapter_config.json` can make PEFT do nothing but what this library wrote it for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from hardening.tampering import GOLDEN
+from shortcut_guardrail import ModelError, ShortcutGuardrail
+
+
+@pytest.fixture
+def guard(tmp_path):
+    """A copy of a guard with some of its adapter's settings replaced."""
+
+    def copy(**settings):
+        folder = tmp_path / "guard"
+        shutil.copytree(GOLDEN / "guards" / "maskcl-calibrated", folder)
+        file = folder / "adapter_config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+        return folder
+
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (
+            {"modules_to_save": ["classifier"]},
+            "modules_to_save must be null, as this library writes it, but is a list.",
+        ),
+        ({"init_lora_weights": "pissa"}, 'init_lora_weights must be true, as this library writes it, but is "pissa".'),
+        ({"init_lora_weights": False}, "init_lora_weights must be true"),
+        ({"target_modules": "(a+)+$"}, "target_modules must be a list"),
+        ({"target_modules": "all-linear"}, "target_modules must be a list"),
+        ({"target_modules": []}, "target_modules must be a list that is not empty"),
+        ({"target_modules": ["no_such_layer"]}, "does not fit this model"),
+        ({"r": 10**6}, "r must be 4, but is 1000000."),
+        ({"rank_pattern": {".*": 10**6}}, "rank_pattern must be {}"),
+        ({"alpha_pattern": {"query": 90}}, "alpha_pattern must be {}"),
+        ({"lora_alpha": 800.0}, "lora_alpha must be a number from 0 to 8, but is 800.0."),
+        ({"layer_replication": [[0, 4], [2, 5]]}, "layer_replication must be null"),
+        ({"use_dora": True}, "use_dora must be false"),
+        ({"bias": "all"}, 'bias must be "none"'),
+        ({"trainable_token_indices": [1]}, "trainable_token_indices must be null"),
+        ({"peft_type": "IA3"}, "peft_type must be LORA"),
+        ({"auto_mapping": {"parent_library": "os", "base_model_class": "system"}}, "auto_mapping must be null"),
+        ({"a_setting_of_tomorrow": {"path": "x"}}, "a_setting_of_tomorrow must be null"),
+    ],
+)
+def test_what_this_library_would_not_write_is_refused(guard, settings, sentence):
+    with pytest.raises(ModelError) as error:
+        ShortcutGuardrail.from_pretrained(guard(**settings), base=GOLDEN / "base")
+    assert sentence in str(error.value)
+    assert str(error.value).endswith("Fit and save the guard again.")
+
+
+def test_a_setting_of_another_version_of_peft_that_does_nothing_is_taken(guard):
+    folder = guard(a_setting_of_tomorrow=None, another=False, peft_version="9.9")
+    assert ShortcutGuardrail.from_pretrained(folder, base=GOLDEN / "base").debias_strength == 0.3

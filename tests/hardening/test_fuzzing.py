@@ -1,0 +1,62 @@
+"""The short form of the fuzzing and of the damaged fields, and what they found once."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+import pytest
+
+from hardening.fuzzing import readers, tried
+from hardening.outcomes import attempt, bad, table
+from hardening.recorded import RECORDED
+from hardening.tampering import guard_subjects
+from hardening.tampering import tried as tampered
+
+NAMES = ["CSV", "TSV", "JSON Lines", "Parquet", "round trips", "word list", "answered questions", "questions.jsonl"]
+NAMES += ["sheet", "second opinion, TOML", "--config", "guardrail.json", "audit.json", "audit.json (before)"]
+NAMES += ["decisions.json"]
+
+
+@pytest.fixture
+def reader(tmp_path, request):
+    return {reader.name: reader for reader in readers(tmp_path)}[request.param]
+
+
+def test_every_reader_is_tried(tmp_path):
+    assert [reader.name for reader in readers(tmp_path)] == NAMES
+
+
+@pytest.mark.parametrize("reader", NAMES, indirect=True)
+def test_whatever_is_in_a_file_is_read_or_refused_in_a_sentence(reader):
+    outcomes = tried(reader, 60, start=0)
+    assert bad(outcomes) == [], table(outcomes)
+
+
+@pytest.mark.parametrize(("name", "content", "sentence"), RECORDED, ids=range(len(RECORDED)))
+def test_a_recorded_input_gets_its_sentence(tmp_path, name, content, sentence):
+    reader = {reader.name: reader for reader in readers(tmp_path)}[name]
+    file = tmp_path / f"input{reader.suffix}"
+    file.write_bytes(content)
+    outcome = attempt(name, "recorded", partial(reader.use, file))
+    assert outcome.kind == ("right" if sentence is None else "sentence"), outcome.said
+    assert (sentence or "") in outcome.said
+
+
+def test_a_damaged_field_of_a_guard_is_a_sentence(tmp_path):
+    for subject in guard_subjects(tmp_path):
+        outcomes = tampered(subject, random.Random(1), 20)
+        assert bad(outcomes) == []
+        assert {outcome.kind for outcome in outcomes} <= {"sentence", "right"}
+
+
+def test_what_must_not_happen_is_seen():
+    def hang() -> None:
+        while True:
+            pass
+
+    kinds = [
+        attempt("r", "w", use, seconds=0.2).kind  # type: ignore[arg-type]
+        for use in (lambda: None, lambda: "other", lambda: 1 / 0, hang)
+    ]
+    assert kinds == ["right", "wrong", "unexpected", "hang"]

@@ -1,0 +1,126 @@
+"""One guard and several users: threads, an event loop, a fit beside predictions, and processes that are forked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from shortcut_guardrail import AdapterConfig, GuardrailConfig, SaliencyConfig, ShortcutGuardrail
+from shortcut_guardrail.errors import RunError
+from shortcut_guardrail.threads import Lock
+
+STRONG = GuardrailConfig(
+    preset="test", saliency=SaliencyConfig(top_k=3), adapter=AdapterConfig(learning_rate=2e-2, epochs=3, batch_size=4)
+)
+
+
+@pytest.fixture
+def guard(bert, texts):
+    guard = ShortcutGuardrail(*bert, batch_size=4)
+    guard.fit(texts, config=STRONG)
+    return guard
+
+
+def test_four_threads_and_an_event_loop_get_the_answers_of_one(guard, texts):
+    alone = guard.predict_proba(texts)
+    assert not np.allclose(alone, guard.predict_proba(texts, strength=0), atol=1e-3)
+    with ThreadPoolExecutor(4) as pool:
+        for probs in pool.map(lambda _: guard.predict_proba(texts), range(20)):
+            np.testing.assert_array_equal(probs, alone)
+
+    async def several() -> list[np.ndarray]:
+        return await asyncio.gather(*(asyncio.to_thread(guard.predict_proba, texts) for _ in range(8)))
+
+    for probs in asyncio.run(several()):
+        np.testing.assert_array_equal(probs, alone)
+
+
+def test_predictions_beside_a_fit_are_those_before_it_or_after_it(bert, texts):
+    guard = ShortcutGuardrail(*bert, batch_size=4)
+    before = guard.predict_proba(texts)
+    answers: list[np.ndarray] = []
+    started = threading.Event()
+
+    def fit() -> None:
+        started.set()
+        guard.fit(texts, config=STRONG)
+
+    with ThreadPoolExecutor(4) as pool:
+        fitted = pool.submit(fit)
+        started.wait()
+        answers += pool.map(lambda _: guard.predict_proba(texts), range(12))
+        fitted.result()
+    after = guard.predict_proba(texts)
+    assert not np.array_equal(before, after)
+    assert all(np.array_equal(probs, before) or np.array_equal(probs, after) for probs in answers)
+
+
+def in_child(work: Callable[[], int], seconds: float = 30) -> int:
+    """The status with which a forked process leaves after its work; it is stopped where it hangs."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads, which is what is tried
+        child = os.fork()
+    if child == 0:
+        try:
+            status = work()
+        except BaseException:
+            status = 99
+        os._exit(status)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.05)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return -1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_that_is_forked_after_the_guard_was_used_answers_as_it_did(guard, texts):
+    expected = guard.predict_proba(texts)
+    assert in_child(lambda: 0 if np.array_equal(guard.predict_proba(texts), expected) else 3) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_that_is_forked_while_the_guard_is_used_is_told_so(guard, texts):
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with guard._lock:
+            inside.set()
+            leave.wait(60)
+
+    def predict() -> int:
+        try:
+            guard.predict_proba(texts)
+        except RunError as error:
+            return 7 if "forked while another thread used the guard" in str(error) else 8
+        return 0
+
+    with ThreadPoolExecutor(1) as pool:
+        held = pool.submit(hold)
+        inside.wait()
+        assert in_child(predict) == 7
+        leave.set()
+        held.result()
+    assert in_child(predict) == 0
+
+
+def test_the_thread_that_forks_keeps_its_lock():
+    lock = Lock()
+    with lock:
+        lock.after_fork()
+        with lock:
+            pass
+    with lock:
+        pass
