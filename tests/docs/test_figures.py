@@ -1,0 +1,129 @@
+"""Figures on users' pages are those of committed results, and defaults those of the code, so that none goes stale."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from checkout import ROOT
+from shortcut_guardrail import AuditConfig, CertifyConfig
+from shortcut_guardrail.audit.masked_sets import MOST_CARDS
+from shortcut_guardrail.decisions import LEAST_FLIPS, MOST_QUESTIONS
+from shortcut_guardrail.stats import THRESHOLD, exact_interval
+from shortcut_guardrail.strength.calibration import OVERRULING_P
+
+DOCS = ROOT / "docs"
+
+
+def page(name: str) -> str:
+    """A page's text, a blank between two words."""
+    return " ".join((ROOT / name).read_text(encoding="utf-8").split())
+
+
+def result(name: str) -> Any:
+    return json.loads((ROOT / "results" / name).read_text(encoding="utf-8"))
+
+
+def effort(key: str) -> str:
+    return f"{result('review_effort.json')[key]:,.0f}"
+
+
+def of_judges(rule: str, **cell: Any) -> float:
+    (found,) = (one for one in result("second_opinion_simulation.json")["results"] if one["cell"] == cell)
+    return float(found["false"][rule])
+
+
+def short(value: float) -> str:
+    return f"{value:.2f}".removeprefix("0")
+
+
+FIGURES: list[tuple[str, str, Callable[[], str]]] = [
+    (
+        "docs/explanation/performance.md",
+        "on two cores, {} % of the time",
+        lambda: f"{100 * result('speed/epyc-2-cores.json')['adaptation']['share_of_matmul_rate']:.0f}",
+    ),
+    (
+        "docs/explanation/certificates.md",
+        "still allow {} % of harm",
+        lambda: f"{100 * exact_interval(0, 40, confidence=0.9)[1]:.1f}",
+    ),
+    (
+        "docs/explanation/certificates.md",
+        "cannot harm more than {} % of them",
+        lambda: f"{100 * exact_interval(0, 500, confidence=0.995)[1]:.1f}",
+    ),
+    (
+        "docs/howto/second-opinion.md",
+        "with twenty answers up to {} of cards are wrong",
+        lambda: short(of_judges("answers", ease="flips", lean=0.3, n=150)),
+    ),
+    ("docs/howto/review.md", "| ten cards | 10 | {} |", lambda: effort("words_new_on_cards")),
+    ("docs/howto/review.md", "| thirty texts | 30 | {} |", lambda: effort("words_new_on_texts")),
+    ("docs/howto/review.md", f"{effort('words_new_on_cards')} | {{}} |", lambda: effort("estimated_minutes_for_cards")),
+    ("docs/howto/review.md", f"{effort('words_new_on_texts')} | {{}} |", lambda: effort("estimated_minutes_for_texts")),
+]
+
+DEFAULTS: list[tuple[str, str, Any]] = [
+    ("docs/explanation/audit.md", "false-discovery rate of {:.0f} %", 100 * AuditConfig().fdr),
+    ("docs/explanation/audit.md", "At most {} cards are masked", MOST_CARDS),
+    ("docs/explanation/audit.md", "| `{}` (the default) |", AuditConfig().unit),
+    (
+        "docs/explanation/audit-statistics.md",
+        "no more than {:.0f} % of its texts (`min_pull`)",
+        100 * AuditConfig().min_pull,
+    ),
+    (
+        "docs/explanation/audit-statistics.md",
+        "no more than {:.0f} % of such pairs (`min_relative_effect`)",
+        100 * AuditConfig().min_relative_effect,
+    ),
+    ("docs/explanation/strategies.md", "McNemar test at p <= {}", short(OVERRULING_P)),
+    ("docs/howto/certify.md", "| `--margin` | {} |", CertifyConfig().margin),
+    ("docs/howto/certify.md", "| `--confidence` | {} |", CertifyConfig().confidence),
+    ("docs/howto/certify.md", "| `--harm` | `{}` |", CertifyConfig().harm),
+    ("docs/howto/certify.md", "| `--looks` | {} |", CertifyConfig().looks),
+    ("docs/howto/decide.md", "to reach {:.0f} decides", THRESHOLD),
+    ("docs/howto/decide.md", "has reached after {} questions", MOST_QUESTIONS),
+    ("README.md", "Evidence of {:.0f} decides", THRESHOLD),
+]
+
+
+@pytest.mark.parametrize(("name", "sentence", "figure"), FIGURES, ids=[sentence for _, sentence, _ in FIGURES])
+def test_a_figure_is_that_of_a_result(name: str, sentence: str, figure: Callable[[], str]) -> None:
+    assert sentence.format(figure()) in page(name)
+
+
+@pytest.mark.parametrize(("name", "sentence", "value"), DEFAULTS, ids=[sentence for _, sentence, _ in DEFAULTS])
+def test_a_default_is_that_of_the_code(name: str, sentence: str, value: Any) -> None:
+    assert sentence.format(value) in page(name)
+
+
+def test_eight_flips_is_what_the_code_asks_for() -> None:
+    assert LEAST_FLIPS == 8
+    assert "fewer than eight flips cannot be decided" in page("docs/howto/decide.md")
+
+
+SYSTEMS = {
+    "base": "erm",
+    "the paper's method": "guardrail",
+    "`distill`, the default": "guardrail-distill",
+    "`few-shot`": "guardrail-few-shot",
+    "the words removed by hand": "oracle",
+}
+
+
+def test_the_results_of_the_readme_are_those_of_the_leaderboard() -> None:
+    table = (ROOT / "results" / "leaderboard" / "leaderboard.md").read_text(encoding="utf-8")
+    lines = [[cell.strip() for cell in line.split("|")] for line in table.splitlines() if "| GoEmo-ST |" in line]
+    means = {cells[2].rstrip("§¶†"): [re.sub(r" \[.*", "", cell) for cell in cells[4:6]] for cells in lines}
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for shown, system in SYSTEMS.items():
+        (row,) = re.findall(rf"^\| {re.escape(shown)} \|[^|]*\|(.*)\|$", readme, re.MULTILINE)
+        assert [cell.strip() for cell in row.replace("*", "").split("|")] == [
+            re.sub(r"\b0\.", ".", mean) for mean in means[system]
+        ]
