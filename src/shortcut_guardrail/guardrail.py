@@ -90,7 +90,6 @@ from .saving import (
     load_guarded,
     path_from,
     place_of,
-    read_record,
     save_guarded,
 )
 from .shortcuts import Shortcuts, find_shortcuts
@@ -218,7 +217,7 @@ class ShortcutGuardrail(Shown):
                 loading=loading,
                 verify=verify,
             )
-            return cls._of_loaded(loaded, text_hashes=read_record(Path(source)).text_hashes)
+            return cls._of_loaded(loaded)
         if base is not None:
             raise ConfigError(f"base is for guarded folders, but '{source}' holds no {GUARDRAIL_FILE}. Leave base out.")
         model, tokenizer = load_model(source, revision=revision, **loading)
@@ -227,11 +226,11 @@ class ShortcutGuardrail(Shown):
         return guard
 
     @classmethod
-    def _of_loaded(cls, loaded: Loaded, *, text_hashes: bool) -> ShortcutGuardrail:
+    def _of_loaded(cls, loaded: Loaded) -> ShortcutGuardrail:
         guard = cls.__new__(cls)
         guard._base, guard._lock = loaded.base, Lock()
         guard._base_name, guard._revision = loaded.base_name, loaded.revision
-        guard._fitted, guard._choice = replace(loaded.fitted, text_hashes=text_hashes), loaded.choice
+        guard._fitted, guard._choice = loaded.fitted, loaded.choice
         return guard
 
     # Facts

@@ -78,7 +78,7 @@ class Key:
     text_hash: str
     order: Count
     label: Known | None = None
-    call: int = 0
+    call: Count = 0
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary: a line of `questions.jsonl`."""

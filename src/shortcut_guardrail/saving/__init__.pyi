@@ -9,4 +9,3 @@ from .record import GUARDRAIL_FILE as GUARDRAIL_FILE
 from .record import GuardrailRecord as GuardrailRecord
 from .record import is_guarded_folder as is_guarded_folder
 from .record import library_versions as library_versions
-from .record import read_record as read_record

@@ -116,6 +116,7 @@ def _load(
         seconds=record.seconds,
         shortcuts=shortcuts,
         texts=read_fitted_texts(folder),
+        text_hashes=record.text_hashes,
         unlabelled=choice.unlabelled,
     )
     return Loaded(classifier, base_name, revision or record.base_model["revision"], fitted, choice)
