@@ -137,7 +137,7 @@ def audits() -> Iterator[Output]:
     def save(which: int) -> Write:
         report = reports[which]
         inputs = [report.input_to_dict(index) for index in range(report.n)]
-        return lambda place: audit_command._write(place / "out", report, inputs, redact=False, overwrite=True)
+        return lambda place: audit_command._write(place / "out", report.to_dict(), inputs, redact=False, overwrite=True)
 
     def look(place: Path) -> list[Any]:
         try:
