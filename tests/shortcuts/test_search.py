@@ -293,7 +293,7 @@ def test_targets_survive_json(classifier):
 
 def test_damaged_targets_are_refused():
     with pytest.raises(
-        ModelError, match=r"^The shortcuts of the guard are damaged: .*verdict.*\. Fit and save it again\.$"
+        ModelError, match=r"^guardrail\.json: targets\[0\]\.verdict must be one of .*\. Fit and save the guard again\.$"
     ):
         Shortcuts.from_dict([{"text": "honestly"}])
 
