@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from shortcut_bench.systems import Material, Need
-from shortcut_guardrail.data import Texts
-from shortcut_guardrail.data.files import to_json, write_folder
+from shortcut_guardrail.data import Texts, to_json, write_folder
 
 
 @dataclass(frozen=True)
@@ -60,4 +59,5 @@ class FittedMajority:
     def save(self, folder: Path) -> None:
         """Writes the shares; the folder appears whole or not at all."""
         record = to_json({"shares": self.shares.tolist(), "labels_spent": self.labels_spent})
-        write_folder(folder, lambda target: (target / "majority.json").write_text(record, encoding="utf-8"))
+        name = "majority.json"
+        write_folder(folder, lambda target: (target / name).write_text(record, encoding="utf-8"), key=name)
