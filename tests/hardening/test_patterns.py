@@ -134,4 +134,4 @@ def test_a_function_on_texts_is_linear(name):
 
 def test_what_is_quadratic_is_caught():
     slow = re.compile(r"(\w+)\s+$")
-    assert grows_faster_than_its_text(lambda text: slow.search(text), 30_000)
+    assert grows_faster_than_its_text(lambda text: slow.search(text), 6_000)
