@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from shortcut_guardrail import DataError, Decisions, GuardrailWarning, ShortcutGuardrail
 from shortcut_guardrail.audit.measurements import measure
+from shortcut_guardrail.cli.second_opinion import write_with_answers
 from shortcut_guardrail.data import text_hash
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
@@ -296,3 +298,18 @@ def test_a_repair_with_a_second_opinion_audits_once(bag, monkeypatch):
         other = guard.repair(TEXTS[:-4], strategy="mask", decisions=consulted)
     assert len(measured) == 4, "of other texts nothing serves again"
     assert other.fitted.shortcuts.words == repaired.fitted.shortcuts.words
+
+
+def test_answers_that_nothing_rests_on_go_and_files_of_others_stay(tmp_path):
+    others = [tmp_path / f"decisions.answers{end}.jsonl" for end in ("_mine", ".of-anna", ".12345678-copy")]
+    for other in others:
+        other.write_text("mine")
+    for said in ("one", "two", "three"):
+        asked = SimpleNamespace(to_lines=lambda said=said: said)
+        write_with_answers(tmp_path / "decisions.json", Decisions(()), asked, overwrite=True)
+        named = json.loads((tmp_path / "decisions.json").read_text()).get("second_opinion_answers")
+        kept = {file.name for file in tmp_path.glob("decisions.answers*.jsonl")} - {other.name for other in others}
+        assert len(kept) == 1
+        assert named is None or kept == {named}
+        assert (tmp_path / kept.pop()).read_text() == said
+    assert [other.read_text() for other in others] == ["mine"] * 3

@@ -168,7 +168,8 @@ def write_with_answers(out: Path, decisions: Decisions, asked: Asked, *, overwri
     write_file(beside, content, overwrite=overwrite or beside != plain)
     found = replace(decisions, answers=beside.name)
     write_file(out, to_json(found.to_dict()), overwrite=overwrite)
-    for old in out.parent.glob(f"{escape(out.stem)}.answers*.jsonl"):
+    hashed = f"{escape(out.stem)}.answers.{'[0-9a-f]' * 8}.jsonl"  # no other file that is named alike is ours
+    for old in (plain, *out.parent.glob(hashed)):
         if old != beside:
-            old.unlink()
+            old.unlink(missing_ok=True)
     return found
