@@ -2,11 +2,11 @@
 
     python docs/tools/review_effort.py audit/audit.json results/review_effort.json --name Amazon
 
-A headless Chromium shows the page. All cards are answered by one key each; the first ones "not sure", until thirty
-texts were answered by one key each, in turn one way and the other so that no card is decided early. `words_displayed`
-are all that stand on the page, question after question; `words_new` those in lines that were not there before, since
-nobody reads the same button forty times. The estimate reads the new ones at 238 words a minute (Brysbaert 2019, adults
-reading English silently) and adds two seconds an answer. It is an estimate: nobody was timed.
+A headless Chromium shows the page. All cards are answered "not sure" by one key each, then thirty texts by one key
+each, in turn one way and the other so that no card is decided early. `words_displayed` are all that stand on the page,
+question after question; `words_new` those in lines that were not there before, since nobody reads the same button forty
+times. The estimate reads the new ones at 238 words a minute (Brysbaert 2019, adults reading English silently) and adds
+two seconds an answer. It is an estimate: nobody was timed.
 """
 
 from __future__ import annotations
@@ -51,9 +51,6 @@ def count(page: Page, session: Session) -> dict[str, float]:
     """Answer all cards and thirty texts, and count."""
     page.wait("!!document.querySelector('#review form')")
     cards = session.rules.deck.cards
-    unsure = 0
-    while sum(min(40, len(card.flips)) for card in cards[:unsure]) < TEXTS:
-        unsure += 1
     seen: set[str] = set()
     keys = texts = displayed = 0
     new = {True: 0, False: 0}  # on cards, on texts
@@ -66,11 +63,7 @@ def count(page: Page, session: Session) -> dict[str, float]:
         new[card] += sum(len(line.split()) for line in lines)
         seen |= lines
         texts += not card
-        if card:
-            key = "4" if keys < unsure else "1"
-        else:
-            key = "a" if (state["question"]["a"] < state["question"]["b"]) == bool(texts % 2) else "b"
-        page.press(key)
+        page.press("4" if card else _key(state["question"], texts))
         keys += 1
         while session.record.revision == state["revision"]:
             page.evaluate("new Promise(done => setTimeout(done, 10))")
@@ -87,6 +80,11 @@ def count(page: Page, session: Session) -> dict[str, float]:
         "estimated_minutes_for_cards": round(minutes[True] + (keys - texts) * pauses, 1),
         "estimated_minutes_for_texts": round(minutes[False] + texts * pauses, 1),
     }
+
+
+def _key(question: dict[str, str], texts: int) -> str:
+    """The key of one class after an even number of texts, and of the other after an odd one."""
+    return "a" if (question["a"] < question["b"]) == bool(texts % 2) else "b"
 
 
 if __name__ == "__main__":
