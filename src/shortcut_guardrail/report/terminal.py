@@ -198,7 +198,8 @@ def _would_take(document: Mapping[str, Any]) -> list[str]:
     if taken is None:
         return []
     whole = document["unit"] == "phrase"
-    beyond = "" if whole else " It looks for phrases too, as `audit --unit phrase` does."
+    phrases = " It looks for phrases too, and may find one in place of a word: `audit --unit phrase` says."
+    beyond = "" if whole else phrases
     if not taken:
         return [
             f"`fit` would take {'nothing' if whole else 'none of these words'}: decide about cards with `review` or "
