@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import secrets
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -20,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 
 from ..config import AuditConfig
-from ..data import Texts, TextSource, counted, label_ids, to_json, write_file
+from ..data import Texts, TextSource, counted, label_ids, sentences, to_json, write_file
 from ..display import Shown, Summary
 from ..errors import ConfigError, DataError, GuardrailWarning, RunError
 from ..models import EncodedTexts, TextClassifier
@@ -296,9 +294,10 @@ _SAID = {
 def _open_folder(folder: Path, manifest: dict[str, Any], resume: bool) -> None:
     file = folder / MANIFEST
     if not file.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        for stale in folder.glob("shard-*.npz*"):
-            stale.unlink()
+        with sentences(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for stale in folder.glob("shard-*.npz*"):
+                stale.unlink()
         write_file(file, to_json(manifest))
         return
     if not resume:
@@ -348,14 +347,9 @@ def _finished(path: Path) -> Shard | None:
 
 
 def _write_shard(path: Path, shard: Shard) -> None:
-    temporary = path.with_name(f"{path.name}-{secrets.token_hex(4)}")
     try:
-        temporary.write_bytes(shard.to_bytes())
-        os.replace(temporary, path)
-    except OSError as error:
+        write_file(path, shard.to_bytes(), overwrite=True)
+    except RunError as error:
         raise RunError(
-            f"'{path}' could not be written: {error.strerror or error}. What is finished is kept; go on with "
-            "resume=True (--resume on the command line)."
+            f"{error} What is finished is kept; go on with resume=True (--resume on the command line)."
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)

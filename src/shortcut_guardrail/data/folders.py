@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import DataError, GuardrailWarning
-from .disk import exchange, flush, flush_tree, held, remove
+from .disk import confirm, exchange, flush, flush_tree, held, remove
 from .files import to_json
 from .manifests import JOURNAL_FILE, MANIFEST_FILE, REPLACING_FOLDER, Manifest, check_name, read_manifest
 from .outputs import check_output, place_for, sentences
@@ -135,7 +135,7 @@ def _put_where_nothing_is(new: Path, target: Path) -> bool:
         if not target.is_dir():
             raise
         return False
-    flush(target.parent)
+    confirm(target.parent)
     return True
 
 
@@ -161,10 +161,8 @@ def _exchange(new: Path, target: Path, ours: Collection[str]) -> bool:
     flush(target.parent)
     if not exchange(new, target):
         return False
-    flush(target.parent)
-    flush(staged)
     _carry(new, target, ours)  # what came meanwhile
-    flush(target)
+    confirm(target.parent, staged, target)
     return True
 
 

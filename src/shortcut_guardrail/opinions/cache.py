@@ -7,8 +7,9 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -32,7 +33,7 @@ class AnswerCache:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._answers: dict[str, Any] = {}
-        self._file: IO[bytes] | None = None
+        self._file: FileIO | None = None
         self._guard = threading.Lock()
         self._alone: FileLock | None = None
         if path is not None and path.exists():
@@ -56,24 +57,29 @@ class AnswerCache:
                 line = json.dumps({"key": key, "answer": answer}, ensure_ascii=True, allow_nan=False) + "\n"
                 try:
                     file = self._file or self._open(self.path)
-                    file.write(line.encode())
-                    file.flush()
+                    rest = line.encode()
+                    while rest:  # a disk that is nearly full takes a part
+                        rest = rest[file.write(rest) :]
                     os.fsync(file.fileno())
                 except OSError as error:
+                    self._let_go()  # whoever opens it again cuts off what is half written
                     raise RunError(f"'{self.path}' could not be written: {error.strerror or error}.") from error
             self._answers[key] = answer
 
     def close(self) -> None:
         """Let other runs write; the next answer opens the file again."""
         with self._guard:
-            if self._file is not None:
-                self._file.close()
-                self._file = None
-            if self._alone is not None:
-                self._alone.release()
-                self._alone = None
+            self._let_go()
 
-    def _open(self, path: Path) -> IO[bytes]:
+    def _let_go(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._alone is not None:
+            self._alone.release()
+            self._alone = None
+
+    def _open(self, path: Path) -> FileIO:
         path.parent.mkdir(parents=True, exist_ok=True)
         alone = FileLock(f"{path}.lock", timeout=0)
         try:
@@ -83,7 +89,7 @@ class AnswerCache:
         self._alone = alone
         if path.exists():
             self._read(path)  # another run may have added some since
-        self._file = path.open("ab")
+        self._file = path.open("ab", buffering=0)  # what a buffer holds after an error is written later
         return self._file
 
     def _read(self, path: Path) -> None:
