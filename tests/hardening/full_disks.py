@@ -92,9 +92,7 @@ def broken() -> Iterator[Output]:
 
         return save
 
-    yield Output(
-        PARTNER, write("old"), write("new"), lambda place: [tuple(map(_text, (place / "a", place / "b")))]
-    )
+    yield Output(PARTNER, write("old"), write("new"), lambda place: [tuple(map(_text, (place / "a", place / "b")))])
 
 
 def _text(file: Path) -> str | None:
@@ -131,8 +129,8 @@ def writing(before: Callable[[str], None]) -> Iterator[None]:
 class FullDisk(Bench):
     """A place for one output on a disk that is full from some moment on."""
 
-    def __init__(self, output: Output, way: str, work: Path, kind: str) -> None:
-        self.kind, self.said = kind, work / "said"
+    def __init__(self, output: Output, way: str, work: Path, kind: str, said: Path) -> None:
+        self.kind, self.said = kind, said
         self.problems: list[str] = []
         super().__init__(output, way, work)
 
@@ -213,12 +211,16 @@ class FullDisk(Bench):
             problem = "" if kind == "new" else f"says nothing, but is {kind}"
         elif end["status"] != FAILED_RUN or len(errors) != 1 or "should not have" in said:
             problem = f"status {end['status']}"
-        elif not errors[0].startswith(f"error: '{self.place}") or "the disk" not in errors[0]:
+        elif not errors[0].startswith(f"error: '{self.place}") or not (
+            "the disk" in errors[0] or "No space left on device" in errors[0]
+        ):
             problem = "does not name the place"
         elif "Nothing was left behind" in said and (kind == "new" or any(self.place.rglob(".*"))):
             problem = f"untrue: it is {kind}, with {[path.name for path in self.place.rglob('.*')]}"
         if problem:
-            self.problems.append(f"{self.output.name}, {self.way}, {self.kind} {number} {end['failed']}: {problem}: {said}")
+            self.problems.append(
+                f"{self.output.name}, {self.way}, {self.kind} {number} {end['failed']}: {problem}: {said}"
+            )
 
 
 def benches(work: Path, disk: Path | None) -> Iterator[FullDisk]:
@@ -230,7 +232,7 @@ def benches(work: Path, disk: Path | None) -> Iterator[FullDisk]:
                 kinds = (ALONE, STAYS, *([SMALL] if disk is not None and way != WAYS[2] else []))
                 for kind in kinds:
                     at = disk if kind == SMALL else work
-                    yield FullDisk(output, way, Path(tempfile.mkdtemp(dir=at)), kind)
+                    yield FullDisk(output, way, Path(tempfile.mkdtemp(dir=at)), kind, work / "said")
 
 
 @contextmanager
@@ -280,8 +282,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=given.work) as work:
         done = tried(given.trials, given.seed, Path(os.path.realpath(work)))
     rows = [
-        {**vars(bench.row), "disk": bench.kind, "trials": bench.row.kills, "problems": bench.problems}
-        for bench in done
+        {**vars(bench.row), "disk": bench.kind, "trials": bench.row.kills, "problems": bench.problems} for bench in done
     ]
     head = ("output", "way", "disk", "operations", "trials", "lost", "not_resumed", "left")
     kinds = ("old", "new", "absent", "mixed")

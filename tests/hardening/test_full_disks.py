@@ -15,7 +15,7 @@ IN_MEMORY = Path("/dev/shm")
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="writers are forked processes; folders change places on Linux alone")
+@pytest.mark.skipif(sys.platform != "linux", reason="writers are forked processes, and Linux alone exchanges folders")
 def test_a_full_disk_is_said_and_leaves_a_whole_version(tmp_path):
     rows = tmp_path / "rows.json"
     work = IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else tmp_path

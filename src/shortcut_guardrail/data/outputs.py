@@ -15,7 +15,6 @@ from ..errors import ConfigError, RunError
 from .disk import UnconfirmedError
 from .manifests import JOURNAL_FILE, REPLACING_FOLDER, check_finished, has_file
 
-
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 

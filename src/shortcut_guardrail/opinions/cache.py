@@ -9,16 +9,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from filelock import FileLock, Timeout
 
+from ..data import checked, parse_json
 from ..errors import ConfigError, RunError
 from ..typing import Array, Progress
 from .source import Cost, Source, Text, fingerprint_of, n_characters
 
 _ASKED_WITH = 32  # texts, after which answers are on the disk
+
+
+class _Entry(TypedDict):
+    key: str
+    answer: Any
 
 
 class AnswerCache:
@@ -28,10 +34,11 @@ class AnswerCache:
 
     Args:
         path: The file; `None` keeps answers for the life of the object alone.
+        kind: The type of an answer, as `data.checked` takes it.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, kind: Any = tuple[float, ...]) -> None:
+        self.path, self._kind = path, kind
         self._answers: dict[str, Any] = {}
         self._file: FileIO | None = None
         self._guard = threading.Lock()
@@ -98,11 +105,14 @@ class AnswerCache:
         if whole < len(content) and self._alone is not None:
             os.truncate(path, whole)
         for number, line in enumerate(content[:whole].splitlines(), start=1):
+            where, advice = f"'{path}', line {number}", "Delete the line, or the file."
             try:
-                entry = json.loads(line)
-                self._answers[entry["key"]] = entry["answer"]
-            except (ValueError, KeyError, TypeError):
-                raise RunError(f"'{path}', line {number}, is no kept answer. Delete the line, or the file.") from None
+                found = parse_json(line.decode())
+            except ValueError:
+                raise RunError(f"{where}, is no kept answer. {advice}") from None
+            entry = checked(found, _Entry, where, error=RunError, advice=advice)
+            kept = checked(entry["answer"], self._kind, where, path="answer", error=RunError, advice=advice)
+            self._answers[entry["key"]] = kept
 
 
 @dataclass(frozen=True)
@@ -141,7 +151,10 @@ class KeptSource:
                     progress("Asking", len(texts) - len(missing) + start + len(some), len(texts))
         finally:
             self.cache.close()
-        return np.array([self.cache[_key(text)] for text in texts], dtype=np.float64)
+        rows = [self.cache[_key(text)] for text in texts]
+        if len({len(row) for row in rows}) > 1:
+            raise RunError(f"'{self.cache.path}' has answers of several numbers of classes. Delete the file.")
+        return np.array(rows, dtype=np.float64)
 
     def cost(self, texts: Sequence[Text]) -> Cost:
         """See `Source`; what was answered before costs nothing."""
