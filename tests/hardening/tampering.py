@@ -303,9 +303,9 @@ def _use_decisions(folder: Path, content: str) -> str | None:
 
 
 def kept_subjects(folder: Path) -> list[Subject]:
-    """What is written to go on from: a review, a manifest, a journal, an audit in shards, kept answers, a checkpoint."""
+    """What is written to go on from: a review, a manifest, a journal, an audit in shards, kept answers."""
     return [
-        Subject("decisions.json, review", _reviewed(), lambda content: _use_review(folder, content), ours=False),
+        Subject("review", _reviewed(), lambda content: _use_review(folder, content), ours=False),
         Subject("guardrail-manifest.json", _MANIFEST, lambda content: _use_manifest(folder, content)),
         Subject("journal.json", _JOURNAL, lambda content: _use_journal(folder, content)),
         Subject("partial-audit.json", _PARTIAL, lambda content: _use_partial(folder, content), ("config",)),
