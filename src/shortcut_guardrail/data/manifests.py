@@ -60,7 +60,7 @@ def read_manifest(folder: Path) -> Manifest | None:
         raise DataError(f"'{file}' is no file. Remove '{folder}' and write it again.")
     if not file.exists():
         return None
-    how = {"advice": f"Remove '{folder}' and write it again."}
+    how: dict[str, Any] = {"advice": f"Remove '{folder}' and write it again."}
     found = checked(json_content(file, **how), _Stored, str(file), **how)
     for name in found["files"]:
         try:
