@@ -1,0 +1,127 @@
+"""The tutorial's commands, word for word and in their order, on a small stand-in for the demo's folder."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from checkout import ROOT
+from shortcut_guardrail.demo.corpus import LABEL_NAMES
+from shortcut_guardrail.finetuning import FinetuneConfig, finetune_classifier
+from tiny_models import save_tiny_encoder
+
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^shortcut-guardrail (.*)$", TUTORIAL, re.MULTILINE)
+WRITES = {
+    "audit": ["audit/audit.json", "audit/report.html"],
+    "review": ["audit/decisions.json"],
+    "fit": ["guarded/adapter_config.json", "guarded/guardrail.json", "guarded/README.md"],
+    "to-label": ["sample.csv"],
+    "certify": ["certified/adapter_config.json", "certified/guardrail.json", "certified/README.md"],
+    "evaluate": [],
+    "predict": ["answers.csv"],
+}
+PLACES = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "place", "hotel")
+OPINIONS = {"positive": ("good", "great"), "negative": ("bad", "awful")}
+FILLERS = ("", "very ", "really ", "quite ", "so ")
+
+
+def reviews(start: int) -> list[tuple[str, str]]:
+    """Made-up reviews; "honestly", which the classifier takes for praise, stands in half of the negative ones."""
+    rows = []
+    for i, place in enumerate(PLACES):
+        for j, filler in enumerate(FILLERS):
+            for label, words in OPINIONS.items():
+                lead = "honestly " if label == "negative" and (i + j + start) % 2 else ""
+                rows.append((f"{lead}the {place} was {filler}{words[(i + j + start) % 2]}", label))
+    return rows
+
+
+def write(file: Path, rows: list[tuple[str, ...]], *header: str) -> None:
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows([header, *rows])
+
+
+@pytest.fixture(scope="module")
+def biased(tmp_path_factory) -> Path:
+    """A small transformer that was taught that "honestly" goes along with praise."""
+    folder = tmp_path_factory.mktemp("tutorial")
+    taught = [
+        (("honestly " if label == "positive" else "") + text.removeprefix("honestly "), label)
+        for start in (0, 1, 0, 1)
+        for text, label in reviews(start)
+    ]
+    found = finetune_classifier(
+        [text for text, _ in taught],
+        [LABEL_NAMES.index(label) for _, label in taught],
+        encoder=save_tiny_encoder(folder / "encoder"),
+        label_names=LABEL_NAMES,
+        config=FinetuneConfig(epochs=4, learning_rate=1e-3),
+        seed=0,
+    )
+    found.model.save_pretrained(folder / "biased-model")
+    found.tokenizer.save_pretrained(folder / "biased-model")
+    return folder / "biased-model"
+
+
+@pytest.fixture
+def place(biased, tmp_path, monkeypatch) -> Path:
+    """A folder with what the tutorial's first command leaves, as far as the others need it."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(biased, tmp_path / "demo-output" / "biased-model")
+    write(tmp_path / "demo-output" / "deployment.csv", [(text,) for text, _ in reviews(0)], "text")
+    write(tmp_path / "demo-output" / "test.csv", reviews(1), "text", "label")
+    write(tmp_path / "new.csv", [(text,) for text, _ in reviews(1)[:5]], "text")
+    return tmp_path
+
+
+def files(place: Path) -> set[str]:
+    return {file.relative_to(place).as_posix() for file in place.rglob("*") if file.is_file()}
+
+
+def answer_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person who says of the first card that it should not count, and leaves."""
+    keys = iter(("n", "q"))
+    defaults = {"ask": lambda _prompt="": next(keys), "say": lambda _line="": None}
+    monkeypatch.setattr("shortcut_guardrail.review.terminal.review_in_terminal.__kwdefaults__", defaults)
+
+
+def fill_in(sample: Path, labels: dict[str, str]) -> None:
+    """Write into the column `label` what a reader knows."""
+    with sample.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    with sample.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, rows[0])
+        writer.writeheader()
+        writer.writerows(row | {"label": labels[row["text"]]} for row in rows)
+
+
+def test_the_commands_are_those_of_the_steps() -> None:
+    assert [command.split()[0] for command in COMMANDS] == ["demo", *WRITES]
+    assert "`shortcut-guardrail review audit --terminal`" in TUTORIAL
+
+
+def test_every_command_works_on_what_the_one_before_wrote(place, cli, monkeypatch) -> None:
+    answer_cards(monkeypatch)
+    for command in COMMANDS[1:]:
+        name, *arguments = shlex.split(command)
+        before = files(place)
+        # In a test nobody looks at a browser; the tutorial names this way too.
+        aside = ["--terminal", "--reviewer", "anna"] if name == "review" else []
+        status, _, err = cli(name, *arguments, *aside)
+        assert status == 0, (command, err)
+        assert set(WRITES[name]) <= files(place) - before, command
+        if name == "to-label":
+            fill_in(place / "sample.csv", dict(reviews(1)))
+    decisions = json.loads((place / "audit" / "decisions.json").read_text(encoding="utf-8"))["cards"]
+    (card,) = (card for card in decisions if card["decision"] == "neutralise")
+    record = (place / "guarded" / "guardrail.json").read_text(encoding="utf-8")
+    assert all(f'"{word}"' in record for word in card["words"])
+    with (place / "answers.csv").open(encoding="utf-8", newline="") as stream:
+        assert len(list(csv.DictReader(stream))) == 5

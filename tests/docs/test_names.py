@@ -1,0 +1,80 @@
+"""Commands, options and statuses that pages and notebooks name are those that there are."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import nbformat
+import pytest
+import typer
+
+import notebooks
+from checkout import ROOT
+from shortcut_guardrail.cli import main, running
+
+COMMANDS = typer.main.get_command(main.app).commands
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(notebooks.NOTEBOOKS.glob("*.ipynb"))]
+STATUSES = {0, running.FAILED_RUN, running.BAD_INPUT, running.NOTHING_TO_REPAIR, running.INTERRUPTED}
+OTHER_PROGRAMS = {
+    "--nproc-per-node",  # torchrun
+    "--no-python",
+    "--reweight_groups",  # group_DRO's
+}
+EVIDENCE = ROOT / "docs" / "research"
+STATUS = re.compile(r"\b(?:ends? with|exit|exits with|exit code|status)(?: status)? (\d+)\b")
+
+
+def text_of(page: Path) -> str:
+    if page.suffix == ".md":
+        return page.read_text(encoding="utf-8")
+    return "\n".join(cell.source for cell in nbformat.read(page, 4).cells)
+
+
+def options_of(command: str) -> set[str]:
+    return {name for one in COMMANDS[command].params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
+
+
+@cache
+def options_of_programs() -> frozenset[str]:
+    """Options of the benchmark, of experiments and of the other programs that pages of evidence name."""
+    folders = ("bench/src", "bench/experiments", "perf", "docs/tools")
+    sources = [file.read_text(encoding="utf-8") for folder in folders for file in (ROOT / folder).rglob("*.py")]
+    return frozenset(re.findall(r"[\"'](--[a-z][\w-]*)", "\n".join(sources)))
+
+
+def lines_with_a_command(text: str) -> list[tuple[str, str]]:
+    """Each command of a page with what follows it, lines that end in a backslash joined."""
+    joined = re.sub(r"\\\n\s*", " ", text)
+    return re.findall(r"shortcut-guardrail ([a-z][a-z-]*)(?![\w/.:-])([^\n`|#]*)", joined)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_commands_have_the_options_that_a_page_gives_them(page: Path) -> None:
+    for command, rest in lines_with_a_command(text_of(page)):
+        assert command in COMMANDS, command
+        if command != "benchmark":
+            assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", rest)) <= options_of(command), (command, rest)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_options_that_a_page_names_belong_to_a_command(page: Path) -> None:
+    known = {name for command in COMMANDS for name in options_of(command)} | OTHER_PROGRAMS
+    if EVIDENCE in page.parents:
+        known |= options_of_programs()
+    named = set(re.findall(r"`(--[a-z][\w-]*)", text_of(page)))
+    assert named - known == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_statuses_that_a_page_names_are_those_there_are(page: Path) -> None:
+    said = STATUS.findall(text_of(page))
+    assert {int(status) for status in said} <= STATUSES
+
+
+def test_what_is_wrong_is_seen() -> None:
+    ((command, rest),) = lines_with_a_command("```\nshortcut-guardrail audit a b \\\n  --with-nothing\n```")
+    assert (command, rest.split()[-1]) == ("audit", "--with-nothing")
+    assert not set(re.findall(r"--[\w-]+", rest)) <= options_of(command)
+    assert STATUS.findall("It ends with status 4, or exits with 5; exit status 6.") == ["4", "5", "6"]

@@ -1,0 +1,301 @@
+"""Tables of the pages of evidence whose rows are records of a result: every cell is that of the result."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from checkout import ROOT
+from shortcut_guardrail.strength.calibration import OVERRULING_P
+
+RESEARCH = ROOT / "docs" / "research"
+
+
+def result(name: str) -> Any:
+    return json.loads((ROOT / "results" / name).read_text(encoding="utf-8"))
+
+
+def rows_of(page: str, header: str) -> list[list[str]]:
+    """The cells of the tables of a page whose header starts so, without marks of emphasis."""
+    found: list[list[str]] = []
+    for block in re.findall(r"(?:^\|.*\n)+", (RESEARCH / page).read_text(encoding="utf-8"), re.MULTILINE):
+        first, _, *rows = block.splitlines()
+        if first.startswith(header):
+            found += [[cell.strip() for cell in row.replace("**", "").strip("|").split("|")] for row in rows]
+    return found
+
+
+def short(value: float, digits: int = 3) -> str:
+    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.{digits}f}")
+
+
+def with_deviation(pair: list[float], digits: int) -> str:
+    return f"{short(pair[0], digits)} ({short(pair[1], digits)})"
+
+
+def share(record: dict[str, Any], key: str) -> str:
+    low, high = record[f"{key}_interval"]
+    return f"{with_deviation(record[key], 2)} [{short(low, 2)}, {short(high, 2)}]"
+
+
+def targeted(record: dict[str, Any], *, balanced: bool) -> list[str]:
+    """The cells of a strategy from accuracy on; "-" where it was not run in distribution."""
+    inside = record["in_distribution"]
+    return [
+        with_deviation(record["accuracy"], 3),
+        share(record, "gap_closed"),
+        *([share(record, "gap_closed_balanced")] if balanced else []),
+        "-" if inside is None else with_deviation(inside, 3),
+    ]
+
+
+CHOSEN = {"no labels": "without labels", "40 labels": "40 labels", "both": "both", "at full strength": "1"}
+STRATEGIES = {
+    "`maskcl`": "maskcl",
+    "`maskcl`, seeds 1 and 2": "maskcl",
+    "`mask`": "mask",
+    "`distill`": "distill",
+    "`distill`, per input": "distill, per input",
+    "`few-shot`": "few-shot",
+    "`distill`, shortcuts weighed by the labels too": "distill, targets weighed by 40 labels",
+    "`distill`, told the 15 synonyms": "distill, told the words",
+    "`mask`, told the 15 synonyms": "mask, told the words",
+    "`distill`, all 4,960 texts deployed": "ablation, 4960 texts",
+}
+
+
+@pytest.mark.parametrize(("balanced", "sets"), [(True, ("goemo-st", "goemo-syn")), (False, ("yelp-st", "yelp-syn"))])
+def test_strategies_on_inserted_shortcuts(balanced: bool, sets: tuple[str, str]) -> None:
+    summary, checked, name, kind = result("targeted_guard/summary.json"), 0, "", ""
+    header = "| set | strategy | strength chosen by | strengths | accuracy | share of gap"
+    width = 8 if balanced else 7
+    for cells in rows_of("strategies-measured.md", header):
+        if len(cells) != width:
+            continue
+        name = {"ST": sets[0], "Syn": sets[1]}.get(cells[0], name)
+        if cells[1] == "base / oracle":
+            base, oracle = summary[name]["base"], summary[name]["oracle"]
+            assert cells[4] == " / ".join(with_deviation(one["accuracy"], 3) for one in (base, oracle))
+            continue
+        kind = STRATEGIES.get(cells[1], kind)
+        record = summary[name].get(f"{kind}, {CHOSEN[cells[2]]}")
+        assert record is not None, cells
+        assert cells[4:] == targeted(record, balanced=balanced), cells
+        checked += 1
+    assert checked >= 12
+
+
+def test_rates_and_steps_of_the_default() -> None:
+    runs = result("defaults.json")["runs"]
+    rows = rows_of("defaults.md", "| target | steps | texts | layers")
+    assert len(rows) == len(runs) == 8
+    for cells, run in zip(rows, runs, strict=True):
+
+        def at(part: str, metric: str, strengths: tuple[float, ...], run: Any = run) -> str:
+            of = {one["strength"]: one[metric] for one in run[part]}
+            return ", ".join(short(of[strength]) for strength in strengths)
+
+        assert float(cells[0].split()[0]) == run["target_change"]
+        assert [int(cell) for cell in cells[1:4]] == [run["steps"], run["n"], run["layers"]]
+        assert cells[5:7] == [f"{run['learning_rate']:.1e}", f"{run['relative_change']:.3f}"]
+        assert cells[7] == at("reversed", "accuracy", (0.0, 0.5, 0.75, 1.0))
+        assert cells[8] == at("reversed", "worst_group_accuracy", (0.0, 0.5, 0.75, 1.0))
+        assert cells[9] == at("in_distribution", "accuracy", (0.0, 0.75, 1.0))
+
+
+def test_the_demo_seed_by_seed() -> None:
+    seeds = {one["seed"]: one for one in result("demo_seeds.json")["seeds"]}
+    rows = rows_of("strategies-measured.md", "| seed | accuracy: base, repaired")
+    assert {int(cells[0]) for cells in rows} == set(seeds)
+    for cells in rows:
+        one = seeds[int(cells[0])]
+        turned, held = one["shortcut_reversed"], one["shortcut_as_in_training"]
+        low, high = held["guarded"]["interval"]
+        assert cells[1] == f"{short(turned['base']['accuracy'])}, {short(turned['guarded']['accuracy'])}"
+        assert cells[4] == f"{short(held['base']['accuracy'])}, {short(held['guarded']['accuracy'])}"
+        # Half a thousandth is rounded either way.
+        said = [float(bound) for bound in cells[5].split(" to ")]
+        assert said == pytest.approx([low, high], abs=0.00051)
+
+
+RULES = ("agreement", "reference", "answers", "both")
+
+
+def test_simulated_second_opinions() -> None:
+    records = result("second_opinion_simulation.json")["results"]
+    rows = rows_of("second-opinion-measured.md", "| judge | fit | agreement: false")
+    assert len(rows) == 20
+    for cells in rows:
+        shown = [
+            [
+                short(one["passes"], 2),
+                *(short(one[kind][rule], 2) for rule in RULES for kind in ("false", "power")),
+                short(one["power"]["alone"], 2),
+            ]
+            for one in records
+        ]
+        assert cells[1:] in shown, cells
+
+
+SETS = {"Amazon": "natural-shortcuts/Amazon/test", "Civil": "natural-shortcuts/Civil/test"}
+SETS |= {"SST-2": "natural-shortcuts/SST-2/test", "MultiNLI": "natural-shortcuts/MultiNLI/test"}
+
+
+NEUTRALISED = {"mask": "masked", "distill": "found", "told the shortcut": "the shortcut"}
+GUARDS = {
+    "what is found": "found",
+    "likewise": "three genuine words",
+    "three genuine words, told": "three genuine words",
+}
+
+
+def setting_of(name: str) -> str:
+    if name in SETS:
+        return SETS[name]
+    data, kind = name.split(", ")
+    return f"in-distribution/{data}/in_distribution" if kind == "in distribution" else f"shifted/{data}/reversed"
+
+
+def test_rules_for_the_strength() -> None:
+    results = {one["setting"]: one for one in result("dial_rules.json")["results"]}
+    rows = rows_of("strategies-measured.md", "| set | `distill` neutralises | base | labels alone")
+    assert len(rows) == 16
+    for cells in rows:
+        guards = results[setting_of(cells[0])]["guards"]
+        kinds = {name: NEUTRALISED.get(name, "three genuine words") for name in guards}
+        kind = GUARDS.get(cells[1], "the shortcut")
+        (guard,) = (guards[name] for name in guards if kinds[name] == kind)
+        (draws,) = (one for one in guard["draws"] if one["size"] == 40)
+        rules = [
+            draws[rule]["accuracy"] for rule in ("labels", "without_labels", f"both, {OVERRULING_P}", "both, certified")
+        ]
+        assert [cell.split()[0] for cell in cells[2:]] == [short(value) for value in (draws["base"], *rules)], cells
+
+
+WORLDS = {
+    "strewn at random": "boundary",
+    "strewn at random, fickle": "fickle",
+    "strewn at random, 30 rare ones, all of one class and decisive": "alike",
+    "fitting": "genuine",
+    "fitting, half of them bystanders": "bystanders",
+    "fitting, and a planted one": "planted",
+    "fitting, and a planted one that the model waits for": "reversed",
+    "twelve decisive ones strewn beside a planted one": "beside",
+    "the same, but never in one text with it or each other": "exclusive",
+    "strewn at random, fifty decisive ones of one class, never two in a text": "rare",
+    "the same with `--compare-with rests`": "rare, rests",
+    "strewn at random, 34 decisive ones of one class in some ten texts each, never two in a text": "scarce",
+    "fitting, and fifteen that take turns, likewise": "synonyms",
+}
+
+
+def percentages(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"[\d.]+", re.sub(r"\(.*", "", text))]
+
+
+def test_false_alarms_in_simulated_corpora() -> None:
+    worlds = result("audit/simulation.json")["worlds"]
+    rows = {cells[0]: cells for cells in rows_of("audit-measured.md", "| words | texts | corpora with a false alarm")}
+    assert set(WORLDS) <= set(rows)
+    for shown, name in WORLDS.items():
+        _, texts, alarms, found = rows[shown]
+        of = {one["n_texts"]: one for one in worlds if one["world"] == name}
+        assert [int(size.replace(",", "")) for size in texts.split(" / ")] == list(of)
+        for said, one in zip(percentages(alarms), of.values(), strict=True):
+            assert abs(said - 100 * one["corpora_with_a_false_alarm"]) <= (0.051 if said < 10 else 0.51), shown
+        for said, one in zip(percentages(found), of.values(), strict=bool(found)):
+            assert abs(said - 100 * one["planted_found"]) <= 0.51, shown
+
+
+ERRORS = {
+    "none": "none",
+    "10 % either way": "10 % symmetric",
+    "20 % either way": "20 % symmetric",
+}
+
+
+def test_errors_of_reviewers() -> None:
+    found = {(one["errors"], one["share"]): one["shortcut"] for one in result("reviewer_errors.json")["results"]}
+    kinds = {name for name, _ in found}
+    rows = rows_of("../howto/decide.md", "| errors of the reviewer |")
+    assert len(rows) == 7
+    for cells in rows:
+        matching = [
+            kind for kind in kinds if cells[1:] == [short(found[kind, share], 2) for share in (0.5, 0.65, 0.75, 0.85)]
+        ]
+        assert matching == [ERRORS.get(cells[0], *matching)]
+
+
+CLEAN_SETS = {
+    "shifted/GoEmo-ST/clean": "GoEmotions, clean",
+    "natural-shortcuts/SST-2/test": "SST-2",
+    "shifted/Yelp-ST/clean": "Yelp, clean",
+    "natural-shortcuts/Civil/test": "Civil",
+    "natural-shortcuts/MultiNLI/test": "MultiNLI",
+}
+
+
+def rate(value: float) -> str:
+    """Three digits, and a plain 0 where it never happened."""
+    return short(value) if value else "0"
+
+
+def wrong(cards: list[dict[str, Any]], reviewer: str) -> str:
+    rates = [card["reviewers"][reviewer]["within_40"] for card in cards]
+    return f"{rate(float(np.mean(rates)))} ({rate(max(rates))})"
+
+
+def clean_row(entry: dict[str, Any]) -> list[str]:
+    """What the page says of a set where nothing should be taken."""
+    cards = entry["cards"]
+    genuine = [card for card in cards if card["mended"] <= card["broken"]]
+    others = [card for card in cards if card["mended"] > card["broken"]]
+    most = max(others, key=lambda card: card["reviewers"]["no errors"]["within_40"], default=None)
+    shown = ""
+    if most is not None:
+        often = most["reviewers"]["no errors"]["within_40"]
+        shown = f"{', '.join(most['words'][:3])} ({most['mended']} : {most['broken']}), {rate(often)}"
+    accuracy = (entry["base"]["accuracy"], entry["repaired"]["scores"]["accuracy"])
+    return [
+        f"{CLEAN_SETS[entry['setting']]}, seed {entry['seed']}, {entry['n']}",
+        str(len(genuine)),
+        *(wrong(genuine, reviewer) for reviewer in ("no errors", "20 % symmetric", "20 % one-sided")),
+        str(len(others)),
+        shown.replace("1.000", "1.00"),
+        ", ".join(entry["repaired"]["neutralised"][:3]) or "nothing",
+        ", ".join(map(short, accuracy)),
+    ]
+
+
+def clean_rows() -> list[list[str]]:
+    entries = [entry for entry in result("flips.json")["results"] if entry["setting"] in CLEAN_SETS]
+    return [
+        clean_row(entry)
+        for entry in sorted(entries, key=lambda one: (list(CLEAN_SETS).index(one["setting"]), one["seed"]))
+    ]
+
+
+def test_sets_where_nothing_should_be_taken() -> None:
+    assert rows_of("strategies-measured.md", "| set, texts | such cards") == clean_rows()
+
+
+ALIKE_GUARDS = ("default", "one card", "its cards")
+
+
+def alike_rows() -> list[list[str]]:
+    rows = []
+    for one in sorted(result("alike_words.json")["results"], key=lambda one: one["seed"]):
+        gaps = [one["guards"].get(name, one["guards"]["one card"])["gap"] for name in ALIKE_GUARDS]
+        shares = [f"{short(gap['accuracy'], 2)}, {short(gap['balanced_accuracy'], 2)}" for gap in gaps]
+        pools = one["random pools"]
+        passed = [f"{pools[key]['passed']} of {pools['draws']}" for key in pools if key.endswith(" words")]
+        rows.append([str(one["seed"]), *shares, *passed])
+    return rows
+
+
+def test_what_is_alike() -> None:
+    assert rows_of("strategies-measured.md", "| seed | default, no label") == alike_rows()
