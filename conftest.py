@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _few_threads():
     # Tiny matrices: more threads only get in each other's way.
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _little_garbage_to_look_for():
+    # Every training begins with a full collection, half a second of which goes to what the imported libraries hold.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

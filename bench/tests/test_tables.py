@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from shortcut_bench.experiments import ExperimentConfig, experiment_names, read_
 from shortcut_bench.positioning import APPROACHES, CHOSEN_BESIDE, PER_INPUT_ATTRIBUTION, SETTLED_ON
 from shortcut_bench.registry import built_in_systems
 from shortcut_bench.results import read_index, result_path
-from shortcut_bench.statistics import mcnemar
+from shortcut_bench.statistics import mcnemar, resample
 from shortcut_bench.tables import Entry, Table, make_table, render
 from shortcut_guardrail import ConfigError, DataError, GuardrailWarning
 from shortcut_guardrail.metrics import group_accuracy
@@ -34,6 +35,13 @@ SHIFTED = read_experiment("shifted")
 def _small_groups_are_no_surprise() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The worst group has fewer than", category=GuardrailWarning)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _few_resamples() -> Iterator[None]:
+    """Two hundred do for intervals that have to hold a mean; whose numbers are right is asked in `test_statistics`."""
+    with mock.patch.dict(resample.__kwdefaults__, resamples=200):
         yield
 
 

@@ -71,6 +71,30 @@ def checkpoints(tmp_path) -> Checkpoints:
     return Checkpoints(tmp_path / "states", every=0)
 
 
+@pytest.fixture(scope="module")
+def uninterrupted(encoder) -> FinetuneResult:
+    """What `finetune` gives without any options, trained once."""
+    return finetune_classifier(TEXTS, LABELS, encoder=encoder, label_names=NAMES, config=CONFIG, seed=0)
+
+
+@pytest.fixture(scope="module")
+def cut_short(encoder, tmp_path_factory) -> Path:
+    """The states of that one, stopped after its third checkpoint; copied, and never trained on."""
+    states = tmp_path_factory.mktemp("cut-short") / "states"
+    with pytest.raises(Interrupted):
+        finetune_classifier(
+            TEXTS,
+            LABELS,
+            encoder=encoder,
+            label_names=NAMES,
+            config=CONFIG,
+            seed=0,
+            checkpoints=Checkpoints(states, every=0),
+            progress=stop_at(3 * EPOCH + 2),
+        )
+    return states
+
+
 def stop_at(step: int):
     def progress(stage: str, done: int, total: int) -> None:
         if done == step:
@@ -124,13 +148,12 @@ def test_rows_are_drawn_on_as_they_would_have_been(finetune, checkpoints):
     assert same(finetune(**options, checkpoints=checkpoints), whole)
 
 
-def test_only_what_is_missing_is_done(finetune, checkpoints):
-    with pytest.raises(Interrupted):
-        finetune(checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
+def test_only_what_is_missing_is_done(finetune, checkpoints, cut_short, uninterrupted):
+    shutil.copytree(cut_short, checkpoints.folder)
     assert steps_of(finetune, checkpoints=checkpoints) == list(range(3 * EPOCH, 5 * EPOCH + 1))
     # What was finished is loaded.
     assert steps_of(finetune, checkpoints=checkpoints) == [5 * EPOCH]
-    assert same(finetune(checkpoints=checkpoints), finetune())
+    assert same(finetune(checkpoints=checkpoints), uninterrupted)
 
 
 def test_a_model_that_is_trained_further_resumes_too(finetune, checkpoints):
@@ -195,16 +218,17 @@ FILES = [MARK_FILE, MEMORY_FILE, WEIGHTS_FILE, STATE_FILE, "optimizer.pt", "sche
 
 @pytest.mark.parametrize("damage", ["absent", "broken"])
 @pytest.mark.parametrize("name", FILES)
-def test_a_checkpoint_that_is_not_whole_is_not_used(finetune, checkpoints, name, damage):
-    with pytest.raises(Interrupted):
-        finetune(checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
+def test_a_checkpoint_that_is_not_whole_is_not_used(finetune, checkpoints, cut_short, uninterrupted, name, damage):
+    shutil.copytree(cut_short, checkpoints.folder)
     file = checkpoints.folder / f"checkpoint-{3 * EPOCH}" / name
     file.unlink() if damage == "absent" else file.write_bytes(file.read_bytes()[:-1] + b"?")
     assert steps_of(finetune, checkpoints=checkpoints)[0] == 0
-    assert same(finetune(checkpoints=checkpoints), finetune())
+    assert same(finetune(checkpoints=checkpoints), uninterrupted)
 
 
-def test_a_checkpoint_that_was_being_written_gives_way_to_the_one_before(finetune, checkpoints, monkeypatch):
+def test_a_checkpoint_that_was_being_written_gives_way_to_the_one_before(
+    finetune, checkpoints, monkeypatch, uninterrupted
+):
     write = checkpoint_files.write_tensors
     memories: list[Path] = []
 
@@ -220,11 +244,11 @@ def test_a_checkpoint_that_was_being_written_gives_way_to_the_one_before(finetun
             finetune(checkpoints=checkpoints)
     assert (checkpoints.folder / f"checkpoint-{3 * EPOCH}" / WEIGHTS_FILE).exists()
     assert steps_of(finetune, checkpoints=checkpoints)[0] == 2 * EPOCH
-    assert same(finetune(checkpoints=checkpoints), finetune())
+    assert same(finetune(checkpoints=checkpoints), uninterrupted)
 
 
 @pytest.mark.parametrize("failing", [WEIGHTS_FILE, MEMORY_FILE])
-def test_a_full_disk_ends_no_training(finetune, checkpoints, monkeypatch, failing):
+def test_a_full_disk_ends_no_training(finetune, checkpoints, monkeypatch, failing, uninterrupted):
     write = checkpoint_files.write_tensors
     written: list[Path] = []
     warned: list[int] = []
@@ -241,7 +265,7 @@ def test_a_full_disk_ends_no_training(finetune, checkpoints, monkeypatch, failin
         with pytest.warns(GuardrailWarning, match=r"No checkpoint could be kept in '.*states' \(.*unexpect") as said:
             result = finetune(checkpoints=checkpoints, on_epoch_end=lambda epoch, model: warned.append(len(said.list)))
     assert warned == [0, 0, 1, 1, 1], "at once, and once"
-    assert same(result, finetune())
+    assert same(result, uninterrupted)
     assert [path.name for path in checkpoints.folder.glob("checkpoint-*")] == [f"checkpoint-{EPOCH}"]
     assert steps_of(finetune, checkpoints=checkpoints)[0] == EPOCH
 
@@ -289,9 +313,8 @@ def test_names_of_old_weight_files_are_no_obstacle(finetune, checkpoints, encode
 
 
 @pytest.mark.parametrize("other", ["recipe", "seed", "texts", "weights", "objective", "encoder"])
-def test_a_checkpoint_of_another_fine_tuning_is_not_used(finetune, checkpoints, another_encoder, other):
-    with pytest.raises(Interrupted):
-        finetune(checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
+def test_a_checkpoint_of_another_fine_tuning_is_not_used(finetune, checkpoints, cut_short, another_encoder, other):
+    shutil.copytree(cut_short, checkpoints.folder)
     options: dict[str, Any] = {
         "recipe": {"config": FinetuneConfig(**{**CONFIG.to_dict(), "learning_rate": 2e-2})},
         "seed": {"seed": 1},
@@ -308,9 +331,8 @@ def test_a_short_fine_tuning_writes_none(finetune, tmp_path):
     assert [path.name for path in (tmp_path / "states").iterdir()] == [LOCK_FILE]
 
 
-def test_the_last_is_kept_and_when_all_is_done_its_weights_alone(finetune, checkpoints):
-    with pytest.raises(Interrupted):
-        finetune(checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
+def test_the_last_is_kept_and_when_all_is_done_its_weights_alone(finetune, checkpoints, cut_short):
+    shutil.copytree(cut_short, checkpoints.folder)
     assert [path.name for path in checkpoints.folder.glob("checkpoint-*")] == [f"checkpoint-{3 * EPOCH}"]
     assert (checkpoints.folder / f"checkpoint-{3 * EPOCH}" / "optimizer.pt").exists()
     finetune(checkpoints=checkpoints)
@@ -351,9 +373,8 @@ def test_memory_that_nobody_understands_is_refused_in_a_sentence(finetune, check
         finetune(objective=Renamed(), checkpoints=checkpoints)
 
 
-def test_seconds_are_those_of_all_processes(finetune, checkpoints):
-    with pytest.raises(Interrupted):
-        finetune(checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
+def test_seconds_are_those_of_all_processes(finetune, checkpoints, cut_short):
+    shutil.copytree(cut_short, checkpoints.folder)
     mark = checkpoints.folder / f"checkpoint-{3 * EPOCH}" / MARK_FILE
     record = json.loads(mark.read_text(encoding="utf-8"))
     assert 0 < record["seconds"] < 600
@@ -365,9 +386,8 @@ def test_seconds_are_those_of_all_processes(finetune, checkpoints):
     assert 1000 < finetune(checkpoints=checkpoints).seconds_before < 1600
 
 
-def test_who_asks_is_told_the_seconds_even_if_training_then_fails(finetune, checkpoints):
-    with pytest.raises(Interrupted):
-        finetune(checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
+def test_who_asks_is_told_the_seconds_even_if_training_then_fails(finetune, checkpoints, cut_short):
+    shutil.copytree(cut_short, checkpoints.folder)
     told: list[float] = []
     asking = dataclasses.replace(checkpoints, on_resume=told.append)
     with pytest.raises(Interrupted):
@@ -376,8 +396,8 @@ def test_who_asks_is_told_the_seconds_even_if_training_then_fails(finetune, chec
     assert 0 < told[0] < 600
 
 
-def test_a_folder_that_cannot_be_made_is_named(finetune, tmp_path):
+def test_a_folder_that_cannot_be_made_is_named(finetune, tmp_path, uninterrupted):
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with pytest.warns(GuardrailWarning, match=r"No checkpoint could be kept in '.*file.states' .* or starts over"):
         result = finetune(checkpoints=Checkpoints(tmp_path / "file" / "states", every=0))
-    assert same(result, finetune())
+    assert same(result, uninterrupted)

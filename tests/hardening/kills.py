@@ -284,33 +284,34 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod", "os.truncate"}
 
 
-def watch(place: Path, before: Callable[[], None]) -> None:
+def watch(place: Path, before: Callable[[str], None]) -> None:
     """Have something called before each file operation of this process, from now on to its end.
 
     Args:
         place: Files that are opened elsewhere are passed over.
-        before: What is called.
+        before: What is called, with the name of the operation.
     """
     here = os.fsencode(place)
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event in _CHANGES or (event == "open" and writes(*arguments)):
-            before()
+            before(event)
 
     def writes(path: Any, _mode: Any, flags: Any) -> bool:
         if not isinstance(path, str | bytes) or not isinstance(flags, int):
             return False
         return bool(flags & _WRITING) and os.fsencode(path).startswith(here)
 
-    def hooked(function: Callable[..., Any]) -> Callable[..., Any]:
+    def hooked(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
-            before()
+            before(name)
             return function(*arguments)
 
         return call
 
     sys.addaudithook(hook)
-    os.fsync, folders.exchange = hooked(os.fsync), hooked(folders.exchange)  # type: ignore[assignment]
+    os.fsync = hooked(os.fsync, "os.fsync")  # type: ignore[assignment]
+    folders.exchange = hooked(folders.exchange, "exchange")  # type: ignore[assignment]
 
 
 @contextmanager
@@ -399,7 +400,7 @@ class Bench:
 
         def work() -> None:
             operations: list[None] = []
-            watch(self.place, lambda: operations.append(None))
+            watch(self.place, lambda _: operations.append(None))
             self.write()
             os.write(writing, str(len(operations)).encode())
 
@@ -416,7 +417,7 @@ class Bench:
 
         def work(number: int) -> None:
             left = iter(range(number - 1))
-            watch(self.place, lambda: next(left, None) is None and os.kill(os.getpid(), signal.SIGKILL))
+            watch(self.place, lambda _: next(left, None) is None and os.kill(os.getpid(), signal.SIGKILL))
             warnings.simplefilter("ignore")
             self.write()
 

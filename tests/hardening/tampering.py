@@ -223,6 +223,7 @@ def audit_subjects(folder: Path) -> list[Subject]:
     before["candidates"] = before["candidates"][:3]
     now: AuditReport = to_review(2, 2)
     document = json.loads(json.dumps(now.to_dict()))
+    document["fit_would_take"] = [{"text": "w0", "verdict": "flagged", "count": 12, "q_value": 0.01}]
     decisions = _decided(document)
     return [
         Subject("audit.json", document, lambda content: _use_audit(folder, content)),
@@ -301,9 +302,95 @@ def _use_decisions(folder: Path, content: str) -> str | None:
     return None
 
 
+def kept_subjects(folder: Path) -> list[Subject]:
+    """What is written to go on from: a review, a manifest, a journal, an audit in shards, kept answers."""
+    return [
+        Subject("review", _reviewed(), lambda content: _use_review(folder, content), ours=False),
+        Subject("guardrail-manifest.json", _MANIFEST, lambda content: _use_manifest(folder, content)),
+        Subject("journal.json", _JOURNAL, lambda content: _use_journal(folder, content)),
+        Subject("partial-audit.json", _PARTIAL, lambda content: _use_partial(folder, content), ("config",)),
+        Subject("answers.jsonl", _ANSWER, lambda content: _use_answer(folder, content)),
+    ]
+
+
+_MANIFEST = {"schema_version": 1, "number": 2, "files": {"a": {"size": 1, "sha256": "ab"}}}
+_JOURNAL = {"files": ["a", "b"], "drop": ["c"], "last": ["a"]}
+_PARTIAL: dict[str, Any] = {"schema_version": 2, "model": "m", "max_length": 64, "texts": "t", "labels": "x", "n": 9}
+_PARTIAL |= {"shard_size": 10, "config": {"unit": "word"}}
+_ANSWER = {"key": "k", "answer": {"content": "yes", "model": "m", "tokens": [["yes", [["yes", -0.5]]]]}}
+
+
+def _reviewed() -> Any:
+    events = [{"by": "anna", "at": "2026-01-01", "card": "c", "decision": "keep"}]
+    events += [{"by": "anna", "at": "2026-01-01", "question": "q", "answer": "a"}]
+    before = [{"id": "c", "words": ["w"], "decision": "keep", "source": "person"}]
+    review = {"schema_version": 1, "revision": 2, "seed": 0, "events": events, "before": before}
+    return {"schema_version": 1, "cards": [], "review": review}
+
+
+def _use_review(folder: Path, content: str) -> str | None:
+    from shortcut_guardrail.review.rules import Record
+    from shortcut_guardrail.review.session import _read, _with_review, seed_of
+
+    file = folder / "reviewed.json"
+    file.write_bytes(content.encode("utf-8", "surrogateescape"))
+    seed_of(file)
+    record = _with_review(Record(), _read(file)[1] or {}, str(file))
+    json.dumps([event.to_dict() for event in record.events])
+    return None
+
+
+def _use_manifest(folder: Path, content: str) -> str | None:
+    from shortcut_guardrail.data.manifests import MANIFEST_FILE, read_manifest
+
+    (folder / MANIFEST_FILE).write_bytes(content.encode("utf-8", "surrogateescape"))
+    read_manifest(folder)
+    (folder / MANIFEST_FILE).unlink()
+    return None
+
+
+def _use_journal(folder: Path, content: str) -> str | None:
+    from shortcut_guardrail.data import complete
+
+    place = folder / "journal"
+    shutil.rmtree(place, ignore_errors=True)
+    ready = place / ".replacing"
+    (ready / "files").mkdir(parents=True)
+    for name in "ab":
+        (ready / "files" / name).write_text("new")
+    (folder / "notes").write_text("mine")
+    (ready / "journal.json").write_bytes(content.encode("utf-8", "surrogateescape"))
+    complete(place)
+    return None if (folder / "notes").read_text() == "mine" else "the file of somebody else is gone"
+
+
+def _use_partial(folder: Path, content: str) -> str | None:
+    from shortcut_guardrail.audit.streaming import MANIFEST, _open_folder, _started_with
+
+    place = folder / "partial"
+    place.mkdir(exist_ok=True)
+    (place / MANIFEST).write_bytes(content.encode("utf-8", "surrogateescape"))
+    _started_with(place)
+    _open_folder(place, _PARTIAL, True)
+    return None
+
+
+def _use_answer(folder: Path, content: str) -> str | None:
+    from shortcut_guardrail.opinions.cache import AnswerCache
+    from shortcut_guardrail.opinions.endpoint import _Answer, sample_scores, token_scores
+
+    file = folder / "answers.jsonl"
+    file.write_bytes(content.encode("utf-8", "surrogateescape") + b"\n")
+    cache = AnswerCache(file, _Answer)
+    if "k" in cache:
+        token_scores(cache["k"]["tokens"], ["yes", "no"])
+        sample_scores([cache["k"]["content"]], ["yes", "no"])
+    return None
+
+
 def subjects(folder: Path) -> list[Subject]:
     """All of them; files are written below the folder."""
-    return [*audit_subjects(folder), *guard_subjects(folder)]
+    return [*audit_subjects(folder), *kept_subjects(folder), *guard_subjects(folder)]
 
 
 def tried(subject: Subject, rng: random.Random, most: int | None = None) -> list[Outcome]:

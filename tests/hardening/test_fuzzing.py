@@ -10,7 +10,7 @@ import pytest
 from hardening.fuzzing import readers, tried
 from hardening.outcomes import attempt, bad, table
 from hardening.recorded import RECORDED
-from hardening.tampering import guard_subjects
+from hardening.tampering import guard_subjects, kept_subjects
 from hardening.tampering import tried as tampered
 
 NAMES = ["CSV", "TSV", "JSON Lines", "Parquet", "round trips", "word list", "answered questions", "questions.jsonl"]
@@ -48,6 +48,11 @@ def test_a_damaged_field_of_a_guard_is_a_sentence(tmp_path):
         outcomes = tampered(subject, random.Random(1), 20)
         assert bad(outcomes) == []
         assert {outcome.kind for outcome in outcomes} <= {"sentence", "right"}
+
+
+def test_a_damaged_field_of_what_is_gone_on_from_is_a_sentence(tmp_path):
+    for subject in kept_subjects(tmp_path):
+        assert bad(tampered(subject, random.Random(1), 60)) == []
 
 
 def test_what_must_not_happen_is_seen():

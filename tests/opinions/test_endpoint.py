@@ -377,7 +377,7 @@ def test_killed_and_resumed_nothing_is_paid_twice(tmp_path):
 def test_two_runs_do_not_write_to_one_file(tmp_path):
     with served() as asked:
         source, other = opened(tmp_path, asked.url), opened(tmp_path, asked.url)
-        source.cache.add("k", 1)
+        source.cache.add("k", {"content": "", "model": "", "tokens": []})
         with pytest.raises(ConfigError, match="Another run writes to"):
             other.scores(TEXTS[:1])
         source.cache.close()
@@ -390,7 +390,7 @@ def test_a_spoilt_cache_is_named(tmp_path):
         opened(tmp_path, asked.url).scores(TEXTS[:2])
         (kept,) = (tmp_path / "kept").glob("*.jsonl")
         kept.write_bytes(b"{}\n" + kept.read_bytes())
-        with pytest.raises(RunError, match="line 1, is no kept answer"):
+        with pytest.raises(RunError, match="line 1: key is missing"):
             opened(tmp_path, asked.url)
 
 

@@ -6,8 +6,10 @@ comes from a *scale*: `scales.toml` has three, and an experiment or a setting ma
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
+import functools
 import tomllib
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -326,11 +328,17 @@ def _named_setting(entries: Sequence[dict[str, Any]], name: str) -> list[dict[st
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return copy.deepcopy(_parsed(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise DataError(f"'{path}' cannot be read: {error.strerror}.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"'{path}' is no TOML file: {error}.") from error
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(text: str) -> dict[str, Any]:
+    """A plan of a thousand runs asks for the same few files a thousand times."""
+    return tomllib.loads(text)
 
 
 def _setting(entry: dict[str, Any], where: str) -> Setting:

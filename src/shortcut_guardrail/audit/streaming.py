@@ -7,20 +7,30 @@ candidates.
 from __future__ import annotations
 
 import hashlib
-import json
-import os
-import secrets
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, TypedDict, cast
 
 import numpy as np
 
 from ..config import AuditConfig
-from ..data import Texts, TextSource, counted, label_ids, to_json, write_file
+from ..data import (
+    Count,
+    Texts,
+    TextSource,
+    Within,
+    checked,
+    counted,
+    json_content,
+    label_ids,
+    sentences,
+    to_json,
+    write_file,
+)
 from ..display import Shown, Summary
 from ..errors import ConfigError, DataError, GuardrailWarning, RunError
 from ..models import EncodedTexts, TextClassifier
@@ -296,9 +306,10 @@ _SAID = {
 def _open_folder(folder: Path, manifest: dict[str, Any], resume: bool) -> None:
     file = folder / MANIFEST
     if not file.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        for stale in folder.glob("shard-*.npz*"):
-            stale.unlink()
+        with sentences(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            for stale in folder.glob("shard-*.npz*"):
+                stale.unlink()
         write_file(file, to_json(manifest))
         return
     if not resume:
@@ -306,13 +317,8 @@ def _open_folder(folder: Path, manifest: dict[str, Any], resume: bool) -> None:
             f"'{folder}' holds an unfinished audit. Go on with it with resume=True (--resume on the command line), or "
             "remove the folder."
         )
-    try:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError("not an object")
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"'{file}' is damaged ({error}). Remove '{folder}' and start again.") from error
-    other = [said for key, said in _SAID.items() if found.get(key) != manifest[key]]
+    found = _read_manifest(folder)
+    other = [said for key, said in _SAID.items() if found[key] != manifest[key]]  # type: ignore[literal-required]
     if other:
         raise ConfigError(
             f"'{folder}' holds an unfinished audit that differs in {', '.join(other)}. Start it again with what it "
@@ -322,10 +328,25 @@ def _open_folder(folder: Path, manifest: dict[str, Any], resume: bool) -> None:
 
 def _started_with(folder: Path) -> int:
     """The shard size of the audit in a folder; 0 if there is none that can be read, which is complained of later."""
-    try:
-        return int(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["shard_size"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
+    with suppress(ConfigError):
+        return _read_manifest(folder)["shard_size"]
+    return 0
+
+
+class _Manifest(TypedDict):
+    schema_version: Annotated[int, Within(1)]
+    model: str
+    max_length: Count
+    texts: str
+    labels: str | None
+    n: Count
+    shard_size: Annotated[int, Within(1)]
+    config: dict[str, Any]
+
+
+def _read_manifest(folder: Path) -> _Manifest:
+    how: dict[str, Any] = {"error": ConfigError, "advice": f"Remove '{folder}' and start again."}
+    return cast(_Manifest, checked(json_content(folder / MANIFEST, **how), _Manifest, str(folder / MANIFEST), **how))
 
 
 def _shard_file(folder: Path, number: int) -> Path:
@@ -348,14 +369,9 @@ def _finished(path: Path) -> Shard | None:
 
 
 def _write_shard(path: Path, shard: Shard) -> None:
-    temporary = path.with_name(f"{path.name}-{secrets.token_hex(4)}")
     try:
-        temporary.write_bytes(shard.to_bytes())
-        os.replace(temporary, path)
-    except OSError as error:
+        write_file(path, shard.to_bytes(), overwrite=True)
+    except RunError as error:
         raise RunError(
-            f"'{path}' could not be written: {error.strerror or error}. What is finished is kept; go on with "
-            "resume=True (--resume on the command line)."
+            f"{error} What is finished is kept; go on with resume=True (--resume on the command line)."
         ) from error
-    finally:
-        temporary.unlink(missing_ok=True)

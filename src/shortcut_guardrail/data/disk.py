@@ -129,6 +129,23 @@ def flush(path: Path) -> None:
         os.close(descriptor)
 
 
+class UnconfirmedError(OSError):
+    """What was written is in its place, but the disk refused to confirm that it will be there after a power cut."""
+
+
+def confirm(*folders: Path) -> None:
+    """Have the names in folders on the disk, once what is new has its name.
+
+    Raises:
+        UnconfirmedError: The disk refuses.
+    """
+    for folder in folders:
+        try:
+            flush(folder)
+        except OSError as error:
+            raise UnconfirmedError(error.errno, error.strerror) from error
+
+
 def flush_tree(folder: Path) -> None:
     """Have a folder with all that is in it on the disk: files first, then the folders that name them."""
     for root, _, files in os.walk(folder, topdown=False):

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from .disk import flush, held
+from .disk import confirm, flush, held
 from .outputs import check_output, sentences
 
 
@@ -25,7 +25,7 @@ def write_file(target: Path, content: str | bytes, *, overwrite: bool = False) -
             temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
             flush(temporary)
             os.replace(temporary, target)
-            flush(target.parent)
+            confirm(target.parent)
 
 
 def to_json(values: Any) -> str:

@@ -9,7 +9,6 @@ the next writer complete what was interrupted; until then there is no version.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import secrets
 import shutil
@@ -19,11 +18,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..errors import DataError, GuardrailWarning
-from .disk import exchange, flush, flush_tree, held, remove
+from ..errors import GuardrailWarning
+from .disk import confirm, exchange, flush, flush_tree, held, remove
 from .files import to_json
 from .manifests import JOURNAL_FILE, MANIFEST_FILE, REPLACING_FOLDER, Manifest, check_name, read_manifest
 from .outputs import check_output, place_for, sentences
+from .schema import checked, json_content
 
 _LOADABLE = ("adapter_config.json", "config.json")
 """Without these, neither PEFT nor Transformers loads a folder."""
@@ -135,7 +135,7 @@ def _put_where_nothing_is(new: Path, target: Path) -> bool:
         if not target.is_dir():
             raise
         return False
-    flush(target.parent)
+    confirm(target.parent)
     return True
 
 
@@ -161,10 +161,8 @@ def _exchange(new: Path, target: Path, ours: Collection[str]) -> bool:
     flush(target.parent)
     if not exchange(new, target):
         return False
-    flush(target.parent)
-    flush(staged)
     _carry(new, target, ours)  # what came meanwhile
-    flush(target)
+    confirm(target.parent, staged, target)
     return True
 
 
@@ -216,6 +214,12 @@ class _Journal:
     files: tuple[str, ...]
     drop: tuple[str, ...]
     last: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name in (*self.files, *self.drop):
+            check_name(name)
+        if not {*self.last} <= {*self.files, *self.drop}:
+            raise ValueError("'last' has names that are not in 'files' or 'drop'.")
 
 
 def _move_in(new: Path, target: Path, files: Iterable[str], *, drop: Iterable[str], last: Iterable[str]) -> None:
@@ -269,15 +273,8 @@ def _complete(folder: Path) -> None:
         if file.parent.is_dir():  # all was done but this
             remove(file.parent)
         return
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-        journal = _Journal(*(tuple(values[name]) for name in ("files", "drop", "last")))
-        for name in (*journal.files, *journal.drop):
-            check_name(name)
-        if not {*journal.last} <= {*journal.files, *journal.drop}:
-            raise ValueError("'last' has names that are not in 'files' or 'drop'")
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"'{file}' is damaged ({error}). Remove '{folder}' and write it again.") from error
+    advice = f"Remove '{folder}' and write it again."
+    journal: _Journal = checked(json_content(file, advice=advice), _Journal, str(file), advice=advice)
     _go_on(folder, journal)
     warnings.warn(
         f"The last run that wrote to '{folder}' was interrupted; what it wrote was completed first.",

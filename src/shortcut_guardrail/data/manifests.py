@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypedDict, TypeVar
 
 from ..errors import DataError
+from .schema import Count, Within, checked, json_content, shown
 
 MANIFEST_FILE = "guardrail-manifest.json"
 REPLACING_FOLDER = ".replacing"
@@ -58,29 +58,27 @@ def read_manifest(folder: Path) -> Manifest | None:
     file = folder / MANIFEST_FILE
     if file.exists() and not file.is_file():
         raise DataError(f"'{file}' is no file. Remove '{folder}' and write it again.")
-    try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-        if values["schema_version"] != _SCHEMA_VERSION:
-            raise ValueError(f"schema version {values['schema_version']} is not known")
-        number, files = values["number"], {name: _entry(name, one) for name, one in values["files"].items()}
-        if type(number) is not int or number < 1:
-            raise ValueError("number must be a whole number from 1 on")
-    except (FileNotFoundError, NotADirectoryError):
+    if not file.exists():
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
-        raise DataError(
-            f"'{file}' is damaged and cannot be read: {reason}. Remove '{folder}' and write it again."
-        ) from error
-    return Manifest(number, files)
+    how = {"advice": f"Remove '{folder}' and write it again."}
+    found = checked(json_content(file, **how), _Stored, str(file), **how)
+    for name in found["files"]:
+        try:
+            check_name(name)
+        except ValueError as error:
+            raise DataError(f"{file}: {error} {how['advice']}") from error
+    return Manifest(found["number"], {name: (one["size"], one["sha256"]) for name, one in found["files"].items()})
 
 
-def _entry(name: str, values: Mapping[str, Any]) -> tuple[int, str]:
-    size, digest = values["size"], values["sha256"]
-    if type(size) is not int or size < 0 or not isinstance(digest, str):
-        raise ValueError(f"size and sha256 of '{name}' must be a whole number and a text")
-    check_name(name)
-    return size, digest
+class _Entry(TypedDict):
+    size: Count
+    sha256: str
+
+
+class _Stored(TypedDict):
+    schema_version: Literal[1]
+    number: Annotated[int, Within(1)]
+    files: dict[str, _Entry]
 
 
 def check_name(name: str) -> None:
@@ -90,8 +88,9 @@ def check_name(name: str) -> None:
         ValueError: It leads out of the folder.
     """
     path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or not path.parts or "\\" in name or "\0" in name:
-        raise ValueError(f"'{name}' is no name of a file within the folder")
+    lone = any("\ud800" <= character <= "\udfff" for character in name)  # which no name of a file can hold
+    if lone or path.is_absolute() or ".." in path.parts or not path.parts or "\\" in name or "\0" in name:
+        raise ValueError(f"{shown(name)} is no name of a file within the folder.")
 
 
 def has_file(folder: Path, name: str) -> bool:

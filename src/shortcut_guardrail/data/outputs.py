@@ -12,7 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import ConfigError, RunError
+from .disk import UnconfirmedError
 from .manifests import JOURNAL_FILE, REPLACING_FOLDER, check_finished, has_file
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
@@ -24,6 +27,10 @@ def sentences(target: Path) -> Iterator[None]:
         reason = _file_system_reason(error)
         if reason is None:
             raise
+        if isinstance(error, UnconfirmedError):
+            raise RunError(
+                f"'{target}' was written, but the disk does not confirm that it will last: {reason}. Write it again."
+            ) from error
         begun = (target / REPLACING_FOLDER / JOURNAL_FILE).is_file()
         rest = "The next run that writes there completes it first" if begun else "Nothing was left behind"
         raise RunError(f"'{target}' could not be written: {reason}. {rest}.") from error
@@ -35,7 +42,7 @@ def _file_system_reason(error: Exception) -> str | None:
     # The writers of safetensors and tokenizers, which are in Rust, put the system's error into the text of their own.
     if found := re.search(r"\(os error (\d+)\)", str(error)):
         number = int(found[1])
-    if number in (errno.ENOSPC, errno.EDQUOT):
+    if number in _FULL:
         return "the disk is full"
     if number is not None:
         return os.strerror(number)
@@ -64,6 +71,7 @@ def check_output(
     Raises:
         ConfigError: It exists and `overwrite` was not asked for, is an input, lies in the folder of a model or of what
             is written besides, is of another kind, or is in a place that cannot be written to.
+        RunError: The disk is full.
     """
     try:
         _check_kind(target, folder)
@@ -76,7 +84,10 @@ def check_output(
     except OSError as error:
         raise ConfigError(f"'{target}' cannot be written ({error.strerror or error}).") from error
     if problem := _closed(place):
-        raise ConfigError(f"'{target}' cannot be written: '{place}' is no folder you may write to ({problem}).")
+        if problem.errno in _FULL:
+            raise RunError(f"'{target}' could not be written: the disk is full. Nothing was left behind.") from problem
+        reason = problem.strerror or problem
+        raise ConfigError(f"'{target}' cannot be written: '{place}' is no folder you may write to ({reason}).")
 
 
 def _check_kind(target: Path, folder: str | None) -> None:
@@ -156,14 +167,14 @@ def _check_occupied(target: Path, *, overwrite: bool, folder: str | None, ending
         )
 
 
-def _closed(place: Path) -> str:
-    """Why nothing can be written to a folder; empty where something can."""
+def _closed(place: Path) -> OSError | None:
+    """Why nothing can be written to a folder; `None` where something can."""
     try:
         # Asking for permissions is not enough: root has them all, and file systems can refuse for other reasons.
         with tempfile.TemporaryFile(dir=place):
-            return ""
+            return None
     except OSError as error:
-        return error.strerror or str(error)
+        return error
 
 
 def place_for(target: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import time
 import warnings
@@ -12,15 +11,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Protocol, TypedDict, runtime_checkable
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ..data import to_json, write_file
-from ..errors import GuardrailError, GuardrailWarning, RunError
+from ..data import Count, Within, checked, json_content, to_json, write_file
+from ..errors import DataError, GuardrailError, GuardrailWarning, RunError
 
 WEIGHTS_FILE = "model.safetensors"
 MEMORY_FILE = "memory.safetensors"
@@ -144,20 +143,20 @@ class CheckpointKeeper:
                 "start over."
             ) from error
         self._any = True
-        self.seconds_before = float(mark["seconds"])
+        self.seconds_before = mark["seconds"]
         if self._checkpoints.on_resume is not None:
             self._checkpoints.on_resume(self.seconds_before)
         return folder
 
-    def _found(self, folder: Path) -> dict[int, dict[str, Any]]:
+    def _found(self, folder: Path) -> dict[int, _Mark]:
         """The marks of usable checkpoints by their step; others are removed."""
         found = {}
         for path in list(folder.glob("checkpoint-*")):
             mark = _mark(path, self._identity)
-            if mark is None:
+            if mark is None or path != self._folder_of(mark["step"]):
                 shutil.rmtree(path, ignore_errors=True)
             else:
-                found[int(mark["step"])] = mark
+                found[mark["step"]] = mark
         return found
 
     def due(self) -> bool:
@@ -242,14 +241,22 @@ def write_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
     save_file({name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}, file)
 
 
-def _mark(folder: Path, identity: str) -> dict[str, Any] | None:
+class _Mark(TypedDict):
+    identity: str
+    step: Count
+    seconds: Annotated[float, Within(0)]
+    files: dict[str, str]
+
+
+def _mark(folder: Path, identity: str) -> _Mark | None:
     """What the mark of a checkpoint says; `None` where it is not complete, not whole or not of this fine-tuning."""
     try:
-        mark: dict[str, Any] = json.loads((folder / MARK_FILE).read_text(encoding="utf-8"))
-        whole = all(_digest(folder / name) == digest for name, digest in mark["files"].items())
-    except (OSError, ValueError, KeyError):
+        mark: _Mark = checked(json_content(folder / MARK_FILE, advice=""), _Mark, MARK_FILE)
+        plain = all(Path(name).name == name and (folder / name).is_file() for name in mark["files"])
+        whole = plain and all(_digest(folder / name) == digest for name, digest in mark["files"].items())
+    except (OSError, ValueError, DataError):
         return None
-    return mark if whole and mark.get("identity") == identity else None
+    return mark if whole and mark["identity"] == identity else None
 
 
 def _digest(file: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -160,6 +161,9 @@ def _check_model_folder(name: str, allow_pickle: bool) -> None:
         raise ModelError(
             f"'{folder}' holds no config.json, so it is no model folder. Give a folder written by save_pretrained."
         )
+    for file in folder.glob("*.safetensors"):  # of which safetensors says that it is not there
+        if not os.access(file, os.R_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise ModelError(f"'{file}' cannot be read (Permission denied). Ask its owner, or copy the model.")
     if not any(folder.glob("*.safetensors")) and not allow_pickle:
         raise ModelError(
             f"'{folder}' holds no .safetensors file. Weights in other formats can run code when they are opened; "

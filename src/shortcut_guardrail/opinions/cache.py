@@ -7,17 +7,24 @@ import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, TypedDict
 
 import numpy as np
 from filelock import FileLock, Timeout
 
+from ..data import checked, parse_json
 from ..errors import ConfigError, RunError
 from ..typing import Array, Progress
 from .source import Cost, Source, Text, fingerprint_of, n_characters
 
 _ASKED_WITH = 32  # texts, after which answers are on the disk
+
+
+class _Entry(TypedDict):
+    key: str
+    answer: Any
 
 
 class AnswerCache:
@@ -27,12 +34,13 @@ class AnswerCache:
 
     Args:
         path: The file; `None` keeps answers for the life of the object alone.
+        kind: The type of an answer, as `data.checked` takes it.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
+    def __init__(self, path: Path | None, kind: Any = tuple[float, ...]) -> None:
+        self.path, self._kind = path, kind
         self._answers: dict[str, Any] = {}
-        self._file: IO[bytes] | None = None
+        self._file: FileIO | None = None
         self._guard = threading.Lock()
         self._alone: FileLock | None = None
         if path is not None and path.exists():
@@ -56,24 +64,29 @@ class AnswerCache:
                 line = json.dumps({"key": key, "answer": answer}, ensure_ascii=True, allow_nan=False) + "\n"
                 try:
                     file = self._file or self._open(self.path)
-                    file.write(line.encode())
-                    file.flush()
+                    rest = line.encode()
+                    while rest:  # a disk that is nearly full takes a part
+                        rest = rest[file.write(rest) :]
                     os.fsync(file.fileno())
                 except OSError as error:
+                    self._let_go()  # whoever opens it again cuts off what is half written
                     raise RunError(f"'{self.path}' could not be written: {error.strerror or error}.") from error
             self._answers[key] = answer
 
     def close(self) -> None:
         """Let other runs write; the next answer opens the file again."""
         with self._guard:
-            if self._file is not None:
-                self._file.close()
-                self._file = None
-            if self._alone is not None:
-                self._alone.release()
-                self._alone = None
+            self._let_go()
 
-    def _open(self, path: Path) -> IO[bytes]:
+    def _let_go(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+        if self._alone is not None:
+            self._alone.release()
+            self._alone = None
+
+    def _open(self, path: Path) -> FileIO:
         path.parent.mkdir(parents=True, exist_ok=True)
         alone = FileLock(f"{path}.lock", timeout=0)
         try:
@@ -83,7 +96,7 @@ class AnswerCache:
         self._alone = alone
         if path.exists():
             self._read(path)  # another run may have added some since
-        self._file = path.open("ab")
+        self._file = path.open("ab", buffering=0)  # what a buffer holds after an error is written later
         return self._file
 
     def _read(self, path: Path) -> None:
@@ -92,11 +105,14 @@ class AnswerCache:
         if whole < len(content) and self._alone is not None:
             os.truncate(path, whole)
         for number, line in enumerate(content[:whole].splitlines(), start=1):
+            where, advice = f"'{path}', line {number}", "Delete the line, or the file."
             try:
-                entry = json.loads(line)
-                self._answers[entry["key"]] = entry["answer"]
-            except (ValueError, KeyError, TypeError):
-                raise RunError(f"'{path}', line {number}, is no kept answer. Delete the line, or the file.") from None
+                found = parse_json(line.decode())
+            except ValueError:
+                raise RunError(f"{where}, is no kept answer. {advice}") from None
+            entry = checked(found, _Entry, where, error=RunError, advice=advice)
+            kept = checked(entry["answer"], self._kind, where, path="answer", error=RunError, advice=advice)
+            self._answers[entry["key"]] = kept
 
 
 @dataclass(frozen=True)
@@ -135,7 +151,10 @@ class KeptSource:
                     progress("Asking", len(texts) - len(missing) + start + len(some), len(texts))
         finally:
             self.cache.close()
-        return np.array([self.cache[_key(text)] for text in texts], dtype=np.float64)
+        rows = [self.cache[_key(text)] for text in texts]
+        if len({len(row) for row in rows}) > 1:
+            raise RunError(f"'{self.cache.path}' has answers of several numbers of classes. Delete the file.")
+        return np.array(rows, dtype=np.float64)
 
     def cost(self, texts: Sequence[Text]) -> Cost:
         """See `Source`; what was answered before costs nothing."""

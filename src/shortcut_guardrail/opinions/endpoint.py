@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -211,6 +211,14 @@ class EndpointSource:
         return scores
 
 
+class _Answer(TypedDict):
+    """What is kept of a response: its words, who gave it, and by token the likely ones with log-probabilities."""
+
+    content: str
+    model: str
+    tokens: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
+
+
 def _kept(response: Mapping[str, Any]) -> dict[str, Any]:
     """What is read of a response; a choice that is missing or malformed is an answer without words."""
     choices = response.get("choices")
@@ -317,4 +325,4 @@ def open_endpoint(settings: Settings, prompts: tuple[Prompt, ...], cache: Path |
     how = {key: settings.get(key) for key in ("answers", "samples", "request")}
     fingerprint = fingerprint_of({"url": url, "model": settings.target, "asked": asked, **how})
     file = None if cache is None else cache / f"answers-{fingerprint[:16]}.jsonl"
-    return EndpointSource(settings.name, endpoint, AnswerCache(file), prompts, settings, fingerprint)
+    return EndpointSource(settings.name, endpoint, AnswerCache(file, _Answer), prompts, settings, fingerprint)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from ..audit import Agreement, Candidate, Card, read_result
 from ..config import Unit
-from ..data import Count, Defined, NotEmpty, Share, checked
+from ..data import Count, Defined, NotEmpty, OneOf, Share, Word, checked
 from ..errors import DataError
+from ..keys import VERDICTS
 
 SCHEMA_VERSION = 8
 """The layout of `audit.json` that this version writes and renders."""
@@ -16,6 +17,15 @@ SCHEMA_VERSION = 8
 WITHOUT_FLIPS, WITHOUT_CARDS = 7, 6
 """The layouts before it. They are the same but for the flips of cards, or for cards and what they need, and are read as
 audits that have none."""
+
+
+class _Taken(TypedDict):
+    """A word that `fit` would take, as far as it is shown."""
+
+    text: Word
+    verdict: Annotated[str, OneOf(tuple(VERDICTS))]
+    count: Count | None
+    q_value: Share | None
 
 
 class Layout(TypedDict):
@@ -42,6 +52,7 @@ class Layout(TypedDict):
     cards: tuple[Card, ...]
     model: str
     data: str
+    fit_would_take: NotRequired[tuple[_Taken, ...]]
 
 
 def read_audit(path: Path) -> dict[str, Any]:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, TypedDict
 
-from ..data import enumerated
+from ..data import Word, checked
 from ..decisions import Answer, DecisionName
-from ..errors import DataError
 
-DECISIONS: tuple[str, ...] = get_args(DecisionName)
-ANSWERS: tuple[str, ...] = get_args(Answer)
+
+class _ToCard(TypedDict):
+    by: str
+    at: str
+    card: Word
+    decision: DecisionName
+
+
+class _ToQuestion(TypedDict):
+    by: str
+    at: str
+    question: Word
+    answer: Answer
 
 
 @dataclass(frozen=True)
@@ -44,22 +54,18 @@ class Event:
         return {"by": self.by, "at": self.at, "question": self.question or "", "answer": self.said}
 
     @classmethod
-    def from_dict(cls, values: Any, where: str) -> Event:
+    def from_dict(cls, values: Any, source: str, path: str = "") -> Event:
         """One that was stored, or sent.
 
         Raises:
-            DataError: It is none; the sentence says what it must be.
+            DataError: It is none; the sentence names the field.
         """
-        values = values if isinstance(values, Mapping) else {}
-        for about, key, known in (("card", "decision", DECISIONS), ("question", "answer", ANSWERS)):
-            if isinstance(values.get(about), str) and values[about] and values.get(key) in known:
-                by, at = values.get("by"), values.get("at")
-                if isinstance(by, str) and isinstance(at, str):
-                    return cls(by, at, values[key], **{about: values[about]})
-        raise DataError(
-            f"{where} is no answer: a card with a decision ({enumerated(DECISIONS)}), or a question with an answer "
-            f"({enumerated(ANSWERS)}), by somebody, at some time, are needed."
+        about, said = (
+            ("question", "answer") if isinstance(values, dict) and "question" in values else ("card", "decision")
         )
+        kind = _ToCard if about == "card" else _ToQuestion
+        found = checked(values, kind, source, path=path, open_ended=True)
+        return cls(found["by"], found["at"], found[said], **{about: found[about]})
 
 
 def latest(events: Iterable[Event]) -> dict[str, dict[str, Event]]:

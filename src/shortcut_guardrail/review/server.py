@@ -14,7 +14,6 @@ kept up to date. What keeps others out:
 from __future__ import annotations
 
 import hmac
-import json
 import os
 import secrets
 import threading
@@ -25,7 +24,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from ..data import to_json
+from ..data import parse_json, to_json
 from ..errors import ConfigError, DataError, RunError
 from .session import Session, StaleError
 
@@ -179,8 +178,8 @@ class _Handler(BaseHTTPRequestHandler):
         if len(length) > 12 or int(length) > MOST_BYTES:
             raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"At most {MOST_BYTES:,} bytes are read.")
         try:
-            return json.loads(self.rfile.read(int(length)))
-        except (ValueError, RecursionError):
+            return parse_json(self.rfile.read(int(length)).decode())
+        except ValueError:
             raise _Refused(HTTPStatus.BAD_REQUEST, "The body is not valid JSON.") from None
 
     # What is answered

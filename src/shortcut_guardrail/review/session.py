@@ -6,18 +6,17 @@ from there. Other programs may change the file meanwhile: what they say is taken
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, Literal, NotRequired, TypedDict
 
 from filelock import FileLock, Timeout
 
-from ..data import read_utf8, to_json, write_file
+from ..data import Count, checked, json_content, to_json, write_file
 from ..decisions import Decision, Decisions
 from ..errors import ConfigError, DataError
 from .answers import Event, latest, without_last
@@ -25,6 +24,19 @@ from .rules import Record, Rules, agreed_decision, without_people
 
 BY_FILE = "file"
 """Who said what a file says without naming anybody."""
+
+
+_ADVICE = "Remove 'review' to keep the decisions alone."
+
+
+class _Review(TypedDict):
+    """What a file of decisions keeps of a review."""
+
+    schema_version: NotRequired[Literal[1]]
+    revision: NotRequired[Count]
+    seed: NotRequired[Count | None]
+    events: tuple[Any, ...]
+    before: NotRequired[Any]
 
 
 class StaleError(Exception):
@@ -59,18 +71,15 @@ def locked(file: Path) -> Iterator[None]:
 def seed_of(file: Path) -> int | None:
     """The seed that a review in this file was begun with; `None` where there is no review."""
     review = _read(file)[1] if file.exists() else None
-    seed = review.get("seed") if review else None
-    return seed if isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 else None
+    return review.get("seed") if review else None
 
 
 def _read(file: Path) -> tuple[Decisions, Mapping[str, Any] | None]:
     decisions = Decisions.from_file(file)
-    review = json.loads(read_utf8(file, str(file))).get("review")
-    if review is not None and (not isinstance(review, dict) or not isinstance(review.get("events"), list)):
-        raise DataError(
-            f"{file}: 'review' must be an object with a list 'events'. Remove it to keep the decisions alone."
-        )
-    return decisions, review
+    review = json_content(file, advice=_ADVICE).get("review")
+    if review is None:
+        return decisions, None
+    return decisions, checked(review, _Review, str(file), path="review", advice=_ADVICE, open_ended=True)
 
 
 class Session:
@@ -229,14 +238,13 @@ def _now() -> str:
 def _with_review(record: Record, review: Mapping[str, Any], source: str) -> Record:
     """With the answers that stand in a file, each once."""
     given = review.get("events", [])
-    events = [Event.from_dict(one, f"{source}: review.events[{i}]") for i, one in enumerate(given)]
+    events = [Event.from_dict(one, source, f"review.events[{i}]") for i, one in enumerate(given)]
     new = [event for event in events if event not in record.events]
     before = Decisions.from_dict({"cards": review.get("before") or []}, source=f"{source}: review.before").cards
-    revision = review.get("revision", 0)
     return replace(
         record,
         events=(*record.events, *new),
-        revision=max(record.revision, revision if isinstance(revision, int) else 0),
+        revision=max(record.revision, review.get("revision", 0)),
         before={card.id: card for card in before} | dict(record.before),
     )
 

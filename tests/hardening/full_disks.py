@@ -1,0 +1,301 @@
+"""Fills the disk at every file operation of a writer, and looks at what is said and what is left.
+
+    python -m tests.hardening.full_disks                every operation; as root every size of a small disk, too
+    python -m tests.hardening.full_disks --trials 60    a sample, as the tests take it
+
+A writer is what `kills.py` kills. Here its n-th operation that needs room fails (opened for writing, written, renamed,
+linked, made, flushed), for n from 1 on until it comes to its end: that one alone, or that and all later ones. Then it
+is given a small disk that really is full after some kilobytes, which the writers in Rust meet as well.
+
+It must come to its end, or say in a sentence which place could not be written, with exit status 1. The old version must
+be there, or the new one where that is said, or, where folders cannot change places, none. The next run must come to the
+new version and leave nothing beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import builtins
+import errno
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+from typing import Any
+
+from shortcut_guardrail import AuditConfig, ShortcutGuardrail
+from shortcut_guardrail.cli.running import FAILED_RUN, run
+from shortcut_guardrail.data import MemoryTexts
+from shortcut_guardrail.opinions.cache import AnswerCache
+
+from .kills import GOLDEN, GROUPS, PARTNER, WAYS, Bench, Output, forked, watch
+
+ALONE, STAYS, SMALL = "one operation", "from one on", "small disk"
+PAGE = 4096
+_NEED_NO_ROOM = {"os.remove", "os.rmdir", "os.chmod", "os.truncate", "exchange"}
+_DISK = 32 * 2**20
+
+
+def shards() -> Iterator[Output]:
+    """What an audit in shards keeps as it goes: three shards and what they are of."""
+    guard = ShortcutGuardrail.from_pretrained(GOLDEN / "base")
+    texts = [f"visit {i}: the tea was {word}" for i in range(8) for word in ("fine", "dull", "cold")]
+    config = AuditConfig(unit="word", top_k=2, shard_size=10)
+
+    def write(place: Path) -> None:
+        guard.audit_in_shards(MemoryTexts(texts), place / "partial", config=config, resume=True)
+
+    def look(place: Path) -> list[Any]:
+        found = sorted((place / "partial").glob("*"))
+        whole = [path for path in found if not path.name.startswith(".")]
+        return [[path.name for path in whole] if len(whole) == 4 else None]
+
+    yield Output("shards of an audit", None, write, look)
+
+
+def answers() -> Iterator[Output]:
+    """Answers of a second model, kept as they come."""
+
+    def write(place: Path) -> None:
+        cache = AnswerCache(place / "answers.jsonl")
+        try:
+            for key in ("a", "b", "c"):
+                if key not in cache:
+                    cache.add(key, [0.25, 0.75] * 1000)
+        finally:
+            cache.close()
+        (place / "answers.jsonl.lock").unlink(missing_ok=True)  # Python's lock leaves it
+
+    def look(place: Path) -> list[Any]:
+        cache = AnswerCache(place / "answers.jsonl")
+        return [True if all(key in cache for key in "abc") else None]
+
+    yield Output("kept answers", None, write, look)
+
+
+def broken() -> Iterator[Output]:
+    """The partner that must be found out: it passes over what the system says, and writes into the old version."""
+
+    def write(text: str) -> Callable[[Path], None]:
+        def save(place: Path) -> None:
+            for name in ("a", "b"):
+                try:
+                    (place / name).write_text(text)
+                except OSError:
+                    continue
+
+        return save
+
+    yield Output(PARTNER, write("old"), write("new"), lambda place: [tuple(map(_text, (place / "a", place / "b")))])
+
+
+def _text(file: Path) -> str | None:
+    return file.read_text() if file.exists() else None
+
+
+@contextmanager
+def writing(before: Callable[[str], None]) -> Iterator[None]:
+    """Have something called before each write of Python's files."""
+
+    class Raw(io.FileIO):
+        def write(self, content: Any) -> int:
+            before("write")
+            return super().write(content)
+
+    plain = io.open
+
+    def opened(file: Any, mode: str = "r", buffering: int = -1, *rest: Any, **options: Any) -> Any:
+        if isinstance(file, int) or not {*mode} & {*"wax"} or "+" in mode:
+            return plain(file, mode, buffering, *rest, **options)
+        raw = Raw(os.fspath(file), mode.replace("b", "").replace("t", ""))
+        if buffering == 0:
+            return raw
+        buffered = io.BufferedWriter(raw)
+        return buffered if "b" in mode else io.TextIOWrapper(buffered, *rest, **options)
+
+    io.open = builtins.open = opened  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        io.open = builtins.open = plain
+
+
+class FullDisk(Bench):
+    """A place for one output on a disk that is full from some moment on."""
+
+    def __init__(self, output: Output, way: str, work: Path, kind: str, said: Path) -> None:
+        self.kind, self.said = kind, said
+        self.problems: list[str] = []
+        super().__init__(output, way, work)
+
+    def _measured(self) -> tuple[int, float]:
+        """How many operations need room, or how many kilobytes are needed."""
+        self.reset()
+        if self.kind == SMALL:
+            free = self._free()
+            lowest = min(self._free_during_writing())
+            return max(1, (free - lowest) // PAGE), 0.0
+        self._attempt(10**9)
+        return int(json.loads(self.said.read_text())["operations"]), 0.0
+
+    def _free(self) -> int:
+        found = os.statvfs(self.place)
+        return found.f_bavail * found.f_frsize
+
+    def _free_during_writing(self) -> list[int]:
+        """What is free before each operation; what others write meanwhile only makes the sample larger."""
+        process = forked(lambda: self._noting(self.said))
+        os.waitpid(process, 0)
+        return [*map(int, self.said.read_text().split()), self._free()]
+
+    def _noting(self, file: Path) -> None:
+        found: list[int] = []
+        watch(self.place, lambda _: found.append(self._free()))
+        self.write()
+        file.write_text(" ".join(map(str, found)))
+
+    def fail_at(self, number: int) -> None:
+        """Have the disk full at one operation, counted from 1, or after so many pages."""
+        self.reset()
+        if self.kind == SMALL:
+            filler = self.place.parent / "filler"
+            with filler.open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, max(1, self._free() - (number - 1) * PAGE))
+            self._attempt(None)
+            filler.unlink()
+        else:
+            self._attempt(number)
+        self._check(number)
+        self.judge()
+
+    def _attempt(self, number: int | None) -> None:
+        """Write in a process of its own, as a command does; what it said goes into a file elsewhere."""
+        os.waitpid(forked(lambda: self._command(number)), 0)
+
+    def _command(self, number: int | None) -> None:
+        done: list[str] = []
+
+        def before(name: str) -> None:
+            if name not in _NEED_NO_ROOM:
+                done.append(name)
+                if len(done) == number or (self.kind == STAYS and len(done) > (number or 0)):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        said = io.StringIO()
+        plain = open(self.said, "w", encoding="utf-8")  # noqa: SIM115
+        with redirect_stderr(said):
+            if number is not None:
+                watch(self.place, before)
+                with writing(before):
+                    status = run(self.write)
+            else:
+                status = run(self.write)
+        failed = done[number - 1] if number is not None and number <= len(done) else ""
+        at_end = {"status": status, "said": said.getvalue(), "operations": len(done), "failed": failed}
+        plain.write(json.dumps(at_end))
+        plain.close()
+
+    def _check(self, number: int) -> None:
+        """Whether what was said is right."""
+        end = json.loads(self.said.read_text(encoding="utf-8"))
+        kind, said = self._kind(self.output.look(self.place)), end["said"]
+        errors = [line for line in said.splitlines() if line.startswith("error: ")]
+        problem = ""
+        if end["status"] == 0:
+            problem = "" if kind == "new" else f"says nothing, but is {kind}"
+        elif end["status"] != FAILED_RUN or len(errors) != 1 or "should not have" in said:
+            problem = f"status {end['status']}"
+        elif not errors[0].startswith(f"error: '{self.place}") or not (
+            "the disk" in errors[0] or "No space left on device" in errors[0]
+        ):
+            problem = "does not name the place"
+        elif "Nothing was left behind" in said and (kind == "new" or any(self.place.rglob(".*"))):
+            problem = f"untrue: it is {kind}, with {[path.name for path in self.place.rglob('.*')]}"
+        if problem:
+            self.problems.append(
+                f"{self.output.name}, {self.way}, {self.kind} {number} {end['failed']}: {problem}: {said}"
+            )
+
+
+def benches(work: Path, disk: Path | None) -> Iterator[FullDisk]:
+    """All outputs in all their ways, with all kinds of full disks."""
+    groups = [group for group in GROUPS if group.__name__ != "partner"]
+    for group in (*groups, shards, answers, broken):
+        for output in group():
+            for way in output.ways:
+                kinds = (ALONE, STAYS, *([SMALL] if disk is not None and way != WAYS[2] else []))
+                for kind in kinds:
+                    at = disk if kind == SMALL else work
+                    yield FullDisk(output, way, Path(tempfile.mkdtemp(dir=at)), kind, work / "said")
+
+
+@contextmanager
+def small_disk(work: Path) -> Iterator[Path | None]:
+    """A disk in memory of some megabytes; `None` where this user may mount none."""
+    place = work / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(place)]
+    if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
+        yield None
+        return
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def tried(trials: int, seed: int, work: Path) -> list[FullDisk]:
+    """Fill disks, and count what is left.
+
+    Args:
+        trials: How many, drawn at random, with all of the partner's; 0 for all.
+        seed: Of what is drawn.
+        work: A folder for all of it.
+    """
+    with small_disk(work) as disk:
+        if disk is None:
+            print("No small disk can be mounted here: operations alone fail.", file=sys.stderr)
+        all_of_them = list(benches(work, disk))
+        pairs = [(bench, number) for bench in all_of_them for number in range(1, bench.row.operations + 1)]
+        if trials:
+            sample = random.Random(seed).sample(pairs, min(trials, len(pairs)))
+            pairs = [pair for pair in pairs if pair in sample or pair[0].output.name == PARTNER]
+        for bench, number in pairs:
+            bench.fail_at(number)
+        return all_of_them
+
+
+def main() -> None:
+    """Fill disks, print the table and what went wrong, and fail if anything did."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--trials", type=int, default=0, help="how many; 0 for all")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--work", type=Path, help="folder for all of it")
+    parser.add_argument("--json", type=Path, help="file for the rows")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=given.work) as work:
+        done = tried(given.trials, given.seed, Path(os.path.realpath(work)))
+    rows = [
+        {**vars(bench.row), "disk": bench.kind, "trials": bench.row.kills, "problems": bench.problems} for bench in done
+    ]
+    head = ("output", "way", "disk", "operations", "trials", "lost", "not_resumed", "left")
+    kinds = ("old", "new", "absent", "mixed")
+    print("| " + " | ".join((*head, *kinds, "problems")) + " |\n|" + "---|" * (len(head) + len(kinds) + 1))
+    for row in rows:
+        cells = (*(row[name] for name in head), *(row["found"][kind] for kind in kinds), len(row["problems"]))
+        print("| " + " | ".join(map(str, cells)) + " |")
+    for row in rows:
+        if row["output"] != PARTNER:
+            print("".join(f"{problem}\n" for problem in row["problems"]), end="")
+    if given.json is not None:
+        given.json.write_text(json.dumps(rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
