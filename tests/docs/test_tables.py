@@ -227,3 +227,12 @@ def test_errors_of_reviewers() -> None:
             kind for kind in kinds if cells[1:] == [short(found[kind, share], 2) for share in (0.5, 0.65, 0.75, 0.85)]
         ]
         assert matching == [ERRORS.get(cells[0], *matching)]
+
+
+def test_a_card_and_its_texts_on_the_held_out_seed() -> None:
+    (held_out,) = result("second_opinion_held_out.json")["results"]
+    rows = rows_of("second-opinion-measured.md", "| teacher | accuracy | worst group |")
+    records = [held_out["base"], held_out["teachers"]["card"], held_out["teachers"]["text"]]
+    assert [cells[1:] for cells in rows] == [
+        [short(one["accuracy"]), short(one["worst_group_accuracy"])] for one in records
+    ]
