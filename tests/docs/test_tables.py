@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 from checkout import ROOT
@@ -236,3 +237,74 @@ def test_a_card_and_its_texts_on_the_held_out_seed() -> None:
     assert [cells[1:] for cells in rows] == [
         [short(one["accuracy"]), short(one["worst_group_accuracy"])] for one in records
     ]
+
+
+CLEAN_SETS = {
+    "shifted/GoEmo-ST/clean": "GoEmotions, clean",
+    "natural-shortcuts/SST-2/test": "SST-2",
+    "shifted/Yelp-ST/clean": "Yelp, clean",
+    "natural-shortcuts/Civil/test": "Civil",
+    "natural-shortcuts/MultiNLI/test": "MultiNLI",
+}
+
+
+def rate(value: float) -> str:
+    """Three digits, and a plain 0 where it never happened."""
+    return short(value) if value else "0"
+
+
+def wrong(cards: list[dict[str, Any]], reviewer: str) -> str:
+    rates = [card["reviewers"][reviewer]["within_40"] for card in cards]
+    return f"{rate(float(np.mean(rates)))} ({rate(max(rates))})"
+
+
+def clean_row(entry: dict[str, Any]) -> list[str]:
+    """What the page says of a set where nothing should be taken."""
+    cards = entry["cards"]
+    genuine = [card for card in cards if card["mended"] <= card["broken"]]
+    others = [card for card in cards if card["mended"] > card["broken"]]
+    most = max(others, key=lambda card: card["reviewers"]["no errors"]["within_40"], default=None)
+    shown = ""
+    if most is not None:
+        often = most["reviewers"]["no errors"]["within_40"]
+        shown = f"{', '.join(most['words'][:3])} ({most['mended']} : {most['broken']}), {rate(often)}"
+    accuracy = (entry["base"]["accuracy"], entry["repaired"]["scores"]["accuracy"])
+    return [
+        f"{CLEAN_SETS[entry['setting']]}, seed {entry['seed']}, {entry['n']}",
+        str(len(genuine)),
+        *(wrong(genuine, reviewer) for reviewer in ("no errors", "20 % symmetric", "20 % one-sided")),
+        str(len(others)),
+        shown.replace("1.000", "1.00"),
+        ", ".join(entry["repaired"]["neutralised"][:3]) or "nothing",
+        ", ".join(map(short, accuracy)),
+    ]
+
+
+def clean_rows() -> list[list[str]]:
+    entries = [entry for entry in result("flips.json")["results"] if entry["setting"] in CLEAN_SETS]
+    return [
+        clean_row(entry)
+        for entry in sorted(entries, key=lambda one: (list(CLEAN_SETS).index(one["setting"]), one["seed"]))
+    ]
+
+
+def test_sets_where_nothing_should_be_taken() -> None:
+    assert rows_of("strategies-measured.md", "| set, texts | such cards") == clean_rows()
+
+
+ALIKE_GUARDS = ("default", "one card", "its cards")
+
+
+def alike_rows() -> list[list[str]]:
+    rows = []
+    for one in sorted(result("alike_words.json")["results"], key=lambda one: one["seed"]):
+        gaps = [one["guards"].get(name, one["guards"]["one card"])["gap"] for name in ALIKE_GUARDS]
+        shares = [f"{short(gap['accuracy'], 2)}, {short(gap['balanced_accuracy'], 2)}" for gap in gaps]
+        pools = one["random pools"]
+        passed = [f"{pools[key]['passed']} of {pools['draws']}" for key in pools if key.endswith(" words")]
+        rows.append([str(one["seed"]), *shares, *passed])
+    return rows
+
+
+def test_what_is_alike() -> None:
+    assert rows_of("strategies-measured.md", "| seed | default, no label") == alike_rows()
