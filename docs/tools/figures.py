@@ -33,6 +33,11 @@ RESULTS = prose.ROOT / "results"
 RESTS_ON = {
     "audit-measured.md": ["audit/*.json", "word_families.json"],
     "defaults.md": ["defaults.json"],
+    "methods/measured.md": [
+        "leaderboard/*.md",
+        "leaderboard-in-distribution/*.md",
+        "source-recipes/*.md",
+    ],
     "second-opinion-measured.md": ["second_opinion*.json"],
     "speed.md": ["speed/*.json", "speed_tried.json"],
     "strategies-measured.md": [

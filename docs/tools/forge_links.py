@@ -24,7 +24,7 @@ LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((\.{1,2}/[^)\s#]*|[\w./
 FENCED = re.compile(r"(^(?:```|~~~).*?^(?:```|~~~)\s*?$)", re.MULTILINE | re.DOTALL)
 SECTION = re.compile(r"^## (.+?)$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
-OVERVIEWS = ("index", "reference/python")
+OVERVIEWS = ("index", "reference/python", "research/methods")
 """Pages whose links, section by section, make up the tables of contents."""
 
 _log = logging.getLogger(__name__)

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from checkout import ROOT
-from shortcut_guardrail import AuditConfig, CertifyConfig
-from shortcut_guardrail.audit.masked_sets import MOST_CARDS
+from shortcut_guardrail import AdapterConfig, AuditConfig, CertifyConfig
+from shortcut_guardrail.audit.auditing import DETAILED
+from shortcut_guardrail.audit.masked_sets import MOST_CARDS, MOST_FLIPS
+from shortcut_guardrail.cli.audit import STREAMED_BYTES
 from shortcut_guardrail.decisions import LEAST_FLIPS, MOST_QUESTIONS
 from shortcut_guardrail.stats import THRESHOLD, exact_interval
 from shortcut_guardrail.strength.calibration import OVERRULING_P
@@ -89,6 +91,16 @@ DEFAULTS: list[tuple[str, str, Any]] = [
     ("docs/howto/certify.md", "| `--looks` | {} |", CertifyConfig().looks),
     ("docs/howto/decide.md", "to reach {:.0f} decides", THRESHOLD),
     ("docs/howto/decide.md", "has reached after {} questions", MOST_QUESTIONS),
+    ("docs/howto/decide.md", "The first of the two to reach {:.0f} decides", THRESHOLD),
+    ("docs/howto/decide.md", "within {} questions", MOST_QUESTIONS),
+    ("docs/howto/review.md", "keeps at most {} texts of a card", MOST_FLIPS),
+    ("docs/howto/review.md", "holds up to {} texts of each card", MOST_FLIPS),
+    ("docs/reference/files.md", "at most {} of the texts whose answer changes", MOST_FLIPS),
+    ("docs/reference/files.md", "| `examples` | for the first {}:", DETAILED),
+    ("docs/reference/files.md", "that on which most answers hang first; at most {} |", MOST_CARDS),
+    ("docs/reference/files.md", "up to the decision, at most {}.", MOST_QUESTIONS),
+    ("docs/explanation/how-it-works.md", "| `adapter.batch_size` | {} |", AdapterConfig().batch_size),
+    ("docs/explanation/performance.md", "for files of {:.0f} MB and more", STREAMED_BYTES / 2**20),
     ("README.md", "Evidence of {:.0f} decides", THRESHOLD),
 ]
 
@@ -101,6 +113,15 @@ def test_a_figure_is_that_of_a_result(name: str, sentence: str, figure: Callable
 @pytest.mark.parametrize(("name", "sentence", "value"), DEFAULTS, ids=[sentence for _, sentence, _ in DEFAULTS])
 def test_a_default_is_that_of_the_code(name: str, sentence: str, value: Any) -> None:
     assert sentence.format(value) in page(name)
+
+
+def test_long_files_are_as_long_as_is_said() -> None:
+    source = ROOT / "src" / "shortcut_guardrail"
+    corpus = len((source / "demo" / "corpus.py").read_text(encoding="utf-8").splitlines())
+    guardrail = len((source / "guardrail.py").read_text(encoding="utf-8").splitlines())
+    text = page("docs/explanation/architecture.md")
+    assert f"`demo/corpus.py` ({corpus})" in text
+    assert f"`guardrail.py` of some 450 lines | some {round(guardrail, -2):,} |" in text
 
 
 def test_eight_flips_is_what_the_code_asks_for() -> None:

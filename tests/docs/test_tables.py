@@ -230,6 +230,15 @@ def test_errors_of_reviewers() -> None:
         assert matching == [ERRORS.get(cells[0], *matching)]
 
 
+def test_a_card_and_its_texts_on_the_held_out_seed() -> None:
+    (held_out,) = result("second_opinion_held_out.json")["results"]
+    rows = rows_of("second-opinion-measured.md", "| teacher | accuracy | worst group |")
+    records = [held_out["base"], held_out["teachers"]["card"], held_out["teachers"]["text"]]
+    assert [cells[1:] for cells in rows] == [
+        [short(one["accuracy"]), short(one["worst_group_accuracy"])] for one in records
+    ]
+
+
 CLEAN_SETS = {
     "shifted/GoEmo-ST/clean": "GoEmotions, clean",
     "natural-shortcuts/SST-2/test": "SST-2",

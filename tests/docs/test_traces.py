@@ -17,12 +17,15 @@ NO_EVIDENCE = {
 }
 
 
+# What `methods.md` and the pages beside `methods/measured.md` show are settings of the methods, from their sources.
+
+
 def pages() -> list[str]:
     return [page.name for page in figures.RESEARCH.glob("*.md") if page.name not in NO_EVIDENCE]
 
 
 def test_every_page_of_evidence_is_checked() -> None:
-    assert set(pages()) - {"methods.md"} == set(figures.RESTS_ON)
+    assert set(pages()) - {"methods.md"} == set(figures.RESTS_ON) - {"methods/measured.md"}
 
 
 @pytest.mark.parametrize("name", figures.RESTS_ON)
