@@ -50,6 +50,7 @@ RESTS_ON = {
         "flips.json",
         "influential_words.json",
         "alike_words.json",
+        "amazon_eighty_labels.json",
         "reviewer_errors.json",
         "goemotions_end_to_end.json",
         "natural-shortcuts/*.md",

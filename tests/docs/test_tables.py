@@ -308,3 +308,29 @@ def alike_rows() -> list[list[str]]:
 
 def test_what_is_alike() -> None:
     assert rows_of("strategies-measured.md", "| seed | default, no label") == alike_rows()
+
+
+def test_what_stands_beside_the_flips_on_amazon() -> None:
+    rows = {cells[0]: cells[1:] for cells in rows_of("strategies-measured.md", "| | labels of texts like these")}
+    eighty = [one for one in result("amazon_eighty_labels.json")["results"] if one["system"] == "few_shot"]
+    flips = [one for one in result("flips.json")["results"] if one["setting"] == "natural-shortcuts/Amazon/test"]
+    for name, n, scores in (
+        ("the same on 80", eighty[0]["n"], eighty),
+        ("a repair by flips, one reviewer", flips[0]["n"], [one["repaired"]["scores"] for one in flips]),
+    ):
+        assert len(scores) == 3
+        means = [short(float(np.mean([one[key] for one in scores]))) for key in ("accuracy", "worst_group_accuracy")]
+        assert rows[name][1:] == [str(n), *means]
+    table = (ROOT / "results/natural-shortcuts/natural-shortcuts.md").read_text(encoding="utf-8")
+    stored = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| Amazon |")]
+    found = {cells[1].strip(" §"): [re.sub(r"^0", "", cells[at].split()[0]) for at in (3, 6)] for cells in stored}
+    for name, system in {
+        "the base": "erm",
+        "a classifier on 40 random labels (`few_shot`)": "few_shot",
+        "`fit --strategy few-shot`": "guardrail-few-shot",
+        '`fit --strategy distill`, told "book"': "guardrail-distill-named",
+        "JTT, on the training texts": "jtt",
+        "LTGR, on the training texts": "ltgr",
+        "C2L, on the training texts": "c2l",
+    }.items():
+        assert rows[name][2:] == found[system], name
