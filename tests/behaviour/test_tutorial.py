@@ -21,6 +21,8 @@ COMMANDS = re.findall(r"^shortcut-guardrail (.*)$", TUTORIAL, re.MULTILINE)
 WRITES = {
     "audit": ["audit/audit.json", "audit/report.html"],
     "review": ["audit/decisions.json"],
+    "flips": ["flips.csv", "audit/questions.jsonl"],
+    "judge": ["decisions.json"],
     "fit": ["guarded/adapter_config.json", "guarded/guardrail.json", "guarded/README.md"],
     "to-label": ["sample.csv"],
     "certify": ["certified/adapter_config.json", "certified/guardrail.json", "certified/README.md"],
@@ -92,14 +94,20 @@ def answer_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shortcut_guardrail.review.terminal.review_in_terminal.__kwdefaults__", defaults)
 
 
-def fill_in(sample: Path, labels: dict[str, str]) -> None:
-    """Write into the column `label` what a reader knows."""
-    with sample.open(encoding="utf-8", newline="") as stream:
+def first_cards(place: Path) -> str:
+    """Two of the stand-in's cards; it has none of the demo's "not"."""
+    cards = json.loads((place / "audit" / "audit.json").read_text(encoding="utf-8"))["cards"]
+    return ",".join(card["id"] for card in cards[:2])
+
+
+def fill_in(file: Path, labels: dict[str, str]) -> None:
+    """Write into the empty column what a reader knows: `label`, or which of two answers is right."""
+    with file.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    with sample.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.DictWriter(stream, rows[0])
-        writer.writeheader()
-        writer.writerows(row | {"label": labels[row["text"]]} for row in rows)
+    for row in rows:
+        label = labels[row["text"]]
+        row.update({"answer": "a" if row["option_a"] == label else "b"} if "answer" in row else {"label": label})
+    write(file, [tuple(row.values()) for row in rows], *rows[0])
 
 
 def test_the_commands_are_those_of_the_steps() -> None:
@@ -114,11 +122,12 @@ def test_every_command_works_on_what_the_one_before_wrote(place, cli, monkeypatc
         before = files(place)
         # In a test nobody looks at a browser; the tutorial names this way too.
         aside = ["--terminal", "--reviewer", "anna"] if name == "review" else []
+        arguments = [first_cards(place) if value == "honestly,not" else value for value in arguments]
         status, _, err = cli(name, *arguments, *aside)
         assert status == 0, (command, err)
         assert set(WRITES[name]) <= files(place) - before, command
-        if name == "to-label":
-            fill_in(place / "sample.csv", dict(reviews(1)))
+        if name in ("to-label", "flips"):
+            fill_in(place / WRITES[name][0], dict(reviews(1) + reviews(0)))
     decisions = json.loads((place / "audit" / "decisions.json").read_text(encoding="utf-8"))["cards"]
     (card,) = (card for card in decisions if card["decision"] == "neutralise")
     record = (place / "guarded" / "guardrail.json").read_text(encoding="utf-8")

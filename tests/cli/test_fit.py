@@ -105,7 +105,7 @@ def test_an_audit_says_what_fit_would_take_and_why(audited, cli, tmp_path):
     assert "0 flagged" in shown
     assert (
         "`fit` would take of these words: honestly (dominant: decides most of its texts, 100% of all, against what "
-        "their rest says). It looks for phrases too, and may find one in place of a word: `audit --unit phrase` says."
+        "their rest says). `fit` looks for phrases too, and may take one in place of a word: see `audit --unit phrase`."
         in shown
     )
     assert [(item["text"], item["verdict"]) for item in document["fit_would_take"]] == [("honestly", "dominant")]

@@ -140,8 +140,10 @@ def _print_judged(decisions: Decisions, judged: Sequence[Decision]) -> None:
     several = [card for card in decisions.cards if card.outcome in ("shortcut", "genuine")]
     if len(decisions.cards) > 1 and several:
         survive = sum(bool(card.survives_e_bh) for card in several)
+        more = "" if survive == len(several) else " `--keep-asking` counts all answers for that, also those beyond 20."
         console.print(
-            f"{survive} of {len(several)} decisions also stand when all cards are taken together (e-BH, 5 %)."
+            f"`fit` obeys every decision. {survive} of {len(several)} also stand when all cards are taken together "
+            f"(e-BH, 5 %).{more}"
         )
     if any(card.machine for card in decisions.cards):
         console.print(

@@ -198,7 +198,7 @@ def _would_take(document: Mapping[str, Any]) -> list[str]:
     if taken is None:
         return []
     whole = document["unit"] == "phrase"
-    phrases = " It looks for phrases too, and may find one in place of a word: `audit --unit phrase` says."
+    phrases = " `fit` looks for phrases too, and may take one in place of a word: see `audit --unit phrase`."
     beyond = "" if whole else phrases
     if not taken:
         return [
