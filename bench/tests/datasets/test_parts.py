@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shortcut_bench.datasets.insertion import SYNONYMS, Planted, find_insertion, insert, remove_words, sentence_starts
@@ -226,6 +226,7 @@ def test_a_cut_word_does_not_become_a_shortcut():
     assert not shortcut_present([cut], ["book"])[0]
 
 
+@example("é ", 4, True)  # whose blank is a token too many
 @given(st.text("ab c.,é", min_size=1, max_size=80).map(str.lstrip).filter(bool), st.integers(4, 30), st.booleans())
 def test_capped_texts_fit_and_begin_as_they_did(text, max_tokens, byte_level):
     tokenizer = _BYTES if byte_level else _PIECES

@@ -122,6 +122,10 @@ def _fitting(text: Any, tokenizer: Any, budget: int) -> Any:
             break
         if not _encodings(tokenizer, [cut], budget)[0].overflowing:
             return cut
+    # A byte-level tokenizer counts blanks at the end as well.
+    stripped = text.rstrip() if isinstance(text, str) else tuple(part.rstrip() for part in text)
+    if stripped != text:
+        return _fitting(stripped, tokenizer, budget)
     raise ConfigError("max_tokens is so small that nothing is left of some texts. Raise it.")
 
 
