@@ -24,7 +24,7 @@ def sentences(target: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = _file_system_reason(error)
+        reason = file_system_reason(error)
         if reason is None:
             raise
         if isinstance(error, UnconfirmedError):
@@ -36,7 +36,7 @@ def sentences(target: Path) -> Iterator[None]:
         raise RunError(f"'{target}' could not be written: {reason}. {rest}.") from error
 
 
-def _file_system_reason(error: Exception) -> str | None:
+def file_system_reason(error: Exception) -> str | None:
     """Why a file could not be written; `None` for errors of another kind."""
     number = error.errno if isinstance(error, OSError) else None
     # The writers of safetensors and tokenizers, which are in Rust, put the system's error into the text of their own.

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 import numpy as np
 from filelock import FileLock, Timeout
 
-from ..data import checked, parse_json
+from ..data import checked, file_system_reason, parse_json
 from ..errors import ConfigError, RunError
 from ..typing import Array, Progress
 from .source import Cost, Source, Text, fingerprint_of, n_characters
@@ -70,7 +70,7 @@ class AnswerCache:
                     os.fsync(file.fileno())
                 except OSError as error:
                     self._let_go()  # whoever opens it again cuts off what is half written
-                    raise RunError(f"'{self.path}' could not be written: {error.strerror or error}.") from error
+                    raise RunError(f"'{self.path}' could not be written: {file_system_reason(error)}.") from error
             self._answers[key] = answer
 
     def close(self) -> None:
