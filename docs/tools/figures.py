@@ -1,186 +1,251 @@
-"""Which figures of the pages of evidence come from a committed result.
+"""Every figure in the prose of the pages of evidence, with the committed result that it comes from.
 
-    python docs/tools/figures.py
+    python docs/tools/figures.py [--write] [PAGE ...]
 
-prints, for each page, how many figures there are, and those that are in none of the results it rests on.
+lists, for each page of `docs/research`, how its figures trace, and those that do not or that differ from their result;
+`--write` puts in what the results say. A figure traces in one of three ways:
 
-A figure traces if a number of these results rounds to it, as it stands, as a percentage, as what is missing to one, or
-as a mean, deviation, least or most over seeds. A row of a table has to find all of its figures within one file. That
-says that a figure may come from there, not that it does: two digits are found by chance in a large file. So tables
-whose rows are records of a result are compared cell by cell in `tests/docs/test_tables.py`.
+- An expression over results follows it at once, in a comment that no reader sees (`expressions.py` has the language):
+  `closes .48<!-- alike_words.json: results.at(seed=0).guards.default.gap.accuracy --> of the gap`. The value is
+  shown in the form in which the figure stands: digits, leading zero, commas, and times 100 where `%` follows.
+- It stands in a table of the same section (heading to heading) over which `<!-- checked: NAME -->` says that the test
+  NAME of `tests/docs/test_tables.py` compares it cell by cell. That is taken only where no figure of such a table
+  differs from it in the last digit alone, so that a slip of the pen is never another cell.
+- `<!-- not stored: REASON -->` follows it: a figure of the paper, of a citation, of a choice that a person made.
 
-What a page shows beside stands in its list under `<!-- not stored -->`, with the reason.
+`<!-- let NAME = EXPRESSION -->`, on a line of its own, gives a page a short name for what it uses often. Figures are
+numbers with a point, of two digits or more, or before `%`, "of 5" and "points"; not years, seeds, versions or code.
+A figure in a cell of a table may have a comment too; the other cells are for `table_rows.py`.
 """
 
 from __future__ import annotations
 
-import json
+import argparse
 import re
-import statistics
 import sys
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import prose
+from expressions import ExpressionError, number, value_of
 
 RESEARCH = prose.ROOT / "docs" / "research"
-RESULTS = prose.ROOT / "results"
 
-RESTS_ON = {
-    "audit-measured.md": ["audit/*.json", "word_families.json"],
-    "defaults.md": ["defaults.json"],
-    "methods/measured.md": [
-        "leaderboard/*.md",
-        "leaderboard-in-distribution/*.md",
-        "source-recipes/*.md",
-    ],
-    "second-opinion-measured.md": ["second_opinion*.json"],
-    "speed.md": ["speed/*.json", "speed_tried.json"],
-    "strategies-measured.md": [
-        "targeted_guard/*.json",
-        "targeted_guard/timed/*.json",
-        "certificates.json",
-        "confirmation_rates.json",
-        "demo_seeds.json",
-        "dial_rules.json",
-        "flips.json",
-        "influential_words.json",
-        "alike_words.json",
-        "amazon_eighty_labels.json",
-        "reviewer_errors.json",
-        "goemotions_end_to_end.json",
-        "natural-shortcuts/*.md",
-        "shifted/*.md",
-        "leaderboard/*.md",
-        "leaderboard-in-distribution/*.md",
-        "in-distribution/*.md",
-    ],
-    "theory-checked.md": ["theory/result.json", "theory-bridge/result.json"],
-}
+# Pages whose prose is traced in full; the others are checked by `table_rows.py` alone, until they are.
+TRACED: list[str] = []
 
-_NUMBER = re.compile(r"(?<![\w.])\d*\.?\d+(?:e-?\d+)?(?![\w])")
-_FIGURE = re.compile(r"(?<![\w.,/-])(?:\d{1,3}(?:,\d{3})+|\d*\.\d+|\d{2,})(?:e-?\d+)?(?![\w/]|\.\d|,\d{3})")
-_NO_FIGURE = re.compile(
-    r"`[^`]*`|\b(?:19|20)\d\d\b|\b(?:Section|Figure|Table|Theorem|Lemma|Python|PyTorch|version|schema)s? \d[\d.]*"
+_COMMENT = re.compile(r"<!--(.*?)-->", re.DOTALL)
+_HIDDEN = re.compile(
+    r"^(?P<fence>```|~~~|:::).*?^(?P=fence)\s*?$|<!--.*?-->|`[^`]*`|(?<=\])\([^)\s]*\)|^\s*\d+\.(?=\s)",
+    re.MULTILINE | re.DOTALL,
 )
-
-
-_NOT_STORED = re.compile(r"^<!-- not stored -->\n(.*?)^<!-- end -->$", re.MULTILINE | re.DOTALL)
+_NO_FIGURE = re.compile(
+    r"\b(?:19|20)\d\d\b|\b[Ss]eeds? \d+(?:(?:, | to | and )\d+)*"
+    r"|\b(?:Section|Figure|Table|Theorem|Lemma|Equation|Python|PyTorch|version|schema|step)s? \d[\d.]*"
+)
+_FIGURE = re.compile(
+    r"(?<![\w.,/])(?:(?<![\w)])[-+])?"
+    r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d{2,}|\d(?=\0|\0* ?%|\0* of \d|\0* points?\b))(?:e-?\d+)?"
+    r"(?![\w/]|\.\d|,\d{3})"
+)
+_IN_TABLE = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d+)(?:e-?\d+)?")
+_CHECKED = re.compile(r"^<!-- checked: (\w+) -->\n((?:^\|.*\n?)+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Untraced:
-    """A figure that no result of its page has."""
+class Figure:
+    """A figure of a page: where it stands, and the comment behind it, if any."""
 
-    page: str
-    figure: str
     text: str
+    start: int
+    source: str
+    in_table: bool
+    percent: bool
+    line: str
+
+    @property
+    def is_exempt(self) -> bool:
+        """Whether the page says, with a reason, that no result holds it."""
+        return bool(re.match(r"not stored: \w", self.source))
 
 
-@cache
-def _of_file(path: Path) -> tuple[float, ...]:
-    text = path.read_text(encoding="utf-8")
-    if path.suffix == ".md":
-        found = {float(number) for number in _NUMBER.findall(text)}
-    else:
-        found = set(_numbers(json.loads(text)))
-    return tuple(sorted(found | {1 - value for value in found if 0 < value < 1}))
+@dataclass(frozen=True)
+class Problem:
+    """A figure that does not trace, or differs from its result."""
+
+    figure: Figure
+    why: str
+    expected: str = ""
 
 
-def _numbers(node: Any) -> Iterator[float]:
-    """All numbers of a result, and what seeds or records of one kind have in the mean, at least and at most."""
-    if isinstance(node, bool) or node is None:
-        return
-    if isinstance(node, int | float):
-        if node == node and abs(node) != float("inf"):
-            yield abs(float(node))
-    elif isinstance(node, str):
-        yield from (float(number) for number in _NUMBER.findall(node))
-    elif isinstance(node, dict):
-        for name, value in node.items():
-            yield from _numbers(name)
-            yield from _numbers(value)
-    else:
-        for value in node:
-            yield from _numbers(value)
-        yield float(len(node))
-        yield from _aggregated(node)
-
-
-def _aggregated(node: Sequence[Any]) -> Iterator[float]:
-    plain = [value for value in node if isinstance(value, int | float) and not isinstance(value, bool)]
-    if 2 <= len(plain) == len(node):
-        yield from map(abs, (statistics.fmean(plain), statistics.stdev(plain), sum(plain)))
-    if len(node) >= 2 and all(isinstance(value, dict) for value in node):
-        for name in node[0]:
-            yield from _aggregated([value.get(name) for value in node])
-
-
-def _has(numbers: Sequence[float], figure: str) -> bool:
-    plain = figure.replace(",", "")
-    mantissa, _, exponent = plain.partition("e")
-    digits = len(mantissa.partition(".")[2])
-    value = float(plain)
-    half = 0.5 * 10.0**-digits * 10.0 ** int(exponent or 0)
-    scales = (1.0, 0.01) if 0.1 <= value <= 100 else (1.0, 1e6, 1e9, 2.0**20)
-    return any(_within(numbers, value * scale, half * scale) for scale in scales)
-
-
-def _within(numbers: Sequence[float], value: float, half: float) -> bool:
-    at = bisect_left(numbers, value - half * 1.0001)
-    return at < len(numbers) and numbers[at] <= value + half * 1.0001
-
-
-def figures(text: str) -> list[str]:
-    """The figures of a piece of text: numbers with a point, or with more than one digit, outside code.
+def figures(page: str) -> list[Figure]:
+    """The figures of a page in Markdown, those of its tables too.
 
     Example:
-        >>> figures("In 2024 it rose from .81 to 92 % of 1,124 texts (`k=10`), 3 times")
-        ['.81', '92', '1,124']
+        >>> [(one.text, one.source, one.percent) for one in figures("In 2024, .81 and 4<!-- a.json: b --> % (`9.5`).")]
+        [('.81', '', False), ('4', 'a.json: b', True)]
     """
-    return _FIGURE.findall(_NO_FIGURE.sub(" ", text))
-
-
-def pieces(page: str) -> Iterator[str]:
-    """The rows of a page's tables, and its sentences."""
-    yield from (line for line in page.splitlines() if line.startswith("|"))
-    yield from (one.text for one in prose.sentences(page))
-
-
-def not_stored(page: str) -> set[str]:
-    """The figures that a page says come from no result: those of its marked list."""
-    return {figure for part in _NOT_STORED.findall(page) for figure in figures(part)}
-
-
-def untraced(name: str) -> list[Untraced]:
-    """The figures of a page that are in none of the results it rests on, in the order of the page."""
-    files = [path for pattern in RESTS_ON[name] for path in sorted(RESULTS.glob(pattern))]
-    numbers = [_of_file(path) for path in files]
-    page = (RESEARCH / name).read_text(encoding="utf-8")
-    said, found = not_stored(page), []
-    for piece in pieces(page):
-        shown = figures(piece)
-        sources = [[figure for figure in shown if _has(one, figure)] for one in numbers]
-        if piece.startswith("|") and any(len(one) == len(shown) for one in sources):
-            continue
-        missing = [one for one in shown if one not in said and not any(one in source for source in sources)]
-        found += [Untraced(name, figure, piece) for figure in missing]
+    plain = _HIDDEN.sub(lambda found: ("\0" if found[0].startswith("<!--") else " ") * len(found[0]), page)
+    plain = _NO_FIGURE.sub(lambda found: " " * len(found[0]), plain)
+    found = []
+    for match in _FIGURE.finditer(plain):
+        comment = _COMMENT.match(page, match.end())
+        after = plain[comment.end() if comment else match.end() :]
+        line = page[page.rfind("\n", 0, match.start()) + 1 : page.find("\n", match.end())]
+        found.append(
+            Figure(
+                text=match[0],
+                start=match.start(),
+                source=comment[1].strip() if comment else "",
+                in_table=line.startswith("|"),
+                percent=re.match(r"\0* ?%", after) is not None,
+                line=line,
+            )
+        )
     return found
 
 
-def main() -> int:
-    """Print what does not trace."""
-    for name in RESTS_ON:
-        shown = sum(len(figures(piece)) for piece in pieces((RESEARCH / name).read_text(encoding="utf-8")))
-        missing = untraced(name)
-        print(f"{name}: {shown} figures, {len(missing)} in no result")
-        for one in missing:
-            print(f"    {one.figure:>8}  {one.text[:160]}")
-    return 0
+def names_of(page: str) -> dict[str, object]:
+    """What a page calls by names of its own.
+
+    Example:
+        >>> names_of("<!-- let ten = 4 + 6 -->")
+        {'ten': 10.0}
+    """
+    names: dict[str, object] = {}
+    for comment in _COMMENT.findall(page):
+        if found := re.fullmatch(r"\s*let (\w+) = (.*)", comment.rstrip(), re.DOTALL):
+            names[found[1]] = value_of(found[2], names)
+    return names
+
+
+def shown(value: float, like: str) -> str:
+    """A value in the form of a figure.
+
+    Example:
+        >>> shown(0.4751, ".48"), shown(1234.5, "1,000"), shown(-0.5, "0.00"), shown(1.5, "+.3"), shown(0.00012, "1e-3")
+        ('.48', '1,234', '-0.50', '+1.5', '1e-4')
+    """
+    mantissa, exponent, _ = like.partition("e")
+    digits = len(mantissa.partition(".")[2])
+    if exponent:
+        written, _, power = f"{abs(value):.{digits}e}".partition("e")
+        text = f"{written}e{int(power)}"
+    else:
+        text = f"{abs(value):{',' if ',' in like or abs(value) >= 1000 else ''}.{digits}f}"
+        text = text.removeprefix("0") if like.lstrip("+-").startswith(".") else text
+    sign = "-" if value < 0 and re.search("[1-9]", text) else "+" if like.startswith("+") else ""
+    return sign + text
+
+
+def _agrees(figure: str, value: float) -> bool:
+    mantissa, exponent, power = figure.replace(",", "").partition("e")
+    unit = 10.0 ** (int(power or 0) - len(mantissa.partition(".")[2]))
+    # Half a unit is rounded either way.
+    return abs(float(mantissa + exponent + power) - value) <= 0.500001 * unit and (
+        not (value < 0 and float(mantissa)) or figure.startswith("-")
+    )
+
+
+def _sections(page: str) -> list[tuple[int, set[str]]]:
+    """Where each section starts, and the figures of its tables that are checked cell by cell."""
+    starts = [0, *(match.start() for match in re.finditer(r"^#+ ", page, re.MULTILINE))]
+    found = []
+    for start, end in zip(starts, [*starts[1:], len(page)], strict=True):
+        tables = "".join(table for _, table in _CHECKED.findall(page[start:end]))
+        found.append((start, set(_IN_TABLE.findall(tables))))
+    return found
+
+
+def checked_tables(page: str) -> list[tuple[str, int, int]]:
+    """The tables that a page says are compared cell by cell: the name of the test, where the table starts and ends.
+
+    Example:
+        >>> checked_tables("<!-- checked: test_a -->\\n| a |\\n|---|\\n| 1 |\\n")
+        [('test_a', 25, 43)]
+    """
+    return [(found[1], found.start(2), found.end(2)) for found in _CHECKED.finditer(page)]
+
+
+def is_in(tables: set[str], figure: str) -> bool:
+    """Whether a figure is in tables, and no other with another last digit is.
+
+    Example:
+        >>> is_in({".81", ".92"}, ".81"), is_in({".81", ".83"}, ".81")
+        (True, False)
+    """
+    return figure in tables and not any(figure[:-1] + digit in tables - {figure} for digit in "0123456789")
+
+
+def problems(page: str) -> Iterator[Problem]:
+    """The figures of a page that do not trace, and those of another value than their result."""
+    names, sections = names_of(page), _sections(page)
+    for one in figures(page):
+        tables = max((start, at) for at, (start, _) in enumerate(sections) if start <= one.start)[1]
+        if one.is_exempt or (not one.source and (one.in_table or is_in(sections[tables][1], one.text))):
+            continue
+        if not one.source:
+            yield Problem(one, "comes from no result: add an expression, or cut it")
+            continue
+        try:
+            value = number(value_of(one.source, names)) * (100 if one.percent else 1)
+        except ExpressionError as error:
+            yield Problem(one, f"`{one.source}`: {error}")
+            continue
+        if not _agrees(one.text, value):
+            expected = shown(value, one.text)
+            yield Problem(one, f"`{one.source}` is {expected} ({value:.6g})", expected)
+    yield from _stray(page)
+
+
+def _stray(page: str) -> Iterator[Problem]:
+    """Comments of figures that follow none, or stand where Markdown begins a block with them."""
+    behind = {one.start + len(one.text) for one in figures(page) if one.source}
+    for match in _COMMENT.finditer(page):
+        start, line = match.start(), page[page.rfind("\n", 0, match.start()) + 1 : match.start()]
+        is_of_figure = line.strip() or re.match(r"not stored: |[\w./*-]+: ", match[1].strip())
+        if is_of_figure and start not in behind and not re.match(r"checked: ", match[1].strip()):
+            where = Figure(match[0], start, "", False, False, page[start : start + 120])
+            yield Problem(where, "follows no figure: put it right behind one, on the same line")
+
+
+def written(page: str) -> str:
+    """The page with its figures as the results have them."""
+    for one in reversed(list(problems(page))):
+        if one.expected:
+            start = one.figure.start
+            page = page[:start] + one.expected + page[start + len(one.figure.text) :]
+    return page
+
+
+def summary(page: str) -> str:
+    """How the figures of a page's prose trace."""
+    found = [one for one in figures(page) if one.source or not one.in_table]
+    exempt = sum(one.is_exempt for one in found)
+    by_expression = sum(bool(one.source) for one in found) - exempt
+    without = len(found) - exempt - by_expression
+    return f"{by_expression} by an expression, {without} without, {exempt} said not to be stored"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """List what does not trace; with `--write`, correct what differs."""
+    parser = argparse.ArgumentParser(description="Check the figures of pages of evidence against committed results.")
+    parser.add_argument("pages", nargs="*", type=Path, help="pages to check; without, those that are traced in full")
+    parser.add_argument("--write", action="store_true", help="rewrite figures that differ from their result")
+    options = parser.parse_args(arguments)
+    faults = 0
+    for path in options.pages or [RESEARCH / name for name in TRACED]:
+        page = path.read_text(encoding="utf-8")
+        if options.write and written(page) != page:
+            page = written(page)
+            path.write_text(page, encoding="utf-8")
+        found = list(problems(page))
+        faults += len(found)
+        print(f"{path.name}: {summary(page)}; {len(found)} to mend")
+        for one in found:
+            print(f"    line {page.count(chr(10), 0, one.figure.start) + 1}: {one.figure.text}: {one.why}")
+    return int(faults > 0)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ MOST_WORDS = 15_000
 MOST_WORDS_OF_A_SENTENCE = 35
 MOST_FIGURES_OF_A_SENTENCE = 1
 
-_FENCED = re.compile(r"^(```|~~~|:::).*?^\1\s*?$|<!--.*?-->", re.MULTILINE | re.DOTALL)
+_FENCED = re.compile(r"^(```|~~~|:::).*?^\1\s*?$", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _NO_PROSE = re.compile(r"^(?:\||    \S|!\[).*$", re.MULTILINE)
 _LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\([^)\s]*\)")
 _CODE = re.compile(r"`[^`]+`")
@@ -70,7 +71,8 @@ def sentences(text: str, page: str = "") -> Iterator[Sentence]:
         >>> [one.text for one in sentences("# A page\\n\\nIt has `a.b c`. And\\n[a link](b.md)!\\n\\n| 1 | 2 |\\n")]
         ['A page', 'It has CODE.', 'And a link!']
     """
-    plain = _CODE.sub("CODE", _LINK.sub(r"\1", _NO_PROSE.sub("\n", _FENCED.sub("\n", text))))
+    uncommented = _COMMENT.sub("", _FENCED.sub("\n", text))
+    plain = _CODE.sub("CODE", _LINK.sub(r"\1", _NO_PROSE.sub("\n", uncommented)))
     for block in _BLOCK.split(plain):
         joined = " ".join(_MARK.sub("", block.strip("\n")).split())
         yield from (Sentence(page, part) for part in _END.split(joined) if re.search(r"\w", part))

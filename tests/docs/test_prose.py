@@ -32,5 +32,11 @@ def test_what_is_too_much_is_seen() -> None:
     assert [one.words for one in prose.sentences("| a | b |\n\n```\na b\n```\n\n- One.\n- And two.\n")] == [1, 2]
 
 
+def test_a_comment_is_not_there() -> None:
+    page = "It closes .48<!-- a.json: b.c -->\nof 2<!-- a.json: d --> % more.\n\n<!-- checked: test_a -->\n| 1 |\n"
+    (one,) = prose.sentences(page)
+    assert (one.text, one.words, one.figures) == ("It closes .48 of 2 % more.", 6, 2)
+
+
 def test_examples() -> None:
     assert doctest.testmod(prose).failed == 0

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
+import figures
 from checkout import ROOT
 from shortcut_guardrail.strength.calibration import OVERRULING_P
 
 RESEARCH = ROOT / "docs" / "research"
 
 
+@cache
 def result(name: str) -> Any:
     return json.loads((ROOT / "results" / name).read_text(encoding="utf-8"))
+
+
+def text_of(page: str) -> str:
+    return (RESEARCH / page).read_text(encoding="utf-8")
 
 
 def rows_of(page: str, header: str) -> list[list[str]]:
     """The cells of the tables of a page whose header starts so, without marks of emphasis."""
     found: list[list[str]] = []
-    for block in re.findall(r"(?:^\|.*\n)+", (RESEARCH / page).read_text(encoding="utf-8"), re.MULTILINE):
+    for block in re.findall(r"(?:^\|.*\n)+", text_of(page), re.MULTILINE):
         first, _, *rows = block.splitlines()
         if first.startswith(header):
             found += [[cell.strip() for cell in row.replace("**", "").strip("|").split("|")] for row in rows]
@@ -68,8 +76,12 @@ STRATEGIES = {
 }
 
 
-@pytest.mark.parametrize(("balanced", "sets"), [(True, ("goemo-st", "goemo-syn")), (False, ("yelp-st", "yelp-syn"))])
-def test_strategies_on_inserted_shortcuts(balanced: bool, sets: tuple[str, str]) -> None:
+def test_strategies_on_inserted_shortcuts() -> None:
+    check_strategies(balanced=True, sets=("goemo-st", "goemo-syn"))
+    check_strategies(balanced=False, sets=("yelp-st", "yelp-syn"))
+
+
+def check_strategies(*, balanced: bool, sets: tuple[str, str]) -> None:
     summary, checked, name, kind = result("targeted_guard/summary.json"), 0, "", ""
     header = "| set | strategy | strength chosen by | strengths | accuracy | share of gap"
     width = 8 if balanced else 7
@@ -334,3 +346,25 @@ def test_what_stands_beside_the_flips_on_amazon() -> None:
         "C2L, on the training texts": "c2l",
     }.items():
         assert rows[name][2:] == found[system], name
+
+
+def checked() -> list[tuple[str, str]]:
+    """Each page with a table that is said to be compared, and the test that compares it."""
+    names = [path.relative_to(figures.RESEARCH).as_posix() for path in sorted(figures.RESEARCH.rglob("*.md"))]
+    return sorted({(name, test) for name in names for test, _, _ in figures.checked_tables(text_of(name))})
+
+
+@pytest.mark.parametrize(("name", "test"), checked())
+def test_another_last_digit_in_a_checked_table_is_noticed(name: str, test: str, monkeypatch) -> None:
+    text, unnoticed = text_of(name), []
+    for _, start, end in (one for one in figures.checked_tables(text) if one[0] == test):
+        body = start + [found.end() for found in re.finditer(r"\n", text[start:end])][1]
+        for digit in re.finditer(r"\d(?![\d\w])(?!\.\d|,\d{3})", text[body:end]):
+            at = body + digit.start()
+            changed = text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1 :]
+            monkeypatch.setitem(globals(), "text_of", lambda _, changed=changed: changed)
+            with contextlib.suppress(Exception):
+                globals()[test]()
+                line = changed[changed.rfind("\n", 0, at) + 1 : changed.find("\n", at)]
+                unnoticed.append(f"{changed[at - 3 : at + 1]} in {line[:60]}")
+    assert unnoticed == []

@@ -1,4 +1,4 @@
-"""Figures of pages of evidence come from results that the page rests on, or stand in its list of those that do not."""
+"""Figures of tables of evidence come from results that the page rests on, or stand in its list of those that do not."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import doctest
 
 import pytest
 
-import figures
+import table_rows
 
 NO_EVIDENCE = {
     "benchmark.md",  # how to run it
@@ -21,33 +21,33 @@ NO_EVIDENCE = {
 
 
 def pages() -> list[str]:
-    return [page.name for page in figures.RESEARCH.glob("*.md") if page.name not in NO_EVIDENCE]
+    return [page.name for page in table_rows.RESEARCH.glob("*.md") if page.name not in NO_EVIDENCE]
 
 
 def test_every_page_of_evidence_is_checked() -> None:
-    assert set(pages()) - {"methods.md"} == set(figures.RESTS_ON) - {"methods/measured.md"}
+    assert set(pages()) - {"methods.md"} == set(table_rows.RESTS_ON) - {"methods/measured.md"}
 
 
-@pytest.mark.parametrize("name", figures.RESTS_ON)
+@pytest.mark.parametrize("name", table_rows.RESTS_ON)
 def test_every_figure_is_of_a_result_or_said_not_to_be(name: str) -> None:
-    assert figures.untraced(name) == []
+    assert table_rows.untraced(name) == []
 
 
-@pytest.mark.parametrize("name", figures.RESTS_ON)
+@pytest.mark.parametrize("name", table_rows.RESTS_ON)
 def test_what_is_said_to_be_of_no_result_is_shown_elsewhere_on_the_page(name: str) -> None:
-    page = (figures.RESEARCH / name).read_text(encoding="utf-8")
-    body = figures._NOT_STORED.sub("", page)
-    assert {figure for figure in figures.not_stored(page) if figure not in body} == set()
+    page = (table_rows.RESEARCH / name).read_text(encoding="utf-8")
+    body = table_rows._NOT_STORED.sub("", page)
+    assert {figure for figure in table_rows.not_stored(page) if figure not in body} == set()
 
 
 def test_a_figure_of_no_result_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     page = tmp_path / "defaults.md"
-    monkeypatch.setattr(figures, "RESEARCH", tmp_path)
+    monkeypatch.setattr(table_rows, "RESEARCH", tmp_path)
     page.write_text("It was .123456 of 7,654,321.\n")
-    assert [one.figure for one in figures.untraced("defaults.md")] == [".123456", "7,654,321"]
+    assert [one.figure for one in table_rows.untraced("defaults.md")] == [".123456", "7,654,321"]
     page.write_text("It was .123456.\n\n<!-- not stored -->\n- Read once: .123456.\n<!-- end -->\n")
-    assert figures.untraced("defaults.md") == []
+    assert table_rows.untraced("defaults.md") == []
 
 
 def test_examples() -> None:
-    assert doctest.testmod(figures).failed == 0
+    assert doctest.testmod(table_rows).failed == 0
