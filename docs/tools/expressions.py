@@ -6,8 +6,8 @@ A file under `results/` (JSON, the tables of a Markdown page, or an experiment's
 `runs.parquet`), a colon, and what to take of it:
 
 - `a.b`, `a["b c"]`, `a[0]`: an entry by its key or place; `file` is the whole. A key may be a number (`draws[40]`).
-  Of a text, such as a cell of a table, `[0]` is the first number in it. The columns of a table are named in small
-  letters with `_`.
+  Of a text, such as a cell of a table, `[0]` is the first number in it, `[:2]` the first two. The columns of a table
+  are named in small letters with `_`.
 - `a.at(seed=0, kind="x")` is the one record that is so, `a.where(...)` the list of those that are. A condition may
   compare keys of the record too: `a.where(mended <= broken, "clean" in setting)`.
 - `a.each(b.c)` is the list of what each record has there.
@@ -78,6 +78,20 @@ def number(value: Any) -> float:
     if not found or isinstance(found[0], bool) or not isinstance(found[0], int | float):
         raise ExpressionError(f"expected a number, but it is {str(value)[:80]!r}; go on to one of its entries")
     return float(found[0])
+
+
+def numbers_in(value: Any) -> list[float]:
+    """All numbers of a value, in order: of lists in lists, and of texts.
+
+    Example:
+        >>> numbers_in([1, [0.5, "0.2 (0.1)"]])
+        [1.0, 0.5, 0.2, 0.1]
+    """
+    if isinstance(value, str):
+        return numbers_of(value)
+    if isinstance(value, list):
+        return [found for one in value for found in numbers_in(one)]
+    return [number(value)]
 
 
 def _numbers(values: Any) -> list[float]:
@@ -208,6 +222,9 @@ def _evaluate(node: ast.expr, scope: Mapping[str, Any]) -> Any:
             return _entry(_evaluate(inner, scope), name)
         case ast.Subscript(value=inner, slice=ast.Constant(value=key)):
             return _entry(_evaluate(inner, scope), key)
+        case ast.Subscript(value=inner, slice=ast.Slice(lower=start, upper=end, step=None)):
+            bounds = slice(*(None if one is None else _evaluate(one, scope) for one in (start, end)))
+            return _list_of(_evaluate(inner, scope))[bounds]
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
             return [_evaluate(part, scope) for part in parts]
         case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
@@ -217,6 +234,10 @@ def _evaluate(node: ast.expr, scope: Mapping[str, Any]) -> Any:
         case ast.Call():
             return _call(node, scope)
     raise ExpressionError(f"{ast.unparse(node)!r} is no expression over results")
+
+
+def _list_of(value: Any) -> list[Any]:
+    return numbers_of(value) if isinstance(value, str) else list(value)
 
 
 def _call(node: ast.Call, scope: Mapping[str, Any]) -> Any:

@@ -3,14 +3,15 @@
     python docs/tools/figures.py [--write] [PAGE ...]
 
 lists, for each page of `docs/research`, how its figures trace, and those that do not or that differ from their result;
-`--write` puts in what the results say. A figure traces in one of three ways:
+`--write` puts in what the results say. A figure traces in one of four ways:
 
 - An expression over results follows it at once, in a comment that no reader sees (`expressions.py` has the language):
   `closes .48<!-- alike_words.json: results.at(seed=0).guards.default.gap.accuracy --> of the gap`. The value is
   shown in the form in which the figure stands: digits, leading zero, commas, and times 100 where `%` follows.
-- It stands in a table of the same section (heading to heading) over which `<!-- checked: NAME -->` says that the test
-  NAME of `tests/docs/test_tables.py` compares it cell by cell. That is taken only where no figure of such a table
-  differs from it in the last digit alone, so that a slip of the pen is never another cell.
+- It stands in a table of the same section (heading to heading) that is compared cell by cell: by the test NAME of
+  `tests/docs/test_tables.py`, as `<!-- checked: NAME -->` over it says, or by expressions in its rows. That is taken
+  only where no figure of such tables differs from it in the last digit alone: a slip of the pen is no other cell.
+- A row of a table ends in `<!-- row: EXPRESSION -->`, before its last `|`: a list of what its cells but the first show.
 - `<!-- not stored: REASON -->` follows it: a figure of the paper, of a citation, of a choice that a person made.
 
 `<!-- let NAME = EXPRESSION -->`, on a line of its own, gives a page a short name for what it uses often. Figures are
@@ -28,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import prose
-from expressions import ExpressionError, number, value_of
+from expressions import ExpressionError, number, numbers_in, value_of
 
 RESEARCH = prose.ROOT / "docs" / "research"
 
@@ -49,7 +50,10 @@ _FIGURE = re.compile(
     r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d{2,}|\d(?=\0|\0* ?%|\0* of \d|\0* points?\b))(?:e-?\d+)?"
     r"(?![\w/]|\.\d|,\d{3})"
 )
-_IN_TABLE = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d+)(?:e-?\d+)?")
+_IN_TABLE = re.compile(
+    r"(?<![\w.,])(?:(?<![\w)])[-+])?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d+)(?:e-?\d+)?(?!\w|\.\d)"
+)
+_ROW = re.compile(r"^\|[^|]*\|(.*)<!-- row: (.*?) -->[ |]*$", re.MULTILINE)
 _CHECKED = re.compile(r"^<!-- checked: (\w+) -->\n((?:^\|.*\n?)+)", re.MULTILINE)
 
 
@@ -93,17 +97,32 @@ def figures(page: str) -> list[Figure]:
         comment = _COMMENT.match(page, match.end())
         after = plain[comment.end() if comment else match.end() :]
         line = page[page.rfind("\n", 0, match.start()) + 1 : page.find("\n", match.end())]
+        source = comment[1].strip() if comment else ""
         found.append(
             Figure(
                 text=match[0],
                 start=match.start(),
-                source=comment[1].strip() if comment else "",
+                source="" if source.startswith("row: ") else source,
                 in_table=line.startswith("|"),
                 percent=re.match(r"\0* ?%", after) is not None,
                 line=line,
             )
         )
     return found
+
+
+def of_rows(page: str) -> Iterator[tuple[str, list[Figure]]]:
+    """The rows of tables that end in an expression, with the figures of their cells but the first.
+
+    Example:
+        >>> [(source, [one.text for one in row]) for source, row in of_rows("| 1 | .2 `9` [-5]<!-- row: a --> |")]
+        [('a', ['.2', '-5'])]
+    """
+    for match in _ROW.finditer(page):
+        cells = _HIDDEN.sub(lambda found: " " * len(found[0]), match[1])
+        at = match.start(1)
+        row = [Figure(one[0], at + one.start(), "", True, False, match[0]) for one in _IN_TABLE.finditer(cells)]
+        yield match[2].strip(), row
 
 
 def names_of(page: str) -> dict[str, object]:
@@ -154,7 +173,8 @@ def _sections(page: str) -> list[tuple[int, set[str]]]:
     found = []
     for start, end in zip(starts, [*starts[1:], len(page)], strict=True):
         tables = "".join(table for _, table in _CHECKED.findall(page[start:end]))
-        found.append((start, set(_IN_TABLE.findall(tables))))
+        rows = {one.text for _, row in of_rows(page[start:end]) for one in row}
+        found.append((start, set(_IN_TABLE.findall(tables)) | rows))
     return found
 
 
@@ -178,9 +198,26 @@ def is_in(tables: set[str], figure: str) -> bool:
     return figure in tables and not any(figure[:-1] + digit in tables - {figure} for digit in "0123456789")
 
 
+def _of_row(source: str, row: list[Figure], names: dict[str, object]) -> Iterator[Problem]:
+    try:
+        values = numbers_in(value_of(source, names))
+    except ExpressionError as error:
+        yield Problem(row[0], f"`{source}`: {error}")
+        return
+    if len(values) != len(row):
+        yield Problem(row[0], f"`{source}` has {len(values)} numbers, the row {len(row)}: {values}")
+        return
+    for one, value in zip(row, values, strict=True):
+        if not _agrees(one.text, value):
+            expected = shown(value, one.text)
+            yield Problem(one, f"of `{source}` is {expected} ({value:.6g})", expected)
+
+
 def problems(page: str) -> Iterator[Problem]:
     """The figures of a page that do not trace, and those of another value than their result."""
     names, sections = names_of(page), _sections(page)
+    for source, row in of_rows(page):
+        yield from _of_row(source, row, names)
     for one in figures(page):
         tables = max((start, at) for at, (start, _) in enumerate(sections) if start <= one.start)[1]
         if one.is_exempt or (not one.source and (one.in_table or is_in(sections[tables][1], one.text))):
@@ -202,6 +239,7 @@ def problems(page: str) -> Iterator[Problem]:
 def _stray(page: str) -> Iterator[Problem]:
     """Comments of figures that follow none, or stand where Markdown begins a block with them."""
     behind = {one.start + len(one.text) for one in figures(page) if one.source}
+    behind |= {found.end(1) for found in _ROW.finditer(page)}
     for match in _COMMENT.finditer(page):
         start, line = match.start(), page[page.rfind("\n", 0, match.start()) + 1 : match.start()]
         is_of_figure = line.strip() or re.match(r"not stored: |[\w./*-]+: ", match[1].strip())
@@ -212,7 +250,7 @@ def _stray(page: str) -> Iterator[Problem]:
 
 def written(page: str) -> str:
     """The page with its figures as the results have them."""
-    for one in reversed(list(problems(page))):
+    for one in sorted(problems(page), key=lambda one: -one.figure.start):
         if one.expected:
             start = one.figure.start
             page = page[:start] + one.expected + page[start + len(one.figure.text) :]

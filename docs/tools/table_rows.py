@@ -156,7 +156,9 @@ def pieces(page: str) -> Iterator[str]:
 
 def rows(page: str) -> Iterator[str]:
     """The rows of a page's tables, without the figures that have a source of their own."""
-    yield from (line for line in _COMMENTED.sub("", page).splitlines() if line.startswith("|"))
+    yield from (
+        line for line in _COMMENTED.sub("", page).splitlines() if line.startswith("|") and "<!-- row: " not in line
+    )
 
 
 def not_stored(page: str) -> set[str]:

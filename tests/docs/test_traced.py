@@ -56,9 +56,8 @@ def test_every_figure_of_prose_is_that_of_a_result(name: str) -> None:
 def slips(text: str) -> list[str]:
     """The page with another last digit in one figure of its prose, for each of them."""
     found = []
-    for one in figures.figures(text):
-        if one.is_exempt or (one.in_table and not one.source):
-            continue
+    in_prose = [one for one in figures.figures(text) if not one.is_exempt and (one.source or not one.in_table)]
+    for one in in_prose + [one for _, row in figures.of_rows(text) for one in row]:
         digits = re.sub(r"e.*", "", one.text)
         end = one.start + len(digits)
         found.append(text[: end - 1] + str((int(digits[-1]) + 1) % 10) + text[end:])
@@ -87,6 +86,15 @@ def test_a_figure_is_rewritten_as_the_result_has_it() -> None:
         ".5<!-- half -->, 50<!-- half --> %, +.50<!-- half --> and 4,000<!-- 4000 -->."
     )
     assert list(figures.problems(figures.written(text))) == []
+
+
+def test_a_row_is_that_of_its_expression() -> None:
+    row = "| 5 | **.5** (.{}) | 3<!-- row: [1 / 2, 1 / 4, 3] --> |\n"
+    assert list(figures.problems(row.format("25"))) == []
+    assert figures.written(row.format("26")) == row.format("25")
+    assert [one.why for one in figures.problems(row.format("25").replace(", 3]", "]"))] == [
+        "`[1 / 2, 1 / 4]` has 2 numbers, the row 3: [0.5, 0.25]"
+    ]
 
 
 def test_a_figure_of_a_checked_table_needs_no_expression() -> None:
