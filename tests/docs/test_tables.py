@@ -13,6 +13,7 @@ import pytest
 
 import figures
 from checkout import ROOT
+from shortcut_guardrail.decisions import MOST_QUESTIONS
 from shortcut_guardrail.strength.calibration import OVERRULING_P
 
 RESEARCH = ROOT / "docs" / "research"
@@ -81,6 +82,13 @@ def test_strategies_on_inserted_shortcuts() -> None:
     check_strategies(balanced=False, sets=("yelp-st", "yelp-syn"))
 
 
+def strengths(name: str, kind: str, chosen: str) -> list[str]:
+    """The strength of each seed that has the strategy."""
+    parts = [result(f"targeted_guard/{name}-{seed}.json")["parts"].get(kind) for seed in range(3)]
+    found = [part["strengths"][chosen]["strength"] for part in parts if part and chosen in part["strengths"]]
+    return [f"{value:g}".removeprefix("0") or "0" for value in found]
+
+
 def check_strategies(*, balanced: bool, sets: tuple[str, str]) -> None:
     summary, checked, name, kind = result("targeted_guard/summary.json"), 0, "", ""
     header = "| set | strategy | strength chosen by | strengths | accuracy | share of gap"
@@ -90,10 +98,12 @@ def check_strategies(*, balanced: bool, sets: tuple[str, str]) -> None:
             continue
         name = {"ST": sets[0], "Syn": sets[1]}.get(cells[0], name)
         if cells[1] == "base / oracle":
-            base, oracle = summary[name]["base"], summary[name]["oracle"]
-            assert cells[4] == " / ".join(with_deviation(one["accuracy"], 3) for one in (base, oracle))
+            for cell, inside in ((cells[4], ""), (cells[-1], "_in_distribution")):
+                bounds = (summary[name][f"{one}{inside}"] for one in ("base", "oracle"))
+                assert cell == " / ".join(with_deviation(one["accuracy"], 3) for one in bounds)
             continue
-        kind = STRATEGIES.get(cells[1], kind)
+        kind = kind if cells[1] == "the same" else STRATEGIES[cells[1]]
+        assert cells[3] == ", ".join(strengths(name, kind, CHOSEN[cells[2]])), cells
         record = summary[name].get(f"{kind}, {CHOSEN[cells[2]]}")
         assert record is not None, cells
         assert cells[4:] == targeted(record, balanced=balanced), cells
@@ -126,12 +136,16 @@ def test_the_demo_seed_by_seed() -> None:
     for cells in rows:
         one = seeds[int(cells[0])]
         turned, held = one["shortcut_reversed"], one["shortcut_as_in_training"]
+        groups = turned["guarded"]["groups"].values()
+        worst = min(groups, key=lambda group: (group["accuracy"], group["n"]))
+        said = f"{worst['n']}, {' to '.join(short(bound, 2) for bound in worst['interval'])}"
+        assert cells[2:4] == [short(worst["accuracy"]), said]
         low, high = held["guarded"]["interval"]
         assert cells[1] == f"{short(turned['base']['accuracy'])}, {short(turned['guarded']['accuracy'])}"
         assert cells[4] == f"{short(held['base']['accuracy'])}, {short(held['guarded']['accuracy'])}"
-        # Half a thousandth is rounded either way.
-        said = [float(bound) for bound in cells[5].split(" to ")]
-        assert said == pytest.approx([low, high], abs=0.00051)
+        assert cells[5] == f"{short(low)} to {short(high)}"
+        wrong = turned["base"]["groups"]["negative, with shortcut"]
+        assert (wrong["n"], wrong["accuracy"]) == (300, 0)
 
 
 RULES = ("agreement", "reference", "answers", "both")
@@ -182,10 +196,12 @@ def test_rules_for_the_strength() -> None:
         kind = GUARDS.get(cells[1], "the shortcut")
         (guard,) = (guards[name] for name in guards if kinds[name] == kind)
         (draws,) = (one for one in guard["draws"] if one["size"] == 40)
-        rules = [
-            draws[rule]["accuracy"] for rule in ("labels", "without_labels", f"both, {OVERRULING_P}", "both, certified")
-        ]
-        assert [cell.split()[0] for cell in cells[2:]] == [short(value) for value in (draws["base"], *rules)], cells
+        rules = [draws[rule] for rule in ("labels", "without_labels", f"both, {OVERRULING_P}", "both, certified")]
+        shown = [short(value) for value in (draws["base"], *(rule["accuracy"] for rule in rules))]
+        if "(" in cells[2]:
+            worst = [short(value) for value in (draws["base_worst_group"], *(rule["worst_group"] for rule in rules))]
+            shown = [f"{value} ({of_group})" for value, of_group in zip(shown, worst, strict=True)]
+        assert cells[2:] == shown, cells
 
 
 WORLDS = {
@@ -326,16 +342,24 @@ def test_what_stands_beside_the_flips_on_amazon() -> None:
     rows = {cells[0]: cells[1:] for cells in rows_of("strategies-measured.md", "| | labels of texts like these")}
     eighty = [one for one in result("amazon_eighty_labels.json")["results"] if one["system"] == "few_shot"]
     flips = [one for one in result("flips.json")["results"] if one["setting"] == "natural-shortcuts/Amazon/test"]
-    for name, n, scores in (
-        ("the same on 80", eighty[0]["n"], eighty),
-        ("a repair by flips, one reviewer", flips[0]["n"], [one["repaired"]["scores"] for one in flips]),
+    for name, labelled, n, scores in (
+        ("the same on 80", "80", eighty[0]["n"], eighty),
+        (
+            "a repair by flips, one reviewer",
+            f"at most {MOST_QUESTIONS} answers a card",
+            flips[0]["n"],
+            [one["repaired"]["scores"] for one in flips],
+        ),
     ):
         assert len(scores) == 3
+        assert rows[name][0] == labelled
         means = [short(float(np.mean([one[key] for one in scores]))) for key in ("accuracy", "worst_group_accuracy")]
         assert rows[name][1:] == [str(n), *means]
     table = (ROOT / "results/natural-shortcuts/natural-shortcuts.md").read_text(encoding="utf-8")
     stored = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| Amazon |")]
     found = {cells[1].strip(" §"): [re.sub(r"^0", "", cells[at].split()[0]) for at in (3, 6)] for cells in stored}
+    labels = {cells[1].strip(" §"): cells[13].strip() for cells in stored}
+    n = {cells[2].strip() for cells in stored}
     for name, system in {
         "the base": "erm",
         "a classifier on 40 random labels (`few_shot`)": "few_shot",
@@ -345,7 +369,7 @@ def test_what_stands_beside_the_flips_on_amazon() -> None:
         "LTGR, on the training texts": "ltgr",
         "C2L, on the training texts": "c2l",
     }.items():
-        assert rows[name][2:] == found[system], name
+        assert rows[name] == [labels[system], *n, *found[system]], name
 
 
 def checked() -> list[tuple[str, str]]:
