@@ -40,7 +40,7 @@ RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 _NUMBER = re.compile(r"-?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e-?\d+)?")
 _FILE = re.compile(r"\s*([\w./*-]+\.(?:json|md)|code [\w.]+):\s*(.*)", re.DOTALL)
-_OF_A_RUN = ("metrics", "groups", "cost", "seconds", "system")
+_OF_A_RUN = ("data", "metrics", "groups", "cost", "seconds", "system")
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,

@@ -13,6 +13,7 @@ import pytest
 
 import figures
 from checkout import ROOT
+from expressions import load
 from shortcut_guardrail.decisions import MOST_QUESTIONS
 from shortcut_guardrail.strength.calibration import OVERRULING_P
 
@@ -370,6 +371,83 @@ def test_what_stands_beside_the_flips_on_amazon() -> None:
         "C2L, on the training texts": "c2l",
     }.items():
         assert rows[name] == [labels[system], *n, *found[system]], name
+
+
+NATURAL = {
+    "base": "erm",
+    "`distill`": "guardrail-distill",
+    "`distill --take-influential`": "guardrail-distill-influential",
+    "the same with labels": "guardrail-distill-influential-40",
+    "`distill`, labels beside (`guardrail-distill-40`)": "guardrail-distill-40",
+    "`distill`, told the words": "guardrail-distill-named",
+    "`few-shot`": "guardrail-few-shot",
+    "`maskcl`": "guardrail",
+    "all weights trained on the labels (`few_shot`)": "few_shot",
+    "DFR by the paper's setting (`dfr-sg-paper`)": "dfr-sg-paper",
+    "JTT by the paper's setting (`jtt-sg-paper`)": "jtt-sg-paper",
+    "JTT by its authors' code (`jtt`)": "jtt",
+    "LTGR": "ltgr",
+    "C2L": "c2l",
+    "NFL by the paper's setting (`nfl`)": "nfl",
+}
+
+
+def natural_cells(record: dict[str, str], base: dict[str, str]) -> list[str]:
+    """Accuracy, and accuracy of the worst group with its interval; of one seed, there is no deviation."""
+    shown = []
+    for key, with_interval in (("accuracy", False), ("worst_group_accuracy", True)):
+        mean, *deviation = re.findall(r"[\d.]+", re.sub(r"\[.*", "", record[key]))
+        cell = short(float(mean)) + (f" ({short(float(deviation[0]))})" if deviation else "*")
+        if with_interval:
+            # A hair more than half is rounded up, as the value behind three digits may be.
+            low, high = (short(float(one) + 1e-9, 2) for one in re.findall(r"[\d.]+", record[key])[-2:])
+            cell += f" [{low}, {high}]"
+        shown.append(cell)
+    return ["the base"] * 2 if record["accuracy"] == base["accuracy"] and record is not base else shown
+
+
+def test_natural_shortcuts() -> None:
+    stored = {(one["setting"], one["system"]): one for one in load("natural-shortcuts/natural-shortcuts.md")}
+    rows = rows_of("strategies-measured.md", "| method | labels | Civil")
+    assert [cells[0] for cells in rows] == list(NATURAL)
+    for cells in rows:
+        of = {name: stored.get((name, NATURAL[cells[0]])) for name in ("Civil", "Amazon", "MultiNLI", "SST-2")}
+        labels = {name: record["target_labels"] for name, record in of.items() if record}
+        most = labels.pop("MultiNLI", labels["Amazon"])
+        assert set(labels.values()) == {cells[1].split()[0]}
+        assert cells[1].split()[1:] == ([] if most == labels["Amazon"] else ["(MultiNLI", f"{most})"])
+        expected: list[str] = []
+        for name, record in of.items():
+            expected += natural_cells(record, stored[name, "erm"]) if record else ["-", "-"]
+        assert cells[2:] == expected[:-1], cells
+
+
+INFLUENTIAL = {
+    "GoEmo-Syn, reversed": "shifted/GoEmo-Syn/reversed",
+    "GoEmo-Syn, in distribution": "shifted/GoEmo-Syn/in_distribution",
+    "GoEmo, trained on clean texts": "shifted/GoEmo-Syn/clean",
+    "Yelp-Syn, reversed, 1,000 reviews, seed 0": "shifted/Yelp-Syn/reversed",
+    "Yelp-Syn, in distribution, 1,000 reviews, seed 0": "shifted/Yelp-Syn/in_distribution",
+    "Amazon": "natural-shortcuts/Amazon/test",
+}
+
+
+def test_rules_for_influential_words() -> None:
+    results = result("influential_words.json")["results"]
+    rows = rows_of("strategies-measured.md", "| set | base | nothing of the list | all of it")
+    assert len(rows) == len(INFLUENTIAL)
+    for cells in rows:
+        name, _, oracle = cells[0].partition(" (oracle ")
+        found = [one for one in results if one["setting"] == INFLUENTIAL[name]]
+        second = "worst_group_accuracy" if name == "Amazon" else "balanced_accuracy"
+
+        def shown(scores: list[dict[str, float]], second: str = second) -> str:
+            return " / ".join(short(float(np.mean([one[key] for one in scores]))) for key in ("accuracy", second))
+
+        rules = [[one["rules"][rule] for one in found] for rule in ("none", "all", "today", "unless cleared", "mended")]
+        assert cells[1:] == [shown([one["base"] for one in found]), *map(shown, rules)]
+        assert not oracle or oracle == shown([one["oracle"] for one in found]) + ")"
+        assert {one["n"] for one in found} == {1000} or "1,000" not in name
 
 
 def checked() -> list[tuple[str, str]]:
