@@ -16,7 +16,7 @@ lists, for each page of `docs/research`, how its figures trace, and those that d
 
 `<!-- let NAME = EXPRESSION -->`, on a line of its own, gives a page a short name for what it uses often. Figures are
 numbers with a point, of two digits or more, or before `%`, "of 5" and "points"; not years, seeds, versions or code.
-A figure in a cell of a table may have a comment too; the other cells are for `table_rows.py`.
+A figure in a cell of a table may have a comment too. Pages whose tables are not all compared are for `table_rows.py`.
 """
 
 from __future__ import annotations
@@ -177,6 +177,20 @@ def checked_tables(page: str) -> list[tuple[str, int, int]]:
         [('test_a', 25, 43)]
     """
     return [(found[1], found.start(2), found.end(2)) for found in _CHECKED.finditer(page)]
+
+
+def uncompared(page: str) -> list[str]:
+    """The rows of tables, with figures, that neither a test nor an expression compares.
+
+    Example:
+        >>> uncompared("| a | b |\\n|---|---|\\n| 1 | 2 |\\n| 1 | 2<!-- row: x --> |\\n")
+        ['| 1 | 2 |']
+    """
+    for _, start, end in reversed(checked_tables(page)):
+        page = page[:start] + page[end:]
+    rows = re.findall(r"(?<=\|\n)\|.*\|$", page, re.MULTILINE)
+    plain = {row: _HIDDEN.sub(" ", re.sub(r"[\d.,]+<!--.*?-->", "", row)) for row in rows if not _ROW.match(row)}
+    return [row for row, shown in plain.items() if _IN_TABLE.search(shown)]
 
 
 def is_in(tables: set[str], figure: str) -> bool:
