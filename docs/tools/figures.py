@@ -249,6 +249,9 @@ def _stray(page: str) -> Iterator[Problem]:
         if is_of_figure and start not in behind and not re.match(r"checked: ", match[1].strip()):
             where = Figure(match[0], start, "", False, False, page[start : start + 120])
             yield Problem(where, "follows no figure: put it right behind one, on the same line")
+    for match in re.finditer(r"^[ \t]*%.*", page, re.MULTILINE):
+        where = Figure("%", match.start(), "", False, False, match[0])
+        yield Problem(where, "the site drops a line that starts so: break it elsewhere")
 
 
 def written(page: str) -> str:

@@ -72,6 +72,9 @@ def test_another_last_digit_is_noticed(name: str) -> None:
 def test_what_is_no_result_is_seen() -> None:
     text = "It was .5, 12 %, 7<!-- not stored: a choice --> % and 11<!-- not stored --> of 2024 in `9.9`.\n"
     assert [one.figure.text for one in figures.problems(text)] == [".5", "12", "11"]
+    assert [one.why for one in figures.problems("2<!-- 2 -->\n% more.")] == [
+        "the site drops a line that starts so: break it elsewhere"
+    ]
     assert [one.why for one in figures.problems("It <!-- a.json: b --> was.")] == [
         "follows no figure: put it right behind one, on the same line"
     ]
