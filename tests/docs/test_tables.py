@@ -317,7 +317,7 @@ def clean_rows() -> list[list[str]]:
 
 
 def test_sets_where_nothing_should_be_taken() -> None:
-    assert rows_of("strategies-measured.md", "| set, texts | such cards") == clean_rows()
+    assert rows_of("natural-measured.md", "| set, texts | such cards") == clean_rows()
 
 
 ALIKE_GUARDS = ("default", "one card", "its cards")
@@ -335,11 +335,11 @@ def alike_rows() -> list[list[str]]:
 
 
 def test_what_is_alike() -> None:
-    assert rows_of("strategies-measured.md", "| seed | default, no label") == alike_rows()
+    assert rows_of("natural-measured.md", "| seed | default, no label") == alike_rows()
 
 
 def test_what_stands_beside_the_flips_on_amazon() -> None:
-    rows = {cells[0]: cells[1:] for cells in rows_of("strategies-measured.md", "| | labels of texts like these")}
+    rows = {cells[0]: cells[1:] for cells in rows_of("natural-measured.md", "| | labels of texts like these")}
     eighty = [one for one in result("amazon_eighty_labels.json")["results"] if one["system"] == "few_shot"]
     flips = [one for one in result("flips.json")["results"] if one["setting"] == "natural-shortcuts/Amazon/test"]
     for name, labelled, n, scores in (
