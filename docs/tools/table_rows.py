@@ -40,7 +40,6 @@ RESTS_ON = {
         "leaderboard-in-distribution/*.md",
         "source-recipes/*.md",
     ],
-    "second-opinion-measured.md": ["second_opinion*.json"],
     "speed.md": ["speed/*.json", "speed_tried.json"],
     "theory-checked.md": ["theory/result.json", "theory-bridge/result.json"],
 }

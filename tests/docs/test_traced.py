@@ -31,7 +31,6 @@ TO_TRACE = {
     "methods/measured.md",
     "methods/nfl.md",
     "methods/reference-systems.md",
-    "second-opinion-measured.md",
     "speed.md",
     "theory-checked.md",
 }
