@@ -33,7 +33,6 @@ RESEARCH = prose.ROOT / "docs" / "research"
 RESULTS = prose.ROOT / "results"
 
 RESTS_ON = {
-    "audit-measured.md": ["audit/*.json", "word_families.json"],
     "defaults.md": ["defaults.json"],
     "methods/measured.md": [
         "leaderboard/*.md",

@@ -158,41 +158,6 @@ def test_rules_for_the_strength() -> None:
         assert cells[2:] == shown, cells
 
 
-WORLDS = {
-    "strewn at random": "boundary",
-    "strewn at random, fickle": "fickle",
-    "strewn at random, 30 rare ones, all of one class and decisive": "alike",
-    "fitting": "genuine",
-    "fitting, half of them bystanders": "bystanders",
-    "fitting, and a planted one": "planted",
-    "fitting, and a planted one that the model waits for": "reversed",
-    "twelve decisive ones strewn beside a planted one": "beside",
-    "the same, but never in one text with it or each other": "exclusive",
-    "strewn at random, fifty decisive ones of one class, never two in a text": "rare",
-    "the same with `--compare-with rests`": "rare, rests",
-    "strewn at random, 34 decisive ones of one class in some ten texts each, never two in a text": "scarce",
-    "fitting, and fifteen that take turns, likewise": "synonyms",
-}
-
-
-def percentages(text: str) -> list[float]:
-    return [float(number) for number in re.findall(r"[\d.]+", re.sub(r"\(.*", "", text))]
-
-
-def test_false_alarms_in_simulated_corpora() -> None:
-    worlds = result("audit/simulation.json")["worlds"]
-    rows = {cells[0]: cells for cells in rows_of("audit-measured.md", "| words | texts | corpora with a false alarm")}
-    assert set(WORLDS) <= set(rows)
-    for shown, name in WORLDS.items():
-        _, texts, alarms, found = rows[shown]
-        of = {one["n_texts"]: one for one in worlds if one["world"] == name}
-        assert [int(size.replace(",", "")) for size in texts.split(" / ")] == list(of)
-        for said, one in zip(percentages(alarms), of.values(), strict=True):
-            assert abs(said - 100 * one["corpora_with_a_false_alarm"]) <= (0.051 if said < 10 else 0.51), shown
-        for said, one in zip(percentages(found), of.values(), strict=bool(found)):
-            assert abs(said - 100 * one["planted_found"]) <= 0.51, shown
-
-
 ERRORS = {
     "none": "none",
     "10 % either way": "10 % symmetric",
