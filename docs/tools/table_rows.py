@@ -34,11 +34,6 @@ RESULTS = prose.ROOT / "results"
 
 RESTS_ON = {
     "defaults.md": ["defaults.json"],
-    "methods/measured.md": [
-        "leaderboard/*.md",
-        "leaderboard-in-distribution/*.md",
-        "source-recipes/*.md",
-    ],
     "speed.md": ["speed/*.json", "speed_tried.json"],
     "theory-checked.md": ["theory/result.json", "theory-bridge/result.json"],
 }

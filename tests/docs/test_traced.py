@@ -27,7 +27,6 @@ TO_TRACE = {
     "methods/jtt.md",
     "methods/label-budget.md",
     "methods/ltgr.md",
-    "methods/measured.md",
     "methods/nfl.md",
     "methods/reference-systems.md",
     "speed.md",
