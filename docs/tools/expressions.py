@@ -172,6 +172,12 @@ def _of_code(name: str) -> Any:
         value = value()
     if value is None:
         raise ExpressionError(f"{module} has no {path}; name a constant, or a class of settings")
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 

@@ -36,10 +36,12 @@ RESEARCH = prose.ROOT / "docs" / "research"
 # Pages whose prose is traced in full; the others are checked by `table_rows.py` alone, until they are.
 TRACED = [
     "audit-measured.md",
+    "defaults.md",
     "methods/measured.md",
     "natural-measured.md",
     "second-opinion-measured.md",
     "strategies-measured.md",
+    "theory-checked.md",
 ]
 
 _COMMENT = re.compile(r"<!--(.*?)-->", re.DOTALL)
@@ -53,7 +55,7 @@ _NO_FIGURE = re.compile(
 )
 _FIGURE = re.compile(
     r"(?<![\w.,/])(?:(?<![\w)])[-+])?"
-    r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d{2,}|\d(?=\0|\0* ?%|\0* of \d|\0* points?\b))(?:e-?\d+)?"
+    r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d{2,}|\d(?=e-?\d|\0|\0* ?%|\0* of \d|\0* points?\b))(?:e-?\d+)?"
     r"(?![\w/]|\.\d|,\d{3})"
 )
 _IN_TABLE = re.compile(

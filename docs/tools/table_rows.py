@@ -33,9 +33,7 @@ RESEARCH = prose.ROOT / "docs" / "research"
 RESULTS = prose.ROOT / "results"
 
 RESTS_ON = {
-    "defaults.md": ["defaults.json"],
     "speed.md": ["speed/*.json", "speed_tried.json"],
-    "theory-checked.md": ["theory/result.json", "theory-bridge/result.json"],
 }
 
 _NUMBER = re.compile(r"(?<![\w.])\d*\.?\d+(?:e-?\d+)?(?![\w])")

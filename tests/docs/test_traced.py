@@ -16,7 +16,6 @@ TO_TRACE = {
     "benchmark.md",
     "corrections.md",
     "datasets.md",
-    "defaults.md",
     "methods.md",
     "methods/beyond-the-paper.md",
     "methods/c2l.md",
@@ -30,7 +29,6 @@ TO_TRACE = {
     "methods/nfl.md",
     "methods/reference-systems.md",
     "speed.md",
-    "theory-checked.md",
 }
 
 

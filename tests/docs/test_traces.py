@@ -44,12 +44,12 @@ def test_what_is_said_to_be_of_no_result_is_shown_elsewhere_on_the_page(name: st
 
 
 def test_a_figure_of_no_result_is_seen(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    page = tmp_path / "defaults.md"
+    page = tmp_path / "speed.md"
     monkeypatch.setattr(table_rows, "RESEARCH", tmp_path)
     page.write_text("It was .123456 of 7,654,321.\n")
-    assert [one.figure for one in table_rows.untraced("defaults.md")] == [".123456", "7,654,321"]
+    assert [one.figure for one in table_rows.untraced("speed.md")] == [".123456", "7,654,321"]
     page.write_text("It was .123456.\n\n<!-- not stored -->\n- Read once: .123456.\n<!-- end -->\n")
-    assert table_rows.untraced("defaults.md") == []
+    assert table_rows.untraced("speed.md") == []
 
 
 def test_examples() -> None:
