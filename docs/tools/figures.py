@@ -16,7 +16,7 @@ lists, for each page of `docs/research`, how its figures trace, and those that d
 
 `<!-- let NAME = EXPRESSION -->`, on a line of its own, gives a page a short name for what it uses often. Figures are
 numbers with a point, of two digits or more, or before `%`, "of 5" and "points"; not years, seeds, versions or code.
-A figure in a cell of a table may have a comment too. Pages whose tables are not all compared are for `table_rows.py`.
+A figure in a cell of a table may have a comment too.
 """
 
 from __future__ import annotations
@@ -33,13 +33,14 @@ from expressions import ExpressionError, number, numbers_in, value_of
 
 RESEARCH = prose.ROOT / "docs" / "research"
 
-# Pages whose prose is traced in full; the others are checked by `table_rows.py` alone, until they are.
+# Pages whose figures are traced in full.
 TRACED = [
     "audit-measured.md",
     "defaults.md",
     "methods/measured.md",
     "natural-measured.md",
     "second-opinion-measured.md",
+    "speed.md",
     "strategies-measured.md",
     "theory-checked.md",
 ]
@@ -51,7 +52,8 @@ _HIDDEN = re.compile(
 )
 _NO_FIGURE = re.compile(
     r"\b(?:19|20)\d\d\b|\b[Ss]eed \d+|\b[Ss]eeds \d+(?:(?:, | to | and )\d+)*"
-    r"|\b(?:Section|Figure|Table|Theorem|Lemma|Equation|Python|PyTorch|version|schema|step)s? \d[\d.]*"
+    r"|\b(?:Section|Figure|Table|Theorem|Lemma|Equation|Python|PyTorch|version|schema|step)s? \d[\d.]*(?:, \d+)*"
+    r"|\b[A-Za-z]\w*-\d+\b"
 )
 _FIGURE = re.compile(
     r"(?<![\w.,/])(?:(?<![\w)])[-+])?"
@@ -197,8 +199,8 @@ def uncompared(page: str) -> list[str]:
     for _, start, end in reversed(checked_tables(page)):
         page = page[:start] + page[end:]
     rows = re.findall(r"(?<=\|\n)\|.*\|$", page, re.MULTILINE)
-    plain = {row: _HIDDEN.sub(" ", re.sub(r"[\d.,]+<!--.*?-->", "", row)) for row in rows if not _ROW.match(row)}
-    return [row for row, shown in plain.items() if _IN_TABLE.search(shown)]
+    plain = {row: re.sub(r"[\d.,]+<!--.*?-->", "", row) for row in rows if not _ROW.match(row)}
+    return [row for row, shown in plain.items() if _IN_TABLE.search(_NO_FIGURE.sub("", _HIDDEN.sub(" ", shown)))]
 
 
 def is_in(tables: set[str], figure: str) -> bool:

@@ -28,7 +28,6 @@ TO_TRACE = {
     "methods/ltgr.md",
     "methods/nfl.md",
     "methods/reference-systems.md",
-    "speed.md",
 }
 
 
@@ -45,6 +44,11 @@ def test_every_page_of_evidence_is_traced() -> None:
 @pytest.mark.parametrize("name", figures.TRACED)
 def test_every_figure_of_prose_is_that_of_a_result(name: str) -> None:
     assert [f"{one.figure.text}: {one.why}" for one in figures.problems(page(name))] == []
+
+
+@pytest.mark.parametrize("name", figures.TRACED)
+def test_every_row_of_a_table_with_figures_is_compared(name: str) -> None:
+    assert figures.uncompared(page(name)) == []
 
 
 def slip(text: str, shown: list[figures.Figure]) -> str:
