@@ -2,7 +2,7 @@
 
     alike_words.json: results.at(seed=0).guards.default.gap.accuracy
 
-A file under `results/` (JSON, the tables of a Markdown page, or an experiment's `runs.json`, which brings its rows of
+A file under `results/` (JSON, CSV, the tables of a Markdown page, or an experiment's `runs.json`, which brings its rows of
 `runs.parquet`), a colon, and what to take of it:
 
 - `a.b`, `a["b c"]`, `a[0]`: an entry by its key or place; `file` is the whole. A key may be a number (`draws[40]`).
@@ -23,6 +23,7 @@ Expressions are parsed; nothing of them is run as Python.
 from __future__ import annotations
 
 import ast
+import csv
 import importlib
 import json
 import operator
@@ -39,7 +40,7 @@ import pyarrow.parquet
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 _NUMBER = re.compile(r"-?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e-?\d+)?")
-_FILE = re.compile(r"\s*([\w./*-]+\.(?:json|md)|code [\w.]+):\s*(.*)", re.DOTALL)
+_FILE = re.compile(r"\s*([\w./*-]+\.(?:json|csv|md)|code [\w.]+):\s*(.*)", re.DOTALL)
 _OF_A_RUN = ("data", "metrics", "groups", "cost", "seconds", "system")
 
 _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
@@ -135,6 +136,8 @@ def _read(path: Path) -> Any:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         return _tables(text)
+    if path.suffix == ".csv":
+        return list(csv.DictReader(text.splitlines()))
     found = json.loads(text)
     if path.name == "runs.json":
         found["runs"] = [_runs()[one["run"]] | one for one in found["runs"]]

@@ -14,20 +14,8 @@ GENERATED = {"leaderboard.md", "reproduction.md"}
 # Pages that are not traced in full yet; this list only shrinks.
 TO_TRACE = {
     "benchmark.md",
-    "corrections.md",
     "datasets.md",
     "methods.md",
-    "methods/beyond-the-paper.md",
-    "methods/c2l.md",
-    "methods/controls.md",
-    "methods/deployment-time.md",
-    "methods/dfr.md",
-    "methods/group-dro.md",
-    "methods/jtt.md",
-    "methods/label-budget.md",
-    "methods/ltgr.md",
-    "methods/nfl.md",
-    "methods/reference-systems.md",
 }
 
 
