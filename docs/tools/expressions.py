@@ -2,8 +2,8 @@
 
     alike_words.json: results.at(seed=0).guards.default.gap.accuracy
 
-A file under `results/` (JSON, CSV, the tables of a Markdown page, or an experiment's `runs.json`, which brings its rows of
-`runs.parquet`), a colon, and what to take of it:
+A file under `results/` (JSON, CSV, the tables of a Markdown page, or an experiment's `runs.json`, which brings its rows
+of `runs.parquet`), a colon, and what to take of it:
 
 - `a.b`, `a["b c"]`, `a[0]`: an entry by its key or place; `file` is the whole. A key may be a number (`draws[40]`).
   Of a text, such as a cell of a table, `[0]` is the first number in it, `[:2]` the first two. The columns of a table

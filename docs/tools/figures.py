@@ -12,7 +12,8 @@ lists, for each page of `docs/research`, how its figures trace, and those that d
   `tests/docs/test_tables.py`, as `<!-- checked: NAME -->` over it says, or by expressions in its rows. That is taken
   only where no figure of such tables differs from it in the last digit alone: a slip of the pen is no other cell.
 - A row of a table ends in `<!-- row: EXPRESSION -->`, before its last `|`: a list of what its cells but the first show.
-- `<!-- not stored: REASON -->` follows it: a figure of the paper, of a citation, of a choice that a person made.
+- `<!-- not stored: REASON -->` follows it: a figure of the paper, of a citation, of a choice that a person made. On a
+  line of its own it stands over a table of such figures.
 
 `<!-- let NAME = EXPRESSION -->`, on a line of its own, gives a page a short name for what it uses often. Figures are
 numbers with a point, of two digits or more, or before `%`, "of 5" and "points"; not years, seeds, versions or code.
@@ -38,6 +39,7 @@ TRACED = [
     "audit-measured.md",
     "corrections.md",
     "defaults.md",
+    "methods.md",
     "methods/beyond-the-paper.md",
     "methods/c2l.md",
     "methods/controls.md",
@@ -76,6 +78,7 @@ _IN_TABLE = re.compile(
     r"(?<![\w.,])(?:(?<![\w)])[-+])?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d*\.\d+|\d+)(?:e-?\d+)?(?!\w|\.\d)"
 )
 _ROW = re.compile(r"^\|[^|]*\|(.*)<!-- row: (.*?) -->[ |]*$", re.MULTILINE)
+_OF_NO_RESULT = re.compile(r"^<!-- not stored: \w.*? -->\n((?:^\|.*\n?)+)", re.MULTILINE)
 _CHECKED = re.compile(r"^<!-- checked: (\w+) -->\n((?:^\|.*\n?)+)", re.MULTILINE)
 
 
@@ -202,14 +205,16 @@ def checked_tables(page: str) -> list[tuple[str, int, int]]:
 
 
 def uncompared(page: str) -> list[str]:
-    """The rows of tables, with figures, that neither a test nor an expression compares.
+    """The rows of tables, with figures, that neither a test nor an expression compares, and no reason excuses.
 
     Example:
-        >>> uncompared("| a | b |\\n|---|---|\\n| 1 | 2 |\\n| 1 | 2<!-- row: x --> |\\n")
-        ['| 1 | 2 |']
+        >>> table = "| a | b |\\n|---|---|\\n| 1 | 2 |\\n| 1 | 2<!-- row: x --> |\\n"
+        >>> uncompared(table), uncompared("<!-- not stored: formulas -->\\n" + table)
+        (['| 1 | 2 |'], [])
     """
     for _, start, end in reversed(checked_tables(page)):
         page = page[:start] + page[end:]
+    page = _OF_NO_RESULT.sub("", page)
     rows = re.findall(r"(?<=\|\n)\|.*\|$", page, re.MULTILINE)
     plain = {row: re.sub(r"[\d.,]+<!--.*?-->", "", row) for row in rows if not _ROW.match(row)}
     return [row for row, shown in plain.items() if _IN_TABLE.search(_NO_FIGURE.sub("", _HIDDEN.sub(" ", shown)))]
@@ -265,6 +270,7 @@ def _stray(page: str) -> Iterator[Problem]:
     """Comments of figures that follow none, or stand where Markdown begins a block with them."""
     behind = {one.start + len(one.text) for one in figures(page) if one.source}
     behind |= {found.end(1) for found in _ROW.finditer(page)}
+    behind |= {found.start() for found in _OF_NO_RESULT.finditer(page)}
     for match in _COMMENT.finditer(page):
         start, line = match.start(), page[page.rfind("\n", 0, match.start()) + 1 : match.start()]
         is_of_figure = line.strip() or re.match(r"not stored: |[\w./*-]+: ", match[1].strip())

@@ -15,7 +15,6 @@ GENERATED = {"leaderboard.md", "reproduction.md"}
 TO_TRACE = {
     "benchmark.md",
     "datasets.md",
-    "methods.md",
 }
 
 

@@ -1,4 +1,4 @@
-"""docs/research/methods.md speaks of every method that there is, and its numbers are those of the code."""
+"""docs/research/methods.md leads to a description of every method that there is; numbers are those of the code."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from shortcut_bench.methods.entropy import scaled_cosine
 from shortcut_bench.references import REFERENCES
 from shortcut_bench.registry import make_system
 
-TEXT = (ROOT / "docs" / "research" / "methods.md").read_text(encoding="utf-8")
+PAGE = ROOT / "docs" / "research" / "methods.md"
+TEXT = PAGE.read_text(encoding="utf-8")
 
 
 def test_every_method_and_rule_is_described():
-    headings = " ".join(re.findall(r"^### .*", TEXT, flags=re.MULTILINE))
-    table = "".join(line for line in TEXT.splitlines() if line.startswith("| `"))
-    assert set(re.findall(r"`([a-z0-9_-]+)`", headings)) == {*REFERENCES, *METHODS}
-    assert {*REFERENCES, *METHODS} <= set(re.findall(r"`([a-z0-9_-]+)`", table))
+    rows = re.findall(r"^\| (`.*?) \| \[[^]]*\]\((methods/[\w-]+\.md)\)", TEXT, flags=re.MULTILINE)
+    named = [(name, page) for cell, page in rows for name in re.findall(r"`([a-z0-9_-]+)`", cell)]
+    assert sorted(name for name, _ in named) == sorted({*REFERENCES, *METHODS})
+    for name, page in named:
+        described = (PAGE.parent / page).read_text(encoding="utf-8")
+        assert any(f"`{name}`" in heading for heading in re.findall(r"^#+ .*", described, flags=re.MULTILINE))
     assert all(f"`{name}`" in TEXT for name in RULES)
 
 
