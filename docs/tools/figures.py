@@ -37,7 +37,9 @@ RESEARCH = prose.ROOT / "docs" / "research"
 # Pages whose figures are traced in full.
 TRACED = [
     "audit-measured.md",
+    "benchmark.md",
     "corrections.md",
+    "datasets.md",
     "defaults.md",
     "methods.md",
     "methods/beyond-the-paper.md",
