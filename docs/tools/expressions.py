@@ -12,7 +12,7 @@ of `runs.parquet`), a colon, and what to take of it:
   compare keys of the record too: `a.where(mended <= broken, "clean" in setting)`.
 - `a.each(b.c)` is the list of what each record has there.
 - `mean`, `sd` (of a sample), `median`, `least`, `most`, `total`, `count`, `distinct` of a list; `values`, `keys` of an
-  entry; `flat` of a list of lists; `near(x, 1000)`, rounded to thousands; `+ - * /`, so that `1 - x` is what misses.
+  entry; `flat` of a list of lists; `near(x, 1000)`, rounded to thousands; `+ - * / **`, so that `1 - x` is what misses.
 - `of("other.json")` is another file; with `*` in its name a list, one of each. `code("package.module:NAME")` is a
   constant of the code, or a class of settings with its defaults. Both may stand before the colon too:
   `code package.module: NAME`.
@@ -48,6 +48,7 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
+    ast.Pow: operator.pow,
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,

@@ -1,8 +1,8 @@
-"""Every figure in the prose of the pages of evidence, with the committed result that it comes from.
+"""Every figure in the prose of the pages, with the committed result, or the constant of the code, that it comes from.
 
     python docs/tools/figures.py [--write] [PAGE ...]
 
-lists, for each page of `docs/research`, how its figures trace, and those that do not or that differ from their result;
+lists, for each page of `docs`, how its figures trace, and those that do not or that differ from their result;
 `--write` puts in what the results say. A figure traces in one of four ways:
 
 - An expression over results follows it at once, in a comment that no reader sees (`expressions.py` has the language):
@@ -32,38 +32,14 @@ from pathlib import Path
 import prose
 from expressions import ExpressionError, number, numbers_in, value_of
 
-RESEARCH = prose.ROOT / "docs" / "research"
+DOCS = prose.ROOT / "docs"
 
-# Pages whose figures are traced in full.
-TRACED = [
-    "audit-measured.md",
-    "benchmark.md",
-    "corrections.md",
-    "datasets.md",
-    "defaults.md",
-    "methods.md",
-    "methods/beyond-the-paper.md",
-    "methods/c2l.md",
-    "methods/controls.md",
-    "methods/deployment-time.md",
-    "methods/dfr.md",
-    "methods/group-dro.md",
-    "methods/jtt.md",
-    "methods/label-budget.md",
-    "methods/ltgr.md",
-    "methods/measured.md",
-    "methods/nfl.md",
-    "methods/reference-systems.md",
-    "natural-measured.md",
-    "second-opinion-measured.md",
-    "speed.md",
-    "strategies-measured.md",
-    "theory-checked.md",
-]
+# Written by programs, which their own tests compare with results.
+GENERATED = {"research/leaderboard.md", "research/reproduction.md"}
 
 _COMMENT = re.compile(r"<!--(.*?)-->", re.DOTALL)
 _HIDDEN = re.compile(
-    r"^(?P<fence>```|~~~|:::).*?^(?P=fence)\s*?$|<!--.*?-->|`[^`]*`|(?<=\])\([^)\s]*\)|^\s*\d+\.(?=\s)",
+    r"^(?P<fence>```|~~~|:::).*?^(?P=fence)\s*?$|^    \S[^\n]*|<!--.*?-->|`[^`]*`|(?<=\])\([^)\s]*\)|^\s*\d+\.(?=\s)",
     re.MULTILINE | re.DOTALL,
 )
 _NO_FIGURE = re.compile(
@@ -108,6 +84,12 @@ class Problem:
     figure: Figure
     why: str
     expected: str = ""
+
+
+def pages() -> list[str]:
+    """The pages that are written by hand, by their path in `docs`."""
+    names = (path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+    return sorted(name for name in names if name not in GENERATED and not name.startswith("reference/api/"))
 
 
 def figures(page: str) -> list[Figure]:
@@ -305,11 +287,11 @@ def summary(page: str) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """List what does not trace; with `--write`, correct what differs."""
     parser = argparse.ArgumentParser(description="Check the figures of pages of evidence against committed results.")
-    parser.add_argument("pages", nargs="*", type=Path, help="pages to check; without, those that are traced in full")
+    parser.add_argument("pages", nargs="*", type=Path, help="pages to check; without, all that are written by hand")
     parser.add_argument("--write", action="store_true", help="rewrite figures that differ from their result")
     options = parser.parse_args(arguments)
     faults = 0
-    for path in options.pages or [RESEARCH / name for name in TRACED]:
+    for path in options.pages or [DOCS / name for name in pages()]:
         page = path.read_text(encoding="utf-8")
         if options.write and written(page) != page:
             page = written(page)

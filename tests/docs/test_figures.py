@@ -1,4 +1,7 @@
-"""Figures on users' pages are those of committed results, and defaults those of the code, so that none goes stale."""
+"""Figures of the README and of tables of users' pages are those of results, and defaults those of the code.
+
+Those of prose on pages are checked by `test_traced.py`.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,14 @@ from shortcut_guardrail.audit.auditing import DETAILED
 from shortcut_guardrail.audit.masked_sets import MOST_CARDS, MOST_FLIPS
 from shortcut_guardrail.cli.audit import STREAMED_BYTES
 from shortcut_guardrail.decisions import LEAST_FLIPS, MOST_QUESTIONS
-from shortcut_guardrail.stats import THRESHOLD, exact_interval
-from shortcut_guardrail.strength.calibration import OVERRULING_P
+from shortcut_guardrail.stats import THRESHOLD
 
 DOCS = ROOT / "docs"
 
 
 def page(name: str) -> str:
-    """A page's text, a blank between two words."""
-    return " ".join((ROOT / name).read_text(encoding="utf-8").split())
+    """A page's text without comments, a blank between two words."""
+    return " ".join(re.sub(r"<!--.*?-->", "", (ROOT / name).read_text(encoding="utf-8")).split())
 
 
 def result(name: str) -> Any:
@@ -34,36 +36,7 @@ def effort(key: str) -> str:
     return f"{result('review_effort.json')[key]:,.0f}"
 
 
-def of_judges(rule: str, **cell: Any) -> float:
-    (found,) = (one for one in result("second_opinion_simulation.json")["results"] if one["cell"] == cell)
-    return float(found["false"][rule])
-
-
-def short(value: float) -> str:
-    return f"{value:.2f}".removeprefix("0")
-
-
 FIGURES: list[tuple[str, str, Callable[[], str]]] = [
-    (
-        "docs/explanation/performance.md",
-        "on two cores, {} % of the time",
-        lambda: f"{100 * result('speed/epyc-2-cores.json')['adaptation']['share_of_matmul_rate']:.0f}",
-    ),
-    (
-        "docs/explanation/certificates.md",
-        "still allow {} % of harm",
-        lambda: f"{100 * exact_interval(0, 40, confidence=0.9)[1]:.1f}",
-    ),
-    (
-        "docs/explanation/certificates.md",
-        "cannot harm more than {} % of them",
-        lambda: f"{100 * exact_interval(0, 500, confidence=0.995)[1]:.1f}",
-    ),
-    (
-        "docs/howto/second-opinion.md",
-        "with twenty answers up to {} of cards are wrong",
-        lambda: short(of_judges("answers", ease="flips", lean=0.3, n=150)),
-    ),
     ("docs/howto/review.md", "| ten cards | 10 | {} |", lambda: effort("words_new_on_cards")),
     ("docs/howto/review.md", "| thirty texts | 30 | {} |", lambda: effort("words_new_on_texts")),
     ("docs/howto/review.md", f"{effort('words_new_on_cards')} | {{}} |", lambda: effort("estimated_minutes_for_cards")),
@@ -71,30 +44,11 @@ FIGURES: list[tuple[str, str, Callable[[], str]]] = [
 ]
 
 DEFAULTS: list[tuple[str, str, Any]] = [
-    ("docs/explanation/audit.md", "false-discovery rate of {:.0f} %", 100 * AuditConfig().fdr),
-    ("docs/explanation/audit.md", "At most {} cards are masked", MOST_CARDS),
     ("docs/explanation/audit.md", "| `{}` (the default) |", AuditConfig().unit),
-    (
-        "docs/explanation/audit-statistics.md",
-        "no more than {:.0f} % of its texts (`min_pull`)",
-        100 * AuditConfig().min_pull,
-    ),
-    (
-        "docs/explanation/audit-statistics.md",
-        "no more than {:.0f} % of such pairs (`min_relative_effect`)",
-        100 * AuditConfig().min_relative_effect,
-    ),
-    ("docs/explanation/strategies.md", "McNemar test at p <= {}", short(OVERRULING_P)),
     ("docs/howto/certify.md", "| `--margin` | {} |", CertifyConfig().margin),
     ("docs/howto/certify.md", "| `--confidence` | {} |", CertifyConfig().confidence),
     ("docs/howto/certify.md", "| `--harm` | `{}` |", CertifyConfig().harm),
     ("docs/howto/certify.md", "| `--looks` | {} |", CertifyConfig().looks),
-    ("docs/howto/decide.md", "to reach {:.0f} decides", THRESHOLD),
-    ("docs/howto/decide.md", "has reached after {} questions", MOST_QUESTIONS),
-    ("docs/howto/decide.md", "The first of the two to reach {:.0f} decides", THRESHOLD),
-    ("docs/howto/decide.md", "within {} questions", MOST_QUESTIONS),
-    ("docs/howto/review.md", "keeps at most {} texts of a card", MOST_FLIPS),
-    ("docs/howto/review.md", "holds up to {} texts of each card", MOST_FLIPS),
     ("docs/reference/files.md", "at most {} of the texts whose answer changes", MOST_FLIPS),
     ("docs/reference/files.md", "| `examples` | for the first {}:", DETAILED),
     ("docs/reference/files.md", "that on which most answers hang first; at most {} |", MOST_CARDS),
