@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from checkout import ROOT
+from expressions import load
 from shortcut_guardrail import AdapterConfig, AuditConfig, CertifyConfig
 from shortcut_guardrail.audit.auditing import DETAILED
 from shortcut_guardrail.audit.masked_sets import MOST_CARDS, MOST_FLIPS
@@ -93,12 +94,17 @@ SYSTEMS = {
 
 
 def test_the_results_of_the_readme_are_those_of_the_leaderboard() -> None:
-    table = (ROOT / "results" / "leaderboard" / "leaderboard.md").read_text(encoding="utf-8")
-    lines = [[cell.strip() for cell in line.split("|")] for line in table.splitlines() if "| GoEmo-ST |" in line]
-    means = {cells[2].rstrip("§¶†"): [re.sub(r" \[.*", "", cell) for cell in cells[4:6]] for cells in lines}
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for shown, system in SYSTEMS.items():
-        (row,) = re.findall(rf"^\| {re.escape(shown)} \|[^|]*\|(.*)\|$", readme, re.MULTILINE)
-        assert [cell.strip() for cell in row.replace("*", "").split("|")] == [
-            re.sub(r"\b0\.", ".", mean) for mean in means[system]
-        ]
+    rows = {one["system"]: one for one in load("leaderboard/leaderboard.md") if one["setting"] == "GoEmo-ST"}
+    table = re.search(r"^\| \| labels \|.*\n.*\n((?:\|.*\n)+)", readme, re.MULTILINE)
+    assert table
+    shown = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in table[1].splitlines()]
+    expected = [["always the majority class", "0", rows["erm"]["majority_class"].split()[0], f"{1 / 4:.3f}"]]
+    for name, system in SYSTEMS.items():
+        means = (re.sub(r" \[.*", "", rows[system][key]) for key in ("accuracy", "balanced_accuracy"))
+        expected.append([name, "-" if system == "oracle" else rows[system]["target_labels"], *means])
+    plain = [[re.sub(r"\b0\.", ".", cell) for cell in row] for row in expected]
+    assert [[cell.replace("**", "") for cell in row] for row in shown] == plain
+    assert f"(standard deviation), {rows['erm']['n']} rows." in page("README.md")
+    (parameters,) = re.findall(r"\(([\d.]+ million parameters)\)", page("results/leaderboard/leaderboard.md"))
+    assert f"MiniLM, {parameters}." in page("README.md")
