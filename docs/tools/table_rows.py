@@ -33,14 +33,12 @@ RESEARCH = prose.ROOT / "docs" / "research"
 RESULTS = prose.ROOT / "results"
 
 RESTS_ON = {
-    "audit-measured.md": ["audit/*.json", "word_families.json"],
     "defaults.md": ["defaults.json"],
     "methods/measured.md": [
         "leaderboard/*.md",
         "leaderboard-in-distribution/*.md",
         "source-recipes/*.md",
     ],
-    "second-opinion-measured.md": ["second_opinion*.json"],
     "speed.md": ["speed/*.json", "speed_tried.json"],
     "theory-checked.md": ["theory/result.json", "theory-bridge/result.json"],
 }

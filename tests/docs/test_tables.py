@@ -2,45 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
-from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
-import figures
+import page_tables
 from checkout import ROOT
 from expressions import load
+from page_tables import result, rows_of, short
 from shortcut_guardrail.decisions import MOST_QUESTIONS
 from shortcut_guardrail.strength.calibration import OVERRULING_P
-
-RESEARCH = ROOT / "docs" / "research"
-
-
-@cache
-def result(name: str) -> Any:
-    return json.loads((ROOT / "results" / name).read_text(encoding="utf-8"))
-
-
-def text_of(page: str) -> str:
-    return (RESEARCH / page).read_text(encoding="utf-8")
-
-
-def rows_of(page: str, header: str) -> list[list[str]]:
-    """The cells of the tables of a page whose header starts so, without marks of emphasis."""
-    found: list[list[str]] = []
-    for block in re.findall(r"(?:^\|.*\n)+", text_of(page), re.MULTILINE):
-        first, _, *rows = block.splitlines()
-        if first.startswith(header):
-            found += [[cell.strip() for cell in row.replace("**", "").strip("|").split("|")] for row in rows]
-    return found
-
-
-def short(value: float, digits: int = 3) -> str:
-    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.{digits}f}")
 
 
 def with_deviation(pair: list[float], digits: int) -> str:
@@ -148,25 +121,6 @@ def test_the_demo_seed_by_seed() -> None:
         assert (wrong["n"], wrong["accuracy"]) == (300, 0)
 
 
-RULES = ("agreement", "reference", "answers", "both")
-
-
-def test_simulated_second_opinions() -> None:
-    records = result("second_opinion_simulation.json")["results"]
-    rows = rows_of("second-opinion-measured.md", "| judge | fit | agreement: false")
-    assert len(rows) == 20
-    for cells in rows:
-        shown = [
-            [
-                short(one["passes"], 2),
-                *(short(one[kind][rule], 2) for rule in RULES for kind in ("false", "power")),
-                short(one["power"]["alone"], 2),
-            ]
-            for one in records
-        ]
-        assert cells[1:] in shown, cells
-
-
 SETS = {"Amazon": "natural-shortcuts/Amazon/test", "Civil": "natural-shortcuts/Civil/test"}
 SETS |= {"SST-2": "natural-shortcuts/SST-2/test", "MultiNLI": "natural-shortcuts/MultiNLI/test"}
 
@@ -204,41 +158,6 @@ def test_rules_for_the_strength() -> None:
         assert cells[2:] == shown, cells
 
 
-WORLDS = {
-    "strewn at random": "boundary",
-    "strewn at random, fickle": "fickle",
-    "strewn at random, 30 rare ones, all of one class and decisive": "alike",
-    "fitting": "genuine",
-    "fitting, half of them bystanders": "bystanders",
-    "fitting, and a planted one": "planted",
-    "fitting, and a planted one that the model waits for": "reversed",
-    "twelve decisive ones strewn beside a planted one": "beside",
-    "the same, but never in one text with it or each other": "exclusive",
-    "strewn at random, fifty decisive ones of one class, never two in a text": "rare",
-    "the same with `--compare-with rests`": "rare, rests",
-    "strewn at random, 34 decisive ones of one class in some ten texts each, never two in a text": "scarce",
-    "fitting, and fifteen that take turns, likewise": "synonyms",
-}
-
-
-def percentages(text: str) -> list[float]:
-    return [float(number) for number in re.findall(r"[\d.]+", re.sub(r"\(.*", "", text))]
-
-
-def test_false_alarms_in_simulated_corpora() -> None:
-    worlds = result("audit/simulation.json")["worlds"]
-    rows = {cells[0]: cells for cells in rows_of("audit-measured.md", "| words | texts | corpora with a false alarm")}
-    assert set(WORLDS) <= set(rows)
-    for shown, name in WORLDS.items():
-        _, texts, alarms, found = rows[shown]
-        of = {one["n_texts"]: one for one in worlds if one["world"] == name}
-        assert [int(size.replace(",", "")) for size in texts.split(" / ")] == list(of)
-        for said, one in zip(percentages(alarms), of.values(), strict=True):
-            assert abs(said - 100 * one["corpora_with_a_false_alarm"]) <= (0.051 if said < 10 else 0.51), shown
-        for said, one in zip(percentages(found), of.values(), strict=bool(found)):
-            assert abs(said - 100 * one["planted_found"]) <= 0.51, shown
-
-
 ERRORS = {
     "none": "none",
     "10 % either way": "10 % symmetric",
@@ -256,15 +175,6 @@ def test_errors_of_reviewers() -> None:
             kind for kind in kinds if cells[1:] == [short(found[kind, share], 2) for share in (0.5, 0.65, 0.75, 0.85)]
         ]
         assert matching == [ERRORS.get(cells[0], *matching)]
-
-
-def test_a_card_and_its_texts_on_the_held_out_seed() -> None:
-    (held_out,) = result("second_opinion_held_out.json")["results"]
-    rows = rows_of("second-opinion-measured.md", "| teacher | accuracy | worst group |")
-    records = [held_out["base"], held_out["teachers"]["card"], held_out["teachers"]["text"]]
-    assert [cells[1:] for cells in rows] == [
-        [short(one["accuracy"]), short(one["worst_group_accuracy"])] for one in records
-    ]
 
 
 CLEAN_SETS = {
@@ -317,7 +227,7 @@ def clean_rows() -> list[list[str]]:
 
 
 def test_sets_where_nothing_should_be_taken() -> None:
-    assert rows_of("strategies-measured.md", "| set, texts | such cards") == clean_rows()
+    assert rows_of("natural-measured.md", "| set, texts | such cards") == clean_rows()
 
 
 ALIKE_GUARDS = ("default", "one card", "its cards")
@@ -335,11 +245,11 @@ def alike_rows() -> list[list[str]]:
 
 
 def test_what_is_alike() -> None:
-    assert rows_of("strategies-measured.md", "| seed | default, no label") == alike_rows()
+    assert rows_of("natural-measured.md", "| seed | default, no label") == alike_rows()
 
 
 def test_what_stands_beside_the_flips_on_amazon() -> None:
-    rows = {cells[0]: cells[1:] for cells in rows_of("strategies-measured.md", "| | labels of texts like these")}
+    rows = {cells[0]: cells[1:] for cells in rows_of("natural-measured.md", "| | labels of texts like these")}
     eighty = [one for one in result("amazon_eighty_labels.json")["results"] if one["system"] == "few_shot"]
     flips = [one for one in result("flips.json")["results"] if one["setting"] == "natural-shortcuts/Amazon/test"]
     for name, labelled, n, scores in (
@@ -449,23 +359,11 @@ def test_rules_for_influential_words() -> None:
         assert {one["n"] for one in found} == {1000} or "1,000" not in name
 
 
-def checked() -> list[tuple[str, str]]:
-    """Each page with a table that is said to be compared, and the test that compares it."""
-    names = [path.relative_to(figures.RESEARCH).as_posix() for path in sorted(figures.RESEARCH.rglob("*.md"))]
-    return sorted({(name, test) for name in names for test, _, _ in figures.checked_tables(text_of(name))})
+@pytest.mark.parametrize(("page", "test"), page_tables.compared_by(globals()))
+def test_another_last_digit_in_a_checked_table_is_noticed(page: str, test: str, monkeypatch) -> None:
+    assert page_tables.unnoticed(page, globals()[test], monkeypatch) == []
 
 
-@pytest.mark.parametrize(("name", "test"), checked())
-def test_another_last_digit_in_a_checked_table_is_noticed(name: str, test: str, monkeypatch) -> None:
-    text, unnoticed = text_of(name), []
-    for _, start, end in (one for one in figures.checked_tables(text) if one[0] == test):
-        body = start + [found.end() for found in re.finditer(r"\n", text[start:end])][1]
-        for digit in re.finditer(r"\d(?![\d\w])(?!\.\d|,\d{3})", text[body:end]):
-            at = body + digit.start()
-            changed = text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1 :]
-            monkeypatch.setitem(globals(), "text_of", lambda _, changed=changed: changed)
-            with contextlib.suppress(Exception):
-                globals()[test]()
-                line = changed[changed.rfind("\n", 0, at) + 1 : changed.find("\n", at)]
-                unnoticed.append(f"{changed[at - 3 : at + 1]} in {line[:60]}")
-    assert unnoticed == []
+def test_every_checked_table_has_its_test() -> None:
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests/docs").glob("test_*.py"))
+    assert [test for _, test in page_tables.checked() if f"def {test}()" not in tests] == []

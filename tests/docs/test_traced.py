@@ -13,7 +13,6 @@ import figures
 GENERATED = {"leaderboard.md", "reproduction.md"}
 # Pages that are not traced in full yet; this list only shrinks.
 TO_TRACE = {
-    "audit-measured.md",
     "benchmark.md",
     "corrections.md",
     "datasets.md",
@@ -31,7 +30,6 @@ TO_TRACE = {
     "methods/measured.md",
     "methods/nfl.md",
     "methods/reference-systems.md",
-    "second-opinion-measured.md",
     "speed.md",
     "theory-checked.md",
 }
