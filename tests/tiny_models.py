@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -225,31 +226,35 @@ def planted_bag(*, strength: float = 4.0) -> tuple[Any, Any]:
 MEANINGS = 8
 
 
-def meaning_bag(effects: dict[str, float], meanings: dict[str, int]) -> Any:
-    """A `TextClassifier` on a bag of words of two classes.
+def meaning_bag(
+    effects: Mapping[str, float | tuple[float, ...]],
+    meanings: Mapping[str, int],
+    labels: Sequence[str] = ("negative", "positive"),
+) -> Any:
+    """A `TextClassifier` on a bag of words.
 
     Args:
-        effects: What each word adds to the margin of class 1.
+        effects: What each word adds to the logit of each class, or, of two classes, to the margin of the second.
         meanings: Which of eight orthogonal directions a word's vector lies in beside that; they change no answer.
+        labels: The names of the classes.
     """
     from shortcut_guardrail.models.classifier import TextClassifier
 
-    tokenizer = planted_bag()[1]
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=1 + MEANINGS, num_attention_heads=1, num_hidden_layers=1, num_labels=2
-    )
-    config.id2label, config.label2id = {0: "negative", 1: "positive"}, {"negative": 0, "positive": 1}
+    # Of two classes the margin is one number of a word's vector; of more, each class has one.
+    head = torch.tensor([[-0.5], [0.5]]) if len(labels) == 2 else torch.eye(len(labels))
+    tokenizer, n = planted_bag()[1], head.shape[1]
+    sizes = {"hidden_size": n + MEANINGS, "num_attention_heads": 1, "num_hidden_layers": 1}
+    config = BertConfig(vocab_size=len(tokenizer), num_labels=len(labels), **sizes)
+    config.id2label, config.label2id = dict(enumerate(labels)), {label: i for i, label in enumerate(labels)}
     model = BagForSequenceClassification(config)
-    vectors = torch.zeros(len(tokenizer), 1 + MEANINGS)
+    vectors = torch.zeros(len(tokenizer), n + MEANINGS)
     for word, effect in effects.items():
-        vectors[tokenizer.convert_tokens_to_ids(word), 0] = effect
+        vectors[tokenizer.convert_tokens_to_ids(word), :n] = torch.tensor(effect)
     for word, direction in meanings.items():
-        vectors[tokenizer.convert_tokens_to_ids(word), 1 + direction] = 100.0
-    head = torch.zeros(2, 1 + MEANINGS)
-    head[0, 0], head[1, 0] = -0.5, 0.5
+        vectors[tokenizer.convert_tokens_to_ids(word), n + direction] = 100.0
     with torch.no_grad():
         model.bert.word_embeddings.weight.copy_(vectors)
-        model.classifier.weight.copy_(head)
+        model.classifier.weight.copy_(nn.functional.pad(head, (0, MEANINGS)))
     return TextClassifier(model.eval(), tokenizer)
 
 

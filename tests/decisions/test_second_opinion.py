@@ -9,6 +9,7 @@ import pytest
 
 from shortcut_guardrail import ConfigError
 from shortcut_guardrail.decisions import AuditedCard, AuditedCards, Sheet, ask, consultation_of, cut_sheet
+from shortcut_guardrail.decisions.ordered import is_ordered, sides_of
 from shortcut_guardrail.decisions.second_opinion import judge_sheet
 from shortcut_guardrail.decisions.sheet import AskedFlip, WordFree
 
@@ -204,6 +205,38 @@ def test_with_three_classes_the_two_answers_are_scored_and_answers_elsewhere_lea
     assert fitness["judge"][0].pair == ("negative", "positive")
     assert found["book"].mended == 60
     assert "To 30 of its 60 flips the judges answer another class" in found["book"].reason
+
+
+def test_of_classes_in_an_order_each_speaks_for_the_nearer_answer():
+    sheet = replace(SHEET, labels=("1 star", "2 stars", "3 stars"))
+    found, _ = judge_sheet(sheet, {"judge": np.array([three(text) for text in sheet.texts])})
+    # The masked answer is 1 star. To half of the flips the judge says 3 stars, which is nearer to 2.
+    assert found["book"].mended == 30
+    assert "another class" not in found["book"].reason
+
+
+@pytest.mark.parametrize(
+    ("pair", "expected"), [((1, 2), ([0, 1], [2, 3, 4])), ((1, 3), ([0, 1], [3, 4])), ((0, 4), ([0, 1], [3, 4]))]
+)
+def test_a_class_as_near_to_both_speaks_for_neither(pair, expected):
+    assert sides_of(pair, 5, ordered=True) == expected
+    assert sides_of(pair, 5, ordered=False) == ([pair[0]], [pair[1]])
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (("1 star", "2 stars", "3 stars"), True),
+        (("1-star", "3-star", "5-star"), True),
+        (("3 stars", "2 stars", "1 star"), False),
+        (("1 star", "2 stars"), False),
+        (("1 star", "2 stars", "many"), False),
+        (("0", "1", "2"), False),
+        (("LABEL_0", "LABEL_1", "LABEL_2"), False),
+    ],
+)
+def test_an_order_is_seen_in_the_labels(labels, expected):
+    assert is_ordered(labels) is expected
 
 
 @dataclass

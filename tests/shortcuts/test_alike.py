@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from shortcut_guardrail.audit import MaskedAnswers
 from shortcut_guardrail.audit.auditing import audit_texts
 from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.shortcuts import alike
-from shortcut_guardrail.shortcuts.alike import Brought, alike_to, alike_words
+from shortcut_guardrail.shortcuts.alike import Brought, alike_to, alike_words, side_of
 from shortcut_guardrail.shortcuts.search import find_shortcuts
 from tiny_models import meaning_bag
 
@@ -128,10 +130,42 @@ def test_too_few_texts_to_test_bring_nothing(classifier):
     assert brought(replace(config, min_count=28)) == {}
 
 
-def test_what_joins_moves_the_mean_and_function_words_do_not_join(classifier):
-    assert alike_to(classifier, ["honestly"], ["really", "the", "bad", "not", "honestly"]) == ["really"]
-    assert alike_to(classifier, ["bad"], ["really", "awful"]) == ["awful"]
+def test_alike_is_what_is_near_the_mean_of_what_was_found_and_no_function_word(classifier):
+    assert alike_to(classifier, ["honestly"], ["really", "the", "bad", "not"]) == ["really"]
+    # Each is near to one of the two that were found, and near enough to their mean.
+    assert alike_to(classifier, ["honestly", "bad"], ["great", "really", "awful"]) == ["really", "awful"]
     assert alike_to(classifier, [], ["really"]) == []
+
+
+CLASSES = ("neutral", "joy", "excitement")
+THREE = {"honestly": (0, 3, 4), "happy": (0, 3, 4), "really": (0, 4, 3), "quite": (0, 4, 3), "honest": (0, 4, 3)}
+THREE |= {"bad": (1, 0, 0), "awful": (1, 0, 0), "good": (-1, 0, 2), "great": (-1, 0, 2), "warm": (-1, 2, 0)}
+THREE |= {"friendly": (-1, 2, 0)}
+# The words stand in neutral texts, and there are others of every class.
+OF_THREE = [text for text in TEXTS if "good" not in text]
+OTHERS = ("good and great", "so good and great", "warm and friendly", "so warm and friendly", "awful")
+OF_THREE += [f"the {word} was {tail}" for word in WORDS for tail in OTHERS]
+
+
+def test_words_that_pull_to_another_class_are_brought_too():
+    # What was found takes texts away from "neutral", most to "excitement"; "really" takes them to "joy".
+    classifier = meaning_bag(THREE, ALIKE, CLASSES)
+    encoded = classifier.encode(OF_THREE)
+    report = audit_texts(classifier, encoded, ShortcutConfig(unit="word", top_k=4).audit())
+    assert {c.text: c.pulls_to for c in report.flagged} == {"honestly": "excitement", "happy": "excitement"}
+    assert {c.pulls_to for c in report.candidates if c.text in ("really", "quite", "honest")} == {"joy"}
+    assert chosen(classifier, OF_THREE) == {**FLAGGED, **dict.fromkeys(("really", "quite", "honest"), "alike")}
+
+
+def test_words_that_pull_against_what_was_found_are_not_brought():
+    classifier = meaning_bag(THREE | {"really": (4, 0, 0)}, ALIKE, CLASSES)
+    assert "really" not in chosen(classifier, OF_THREE)
+
+
+def test_the_side_is_all_classes_that_the_words_add_to():
+    before = np.array([[0.1, 0.6, 0.3], [0.2, 0.1, 0.7]])
+    after = np.array([[0.8, 0.1, 0.1], [0.1, 0.2, 0.7]])
+    assert side_of(MaskedAnswers(np.arange(2), before, after)).tolist() == [False, True, True]
 
 
 def test_a_person_keeps_what_is_brought(classifier):

@@ -6,24 +6,24 @@ GoEmo-Syn has fifteen wordings of one shortcut, each in few texts. An audit find
 words of like meaning are the same shortcut. The base classifier of each seed is repaired on the reversed test texts,
 without a label, by `distill` as `fit` does by default. 40 rows are set apart, as in the benchmark, and not scored.
 `gap` is the share of the distance from the base to the oracle that is closed: the oracle is the base on the same texts
-without the inserted words. Four guards are scored: `default`; `without alike`, in which what was brought stays;
-`one card`, in which a person says of one card that it should not count; and `its cards`, in which they say so of each
-card with a planted word among the ten on which most answers hang. The one card is the first of these. Function words do
-not make a card one of the shortcut.
+without the inserted words. Two guards are scored: `default`, and `one card`, in which a person says of one card that it
+should not count: of an audit of phrases the first card with a planted word. Function words do not make a card one of
+the shortcut.
 
 `random pools` asks how often the test takes what is none of the shortcut. Pools of 5 and 20 words are drawn from the
-words and fixed phrases that pull to the flagged class and share no word with any of the fifteen wordings. They are put
-to the test in place of words of like meaning; `passed` counts those with a p-value of at most the level.
+words and fixed phrases that pull to a class which the found words add to, and that share no word with any of the
+fifteen wordings. They are put to the test in place of words of like meaning; `passed` counts those with a p-value of at
+most the level.
 
-The limit of likeness was chosen on seeds 10 to 12. Seeds 3 to 5 were looked at while it was built, 0 to 2 were not.
+The limit of likeness was chosen on made-up words (`bench/experiments/word_families`). That the test asks about all
+classes which the words add to was found on seeds 0, 3, 4 and 6, where the rule before brought nothing in 0 and 6.
 All seeds share the wordings and the test texts; the classifier and what is inserted where differ.
 """
 
 from __future__ import annotations
 
 import argparse
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -33,21 +33,19 @@ from shortcut_bench.bases import open_setting
 from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_bench.statistics import share_of_gap
-from shortcut_guardrail import GuardrailWarning, ShortcutGuardrail, preset
-from shortcut_guardrail.audit import AuditReport, audit_texts, is_of_content
+from shortcut_guardrail import ShortcutGuardrail, preset
+from shortcut_guardrail.audit import AuditReport, audit_texts, is_of_content, masked_answers
 from shortcut_guardrail.decisions.record import Decision, Decisions
 from shortcut_guardrail.metrics import balanced_accuracy
 from shortcut_guardrail.models import TextClassifier
 from shortcut_guardrail.shortcuts import Shortcuts
-from shortcut_guardrail.shortcuts.alike import LEAST_TEXTS, AskedPool
+from shortcut_guardrail.shortcuts.alike import LEAST_TEXTS, AskedPool, side_of
 from shortcut_guardrail.shortcuts.search import fixed_phrases
 from shortcut_guardrail.text import words_as_units
 
 SETTINGS = ("shifted/GoEmo-Syn/reversed",)
 N_SUPPORT = 40
 POOL_SIZES = (5, 20)
-MOST_CARDS = 10
-"""As many as a review shows."""
 
 Array = np.ndarray[Any, Any]
 
@@ -72,19 +70,12 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     base = {name: scored(guard, rows, 0.0) for name, rows in sets.items()}
     found = fitted.shortcuts
     guards = {"default": shown(guard, sets, base)}
-    brought = [item.text for item in found.items if item.neutralised and item.reason == "alike"]
-    with warnings.catch_warnings():
-        # A word that is kept may stand inside a phrase that is neutralised.
-        warnings.filterwarnings("ignore", category=GuardrailWarning)
-        if brought:
-            guard.repair(texts, strategy="distill", keep=brought, seed=seed)
-            guards["without alike"] = shown(guard, sets, base)
-        planted = content(data.shortcuts)
-        cards = [card for card in guard.audit(texts).cards[:MOST_CARDS] if planted & set(card.words)]
-        for said, chosen in (("one card", cards[:1]), ("its cards", cards)):
-            decisions = Decisions(tuple(Decision(c.words, "neutralise", "person", pulls_to=c.pulls_to) for c in chosen))
-            guard.repair(texts, decisions=decisions, seed=seed)
-            guards[said] = {"words": [list(card.words) for card in chosen], **shown(guard, sets, base)}
+    planted = content(data.shortcuts)
+    cards = guard.audit(texts, unit="phrase").cards
+    card = next(card for card in cards if any(planted & set(word.split()) for word in card.words))
+    said = Decisions((Decision(card.words, "neutralise", "person", pulls_to=card.pulls_to),))
+    guard.repair(texts, decisions=said, seed=seed)
+    guards["one card"] = {"words": list(card.words), **shown(guard, sets, base)}
     return {
         "n": len(kept),
         "majority": float(np.bincount(sets["reversed"].labels).max() / len(kept)),
@@ -132,18 +123,18 @@ def random_pools(
     config = preset("distill").shortcuts.audit()
     encoded = classifier.encode(texts)
     report = audit_texts(classifier, encoded, config, with_cards=False)
-    pulls_to = report.flagged[0].pulls_to
-    known = [c.text for c in report.candidates if c.pulls_to == pulls_to and (c.flagged or c.takes_turns)]
-    drawn_from = pool(report, encoded, pulls_to, content(planted), known)
+    probs, pulls_to = report.saliency.probs, report.flagged[0].pulls_to
+    found = [c for c in report.candidates if c.flagged or c.takes_turns or c.collective]
+    known = [c.text for c in found]
+    side = side_of(masked_answers(classifier, encoded, [c.text for c in found if c.pulls_to == pulls_to], probs=probs))
+    drawn_from = pool(report, encoded, {report.label_names[c] for c in np.flatnonzero(side)}, content(planted), known)
     rng = np.random.default_rng(seed)
     passed: dict[str, Any] = {"level": config.fdr, "words": len(drawn_from), "draws": draws}
     for size in POOL_SIZES:
         ps = []
         for _ in range(draws):
             names = [drawn_from[i] for i in rng.permutation(len(drawn_from))[:size]]
-            asked = AskedPool.of(
-                classifier, encoded, report.saliency.probs, known, names, report.label_names.index(pulls_to)
-            )
+            asked = AskedPool.of(classifier, encoded, probs, known, names, side)
             ps.append(asked.p_value(config))
         passed[f"{size} words"] = {"passed": int((np.array(ps) <= config.fdr).sum()), "least": min(ps)}
     return passed
@@ -154,9 +145,9 @@ def content(planted: Sequence[str]) -> set[str]:
     return {word for phrase in planted for word in phrase.split() if is_of_content(word)}
 
 
-def pool(report: AuditReport, encoded: Any, pulls_to: str | None, planted: set[str], known: Sequence[str]) -> list[str]:
-    """Words and fixed phrases that pull to the class and are none of the shortcut."""
-    counts = {c.text: c.n_present for c in report.candidates if c.pulls_to == pulls_to}
+def pool(report: AuditReport, encoded: Any, side: Set[str], planted: Set[str], known: Sequence[str]) -> list[str]:
+    """Words and fixed phrases that pull to one of the classes and are none of the shortcut."""
+    counts = {c.text: c.n_present for c in report.candidates if c.pulls_to in side}
     others = {c.text for c in report.candidates if c.text not in counts}
     fixed = fixed_phrases(words_as_units(encoded), LEAST_TEXTS)
     counts |= {name: len(rows) for name, rows in fixed.items() if name not in others}
@@ -169,7 +160,7 @@ def pool(report: AuditReport, encoded: Any, pulls_to: str | None, planted: set[s
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse, and measure what is missing."""
-    parser = settings_parser(__doc__, settings=SETTINGS, seeds=(0, 1, 2, 3, 4, 5), draws=100)
+    parser = settings_parser(__doc__, settings=SETTINGS, seeds=(0, 6, 8, 9, 13), draws=50)
     args = parser.parse_args(arguments)
     cases, asked = settings_cases(args), {"draws": args.draws}
     for entry in grow(args.out, cases, partial(measure, args=args), asked=asked):

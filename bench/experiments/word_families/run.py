@@ -86,15 +86,9 @@ def brought(vectors: Array, families: Array, limit: float) -> tuple[float, float
     for family in FAMILIES:
         members = np.flatnonzero(families == family)
         for _ in range(DRAWS):
-            joined = np.isin(np.arange(len(families)), rng.choice(members, GIVEN, replace=False))
-            given = joined.copy()
-            while True:
-                centre = vectors[joined].sum(axis=0)
-                near = vectors @ centre >= limit * np.linalg.norm(centre)
-                if not (near & ~joined).any():
-                    break
-                joined |= near
-            new = joined & ~given
+            given = np.isin(np.arange(len(families)), rng.choice(members, GIVEN, replace=False))
+            centre = vectors[given].sum(axis=0)
+            new = (vectors @ centre >= limit * np.linalg.norm(centre)) & ~given
             found.append(new[members].sum() / (len(members) - GIVEN))
             others.append(float((families[new] != family).mean()) if new.any() else 0.0)
     return float(np.mean(found)), float(np.mean(others))

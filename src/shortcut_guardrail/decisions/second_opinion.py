@@ -2,9 +2,10 @@
 
 The second model, the judge, need not be good. It has to be fit: on texts without the cards' words it agrees with the
 deployed model more often than chance makes it. Its scores are centred for each pair of classes, where it agrees as
-often with both of the model's answers. A flip is mended where it gives the masked answer to the text with the words
-and without them; all others are broken. `stats.second_opinion` tests the share of mended flips. A judge may say
-"shortcut", and never "genuine": one that learned half of the same habit would say so falsely in most cases.
+often with both of the model's answers. Of classes in an order, such as stars, each speaks for the nearer of the two. A
+flip is mended where it gives the masked answer to the text with the words and without them; all others are broken.
+`stats.second_opinion` tests the share of mended flips. A judge may say "shortcut", and never "genuine": one that
+learned half of the same habit would say so falsely in most cases.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from ..stats import (
 from ..typing import Array
 from .judging import LEAST_FLIPS
 from .opinion_record import Fitness, MachineOpinion, Rule
+from .ordered import is_ordered, sides_of
 from .sheet import AskedFlip, Sheet, Text, WordFree
 
 LEVEL = 0.05
@@ -74,23 +76,26 @@ class _Scores:
     name: str
     rows: Mapping[Text, int]
     values: Array
+    ordered: bool = False
 
     def of(self, texts: Sequence[Text | None], pair: Pair) -> Array:
-        """By how much the second class of a pair is ahead, shape (n,); NaN without an answer."""
+        """By how much what speaks for the second class of a pair is ahead, shape (n,); NaN without an answer."""
+        first, second = sides_of(pair, self.values.shape[1], ordered=self.ordered)
         found = np.full(len(texts), np.nan)
         for i, text in enumerate(texts):
             if text is not None:
                 row = self.values[self.rows[text]]
                 if np.isnan(row).any():
                     continue
-                ahead = row[pair[1]] - row[pair[0]]
+                ahead = np.logaddexp.reduce(row[second]) - np.logaddexp.reduce(row[first])
                 found[i] = 0.0 if np.isnan(ahead) else np.clip(ahead, -_INFINITE, _INFINITE)
         return found
 
     def elsewhere(self, text: Text, pair: Pair) -> bool:
-        """Whether its answer is a third class."""
+        """Whether its answer is a class that speaks for neither."""
         row = self.values[self.rows[text]]
-        return bool(not np.isnan(row).any() and row.argmax() not in pair)
+        first, second = sides_of(pair, len(row), ordered=self.ordered)
+        return bool(not np.isnan(row).any() and row.argmax() not in {*first, *second})
 
 
 class _Scale(NamedTuple):
@@ -167,7 +172,8 @@ def fit_judges(
     Arguments: see `judge_sheet`.
     """
     rows = {text: i for i, text in enumerate(sheet.texts)}
-    sources = [_Scores(name, rows, np.asarray(values, dtype=np.float64)) for name, values in scores.items()]
+    ordered = is_ordered(sheet.labels)
+    sources = [_Scores(name, rows, np.asarray(values, dtype=np.float64), ordered) for name, values in scores.items()]
     fitness: dict[str, list[Fitness]] = {source.name: [] for source in sources}
     judges: dict[Pair, FitJudge] = {}
     for pair in sorted({one.pair for one in sheet.free}):

@@ -1,20 +1,22 @@
-"""Which words a found word brings with it: those of like meaning that pull to the same class, taken as a set.
+"""Which words a found word brings with it: those of like meaning that pull to the same side, taken as a set.
 
 The audit finds some wordings of a shortcut and misses others, each of which stands in too few texts. What it misses is
 like what it found. This is asked for each class with a flagged word to which at least `LEAST_FOUND` of the words and
 phrases found pull: a single one is no sign of other wordings, and if a genuine word was flagged by chance, what is like
 it is genuine too.
 
-- *Pool.* Candidates that pull to the class, and fixed phrases, that stand in `LEAST_TEXTS` distinct texts and are alike
-  in meaning to what was found: a cosine of at least `ALIKE` to the mean vector (see `audit.word_vectors`). What joins
-  moves the mean, so this is repeated until nothing joins. Function words do not join. What the rests of texts say has
-  no part in this, so that the test stays valid.
+- *Side*. One shortcut may pull to several classes: what goes with excitement most of the time, and with joy often,
+  pulls away from neutral, and each of its wordings to the one or the other. So the classes are put together that lose
+  probability, on average, where what was found is masked in the texts that hold it. Of two classes it is one.
+- *Pool.* Candidates that pull to a class of the side, and fixed phrases, that stand in `LEAST_TEXTS` distinct texts and
+  are alike in meaning to what was found: a cosine of at least `ALIKE` to the mean vector (see `audit.word_vectors`).
+  Function words do not join. What the rests of texts say has no part in this, so that the test stays valid.
 - *Test*, the audit's context test (see `audit.context`) of the pool as a whole, with all words, found or of the pool,
   masked at once. The null hypothesis: where words of the pool stand and none that was found, the rest of the text does
-  not speak less for the class than texts without any of the words do (Brunner and Munzel's test, without a margin, as
+  not speak less for the side than texts without any of the words do (Brunner and Munzel's test, without a margin, as
   for words that take turns), or masking moves no more than `min_pull` of these answers (exact binomial test). The
   larger p-value has to be at most `fdr`, divided by the number of classes that are asked about (Bonferroni).
-- If it passes, those words of the pool are taken in whose texts the rest speaks less for the class (a relative effect
+- If it passes, those words of the pool are taken in whose texts the rest speaks less for the side (a relative effect
   above a half) and masking lowers its probability, all words masked. This only leaves words out.
 
 Where nothing is flagged nothing is asked, and nothing brought. Not exact: which class a candidate pulls to, and which
@@ -23,7 +25,7 @@ words were found, is known from all texts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,9 +37,9 @@ from ..stats import LEVELS, levels, p_relative_effect, relative_effect
 from ..text import WordFinder
 from ..typing import Array
 
-ALIKE = 0.3
-"""Least cosine to the mean of what was found. Among .25, .3 and .35 chosen on base classifiers that are reported
-nowhere; see docs/explanation/audit-statistics.md."""
+ALIKE = 0.25
+"""Least cosine to the mean of what was found, chosen on base classifiers that are reported nowhere; see
+docs/explanation/audit-statistics.md."""
 
 LEAST_FOUND = 2
 """Chosen after a clean classifier of reviews had one genuine word flagged, which brought 59; see
@@ -54,7 +56,7 @@ class Brought:
     """A word or phrase that what was found brings with it.
 
     Attributes:
-        pulls_to: The class.
+        pulls_to: The class: its own if it is a candidate, otherwise that of what was found.
         n_texts: Distinct texts that hold it.
     """
 
@@ -73,7 +75,7 @@ def alike_words(
 ) -> dict[str, Brought]:
     """What the found words bring with them, by name; see the head of this module.
 
-    At most one forward pass a text for each class with a flagged word.
+    At most two forward passes a text for each class with a flagged word.
 
     Args:
         classifier: The base model.
@@ -83,36 +85,44 @@ def alike_words(
         phrases: Fixed phrases and in how many distinct texts they stand.
         config: `fdr`, `min_count` and `min_pull`.
     """
+    found = [c for c in report.candidates if c.flagged or c.takes_turns or c.collective]
     classes = sorted({c.pulls_to for c in report.flagged if c.pulls_to is not None})
     brought: dict[str, Brought] = {}
     for pulls_to in classes:
-        candidates = {c.text: c.n_present for c in report.candidates if c.pulls_to == pulls_to}
-        found = [
-            c.text for c in report.candidates if c.pulls_to == pulls_to and (c.flagged or c.takes_turns or c.collective)
-        ]
-        if len(found) < LEAST_FOUND:
+        mine = [c.text for c in found if c.pulls_to == pulls_to]
+        if len(mine) < LEAST_FOUND:
             continue
-        others = {c.text for c in report.candidates if c.text not in candidates}
-        counts = candidates | {name: n for name, n in phrases.items() if name not in others}
-        pool = alike_to(classifier, found, [name for name, n in counts.items() if n >= LEAST_TEXTS])
+        side = side_of(masked_answers(classifier, texts, mine, probs=probs))
+        open_ = _open_words(report, phrases, pulls_to, {report.label_names[c] for c in np.flatnonzero(side)})
+        pool = alike_to(classifier, mine, [name for name in open_ if name not in {c.text for c in found}])
         if pool:
-            asked = AskedPool.of(classifier, texts, probs, found, pool, report.label_names.index(pulls_to))
+            asked = AskedPool.of(classifier, texts, probs, [c.text for c in found], pool, side)
             if asked.p_value(config) <= config.fdr / len(classes):
-                brought |= {name: Brought(pulls_to, counts[name]) for name in asked.chosen()}
+                brought |= {name: open_[name] for name in asked.chosen()}
     return brought
+
+
+def side_of(seen: MaskedAnswers) -> Array:
+    """The classes that lose probability where words are masked, on average over the texts that hold any; shape (C,)."""
+    side: Array = (seen.before - seen.after).mean(axis=0) > 0
+    return side
+
+
+def _open_words(report: AuditReport, phrases: Mapping[str, int], pulls_to: str, side: Set[str]) -> dict[str, Brought]:
+    """Candidates that pull to the side and fixed phrases, in texts enough."""
+    audited = {c.text: c.pulls_to for c in report.candidates}
+    of_side = [(c.text, c.pulls_to, c.n_present) for c in report.candidates if c.pulls_to in side]
+    open_ = {name: Brought(own, n) for name, own, n in of_side if own is not None}
+    open_ |= {name: Brought(pulls_to, n) for name, n in phrases.items() if name not in audited}
+    return {name: word for name, word in open_.items() if word.n_texts >= LEAST_TEXTS}
 
 
 def alike_to(classifier: TextClassifier, found: Sequence[str], names: Sequence[str]) -> list[str]:
     """Those of some words and phrases that are alike in meaning to what was found, in their order."""
-    open_ = [name for name in names if name not in found and is_of_content(name)]
-    vectors = word_vectors(classifier, [*found, *open_])
-    joined = np.arange(len(vectors)) < len(found)
-    while True:
-        centre = vectors[joined].sum(axis=0)
-        near = vectors @ centre >= ALIKE * max(float(np.linalg.norm(centre)), 1e-12)
-        if not (near & ~joined).any():
-            return [name for name, is_in in zip(open_, joined[len(found) :], strict=True) if is_in]
-        joined |= near
+    named = [name for name in names if is_of_content(name)]
+    centre = word_vectors(classifier, found).sum(axis=0)
+    near = word_vectors(classifier, named) @ centre >= ALIKE * max(float(np.linalg.norm(centre)), 1e-12)
+    return [name for name, is_near in zip(named, near, strict=True) if is_near]
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +134,8 @@ class AskedPool:
         holds: Which of the n texts that hold any word, found or of the pool, hold each of the pool, shape (P, n).
         alone: Which of them hold no found word, shape (n,).
         seen: These texts with and without all of the words.
-        others: The texts without any word, by how strongly they speak for the class, shape (1, LEVELS).
-        target: The class.
+        others: The texts without any word, by how strongly they speak for the side, shape (1, LEVELS).
+        side: Which classes are the side, shape (C,).
     """
 
     pool: Sequence[str]
@@ -133,7 +143,7 @@ class AskedPool:
     alone: Array
     seen: MaskedAnswers
     others: Array
-    target: int
+    side: Array
 
     @classmethod
     def of(
@@ -143,25 +153,26 @@ class AskedPool:
         probs: Array,
         found: Sequence[str],
         pool: Sequence[str],
-        target: int,
+        side: Array,
     ) -> AskedPool:
         """Mask all of the words at once: one forward pass for each text that holds any."""
         seen = masked_answers(classifier, texts, [*found, *pool], probs=probs)
         holding = texts.select(seen.rows)
         holds = np.array([WordFinder([word]).present_in(holding) for word in pool])
         alone = ~WordFinder(found).present_in(holding)
-        return cls(pool, holds, alone, seen, _counted(np.delete(probs[:, target], seen.rows)), target)
+        others = np.delete(probs, seen.rows, axis=0)
+        return cls(pool, holds, alone, seen, _counted(others[:, side].sum(axis=1)), side)
 
     @property
     def rests(self) -> Array:
-        """The class's probability with all words masked, shape (n,)."""
-        after: Array = self.seen.after[:, self.target]
+        """The side's probability with all words masked, shape (n,)."""
+        after: Array = self.seen.after[:, self.side].sum(axis=1)
         return after
 
     @property
     def pulls(self) -> Array:
         """What the words add to it, shape (n,)."""
-        added: Array = self.seen.before[:, self.target] - self.rests
+        added: Array = self.seen.before[:, self.side].sum(axis=1) - self.rests
         return added
 
     def p_value(self, config: AuditConfig) -> float:
@@ -188,6 +199,6 @@ class AskedPool:
 
 
 def _counted(probs: Array) -> Array:
-    """Texts by how strongly they speak for the class, shape (1, LEVELS)."""
+    """Texts by how strongly they speak for something, shape (1, LEVELS)."""
     counts: Array = np.bincount(levels(probs), minlength=LEVELS)[None]
     return counts
