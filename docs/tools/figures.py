@@ -8,8 +8,8 @@ lists, for each page of `docs`, how its figures trace, and those that do not or 
 - An expression over results follows it at once, in a comment that no reader sees (`expressions.py` has the language):
   `closes .48<!-- alike_words.json: results.at(seed=0).guards.default.gap.accuracy --> of the gap`. The value is
   shown in the form in which the figure stands: digits, leading zero, commas, and times 100 where `%` follows.
-- It stands in a table of the same section (heading to heading) that is compared cell by cell: by the test NAME of
-  `tests/docs/test_tables.py`, as `<!-- checked: NAME -->` over it says, or by expressions in its rows. That is taken
+- It stands in a table of the same section (heading to heading) that is compared cell by cell: by the test NAME in
+  `tests/docs`, as `<!-- checked: NAME -->` over it says, or by expressions in its rows. That is taken
   only where no figure of such tables differs from it in the last digit alone: a slip of the pen is no other cell.
 - A row of a table ends in `<!-- row: EXPRESSION -->`, before its last `|`: a list of what its cells but the first show.
 - `<!-- not stored: REASON -->` follows it: a figure of the paper, of a citation, of a choice that a person made. On a

@@ -11,7 +11,6 @@ import expressions
 import figures
 
 PAGES = figures.pages()
-OF_EVIDENCE = [name for name in PAGES if name.startswith("research/")]
 
 
 def page(name: str) -> str:
@@ -23,7 +22,7 @@ def test_every_figure_of_prose_is_that_of_a_result(name: str) -> None:
     assert [f"{one.figure.text}: {one.why}" for one in figures.problems(page(name))] == []
 
 
-@pytest.mark.parametrize("name", OF_EVIDENCE)
+@pytest.mark.parametrize("name", PAGES)
 def test_every_row_of_a_table_with_figures_is_compared(name: str) -> None:
     assert figures.uncompared(page(name)) == []
 
