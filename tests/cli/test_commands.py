@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from shortcut_guardrail import ShortcutGuardrail
+from shortcut_guardrail.cli import running
 from tiny_models import SHORTCUT_TEXTS
 
 MASKCL = ("--strategy", "maskcl")
@@ -496,6 +497,20 @@ def test_an_audit_is_written_and_shown(cli, model_folder, data, tmp_path):
     assert {one["label"] for one in inputs} <= set(report["predicted"])
     assert "Masking: 8 done in" in err
     assert "warning" not in err
+
+
+def test_a_long_stage_says_where_it_is_in_a_redirected_output(monkeypatch, capsys):
+    clock = iter([0.0, 10.0, 31.0, 40.0, 62.0, 90.0, 100.0])
+    monkeypatch.setattr(running.time, "monotonic", lambda: next(clock))
+    with running.progress_bars() as told:
+        for done in (0, 1, 2, 3, 4, 5):
+            told("Training", done, 5)
+        told("Training", 0, 5)
+    assert capsys.readouterr().err.splitlines() == [
+        "Training: 2 of 5 after 31 s",
+        "Training: 4 of 5 after 62 s",
+        "Training: 5 done in 90 s",
+    ]
 
 
 def test_long_texts_are_cut_counted_and_reported(cli, model_folder, data, tmp_path):

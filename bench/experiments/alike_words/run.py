@@ -7,8 +7,8 @@ words of like meaning are the same shortcut. The base classifier of each seed is
 without a label, by `distill` as `fit` does by default. 40 rows are set apart, as in the benchmark, and not scored.
 `gap` is the share of the distance from the base to the oracle that is closed: the oracle is the base on the same texts
 without the inserted words. Two guards are scored: `default`, and `one card`, in which a person says of one card that it
-should not count: of an audit of phrases the first card with a planted word. Function words do not make a card one of
-the shortcut.
+should not count: the first card of the base's audit with a planted word. Function words do not make a card one of the
+shortcut.
 
 `random pools` asks how often the test takes what is none of the shortcut. Pools of 5 and 20 words are drawn from the
 words and fixed phrases that pull to a class which the found words add to, and that share no word with any of the
@@ -71,8 +71,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     found = fitted.shortcuts
     guards = {"default": shown(guard, sets, base)}
     planted = content(data.shortcuts)
-    cards = guard.audit(texts, unit="phrase").cards
-    card = next(card for card in cards if any(planted & set(word.split()) for word in card.words))
+    card = next(card for card in guard.audit(texts, strength=0.0).cards if planted & set(card.words))
     said = Decisions((Decision(card.words, "neutralise", "person", pulls_to=card.pulls_to),))
     guard.repair(texts, decisions=said, seed=seed)
     guards["one card"] = {"words": list(card.words), **shown(guard, sets, base)}

@@ -119,7 +119,7 @@ def _warning_lines() -> Iterator[None]:
 
 @contextmanager
 def progress_bars(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
-    """A callback for the library that draws a bar with the time left, or prints a line a stage where no terminal is."""
+    """A callback for the library that draws a bar with the time left, or prints lines where no terminal is."""
     console = stderr()
     if quiet:
         yield lambda _stage, _done, _total: None
@@ -147,14 +147,25 @@ def progress_bars(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], 
         yield update
 
 
+_SECONDS_A_LINE = 30.0
+"""How long a stage says nothing at most, as far as it reports at all, where no terminal is."""
+
+
 def _stage_lines(console: Console) -> Callable[[str, int, int], None]:
+    """A line for each stage that ends, and now and then for one that takes long."""
     started: dict[str, float] = {}
+    said: dict[str, float] = {}
 
     def update(stage: str, done: int, total: int) -> None:
-        began = started.setdefault(stage, time.monotonic())
+        now = time.monotonic()
+        began = started.setdefault(stage, now)
         if done >= total:
-            console.print(f"{stage}: {total} done in {time.monotonic() - began:.0f} s")
+            console.print(f"{stage}: {total} done in {now - began:.0f} s")
             started.pop(stage)
+            said.pop(stage, None)
+        elif now - said.setdefault(stage, began) >= _SECONDS_A_LINE:
+            console.print(f"{stage}: {done} of {total} after {now - began:.0f} s")
+            said[stage] = now
 
     return update
 
