@@ -231,22 +231,31 @@ def test_sets_where_nothing_should_be_taken() -> None:
     assert rows_of("natural-measured.md", "| set, texts | such cards") == clean_rows()
 
 
-ALIKE_GUARDS = ("default", "one card", "its cards")
-
-
 def alike_rows() -> list[list[str]]:
     rows = []
     for one in sorted(result("alike_words.json")["results"], key=lambda one: one["seed"]):
-        gaps = [one["guards"].get(name, one["guards"]["one card"])["gap"] for name in ALIKE_GUARDS]
-        shares = [f"{short(gap['accuracy'], 2)}, {short(gap['balanced_accuracy'], 2)}" for gap in gaps]
-        pools = one["random pools"]
-        passed = [f"{pools[key]['passed']} of {pools['draws']}" for key in pools if key.endswith(" words")]
-        rows.append([str(one["seed"]), *shares, *passed])
+        base, guards, pools = one["base"], one["guards"], one["random pools"]
+        scores = guards["default"]["scores"]
+        reached = (base["reversed"], scores["reversed"], base["oracle"])
+        held = (base["in distribution"], scores["in distribution"])
+        rows.append(
+            [
+                str(one["seed"]),
+                ", ".join(short(each["accuracy"], 3) for each in reached),
+                *(both_shares(guards[name]["gap"]) for name in ("default", "one card")),
+                ", ".join(short(each["accuracy"], 3) for each in held),
+                *(f"{pools[key]['passed']} of {pools['draws']}" for key in pools if key.endswith(" words")),
+            ]
+        )
     return rows
 
 
+def both_shares(gap: dict[str, float]) -> str:
+    return f"{short(gap['accuracy'], 2)}, {short(gap['balanced_accuracy'], 2)}"
+
+
 def test_what_is_alike() -> None:
-    assert rows_of("natural-measured.md", "| seed | default, no label") == alike_rows()
+    assert rows_of("natural-measured.md", "| seed | accuracy: base, default, oracle") == alike_rows()
 
 
 def test_what_stands_beside_the_flips_on_amazon() -> None:
