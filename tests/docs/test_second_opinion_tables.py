@@ -11,7 +11,9 @@ import pytest
 
 import page_tables
 from page_tables import result, rows_of, short
+from shortcut_guardrail.decisions.second_opinion import LEVEL
 from shortcut_guardrail.decisions.sheet import REFERENCES
+from shortcut_guardrail.stats import fdr_q_values
 
 PAGE = "second-opinion-measured.md"
 SETTINGS = {
@@ -299,3 +301,14 @@ def test_simulated_second_opinions_with_people() -> None:
 @pytest.mark.parametrize(("page", "test"), page_tables.compared_by(globals()))
 def test_another_last_digit_in_a_checked_table_is_noticed(page: str, test: str, monkeypatch) -> None:
     assert page_tables.unnoticed(page, globals()[test], monkeypatch) == []
+
+
+def test_nothing_is_decided_by_the_reference_rule() -> None:
+    asked = 0
+    for entry in amazon():
+        for one in entry["opinions"]:
+            tested = [card["rules"] for card in one["cards"] if card["q_value"] is not None]
+            by_reference = [rules["reference"]["p_value"] for rules in tested if "reference" in rules]
+            asked += len(by_reference)
+            assert not by_reference or min(fdr_q_values(by_reference)) > LEVEL
+    assert asked
