@@ -312,3 +312,16 @@ def test_nothing_is_decided_by_the_reference_rule() -> None:
             asked += len(by_reference)
             assert not by_reference or min(fdr_q_values(by_reference)) > LEVEL
     assert asked
+
+
+def cost_rows() -> list[list[str]]:
+    rows = []
+    for one in entries():
+        asked = one["seconds"]["language model"] / 200 * one["texts_asked"]
+        counts = (one["n"], one["texts_asked"], one["word_free"])
+        rows.append([name_of(one), *map(str, counts), f"{asked / one['audit_seconds']:.1f}"])
+    return rows
+
+
+def test_cost() -> None:
+    assert rows_of(PAGE, "| set, seed | texts audited | texts asked") == cost_rows()
