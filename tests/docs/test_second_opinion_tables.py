@@ -317,9 +317,9 @@ def test_nothing_is_decided_by_the_reference_rule() -> None:
 def cost_rows() -> list[list[str]]:
     rows = []
     for one in entries():
-        asked = one["seconds"]["language model"] / 200 * one["texts_asked"]
-        counts = (one["n"], one["texts_asked"], one["word_free"])
-        rows.append([name_of(one), *map(str, counts), f"{asked / one['audit_seconds']:.1f}"])
+        seconds = one["seconds"]["language model"]
+        times = "-" if seconds is None else f"{seconds / 200 * one['texts_asked'] / one['audit_seconds']:.1f}"
+        rows.append([name_of(one), *map(str, (one["n"], one["texts_asked"], one["word_free"])), times])
     return rows
 
 
