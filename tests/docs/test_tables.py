@@ -243,7 +243,7 @@ def alike_rows() -> list[list[str]]:
                 str(one["seed"]),
                 ", ".join(short(each["accuracy"], 3) for each in reached),
                 *(both_shares(guards[name]["gap"]) for name in ("default", "one card")),
-                ", ".join(short(each["accuracy"], 3) for each in held),
+                *(", ".join(short(each[key], 3) for each in held) for key in ("accuracy", "balanced_accuracy")),
                 *(f"{pools[key]['passed']} of {pools['draws']}" for key in pools if key.endswith(" words")),
             ]
         )

@@ -17,7 +17,7 @@ of them; `neutralised` is empty where nothing is decided, and then the guard is 
 
 `clean` settings have nothing to repair. Finished settings and seeds are kept. No setting of the library was chosen on
 these rows: the grouping of cards was chosen on made-up words (`bench/experiments/word_families`), the rest are
-constants of the method. The committed results are those of Amazon; called again, the command measures what is missing.
+constants of the method. Called again, the command measures what is missing.
 """
 
 from __future__ import annotations

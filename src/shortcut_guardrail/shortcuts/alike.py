@@ -38,12 +38,11 @@ from ..text import WordFinder
 from ..typing import Array
 
 ALIKE = 0.25
-"""Least cosine to the mean of what was found, chosen on base classifiers that are reported nowhere; see
-docs/explanation/audit-statistics.md."""
+"""Least cosine to the mean of what was found, chosen on made-up words (`bench/experiments/word_families`)."""
 
 LEAST_FOUND = 2
 """Chosen after a clean classifier of reviews had one genuine word flagged, which brought 59; see
-docs/explanation/audit-statistics.md."""
+docs/research/audit-measured.md."""
 
 LEAST_TEXTS = 5
 """A word or fixed phrase in fewer distinct texts is not brought."""
