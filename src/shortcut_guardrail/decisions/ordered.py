@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-_RANK = re.compile(r"\s*(\d+)[\s_-]+[^\W\d_]+\s*")
+_RANK = re.compile(r"(\d{1,4})[\s_-]{1,3}[^\W\d_]{1,40}")
 
 
 def is_ordered(labels: Sequence[str]) -> bool:
@@ -18,7 +18,7 @@ def is_ordered(labels: Sequence[str]) -> bool:
         >>> is_ordered(["1 star", "2 stars", "3 stars"]), is_ordered(["0", "1", "2"])
         (True, False)
     """
-    found = [_RANK.fullmatch(label) for label in labels]
+    found = [_RANK.fullmatch(label.strip()) for label in labels]
     ranks = [int(match[1]) for match in found if match]
     return 3 <= len(labels) == len(ranks) and all(a < b for a, b in pairwise(ranks))
 
