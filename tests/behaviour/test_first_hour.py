@@ -73,9 +73,13 @@ NEGATIONS = dict.fromkeys(("not", "nothing", "no", "nobody"), "not")
 """They stand on one card, in an order that differs likewise."""
 
 
+CHOSEN = re.compile(r"^strength +[\d.]+ (?=\(agreement\))", re.MULTILINE)
+"""The strength that agreement without labels chooses. Several do as well, and rounding says which is taken."""
+
+
 def words_of(output: str) -> list[str]:
-    """What was printed, without rules, widths, durations, and rows on words that nobody planted."""
-    lines = [line for line in output.splitlines() if not OTHER_WORD.match(line)]
+    """What was printed, without rules, widths, durations, chosen strengths, and rows on words that nobody planted."""
+    lines = [line for line in CHOSEN.sub("strength ", output).splitlines() if not OTHER_WORD.match(line)]
     plain = re.sub(r"[─━]+|[\d.]+ s\b", " ", "\n".join(lines))
     return [NEGATIONS.get(word.rstrip(","), word) for word in plain.split()]
 
