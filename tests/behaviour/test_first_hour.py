@@ -73,13 +73,18 @@ NEGATIONS = dict.fromkeys(("not", "nothing", "no", "nobody"), "not")
 """They stand on one card, in an order that differs likewise."""
 
 
-CHOSEN = re.compile(r"^strength +[\d.]+ (?=\(agreement\))", re.MULTILINE)
-"""The strength that agreement without labels chooses. Several do as well, and rounding says which is taken."""
+BY_ROUNDING = re.compile(
+    r"(?<=^strength) +[\d.]+(?= \(agreement\))|(?<=^chosen) +[\d.]+| of \d+(?= weighed)|^\w+ +(?:cleared|kept) .*\n?"
+    r"|^ +[\d.]+(?: +\d+){4} .*\n?|(?<=strengths)(?:,?\s+(?:0\.\d|1)\b)+",
+    re.MULTILINE,
+)
+"""What a few answers decide: the strength that is chosen, as several do as well; whether a word that stays changes
+answers enough to be weighed; which strengths are certified."""
 
 
 def words_of(output: str) -> list[str]:
-    """What was printed, without rules, widths, durations, chosen strengths, and rows on words that nobody planted."""
-    lines = [line for line in CHOSEN.sub("strength ", output).splitlines() if not OTHER_WORD.match(line)]
+    """What was printed, without rules, widths, durations, and what rounding decides."""
+    lines = [line for line in BY_ROUNDING.sub("", output).splitlines() if not OTHER_WORD.match(line)]
     plain = re.sub(r"[─━]+|[\d.]+ s\b", " ", "\n".join(lines))
     return [NEGATIONS.get(word.rstrip(","), word) for word in plain.split()]
 
