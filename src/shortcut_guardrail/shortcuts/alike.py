@@ -85,6 +85,7 @@ def alike_words(
         config: `fdr`, `min_count` and `min_pull`.
     """
     found = [c for c in report.candidates if c.flagged or c.takes_turns or c.collective]
+    names = [c.text for c in found]
     classes = sorted({c.pulls_to for c in report.flagged if c.pulls_to is not None})
     brought: dict[str, Brought] = {}
     for pulls_to in classes:
@@ -93,9 +94,9 @@ def alike_words(
             continue
         side = side_of(masked_answers(classifier, texts, mine, probs=probs))
         open_ = _open_words(report, phrases, pulls_to, {report.label_names[c] for c in np.flatnonzero(side)})
-        pool = alike_to(classifier, mine, [name for name in open_ if name not in {c.text for c in found}])
+        pool = alike_to(classifier, mine, [name for name in open_ if name not in names])
         if pool:
-            asked = AskedPool.of(classifier, texts, probs, [c.text for c in found], pool, side)
+            asked = AskedPool.of(classifier, texts, probs, names, pool, side)
             if asked.p_value(config) <= config.fdr / len(classes):
                 brought |= {name: open_[name] for name in asked.chosen()}
     return brought
