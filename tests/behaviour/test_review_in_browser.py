@@ -22,7 +22,6 @@ from shortcut_guardrail.audit.cards import KeptFlip, Moved
 from shortcut_guardrail.data import text_hash
 from shortcut_guardrail.report import render_audit, render_review
 from shortcut_guardrail.review import Page, ReviewServer, Rules, Session, make_deck
-from shortcut_guardrail.review.decoys import NO_INFLUENCE, Decoy
 from tiny_models import meaning_bag
 
 pytestmark = pytest.mark.slow
@@ -57,8 +56,8 @@ def serving(session: Session):
         thread.join(10)
 
 
-def session_of(report, file: Path, by: str = "anna", decoys=()) -> Session:
-    return Session(Rules(make_deck(report.to_dict()), decoys), file, by)
+def session_of(report, file: Path, by: str = "anna") -> Session:
+    return Session(Rules(make_deck(report.to_dict())), file, by)
 
 
 def heading(page, start: str) -> None:
@@ -143,7 +142,7 @@ def test_the_whole_way_from_an_audit_to_a_guard(browser, run, write_csv, tmp_pat
     with command(tmp_path / "audit") as (process, address):
         page = browser.visit(address)
         heading(page, "Card 1 of 3: honestly")
-        press(page, "4")
+        press(page, "3")
         heading(page, "Card 2 of 3")
         press(page, "2")
         heading(page, "Card 3 of 3")
@@ -251,7 +250,7 @@ def test_the_report_says_what_the_audit_decides_and_downloads_at_any_time(browse
     page = browser.open(file)
     page.wait(f"{HEADING}.startsWith('Card 1 of 2')")
     page.click("document.querySelector('#review h3')")
-    press(page, "4")
+    press(page, "3")
     assert page.evaluate(SAID).endswith("not sure; the audit decides: neutralised, 30 answers.")
     folder = tmp_path / "downloads"
     folder.mkdir()
@@ -260,7 +259,7 @@ def test_the_report_says_what_the_audit_decides_and_downloads_at_any_time(browse
     (card,) = json.loads(wait_for(folder / "decisions.json"))["cards"]
     assert (card["words"], card["decision"]) == (["w0", "w0s"], "unsure")
     page.click("document.querySelector('#review h3')")
-    press(page, "4")
+    press(page, "3")
     assert page.evaluate(TABLE) == [
         ["w0, w0s", "not sure; the audit decides: neutralised", "30 answers: 30 from positive to negative"],
         ["w1, w1s", "not sure; the audit decides: left as it is", "none"],
@@ -286,7 +285,7 @@ def test_few_keys_and_few_words(browser, tmp_path):
         page = opened(browser, server)
         keys = 0
         for i in range(10):
-            press(page, "4" if i < 3 else "1")
+            press(page, "3" if i < 3 else "1")
             keys += 1
         texts = 0
         while page.evaluate(HEADING).startswith("Text"):
@@ -381,8 +380,6 @@ def test_each_answer_says_what_would_change(browser, tmp_path):
         press(page, "2")
         assert "29 answers would change" in page.evaluate(SAID)
         assert "In all at most 59 of 400 answers change." in page.evaluate(SAID)
-        press(page, "3")
-        assert "counts, but not alone. Nothing changes." in page.evaluate(SAID)
         assert page.evaluate("document.getElementById('said').getAttribute('role')") == "status"
 
 
@@ -435,21 +432,20 @@ def test_axe_finds_nothing(browser, tmp_path, dark, size):
     ben = session_of(report, file, "ben")
     for one in ben.rules.cards:
         ben.save({"card": one.id, "decision": "keep"}, ben.record.revision)
-    session = session_of(report, file, "anna", [Decoy(deck.cards[2], NO_INFLUENCE)])
+    session = session_of(report, file, "anna")
     with serving(session) as server:
         page = opened(browser, server, *size, dark=dark)
         assert violations(page) == []
         press(page, "2")
         assert violations(page) == []
-        press(page, "4")
-        press(page, "4")
+        press(page, "3")
+        press(page, "3")
         assert page.evaluate(HEADING).startswith("Text 1")
         assert violations(page) == []
         while page.evaluate(HEADING).startswith("Text"):
             press(page, "a")
         assert "second opinion" in page.evaluate("document.querySelector('.decisions thead').textContent")
         assert "ben" in page.evaluate("document.querySelector('.decisions thead').textContent")
-        assert "A check: “w2”" in page.evaluate("document.getElementById('review').textContent")
         assert violations(page) == []
         # The partner: what axe is there for is found.
         page.evaluate("document.querySelector('#review').append(document.createElement('button'))")
@@ -562,7 +558,7 @@ def test_what_came_from_data_stays_text(browser, tmp_path):
     with serving(session) as server:
         page = opened(browser, server)
         for _ in cards:
-            press(page, "4")
+            press(page, "3")
         for _ in range(5):
             press(page, "a")
         page.evaluate("document.querySelectorAll('.steps button')[0].click()")

@@ -14,6 +14,7 @@ import pytest
 from checkout import ROOT
 from shortcut_guardrail.demo.corpus import LABEL_NAMES
 from shortcut_guardrail.finetuning import FinetuneConfig, finetune_classifier
+from shortcut_guardrail.review import ReviewServer
 from tiny_models import save_tiny_encoder
 
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
@@ -88,10 +89,15 @@ def files(place: Path) -> set[str]:
 
 
 def answer_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A person who says of the first card that it should not count, and leaves."""
-    keys = iter(("n", "q"))
-    defaults = {"ask": lambda _prompt="": next(keys), "say": lambda _line="": None}
-    monkeypatch.setattr("shortcut_guardrail.review.terminal.review_in_terminal.__kwdefaults__", defaults)
+    """A person who says of the first card that it should not count, and stops the server."""
+
+    def run(server: ReviewServer) -> bool:
+        first = server.session.rules.deck.cards[0].id
+        server.session.save({"card": first, "decision": "neutralise"}, 0)
+        server.server_close()
+        return False
+
+    monkeypatch.setattr(ReviewServer, "run", run)
 
 
 def first_cards(place: Path) -> str:
@@ -112,7 +118,6 @@ def fill_in(file: Path, labels: dict[str, str]) -> None:
 
 def test_the_commands_are_those_of_the_steps() -> None:
     assert [command.split()[0] for command in COMMANDS] == ["demo", *WRITES]
-    assert "`shortcut-guardrail review audit --terminal`" in TUTORIAL
 
 
 def test_every_command_works_on_what_the_one_before_wrote(place, cli, monkeypatch) -> None:
@@ -120,8 +125,8 @@ def test_every_command_works_on_what_the_one_before_wrote(place, cli, monkeypatc
     for command in COMMANDS[1:]:
         name, *arguments = shlex.split(command)
         before = files(place)
-        # In a test nobody looks at a browser; the tutorial names this way too.
-        aside = ["--terminal", "--reviewer", "anna"] if name == "review" else []
+        # In a test nobody looks at a browser.
+        aside = ["--no-browser", "--reviewer", "anna"] if name == "review" else []
         arguments = [first_cards(place) if value == "honestly,not" else value for value in arguments]
         status, _, err = cli(name, *arguments, *aside)
         assert status == 0, (command, err)

@@ -312,7 +312,7 @@ def test_decisions_that_cannot_be_obeyed(run, data, tmp_path):
     options = ("--decisions", file, "--out", tmp_path / "guarded", "--text-column", "text")
     file.write_text(json.dumps({"cards": [{"words": ["honestly"], "decision": "neutralize"}]}))
     _, err = run("fit", "model", data, *options, status=2)
-    assert "cards[0].decision must be one of keep, neutralise, not_alone, unsure, but is " in err
+    assert "cards[0].decision must be one of keep, neutralise, unsure, but is " in err
     assert "Did you mean 'neutralise'?" in err
     file.write_text(json.dumps({"model": "0", "cards": [{"words": ["honestly"], "decision": "neutralise"}]}))
     _, err = run("fit", "model", data, *options, status=2)

@@ -44,7 +44,7 @@ LINES = {
     "judge audit flips.csv --with second.json": ("--out", "--json"),
     "report audit/audit.json --decisions decisions.json": ("--out", "--json"),
     "compare old.json audit/audit.json": ("--html", "--json"),
-    "review audit data.csv --reviewer anna --terminal": ("--out",),
+    "review audit data.csv --reviewer anna --no-browser": ("--out",),
 }
 OUT = {
     "audit": "new",

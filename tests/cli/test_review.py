@@ -21,28 +21,24 @@ def audited(tmp_path):
 
 
 @pytest.fixture
-def typed(monkeypatch):
-    """What the person types into the terminal."""
+def said(monkeypatch):
+    """What the person answers to the first cards before the server stops."""
 
-    def type_(*keys: str) -> None:
-        left = list(keys)
+    def answers(*decisions: str) -> None:
+        def run(self):
+            for card, decision in zip(self.session.rules.deck.cards, decisions, strict=False):
+                self.session.save({"card": card.id, "decision": decision}, self.session.record.revision)
+            self.server_close()
+            return False
 
-        def read(_prompt: str = "") -> str:
-            if not left:
-                raise EOFError
-            return left.pop(0)
+        monkeypatch.setattr(ReviewServer, "run", run)
 
-        monkeypatch.setattr("builtins.input", read)
-        monkeypatch.setattr(
-            "shortcut_guardrail.review.terminal.review_in_terminal.__kwdefaults__", {"ask": read, "say": print}
-        )
-
-    return type_
+    return answers
 
 
-def test_in_the_terminal(cli, audited, typed):
-    typed("n", "k", "q")
-    status, out, err = cli("review", audited, "--terminal", "--reviewer", "anna")
+def test_answers_are_in_the_audit_s_folder(cli, audited, said):
+    said("neutralise", "keep")
+    status, out, err = cli("review", audited, "--no-browser", "--reviewer", "anna")
     assert (status, err) == (0, "")
     assert f"Decisions: {audited / 'decisions.json'}" in out
     assert f"Next: shortcut-guardrail fit MODEL DATA --decisions {audited / 'decisions.json'} --out guarded" in out
@@ -53,9 +49,9 @@ def test_in_the_terminal(cli, audited, typed):
     ]
 
 
-def test_nothing_is_written_where_nothing_is_answered(cli, audited, typed, tmp_path):
-    typed()
-    status, out, _ = cli("review", audited, "--terminal", "--out", tmp_path / "new" / "d.json", "--reviewer", "a")
+def test_nothing_is_written_where_nothing_is_answered(cli, audited, said, tmp_path):
+    said()
+    status, out, _ = cli("review", audited, "--no-browser", "--out", tmp_path / "new" / "d.json", "--reviewer", "a")
     assert status == 0
     assert "Nothing was answered, and nothing is written." in out
     assert not (tmp_path / "new" / "d.json").exists()
@@ -63,14 +59,14 @@ def test_nothing_is_written_where_nothing_is_answered(cli, audited, typed, tmp_p
 
 def test_somebody_answers(cli, audited, monkeypatch):
     monkeypatch.setattr("getpass.getuser", lambda: (_ for _ in ()).throw(OSError("no login name")))
-    assert "Say who answers, with --reviewer NAME." in cli("review", audited, "--terminal")[2]
-    assert cli("review", audited, "--terminal", "--reviewer", " ")[0] == 2
+    assert "Say who answers, with --reviewer NAME." in cli("review", audited, "--no-browser")[2]
+    assert cli("review", audited, "--no-browser", "--reviewer", " ")[0] == 2
 
 
-def test_an_audit_without_texts_asks_for_the_file(cli, audited, typed, write_csv):
+def test_an_audit_without_texts_asks_for_the_file(cli, audited, said, write_csv):
     report = to_review(2)
     (audited / "audit.json").write_text(json.dumps(report.to_dict(redact=True)))
-    status, _, err = cli("review", audited, "--terminal", "--reviewer", "a")
+    status, _, err = cli("review", audited, "--no-browser", "--reviewer", "a")
     assert status == 2
     assert (
         "has no texts: it was made with --redact. Give the audited file too: shortcut-guardrail review AUDIT DATA"
@@ -79,23 +75,23 @@ def test_an_audit_without_texts_asks_for_the_file(cli, audited, typed, write_csv
     of_row = {flip.row: flip.text for card in report.cards for flip in card.flips}
     texts = [of_row.get(i, f"another {i}") for i in range(max(of_row) + 1)]
     data = write_csv("texts.csv", *((text,) for text in texts), header=("text",))
-    typed("k", "k")
-    status, out, err = cli("review", audited, data, "--terminal", "--reviewer", "a")
+    said("keep", "keep")
+    status, out, err = cli("review", audited, data, "--no-browser", "--reviewer", "a")
     assert status == 0, err
-    assert "[w0]" in out
+    assert "Decisions: " in out
     other = write_csv("other.csv", *((text[::-1],) for text in texts), header=("text",))
-    assert "are not those that were audited" in cli("review", audited, other, "--terminal", "--reviewer", "a")[2]
+    assert "are not those that were audited" in cli("review", audited, other, "--no-browser", "--reviewer", "a")[2]
 
 
 def test_an_audit_with_texts_refuses_another_file(cli, audited, write_csv):
     other = write_csv("other.csv", *((f"another {i}",) for i in range(200)), header=("text",))
-    status, _, err = cli("review", audited, other, "--terminal", "--reviewer", "a")
+    status, _, err = cli("review", audited, other, "--no-browser", "--reviewer", "a")
     assert status == 2
     assert "are not those that were audited: row" in err
 
 
 def test_a_file_is_not_taken_for_the_folder(cli, audited):
-    status, _, err = cli("review", audited / "audit.json", "--terminal", "--reviewer", "a")
+    status, _, err = cli("review", audited / "audit.json", "--no-browser", "--reviewer", "a")
     assert status == 2
     assert "is a file. Give the folder that `audit` wrote: " in " ".join(err.split())
 
@@ -111,12 +107,6 @@ def test_an_audit_of_an_older_version_is_a_sentence(cli, audited):
     status, _, err = cli("review", audited / "nothing", "--reviewer", "a")
     assert status == 2
     assert not (audited / "nothing").exists()
-
-
-def test_the_checks_are_mixed_in_or_said_to_be_missing(cli, audited, typed):
-    typed("k", "k", "q")
-    _, _, err = cli("review", audited, "--terminal", "--check-reviewer", "--reviewer", "a")
-    assert "No check card could be made from these texts." in err
 
 
 @pytest.fixture
@@ -185,14 +175,14 @@ def test_a_second_review_of_the_same_decisions(cli, audited):
     from shortcut_guardrail.review import locked
 
     with locked(audited / "decisions.json"):
-        status, _, err = cli("review", audited, "--terminal", "--reviewer", "a")
+        status, _, err = cli("review", audited, "--no-browser", "--reviewer", "a")
     assert status == 2
     assert "Another review has" in err
 
 
-def test_ctrl_c_says_where_the_decisions_are(cli, audited, typed, monkeypatch):
-    typed("n")
-    cli("review", audited, "--terminal", "--reviewer", "a")
+def test_ctrl_c_says_where_the_decisions_are(cli, audited, said, monkeypatch):
+    said("neutralise")
+    cli("review", audited, "--no-browser", "--reviewer", "a")
 
     def interrupted(self):
         self.server_close()

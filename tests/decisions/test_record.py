@@ -39,9 +39,8 @@ def test_a_file_survives_the_round_trip(tmp_path):
 @pytest.mark.parametrize(
     ("card", "sentence"),
     [
-        ({"words": ["x"], "decision": "neutralize"}, "cards[0].decision must be one of keep, neutralise, not_alone, "),
+        ({"words": ["x"], "decision": "neutralize"}, "cards[0].decision must be one of keep, neutralise, unsure, "),
         ({"words": ["x"], "decision": "neutralize"}, "Did you mean 'neutralise'?"),
-        ({"words": ["x"], "decision": "not alone"}, "Did you mean 'not_alone'?"),
         ({"words": ["x"], "decision": True}, "cards[0].decision must be one of"),
         ({"decision": "keep"}, "cards[0].words is missing."),
         ({"words": "book", "decision": "keep"}, 'cards[0].words must be a list, but is "book".'),

@@ -1,15 +1,14 @@
-"""What is put before a person: which cards, which three texts, what stands around the words, and the known answers."""
+"""What is put before a person: which cards, which three texts, what stands around the words."""
 
 from __future__ import annotations
 
 import pytest
 
-from audits import candidate, card, to_review
+from audits import card, to_review
 from shortcut_guardrail.audit.cards import KeptFlip
 from shortcut_guardrail.data import text_hash
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.review.deck import MOST_CARDS, FlipText, make_deck, patterns_of, shown_text
-from shortcut_guardrail.review.decoys import NAMES_A_CLASS, NO_INFLUENCE, with_decoys
 from shortcut_guardrail.text import WordFinder
 
 
@@ -72,14 +71,11 @@ def test_texts_whose_answer_stays_are_shown_where_flips_are_scarce():
     assert len(one.flips) == 8
 
 
-def test_a_card_is_left_its_texts_by_other_cards_and_by_decoys():
-    both = flips(*(f"a book and a tea, {i}, clouds" for i in "abcdefgh"))
-    more = flips(*(f"a book and a tea, {i}, clouds" for i in "abcdefgh"), *(f"the book of {i}" for i in "abcd"))
-    document = to_review(0, cards=(card("book", flips=more), card("tea", flips=both))).to_dict()
-    document["candidates"] += with_known(("clouds", {}))["candidates"][-1:]
-    deck, decoys = with_decoys(make_deck(document), document | {"label_names": ["negative", "positive", "clouds"]})
-    assert [len(one.flips) for one in deck.cards if one.changes] == [9, 8]
-    assert decoys == ()  # each text that holds its word is needed
+def test_a_card_is_left_its_texts_by_other_cards():
+    both = flips(*(f"a book and a tea, {i}" for i in "abcdefgh"))
+    more = flips(*(f"a book and a tea, {i}" for i in "abcdefgh"), *(f"the book of {i}" for i in "abcd"))
+    deck = make_deck(to_review(0, cards=(card("book", flips=more), card("tea", flips=both))).to_dict())
+    assert [len(one.flips) for one in deck.cards] == [9, 8]
 
 
 def test_a_card_that_texts_cannot_decide_says_what_can():
@@ -173,39 +169,3 @@ def test_an_older_audit_shows_the_examples_of_its_words():
     (shown,) = make_deck(report).cards
     assert [(one.row, one.before, one.after) for one in shown.examples] == [(7, "positive", "positive")]
     assert shown.flips == ()
-
-
-def with_known(*words_and_numbers):
-    report = to_review(10)
-    known = [candidate(word, flip_rate=0.0, mean_change=0.0, **n) for word, n in words_and_numbers]
-    document = report.to_dict() | {"label_names": ["negative", "clouds"]}
-    document["candidates"] += to_review(0, candidates=tuple(known)).to_dict()["candidates"]
-    document["label_names"] = ["negative", "positive", "clouds"]
-    return document
-
-
-def test_decoys_are_a_word_that_names_a_class_and_one_without_influence():
-    document = with_known(("cloud", {}), ("ended", {"n_present": 9}), ("light", {"n_present": 30}))
-    document["candidates"][-3]["text"] = "clouds"
-    deck, decoys = with_decoys(make_deck(document), document, seed=3)
-    assert [(one.card.words, one.why) for one in decoys] == [(("clouds",), NAMES_A_CLASS), (("light",), NO_INFLUENCE)]
-    # All real cards stay.
-    real = make_deck(document).cards
-    assert [one.id for one in deck.cards if one.changes] == [one.id for one in real]
-    assert len(deck.cards) == MOST_CARDS + 2
-    ids = [one.id for one in deck.cards]
-    assert all(ids.index(one.card.id) > 0 for one in decoys)
-    # They look like cards: texts with their words marked, whose answer stays.
-    for one in decoys:
-        assert len(one.card.examples) == 3
-        assert all(example.before == example.after for example in one.card.examples)
-        marked = {p for e in one.card.examples for side in e.excerpt for p, m in side if m}
-        assert marked == {one.card.words[0]}
-        assert len(one.card.id) == 12
-        assert not {e.row for e in one.card.examples} & {f.row for card in deck.cards for f in card.flips}
-
-
-def test_where_no_word_serves_there_are_fewer_decoys():
-    document = to_review(3).to_dict()
-    deck = make_deck(document)
-    assert with_decoys(deck, document) == (deck, ())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from shortcut_guardrail.decisions import Decisions, judge_cards
 from shortcut_guardrail.errors import ConfigError, DataError, RunError
 from shortcut_guardrail.review.answers import Event, without_last
 from shortcut_guardrail.review.deck import make_deck
-from shortcut_guardrail.review.decoys import NO_INFLUENCE, Decoy
 from shortcut_guardrail.review.rules import Record, Rules, _fewest, agreed_decision
 from shortcut_guardrail.review.session import BY_FILE, Session, StaleError, locked, seed_of
 
@@ -59,8 +57,8 @@ def test_an_answer_is_in_the_file_when_it_is_confirmed(file):
     assert [(r.by, r.decision) for r in one.reviews] == [("anna", "neutralise")]
     assert (two.decision, Decisions.from_file(file).audit) == ("keep", DECK.audited.id)
     assert review.state()["end"] is None
-    say(review, "neutralise", "keep", "not_alone")
-    assert [row["decision"] for row in review.state()["end"]["cards"]] == ["neutralise", "keep", "not_alone"]
+    say(review, "neutralise", "keep", "keep")
+    assert [row["decision"] for row in review.state()["end"]["cards"]] == ["neutralise", "keep", "keep"]
 
 
 def test_texts_are_asked_about_until_they_decide(file):
@@ -303,21 +301,6 @@ def test_what_people_decide_together(said, together):
     assert agreed_decision(said) == together
 
 
-def test_decoys_are_told_at_the_end_and_decide_nothing(file):
-    decoy = replace(DECK.cards[2], flips=())
-    review = session(file, decoys=[Decoy(decoy, NO_INFLUENCE)])
-    say(review, "keep", "keep", "neutralise")
-    assert review.state()["end"]["decoys"] == [{"id": decoy.id, "why": NO_INFLUENCE, "said": "neutralise"}]
-    assert set(cards_in(file)) == {"w0", "w1"}
-    # The partner: without being a decoy it is decided.
-    assert set(cards_in(session_of_all(file.with_name("all.json")))) == {"w0", "w1", "w2"}
-
-
-def session_of_all(file: Path) -> Path:
-    say(session(file), "keep", "keep", "neutralise")
-    return file
-
-
 # Files of others
 
 
@@ -403,9 +386,9 @@ def test_second_models_stand_apart_and_a_person_overrules_them(file):
     answer_texts(review, "positive")
     card = cards_in(file)["w0"]
     assert (card["source"], card["decision"], card["broken"]) == ("flips", "keep", 8)
-    say(review, "not_alone")
+    say(review, "neutralise")
     card = cards_in(session(file).file)["w0"]
-    assert (card["source"], card["decision"]) == ("person", "not_alone")
+    assert (card["source"], card["decision"]) == ("person", "neutralise")
     assert card["second_opinion"]["mended"] == 72
     document = json.loads(file.read_text())
     assert (document["second_opinions"], document["second_opinion_answers"]) == (JUDGES, "a.jsonl")

@@ -48,10 +48,6 @@ def test_what_nobody_decided_changes_nothing(card):
     assert decided(card) == decided()
 
 
-def test_words_that_should_not_decide_alone_are_kept():
-    assert decided(person(["book"], "not_alone"))["book"] == ("kept", None)
-
-
 def test_a_machine_decides_nothing():
     assert decided(flips(["great"], "shortcut", machine="gemma")) == decided()
 

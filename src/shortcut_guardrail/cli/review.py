@@ -1,4 +1,4 @@
-"""`shortcut-guardrail review`: a person decides the cards of an audit, in the browser or in the terminal."""
+"""`shortcut-guardrail review`: a person decides the cards of an audit, in the browser."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import options
-from .running import stderr
 
 if TYPE_CHECKING:
     from ..data import Texts
@@ -46,10 +45,6 @@ def review(
             metavar="all|undecided|WORD,...", help="Which cards, by a word or id; undecided: those not flagged."
         ),
     ] = "all",
-    check_reviewer: Annotated[
-        bool, typer.Option("--check-reviewer", help="Add up to two cards whose answer is known.")
-    ] = False,
-    terminal: Annotated[bool, typer.Option("--terminal", help="Ask here instead of in a browser.")] = False,
     port: Annotated[int, typer.Option(help="Port of this machine.", min=0, max=65535, show_default="a free one")] = 0,
     idle: Annotated[int, typer.Option(metavar="MINUTES", help="Stop after so long without an answer.", min=1)] = 60,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
@@ -70,7 +65,7 @@ def review(
     from ..decisions import AUDIT_FILE
     from ..errors import ConfigError
     from ..report import read_audit
-    from ..review import Session, locked, next_command, review_in_terminal
+    from ..review import Session, locked, next_command
 
     if audit.is_file():
         raise ConfigError(f"'{audit}' is a file. Give the folder that `audit` wrote: '{audit.parent}'.")
@@ -82,13 +77,10 @@ def review(
     document = read_audit(source)
     texts = _texts(data, columns)
     with locked(file):
-        rules = _rules(document, texts, file, source=f"'{source}'", cards=cards, check=check_reviewer, seed=seed)
+        rules = _rules(document, texts, file, source=f"'{source}'", cards=cards, seed=seed)
         session = Session(rules, file, name)
         try:
-            if terminal:
-                review_in_terminal(session)
-            else:
-                _serve(session, port=port, idle=idle, open_it=browser)
+            _serve(session, port=port, idle=idle, open_it=browser)
         except KeyboardInterrupt:
             print()
         finally:
@@ -117,22 +109,13 @@ def _texts(data: str | None, columns: options.Columns) -> Texts | None:
     return None if data is None else read_data(data, **columns.given()).texts
 
 
-def _rules(
-    document: dict[str, Any], texts: Texts | None, file: Path, *, source: str, cards: str, check: bool, seed: int
-) -> Rules:
+def _rules(document: dict[str, Any], texts: Texts | None, file: Path, *, source: str, cards: str, seed: int) -> Rules:
     """What is asked; a review that was begun goes on in its own order."""
-    from ..review import Rules, make_deck, seed_of, with_decoys
+    from ..review import Rules, make_deck, seed_of
 
     deck = make_deck(document, texts=texts, which=cards, source=source)
     begun = seed_of(file)
-    seed = seed if begun is None else begun
-    if not check:
-        return Rules(deck, seed=seed)
-    deck, decoys = with_decoys(deck, document, seed=seed)
-    if len(decoys) < 2:
-        made = "Only one check card" if decoys else "No check card"
-        stderr().print(f"{made} could be made from these texts.")
-    return Rules(deck, decoys, seed=seed)
+    return Rules(deck, seed=seed if begun is None else begun)
 
 
 def _serve(session: Session, *, port: int, idle: int, open_it: bool) -> None:

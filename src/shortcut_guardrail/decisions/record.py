@@ -17,7 +17,7 @@ from .opinion_record import Judge, MachineOpinion
 
 DECISIONS_SCHEMA_VERSION = 1
 
-DecisionName = Literal["keep", "neutralise", "not_alone", "unsure"]
+DecisionName = Literal["keep", "neutralise", "unsure"]
 Source = Literal["person", "flips", "machine", "file"]
 
 FOLLOWS: dict[str, DecisionName] = {"shortcut": "neutralise", "genuine": "keep"}
@@ -45,8 +45,8 @@ class Decision:
 
     Attributes:
         words: The card's words.
-        decision: `keep`: they should count. `neutralise`: they should not. `not_alone`: they may count, but not decide
-            alone. `unsure`, or `None` where nobody answered or the answers leave it open: nothing follows.
+        decision: `keep`: they should count. `neutralise`: they should not. `unsure`, or `None` where nobody answered
+            or the answers leave it open: nothing follows.
         source: Who decided: a `person`, the `flips` that people judged, a `machine` that gave a second opinion, or a
             `file` that somebody wrote.
         id: The card's.

@@ -1,4 +1,4 @@
-"""A person decides the cards of an audit: what is asked next, the answers and their file, a local server, a terminal.
+"""A person decides the cards of an audit: what is asked next, the answers and their file, a local server.
 
 It needs no model: what a card shows and asks about stands in the audit.
 """

@@ -1,5 +1,4 @@
 from .deck import make_deck as make_deck
-from .decoys import with_decoys as with_decoys
 from .rules import Rules as Rules
 from .server import Page as Page
 from .server import ReviewServer as ReviewServer
@@ -7,4 +6,3 @@ from .session import Session as Session
 from .session import locked as locked
 from .session import next_command as next_command
 from .session import seed_of as seed_of
-from .terminal import review_in_terminal as review_in_terminal

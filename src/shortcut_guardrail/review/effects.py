@@ -1,4 +1,4 @@
-"""What `fit` does with a card after each answer, in words: the page, the report and the terminal say the same."""
+"""What `fit` does with a card after each answer, in words: the page and the report say the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..data import counted
 from ..text import visible_name
 
-DONE = {"keep": "kept", "neutralise": "neutralised", "not_alone": "counts, but not alone", "unsure": "not sure"}
+DONE = {"keep": "kept", "neutralise": "neutralised", "unsure": "not sure"}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def effects_of(
     moves = ", ".join(f"{n} from {visible_name(was)} to {visible_name(becomes)}" for was, becomes, n in moved)
     which = f": {moves}" if moves else ""
     answers = counted(changes, "answer")
-    made = {name: Effect(DONE[name], "none", 0, f"{DONE[name]}. Nothing changes.") for name in ("keep", "not_alone")}
+    made = {"keep": Effect(DONE["keep"], "none", 0, f"{DONE['keep']}. Nothing changes.")}
     done = DONE["neutralise"]
     made["neutralise"] = Effect(done, f"{answers}{which}", changes, f"{done}. {answers} would change{which}.")
     if not taken:

@@ -5,10 +5,10 @@
   const root = document.getElementById("review");
   if (!root) return;
   const WORDS = {
-    keep: "Yes, keep", neutralise: "No, neutralise", not_alone: "It may count, but not decide alone", unsure: "Not sure",
+    keep: "Yes, keep", neutralise: "No, neutralise", unsure: "Not sure",
   };
-  const DONE = { keep: "kept", neutralise: "neutralised", not_alone: "counts, but not alone", unsure: "not sure" };
-  const CARD_KEYS = { 1: "keep", 2: "neutralise", 3: "not_alone", 4: "unsure", k: "keep", n: "neutralise", a: "not_alone", s: "unsure" };
+  const DONE = { keep: "kept", neutralise: "neutralised", unsure: "not sure" };
+  const CARD_KEYS = { 1: "keep", 2: "neutralise", 3: "unsure", k: "keep", n: "neutralise", s: "unsure" };
   const TEXT_KEYS = { a: "a", b: "b", n: "neither", u: "unclear", 1: "a", 2: "b", 3: "neither", 4: "unclear" };
   let deck, state, backend, at = null, busy = false;
 
@@ -72,7 +72,7 @@
         return [card.id, said[card.id] === "unsure" ? { ...effect, line: `${DONE.unsure}; ${effect.line}` } : effect];
       }));
       const done = stored.cards.every((card) => said[card.id]);
-      const end = done ? { cards: rows, both: 0, agree: 0, differ: 0, decoys: [], file: "", next: "shortcut-guardrail fit MODEL DATA --decisions decisions.json --out guarded" } : null;
+      const end = done ? { cards: rows, both: 0, agree: 0, differ: 0, file: "", next: "shortcut-guardrail fit MODEL DATA --decisions decisions.json --out guarded" } : null;
       return {
         revision: kept.revision, by: kept.by, said, follows, opinions: {}, question: null, can_undo: kept.events.length > 0, notice: "", end,
         progress: { answered: 0, open: 0, least: 0, most: 0, lost: 0 },
@@ -253,7 +253,7 @@
   }
 
   function endView() {
-    const { cards, both, agree, differ, decoys, file, next } = state.end;
+    const { cards, both, agree, differ, file, next } = state.end;
     const byId = Object.fromEntries(deck.cards.map((card) => [card.id, card]));
     const people = [...new Set(cards.flatMap((row) => Object.keys(row.people)))];
     const opinions = Object.keys(state.opinions).length > 0;
@@ -267,9 +267,7 @@
     const table = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Decisions" }, el("table", { class: "decisions" },
       el("caption", {}, "What ", el("code", {}, "fit"), " does with these answers."),
       el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, rows)));
-    const checks = decoys.map((one) => el("p", {}, `A check: ${title(byId[one.id])} was mixed in because ${one.why}. You said: ${DONE[one.said]}. `,
-      one.said === "neutralise" ? "Look at your other “no” answers once more." : "As expected.", " It decides nothing."));
-    return [heading("All cards are answered"), table, el("p", {}, total()), checks,
+    return [heading("All cards are answered"), table, el("p", {}, total()),
       both ? el("p", {}, `${agree} of ${count(both, "card")} that several people answered are answered alike.`,
         differ ? ` On ${count(differ, "card")} they contradict each other: there the audit decides.` : "",
         both > agree + differ ? " Where one is only not sure, the other answer decides." : "") : "",
@@ -327,7 +325,7 @@
       return;
     }
     root.replaceChildren(nameField(), problem, status, body,
-      el("p", { class: "quiet small" }, keys, " ", el("label", { for: "keys" }, "Single keys answer: 1 to 4 on cards; a, b, n, u on texts; z undoes")));
+      el("p", { class: "quiet small" }, keys, " ", el("label", { for: "keys" }, "Single keys answer: 1 to 3 on cards; a, b, n, u on texts; z undoes")));
     const begun = Object.keys(state.said).length;
     if (begun) say(`Resuming: ${begun} of ${count(deck.cards.length, "card")} answered before.`);
     show(root.dataset.mode === "server");

@@ -27,7 +27,6 @@ from ..decisions import (
 from ..stats import THRESHOLD, paired_e_value
 from .answers import Event, latest
 from .deck import Deck, DeckCard, Text
-from .decoys import Decoy
 from .effects import DONE, Effect
 
 REVIEW_SCHEMA_VERSION = 1
@@ -76,15 +75,12 @@ class Rules:
     """What a deck asks, and what follows from answers; it holds no answers itself.
 
     Args:
-        deck: The cards, decoys among them.
-        decoys: Those whose answer is known.
+        deck: The cards.
         seed: Of the order of the questions.
     """
 
-    def __init__(self, deck: Deck, decoys: Sequence[Decoy] = (), *, seed: int = 0) -> None:
-        self.deck, self.decoys, self.seed = deck, tuple(decoys), seed
-        hidden = {decoy.card.id for decoy in decoys}
-        self.cards = tuple(card for card in deck.cards if card.id not in hidden)
+    def __init__(self, deck: Deck, *, seed: int = 0) -> None:
+        self.deck, self.cards, self.seed = deck, deck.cards, seed
         self._ids = {card.id for card in deck.cards}
         self.questions, self._keys = self._drawn()
 
@@ -190,7 +186,7 @@ class Rules:
         return Decisions(cards, **made_on, judges=record.judges, answers=record.answers)
 
     def follows(self, record: Record, by: str) -> dict[str, Effect]:
-        """What follows for each card that somebody answered, by what everybody said; for a decoy as if it were one."""
+        """What follows for each card that somebody answered, by what everybody said."""
         decided = {one.id: one for one in self.decisions(record).cards}
         said, open_ = latest(record.events), self._open(record, by)
         made = {}

@@ -198,15 +198,11 @@ class Session:
             people = {by: event.said for by, event in said.get(card.id, {}).items()}
             rows.append({"id": card.id, "decision": decided[card.id], "people": people})
         both = [set(row["people"].values()) for row in rows if len(row["people"]) > 1]
-        decoys = [
-            {"id": decoy.card.id, "why": decoy.why, "said": said[decoy.card.id][self.by].said} for decoy in rules.decoys
-        ]
         return {
             "cards": rows,
             "both": len(both),
             "agree": sum(len(answers) == 1 for answers in both),
             "differ": sum(len(answers - {"unsure"}) > 1 for answers in both),
-            "decoys": decoys,
             "file": str(self.file),
             "next": next_command(self.file),
         }

@@ -205,7 +205,7 @@ def with_decisions(shortcuts: Shortcuts, decisions: Decisions, *, same_data: boo
 
 def _decided(card: Decision, same_data: bool) -> tuple[Verdict, Reason | None] | None:
     if card.by_person:
-        by_person: dict[str | None, Verdict] = {"neutralise": "named", "keep": "kept", "not_alone": "kept"}
+        by_person: dict[str | None, Verdict] = {"neutralise": "named", "keep": "kept"}
         return (by_person[card.decision], None) if card.decision in by_person else None
     if card.source == "machine":
         return ("confirmed", "second opinion") if card.machine_says_shortcut else None
