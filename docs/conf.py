@@ -19,6 +19,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
+    "evidence",
     "forge_links",
     "api_pages",
     "reference_pages",

@@ -1,0 +1,295 @@
+"""Sphinx extension: pages are filled in from committed results and from constants of the code when the site is built.
+
+Nobody writes a figure down. A page is a Jinja template. Its source says where a figure or a table comes from:
+
+    {% set alike = results("alike_words.json").results %}
+    It closes {{ short(alike.at(seed=0).guards.default.gap.accuracy) }} of the gap.
+
+`results` reads a file under `results/`: JSON, CSV, or the tables of a Markdown page, whose columns are named in small
+letters with `_`. With `*` in its name it is a list, one entry a file. `runs.json` of an experiment brings its rows of
+`runs.parquet`. `code("package.module:NAME")` is a constant, or a class of settings with its defaults; `constants.toml`
+has names for those of the library.
+
+- `records.at(seed=0)` is the one record that is so, `records.where(kind="x")` the list of those that are. A condition
+  may stand in quotes: `records.where("mended <= broken")`. `records.each("a.b")` is a list of what each record has.
+- A text is read as the numbers in it: of a cell ".81 (.02)", `[0]` is .81 and `[1]` is .02.
+- A whole number is shown with commas. Any other says its form: `short(x)` is .48, `digits(x)` 0.48, `percent(x)` 48,
+  `signed(x)` +.48, `power(x)` 5e-1. The second argument says how many digits follow the point.
+
+What a result does not have, and a number without a form, is a warning with its page and line, which fails the build.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import json
+import re
+import statistics
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, is_dataclass
+from decimal import Decimal
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import pyarrow.parquet
+from sphinx.util import logging
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+DOCS = Path(__file__).resolve().parents[1]
+CONSTANTS = DOCS / "constants.toml"
+RESULTS = DOCS.parent / "results"
+
+_NUMBER = re.compile(r"-?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e-?\d+)?")
+_OF_A_RUN = ("data", "metrics", "groups", "cost", "seconds", "system")
+
+_log = logging.getLogger(__name__)
+
+
+# What is read
+
+
+@cache
+def results(name: str) -> Any:
+    """What a file of results holds; a name with `*` gives a list, one entry a file.
+
+    Raises:
+        LookupError: There is no such file.
+    """
+    if "*" in name:
+        found = [results(path.relative_to(RESULTS).as_posix()) for path in sorted(RESULTS.glob(name))]
+    else:
+        found = _read(RESULTS / name) if (RESULTS / name).is_file() else None
+    if not found:
+        raise LookupError(f"there is no results/{name}; name a committed file under results/")
+    return found
+
+
+def _read(path: Path) -> Any:
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return _rows(text)
+    if path.suffix == ".csv":
+        return list(csv.DictReader(text.splitlines()))
+    found = json.loads(text)
+    if path.name == "runs.json":
+        found["runs"] = [_runs()[one["run"]] | one for one in found["runs"]]
+    return found
+
+
+def _rows(text: str) -> list[dict[str, str]]:
+    """The rows of all tables of a page, as records."""
+    records: list[dict[str, str]] = []
+    for table in re.findall(r"(?:^\|.*\n)+", text + "\n", re.MULTILINE):
+        head, _, *rows = ([cell.strip(" §¶†*") for cell in line.strip("|").split("|")] for line in table.splitlines())
+        names = [re.sub(r"\W+", "_", name.lower()).strip("_") for name in head]
+        records += [dict(zip(names, row, strict=True)) for row in rows]
+    return records
+
+
+@cache
+def _runs() -> dict[str, dict[str, Any]]:
+    columns = [f"json.{name}" for name in _OF_A_RUN]
+    table = pyarrow.parquet.read_table(RESULTS / "runs.parquet", columns=["run", *columns])
+    found = {}
+    for row in table.to_pylist():
+        run = {name: json.loads(row[f"json.{name}"] or "null") for name in _OF_A_RUN}
+        # An experiment has the name of the system under this key.
+        found[row["run"]] = run | {"system": None, "info": (run["system"] or {}).get("info")}
+    return found
+
+
+@cache
+def code(name: str) -> Any:
+    """A constant of the code, or a class of settings with its defaults, as `package.module:NAME`."""
+    module, _, path = name.partition(":")
+    value: Any = importlib.import_module(module)
+    for part in path.split("."):
+        value = getattr(value() if isinstance(value, type) else value, part)
+    value = value() if isinstance(value, type) else value
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+
+
+@cache
+def constants() -> dict[str, Any]:
+    """What `constants.toml` names."""
+    return {name: code(path) for name, path in tomllib.loads(CONSTANTS.read_text(encoding="utf-8")).items()}
+
+
+def numbers(text: str) -> list[float]:
+    """The numbers in a text.
+
+    Example:
+        >>> numbers("1,124 (.5) [-0.25, 2e-3]")
+        [1124.0, 0.5, -0.25, 0.002]
+    """
+    return [float(number.replace(",", "")) for number in _NUMBER.findall(text)]
+
+
+def number(value: Any) -> float:
+    """A value as the number it is; a text is its first number."""
+    return numbers(value)[0] if isinstance(value, str) else float(value)
+
+
+# How it is shown
+
+
+def digits(value: Any, places: int = 2) -> str:
+    """A number with so many digits after the point, and with commas from 1,000 on."""
+    text = f"{number(value):,.{places}f}"
+    return text if re.search("[1-9]", text) else text.removeprefix("-")
+
+
+def short(value: Any, places: int = 2) -> str:
+    """The same without a zero before the point.
+
+    Example:
+        >>> short(0.475), short(-0.5), short(1.5, 1), short("0.81 (0.02)"), short(-0.001)
+        ('.47', '-.50', '1.5', '.81', '.00')
+    """
+    return re.sub(r"^(-?)0\.", r"\1.", digits(value, places))
+
+
+def percent(value: Any, places: int = 0) -> str:
+    """A share of 1 in percent, without the sign."""
+    return short(100 * number(value), places)
+
+
+def signed(value: Any, places: int = 2) -> str:
+    """As `short`, with a plus."""
+    return ("" if number(value) < 0 else "+") + short(value, places)
+
+
+def power(value: Any, places: int = 0) -> str:
+    """A small number as `2.5e-4`."""
+    mantissa, _, exponent = f"{number(value):.{places}e}".partition("e")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def significant(value: Any, count: int = 2) -> str:
+    """A number with so many digits that count, however small it is: 0.000012."""
+    return f"{Decimal(f'{number(value):.{count}g}'):f}"
+
+
+def deviation(value: Any, places: int = 2) -> str:
+    """A mean and its deviation, of a pair or of a cell that may end in an interval; of one seed the mean alone.
+
+    Example:
+        >>> deviation("0.812 (0.020) [0.79, 0.83]"), deviation([0.5, 0.25], 3), deviation("0.812 [0.79, 0.83]")
+        ('.81 (.02)', '.500 (.250)', '.81')
+    """
+    mean, *others = numbers(value.partition("[")[0]) if isinstance(value, str) else value
+    return short(mean, places) + "".join(f" ({short(one, places)})" for one in others[:1])
+
+
+def _plain(value: Any) -> Any:
+    """What an expression shows that says no form."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if value is None or isinstance(value, float | list | dict):
+        raise TypeError(f"{str(value)[:60]} has to say its form, such as short(...)")
+    return value
+
+
+# Templates
+
+
+def at(records: Iterable[Any], *conditions: str, **equal: Any) -> Any:
+    """The one record that is so."""
+    found = where(records, *conditions, **equal)
+    if len(found) != 1:
+        raise LookupError(f"{conditions or ''} {equal or ''} is so of {len(found)} records, where one was expected")
+    return found[0]
+
+
+def where(records: Iterable[Any], *conditions: str, **equal: Any) -> list[Any]:
+    """The records that are so."""
+    return [
+        one
+        for one in records
+        if all(one[key] == value for key, value in equal.items()) and all(_of(one, text) for text in conditions)
+    ]
+
+
+def each(records: Iterable[Any], expression: str) -> list[Any]:
+    """What each record has."""
+    return [_of(one, expression) for one in records]
+
+
+def _of(record: Mapping[str, Any], expression: str) -> Any:
+    return _compiled(expression)(record)
+
+
+@cache
+def _compiled(expression: str) -> Any:
+    return ENVIRONMENT.compile_expression(expression, undefined_to_none=False)
+
+
+class _Environment(jinja2.Environment):
+    """Keys of records go before the methods of Python's dictionaries, and texts are the numbers in them."""
+
+    def getattr(self, value: Any, name: str) -> Any:
+        if isinstance(value, Mapping) and name in value:
+            return value[name]
+        if isinstance(value, list) and name in _SELECTIONS:
+            return partial(_SELECTIONS[name], value)
+        return super().getattr(value, name)
+
+    def getitem(self, value: Any, key: Any) -> Any:
+        if isinstance(value, str) and isinstance(key, int):
+            return numbers(value)[key]
+        if isinstance(value, Mapping) and isinstance(key, int) and key not in value:
+            key = str(key)
+        return super().getitem(value, key)
+
+
+_SELECTIONS = {"at": at, "where": where, "each": each}
+_FORMS = (digits, short, percent, signed, power, significant, deviation)
+ENVIRONMENT = _Environment(
+    undefined=jinja2.StrictUndefined,
+    finalize=_plain,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+ENVIRONMENT.globals |= {one.__name__: one for one in _FORMS}
+ENVIRONMENT.globals |= {
+    "results": results,
+    "code": code,
+    "number": number,
+    "mean": lambda values: statistics.fmean(map(number, values)),
+    "sd": lambda values: statistics.stdev(map(number, values)),
+    "median": lambda values: statistics.median(map(number, values)),
+    "flat": lambda lists: [value for one in lists for value in one],
+    "values": lambda record: list(record.values()),
+    **{one.__name__: one for one in (min, max, sum, len, list, range, zip, round)},
+}
+
+
+def _fill_in(app: Sphinx, name: str, content: list[str]) -> None:
+    try:
+        content[0] = ENVIRONMENT.from_string(content[0]).render(constants())
+    except Exception as error:
+        _log.warning("%s: %s", type(error).__name__, error, location=(name, _line_of(error)))
+
+
+def _line_of(error: Exception) -> int | None:
+    """The line of the template at which it stopped."""
+    if isinstance(error, jinja2.TemplateSyntaxError):
+        return error.lineno
+    trace, line = error.__traceback__, None
+    while trace is not None:
+        line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == "<template>" else line
+        trace = trace.tb_next
+    return line
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register with Sphinx: before links of the pages are looked at."""
+    app.connect("source-read", _fill_in, priority=400)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,103 @@
+"""Pages show what results and the code hold, and a page that asks for what they do not have fails the build."""
+
+from __future__ import annotations
+
+import doctest
+import re
+
+import pytest
+
+import evidence
+from checkout import ROOT
+from evidence import results
+
+PAGES = sorted(evidence.DOCS.rglob("*.md"))
+
+
+def shown(template: str) -> str:
+    return evidence.ENVIRONMENT.from_string(template).render(evidence.constants())
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ('{{ results("flips.json").results.where(setting="natural-shortcuts/Amazon/test") | length }}', "3"),
+        ("{{ rows.at(seed=1).gap[0] }} {{ short(mean(rows.each('gap[0]'))) }}", "8 6.50"),
+        ("{{ rows.where('gap[1] > 1') | length }} {{ rows[0].items }}", "1 own"),
+        ("{{ percent(cell[1]) }} % {{ deviation(cell) }} {{ short(cell[-1]) }}", "2 % .81 (.02) .83"),
+        (
+            "{{ number('1,124') | int }} {{ digits(0.5, 1) }} {{ signed(0.014, 3) }} {{ power(2.5e-4, 1) }}",
+            "1,124 0.5 +.014 2.5e-4",
+        ),
+        (
+            "{{ MOST_QUESTIONS }} {{ short(audit.fdr) }} {{ code('shortcut_guardrail:AuditConfig.unit') }}",
+            "40 .05 word",
+        ),
+    ],
+)
+def test_what_a_page_asks_for(template: str, text: str) -> None:
+    rows = "{% set rows = [{'seed': 0, 'gap': [5, 1], 'items': 'own'}, {'seed': 1, 'gap': [8, 2]}] %}"
+    assert shown(f"{rows}{{% set cell = '0.812 (0.020) [0.79, 0.83]' %}}{template}") == text
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ('{{ results("nowhere.json") }}', "no results/nowhere.json"),
+        ('{{ results("review_effort.json").nothing }}', "has no attribute 'nothing'"),
+        ('{{ results("flips.json").results.at(seed=0) }}', "records, where one was expected"),
+        ("{{ audit.fdr }}", "has to say its form"),
+        ("{{ NOWHERE }}", "is undefined"),
+    ],
+)
+def test_what_is_not_there_is_an_error(template: str, said: str) -> None:
+    with pytest.raises(Exception, match=said):
+        shown(template)
+
+
+def test_a_run_of_an_experiment_and_its_table_agree() -> None:
+    table = results("natural-shortcuts/natural-shortcuts.md")
+    (row,) = (one for one in table if (one["setting"], one["system"]) == ("Amazon", "ltgr"))
+    runs = "results('natural-shortcuts/runs.json').runs.where(setting='Amazon', system='ltgr')"
+    mean = float(shown(f"{{{{ short(mean({runs}.each('metrics.accuracy')), 6) }}}}"))
+    assert evidence.number(row["accuracy"]) == pytest.approx(mean, abs=0.0005)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_has_what_it_asks_for(page) -> None:
+    """The site's build says so too, in a minute."""
+    filled = shown(page.read_text(encoding="utf-8"))
+    assert not re.search(r"\{\{|\{%", filled)
+    tables = re.findall(r"(?:^\|.*\n)+", filled, re.MULTILINE)
+    assert all(table.splitlines()[1].startswith("|-") or "| --- |" in table for table in tables)
+    assert all(len({row.count("|") - row.count("\\|") for row in table.splitlines()}) == 1 for table in tables)
+
+
+def test_examples() -> None:
+    assert doctest.testmod(evidence).failed == 0
+
+
+SYSTEMS = {
+    "base": "erm",
+    "the paper's method": "guardrail",
+    "`distill`, the default": "guardrail-distill",
+    "`few-shot`": "guardrail-few-shot",
+    "the words removed by hand": "oracle",
+}
+
+
+def test_the_results_of_the_readme_are_those_of_the_leaderboard() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = {one["system"]: one for one in results("leaderboard/leaderboard.md") if one["setting"] == "GoEmo-ST"}
+    table = re.search(r"^\| \| labels \|.*\n.*\n((?:\|.*\n)+)", readme, re.MULTILINE)
+    assert table
+    shown = [[cell.strip(" *") for cell in line.strip("|").split("|")] for line in table[1].splitlines()]
+    expected = [["always the majority class", "0", rows["erm"]["majority_class"].split()[0], f"{1 / 4:.3f}"]]
+    for name, system in SYSTEMS.items():
+        means = (re.sub(r" \[.*", "", rows[system][key]) for key in ("accuracy", "balanced_accuracy"))
+        expected.append([name, "-" if system == "oracle" else rows[system]["target_labels"], *means])
+    plain = [[re.sub(r"\b0\.", ".", cell) for cell in row] for row in expected]
+    assert [[cell.replace("**", "") for cell in row] for row in shown] == plain
+    words = " ".join(readme.split())
+    assert f"(standard deviation), {rows['erm']['n']} rows." in words
+    assert f"Evidence of {evidence.constants()['THRESHOLD']:.0f} decides" in words
