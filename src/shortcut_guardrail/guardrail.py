@@ -15,6 +15,7 @@ import torch
 
 from .attribution import MaskingEffects, Saliency, find_important_tokens, masking_effects
 from .audit import AuditReport, Card, ShardedAudit, audit_in_shards, audit_texts, model_digest, texts_fingerprint
+from .classifiers import Cost, open_classifiers
 from .config import (
     AuditConfig,
     CertifyConfig,
@@ -80,7 +81,6 @@ from .mitigation import (
     warn_about_absent,
 )
 from .models import EncodedTexts, FastPaths, Precision, TextClassifier, load_model
-from .opinions import open_sources
 from .saving import (
     GUARDRAIL_FILE,
     GuardrailRecord,
@@ -96,7 +96,7 @@ from .shortcuts import Shortcuts, find_shortcuts
 from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration, texts_to_label
 from .text import WordFinder, check_words, text_key
 from .threads import Lock, one_at_a_time
-from .typing import Array, Head, Progress
+from .typing import Array, Capability, Head, Progress
 
 _TEXTS_AT_ONCE = 8192
 
@@ -259,6 +259,16 @@ class ShortcutGuardrail(Shown):
     def label_names(self) -> tuple[str, ...]:
         """Names of the classes, in the order of the probabilities."""
         return self._base.label_names
+
+    @property
+    def name(self) -> str:
+        """Of the base model, as shown."""
+        return self._base_name or type(self._base.plain_model).__name__
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What the base model can do beside answering; see `classifiers.require`."""
+        return self._base.capabilities
 
     @property
     def max_length(self) -> int:
@@ -541,7 +551,8 @@ class ShortcutGuardrail(Shown):
         Args:
             texts: N unlabelled deployment texts, or (text, pair) tuples.
             second_opinion: A function of a list of texts that gives probabilities (N, C) in the order of
-                `label_names`, a source (`opinions.open_sources`), what the command line takes, or a list of these.
+                `label_names`, a classifier, what the command line takes (see `classifiers.open_classifiers`), or a
+                list of these.
             people: What people decided before, which comes first.
             descriptions: By label, what it means, for language models.
             cache: A folder for answers, so that nothing is asked or paid twice.
@@ -561,9 +572,7 @@ class ShortcutGuardrail(Shown):
         flips = self.find_flips(texts, cards, strength=0, progress=progress)
         sheet = cut_sheet(self.draw_sheet(texts, audited, flips, strength=0, seed=seed, progress=progress))
         given = [*second_opinion] if isinstance(second_opinion, list | tuple) else [second_opinion]
-        sources = open_sources(
-            given, self.label_names, descriptions=descriptions or {}, cache=None if cache is None else Path(cache)
-        )
+        sources = open_classifiers(given, self.label_names, descriptions=descriptions or {}, cache=cache)
         if told is not None:
             told(sheet, {source.name: source.cost(sheet.texts) for source in sources})
         found = consultation_of(audited, ask(sheet, sources, progress=progress), rule=rule, people=people)
@@ -830,7 +839,12 @@ class ShortcutGuardrail(Shown):
 
     @one_at_a_time
     def predict_proba(
-        self, texts: Texts, *, strength: float | None = None, progress: Progress | bool | None = None
+        self,
+        texts: Texts,
+        *,
+        strength: float | None = None,
+        progress: Progress | bool | None = None,
+        again: bool = False,
     ) -> Array:
         """Class probabilities, shape (N, C), float32, in the order of `label_names`.
 
@@ -838,6 +852,7 @@ class ShortcutGuardrail(Shown):
             texts: N texts, or (text, pair) tuples.
             strength: At this strength; `None` takes the guard's own, 0 is the base model.
             progress: Told how many texts are done.
+            again: Makes no difference here: a guard keeps no answers; see `classifiers.Classifier`.
         """
         progress = shown_progress(progress)
         texts = check_texts(texts)
@@ -855,6 +870,10 @@ class ShortcutGuardrail(Shown):
         """The name of the most probable class of each text; see `predict_proba`."""
         probs = self.predict_proba(texts, strength=strength, progress=progress)
         return [self.label_names[i] for i in probs.argmax(axis=1)]
+
+    def cost(self, texts: Texts) -> Cost:
+        """What it takes to ask the model about N texts, measured on a few of them."""
+        return self._base.cost(check_texts(texts))
 
     @one_at_a_time
     def count_truncated(self, texts: Texts) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from shortcut_guardrail import ConfigError
+from shortcut_guardrail.classifiers.probabilities import log_softmax
 from shortcut_guardrail.decisions import AuditedCard, AuditedCards, Sheet, ask, consultation_of, cut_sheet
 from shortcut_guardrail.decisions.ordered import is_ordered, sides_of
 from shortcut_guardrail.decisions.second_opinion import judge_sheet
@@ -241,19 +242,22 @@ def test_an_order_is_seen_in_the_labels(labels, expected):
 
 @dataclass
 class Judging:
-    """A source."""
+    """A classifier that says log-probabilities up to a constant."""
 
     says: object
     name: str = "judge"
-    fingerprint: str = "other"
+    weights: str = "other"
     asked: int = 0
 
-    def scores(self, texts, progress=None, *, again=False):
+    def fingerprint(self):
+        return self.weights
+
+    def predict_proba(self, texts, *, progress=None, again=False):
         self.asked += len(texts)
-        return np.array([self.says(text) for text in texts])
+        return np.exp(log_softmax(np.array([self.says(text) for text in texts])))
 
     def record(self):
-        return {"kind": "test", "fingerprint": self.fingerprint}
+        return {"kind": "test", "fingerprint": self.weights}
 
 
 def two(says):
@@ -287,7 +291,7 @@ def test_what_was_answered_becomes_decisions_that_people_overrule():
 
 def test_the_deployed_model_is_no_second_opinion():
     with pytest.raises(ConfigError, match="is the model that was audited, or its base"):
-        ask(SHEET, [Judging(two(noisy(0.8, 0.9)), fingerprint="deployed")])
+        ask(SHEET, [Judging(two(noisy(0.8, 0.9)), weights="deployed")])
     with pytest.raises(ConfigError, match="have the same name"):
         ask(SHEET, [Judging(two(noisy(0.8, 0.9)))] * 2)
 

@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from shortcut_guardrail import AuditConfig, ShortcutGuardrail
+from shortcut_guardrail.classifiers.kept import AnswerCache
 from shortcut_guardrail.cli.running import FAILED_RUN, run
 from shortcut_guardrail.data import MemoryTexts
-from shortcut_guardrail.opinions.cache import AnswerCache
 
 from .kills import GOLDEN, GROUPS, PARTNER, WAYS, Bench, Output, forked, watch
 

@@ -203,7 +203,7 @@ SHEET = (
 
 
 def _use_toml(file: Path) -> str | None:
-    from shortcut_guardrail.opinions.settings import read_settings
+    from shortcut_guardrail.classifiers.settings import read_settings
 
     read_settings(file)
     return None

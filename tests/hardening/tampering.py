@@ -376,8 +376,8 @@ def _use_partial(folder: Path, content: str) -> str | None:
 
 
 def _use_answer(folder: Path, content: str) -> str | None:
-    from shortcut_guardrail.opinions.cache import AnswerCache
-    from shortcut_guardrail.opinions.endpoint import _Answer, sample_scores, token_scores
+    from shortcut_guardrail.classifiers.endpoint import _Answer, sample_scores, token_scores
+    from shortcut_guardrail.classifiers.kept import AnswerCache
 
     file = folder / "answers.jsonl"
     file.write_bytes(content.encode("utf-8", "surrogateescape") + b"\n")

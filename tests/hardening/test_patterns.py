@@ -57,7 +57,7 @@ PATTERNS = dict({pattern: (name, pattern) for name, pattern in reversed(list(pat
 NO_TEXTS = {
     "shortcut_guardrail.review.deck._BEFORE",
     "shortcut_guardrail.review.deck._AFTER",
-    "shortcut_guardrail.opinions.opening._FUNCTION",
+    "shortcut_guardrail.classifiers.opening._FUNCTION",
     "shortcut_guardrail.data.tables._HUB_NAME",
     *(
         name
@@ -107,7 +107,9 @@ def test_a_pattern_is_linear(name):
 
 
 def test_all_patterns_are_seen():
-    assert {"shortcut_guardrail.text.words._ASCII_WORD", "shortcut_guardrail.opinions.prompts._FIELD"} <= set(PATTERNS)
+    assert {"shortcut_guardrail.text.words._ASCII_WORD", "shortcut_guardrail.classifiers.prompts._FIELD"} <= set(
+        PATTERNS
+    )
     assert set(PATTERNS) >= NO_TEXTS
     assert len(PATTERNS) > 10
 

@@ -94,7 +94,7 @@ def test_no_seconds_come_from_a_clock_that_may_jump():
     """Only the date in a record, and the answer of a server that names one, are asked of the wall clock."""
     package = Path(options.__file__).parents[1]
     asks = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if "time.time()" in path.read_text()}
-    assert asks == {"opinions/requests.py"}
+    assert asks == {"classifiers/requests.py"}
 
 
 def test_a_clock_that_jumps_back_stops_nothing(bert, texts, monkeypatch):

@@ -32,7 +32,6 @@ from shortcut_bench.bases import OpenedSetting, open_setting
 from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.second_models import (
     Array,
-    Kept,
     accuracy_of,
     audited_once,
     columns_of,
@@ -43,12 +42,12 @@ from shortcut_bench.second_models import (
 )
 from shortcut_bench.standalone import grow
 from shortcut_guardrail import ShortcutGuardrail
+from shortcut_guardrail.classifiers import open_classifiers
 from shortcut_guardrail.decisions import Sheet, ask, consultation_of, cut_sheet
 from shortcut_guardrail.decisions.asking import Asked
 from shortcut_guardrail.decisions.judging import LEAST_FLIPS
 from shortcut_guardrail.decisions.second_opinion import fit_judges
 from shortcut_guardrail.mitigation import strategies
-from shortcut_guardrail.opinions import open_sources
 from shortcut_guardrail.strength import Counterfactual
 
 A_GROUP = 147
@@ -80,14 +79,14 @@ def known(text: Any) -> str:
 def sources_of(args: argparse.Namespace, labels: Sequence[str]) -> dict[str, Any]:
     """The judges by name."""
     second = "{text}\n\nThis is {label}"
-    found: dict[str, Any] = {"restaurants": open_sources([restaurants(args.data_dir)], labels)[0]}
+    found: dict[str, Any] = {"restaurants": open_classifiers([restaurants(args.data_dir)], labels)[0]}
     for name, asked in (
         ("no examples", {"examples": ()}),
         ("examples", {}),
         ("second prompt", {"prompt": second}),
     ):
         file = language_model("Amazon", args.language_model, args.work, **asked)
-        found[name] = Kept(open_sources([file], labels)[0], args.work / "answers.jsonl")
+        found[name] = open_classifiers([file], labels, cache=args.work / "answers")[0]
     return found
 
 

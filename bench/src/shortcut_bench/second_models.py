@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from shortcut_guardrail import ShortcutGuardrail
+from shortcut_guardrail.classifiers import open_classifiers
 from shortcut_guardrail.data import to_json, write_file
 from shortcut_guardrail.decisions import Asked, AuditedCard, AuditedCards, Sheet, ask
 from shortcut_guardrail.metrics import worst_group_accuracy
-from shortcut_guardrail.opinions import Cost, Source, open_sources
 
 from .classifiers import find_encoder
 from .datasets import LabelledTexts
@@ -190,57 +189,14 @@ def audited_once(guard: ShortcutGuardrail, rows: LabelledTexts, work: Path) -> t
     return AuditedCards(**found["audited"], cards=cards), found["seconds"]
 
 
-@dataclass
-class Kept:
-    """A source whose answers are kept on disk, for whoever is interrupted."""
-
-    inner: Any
-    file: Path
-
-    def __post_init__(self) -> None:
-        self.name, self.fingerprint = self.inner.name, self.inner.fingerprint
-        lines = self.file.read_text(encoding="utf-8").splitlines() if self.file.exists() else []
-        self.known = {one["key"]: one["scores"] for one in map(json.loads, lines)}
-
-    def key(self, text: Any) -> str:
-        """By what an answer is known again."""
-        return hashlib.sha256((self.fingerprint + json.dumps(text)).encode()).hexdigest()
-
-    def scores(self, texts: Sequence[Any], progress: Any = None, *, again: bool = False) -> Array:
-        """See `Source`."""
-        if again:
-            return np.asarray(self.inner.scores(texts, again=True))
-        missing = sorted(
-            (text for text in texts if self.key(text) not in self.known), key=lambda text: len(joined(text))
-        )
-        for start in range(0, len(missing), 32):
-            some = missing[start : start + 32]
-            with self.file.open("a", encoding="utf-8") as out:
-                for text, values in zip(some, self.inner.scores(some), strict=True):
-                    self.known[self.key(text)] = values.tolist()
-                    out.write(json.dumps({"key": self.key(text), "scores": values.tolist()}) + "\n")
-        return np.array([self.known[self.key(text)] for text in texts])
-
-    def cost(self, texts: Sequence[Any]) -> Cost:
-        """See `Source`."""
-        found: Cost = self.inner.cost(texts)
-        return found
-
-    def record(self) -> dict[str, Any]:
-        """See `Source`."""
-        found: dict[str, Any] = self.inner.record()
-        return found
-
-
 def ask_all(sheet: Sheet, judges: Mapping[str, Any], work: Path) -> tuple[Asked, dict[str, float | None]]:
     """Every judge's answers, and how many seconds it says that 200 texts take."""
     opened: list[tuple[str, Asked, str]] = []
     seconds: dict[str, float | None] = {}
     for name, judge in judges.items():
-        (source,) = open_sources([judge], sheet.labels)
+        (source,) = open_classifiers([judge], sheet.labels, cache=work / "answers")
         seconds[name] = source.cost(sheet.texts[:200]).seconds
-        asked: Source = Kept(source, work / "answers.jsonl") if name == "language model" else source
-        one = ask(sheet, [asked])
+        one = ask(sheet, [source])
         opened.append((name, one, source.name))
     return (
         Asked(

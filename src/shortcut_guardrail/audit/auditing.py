@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..attribution import MaskingEffects, Saliency
+from ..classifiers import require
 from ..config import AuditConfig
 from ..errors import DataError
 from ..models import EncodedTexts, TextClassifier
@@ -63,7 +64,10 @@ def audit_texts(
 
     Raises:
         DataError: A text has no ordinary token.
+        ModelError: The model cannot mask words.
     """
+    require(classifier, "gradients", "an audit")
+    require(classifier, "masks", "an audit")
     config = config or AuditConfig()
     check_ordinary(encoded)
     exact = [text_key(t) for t in encoded.texts]

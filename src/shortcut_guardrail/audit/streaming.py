@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypedDict, cast
 
 import numpy as np
 
+from ..classifiers import require
 from ..config import AuditConfig
 from ..data import (
     Count,
@@ -123,7 +124,10 @@ def audit_in_shards(
     Raises:
         ConfigError: The folder holds an audit and `resume` is not set, or one of another model, file or configuration.
         DataError: A text is empty or holds nothing that can be masked.
+        ModelError: The model cannot mask words.
     """
+    require(classifier, "gradients", "an audit")
+    require(classifier, "masks", "an audit")
     size = config.shard_size or (_started_with(folder) if resume else 0) or DEFAULT_SHARD_SIZE
     read = _read_once(source, classifier.label_names, progress)
     repeats = find_repeats(read.exact, read.near)

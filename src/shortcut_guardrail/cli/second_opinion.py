@@ -15,10 +15,10 @@ import typer
 from . import options
 
 if TYPE_CHECKING:
+    from ..classifiers import Classifier, Cost
     from ..data import Texts
     from ..decisions import Asked, Consultation, Decisions, Sheet
     from ..guardrail import ShortcutGuardrail
-    from ..opinions import Cost, Source
 
 _PANEL = "Second opinion"
 
@@ -81,11 +81,11 @@ class Asking:
         """What is read: models, descriptions of them, and answers that are kept."""
         return [*(specs or ()), self.answer_cache]
 
-    def sources(self, specs: Sequence[str], labels: Sequence[str]) -> list[Source]:
+    def sources(self, specs: Sequence[str], labels: Sequence[str]) -> list[Classifier]:
         """The second models."""
-        from ..opinions import open_sources
+        from ..classifiers import open_classifiers
 
-        return open_sources(specs, labels, descriptions=self.descriptions(), cache=self.answer_cache)
+        return open_classifiers(specs, labels, descriptions=self.descriptions(), cache=self.answer_cache)
 
 
 def show_cost(sheet: Sheet, costs: Mapping[str, Cost]) -> None:

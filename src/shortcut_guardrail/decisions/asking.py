@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..classifiers import log_probs
 from ..data import counted, enumerated, text_hash
 from ..errors import ConfigError, DataError
 from ..typing import Array, Progress
@@ -23,7 +24,7 @@ from .sheet import SHEET_FILE, Sheet, Text
 
 if TYPE_CHECKING:
     from ..audit import AuditReport
-    from ..opinions import Cost, Source
+    from ..classifiers import Classifier, Cost
 
 Told = Callable[[Sheet, "Mapping[str, Cost]"], None]
 """Told what will be asked, and by source what it costs."""
@@ -85,7 +86,7 @@ def cut_sheet(sheet: Sheet, ids: set[str] | None = None) -> Sheet:
     return replace(sheet, flips=tuple(flips), free=tuple(one for one in sheet.free if one.pair in pairs))
 
 
-def ask(sheet: Sheet, sources: Sequence[Source], *, progress: Progress | None = None) -> Asked:
+def ask(sheet: Sheet, sources: Sequence[Classifier], *, progress: Progress | None = None) -> Asked:
     """Ask every source about every text of a sheet.
 
     Args:
@@ -100,7 +101,7 @@ def ask(sheet: Sheet, sources: Sequence[Source], *, progress: Progress | None = 
     if len(set(names)) < len(names):
         raise ConfigError(f"Two second opinions have the same name (given: {enumerated(names)}). Give each once.")
     for source in sources:
-        if source.fingerprint in sheet.models:
+        if source.fingerprint() in sheet.models:
             raise ConfigError(
                 f"The second opinion '{source.name}' is the model that was audited, or its base: it leans on the same "
                 "words. Give a model that learned from other data."
@@ -108,7 +109,7 @@ def ask(sheet: Sheet, sources: Sequence[Source], *, progress: Progress | None = 
     scores: dict[str, Array] = {}
     refused: dict[str, str] = {}
     for source in sources if sheet.texts else ():
-        values = _checked(source.scores(sheet.texts, progress), source.name, sheet)
+        values = _checked(source.predict_proba(sheet.texts, progress=progress), source.name, sheet)
         scores[source.name] = values
         if changed := _changes_its_mind(source, sheet.texts[:TWICE], values[:TWICE]):
             refused[source.name] = changed
@@ -123,12 +124,12 @@ def _checked(values: Array, name: str, sheet: Sheet) -> Array:
             f"The second opinion '{name}' gives an array of shape {values.shape}, but {wanted} is needed: a row for "
             f"each text, a column for each of {enumerated(list(sheet.labels))}."
         )
-    return values
+    return log_probs(values)
 
 
-def _changes_its_mind(source: Source, texts: Sequence[Text], values: Array) -> str:
+def _changes_its_mind(source: Classifier, texts: Sequence[Text], values: Array) -> str:
     """Why a source is refused that answers otherwise when it is asked again; empty where it does not."""
-    again = np.asarray(source.scores(texts, again=True), dtype=np.float64)
+    again = np.asarray(source.predict_proba(texts, again=True), dtype=np.float64)
     known = ~np.isnan(values).any(axis=1) & ~np.isnan(again).any(axis=1)
     other = values[known].argmax(axis=1) != again[known].argmax(axis=1)
     if not known.any() or other.mean() <= MOST_CHANGED:

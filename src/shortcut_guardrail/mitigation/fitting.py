@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..audit import check_ordinary
+from ..classifiers import require
 from ..config import GuardrailConfig
 from ..data import Texts, check_texts, counted, label_ids, text_hash, text_number
 from ..display import Shown, Summary, some
@@ -128,6 +129,7 @@ def fit_guard(
 
     Arguments and errors: see `ShortcutGuardrail.fit`.
     """
+    require(base, "adapts", "a guard")
     clock = _Clock()
     learns = strategy_of(config).learns_from_labels
     warn_about_unused(config, support=support is not None, shortcuts=shortcuts is not None)

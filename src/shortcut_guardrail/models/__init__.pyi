@@ -3,6 +3,9 @@ from .classifier import FastPaths as FastPaths
 from .classifier import TextClassifier as TextClassifier
 from .classifier import share_weights as share_weights
 from .classifier import usable_length as usable_length
+from .cost import Cost as Cost
+from .cost import measured_seconds as measured_seconds
+from .cost import n_characters as n_characters
 from .distributed import check_alone as check_alone
 from .distributed import gather_shares as gather_shares
 from .distributed import joined as joined
@@ -19,3 +22,4 @@ from .loading import quiet_transformers as quiet_transformers
 from .precision import Precision as Precision
 from .precision import fast_precision as fast_precision
 from .precision import use_plain_attention as use_plain_attention
+from .weights import versions as versions

@@ -10,7 +10,8 @@ import torch
 
 from ..errors import ConfigError, RunError
 from ..typing import Array, Progress
-from .classifier import accepts, default_device, usable_length, weights_fingerprint
+from .classifier import accepts, default_device, usable_length
+from .weights import WeightsHash
 
 
 class _Asked(NamedTuple):
@@ -59,12 +60,13 @@ class CausalModel:
         self.max_length = min(max_length, usable_length(model, tokenizer, None))
         self.device = torch.device(device) if device is not None else default_device()
         self.model = model.to(self.device).eval().requires_grad_(False)
+        self._hash = WeightsHash()
         self._keeps_last = accepts(model, "logits_to_keep")
         self._takes_positions = accepts(model, "position_ids")
 
     def fingerprint(self) -> str:
         """SHA-256 over its weights; see `TextClassifier.fingerprint`."""
-        return weights_fingerprint(self.model)
+        return self._hash.of(self.model)
 
     def n_tokens(self, text: str) -> int:
         """Tokens of a text, those that the tokenizer adds included."""

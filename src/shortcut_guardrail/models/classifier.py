@@ -8,7 +8,6 @@ in the model that was handed in.
 from __future__ import annotations
 
 import copy
-import hashlib
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,12 +19,14 @@ import torch
 from torch import Tensor, nn
 
 from ..config import Embedding
-from ..data import Texts
+from ..data import Texts, counted
 from ..errors import ConfigError, GuardrailWarning, ModelError, RunError
-from ..typing import Array, Head, Progress
+from ..typing import Array, Capability, Head, Progress, Text
+from .cost import Cost, measured_seconds
 from .encoding import Batch, EncodedTexts
 from .packing import Keep, PackedSequences, can_pack, pack, packed_attention
 from .precision import Precision, fast_precision, use_plain_attention
+from .weights import WeightsHash, versions
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -137,6 +138,7 @@ class TextClassifier:
         if self.precision == "bfloat16" and self.device.type == "cpu":
             use_plain_attention(self.model)
         self.label_names = _label_names(model.config, self.head)
+        self._masks, self._hash = masks, WeightsHash()
         self._takes_segments = "token_type_ids" in tokenizer.model_input_names and accepts(model, "token_type_ids")
 
     def with_model(self, model: nn.Module) -> TextClassifier:
@@ -332,9 +334,28 @@ class TextClassifier:
                 progress("Predicting", done, len(encoded))
         return out
 
-    def predict_proba(self, encoded: EncodedTexts) -> Array:
-        """Class probabilities of all texts in their order, shape (N, C), float64."""
-        return np.asarray(torch.from_numpy(self.predict_logits(encoded)).double().softmax(dim=-1).numpy())
+    def predict_proba(
+        self, texts: Sequence[Text] | EncodedTexts, *, progress: Progress | None = None, again: bool = False
+    ) -> Array:
+        """Class probabilities of all texts in their order, shape (N, C), float64; see `classifiers.Classifier`.
+
+        Of texts that were not encoded before, a warning counts those that are longer than what the model reads.
+        """
+        encoded = texts if isinstance(texts, EncodedTexts) else self.encode(cast(Texts, texts))
+        if encoded is not texts:
+            self.warn_of_cut(int(encoded.truncated.sum()))
+        logits = torch.from_numpy(self.predict_logits(encoded, progress=progress))
+        return np.asarray(logits.double().softmax(dim=-1).numpy())
+
+    def warn_of_cut(self, n: int) -> None:
+        """Say that so many texts were cut, if any."""
+        if n:
+            warnings.warn(
+                f"'{self.name}' sees only the beginning of {counted(n, 'text')}: it takes at most {self.max_length} "
+                "tokens.",
+                GuardrailWarning,
+                stacklevel=3,
+            )
 
     @contextmanager
     def word_embedding_leaf(self) -> Iterator[list[Tensor]]:
@@ -380,27 +401,28 @@ class TextClassifier:
             f"its linear layers are {', '.join(sorted(names))}."
         )
 
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What it can do beside answering; see `classifiers.require`."""
+        return frozenset(get_args(Capability)) - (set() if self._masks else {"masks"})
+
     def fingerprint(self) -> str:
         """SHA-256 over names, shapes and 32-bit values of the base model's parameters, as hexadecimal.
 
         The same for the same weights however they were saved: file format, number of shards, and 16-bit files that are
-        loaded as 32-bit numbers make no difference. Adapter weights are left out.
+        loaded as 32-bit numbers make no difference. Adapter weights are left out. It is computed once, and again after
+        PyTorch has written to a parameter (not through `.data`, which it does not count).
         """
-        return weights_fingerprint(self.plain_model)
+        return self._hash.of(self.plain_model)
 
+    def cost(self, texts: Sequence[Text]) -> Cost:
+        """What `predict_proba` takes for N texts."""
+        tokens = int(self.encode(cast(Texts, texts)).lengths.sum())
+        return Cost(len(texts), tokens, len(texts), measured_seconds(self.predict_proba, texts))
 
-def weights_fingerprint(model: nn.Module) -> str:
-    """See `TextClassifier.fingerprint`."""
-    digest = hashlib.sha256()
-    for name, parameter in sorted(_base_parameters(model).items()):
-        values = parameter.detach().to("cpu", torch.float32).contiguous().numpy()
-        digest.update(f"{name}:{tuple(values.shape)};".encode())
-        digest.update(values.tobytes())
-    return digest.hexdigest()
-
-
-def _base_parameters(model: nn.Module) -> dict[str, Tensor]:
-    return {name.replace(".base_layer.", "."): p for name, p in model.named_parameters() if ".lora_" not in name}
+    def record(self) -> dict[str, Any]:
+        """Kind, name, fingerprint and versions, ready for JSON."""
+        return {"kind": "classifier", "name": self.name, "fingerprint": self.fingerprint(), **versions()}
 
 
 def default_device() -> torch.device:

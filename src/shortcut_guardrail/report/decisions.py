@@ -11,8 +11,8 @@ from ..text import visible_name
 from .terminal import new_table, screen
 
 if TYPE_CHECKING:
+    from ..classifiers import Cost
     from ..decisions import AuditedCard, Decision, Decisions, MachineOpinion
-    from ..opinions import Cost
 
 
 def print_flips(cards: Sequence[tuple[AuditedCard, int]], *, least: int) -> None:

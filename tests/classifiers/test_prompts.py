@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from shortcut_guardrail.classifiers.prompts import Prompt, make_prompts, phrases
 from shortcut_guardrail.errors import ConfigError
-from shortcut_guardrail.opinions.prompts import Prompt, make_prompts, phrases
 
 LABELS = ["negative", "positive"]
 

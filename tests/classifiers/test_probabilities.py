@@ -3,14 +3,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from shortcut_guardrail.classifiers import log_probs
+from shortcut_guardrail.classifiers.probabilities import checked_probs, geometric_mean, log_softmax
 from shortcut_guardrail.errors import RunError
-from shortcut_guardrail.opinions.source import averaged, checked_log_probs, measured_seconds, normalised
+from shortcut_guardrail.models import measured_seconds
 
 NAN = float("nan")
 
 
 def test_probabilities_become_logarithms():
-    found = checked_log_probs([[0.25, 0.75], [1, 0], [NAN, NAN]], 3, ["a", "b"], "f")
+    found = log_probs(checked_probs([[0.25, 0.75], [1, 0], [NAN, NAN]], 3, ["a", "b"], "f"))
     np.testing.assert_allclose(np.exp(found[0]), [0.25, 0.75])
     assert np.isfinite(found[1]).all()
     assert np.isnan(found[2]).all()
@@ -32,16 +34,17 @@ def test_probabilities_become_logarithms():
 )
 def test_what_is_no_probability_is_refused(values, said):
     with pytest.raises(RunError, match=said):
-        checked_log_probs(values, 2, ["a", "b"], "f")
+        checked_probs(values, 2, ["a", "b"], "f")
 
 
 def test_prompts_without_an_answer_do_not_count():
     one, other = np.array([[-1.0, -2], [NAN, NAN], [NAN, NAN]]), np.array([[-3.0, -4], [-5, -6], [NAN, NAN]])
-    np.testing.assert_array_equal(averaged([one, other]), [[-2, -3], [-5, -6], [NAN, NAN]])
+    found = geometric_mean([one, other])
+    np.testing.assert_allclose(found, [[np.e / (1 + np.e), 1 / (1 + np.e)]] * 2 + [[NAN, NAN]])
 
 
-def test_normalised():
-    np.testing.assert_allclose(np.exp(normalised(np.array([[1000.0, 1000], [0, -1000]]))), [[0.5, 0.5], [1, 0]])
+def test_log_softmax():
+    np.testing.assert_allclose(np.exp(log_softmax(np.array([[1000.0, 1000], [0, -1000]]))), [[0.5, 0.5], [1, 0]])
 
 
 def test_seconds_are_those_of_a_few_texts():

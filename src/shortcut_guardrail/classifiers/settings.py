@@ -1,4 +1,4 @@
-"""TOML files that describe a source."""
+"""TOML files that describe a classifier."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 from ..data import enumerated, kind_of, nested, read_utf8
 from ..errors import ConfigError
-from .source import Text
+from ..typing import Text
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is known of a source before it is opened.
+    """What is known of a classifier before it is opened.
 
     Attributes:
         kind: `causal`, `classifier`, `zero-shot`, `function`, `endpoint`, or empty: the model says.
@@ -150,7 +150,7 @@ def _problems(values: Mapping[str, Any], kind: str) -> list[str]:
         if key not in known and key != "api_key":
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"Did you mean '{near[0]}'?" if near else f"It may have {enumerated(list(known))}."
-            problems.append(f"A source of kind {kind} has no '{key}'. {hint}")
+            problems.append(f"A classifier of kind {kind} has no '{key}'. {hint}")
         elif key in known and not known[key][0](value):
             shown = repr(value) if isinstance(value, str | int | float) else kind_of(value)
             problems.append(f"{key} must be {known[key][1]}, but is {shown}.")

@@ -16,8 +16,10 @@ from filelock import FileLock, Timeout
 
 from ..data import checked, file_system_reason, parse_json
 from ..errors import ConfigError, RunError
-from ..typing import Array, Progress
-from .source import Cost, Source, Text, fingerprint_of, n_characters
+from ..models import n_characters
+from ..typing import Array, Progress, Text
+from .probabilities import fingerprint_of
+from .protocol import Classifier, Cost
 
 _ASKED_WITH = 32  # texts, after which answers are on the disk
 
@@ -116,7 +118,7 @@ class AnswerCache:
 
 
 @dataclass(frozen=True)
-class KeptSource:
+class KeptClassifier:
     """A model on this machine whose answers are kept as they come: a run that was cut short goes on where it stopped.
 
     Attributes:
@@ -124,7 +126,7 @@ class KeptSource:
         cache: Its answers by the hash of the text.
     """
 
-    inner: Source
+    inner: Classifier
     cache: AnswerCache
 
     @property
@@ -133,35 +135,39 @@ class KeptSource:
         return self.inner.name
 
     @property
+    def label_names(self) -> tuple[str, ...]:
+        """Of the model."""
+        return self.inner.label_names
+
     def fingerprint(self) -> str:
         """Of the model."""
-        return self.inner.fingerprint
+        return self.inner.fingerprint()
 
-    def scores(self, texts: Sequence[Text], progress: Progress | None = None, *, again: bool = False) -> Array:
-        """See `Source`."""
+    def predict_proba(self, texts: Sequence[Text], *, progress: Progress | None = None, again: bool = False) -> Array:
+        """See `Classifier`."""
         if again:
-            return self.inner.scores(texts, progress, again=True)
+            return self.inner.predict_proba(texts, progress=progress, again=True)
         missing = sorted(self._missing(texts), key=n_characters)
         try:
             for start in range(0, len(missing), _ASKED_WITH):
                 some = missing[start : start + _ASKED_WITH]
-                for text, row in zip(some, self.inner.scores(some), strict=True):
+                for text, row in zip(some, self.inner.predict_proba(some), strict=True):
                     self.cache.add(_key(text), row.tolist())
                 if progress is not None:
                     progress("Asking", len(texts) - len(missing) + start + len(some), len(texts))
         finally:
             self.cache.close()
         rows = [self.cache[_key(text)] for text in texts]
-        if len({len(row) for row in rows}) > 1:
+        if any(len(row) != len(self.label_names) for row in rows):
             raise RunError(f"'{self.cache.path}' has answers of several numbers of classes. Delete the file.")
-        return np.array(rows, dtype=np.float64)
+        return np.array(rows, dtype=np.float64).reshape(len(texts), len(self.label_names))
 
     def cost(self, texts: Sequence[Text]) -> Cost:
-        """See `Source`; what was answered before costs nothing."""
+        """See `Classifier`; what was answered before costs nothing."""
         return replace(self.inner.cost(self._missing(texts)), texts=len(texts))
 
     def record(self) -> dict[str, Any]:
-        """See `Source`."""
+        """See `Classifier`."""
         return self.inner.record()
 
     def _missing(self, texts: Sequence[Text]) -> list[Text]:

@@ -1,18 +1,19 @@
-"""A causal language model as a source: how probable each label is after a prompt with the text."""
+"""A causal language model as a classifier: how probable each label is after a prompt with the text."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..data import counted
 from ..errors import ConfigError, GuardrailWarning
-from ..models import CausalModel
-from ..typing import Array, Progress
-from .prompts import Prompt
-from .source import Cost, Text, averaged, fingerprint_of, measured_seconds, normalised
+from ..models import CausalModel, measured_seconds
+from ..typing import Array, Progress, Text
+from .probabilities import fingerprint_of, geometric_mean, log_softmax
+from .prompts import Prompt, asked_with
+from .protocol import Cost
 
 CAUSAL_TEMPLATES = (
     "Text: {text}\nLabel: {label}",
@@ -25,26 +26,27 @@ _SLACK = 8  # tokens that appear where a cut text meets the words around it
 
 
 @dataclass(frozen=True)
-class CausalSource:
+class PromptedClassifier:
     """A causal language model and its prompts.
 
     Attributes:
         name: As shown.
+        label_names: The labels.
         model: The model.
-        prompts: Their log-probabilities are averaged.
+        prompts: Their probabilities are averaged (`geometric_mean`).
         settings: Where the model comes from and how it is loaded, for the record.
-        fingerprint: Over weights and prompts.
+
+    Raises:
+        ConfigError: A prompt leaves no room for a text.
     """
 
     name: str
+    label_names: tuple[str, ...]
     model: CausalModel
     prompts: tuple[Prompt, ...]
-    settings: dict[str, Any]
-    fingerprint: str = ""
+    settings: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        asked = [[prompt.before_label("{text}"), *prompt.after_label()] for prompt in self.prompts]
-        object.__setattr__(self, "fingerprint", fingerprint_of({"weights": self.model.fingerprint(), "asked": asked}))
         for prompt in self.prompts:
             if self._room(prompt) < _LEAST_ROOM:
                 raise ConfigError(
@@ -52,8 +54,13 @@ class CausalSource:
                     "tokens for a text. Give fewer or shorter examples, or a larger max_length."
                 )
 
-    def scores(self, texts: Sequence[Text], progress: Progress | None = None, *, again: bool = False) -> Array:
-        """See `Source`. Texts longer than the context are cut at their end, and a warning counts them."""
+    def fingerprint(self) -> str:
+        """Over weights and prompts."""
+        asked = [[prompt.before_label("{text}"), *prompt.after_label()] for prompt in self.prompts]
+        return fingerprint_of({"weights": self.model.fingerprint(), "asked": asked})
+
+    def predict_proba(self, texts: Sequence[Text], *, progress: Progress | None = None, again: bool = False) -> Array:
+        """See `Classifier`. Texts longer than the context are cut at their end, and a warning counts them."""
         parts = []
         for prompt in self.prompts:
             room = self._room(prompt)
@@ -67,26 +74,22 @@ class CausalSource:
                 GuardrailWarning,
                 stacklevel=2,
             )
-        return averaged([normalised(part) for part in parts])
+        return geometric_mean([log_softmax(part) for part in parts])
 
     def cost(self, texts: Sequence[Text]) -> Cost:
-        """See `Source`."""
+        """See `Classifier`."""
         tokens = sum(
             min(self.model.n_tokens(prompt.before_label(text)), self.model.max_length)
             for prompt in self.prompts
             for text in texts
         )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GuardrailWarning)
-            seconds = measured_seconds(self.scores, texts)
+        seconds = measured_seconds(self.predict_proba, texts)
         return Cost(len(texts), tokens, len(texts) * len(self.prompts), seconds)
 
     def record(self) -> dict[str, Any]:
-        """See `Source`."""
-        templates = [prompt.template for prompt in self.prompts]
-        examples = [[text, phrase] for text, phrase in self.prompts[0].examples]
-        said = {"prompts": templates, "phrases": list(self.prompts[0].phrases), "examples": examples}
-        return {"kind": "causal", "name": self.name, "fingerprint": self.fingerprint, **said, **self.settings}
+        """See `Classifier`."""
+        facts = {"kind": "causal", "name": self.name, "fingerprint": self.fingerprint()}
+        return {**facts, **asked_with(self.prompts), **self.settings}
 
     def _room(self, prompt: Prompt) -> int:
         """Tokens that a prompt leaves for a text, or for both of a pair, which takes some words more."""

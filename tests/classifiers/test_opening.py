@@ -8,10 +8,11 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
+from shortcut_guardrail.audit import audit_texts
+from shortcut_guardrail.classifiers import open_classifiers, require
+from shortcut_guardrail.classifiers.prompted import PromptedClassifier
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
-from shortcut_guardrail.models import TextClassifier
-from shortcut_guardrail.opinions import open_sources
-from shortcut_guardrail.opinions.causal import CausalSource
+from shortcut_guardrail.models import TextClassifier, load_model
 from tiny_models import tiny_bert, tiny_causal
 
 LABELS = ["negative", "positive"]
@@ -38,8 +39,14 @@ def encoder(tmp_path):
 
 
 def opened(spec, labels=LABELS, **options):
-    (source,) = open_sources([spec], labels, **options)
+    (source,) = open_classifiers([spec], labels, **options)
     return source
+
+
+def means_of(logs):
+    """The normalised geometric mean over prompts."""
+    means = np.exp(np.mean(logs, axis=0))
+    return means / means.sum(axis=1, keepdims=True)
 
 
 def written(tmp_path, text: str):
@@ -53,14 +60,14 @@ def written(tmp_path, text: str):
 
 def test_a_folder_with_a_language_model(decoder):
     source = opened(str(decoder))
-    found = source.scores(TEXTS)
+    found = source.predict_proba(TEXTS)
     assert found.shape == (3, 2)
     assert found.dtype == np.float64
     assert not np.isnan(found).any()
     record = source.record()
     assert (record["kind"], record["name"], record["phrases"]) == ("causal", "decoder", LABELS)
     assert record["versions"]["transformers"]
-    assert record["fingerprint"] == source.fingerprint
+    assert record["fingerprint"] == source.fingerprint()
     cost = source.cost(TEXTS)
     assert (cost.texts, cost.calls) == (3, 3 * len(record["prompts"]))
     assert cost.tokens > sum(map(len, TEXTS)) * len(record["prompts"])
@@ -77,9 +84,9 @@ def test_descriptions_examples_and_prompts_change_what_is_asked(decoder, tmp_pat
         opened(written(tmp_path, file + '[[examples]]\ntext = "a"\nlabel = "positive"\n')),
         opened(written(tmp_path, file + '[descriptions]\npositive = "good"\n')),
     ]
-    assert len({source.fingerprint for source in [plain, *told]}) == 6
+    assert len({source.fingerprint() for source in [plain, *told]}) == 6
     for source in told:
-        assert not np.allclose(source.scores(TEXTS), plain.scores(TEXTS))
+        assert not np.allclose(source.predict_proba(TEXTS), plain.predict_proba(TEXTS))
     assert told[2].record()["prompts"] == ["{text} is {label}"]
     assert told[3].record()["examples"] == [["a", "positive"]]
 
@@ -87,28 +94,28 @@ def test_descriptions_examples_and_prompts_change_what_is_asked(decoder, tmp_pat
 def test_prompts_are_averaged(decoder, tmp_path):
     both = 'kind = "causal"\nmodel = "decoder"\nprompts = [{}]\n'
     one, other = '"{text} is {label}"', '"{text}: {label}"'
-    single = [opened(written(tmp_path, both.replace("{}", p))).scores(TEXTS) for p in (one, other)]
-    together = opened(written(tmp_path, both.replace("{}", f"{one}, {other}"))).scores(TEXTS)
-    np.testing.assert_allclose(together, np.mean(single, axis=0), atol=1e-6)
+    single = [opened(written(tmp_path, both.replace("{}", p))).predict_proba(TEXTS) for p in (one, other)]
+    together = opened(written(tmp_path, both.replace("{}", f"{one}, {other}"))).predict_proba(TEXTS)
+    np.testing.assert_allclose(together, means_of(np.log(single)), atol=1e-6)
 
 
 def test_pairs_and_more_labels(decoder):
     source = opened(decoder, ["entailment", "neutral", "contradiction"])
-    found = source.scores([("a b", "c"), ("a", "d")])
+    found = source.predict_proba([("a b", "c"), ("a", "d")])
     assert found.shape == (2, 3)
-    assert not np.allclose(found[0], found[1])
+    assert not np.allclose(np.log(found[0]), np.log(found[1]))
 
 
 def test_texts_longer_than_the_context_are_cut_and_it_says_so(decoder):
     source = opened(decoder)
     long = "x" * 1000
     with pytest.warns(GuardrailWarning, match="sees only the beginning of 1 text: a prompt takes at most 256 tokens"):
-        found = source.scores([long, "b"])
+        found = source.predict_proba([long, "b"])
     with pytest.warns(GuardrailWarning, match="2 texts"):
-        cut = source.scores([long + "yyy", long])
+        cut = source.predict_proba([long + "yyy", long])
     np.testing.assert_array_equal(cut[0], found[0])
     with pytest.warns(GuardrailWarning):
-        pair = source.scores([(long, "b"), (long, "c")])
+        pair = source.predict_proba([(long, "b"), (long, "c")])
     assert not np.allclose(pair[0], pair[1])
 
 
@@ -125,13 +132,13 @@ def test_a_classifier_is_matched_by_name(encoder):
     source = opened(encoder)
     model, tokenizer = tiny_bert(n_classes=2)
     classifier = TextClassifier(model, tokenizer, device="cpu")
-    expected = np.log(classifier.predict_proba(classifier.encode(TEXTS)))[:, ::-1]
-    np.testing.assert_allclose(source.scores(TEXTS), expected, atol=1e-5)
-    assert source.fingerprint == classifier.fingerprint()
+    expected = classifier.predict_proba(TEXTS)[:, ::-1]
+    np.testing.assert_allclose(source.predict_proba(TEXTS), expected, atol=1e-5)
+    assert source.fingerprint() == classifier.fingerprint()
     assert source.record()["labels"] == [["negative"], ["POSITIVE"]]
     assert source.cost(TEXTS).calls == 3
     with pytest.warns(GuardrailWarning, match="sees only the beginning of 1 text: it takes at most 32 tokens"):
-        source.scores(["a " * 50, "b"])
+        source.predict_proba(["a " * 50, "b"])
 
 
 def test_other_labels_are_mapped(tmp_path):
@@ -140,7 +147,7 @@ def test_other_labels_are_mapped(tmp_path):
         opened(tmp_path / "stars")
     file = 'kind = "classifier"\nmodel = "stars"\nname = "s"\n[labels]\n'
     source = opened(written(tmp_path, file + 'negative = ["1 star", "2 stars"]\npositive = "5 stars"\n'))
-    np.testing.assert_allclose(np.exp(source.scores(TEXTS)).sum(axis=1), 1)
+    np.testing.assert_allclose(source.predict_proba(TEXTS).sum(axis=1), 1)
     assert source.name == "s"
     with pytest.raises(ConfigError, match="gives one class to two labels"):
         opened(written(tmp_path, file + 'negative = "1 star"\npositive = ["5 stars", "1 star"]\n'))
@@ -152,7 +159,26 @@ def test_a_classifier_without_a_mask_token_can_answer(tmp_path):
     model, tokenizer = tiny_bert(n_classes=2)
     tokenizer.mask_token = None
     saved(tmp_path / "m", model, tokenizer, labels=LABELS)
-    assert opened(tmp_path / "m").scores(TEXTS).shape == (3, 2)
+    judge = opened(tmp_path / "m")
+    assert judge.predict_proba(TEXTS).shape == (3, 2)
+    require(judge.inner, "embeddings", "a card")
+    with pytest.raises(ModelError, match=r"'m' has no mask token, which an audit needs\. It has only adapts"):
+        audit_texts(judge.inner, judge.inner.encode(TEXTS))
+    with pytest.raises(ModelError, match=r"'m' takes no adapter, which a guard needs\. It can do nothing but answer\."):
+        require(judge, "adapts", "a guard")
+
+
+@pytest.mark.parametrize("labels", [["negative", "POSITIVE"], ["POSITIVE", "negative"]])
+def test_a_classifier_that_is_open_already_answers_in_the_labels_asked_for(encoder, labels):
+    classifier = TextClassifier(*load_model(encoder))
+    found = opened(classifier, labels)
+    assert found.label_names == tuple(labels)
+    assert found.fingerprint() == classifier.fingerprint()
+    np.testing.assert_allclose(
+        found.predict_proba(TEXTS)[:, labels.index("negative")], classifier.predict_proba(TEXTS)[:, 1]
+    )
+    with pytest.raises(ModelError, match="has other labels"):
+        opened(classifier, ["good", "bad"])
 
 
 def test_a_model_of_entailment_reads_label_names(tmp_path):
@@ -162,19 +188,19 @@ def test_a_model_of_entailment_reads_label_names(tmp_path):
     file = 'kind = "zero-shot"\nmodel = "nli"\nprompts = ["it is {label}", "{label}"]\n'
     source = opened(written(tmp_path, file), descriptions={"positive": "good"})
     assert source.record()["phrases"] == ["negative", "good"]
-    classifier = source.classifier
+    classifier = source.model
     by_hand = []
     for template in source.templates:
         pairs = [(text, template.replace("{label}", said)) for text in TEXTS for said in ("negative", "good")]
         entailed = np.log(classifier.predict_proba(classifier.encode(pairs))[:, 1]).reshape(3, 2)
         by_hand.append(entailed - np.log(np.exp(entailed).sum(axis=1, keepdims=True)))
-    np.testing.assert_allclose(source.scores(TEXTS), np.mean(by_hand, axis=0), atol=1e-5)
+    np.testing.assert_allclose(source.predict_proba(TEXTS), means_of(by_hand), atol=1e-5)
     assert source.cost(TEXTS).calls == 6 * len(source.templates)
     with pytest.warns(GuardrailWarning, match="sees only the beginning of 1 text"):
-        source.scores(["a " * 50, "b"])
+        source.predict_proba(["a " * 50, "b"])
     # Asked about entailment it is an ordinary classifier.
     assert opened(folder, names).record()["kind"] == "classifier"
-    assert source.fingerprint != opened(folder).fingerprint
+    assert source.fingerprint() != opened(folder).fingerprint()
 
 
 def test_a_zero_shot_model_without_entailment(tmp_path, encoder):
@@ -204,14 +230,14 @@ def test_scikit_learn_through_a_function(tmp_path, monkeypatch):
     judge = make_pipeline(TfidfVectorizer(), LogisticRegression())
     judge.fit(["good", "lovely", "bad", "cold"], ["positive", "positive", "negative", "negative"])
     source = opened(judge.predict_proba)
-    np.testing.assert_allclose(np.exp(source.scores(TEXTS)), judge.predict_proba(TEXTS))
+    np.testing.assert_allclose(source.predict_proba(TEXTS), judge.predict_proba(TEXTS))
     (tmp_path / "my_judge.py").write_text("def judge(texts):\n    return [[0.25, 0.75]] * len(texts)\n")
     monkeypatch.chdir(tmp_path)
     try:
         named = opened("my_judge:judge")
         assert named.name == "my_judge:judge"
         assert str(tmp_path) not in sys.path
-        np.testing.assert_allclose(named.scores(TEXTS), np.log([[0.25, 0.75]] * 3))
+        np.testing.assert_allclose(named.predict_proba(TEXTS), [[0.25, 0.75]] * 3)
         by_file = opened(written(tmp_path, 'kind = "function"\nfunction = "my_judge:judge"\nname = "bag"\n'))
         assert by_file.name == "bag"
         assert named.record()["kind"] == "function"
@@ -228,13 +254,13 @@ def test_functions_get_texts_in_pieces_and_say_how_they_failed():
         sizes.append(len(texts))
         return np.full((len(texts), 2), 0.5)
 
-    opened(judge).scores(["a"] * 300, lambda *now: told.append(now))
+    opened(judge).predict_proba(["a"] * 300, progress=lambda *now: told.append(now))
     assert sizes == [256, 44]
     assert told[-1] == ("Asking", 300, 300)
-    assert opened(judge).scores([]).shape == (0, 2)
+    assert opened(judge).predict_proba([]).shape == (0, 2)
     assert opened(judge).cost(["a"] * 300).calls == 2
     with pytest.raises(RunError, match="failed: ZeroDivisionError: division by zero"):
-        opened(lambda texts: 1 / 0).scores(["a"])
+        opened(lambda texts: 1 / 0).predict_proba(["a"])
 
 
 # What is no source
@@ -257,11 +283,11 @@ def test_what_is_no_source(spec, kind, said):
 
 def test_the_same_twice(decoder, encoder, tmp_path):
     with pytest.raises(ConfigError, match="'decoder' and 'decoder' are the same"):
-        open_sources([decoder, decoder], LABELS)
+        open_classifiers([decoder, decoder], LABELS)
     file = written(tmp_path, 'kind = "classifier"\nmodel = "encoder"\nname = "decoder"\n')
-    with pytest.raises(ConfigError, match="Two second opinions are called 'decoder'"):
-        open_sources([decoder, file], LABELS)
-    assert [source.name for source in open_sources([decoder, encoder], LABELS)] == ["decoder", "encoder"]
+    with pytest.raises(ConfigError, match="Two classifiers are called 'decoder'"):
+        open_classifiers([decoder, file], LABELS)
+    assert [source.name for source in open_classifiers([decoder, encoder], LABELS)] == ["decoder", "encoder"]
 
 
 @pytest.mark.parametrize(
@@ -293,25 +319,25 @@ def test_what_a_file_cannot_say(tmp_path, text, said):
 def test_a_model_that_is_cut_short_goes_on_where_it_stopped(decoder, tmp_path, monkeypatch):
     texts = [f"{'a ' * (i % 7)}{i}" for i in range(80)]
     exact = written(tmp_path, 'kind = "causal"\nmodel = "decoder"\nprecision = "float32"\n')
-    expected = opened(exact).scores(texts)
+    expected = opened(exact).predict_proba(texts)
     asked: list[str] = []
 
     def counted(self, some, *rest, **options):
         if len(asked) >= 64:
             raise KeyboardInterrupt
         asked.extend(some)
-        return scores(self, some, *rest, **options)
+        return predict_proba(self, some, *rest, **options)
 
-    scores = CausalSource.scores
-    monkeypatch.setattr(CausalSource, "scores", counted)
+    predict_proba = PromptedClassifier.predict_proba
+    monkeypatch.setattr(PromptedClassifier, "predict_proba", counted)
     with pytest.raises(KeyboardInterrupt):
-        opened(exact, cache=tmp_path / "kept").scores(texts)
-    monkeypatch.setattr(CausalSource, "scores", scores)
+        opened(exact, cache=tmp_path / "kept").predict_proba(texts)
+    monkeypatch.setattr(PromptedClassifier, "predict_proba", predict_proba)
     again = opened(exact, cache=tmp_path / "kept")
     assert (again.cost(texts).texts, again.cost(texts).calls) == (80, 16 * 3)
-    np.testing.assert_allclose(again.scores(texts), expected, atol=1e-4)
+    np.testing.assert_allclose(again.predict_proba(texts), expected, atol=1e-4)
     assert again.cost(texts).calls == 0
-    assert again.fingerprint == opened(exact).fingerprint
+    assert again.fingerprint() == opened(exact).fingerprint()
     # Another prompt is asked anew.
     file = 'kind = "causal"\nmodel = "decoder"\nprompts = ["{text} is {label}"]\n'
     assert opened(written(tmp_path, file), cache=tmp_path / "kept").cost(texts).calls == 80

@@ -6,10 +6,11 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..data import enumerated
 from ..errors import ConfigError
-from .source import Text
+from ..typing import Text
 
 _FIELD = re.compile(r"\{(\w*)\}")
 _NO_MEANING = re.compile(r"(label[_ ]?)?\d+|", re.IGNORECASE)
@@ -129,3 +130,10 @@ def make_prompts(
     shown = _listed([f"{a} ({b})" if a != b else a for a, b in pairs])
     right = tuple((text, answers[list(labels).index(label)]) for text, label in examples)
     return tuple(Prompt(template, answers, right, shown) for template in templates)
+
+
+def asked_with(prompts: Sequence[Prompt]) -> dict[str, Any]:
+    """What prompts say, for a record; they have the same phrases and examples."""
+    examples = [[text, phrase] for text, phrase in prompts[0].examples]
+    templates = [prompt.template for prompt in prompts]
+    return {"prompts": templates, "phrases": list(prompts[0].phrases), "examples": examples}

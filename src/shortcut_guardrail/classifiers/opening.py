@@ -1,10 +1,8 @@
-"""From what a user writes to sources: a folder, a Hub id, a TOML file, `module:function`, or a function."""
+"""From what a user writes to classifiers: a folder, a Hub id, a TOML file, `module:function`, or a function."""
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -13,18 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError, ModelError
-from .cache import AnswerCache, KeptSource
-from .classifiers import (
-    ZERO_SHOT_TEMPLATES,
-    ClassifierSource,
-    FunctionSource,
-    ZeroShotSource,
-    entailing,
-    label_columns,
-)
+from .function import FunctionClassifier
+from .kept import AnswerCache, KeptClassifier
+from .mapped import MappedClassifier, label_columns
 from .prompts import Prompt, make_prompts, phrases
+from .protocol import Classifier
 from .settings import Settings, read_settings
-from .source import Source, Text, fingerprint_of
+from .zero_shot import ZERO_SHOT_TEMPLATES, ZeroShotClassifier, entailing
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _PICKLES = {".joblib", ".pkl", ".pickle", ".bin", ".pt", ".pth"}
@@ -32,26 +25,26 @@ _PICKLES = {".joblib", ".pkl", ".pickle", ".bin", ".pt", ".pth"}
 
 @dataclass(frozen=True)
 class _Context:
-    """What all sources of one call share; see `open_sources`."""
+    """What all classifiers of one call share; see `open_classifiers`."""
 
     labels: tuple[str, ...]
     descriptions: Mapping[str, str]
     cache: Path | None
 
 
-def open_sources(
-    specs: Sequence[str | Path | Source | Callable[[list[Text]], Any]],
+def open_classifiers(
+    specs: Sequence[str | Path | Classifier | Callable[[Any], Any]],
     labels: Sequence[str],
     *,
     descriptions: Mapping[str, str] | None = None,
-    cache: Path | None = None,
-) -> list[Source]:
-    """Load everything that is to be asked for a second opinion.
+    cache: str | Path | None = None,
+) -> list[Classifier]:
+    """Open classifiers that answer in the labels of another.
 
     Args:
         specs: Each a folder or Hub id of a model, a TOML file (see docs/howto/second-opinion-sources.md),
-            `module:function`, a function from N texts to probabilities of shape (N, C), or a `Source`.
-        labels: The deployed model's C labels, in its order.
+            `module:function`, a function from N texts to probabilities of shape (N, C), or a `Classifier`.
+        labels: The C labels, in their order.
         descriptions: What is said in place of a label to what reads words; a TOML file's own come first.
         cache: Folder in which answers of models and endpoints are kept; without it an interrupted run starts anew.
 
@@ -59,34 +52,43 @@ def open_sources(
         ConfigError: A spec is malformed, two are the same, or an option is out of range.
         ModelError: A model cannot be used, or has other labels.
     """
-    context = _Context(tuple(labels), descriptions or {}, cache)
-    sources = [_open(spec, context) for spec in specs]
-    for i, source in enumerate(sources):
-        for other in sources[:i]:
-            if source.fingerprint == other.fingerprint:
-                raise ConfigError(f"'{other.name}' and '{source.name}' are the same. One model has one opinion.")
-            if source.name == other.name:
-                raise ConfigError(f"Two second opinions are called '{source.name}'. Set name in their TOML files.")
-    return sources
+    context = _Context(tuple(labels), descriptions or {}, None if cache is None else Path(cache))
+    found = [_open(spec, context) for spec in specs]
+    prints = [one.fingerprint() for one in found]
+    for i, one in enumerate(found):
+        for j, other in enumerate(found[:i]):
+            if prints[i] == prints[j]:
+                raise ConfigError(f"'{other.name}' and '{one.name}' are the same. One model has one opinion.")
+            if one.name == other.name:
+                raise ConfigError(f"Two classifiers are called '{one.name}'. Set name in their TOML files.")
+    return found
 
 
-def _open(spec: Any, context: _Context) -> Source:
+def _open(spec: Any, context: _Context) -> Classifier:
+    if hasattr(spec, "predict_proba") and hasattr(spec, "label_names"):
+        return _in_labels(spec, context.labels)
     if callable(spec):
-        return _function_source(spec, getattr(spec, "__name__", type(spec).__name__), context)
-    if not isinstance(spec, str | Path):
-        return spec  # type: ignore[no-any-return]
+        return FunctionClassifier(getattr(spec, "__name__", type(spec).__name__), context.labels, spec)
     settings = _settings_of(str(spec))
     if settings.kind == "function":
-        return _function_source(_imported(settings.target), settings.name, context)
+        return FunctionClassifier(settings.name, context.labels, _imported(settings.target))
     if settings.kind == "endpoint":
         from .endpoint import open_endpoint
 
-        return open_endpoint(settings, _prompts(settings, context), context.cache)
+        return open_endpoint(settings, context.labels, _prompts(settings, context), context.cache)
     kind = settings.kind or _kind_of(settings)
-    model = _causal(settings, context) if kind == "causal" else _classifier(settings, context, kind == "zero-shot")
+    model = _causal(settings, context) if kind == "causal" else _encoder(settings, context, kind == "zero-shot")
     if context.cache is None:
         return model
-    return KeptSource(model, AnswerCache(context.cache / f"answers-{model.fingerprint[:16]}.jsonl"))
+    return KeptClassifier(model, AnswerCache(context.cache / f"answers-{model.fingerprint()[:16]}.jsonl"))
+
+
+def _in_labels(classifier: Classifier, labels: tuple[str, ...]) -> Classifier:
+    """A classifier that is open already, its classes matched by name."""
+    theirs = tuple(classifier.label_names)
+    if theirs == labels:
+        return classifier
+    return MappedClassifier(classifier, labels, label_columns(theirs, labels, {}, classifier.name))
 
 
 def _settings_of(spec: str) -> Settings:
@@ -134,8 +136,8 @@ def _refuse_adapter(target: str) -> None:
 
 
 def _prompts(settings: Settings, context: _Context) -> tuple[Prompt, ...]:
-    from .causal import CAUSAL_TEMPLATES
     from .endpoint import ENDPOINT_TEMPLATES
+    from .prompted import CAUSAL_TEMPLATES
 
     said = {**context.descriptions, **settings.get("descriptions", {})}
     by_name = settings.kind == "endpoint"
@@ -143,48 +145,46 @@ def _prompts(settings: Settings, context: _Context) -> tuple[Prompt, ...]:
     return make_prompts(templates, context.labels, said, settings.get("examples", ()), by_name=by_name)
 
 
-def _causal(settings: Settings, context: _Context) -> Source:
+def _causal(settings: Settings, context: _Context) -> Classifier:
     from ..models import CausalModel, load_causal
-    from .causal import CausalSource
+    from .prompted import PromptedClassifier
 
     prompts = _prompts(settings, context)
     precision = settings.get("precision", "bfloat16")
     revision = settings.get("revision")
     model, tokenizer = load_causal(settings.target, revision=revision, precision=precision)
     most = settings.get("max_length", 1024)
-    asked = CausalModel(model, tokenizer, max_length=most)
-    return CausalSource(
-        settings.name, asked, prompts, {**_loaded(settings), "precision": precision, "max_length": most}
-    )
+    loaded = {**_loaded(settings), "precision": precision, "max_length": most}
+    causal = CausalModel(model, tokenizer, max_length=most)
+    return PromptedClassifier(settings.name, context.labels, causal, prompts, loaded)
 
 
-def _classifier(settings: Settings, context: _Context, zero_shot: bool) -> Source:
+def _encoder(settings: Settings, context: _Context, zero_shot: bool) -> Classifier:
     from ..models import TextClassifier, load_model
 
     _refuse_adapter(settings.target)
     model, tokenizer = load_model(settings.target, revision=settings.get("revision"))
     wanted: dict[str, Any] = {"head": settings.get("head"), "max_length": settings.get("max_length")}
     classifier = TextClassifier(model, tokenizer, batch_size=16, masks=False, **wanted)
+    classifier.name = settings.name
     names = classifier.label_names
     # Asked about entailment itself, a model of entailment is an ordinary classifier.
     if zero_shot or (entailing(names) is not None and entailing(context.labels) is None and not settings.get("labels")):
         said = phrases(context.labels, {**context.descriptions, **settings.get("descriptions", {})})
         templates = tuple(settings.get("prompts") or ZERO_SHOT_TEMPLATES)
-        return ZeroShotSource(settings.name, classifier, templates, said, _loaded(settings))
+        return ZeroShotClassifier(context.labels, classifier, templates, said, _loaded(settings))
     columns = label_columns(names, context.labels, settings.get("labels", {}), settings.name)
-    return ClassifierSource(settings.name, classifier, columns, _loaded(settings))
+    return MappedClassifier(classifier, context.labels, columns, _loaded(settings))
 
 
 def _loaded(settings: Settings) -> dict[str, Any]:
     """Where a model comes from and what read it, for the record."""
-    import torch
-    import transformers
+    from ..models import versions
 
-    versions = {"torch": str(torch.__version__), "transformers": str(transformers.__version__)}
-    return {"model": settings.target, "revision": settings.get("revision"), "versions": versions}
+    return {"model": settings.target, "revision": settings.get("revision"), **versions()}
 
 
-def _imported(target: str) -> Callable[[list[Text]], Any]:
+def _imported(target: str) -> Callable[[Any], Any]:
     """The function that `module:function` names; modules in the current folder are found too."""
     module_name, _, name = target.partition(":")
     if not _FUNCTION.fullmatch(target):
@@ -200,13 +200,3 @@ def _imported(target: str) -> Callable[[list[Text]], Any]:
     if not callable(function):
         raise ConfigError(f"'{module_name}' has no function '{name}'. Give module:function.")
     return function  # type: ignore[no-any-return]
-
-
-def _function_source(function: Callable[[list[Text]], Any], name: str, context: _Context) -> Source:
-    try:
-        file = inspect.getsourcefile(inspect.unwrap(function)) or ""
-        code = hashlib.sha256(Path(file).read_bytes()).hexdigest()
-    except (TypeError, OSError):
-        code = ""  # of a built-in, an object or a function that was typed in
-    known = {"code": code, "name": getattr(function, "__qualname__", name), "shown": name}
-    return FunctionSource(name, function, context.labels, fingerprint_of(known))

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import shortcut_guardrail
-from opinions.chat_server import P_POSITIVE, by_words, chat, served, without_log_probs
+from classifiers.chat_server import P_POSITIVE, by_words, chat, served, without_log_probs
+from shortcut_guardrail.classifiers import open_classifiers
+from shortcut_guardrail.classifiers.endpoint import sample_scores, token_scores
+from shortcut_guardrail.classifiers.requests import Endpoint
 from shortcut_guardrail.errors import ConfigError, GuardrailWarning, RunError
-from shortcut_guardrail.opinions import open_sources
-from shortcut_guardrail.opinions.endpoint import sample_scores, token_scores
-from shortcut_guardrail.opinions.requests import Endpoint
 
 LABELS = ["negative", "positive"]
 TEXTS = [f"a {'good' if i % 3 else 'cold'} soup, number {i}" for i in range(12)]
@@ -29,7 +29,7 @@ GOOD = np.array(["good" in text for text in TEXTS])
 def opened(folder: Path, url: str, more: str = "", *, cache: bool = True, labels=LABELS, **options):
     file = folder / "judge.toml"
     file.write_text(f'kind = "endpoint"\nmodel = "m"\nurl = "{url}"\n{more}\n', encoding="utf-8")
-    (source,) = open_sources([file], labels, cache=folder / "kept" if cache else None, **options)
+    (source,) = open_classifiers([file], labels, cache=folder / "kept" if cache else None, **options)
     source.endpoint._sleep = lambda seconds: waits.append(seconds)
     return source
 
@@ -52,15 +52,15 @@ def test_log_probabilities_where_they_are_given(tmp_path):
         assert source.cost(TEXTS).seconds is None
         assert asked.bodies == []
         told = []
-        found = source.scores(TEXTS, lambda *now: told.append(now))
-        np.testing.assert_allclose(np.exp(found[:, 1]), np.where(GOOD, P_POSITIVE, 1 - P_POSITIVE))
+        found = source.predict_proba(TEXTS, progress=lambda *now: told.append(now))
+        np.testing.assert_allclose(found[:, 1], np.where(GOOD, P_POSITIVE, 1 - P_POSITIVE))
         assert len(asked.bodies) == 12
         assert told[-1] == ("Asking", 12, 12)
         body = asked.bodies[0]
         assert (body["model"], body["temperature"], body["logprobs"], body["top_logprobs"]) == ("m", 0.0, True, 20)
         assert "negative or positive" in body["messages"][0]["content"]
         assert "Authorization" not in asked.headers[0]
-        again = source.scores(TEXTS)
+        again = source.predict_proba(TEXTS)
         assert len(asked.bodies) == 12
         np.testing.assert_array_equal(again, found)
         assert source.cost(TEXTS).calls == 0
@@ -73,12 +73,12 @@ def test_log_probabilities_where_they_are_given(tmp_path):
 def test_sampled_answers_where_there_are_none(tmp_path):
     with served(without_log_probs) as asked:
         source = opened(tmp_path, asked.url, "samples = 3")
-        found = source.scores(TEXTS)
+        found = source.predict_proba(TEXTS)
         assert len(asked.bodies) == 1 + 3 * 12  # one was needed to find out
         assert Counter(body["temperature"] for body in asked.bodies) == {1.0: 36, 0.0: 1}
         np.testing.assert_array_equal(found[:, 1] > found[:, 0], GOOD)
-        np.testing.assert_allclose(np.exp(found).max(axis=1), 3.5 / 4)
-        opened(tmp_path, asked.url, "samples = 3").scores(TEXTS)
+        np.testing.assert_allclose(found.max(axis=1), 3.5 / 4)
+        opened(tmp_path, asked.url, "samples = 3").predict_proba(TEXTS)
         assert len(asked.bodies) == 37
 
 
@@ -89,7 +89,7 @@ def test_a_server_that_rejects_log_probabilities_is_sampled(tmp_path):
         return by_words(text, body)
 
     with served(strict) as asked:
-        found = opened(tmp_path, asked.url, "samples = 2").scores(TEXTS)
+        found = opened(tmp_path, asked.url, "samples = 2").predict_proba(TEXTS)
         assert len(asked.bodies) == 3 + 2 * 12
         np.testing.assert_array_equal(found[:, 1] > found[:, 0], GOOD)
 
@@ -107,7 +107,7 @@ def test_dropped_rows_are_nan_and_counted(tmp_path):
     with served(drops) as asked:
         source = opened(tmp_path, asked.url)
         with pytest.warns(GuardrailWarning, match="gave no answer that names a label to 3 of 12 texts"):
-            found = source.scores(TEXTS)
+            found = source.predict_proba(TEXTS)
         assert np.flatnonzero(np.isnan(found).all(axis=1)).tolist() == [1, 2, 3]
         assert np.isnan(found).sum() == 6
 
@@ -119,7 +119,7 @@ def test_what_is_asked_can_be_described(tmp_path):
     more = "[request]\nmax_completion_tokens = 9\ntop_logprobs = 5\n[descriptions]\n1 = 'a good review'"
     with served(by_number) as asked:
         source = opened(tmp_path, asked.url, more, labels=["0", "1"], descriptions={"0": "a bad one"})
-        np.testing.assert_allclose(np.exp(source.scores(["x"])), [[0.25, 0.75]])
+        np.testing.assert_allclose(source.predict_proba(["x"]), [[0.25, 0.75]])
         (body,) = asked.bodies
         assert "0 (a bad one) or 1 (a good review)" in body["messages"][0]["content"]
         assert (body["max_completion_tokens"], body["top_logprobs"]) == (9, 5)
@@ -136,7 +136,7 @@ def test_asked_twice_it_is_paid_twice_and_no_more(tmp_path):
     with served(changes) as asked:
         for _ in range(2):
             source = opened(tmp_path, asked.url)
-            first, second = source.scores(TEXTS), source.scores(TEXTS, again=True)
+            first, second = source.predict_proba(TEXTS), source.predict_proba(TEXTS, again=True)
             np.testing.assert_array_equal(np.flatnonzero(first.argmax(axis=1) != second.argmax(axis=1)), [0])
             assert len(asked.bodies) == 24
 
@@ -195,7 +195,7 @@ def test_a_busy_server_is_asked_again_when_it_says(tmp_path):
         return (500, {}, b"") if seen[text] == 3 else by_words(text, body)
 
     with served(busy) as asked:
-        found = opened(tmp_path, asked.url).scores(TEXTS[:1])
+        found = opened(tmp_path, asked.url).predict_proba(TEXTS[:1])
         assert not np.isnan(found).any()
         assert len(asked.bodies) == 4
         assert waits[0] == 7
@@ -209,7 +209,7 @@ def test_a_server_that_stays_busy_stops_the_run_and_keeps_what_came(tmp_path):
 
     with served(half) as asked:
         with pytest.raises(RunError, match=r"tried 3 times: status 429 no quota\. What was answered is kept") as caught:
-            opened(tmp_path, asked.url, "retries = 2\nparallel = 1").scores(TEXTS)
+            opened(tmp_path, asked.url, "retries = 2\nparallel = 1").predict_proba(TEXTS)
         assert "run again to go on" in str(caught.value)
         assert len(asked.bodies) == 5 + 3
         assert opened(tmp_path, asked.url, "retries = 2").cost(TEXTS).calls == 7
@@ -217,7 +217,7 @@ def test_a_server_that_stays_busy_stops_the_run_and_keeps_what_came(tmp_path):
         pytest.raises(RunError, match="asks to wait 9999 seconds"),
         served(lambda text, body: (429, {"Retry-After": "9999"}, {})) as asked,
     ):
-        opened(tmp_path, asked.url).scores(TEXTS)
+        opened(tmp_path, asked.url).predict_proba(TEXTS)
 
 
 def test_timeouts_and_closed_doors_are_tried_again(tmp_path):
@@ -230,11 +230,11 @@ def test_timeouts_and_closed_doors_are_tried_again(tmp_path):
         return by_words(text, body)
 
     with served(slow_once) as asked:
-        opened(tmp_path, asked.url, "timeout = 0.2").scores(TEXTS[:1])
+        opened(tmp_path, asked.url, "timeout = 0.2").predict_proba(TEXTS[:1])
         assert len(asked.bodies) == 2
         closed = asked.url
     with pytest.raises(RunError, match=r"did not answer, tried 2 times: .*refused"):
-        opened(tmp_path, closed, "retries = 1").scores(["another"])
+        opened(tmp_path, closed, "retries = 1").predict_proba(["another"])
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_what_trying_again_does_not_mend(tmp_path, monkeypatch, reply, kind, sai
     monkeypatch.setenv("JUDGE_KEY", "sk-secret")
     with served(lambda text, body: reply) as asked:
         with pytest.raises(kind, match=said) as caught:
-            opened(tmp_path, asked.url, 'api_key_env = "JUDGE_KEY"').scores(TEXTS[:4])
+            opened(tmp_path, asked.url, 'api_key_env = "JUDGE_KEY"').predict_proba(TEXTS[:4])
         assert "sk-secret" not in str(caught.value)
         assert waits == []
 
@@ -265,7 +265,7 @@ def test_no_faster_than_allowed(tmp_path):
     with served() as asked:
         source = opened(tmp_path, asked.url, "requests_per_minute = 6\nparallel = 1")
         assert source.cost(TEXTS).seconds == 120
-        source.scores(TEXTS[:4])
+        source.predict_proba(TEXTS[:4])
         assert len(waits) == 3
         assert waits[-1] == pytest.approx(30, abs=5)
 
@@ -281,7 +281,7 @@ def test_requests_run_side_by_side(tmp_path):
         return by_words(text, body)
 
     with served(slow) as asked:
-        opened(tmp_path, asked.url, "parallel = 3").scores(TEXTS)
+        opened(tmp_path, asked.url, "parallel = 3").predict_proba(TEXTS)
         assert 1 < max(together) <= 3
 
 
@@ -292,7 +292,7 @@ def test_the_key_is_sent_and_shows_nowhere(tmp_path, monkeypatch):
     monkeypatch.setenv("JUDGE_KEY", "sk-secret")
     with served() as asked:
         source = opened(tmp_path, asked.url, 'api_key_env = "JUDGE_KEY"')
-        source.scores(TEXTS)
+        source.predict_proba(TEXTS)
         assert {headers["Authorization"] for headers in asked.headers} == {"Bearer sk-secret"}
         (kept,) = (tmp_path / "kept").glob("*.jsonl")
         assert "sk-secret" not in kept.read_text() + json.dumps(source.record()) + repr(source.settings)
@@ -330,9 +330,9 @@ def test_addresses_that_can_be_used(url):
 ASK = """
 import sys
 from pathlib import Path
-from shortcut_guardrail.opinions import open_sources
-(source,) = open_sources([sys.argv[1]], ["negative", "positive"], cache=Path(sys.argv[2]))
-source.scores(sys.stdin.read().splitlines())
+from shortcut_guardrail.classifiers import open_classifiers
+(source,) = open_classifiers([sys.argv[1]], ["negative", "positive"], cache=Path(sys.argv[2]))
+source.predict_proba(sys.stdin.read().splitlines())
 """
 
 
@@ -367,10 +367,10 @@ def test_killed_and_resumed_nothing_is_paid_twice(tmp_path):
         source = opened(tmp_path, asked.url, "parallel = 2")
         left = source.cost(texts).calls
         assert 40 - before <= left <= 40 - before + 2  # what was under way when it was killed
-        found = source.scores(texts)
+        found = source.predict_proba(texts)
         assert len(asked.bodies) == before + left
         np.testing.assert_array_equal(found[:, 1] > found[:, 0], ["good" in text for text in texts])
-        opened(tmp_path, asked.url, "parallel = 2").scores(texts)
+        opened(tmp_path, asked.url, "parallel = 2").predict_proba(texts)
         assert len(asked.bodies) == before + left
 
 
@@ -379,15 +379,15 @@ def test_two_runs_do_not_write_to_one_file(tmp_path):
         source, other = opened(tmp_path, asked.url), opened(tmp_path, asked.url)
         source.cache.add("k", {"content": "", "model": "", "tokens": []})
         with pytest.raises(ConfigError, match="Another run writes to"):
-            other.scores(TEXTS[:1])
+            other.predict_proba(TEXTS[:1])
         source.cache.close()
-        other.scores(TEXTS[:1])
+        other.predict_proba(TEXTS[:1])
         assert "k" in other.cache
 
 
 def test_a_spoilt_cache_is_named(tmp_path):
     with served() as asked:
-        opened(tmp_path, asked.url).scores(TEXTS[:2])
+        opened(tmp_path, asked.url).predict_proba(TEXTS[:2])
         (kept,) = (tmp_path / "kept").glob("*.jsonl")
         kept.write_bytes(b"{}\n" + kept.read_bytes())
         with pytest.raises(RunError, match="line 1: key is missing"):
@@ -397,7 +397,7 @@ def test_a_spoilt_cache_is_named(tmp_path):
 def test_without_a_cache_nothing_is_written(tmp_path):
     with served() as asked:
         source = opened(tmp_path, asked.url, cache=False)
-        source.scores(TEXTS[:2])
-        source.scores(TEXTS[:2])
+        source.predict_proba(TEXTS[:2])
+        source.predict_proba(TEXTS[:2])
         assert len(asked.bodies) == 2
         assert [path.name for path in tmp_path.iterdir()] == ["judge.toml"]

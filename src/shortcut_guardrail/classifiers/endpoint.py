@@ -1,4 +1,4 @@
-"""A chat model behind an OpenAI-compatible endpoint as a source."""
+"""A chat model behind an OpenAI-compatible endpoint as a classifier."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ import numpy as np
 
 from ..data import counted
 from ..errors import GuardrailError, GuardrailWarning, RunError
-from ..typing import Array, Progress
-from .cache import AnswerCache
-from .prompts import Prompt
+from ..typing import Array, Progress, Text
+from .kept import AnswerCache
+from .probabilities import fingerprint_of, geometric_mean, log_softmax
+from .prompts import Prompt, asked_with
+from .protocol import Cost
 from .requests import Endpoint, RejectedError
 from .settings import Settings
-from .source import Cost, Text, averaged, fingerprint_of, normalised
 
 ENDPOINT_TEMPLATES = (
     "Which of these fits the text: {labels}? Answer with the name of one of them and nothing else.\n\n"
@@ -41,31 +42,34 @@ class _Job(NamedTuple):
 
 
 @dataclass
-class EndpointSource:
+class EndpointClassifier:
     """A chat model and how it is asked.
 
     Attributes:
         name: As shown.
+        label_names: The labels.
         endpoint: Where requests go.
         cache: What was answered before.
-        prompts: Their log-probabilities are averaged.
+        prompts: Their probabilities are averaged (`geometric_mean`).
         settings: Of the TOML file.
-        url: As the user gave it.
-        fingerprint: Over address, model, prompts and request.
     """
 
     name: str
+    label_names: tuple[str, ...]
     endpoint: Endpoint
     cache: AnswerCache
     prompts: tuple[Prompt, ...]
     settings: Settings
-    fingerprint: str = ""
     _again: bool = False
     _seconds: list[float] = field(default_factory=list)
     _models: set[str] = field(default_factory=set)
 
-    def scores(self, texts: Sequence[Text], progress: Progress | None = None, *, again: bool = False) -> Array:
-        """See `Source`. Answers are kept as they come, so that a run that was cut short goes on where it stopped.
+    def fingerprint(self) -> str:
+        """Over address, model, prompts and request."""
+        return _fingerprint(self.endpoint.url, self.settings, self.prompts)
+
+    def predict_proba(self, texts: Sequence[Text], *, progress: Progress | None = None, again: bool = False) -> Array:
+        """See `Classifier`. Answers are kept as they come, so that a run that was cut short goes on where it stopped.
 
         What is asked `again` is kept apart, so that a run that goes on does not pay for that twice either.
 
@@ -84,17 +88,17 @@ class EndpointSource:
         finally:
             self.cache.close()
         parts = [self._of_prompt(texts, at, samples) for at in range(len(self.prompts))]
-        scores = averaged(parts)
-        if n := int(np.isnan(scores).any(axis=1).sum()):
+        probs = geometric_mean(parts)
+        if n := int(np.isnan(probs).any(axis=1).sum()):
             warnings.warn(
                 f"'{self.name}' gave no answer that names a label to {n} of {counted(len(texts), 'text')}.",
                 GuardrailWarning,
                 stacklevel=2,
             )
-        return scores
+        return probs
 
     def cost(self, texts: Sequence[Text]) -> Cost:
-        """See `Source`. An endpoint that gives no log-probabilities takes `samples` times as many requests."""
+        """See `Classifier`. An endpoint that gives no log-probabilities takes `samples` times as many requests."""
         self._again = False
         jobs = self._jobs(len(texts), self._samples(texts) or [-1])
         left = [job for job in jobs if self._key(texts, job) not in self.cache]
@@ -106,17 +110,12 @@ class EndpointSource:
         return Cost(len(texts), tokens, len(left), max(each) * len(left) if each else None if left else 0.0)
 
     def record(self) -> dict[str, Any]:
-        """See `Source`; the address and the name of the key's variable, never the key."""
+        """See `Classifier`; the address and the name of the key's variable, never the key."""
         first = self.prompts[0]
-        said = {
-            "prompts": [prompt.template for prompt in self.prompts],
-            "phrases": list(first.phrases),
-            "labels": first.shown,
-            "examples": [[text, phrase] for text, phrase in first.examples],
-        }
+        said = {**asked_with(self.prompts), "labels": first.shown}
         known = ("url", "answers", "samples", "api_key_env", "request")
         settings = {key: self.settings.values[key] for key in known if key in self.settings.values}
-        facts = {"kind": "endpoint", "name": self.name, "fingerprint": self.fingerprint}
+        facts = {"kind": "endpoint", "name": self.name, "fingerprint": self.fingerprint()}
         return {**facts, "model": self.settings.target, "answered_by": sorted(self._models), **said, **settings}
 
     @property
@@ -287,7 +286,7 @@ def token_scores(tokens: Sequence[Any], phrases: Sequence[str]) -> Array | None:
     if not mass.any():
         return None
     floor = min(math.exp(least), float(mass[mass > 0].min()))
-    return np.asarray(normalised(np.log(np.maximum(mass, floor))[None])[0])
+    return np.asarray(log_softmax(np.log(np.maximum(mass, floor))[None])[0])
 
 
 def sample_scores(contents: Sequence[str], phrases: Sequence[str]) -> Array | None:
@@ -305,8 +304,10 @@ def sample_scores(contents: Sequence[str], phrases: Sequence[str]) -> Array | No
     return np.log((counts + 0.5) / (counts.sum() + 0.5 * len(counts))) if counts.any() else None
 
 
-def open_endpoint(settings: Settings, prompts: tuple[Prompt, ...], cache: Path | None) -> EndpointSource:
-    """The source that a TOML file describes.
+def open_endpoint(
+    settings: Settings, labels: tuple[str, ...], prompts: tuple[Prompt, ...], cache: Path | None
+) -> EndpointClassifier:
+    """The classifier that a TOML file describes.
 
     Raises:
         ConfigError: The address or the key cannot be used.
@@ -321,8 +322,12 @@ def open_endpoint(settings: Settings, prompts: tuple[Prompt, ...], cache: Path |
         per_minute=settings.get("requests_per_minute"),
         allow_http=settings.get("allow_http", False),
     )
+    fingerprint = _fingerprint(url, settings, prompts)
+    file = None if cache is None else cache / f"answers-{fingerprint[:16]}.jsonl"
+    return EndpointClassifier(settings.name, labels, endpoint, AnswerCache(file, _Answer), prompts, settings)
+
+
+def _fingerprint(url: str, settings: Settings, prompts: Sequence[Prompt]) -> str:
     asked = [[prompt.before_label("{text}"), *prompt.phrases] for prompt in prompts]
     how = {key: settings.get(key) for key in ("answers", "samples", "request")}
-    fingerprint = fingerprint_of({"url": url, "model": settings.target, "asked": asked, **how})
-    file = None if cache is None else cache / f"answers-{fingerprint[:16]}.jsonl"
-    return EndpointSource(settings.name, endpoint, AnswerCache(file, _Answer), prompts, settings, fingerprint)
+    return fingerprint_of({"url": url, "model": settings.target, "asked": asked, **how})

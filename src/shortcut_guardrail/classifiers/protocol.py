@@ -1,0 +1,96 @@
+"""What every classifier offers, and how what only some can do is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ..data import enumerated
+from ..errors import ModelError
+from ..models import Cost as Cost
+from ..typing import Array, Capability, Progress, Text
+
+
+class Classifier(Protocol):
+    """Whatever gives each text a probability for each label; `models.TextClassifier` is one.
+
+    More than this is asked for by name, see `require`: `capabilities` holds what a classifier can do, and one without
+    that attribute can do nothing more.
+    """
+
+    @property
+    def name(self) -> str:
+        """As shown."""
+        ...
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The C labels, in the order of the columns of `predict_proba`."""
+        ...
+
+    def fingerprint(self) -> str:
+        """SHA-256 over what answers, as hexadecimal.
+
+        Of a classifier with weights it is that of its weights alone, so that the same model is recognised elsewhere.
+        """
+        ...
+
+    def predict_proba(self, texts: Sequence[Text], *, progress: Progress | None = None, again: bool = False) -> Array:
+        """How probable each label is for each text.
+
+        Args:
+            texts: N texts or pairs.
+            progress: Told how much is done.
+            again: Ask once more, whatever is kept of answers before: who changes an answer cannot be relied on.
+
+        Returns:
+            Shape (N, C), float64; rows sum to 1. A row of NaN where there was no answer.
+
+        Raises:
+            RunError: What came back is no answer, or nothing came back.
+        """
+        ...
+
+    def cost(self, texts: Sequence[Text]) -> Cost:
+        """What `predict_proba` would take; an endpoint is not asked for it."""
+        ...
+
+    def record(self) -> dict[str, Any]:
+        """What answers and how it is asked, ready for JSON: kind, name, fingerprint, prompts, settings, versions."""
+        ...
+
+
+_CANNOT: dict[Capability, str] = {
+    "embeddings": "gives no vectors of texts and words",
+    "gradients": "gives no gradients",
+    "masks": "has no mask token",
+    "adapts": "takes no adapter",
+}
+
+
+def require(classifier: Any, capability: Capability, what: str) -> None:
+    """Refuse a classifier that cannot do what is needed.
+
+    Args:
+        classifier: A `Classifier`.
+        capability: What it has to be able to do.
+        what: What needs that, as in "which an audit needs".
+
+    Raises:
+        ModelError: It cannot.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> require(SimpleNamespace(name="bag of words", capabilities=frozenset()), "adapts", "a LoRA guard")
+        Traceback (most recent call last):
+        ...
+        shortcut_guardrail.errors.ModelError: 'bag of words' takes no adapter, which a LoRA guard needs. It can do \
+nothing but answer. Give an encoder that is fine-tuned for sequence classification, such as one of the BERT family.
+    """
+    can = sorted(getattr(classifier, "capabilities", ()))
+    if capability not in can:
+        instead = f"It has only {enumerated(can)}." if can else "It can do nothing but answer."
+        raise ModelError(
+            f"'{classifier.name}' {_CANNOT[capability]}, which {what} needs. {instead} Give an encoder that is "
+            "fine-tuned for sequence classification, such as one of the BERT family."
+        )

@@ -1,0 +1,53 @@
+"""What it takes to ask a classifier, known before it is asked."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import GuardrailWarning
+from ..typing import Text
+
+_TIMED_TEXTS = 6
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What it takes to ask a classifier about some texts; `None` where that is not known before.
+
+    Attributes:
+        texts: Number of texts.
+        tokens: Tokens that go in, prompts included; of endpoints an estimate of one for four bytes.
+        calls: Passes through a model, calls of a function, or requests to an endpoint that are not in its cache.
+        seconds: Measured on a few of the texts; for an endpoint from requests of before, or by its own rate limit.
+    """
+
+    texts: int
+    tokens: int | None = None
+    calls: int | None = None
+    seconds: float | None = None
+
+
+def n_characters(text: Text) -> int:
+    """Characters of a text or of both of a pair."""
+    return len(text) if isinstance(text, str) else len(text[0]) + len(text[1])
+
+
+def measured_seconds(ask: Callable[[Any], object], texts: Sequence[Text]) -> float:
+    """How long asking about all texts would take, by the time for a few of them, from the shortest to the longest."""
+    if not texts:
+        return 0.0
+    order = sorted(range(len(texts)), key=lambda i: n_characters(texts[i]))
+    few = [texts[order[int(at)]] for at in np.linspace(0, len(order) - 1, min(_TIMED_TEXTS, len(order)))]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)  # of texts that are cut, which comes when all are asked about
+        ask(few[:1])  # the first call pays for what is set up once
+        begun = time.perf_counter()
+        ask(few)
+        seconds = time.perf_counter() - begun
+    return seconds * sum(map(n_characters, texts)) / max(1, sum(map(n_characters, few)))
