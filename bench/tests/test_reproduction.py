@@ -1,4 +1,4 @@
-"""The page docs/research/reproduction.md: its blocks, the paper's numbers in them, and what it says about them."""
+"""The tables of docs/research/reproduction.md, the paper's numbers in them, and what the page says about them."""
 
 from __future__ import annotations
 
@@ -15,31 +15,24 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import reproduction
 from checkout import ROOT
 from harness_fakes import fake_results, with_systems
-from reproduction import NUMBERS, Claim, Comparison, make_block, read_numbers, rewritten
 from shortcut_bench.collect import collect
-from shortcut_bench.experiments import ExperimentConfig, read_experiment
+from shortcut_bench.experiments import ExperimentConfig, experiment_names, read_experiment
+from shortcut_bench.reproduction import NUMBERS, Claim, Comparison, beside_the_paper, read_numbers
 from shortcut_bench.results import result_path
-from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.stats.exact import exact_interval
 from shortcut_guardrail.text import WordFinder
 
 PAGE = ROOT / "docs" / "research" / "reproduction.md"
-TEXT = PAGE.read_text(encoding="utf-8")
 PAPER = read_numbers(NUMBERS)
-RESULTS_OF_THE_PAGE = [
-    path.relative_to(ROOT).as_posix()
-    for pattern in ("*.parquet", "*/runs.json", "*/*.png")
-    for path in sorted((ROOT / "results").glob(pattern))
-]
+REPRODUCED = [name for name in experiment_names() if read_experiment(name).rebuilds]
 GOEMO = ("GoEmo-ST", "GoEmo-Syn")
 Latex = Callable[[str], list[list[list[str]]]]
 
 
 def block(results: Path, name: str = "shifted", comparison: Comparison | None = None) -> str:
-    return make_block(results, name, comparison or PAPER[name], images_from=results)
+    return beside_the_paper(name, results, images_from=results, comparison=comparison)
 
 
 def few(name: str, *systems: str, settings: slice = slice(None)) -> ExperimentConfig:
@@ -92,34 +85,29 @@ def test_systems_of_the_paper_that_we_have_not_run_have_rows_without_ours(tmp_pa
     assert "SG, in the paper only" not in block(tmp_path)
 
 
-def test_an_experiment_without_runs_is_a_sentence_with_its_command(tmp_path: Path) -> None:
-    expected = (
-        "This experiment has not been run yet. The command that runs it: `shortcut-guardrail benchmark run mstps "
-        "--data-dir ../shared/data --out results/`\n"
-    )
-    assert block(tmp_path, "mstps") == expected
+def test_an_experiment_without_runs_is_refused(tmp_path: Path) -> None:
     fake_results(tmp_path, few("mstps", "erm"), scale="tiny", seeds=(0,))
-    assert block(tmp_path, "mstps") == expected, "tiny runs mean nothing"
+    with pytest.raises(LookupError, match="no finished run of mstps"):
+        block(tmp_path, "mstps")
     fake_results(tmp_path, few("mstps", "erm"), seeds=(0,))
-    assert "not been run" not in block(tmp_path, "mstps")
+    assert block(tmp_path, "mstps")
 
 
 def test_what_is_unfinished_is_named(tmp_path: Path) -> None:
     fake_results(tmp_path, few("shifted", "erm", settings=slice(0, 4)))
     fake_results(tmp_path, few("shifted", "guardrail", settings=slice(0, 1)), seeds=(0, 1))
-    text = block(tmp_path)
-    assert "Not finished yet: GoEmo-ST, GoEmo-Syn." in text
-    assert "1 of 5 cells do not have all seeds [0, 1, 2]: 'Civil, guardrail'." in text
+    assert "1 of 5 cells do not have all seeds [0, 1, 2]: 'Civil, guardrail'." in block(tmp_path)
 
 
 def test_a_setting_of_which_only_some_folds_are_there_counts_as_not_run(tmp_path: Path) -> None:
     config = few("shifted", "erm", settings=slice(1, 2))
     fake_results(tmp_path, config, seeds=(0,))
-    assert "has not been run yet" not in block(tmp_path)
+    assert block(tmp_path)
     path = tmp_path / "shifted/runs.json"
     record = json.loads(path.read_text())
     path.write_text(json.dumps(record | {"runs": record["runs"][:4]}))
-    assert "has not been run yet" in block(tmp_path)
+    with pytest.raises(LookupError):
+        block(tmp_path)
 
 
 def test_two_scales_have_a_table_each(tmp_path: Path) -> None:
@@ -134,9 +122,9 @@ def test_two_scales_have_a_table_each(tmp_path: Path) -> None:
 
 def test_a_figure_is_shown_where_there_is_one(tmp_path: Path) -> None:
     fake_results(tmp_path / "results", few("mstps", "erm"))
-    assert "![" not in make_block(tmp_path / "results", "mstps", PAPER["mstps"], images_from=tmp_path / "docs")
+    assert "![" not in beside_the_paper("mstps", tmp_path / "results", images_from=tmp_path / "docs")
     (tmp_path / "results/mstps/mstps.png").touch()
-    text = make_block(tmp_path / "results", "mstps", PAPER["mstps"], images_from=tmp_path / "docs")
+    text = beside_the_paper("mstps", tmp_path / "results", images_from=tmp_path / "docs")
     assert text.endswith("](../results/mstps/mstps.png)\n")
 
 
@@ -147,11 +135,6 @@ def test_special_characters_of_names_are_shown_and_mean_nothing(tmp_path: Path) 
     text = block(tmp_path)
     assert r"a\|b \*c\* \`d\` \<!-- end --\> \[e\](f) g\_h" in text
     assert len({len(found) for found in rows_of(text)}) == 1
-    page = page_of(tmp_path)
-    assert run(tmp_path, page) == 0
-    before = page.read_text()
-    assert run(tmp_path, page) == 0
-    assert page.read_text() == before
 
 
 # Claims
@@ -225,125 +208,32 @@ def test_a_claim_may_compare_two_columns(tmp_path: Path) -> None:
 # The page
 
 
-PROSE = "Before | <b> *x*\n\n"
+def test_the_page_has_the_tables_of_every_experiment() -> None:
+    names = re.findall(r'{{ beside_the_paper\("(.+)"\) }}', PAGE.read_text(encoding="utf-8"))
+    assert sorted(names) == sorted(REPRODUCED) == sorted(PAPER)
 
 
-def page_of(folder: Path, names: list[str] | None = None) -> Path:
-    blocks = [f"<!-- generated: {n} -->\nold\n<!-- end -->\n\nAfter {n}.\n" for n in names or reproduction.reproduced()]
-    path = folder / "page.md"
-    path.write_text(PROSE + "\n".join(blocks))
-    return path
-
-
-def run(results: Path, page: Path, *options: str) -> int:
-    return reproduction.main(["--results", str(results), "--page", str(page), *options])
-
-
-def test_prose_survives_and_blocks_are_replaced(tmp_path: Path) -> None:
-    fake_results(tmp_path, few("mstps", "erm"))
-    page = page_of(tmp_path)
-    assert run(tmp_path, page) == 0
-    text = page.read_text()
-    assert text.startswith(PROSE)
-    assert all(f"\n<!-- end -->\n\nAfter {name}.\n" in text for name in reproduction.reproduced())
-    assert "\nold\n" not in text
-    assert text.count("has not been run yet") == len(reproduction.reproduced()) - 1
-    assert (
-        re.sub(r"(?s)(<!-- generated: .*? -->\n).*?<!-- end -->", r"\1old\n<!-- end -->", text)
-        == page_of(tmp_path).read_text()
-    )
-
-
-def test_check_says_what_is_stale_and_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = page_of(tmp_path)
-    assert run(tmp_path, page) == 0
-    assert run(tmp_path, page, "--check") == 0
-    fake_results(tmp_path, few("mstps", "erm"))
-    before = page.read_text()
-    capsys.readouterr()
-    assert run(tmp_path, page, "--check") == 1
-    assert re.search(r"is stale: mstps\. Rewrite it with: python docs/tools/reproduction\.py", capsys.readouterr().err)
-    assert page.read_text() == before
-    assert run(tmp_path, page) == 0
-    assert run(tmp_path, page, "--check") == 0
-
-
-def without(name: str) -> Callable[[str], str]:
-    return lambda text: text.replace(f"<!-- generated: {name} -->\nold\n<!-- end -->", "")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (without("mstps"), "no block for 'mstps'"),
-        (lambda text: text.replace("generated: mstps -->", "generated: mtps -->"), "no block for 'mstps'"),
-        (lambda text: text + "<!-- generated: speed -->\n<!-- end -->\n", "the unknown experiment 'speed'"),
-        (lambda text: text + "<!-- generated: mstps -->\n<!-- end -->\n", "several blocks for 'mstps'"),
-        (lambda text: text.replace("old\n<!-- end -->", "old", 1), "needs an '<!-- end -->'"),
-        (lambda text: text + "<!-- generated: mstps -->\n", "needs an '<!-- end -->'"),
-    ],
-)
-def test_a_damaged_page_is_refused(change: Callable[[str], str], message: str, tmp_path: Path) -> None:
-    text = change(page_of(tmp_path).read_text())
-    with pytest.raises(DataError, match=re.escape(message)):
-        rewritten(text, str)
-
-
-def test_bad_input_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(tmp_path / "none", page_of(tmp_path)) == 2
-    assert "--results must be the folder of all results" in capsys.readouterr().err
-    assert run(tmp_path, tmp_path / "none.md") == 2
-    assert "Its prose is written by hand." in capsys.readouterr().err
-    fake_results(tmp_path, few("mstps", "erm"))
-    next(tmp_path.glob("runs/*/result.json")).write_text("{")
-    page = page_of(tmp_path)
-    before = page.read_text()
-    assert run(tmp_path, page) == 2
-    assert "cannot be read as JSON" in capsys.readouterr().err
-    assert page.read_text() == before
-
-
-def test_the_page_has_a_block_for_every_experiment_and_is_not_stale() -> None:
-    names = re.findall(r"<!-- generated: (.+) -->", TEXT)
-    assert sorted(names) == sorted(reproduction.reproduced()) == sorted(PAPER)
-    # Whether results differ from what is committed is not asked: one that was deleted has to show here.
-    assert run(ROOT / "results", PAGE, "--check") == 0
-
-
-@pytest.mark.parametrize("gone", ["shifted/runs.json", "runs.parquet", "*.parquet"])
-def test_a_committed_result_that_is_gone_is_found(gone: str, tmp_path: Path) -> None:
-    """A clone in which somebody deleted a result: the check above fails there, where it once was skipped."""
-    for file in ("docs/research/reproduction.md", *RESULTS_OF_THE_PAGE):
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).symlink_to(ROOT / file)
-    results, page = tmp_path / "results", tmp_path / "docs/research/reproduction.md"
-    # The whole clone passes, as the test above shows of the checkout.
-    deleted = list(results.glob(gone))
-    assert deleted
-    for file in deleted:
-        file.unlink()
-    assert run(results, page, "--check") != 0
+def test_the_tables_are_made_from_what_is_committed(tmp_path: Path) -> None:
+    text = beside_the_paper("shifted", ROOT / "results", images_from=PAGE.parent)
+    assert row(text, "GoEmo-ST", "guardrail")["accuracy"].startswith("0.5")
+    for file in ("runs.parquet", "predictions.parquet", "test_sets.parquet"):
+        (tmp_path / file).symlink_to(ROOT / "results" / file)
+    with pytest.raises(LookupError):
+        beside_the_paper("shifted", tmp_path, images_from=PAGE.parent)
 
 
 # The paper's numbers
 
 
-def test_a_row_of_the_wrong_length_and_unknown_fields_are_refused(tmp_path: Path) -> None:
+def test_a_row_of_the_wrong_length_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "numbers.toml"
     text = NUMBERS.read_text(encoding="utf-8")
-    for old, new, message in (
-        ("ERM = [0.911, 0.880, 0.819]", "ERM = [0.911, 0.880]", "must be 3, one for each setting, but are 2"),
-        ('relation = "higher"', 'relation = "more"', "a relation higher or lower"),
-        ('trend = "falls"', 'tendency = "falls"', "unknown field 'tendency'"),
-        ('sizes = "real-world"', 'sizes = "real-world"\nsize = 3', "unknown field 'size'"),
-        ("numbers.mstps]", "numbers.accuracy]", "not among its columns"),
-    ):
-        path = tmp_path / "numbers.toml"
-        path.write_text(text.replace(old, new, 1), encoding="utf-8")
-        with pytest.raises(ConfigError, match=message):
-            read_numbers(path)
+    path.write_text(text.replace("ERM = [0.911, 0.880, 0.819]", "ERM = [0.911, 0.880]", 1), encoding="utf-8")
+    with pytest.raises(ValueError, match="accuracy of ERM must be 3 numbers, one a setting"):
+        read_numbers(path)
 
 
-@pytest.mark.parametrize("name", reproduction.reproduced())
+@pytest.mark.parametrize("name", REPRODUCED)
 def test_settings_and_systems_are_those_of_the_experiments(name: str, tmp_path: Path) -> None:
     config, comparison = read_experiment(name), PAPER[name]
     assert set(comparison.settings) <= {setting.name for setting in config.settings}

@@ -121,6 +121,13 @@ def constants() -> dict[str, Any]:
     return {name: code(path) for name, path in tomllib.loads(CONSTANTS.read_text(encoding="utf-8")).items()}
 
 
+def beside_the_paper(experiment: str) -> str:
+    """The tables of an experiment with the paper's numbers in them."""
+    from shortcut_bench.reproduction import beside_the_paper  # here, since one page needs it
+
+    return beside_the_paper(experiment, RESULTS, images_from=DOCS / "research")
+
+
 def numbers(text: str) -> list[float]:
     """The numbers in a text.
 
@@ -261,6 +268,7 @@ ENVIRONMENT.globals |= {one.__name__: one for one in _FORMS}
 ENVIRONMENT.globals |= {
     "results": results,
     "code": code,
+    "beside_the_paper": beside_the_paper,
     "number": number,
     "mean": lambda values: statistics.fmean(map(number, values)),
     "sd": lambda values: statistics.stdev(map(number, values)),

@@ -1,40 +1,31 @@
-"""Sets the benchmark's finished runs beside the paper's numbers, in the page docs/research/reproduction.md.
+"""The benchmark's finished runs beside the paper's numbers, as the tables of docs/research/reproduction.md.
 
-    python docs/tools/reproduction.py --results results --page docs/research/reproduction.md [--check]
-
-The page is written by hand, except for blocks between `<!-- generated: EXPERIMENT -->` and `<!-- end -->`. Those are
-made anew from what is under `--results` and from `paper_numbers.toml`; nothing else is touched. With `--check` nothing
-is written, and the exit status is 1 if a block is not what it would be. Runs at scale `tiny` are left out: their
-numbers mean nothing.
+The page asks for the tables of an experiment by `beside_the_paper("shifted")`. They are made from finished runs and
+from `paper_numbers.toml`. Runs at scale `tiny` are left out: their numbers mean nothing.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import os
 import re
-import sys
 import tomllib
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from shortcut_bench.collect import Collection, collect
-from shortcut_bench.experiments import ExperimentConfig, Setting, experiment_names, read_experiment
-from shortcut_bench.results import IndexEntry, read_index
-from shortcut_bench.tables import Entry, Table, make_table, render
-from shortcut_guardrail import ConfigError, DataError, GuardrailWarning
-from shortcut_guardrail.cli.running import run
-from shortcut_guardrail.data.files import write_file
+from shortcut_guardrail import GuardrailWarning
+
+from .collect import Collection, collect
+from .experiments import ExperimentConfig, Setting, read_experiment
+from .results import IndexEntry, read_index
+from .tables import Entry, Table, make_table, render
 
 NUMBERS = Path(__file__).with_name("paper_numbers.toml")
-BLOCK = re.compile(r"^<!-- generated: (?P<name>.+?) -->\n(?P<body>.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
-START = re.compile(r"^<!-- generated: ", re.MULTILINE)
 LEFT_OUT_SCALES = ("tiny",)
 
 Number = float | str
@@ -69,7 +60,7 @@ class Claim:
     interval: str = ""
     trend: str = ""
     minus: str = ""
-    only: tuple[str, ...] = ()
+    only: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -77,13 +68,13 @@ class Comparison:
     """What the paper has on one experiment; see the head of `paper_numbers.toml`."""
 
     source: str
-    columns: tuple[str, ...]
-    systems: Mapping[str, tuple[str, ...]]
-    settings: tuple[str, ...] = ()
-    numbers: Mapping[str, Mapping[str, tuple[Number, ...]]] = field(default_factory=dict)
-    sizes: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    columns: Sequence[str]
+    systems: Mapping[str, Sequence[str]]
+    settings: Sequence[str] = ()
+    numbers: Mapping[str, Mapping[str, Sequence[Number]]] = field(default_factory=dict)
+    sizes: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
+    claims: Sequence[Claim] = ()
 
     def printed(self, setting: str, system: str, column: str) -> Number | None:
         """What the paper prints, or `None`."""
@@ -104,56 +95,27 @@ def read_numbers(path: Path) -> dict[str, Comparison]:
     """The paper's numbers by experiment.
 
     Raises:
-        DataError: The file cannot be read.
-        ConfigError: A section is not as it has to be.
+        ValueError: A row has another length than its settings.
     """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"'{path}' cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"'{path}' is no TOML file: {error}.") from error
-    sections = content["experiments"]
-    return {name: _comparison(name, content, sections) for name in sections}
+    content = tomllib.loads(path.read_text(encoding="utf-8"))
+    return {name: _comparison(content, section) for name, section in content["experiments"].items()}
 
 
-def _comparison(name: str, content: Mapping[str, Any], sections: Mapping[str, Any]) -> Comparison:
-    section = dict(sections[name])
-    section["numbers"] = dict(section.get("numbers", {}))
-    for column, other in section.pop("numbers_of", {}).items():
-        section["numbers"][column] = sections[other]["numbers"][column]
-    section["systems"] = section.get("systems", content["systems"])
-    section["sizes"] = content["sizes"][section["sizes"]] if "sizes" in section else {}
-    section["claims"] = tuple(_claim(name, claim) for claim in section.get("claims", ()))
-    if unknown := sorted(set(section) - {entry.name for entry in fields(Comparison)}):
-        raise ConfigError(f"The paper's numbers on '{name}' have an unknown field {unknown[0]!r}.")
-    section = {key: tuple(value) if isinstance(value, list) else value for key, value in section.items()}
-    comparison = Comparison(**section)
-    _check_lengths(name, comparison)
-    return comparison
-
-
-def _claim(name: str, values: Mapping[str, Any]) -> Claim:
-    if unknown := sorted(set(values) - {entry.name for entry in fields(Claim)}):
-        raise ConfigError(f"A claim on '{name}' has an unknown field {unknown[0]!r}.")
-    claim = Claim(**values)
-    if claim.relation not in ("", "higher", "lower") or claim.trend not in ("", "rises", "falls"):
-        raise ConfigError(f"A claim on '{name}' must have a relation higher or lower, or a trend rises or falls.")
-    if bool(claim.relation) == bool(claim.trend):
-        raise ConfigError(f"A claim on '{name}' must have either a relation or a trend.")
-    return claim
-
-
-def _check_lengths(name: str, comparison: Comparison) -> None:
+def _comparison(content: Mapping[str, Any], section: Mapping[str, Any]) -> Comparison:
+    shared = {
+        column: content["experiments"][other]["numbers"][column]
+        for column, other in section.get("numbers_of", {}).items()
+    }
+    given = {"systems": content["systems"]} | {key: value for key, value in section.items() if key != "numbers_of"}
+    given["numbers"] = section.get("numbers", {}) | shared
+    given["sizes"] = content["sizes"].get(section.get("sizes"), {})
+    given["claims"] = [Claim(**claim) for claim in section.get("claims", ())]
+    comparison = Comparison(**given)
     for column, rows in comparison.numbers.items():
-        if column not in comparison.columns:
-            raise ConfigError(f"The paper's numbers on '{name}' have '{column}', which is not among its columns.")
         for system, values in rows.items():
             if len(values) != len(comparison.settings):
-                raise ConfigError(
-                    f"The paper's numbers on '{name}', {column}, {system}, must be {len(comparison.settings)}, one for "
-                    f"each setting, but are {len(values)}."
-                )
+                raise ValueError(f"{column} of {system} must be {len(comparison.settings)} numbers, one a setting.")
+    return comparison
 
 
 # Our runs
@@ -254,31 +216,28 @@ def _has_finished(entries: Sequence[IndexEntry]) -> bool:
 # Blocks
 
 
-def make_block(results: Path, name: str, comparison: Comparison, *, images_from: Path) -> str:
-    """What the page says about an experiment, ending in a line break.
+def beside_the_paper(name: str, results: Path, *, images_from: Path, comparison: Comparison | None = None) -> str:
+    """The tables of an experiment with the paper's numbers in them, as Markdown.
 
     Args:
-        results: Folder of all results.
         name: The experiment.
-        comparison: What the paper has on it.
+        results: Folder of all results.
         images_from: The page's folder, from which figures are linked.
+        comparison: What the paper has on it; read from `NUMBERS` unless given.
 
     Raises:
+        LookupError: There are no finished runs.
         DataError: Results are damaged.
         ConfigError: Results do not belong together, or a column is unknown.
     """
+    comparison = comparison or read_numbers(NUMBERS)[name]
     experiment = read_experiment(name)
-    command = f"`shortcut-guardrail benchmark run {name} --data-dir ../shared/data --out results/`"
-    parts = []
-    for collection, warned in _collected(results, experiment):
-        table = _compared(collection, comparison, warned)
-        missing = [s.name for s in experiment.settings if s.name not in {cell.setting for cell in collection.cells}]
-        part = render(table, "markdown")
-        if missing:
-            part += f"\nNot finished yet: {plain(', '.join(missing))}. {command} goes on where it stopped.\n"
-        parts.append(part)
+    parts = [
+        render(_compared(collection, comparison, warned), "markdown")
+        for collection, warned in _collected(results, experiment)
+    ]
     if not parts:
-        return f"This experiment has not been run yet. The command that runs it: {command}\n"
+        raise LookupError(f"{results} has no finished run of {name}")
     return "\n".join([*parts, *_image(results / name / f"{name}.png", experiment, images_from)])
 
 
@@ -429,93 +388,3 @@ def _beyond_chance(claim: Claim, label: str, ours: _Ours, settings: Sequence[Set
     intervals = [entry.interval for entry in entries if entry is not None and entry.interval is not None]
     clear = sum(low > 0 if claim.relation == "higher" else high < 0 for low, high in intervals)
     return f", {clear} of them with a 95 % interval of the difference that excludes 0"
-
-
-# The page
-
-
-def reproduced() -> list[str]:
-    """The experiments that rebuild a table or figure of the paper; the others have nothing to stand beside."""
-    return [name for name in experiment_names() if read_experiment(name).rebuilds]
-
-
-def rewritten(text: str, make: Callable[[str], str]) -> tuple[str, list[str]]:
-    """A page with its blocks made anew, and the names of those that changed.
-
-    Args:
-        text: The page.
-        make: From an experiment's name to the block's text.
-
-    Raises:
-        DataError: A block has no end, or an experiment has none or several.
-    """
-    found = [match["name"] for match in BLOCK.finditer(text)]
-    inside = sum(len(START.findall(match["body"])) for match in BLOCK.finditer(text))
-    if inside or len(START.findall(text)) != len(found):
-        raise DataError("Every '<!-- generated: NAME -->' of the page needs an '<!-- end -->' before the next one.")
-    known = reproduced()
-    for what, names in (
-        ("no block for", [name for name in known if name not in found]),
-        ("a block for the unknown experiment", [name for name in found if name not in known]),
-        ("several blocks for", [name for name, times in Counter(found).items() if times > 1]),
-    ):
-        if names:
-            raise DataError(
-                f"The page has {what} '{names[0]}'. It needs one for each experiment: a line "
-                "'<!-- generated: NAME -->' and a line '<!-- end -->'."
-            )
-    changed = []
-
-    def block(match: re.Match[str]) -> str:
-        body = f"\n{make(match['name'])}\n"
-        if body != match["body"]:
-            changed.append(match["name"])
-        return f"<!-- generated: {match['name']} -->\n{body}<!-- end -->"
-
-    return BLOCK.sub(block, text), changed
-
-
-def update(results: Path, page: Path, *, check: bool, numbers: Path = NUMBERS) -> int:
-    """Rewrites the page, or says whether it is stale.
-
-    Returns:
-        The exit status: 1 for a stale page with `check`, 0 otherwise.
-
-    Raises:
-        DataError: The page or results cannot be read.
-        ConfigError: Results do not belong together.
-    """
-    if not results.is_dir():
-        raise DataError(f"--results must be the folder of all results, but '{results}' is none.")
-    try:
-        text = page.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"'{page}' cannot be read ({error}). Its prose is written by hand.") from error
-    comparisons = read_numbers(numbers)
-    new, changed = rewritten(text, lambda name: make_block(results, name, comparisons[name], images_from=page.parent))
-    if check:
-        if changed:
-            print(
-                f"'{page}' is stale: {', '.join(changed)}. Rewrite it with: python docs/tools/reproduction.py "
-                f"--results {results} --page {page}",
-                file=sys.stderr,
-            )
-        return int(bool(changed))
-    if changed:
-        write_file(page, new, overwrite=True)
-    print(f"{page}: {len(changed)} of {len(comparisons)} blocks changed{': ' if changed else ''}{', '.join(changed)}")
-    return 0
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit status, given the arguments of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", type=Path, required=True, help="folder of all results")
-    parser.add_argument("--page", type=Path, required=True, help="the page, which has to exist")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is stale")
-    given = parser.parse_args(arguments)
-    return run(lambda: update(given.results, given.page, check=given.check))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
