@@ -13,6 +13,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import pytest
 import torch
 
+from made_guards import make_guards
 from tiny_models import SHORTCUT_TEXTS, build_family, planted_bag, tiny_bert
 
 SHARED_DATA = Path(__file__).resolve().parents[1] / "shared" / "data"
@@ -67,6 +68,12 @@ def _bert() -> tuple[Any, Any]:
 def bert(_bert) -> tuple[Any, Any]:
     """A two-layer random BERT classifier with three classes, and its tokenizer; a copy for each test."""
     return copy.deepcopy(_bert[0]), _bert[1]
+
+
+@pytest.fixture(scope="session")
+def saved_guards(tmp_path_factory) -> Path:
+    """A folder with a tiny classifier `base` and guards on it, which no test writes into; see `made_guards`."""
+    return make_guards(tmp_path_factory.mktemp("guards"))
 
 
 @pytest.fixture

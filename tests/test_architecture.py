@@ -39,7 +39,6 @@ FLOORS = [
     "metrics",
     "stats",
     "config",
-    "keys",
     "threads",
     "typing",
     "errors",

@@ -108,7 +108,7 @@ def test_an_unknown_preset():
             "target_modules must be a list, each entry a text, but is 'query'.",
         ),
         (
-            lambda: GuardrailConfig.from_dict({"targets": {"keep": "word"}}),
+            lambda: GuardrailConfig.from_dict({"shortcuts": {"keep": "word"}}),
             "keep must be a list, each entry a text, but is 'word'.",
         ),
         (lambda: GuardrailConfig(preset=None), "preset must be a text, but is None."),

@@ -143,7 +143,7 @@ def test_the_fit_report_says_what_was_neutralised(model_folder, texts):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
     report = guard.fit(texts, config=CONFIGS["distill"])
     values = json.loads(json.dumps(report.to_dict(), allow_nan=False))
-    assert [item["text"] for item in values["targets"]] == ["honestly"]
+    assert [item["text"] for item in values["shortcuts"]] == ["honestly"]
     assert set(values["seconds"]) == {"tokenise", "target", "teacher", "adapt"}
     nothing = guard.fit(texts, config=CONFIGS["mask"]).training
     assert (nothing.n_texts, nothing.n_steps, nothing.n_trained) == (len(texts), 0, 0)

@@ -24,13 +24,12 @@ from harness_fakes import fake_build
 from shortcut_bench import bases, classifiers, references, registry, runner, systems
 from shortcut_bench.classifiers import UNFINISHED_FOLDER
 from shortcut_bench.experiments import ExperimentConfig, Setting, SystemSpec, read_experiment
-from shortcut_bench.guards import guard_options
 from shortcut_bench.methods import training
 from shortcut_bench.results import add_to_index, read_index, read_result, result_path, rows_of
 from shortcut_bench.runner import Outcome, run_experiment
 from shortcut_bench.store import open_store
 from shortcut_bench.systems import Need
-from shortcut_guardrail import GuardrailConfig, ShortcutGuardrail, preset
+from shortcut_guardrail import GuardrailConfig, ShortcutGuardrail
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
 from shortcut_guardrail.finetuning.checkpoints import Checkpoints
 from shortcut_guardrail.metrics import worst_group_accuracy
@@ -323,20 +322,12 @@ def test_data_are_checked_before_anything_is_trained(run: Any, tmp_path: Path, m
         run(experiment("erm", settings=settings))
 
 
-def test_options_that_came_later_leave_what_was_measured_before_them_its_hash() -> None:
-    plain = preset("distill")
-    assert "take_influential" not in guard_options(plain)["targets"]
-    assert guard_options(plain.with_shortcuts(take_influential=True))["targets"]["take_influential"] is True
-    assert guard_options(plain.with_shortcuts(influential_share=0.1))["targets"]["influential_share"] == 0.1
-    assert GuardrailConfig.from_dict(guard_options(plain)) == plain
-
-
 def test_committed_runs_of_guards_are_still_found() -> None:
     recorded = [json.loads(parts["config"]) for parts in open_store(RESULTS).runs.values()]
     guards = [config["system"].get("guard") for config in recorded]
     guards = [guard for guard in guards if guard is not None]
     assert len(guards) > 100
-    today = [guard_options(GuardrailConfig.from_dict(guard)) for guard in guards]
+    today = [GuardrailConfig.from_dict(guard).to_dict() for guard in guards]
     assert json.loads(json.dumps(today)) == guards
 
 

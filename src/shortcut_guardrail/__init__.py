@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import importlib
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from .config import (
@@ -101,17 +100,7 @@ __all__ = [
 ]
 
 
-_RENAMED = {"Target": "Shortcut", "TargetConfig": "ShortcutConfig", "Targets": "Shortcuts"}
-
-
 def __getattr__(name: str) -> Any:
-    if new := _RENAMED.get(name):
-        warnings.warn(
-            f"shortcut_guardrail.{name} is called {new} now; the old name goes with version 0.3.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return globals()[new] if new in globals() else __getattr__(new)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)

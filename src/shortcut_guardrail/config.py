@@ -16,7 +16,6 @@ from numbers import Integral, Real
 from typing import Any, Literal, get_args, get_origin
 
 from .errors import ConfigError
-from .keys import stored, with_names
 
 Embedding = Literal["auto", "cls", "mean", "pooler"]
 Metric = Literal["accuracy", "balanced_accuracy", "worst_group_accuracy"]
@@ -417,9 +416,8 @@ class GuardrailConfig:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready dictionary, by the keys of files (`keys`), that `from_dict` turns back into an equal
-        configuration."""
-        return typing.cast(dict[str, Any], stored(self))
+        """A JSON-ready dictionary that `from_dict` turns back into an equal configuration."""
+        return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> GuardrailConfig:
@@ -478,7 +476,6 @@ def freed(setting: str) -> dict[str, float]:
 
 def _updated(config: Any, changes: Mapping[str, Any], at: str) -> Any:
     hints = typing.get_type_hints(type(config))
-    changes = with_names(type(config), changes)
     unknown = [f"{at}{name}" for name in changes if name not in hints]
     _require(
         not unknown,
@@ -539,7 +536,6 @@ def _is_finite(value: Any) -> bool:
 
 def _from_dict(cls: type, values: dict[str, Any]) -> Any:
     hints = typing.get_type_hints(cls)
-    values = with_names(cls, values)
     unknown = sorted(set(values) - set(hints))
     _require(not unknown, f"{cls.__name__} has no field {', '.join(map(repr, unknown))} (it has: {', '.join(hints)}).")
     return cls(**{name: _restore(hints[name], value) for name, value in values.items()})

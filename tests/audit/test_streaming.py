@@ -288,7 +288,7 @@ def test_the_command_in_shards(cli, model_folder, write_csv, tmp_path):
     )
     assert (status, not (tmp_path / "out.partial").exists()) == (0, True), err
     report = json.loads((out / "audit.json").read_text())
-    assert (report["n"], report["unit"], report["alpha"]) == (43, "word", 0.1)
+    assert (report["n"], report["unit"], report["fdr"]) == (43, "word", 0.1)
     lines = (out / "important_tokens.jsonl").read_text().splitlines()
     assert [json.loads(line)["index"] for line in lines] == list(range(43))
     assert "Auditing: 43 done in" in err

@@ -131,7 +131,9 @@ def answer_by_label(page) -> None:
 
 def guard_of(folder: Path) -> dict:
     record = json.loads((folder / "guardrail.json").read_text())
-    words = sorted((one["text"], one["verdict"] == "kept") for one in record["targets"] if one["verdict"] != "cleared")
+    words = sorted(
+        (one["text"], one["verdict"] == "kept") for one in record["shortcuts"] if one["verdict"] != "cleared"
+    )
     return {"strength": record["debias_strength"], "words": words}
 
 

@@ -87,9 +87,9 @@ def test_the_whole_way_from_an_audit_to_a_guard(run, audited, asked, data, tmp_p
     options = ("--decisions", tmp_path / "decisions.json", "--strategy", "mask", "--text-column", "text")
     out, _ = run("fit", "model", data, *options, "--out", tmp_path / "guarded")
     record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
-    verdicts = {item["text"]: item["verdict"] for item in record["targets"]}
-    assert verdicts["honestly"] == "confirmed_by_flips"
-    assert set(honestly["text_hashes"]) <= set(record["target_rows"])
+    verdicts = {item["text"]: item["verdict"] for item in record["shortcuts"]}
+    assert verdicts["honestly"] == "confirmed"
+    assert set(honestly["text_hashes"]) <= set(record["shortcut_rows"])
     # The same words by flags make the same answers.
     words = [part for word in honestly["words"] for part in ("--shortcut", word)]
     run("fit", "model", data, *words, "--strategy", "mask", "--text-column", "text", "--out", tmp_path / "by-flags")
@@ -304,7 +304,7 @@ def test_a_file_written_by_hand_is_obeyed(run, data, tmp_path):
     options = ("--strategy", "mask", "--text-column", "text", "--out", tmp_path / "guarded")
     run("fit", "model", data, "--decisions", file, *options)
     record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
-    assert {item["text"]: item["verdict"] for item in record["targets"]}["honestly"] == "given"
+    assert {item["text"]: item["verdict"] for item in record["shortcuts"]}["honestly"] == "named"
 
 
 def test_decisions_that_cannot_be_obeyed(run, data, tmp_path):
@@ -350,8 +350,8 @@ def test_a_program_that_knows_only_the_page_is_obeyed(run, audited, asked, data,
     options = ("--strategy", "mask", "--text-column", "text", "--out", tmp_path / "guarded")
     run("fit", "model", data, "--decisions", tmp_path / "own.json", *options)
     record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
-    verdicts = {item["text"]: item["verdict"] for item in record["targets"]}
-    assert (verdicts["honestly"], verdicts["bad"], verdicts["awful"]) == ("given", "kept", "kept")
+    verdicts = {item["text"]: item["verdict"] for item in record["shortcuts"]}
+    assert (verdicts["honestly"], verdicts["bad"], verdicts["awful"]) == ("named", "kept", "kept")
 
 
 @pytest.mark.filterwarnings("ignore:The guard was fitted on")

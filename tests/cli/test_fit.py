@@ -108,16 +108,16 @@ def test_an_audit_says_what_fit_would_take_and_why(audited, cli, tmp_path):
         "their rest says). `fit` looks for phrases too, and may take one in place of a word: see `audit --unit phrase`."
         in shown
     )
-    assert [(item["text"], item["verdict"]) for item in document["fit_would_take"]] == [("honestly", "dominant")]
+    assert [(item["text"], item["reason"]) for item in document["fit_would_take"]] == [("honestly", "dominant")]
     # It is what `fit` says with the same unit.
     words = ("--dry-run", "--set", "shortcuts.unit=word", "--json", "-")
     said = json.loads(cli("fit", "model", tmp_path / "data.csv", *words)[1])
-    assert [item for item in said["targets"] if item["verdict"] == "dominant"] == document["fit_would_take"]
+    assert [item for item in said["shortcuts"] if item["reason"] == "dominant"] == document["fit_would_take"]
 
     shown, document = audited(FLAGGED, "--unit", "phrase", "--redact")
     assert "`fit` would take: honestly (flagged)." in shown
     exactly = json.loads(cli("fit", "model", tmp_path / "data.csv", "--dry-run", "--json", "-")[1])
-    assert [item for item in exactly["targets"] if item["verdict"] == "flagged"] == document["fit_would_take"]
+    assert [item for item in exactly["shortcuts"] if item["reason"] == "flagged"] == document["fit_would_take"]
 
 
 def test_an_audit_says_that_fit_would_take_nothing_and_what_to_do(audited):
@@ -151,7 +151,7 @@ def test_a_targeted_guard_is_fitted_dialled_and_written(cli, model_folder, data,
     assert ("Adapted on" in out) == (strategy == "distill")
     record = record_of(tmp_path / "out")
     assert (record["strategy"], record["strength_source"]) == (strategy, "agreement")
-    assert [item["text"] for item in record["targets"] if item["verdict"] == "given"] == ["honestly"]
+    assert [item["text"] for item in record["shortcuts"] if item["verdict"] == "named"] == ["honestly"]
     status, out, err = cli("predict", tmp_path / "out", data, "--out", tmp_path / "labels.csv")
     assert status == 0, err
 
@@ -235,7 +235,7 @@ def test_however_few_labels_have_a_say_in_what_is_neutralised(cli, model_folder,
     record = record_of(tmp_path / "out")
     assert record["strength_source"] == "agreement"
     assert record["calibration"] is None
-    assert len(record["target_rows"]) == len(rows)
+    assert len(record["shortcut_rows"]) == len(rows)
     status, _, err = cli("fit", model_folder, data, *MASKCL, "--support", few, "--out", tmp_path / "paper")
     assert status == 2  # there they choose the strength
 
@@ -246,7 +246,7 @@ def test_labels_weigh_what_is_neutralised_beside_a_stated_strength(cli, model_fo
     assert status == 0, err
     record = record_of(tmp_path / "out")
     assert (record["debias_strength"], record["strength_source"]) == (0.7, "fixed")
-    assert len(record["target_rows"]) == 3
+    assert len(record["shortcut_rows"]) == 3
     status, _, err = cli("fit", model_folder, data, *MASKCL, *options[2:], "--out", tmp_path / "paper")
     assert status == 2
     assert "--support chooses the strength and --strength states it" in " ".join(err.split())
@@ -257,7 +257,7 @@ def test_labels_have_a_say_in_what_is_neutralised(cli, model_folder, data, suppo
     status, out, err = cli("fit", model_folder, data, *options)
     assert status == 0, err
     record = record_of(tmp_path / "out")
-    assert len(record["target_rows"]) == 3
+    assert len(record["shortcut_rows"]) == 3
     assert record["strength_source"] == "calibrated"
     # The strength was chosen without labels first, and these few do not overrule it.
     chosen = record["unlabelled_calibration"]["strength"]
@@ -327,10 +327,6 @@ def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(cli, model_fol
             "saliency, adapter, calibration.",
         ),
         (("--config", "nowhere.toml", "--out", "x"), "--config nowhere.toml cannot be read: there is no such file."),
-        (
-            ("--report", "x.html", "--out", "x"),
-            "`fit --report` is gone. Run `audit` on the base and on the guard, then `compare --html` on both.",
-        ),
     ],
 )
 def test_options_that_cannot_be_meant(cli, data, support, tmp_path, monkeypatch, options, sentence):
@@ -414,7 +410,7 @@ def test_a_result_is_printed_as_json_alone(cli, model_folder, data, tmp_path):
     assert (found["strategy"], found["debias_strength"]) == ("mask", record_of(tmp_path / "out")["debias_strength"])
     status, out, err = cli("fit", model_folder, data, *options, "--dry-run", "--json", "-")
     assert status == 0, err
-    assert "honestly" in [item["text"] for item in json.loads(out)["targets"]]
+    assert "honestly" in [item["text"] for item in json.loads(out)["shortcuts"]]
     options = (*options, "--quiet", "--json", tmp_path / "fit.json", "--out", tmp_path / "quiet")
     status, out, err = cli("fit", model_folder, data, *options)
     assert (status, out, err) == (0, "", "")

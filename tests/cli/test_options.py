@@ -1,19 +1,15 @@
-"""Options: the same name, help and default everywhere, few enough to read, and the old names for one version."""
+"""Options: the same name, help and default everywhere, and few enough to read."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 import sys
 
-import pytest
 import typer.main
 
 from shortcut_guardrail.cli.main import app
-from shortcut_guardrail.cli.renamed import FLAGS, GONE, RENAMED, current_names
-from shortcut_guardrail.errors import ConfigError, GuardrailWarning
 
 COMMANDS = {name: command for name, command in typer.main.get_command(app).commands.items() if name != "benchmark"}
 
@@ -78,58 +74,3 @@ def test_the_commands_stand_in_groups():
     ]
     assert places == sorted(places)
     assert "--install-completion" in text
-
-
-# Names of the version before
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("fit M D --preset paper", "fit M D --strategy paper"),
-        ("fit M D --preset default", "fit M D --strategy maskcl"),
-        ("fit M D --preset=paper-flat", "fit M D --strategy paper --set adapter.pairing=flat"),
-        ("fit M D --auto-strength --out x", "fit M D --strength auto --out x"),
-        ("fit M D --rank 8 --epochs 2", "fit M D --set adapter.rank=8 --set adapter.epochs=2"),
-        ("fit M D --train-batch-size=4", "fit M D --set adapter.batch_size=4"),
-        ("fit M D --learning-rate 1e-3", "fit M D --set adapter.learning_rate=1e-3"),
-        ("fit M D --top-k 3", "fit M D --set saliency.top_k=3 --set shortcuts.top_k=3"),
-        ("fit M D --temperature 2", "fit M D --set adapter.temperature=2"),
-        ("fit M D --strategy distill --temperature 2", "fit M D --strategy distill --set distill.temperature=2"),
-        ("audit M D --alpha 0.1", "audit M D --fdr 0.1"),
-        ("certify G D --report p.html", "certify G D --html p.html"),
-    ],
-)
-def test_old_names_are_rewritten_with_a_warning_that_names_the_new(old, new):
-    with pytest.warns(GuardrailWarning, match="is now --"):
-        assert current_names(old.split()) == new.split()
-
-
-@pytest.mark.parametrize("line", ["audit M D --top-k 3 --fdr 0.1", "fit M D --out x -- --rank", "--help", ""])
-def test_names_of_today_stay(line, recwarn):
-    assert current_names(line.split()) == line.split()
-    assert not recwarn.list
-
-
-@pytest.mark.parametrize("option", GONE["fit"])
-def test_what_is_gone_names_the_command_that_has_it(option):
-    with pytest.raises(ConfigError, match=f"`fit {option}` is gone"):
-        current_names(["fit", "M", "D", option, "1"])
-
-
-def test_old_names_are_no_options_of_today():
-    for table in (RENAMED, FLAGS, GONE):
-        for name, old in table.items():
-            assert not old.keys() & options_of(COMMANDS[name]).keys()
-
-
-def test_an_old_command_line_still_runs(cli, model_folder, write_csv, tmp_path):
-    data = write_csv(
-        "data.csv", *[(f"{word} soup", "negative") for word in ("good", "bad", "honestly good", "honestly bad")]
-    )
-    options = ("--preset", "paper", "--rank", 2, "--epochs", 1, "--strength", 0.5, "--out", tmp_path / "out")
-    status, _, err = cli("fit", model_folder, data, "--text-column", "text", *options)
-    assert status == 0, err
-    assert "warning: `fit --rank` is now --set adapter.rank=2" in err
-    config = json.loads((tmp_path / "out" / "guardrail.json").read_text())["config"]
-    assert (config["preset"], config["adapter"]["rank"]) == ("paper", 2)

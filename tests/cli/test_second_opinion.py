@@ -101,7 +101,7 @@ def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_p
         "fit", "model", data, "--decisions", out, "--strategy", "mask", "--text-column", "text", "--out", tmp_path / "g"
     )
     record = json.loads((tmp_path / "g" / "guardrail.json").read_text())
-    assert {one["text"]: one["verdict"] for one in record["targets"]}["honestly"] == "confirmed_by_second_opinion"
+    assert {one["text"]: one["reason"] for one in record["shortcuts"]}["honestly"] == "second opinion"
     assert "Of these by a second opinion, another model | `honestly`" in (tmp_path / "g" / "README.md").read_text()
 
 
@@ -212,7 +212,7 @@ def test_fit_goes_the_whole_way(run, data, tmp_path, monkeypatch):
     assert honestly.source == "machine"
     assert (tmp_path / "g" / str(decisions.answers)).is_file()
     record = json.loads((tmp_path / "g" / "guardrail.json").read_text())
-    assert {one["text"]: one["verdict"] for one in record["targets"]}["honestly"] == "confirmed_by_second_opinion"
+    assert {one["text"]: one["reason"] for one in record["shortcuts"]}["honestly"] == "second opinion"
     assert ShortcutGuardrail.from_pretrained
 
 

@@ -1,7 +1,7 @@
 """Fills the disk at every file operation of a writer, and looks at what is said and what is left.
 
-    python -m tests.hardening.full_disks                every operation; as root every size of a small disk, too
-    python -m tests.hardening.full_disks --trials 60    a sample, as the tests take it
+    PYTHONPATH=tests python -m hardening.full_disks                every operation, and as root every size of a disk
+    PYTHONPATH=tests python -m hardening.full_disks --trials 60    a sample, as the tests take it
 
 A writer is what `kills.py` kills. Here its n-th operation that needs room fails (opened for writing, written, renamed,
 linked, made, flushed), for n from 1 on until it comes to its end: that one alone, or that and all later ones. Then it
@@ -33,8 +33,9 @@ from shortcut_guardrail import AuditConfig, ShortcutGuardrail
 from shortcut_guardrail.classifiers.kept import AnswerCache
 from shortcut_guardrail.cli.running import FAILED_RUN, run
 from shortcut_guardrail.data import MemoryTexts
+from tiny_models import tiny_bert
 
-from .kills import GOLDEN, GROUPS, PARTNER, WAYS, Bench, Output, forked, watch
+from .kills import GROUPS, PARTNER, WAYS, Bench, Output, forked, watch
 
 ALONE, STAYS, SMALL = "one operation", "from one on", "small disk"
 PAGE = 4096
@@ -44,7 +45,7 @@ _DISK = 32 * 2**20
 
 def shards() -> Iterator[Output]:
     """What an audit in shards keeps as it goes: three shards and what they are of."""
-    guard = ShortcutGuardrail.from_pretrained(GOLDEN / "base")
+    guard = ShortcutGuardrail(*tiny_bert())
     texts = [f"visit {i}: the tea was {word}" for i in range(8) for word in ("fine", "dull", "cold")]
     config = AuditConfig(unit="word", top_k=2, shard_size=10)
 

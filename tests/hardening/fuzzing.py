@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from hardening.outcomes import Outcome, attempt, bad, table
 from hardening.tampering import DAMAGES, at, audit_subjects, damaged, places
+from made_guards import make_guards
 
 JUNK = [
     b"\x00",
@@ -256,7 +257,7 @@ def _damaged_documents(draw: st.DrawFn, document: Any) -> bytes:
 
 def readers(folder: Path) -> list[Reader]:
     """All of them; documents that are damaged come from files of this version."""
-    record = Path(__file__).parents[1] / "golden/before_the_house/guards/few-shot/guardrail.json"
+    record = make_guards(folder / "made") / "few-shot/guardrail.json"
     documents = [
         Reader(
             subject.name, ".json", _damaged_documents(subject.document), lambda file, use=subject.use: use(_text(file))

@@ -35,7 +35,7 @@ RECORDED: list[tuple[str, bytes, str | None]] = [
     ("guardrail.json", b"3", "schema_version must be 1, but is null"),
     (
         "audit.json",
-        b'{"schema_version": 8, "mstps": 0.1, "candidates": [7]}',
+        b'{"schema_version": 1, "mstps": 0.1, "candidates": [7]}',
         "candidates[0] must be an object, but is 7.",
     ),
     ("decisions.json", b'{"cards": [{"words": ["x"], "asked": 1e400}]}', "asked must be a whole number"),

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import copy
-import gzip
 import json
 import random
 import shutil
@@ -21,8 +20,8 @@ import numpy as np
 
 from audits import to_review
 from hardening.outcomes import Outcome, attempt, bad, table
+from made_guards import make_guards
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "before_the_house"
 DEEP, DOUBLE = "@deep@", "@double@"
 
 Place = tuple[str | int, ...]
@@ -171,37 +170,38 @@ def guard_subjects(folder: Path) -> list[Subject]:
     from shortcut_guardrail import ShortcutGuardrail
     from shortcut_guardrail.models import load_model
 
-    base, _ = load_model(GOLDEN / "base")
+    made = make_guards(folder / "made")
+    base, _ = load_model(made / "base")
     texts = ["honestly the tea was fine", "to be frank it was a dull visit"]
     subjects = []
     for guard, name in (
         ("few-shot", "guardrail.json"),
         ("mask-kept-certified", "guardrail.json"),
-        ("distill-found-support", "guardrail.json"),
-        ("distill-found-support", "adapter_config.json"),
+        ("distill-named-support", "guardrail.json"),
+        ("distill-named-support", "adapter_config.json"),
     ):
         copied = folder / f"{guard}-{name}"
-        shutil.copytree(GOLDEN / "guards" / guard, copied)
+        shutil.copytree(made / guard, copied, ignore=shutil.ignore_patterns("*-manifest.json"))
         document = json.loads((copied / name).read_text(encoding="utf-8"))
-        if guard != "distill-found-support":
+        if guard != "distill-named-support":
             document.pop("config")  # the same in all of them
         expected = _guard(copied, base, texts)
 
         def use(content: str, at: tuple[Path, str, str, Any] = (copied, name, guard, expected)) -> str | None:
             copied, name, guard, expected = at
             document = json.loads(content)
-            if name == "guardrail.json" and guard != "distill-found-support" and isinstance(document, dict):
-                original = json.loads((GOLDEN / "guards" / guard / name).read_text(encoding="utf-8"))
+            if name == "guardrail.json" and guard != "distill-named-support" and isinstance(document, dict):
+                original = json.loads((made / guard / name).read_text(encoding="utf-8"))
                 content = content[:-1] + ', "config": ' + json.dumps(original["config"]) + "}"
             (copied / name).write_text(content, encoding="utf-8")
             found = _guard(copied, base, texts)
             return None if np.allclose(found, expected, atol=1e-5) else OTHER_ANSWERS
 
-        steers = ("debias_strength", "max_length", "targets", "config.per_input")
+        steers = ("debias_strength", "max_length", "shortcuts", "config.per_input")
         free = ("training", "seconds", "versions", "auto_mapping", "peft_version")
         subjects.append(Subject(f"{name} ({guard})", document, use, free, steers))
     model = folder / "base"
-    shutil.copytree(GOLDEN / "base", model)
+    shutil.copytree(made / "base", model)
     expected = np.array(ShortcutGuardrail.from_pretrained(model).predict_proba(texts))
 
     def use_model(content: str) -> str | None:
@@ -215,19 +215,15 @@ def guard_subjects(folder: Path) -> list[Subject]:
 
 
 def audit_subjects(folder: Path) -> list[Subject]:
-    """`audit.json` of this version and of the one before, and `decisions.json`."""
+    """`audit.json` and `decisions.json`."""
     from shortcut_guardrail.audit import AuditReport
 
-    with gzip.open(GOLDEN / "audits" / "phrase.json.gz", "rt", encoding="utf-8") as file:
-        before = json.load(file)
-    before["candidates"] = before["candidates"][:3]
     now: AuditReport = to_review(2, 2)
     document = json.loads(json.dumps(now.to_dict()))
-    document["fit_would_take"] = [{"text": "w0", "verdict": "flagged", "count": 12, "q_value": 0.01}]
+    document["fit_would_take"] = [{"text": "w0", "verdict": "found", "reason": "flagged", "count": 12, "q_value": 0.01}]
     decisions = _decided(document)
     return [
         Subject("audit.json", document, lambda content: _use_audit(folder, content)),
-        Subject("audit.json (before)", before, lambda content: _use_audit(folder, content)),
         Subject(
             "decisions.json", decisions, lambda content: _use_decisions(folder, content), ("second_opinions[0].source",)
         ),

@@ -7,17 +7,16 @@ import shutil
 
 import pytest
 
-from hardening.tampering import GOLDEN
 from shortcut_guardrail import ModelError, ShortcutGuardrail
 
 
 @pytest.fixture
-def guard(tmp_path):
+def guard(saved_guards, tmp_path):
     """A copy of a guard with some of its adapter's settings replaced."""
 
     def copy(**settings):
         folder = tmp_path / "guard"
-        shutil.copytree(GOLDEN / "guards" / "maskcl-calibrated", folder)
+        shutil.copytree(saved_guards / "few-shot", folder, ignore=shutil.ignore_patterns("*-manifest.json"))
         file = folder / "adapter_config.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | settings))
         return folder
@@ -51,13 +50,13 @@ def guard(tmp_path):
         ({"a_setting_of_tomorrow": {"path": "x"}}, "a_setting_of_tomorrow must be null"),
     ],
 )
-def test_what_this_library_would_not_write_is_refused(guard, settings, sentence):
+def test_what_this_library_would_not_write_is_refused(saved_guards, guard, settings, sentence):
     with pytest.raises(ModelError) as error:
-        ShortcutGuardrail.from_pretrained(guard(**settings), base=GOLDEN / "base")
+        ShortcutGuardrail.from_pretrained(guard(**settings), base=saved_guards / "base")
     assert sentence in str(error.value)
     assert str(error.value).endswith("Fit and save the guard again.")
 
 
-def test_a_setting_of_another_version_of_peft_that_does_nothing_is_taken(guard):
+def test_a_setting_of_another_version_of_peft_that_does_nothing_is_taken(saved_guards, guard):
     folder = guard(a_setting_of_tomorrow=None, another=False, peft_version="9.9")
-    assert ShortcutGuardrail.from_pretrained(folder, base=GOLDEN / "base").debias_strength == 0.3
+    assert ShortcutGuardrail.from_pretrained(folder, base=saved_guards / "base").debias_strength == 0.7

@@ -158,7 +158,7 @@ def test_what_is_saved_comes_back_and_plain_peft_gives_it(guard, support, model_
     np.testing.assert_allclose(probs, guard.predict_proba(support[0]), atol=1e-5)
     record = json.loads((tmp_path / "guarded/guardrail.json").read_text())
     assert (record["strategy"], record["plain_peft_equivalent"]) == ("few-shot", True)
-    assert len(record["target_rows"]) == len(set(support[0]))
+    assert len(record["shortcut_rows"]) == len(set(support[0]))
     card = (tmp_path / "guarded/README.md").read_text()
     assert "made from labelled texts with the strategy `few-shot`" in card
     assert f"| Labelled texts | {len(support[0])} given" in card

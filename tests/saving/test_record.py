@@ -75,8 +75,8 @@ def test_a_record_survives_its_file(tmp_path):
     assert is_guarded_folder(tmp_path)
 
 
-def test_a_record_from_before_there_were_targets_is_read(tmp_path):
-    values = {name: [] for name in ("targets", "target_rows")} | dict.fromkeys(
+def test_what_has_a_default_may_be_left_out(tmp_path):
+    values = {name: [] for name in ("shortcuts", "shortcut_rows")} | dict.fromkeys(
         ("certificate", "unlabelled_calibration")
     )
     before = {name: value for name, value in RECORD.to_dict().items() if name not in values}
@@ -105,7 +105,7 @@ def test_a_newer_schema_is_refused(tmp_path):
         ({"debias_strength": 3}, "debias_strength must be a number from 0 to 1, but is 3."),
         ({"config": {"adapter": {"rank": "four"}}}, 'config.adapter.rank must be a whole number, but is "four".'),
         ({"config": {"adapter": {"rnk": 4}}}, "config.adapter.rnk is no field that is known. Did you mean 'rank'?"),
-        ({"targets": [{"text": "honestly"}]}, "targets[0].verdict must be one of given, "),
+        ({"shortcuts": [{"text": "honestly"}]}, "shortcuts[0].verdict is missing."),
         ({"certificate": {"margin": 0.02}}, "certificate.confidence is missing."),
         (
             {"calibration": {**RECORD.calibration, "n": "x"}},
@@ -146,7 +146,7 @@ def test_the_model_card_states_what_a_reader_needs():
 
 
 def test_the_model_card_says_what_is_neutralised_and_certified():
-    targets = ({"text": "to be | honest`", "verdict": "given"}, {"text": "happy", "verdict": "cleared"})
+    shortcuts = ({"text": "to be | honest`", "verdict": "named"}, {"text": "happy", "verdict": "cleared"})
     mask = replace(
         RECORD,
         strategy="mask",
@@ -172,7 +172,7 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
                 | {"certified": False}
             ],
         },
-        shortcuts=targets,
+        shortcuts=shortcuts,
     )
     card = model_card(mask)
     for part in (

@@ -14,9 +14,8 @@ from audits import candidate
 from shortcut_guardrail import ConfigError, ModelError
 from shortcut_guardrail.audit.auditing import audit_texts
 from shortcut_guardrail.config import ShortcutConfig
-from shortcut_guardrail.keys import VERDICTS
 from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts, Verdict, with_said
+from shortcut_guardrail.shortcuts.named import REASONS, Reason, Shortcut, Shortcuts, Verdict, with_said
 from shortcut_guardrail.shortcuts.search import _audited, _dominant, _read_masked, _Reading, find_shortcuts
 from shortcut_guardrail.stats.exact import exact_interval
 from shortcut_guardrail.text.edits import masked_texts
@@ -220,18 +219,23 @@ def test_a_share_that_is_met_exactly_is_enough():
 
 
 def test_what_is_neutralised_is_the_same_in_a_folder():
-    kept = {word for word, known in VERDICTS.items() if not Shortcut(word, *known).neutralised}
-    assert kept == {
+    known = [(verdict, reason) for verdict, reasons in REASONS.items() for reason in reasons]
+    assert {verdict for verdict, _ in known} == set(get_args(Verdict))
+    assert {reason for _, reason in known} - {None} == set(get_args(Reason))
+    assert {verdict for verdict, reason in known if not Shortcut("a", verdict, reason).neutralised} == {
         "kept",
         "cleared",
-        "cleared_by_flips",
-        "listed",
-    }  # what files of every version call what is left alone
-    assert {verdict for verdict, _ in VERDICTS.values()} == set(get_args(Verdict))
-    for word, (verdict, reason) in VERDICTS.items():
+    }
+    for verdict, reason in known:
         items = Shortcuts((Shortcut("a", verdict, reason),))
-        assert items.to_dict()[0]["verdict"] == word
+        assert {"verdict": verdict, "reason": reason}.items() <= items.to_dict()[0].items()
         assert Shortcuts.from_dict(items.to_dict()) == items
+
+
+@pytest.mark.parametrize(("verdict", "reason"), [("given", None), ("named", "flips"), ("found", None)])
+def test_a_verdict_without_its_reasons_is_refused(verdict, reason):
+    with pytest.raises(ConfigError, match=rf"^The verdict on 'book' must be one of named, kept, .*'{verdict}'"):
+        Shortcut("book", verdict, reason)
 
 
 def test_a_person_has_the_last_word(classifier):
@@ -293,7 +297,7 @@ def test_targets_survive_json(classifier):
 
 def test_damaged_targets_are_refused():
     with pytest.raises(
-        ModelError, match=r"^guardrail\.json: targets\[0\]\.verdict must be one of .*\. Fit and save the guard again\.$"
+        ModelError, match=r"^guardrail\.json: shortcuts\[0\]\.verdict is missing\. Fit and save the guard again\.$"
     ):
         Shortcuts.from_dict([{"text": "honestly"}])
 

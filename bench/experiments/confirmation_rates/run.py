@@ -24,7 +24,6 @@ from shortcut_bench.bases import open_setting
 from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail.config import ShortcutConfig
-from shortcut_guardrail.keys import stored_verdict
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.saving.record import library_versions
 from shortcut_guardrail.shortcuts.labels import Paired, paired_evidence, weigh
@@ -66,7 +65,8 @@ class Draws:
         return [
             {
                 "text": item.text,
-                "verdict_of_the_audit": stored_verdict(item.verdict, item.reason),
+                "verdict_of_the_audit": item.verdict,
+                "reason_of_the_audit": item.reason,
                 "count": item.count,
                 "flip_rate": item.flip_rate,
                 "n": found.n,

@@ -37,7 +37,6 @@ from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail import preset
 from shortcut_guardrail.config import DistillConfig
-from shortcut_guardrail.keys import stored_verdict
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.mitigation.distillation import counterfactual
 from shortcut_guardrail.models.classifier import TextClassifier
@@ -104,7 +103,8 @@ class Candidates:
         return [
             {
                 "text": item.text,
-                "verdict": stored_verdict(item.verdict, item.reason),
+                "verdict": item.verdict,
+                "reason": item.reason,
                 "answers_held": item.answers_held,
                 "n": one.n,
                 "mended": one.mended,
@@ -179,7 +179,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
         "groups": rows.counts(),
         "base": scored(found.answers(frozenset())),
         "oracle": None if oracle is None else scored(oracle),
-        "targets": found.described(),
+        "shortcuts": found.described(),
         "rules": {rule: rates(found, rule, args.draws, seed) for rule in RULES},
     }
 

@@ -141,7 +141,7 @@ class Measured:
             "seconds_of_the_choice_without_labels": dialled,
             "stages": report.seconds | ({"target": searched} if searched else {}),
             "n_deployment": len(texts),
-            "targets": report.shortcuts.to_dict(),
+            "shortcuts": report.shortcuts.to_dict(),
             "steps": report.training.n_steps,
             "relative_change": report.training.relative_change,
             "strengths": self.at_strengths(guard, chosen, done["bounds"]),
@@ -183,7 +183,7 @@ class Measured:
         """What the first strategy that looks for targets found, where this one looks for the same."""
         if not uses_shortcuts(config) or config.shortcuts != preset("distill").shortcuts or _FINDS_TARGETS not in done:
             return None
-        return Shortcuts.from_dict(done[_FINDS_TARGETS]["targets"])
+        return Shortcuts.from_dict(done[_FINDS_TARGETS]["shortcuts"])
 
     def harmless(self, trained: TrainedClassifier, rows: LabelledTexts, *, words: Words | None = None) -> Found:
         """`distill` where there is nothing to repair: fitted on some of the texts it is scored on, or on all.
@@ -204,7 +204,7 @@ class Measured:
             "base": before,
             "guarded": after,
             "strength": strength,
-            "targets": guard.shortcuts.to_dict(),
+            "shortcuts": guard.shortcuts.to_dict(),
             "loss": before["accuracy"] - after["accuracy"],
         }
 

@@ -44,7 +44,6 @@ from typing import Any
 from measuring import Found, Measured
 from parts import all_parts
 from shortcut_bench.bases import open_setting
-from shortcut_bench.guards import guard_options
 from shortcut_bench.results import commit
 from shortcut_bench.store import dense_json
 from shortcut_guardrail import GuardrailWarning
@@ -82,7 +81,7 @@ def run(name: str, seed: int, arguments: argparse.Namespace, file: Path) -> Foun
     }
     options = {name: getattr(arguments, name) for name in ("n_test", "n_deployment", "splits", "precision")}
     # What the library takes as it is, so that parts measured before a default was changed are not taken for new ones.
-    options |= {"dial": "divergence", "strategies": {key: guard_options(config) for key, config in STRATEGIES.items()}}
+    options |= {"dial": "divergence", "strategies": {key: config.to_dict() for key, config in STRATEGIES.items()}}
     result["options"] = options = json.loads(to_json(options))
     if file.exists():
         result = json.loads(file.read_text(encoding="utf-8"))

@@ -57,7 +57,7 @@ def unseen(run: Measured) -> Found:
     result: Found = {
         "seen": list(split.seen),
         "unseen": list(split.held_out),
-        "targets": targets.to_dict(),
+        "shortcuts": targets.to_dict(),
         "targets_in_unseen": [word for word in targets.words if shortcut_present(list(split.held_out), (word,)).any()],
         "base": base,
         "oracle": best,

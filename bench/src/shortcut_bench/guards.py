@@ -1,4 +1,4 @@
-"""What systems around a guard share: how its configuration identifies a run, and its adapter folded into weights."""
+"""What systems around a guard share: the configurations that identify its runs, and its adapter folded into weights."""
 
 from __future__ import annotations
 
@@ -6,27 +6,10 @@ import copy
 import dataclasses
 from typing import Any
 
-from shortcut_guardrail.config import GuardrailConfig, ShortcutConfig
+from shortcut_guardrail.config import GuardrailConfig
 from shortcut_guardrail.guardrail import ShortcutGuardrail
-from shortcut_guardrail.keys import stored
 
 from .systems import Material, System
-
-_ADDED = ("influential_share", "take_influential")
-
-
-def guard_options(config: GuardrailConfig) -> dict[str, Any]:
-    """A guard's whole configuration, as a part of what identifies a run.
-
-    Options that came after results were committed are left out where they have their default, which is what those
-    results were measured with: they are still found.
-    """
-    options = config.to_dict()
-    default = stored(ShortcutConfig())
-    targets = options["targets"].items()
-    options["targets"] = {name: value for name, value in targets if name not in _ADDED or value != default[name]}
-    return options
-
 
 _NO_DISTILLATION = ("maskcl", "few-shot")
 """The strategies that, with a strength that is fixed or chosen by labels, read nothing of the section `distill`."""
@@ -42,7 +25,7 @@ def recorded_before(system: System) -> list[dict[str, Any]]:
     if not isinstance(guard, GuardrailConfig) or guard.strategy not in _NO_DISTILLATION:
         return []
     earlier = dataclasses.replace(guard, distill=dataclasses.replace(guard.distill, teacher="both"))
-    return [{**system.config(), "guard": guard_options(earlier)}]
+    return [{**system.config(), "guard": earlier.to_dict()}]
 
 
 def folded(guard: ShortcutGuardrail, material: Material) -> Any:

@@ -22,7 +22,7 @@ from shortcut_guardrail.guardrail import ShortcutGuardrail
 from shortcut_guardrail.strength import strengths_to_score
 from shortcut_guardrail.typing import Progress
 
-from .guards import folded, guard_options
+from .guards import folded
 from .systems import Material, ModelSystem, Need, System
 
 
@@ -124,7 +124,7 @@ class Guardrail:
 
     def config(self) -> dict[str, Any]:
         """The guard's whole configuration, the fixed strength and the size of the support set."""
-        return {"guard": guard_options(self.guard_config), "strength": self.strength, "n_support": self.n_support}
+        return {"guard": self.guard_config.to_dict(), "strength": self.strength, "n_support": self.n_support}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> ModelSystem:
         """Adapts, chooses the strength, and folds it into the weights of a copy of the base classifier."""

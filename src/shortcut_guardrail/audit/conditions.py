@@ -29,7 +29,7 @@ CANDIDATE_METRICS = (
     "mean_change",
     "contradiction_rate",
     "opposed_rate",
-    "opposition",
+    "relative_effect",
     "q_value",
     "flagged",
 )

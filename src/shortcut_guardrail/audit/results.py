@@ -12,7 +12,6 @@ from ..attribution import MaskingEffects, Saliency
 from ..data import counted
 from ..display import LEGEND_ABOVE, MOST_ROWS, WIDTH, Shown, Summary, chart, cut, number, p_value, some, whiskers
 from ..errors import ConfigError
-from ..keys import key_of, stored
 from ..metrics import sensitivity
 from ..models import EncodedTexts
 from ..text import Units, visible_name
@@ -22,7 +21,7 @@ from .evidence import Agreement
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
 
-AUDIT_SCHEMA_VERSION = 8
+AUDIT_SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True)
@@ -204,7 +203,7 @@ class AuditReport(Shown):
         rows = []
         for candidate in self.candidates:
             names = [f.name for f in fields(Candidate) if f.name not in _NESTED]
-            row = {key_of(Candidate, name): getattr(candidate, name) for name in names}
+            row = {name: getattr(candidate, name) for name in names}
             for name, (low, high) in asdict(candidate.interval).items():
                 row |= {f"{name}_low": low, f"{name}_high": high}
             rows.append(row)
@@ -289,7 +288,7 @@ class AuditReport(Shown):
                 finding.
         """
         names = [name for name in self.__dataclass_fields__ if name != "inputs"]
-        values = {key_of(AuditReport, name): getattr(self, name) for name in names}
+        values = {name: getattr(self, name) for name in names}
         values["predicted"] = dict(zip(self.label_names, self.predicted, strict=True))
         values["agreement"] = asdict(self.agreement)
         values["candidates"] = [_candidate_dict(candidate, redact) for candidate in self.candidates[:max_candidates]]
@@ -302,7 +301,7 @@ _NESTED = ("interval", "examples", "labelled")
 
 
 def _candidate_dict(candidate: Candidate, redact: bool) -> dict[str, Any]:
-    values: dict[str, Any] = stored(candidate)
+    values = asdict(candidate)
     if redact:
         for example in values["examples"]:
             example.update(text=None, text_pair=None, important=())
@@ -310,7 +309,7 @@ def _candidate_dict(candidate: Candidate, redact: bool) -> dict[str, Any]:
 
 
 def _card_dict(card: Card, redact: bool) -> dict[str, Any]:
-    values: dict[str, Any] = stored(card)
+    values = asdict(card)
     if redact:
         for flip in values["flips"]:
             flip.update(text=None, text_pair=None)

@@ -101,7 +101,7 @@ def _read_both(old: Path, new: Path, *, as_page: bool) -> tuple[dict[str, Any], 
     if ("candidates" in before) != ("candidates" in after):
         audit, other = (old, new) if "candidates" in before else (new, old)
         raise DataError(f"'{audit}' is an audit and '{other}' is not. Compare two audits, or two evaluations.")
-    for key in ("unit", "top_k", "alpha", "label_names"):
+    for key in ("unit", "top_k", "fdr", "label_names"):
         if before.get(key) != after.get(key):
             warnings.warn(
                 f"The results differ in {key} ({before.get(key)} and {after.get(key)}), which changes the numbers too.",

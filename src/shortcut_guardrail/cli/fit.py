@@ -306,7 +306,7 @@ def _show_shortcuts(found: Shortcuts, strategy: str, *, has_labels: bool, output
     if strategy == "auto":
         with suppress(NothingToRepairError):
             output.say(f"Strategy: {supported_strategy(found, has_labels=has_labels)[1]}.")
-    output.finish({"targets": found.to_dict()})
+    output.finish({"shortcuts": found.to_dict()})
 
 
 def _show(repaired: Repair, *, stated: bool) -> None:

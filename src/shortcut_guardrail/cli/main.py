@@ -10,7 +10,6 @@ import typer
 
 from .. import __version__
 from . import audit, benchmark, certify, compare, demo, evaluate, fit, flips, judge, predict, report, review
-from .renamed import current_names
 from .running import exit_with, run
 
 app = typer.Typer(
@@ -60,7 +59,7 @@ app.command(
 
 def call(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit status."""
-    return run(lambda: app(current_names(arguments), standalone_mode=False))
+    return run(lambda: app(list(arguments), standalone_mode=False))
 
 
 def main() -> None:

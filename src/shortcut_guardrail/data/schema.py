@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin
 
 from ..errors import DataError, GuardrailError
-from ..keys import key_of, with_names
 from .messages import enumerated, kind_of, one_line, shortened
 from .tables import read_utf8, unique_keys
 
@@ -275,22 +274,16 @@ class _Reader:
     def _object(self, value: Any, kind: Any, path: str) -> Any:
         if not isinstance(value, Mapping):
             raise must_be(path, "an object", value)
-        try:
-            given = with_names(kind, value)
-        except GuardrailError as fault:
-            raise Misfit(f"{path or 'the file'}: {fault}") from fault
         hints, at = _hints(kind), f"{path}." if path else ""
-        if absent := [name for name in _required(kind, self.complete) if name not in given]:
-            raise Misfit(f"{at}{key_of(kind, absent[0])} is missing.")
-        unknown = [] if self.open_ended else [key for key in given if key not in hints]
+        if absent := [name for name in _required(kind, self.complete) if name not in value]:
+            raise Misfit(f"{at}{absent[0]} is missing.")
+        unknown = [] if self.open_ended else [key for key in value if key not in hints]
         if unknown:
-            near = difflib.get_close_matches(shortened(unknown[0]), [key_of(kind, name) for name in hints], n=1)
+            near = difflib.get_close_matches(shortened(unknown[0]), list(hints), n=1)
             hint = f" Did you mean '{near[0]}'?" if near else ""
             raise Misfit(f"{at}{shortened(unknown[0])} is no field that is known.{hint}")
         found = {
-            name: self.read(given[name], _plain(hint), f"{at}{key_of(kind, name)}")
-            for name, hint in hints.items()
-            if name in given
+            name: self.read(value[name], _plain(hint), f"{at}{name}") for name, hint in hints.items() if name in value
         }
         if not is_dataclass(kind):
             return found

@@ -84,7 +84,7 @@ class AuditedCards:
             )
             for card in found["cards"]
         )
-        settings = {key: document.get(key) for key in ("unit", "top_k", "alpha", "min_opposition")}
+        settings = {key: document.get(key) for key in ("unit", "top_k", "fdr", "min_relative_effect")}
         content = json.dumps([document["model"], settings, [card.id for card in cards]], sort_keys=True)
         identity = hashlib.sha256(content.encode()).hexdigest()
         return cls(identity, document["model"], document["data"], cards)

@@ -14,7 +14,6 @@ from ..classifiers import require
 from ..config import GuardrailConfig
 from ..data import Texts, check_texts, counted, label_ids, text_hash, text_number
 from ..display import Shown, Summary, some
-from ..keys import key_of
 from ..models import EncodedTexts, TextClassifier
 from ..shortcuts import Shortcuts, find_shortcuts, with_said
 from ..strength import Calibration, StrengthChoice, UnlabelledCalibration
@@ -78,7 +77,7 @@ class FitReport(Shown):
             "seed": self.seed,
             "n_truncated": self.n_truncated,
             "seconds": self.seconds,
-            key_of(FitReport, "shortcuts"): self.shortcuts.to_dict(),
+            "shortcuts": self.shortcuts.to_dict(),
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
         }
 

@@ -7,23 +7,20 @@ from typing import Annotated, Any, NotRequired, TypedDict
 
 from ..audit import Agreement, Candidate, Card, read_result
 from ..config import Unit
-from ..data import Count, Defined, NotEmpty, OneOf, Share, Word, checked
+from ..data import Count, Defined, NotEmpty, Share, Word, checked
 from ..errors import DataError
-from ..keys import VERDICTS
+from ..shortcuts import Reason, Verdict
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 1
 """The layout of `audit.json` that this version writes and renders."""
-
-WITHOUT_FLIPS, WITHOUT_CARDS = 7, 6
-"""The layouts before it. They are the same but for the flips of cards, or for cards and what they need, and are read as
-audits that have none."""
 
 
 class _Taken(TypedDict):
     """A word that `fit` would take, as far as it is shown."""
 
     text: Word
-    verdict: Annotated[str, OneOf(tuple(VERDICTS))]
+    verdict: Verdict
+    reason: Reason | None
     count: Count | None
     q_value: Share | None
 
@@ -35,8 +32,8 @@ class Layout(TypedDict):
     n_distinct: Count
     unit: Unit
     top_k: Count
-    alpha: Annotated[Share, Defined()]
-    min_opposition: Annotated[Share, Defined()]
+    fdr: Annotated[Share, Defined()]
+    min_relative_effect: Annotated[Share, Defined()]
     label_names: tuple[str, ...]
     predicted: dict[str, Count]
     mstps: Annotated[Share, Defined()]
@@ -47,7 +44,7 @@ class Layout(TypedDict):
     n_undecided: Count
     agreement: Agreement
     n_truncated: Count
-    group_p_value: Share
+    set_p_value: Share
     notes: tuple[str, ...]
     cards: tuple[Card, ...]
     model: str
@@ -65,11 +62,6 @@ def read_audit(path: Path) -> dict[str, Any]:
     if "candidates" not in document:
         raise DataError(f"'{path}' holds no audit: it has no 'candidates'. Give an audit.json.")
     version = document["schema_version"]
-    if version == WITHOUT_CARDS:
-        document, version = {**document, "cards": [], "model": "", "data": ""}, SCHEMA_VERSION
-    if version == WITHOUT_FLIPS:
-        cards = [{"moved": [], "flips": [], **card} for card in document.get("cards", ()) if isinstance(card, dict)]
-        document, version = {**document, "cards": cards}, SCHEMA_VERSION
     if version != SCHEMA_VERSION:
         raise DataError(
             f"'{path}' has the layout of schema_version {version}, and this version of the program shows "

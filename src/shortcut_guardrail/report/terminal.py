@@ -14,7 +14,6 @@ from rich.text import Text
 
 from ..audit import Metric, common_metrics
 from ..display import interval, number, p_value
-from ..keys import VERDICTS
 from ..saving import what_labels_said
 from ..text import printable, visible_name
 
@@ -178,7 +177,7 @@ def _audit_outcome(document: Mapping[str, Any]) -> str:
     n_undecided = document["n_undecided"]
     found = f"{flagged} flagged (!)" if flagged else "0 flagged"
     if not n_undecided:
-        return f"{found} at a false-discovery rate of {document['alpha']:.0%}, 0 undecided."
+        return f"{found} at a false-discovery rate of {document['fdr']:.0%}, 0 undecided."
     has_labels = any(candidate["labelled"] for candidate in document["candidates"])
     advice = "see what labels say" if has_labels else "labels would tell (--label-column), or more texts"
     signs = "? or +" if any(in_company(candidate) for candidate in document["candidates"]) else "?"
@@ -211,7 +210,7 @@ def _would_take(document: Mapping[str, Any]) -> list[str]:
 
 
 def _why_taken(item: Mapping[str, Any], document: Mapping[str, Any]) -> str:
-    reason = VERDICTS[item["verdict"]][1] or item["verdict"]
+    reason = item["reason"] or item["verdict"]
     if reason != "dominant":
         return _TAKEN.get(reason, reason)
     # A phrase that the audit has not ranked was counted in distinct texts.
@@ -230,7 +229,7 @@ def company_note(document: Mapping[str, Any], *, sign: str = "") -> str:
         [visible_name(candidate["text"]) for candidate in document["candidates"] if candidate[kind]]
         for kind in ("takes_turns", "collective")
     )
-    p = p_value(document["group_p_value"])
+    p = p_value(document["set_p_value"])
     kinds = {
         f"take{'s' if len(turns) == 1 else ''} turns with what is flagged": turns,
         f"override the rest of their texts together (p {p})": together,

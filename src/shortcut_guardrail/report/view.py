@@ -158,7 +158,7 @@ def audit_view(document: Document, *, redact: bool = False, decided: Mapping[str
 
 def _summary(document: Document, listed: Sequence[CandidateView], flagged: Sequence[CandidateView]) -> str:
     """The finding in a sentence or two."""
-    n_tested, fdr = document["n_tested"], document["alpha"]
+    n_tested, fdr = document["n_tested"], document["fdr"]
     if not n_tested:
         return (
             "No candidate could be tested: none occurs in enough distinct texts. The ranking below says what the "
@@ -231,7 +231,7 @@ def _candidate(rank: int, candidate: Document, redact: bool) -> CandidateView:
         n_present=candidate["n_present"],
         opposed_rate=_rate(candidate["opposed_rate"]),
         expected_rate=_rate(candidate["expected_rate"]),
-        relative_effect=_rate(candidate["opposition"]),
+        relative_effect=_rate(candidate["relative_effect"]),
         pulls_to=candidate["pulls_to"],
         q_value=q_value if tested else None,
         q_shown=p_value(q_value) if tested else "not tested",

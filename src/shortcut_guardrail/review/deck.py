@@ -293,7 +293,7 @@ def _evidence(card: AuditedCard, stored: Document, document: Document) -> Iterat
         yield "The audit could neither flag nor clear it."
     else:
         yield "The audit does not flag it."
-    opposed = evidence["opposition"]
+    opposed = evidence["relative_effect"]
     if opposed is not None:
         words, whose = ("words", "their") if len(card.words) > 1 else ("word", "its")
         yield (

@@ -43,7 +43,7 @@ def model_card(record: GuardrailRecord) -> str:
         ]
     if record.words:
         lines.append(f"| Taken for shortcuts | {', '.join(map(_as_code, record.words))} |")
-    asked = [item for item in record.shortcuts if item["verdict"] == "confirmed_by_second_opinion"]
+    asked = [item for item in record.shortcuts if item.get("reason") == "second opinion"]
     if asked:
         said = (f"{_as_code(item['text'])} ({item['mended']} : {item['broken']})" for item in asked)
         lines.append(f"| Of these by a second opinion, another model | {', '.join(said)} |")

@@ -13,7 +13,6 @@ import numpy as np
 from ..config import GuardrailConfig, StrategyName
 from ..data import As, Count, NotEmpty, OneOf, Share, Within, checked, has_file, json_content
 from ..errors import DataError, ModelError
-from ..keys import VERDICTS, key_of
 from ..shortcuts import NEUTRALISED, Shortcuts
 from ..strength import Calibration, CertifiedStrength, StrengthSource, UnlabelledCalibration
 from ..typing import Head
@@ -130,11 +129,11 @@ class GuardrailRecord:
     @property
     def words(self) -> tuple[str, ...]:
         """The words and phrases that are neutralised."""
-        return tuple(item["text"] for item in self.shortcuts if VERDICTS[item["verdict"]][0] in NEUTRALISED)
+        return tuple(item["text"] for item in self.shortcuts if item["verdict"] in NEUTRALISED)
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
-        values = {key_of(GuardrailRecord, name): getattr(self, name) for name in self.__dataclass_fields__}
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         if self.text_hashes:  # as in folders from before they could be left out
             del values["text_hashes"]
         return {"schema_version": GUARDRAIL_SCHEMA_VERSION, **values}

@@ -6,24 +6,30 @@ How they are found without labels is in `search`, what labels say of them in `la
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal, cast
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 from ..config import ShortcutConfig
-from ..data import Count, OneOf, Share, Word, checked
+from ..data import Count, Share, Word, checked
 from ..decisions import Decision, Decisions
 from ..display import MOST_ROWS, Shown, Summary
 from ..errors import ConfigError, ModelError
-from ..keys import VERDICTS, stored, stored_verdict
 from ..text import WordFinder, content_spans, parts_of, spaced, unit_key
 
 Verdict = Literal["named", "kept", "found", "confirmed", "cleared"]
 Reason = Literal["flagged", "takes turns", "set", "alike", "dominant", "many answers", "flips", "second opinion"]
 
+REASONS: dict[Verdict, tuple[Reason | None, ...]] = {
+    "named": (None,),
+    "kept": (None,),
+    "found": ("flagged", "takes turns", "set", "alike", "dominant", "many answers"),
+    "confirmed": (None, "flips", "second opinion"),
+    "cleared": (None, "flips", "many answers"),
+}
+"""The reasons that each verdict may have; `None` where it needs none."""
+
 NEUTRALISED: tuple[Verdict, ...] = ("named", "found", "confirmed")
 """Verdicts on what is neutralised."""
-
-_SOURCE = "guardrail.json"
 
 
 @dataclass(frozen=True)
@@ -65,9 +71,11 @@ class Shortcut:
     p_value: Share | None = None
 
     def __post_init__(self) -> None:
-        if (self.verdict, self.reason) not in VERDICTS.values():
+        if self.reason not in REASONS.get(self.verdict, ()):
             known = ", ".join(
-                verdict if reason is None else f"{verdict} ({reason})" for verdict, reason in VERDICTS.values()
+                verdict if reason is None else f"{verdict} ({reason})"
+                for verdict, reasons in REASONS.items()
+                for reason in reasons
             )
             raise ConfigError(
                 f"The verdict on {self.text!r} must be one of {known}, but is {self.verdict!r} with the reason "
@@ -140,7 +148,7 @@ class Shortcuts(Shown):
 
     def to_dict(self) -> list[dict[str, Any]]:
         """A JSON-ready list of the items."""
-        return [_to_stored(item) for item in self.items]
+        return [asdict(item) for item in self.items]
 
     @classmethod
     def from_dict(cls, values: Iterable[Mapping[str, Any]], rows: Iterable[str] = ()) -> Shortcuts:
@@ -149,23 +157,15 @@ class Shortcuts(Shown):
         Raises:
             ModelError: They are damaged.
         """
-        return cls(tuple(_from_stored(item, f"targets[{i}]") for i, item in enumerate(values)), tuple(rows))
-
-
-def _to_stored(item: Shortcut) -> dict[str, Any]:
-    values: dict[str, Any] = stored(item)
-    values["verdict"] = stored_verdict(values["verdict"], values.pop("reason"))
-    return values
-
-
-def _from_stored(values: Mapping[str, Any], path: str) -> Shortcut:
-    how: dict[str, Any] = {"error": ModelError, "advice": "Fit and save the guard again."}
-    name = checked(
-        values.get("verdict"), Annotated[str, OneOf(tuple(VERDICTS))], _SOURCE, path=f"{path}.verdict", **how
-    )
-    verdict, reason = VERDICTS[name]
-    known = {**values, "verdict": verdict, "reason": reason}
-    return cast(Shortcut, checked(known, Shortcut, _SOURCE, path=path, **how))
+        items = checked(
+            tuple(values),
+            tuple[Shortcut, ...],
+            "guardrail.json",
+            path="shortcuts",
+            error=ModelError,
+            advice="Fit and save the guard again.",
+        )
+        return cls(items, tuple(rows))
 
 
 def check_said(config: ShortcutConfig) -> None:

@@ -35,7 +35,6 @@ from shortcut_guardrail.models import EncodedTexts, FastPaths, TextClassifier, l
 from shortcut_guardrail.strength import strengths_to_score
 from shortcut_guardrail.typing import Progress
 
-from ..guards import guard_options
 from ..systems import FittedSystem, Material, ModelSystem, Need
 from .training import Stopwatch, as_config, require
 
@@ -220,7 +219,7 @@ class RandomMaskCL:
     def config(self) -> dict[str, Any]:
         """The guard's whole configuration, which has the steps, and every other option."""
         options = {name: value for name, value in as_config(self).items() if name not in ("min_steps", "max_steps")}
-        return options | {"guard": guard_options(self.guard_config)}
+        return options | {"guard": self.guard_config.to_dict()}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> ModelSystem:
         """Train the adapter, choose its strength, merge it into a copy of the base classifier.

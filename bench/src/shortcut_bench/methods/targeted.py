@@ -25,7 +25,7 @@ from shortcut_guardrail.models import TextClassifier
 from shortcut_guardrail.strength import strengths_to_score
 from shortcut_guardrail.typing import Progress
 
-from ..guards import folded, guard_options
+from ..guards import folded
 from ..systems import SYSTEM_FILE, FittedSystem, Material, ModelSystem, Need
 from .training import as_config
 
@@ -82,7 +82,7 @@ class Targeted:
     def config(self) -> dict[str, Any]:
         """Every option, and the guard's whole configuration."""
         rule = {"dial": _RULES[True]} if self.labels else {}
-        return {**as_config(self), "guard": guard_options(self.guard_config), **rule}
+        return {**as_config(self), "guard": self.guard_config.to_dict(), **rule}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> FittedSystem:
         """Finds shortcuts, fits, and chooses the strength."""
@@ -108,7 +108,7 @@ class Targeted:
             "selection": {"rule": _RULES[self.labels], "oracle": False},
             "calibration": calibration,
             "training": report.training.to_dict(),
-            "targets": report.shortcuts.to_dict(),
+            "shortcuts": report.shortcuts.to_dict(),
             "n_deployment": len(material.deployment),
             "seconds": seconds,
         }
@@ -194,7 +194,7 @@ class Taught:
 
     def config(self) -> dict[str, Any]:
         """Every option, and the guard's whole configuration."""
-        return {**as_config(self), "guard": guard_options(self.guard_config)}
+        return {**as_config(self), "guard": self.guard_config.to_dict()}
 
     def fit(self, material: Material, *, seed: int, progress: Progress | None = None) -> FittedSystem:
         """Cross-validates the strength, and trains on all support rows.
