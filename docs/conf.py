@@ -22,7 +22,6 @@ extensions = [
     "evidence",
     "forge_links",
     "api_pages",
-    "reference_pages",
 ]
 exclude_patterns = ["tools", "images/README.md"]
 

@@ -193,11 +193,7 @@ class Page:
 
     def screenshot(self, path: Path, *, whole: bool = True) -> None:
         """Save a picture of the page, PNG."""
-        picture = self.call("Page.captureScreenshot", captureBeyondViewport=whole, **self._clip(whole))
-        path.write_bytes(base64.b64decode(picture["data"]))
-
-    def _clip(self, whole: bool) -> dict[str, Any]:
-        if not whole:
-            return {}
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
+        clip = {"clip": {"x": 0, "y": 0, "scale": 1} | {side: size[side] for side in ("width", "height")}}
+        picture = self.call("Page.captureScreenshot", captureBeyondViewport=whole, **(clip if whole else {}))
+        path.write_bytes(base64.b64decode(picture["data"]))

@@ -27,6 +27,7 @@ import json
 import re
 import statistics
 import tomllib
+import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, is_dataclass
 from decimal import Decimal
@@ -37,6 +38,8 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import pyarrow.parquet
 from sphinx.util import logging
+
+from reference_pages import commands, settings
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -219,17 +222,13 @@ def where(records: Iterable[Any], *conditions: str, **equal: Any) -> list[Any]:
     return [
         one
         for one in records
-        if all(one[key] == value for key, value in equal.items()) and all(_of(one, text) for text in conditions)
+        if all(one[key] == value for key, value in equal.items()) and all(_compiled(text)(one) for text in conditions)
     ]
 
 
 def each(records: Iterable[Any], expression: str) -> list[Any]:
     """What each record has."""
-    return [_of(one, expression) for one in records]
-
-
-def _of(record: Mapping[str, Any], expression: str) -> Any:
-    return _compiled(expression)(record)
+    return [_compiled(expression)(one) for one in records]
 
 
 @cache
@@ -264,18 +263,15 @@ ENVIRONMENT = _Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-ENVIRONMENT.globals |= {one.__name__: one for one in _FORMS}
+_ASKED_FOR = (results, code, beside_the_paper, commands, settings, number)
+_OF_PYTHON = (min, max, sum, len, list, range, zip, round)
+ENVIRONMENT.globals |= {one.__name__: one for one in (*_ASKED_FOR, *_FORMS, *_OF_PYTHON)}
 ENVIRONMENT.globals |= {
-    "results": results,
-    "code": code,
-    "beside_the_paper": beside_the_paper,
-    "number": number,
     "mean": lambda values: statistics.fmean(map(number, values)),
     "sd": lambda values: statistics.stdev(map(number, values)),
     "median": lambda values: statistics.median(map(number, values)),
     "flat": lambda lists: [value for one in lists for value in one],
     "values": lambda record: list(record.values()),
-    **{one.__name__: one for one in (min, max, sum, len, list, range, zip, round)},
 }
 
 
@@ -290,11 +286,8 @@ def _line_of(error: Exception) -> int | None:
     """The line of the template at which it stopped."""
     if isinstance(error, jinja2.TemplateSyntaxError):
         return error.lineno
-    trace, line = error.__traceback__, None
-    while trace is not None:
-        line = trace.tb_lineno if trace.tb_frame.f_code.co_filename == "<template>" else line
-        trace = trace.tb_next
-    return line
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<template>"]
+    return lines[-1] if lines else None
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

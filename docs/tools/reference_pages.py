@@ -1,39 +1,29 @@
-"""Sphinx extension: the reference of commands and of settings, from the code that obeys them.
+"""The reference of commands and of settings in Markdown, from the code that obeys them.
 
-`{commands} module:app` lists every command and option of a Typer application, `{settings}` every field of the
-configurations that `--config` and `--set` take. Both write Markdown, which the page's parser reads.
+Pages ask for them by `commands()`, every command and option of the program, and `settings()`, every field of the
+configurations that `--config` and `--set` take.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import re
 import typing
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sphinx.util.docutils import SphinxDirective
+import typer
 
-if TYPE_CHECKING:
-    from docutils import nodes
-    from sphinx.application import Sphinx
-
+from shortcut_guardrail.cli.main import app
+from shortcut_guardrail.config import PRESETS, GuardrailConfig
 
 _VALUES = {"str": "TEXT", "path": "PATH", "int": "INTEGER", "int range": "INTEGER", "float": "NUMBER"}
 """How the kinds of values are written, where an option has no word of its own."""
 
 
-def commands_page(app: Any, program: str) -> str:
-    """Every command of a Typer application in Markdown, with all of its arguments and options.
-
-    Args:
-        app: The application.
-        program: How it is called.
-    """
-    import typer
-
+def commands(program: str = "shortcut-guardrail") -> str:
+    """Every command of the program, with all of its arguments and options."""
     group = typer.main.get_command(app)
     context = typer.Context(group, info_name=program)
     blocks = []
@@ -97,13 +87,8 @@ def _default(parameter: Any) -> str:
     return f"`{getattr(value, 'value', value)}`"
 
 
-def settings_page(root: type, presets: Mapping[str, Any]) -> str:
-    """Every setting in Markdown: its key, type, default, and what its field's documentation says.
-
-    Args:
-        root: The class of a whole configuration.
-        presets: Whole configurations by name.
-    """
+def settings(root: type = GuardrailConfig, presets: Mapping[str, Any] = PRESETS) -> str:
+    """Every setting: its key, type, default, and what its field's documentation says."""
     blocks = []
     for table, kind in _tables(root, ""):
         blocks.append(f"## {f'[{table}]' if table else 'Top level'}")
@@ -177,33 +162,3 @@ def _changes(config: Any, other: Any, at: str) -> Iterator[tuple[str, Any]]:
             yield from _changes(value, plain, f"{at}{field.name}.")
         elif value != plain and field.name != "preset":
             yield f"{at}{field.name}", value
-
-
-class Commands(SphinxDirective):
-    """`{commands} module:app` and, as its content, how the program is called."""
-
-    required_arguments = 1
-    has_content = True
-
-    def run(self) -> list[nodes.Node]:
-        """A section a command."""
-        module, _, name = self.arguments[0].partition(":")
-        app = getattr(importlib.import_module(module), name)
-        return self.parse_text_to_nodes(commands_page(app, self.content[0]), allow_section_headings=True)
-
-
-class Settings(SphinxDirective):
-    """`{settings}`: all of `GuardrailConfig`."""
-
-    def run(self) -> list[nodes.Node]:
-        """A section a table."""
-        from shortcut_guardrail.config import PRESETS, GuardrailConfig
-
-        return self.parse_text_to_nodes(settings_page(GuardrailConfig, PRESETS), allow_section_headings=True)
-
-
-def setup(app: Sphinx) -> dict[str, Any]:
-    """Register with Sphinx."""
-    app.add_directive("commands", Commands)
-    app.add_directive("settings", Settings)
-    return {"parallel_read_safe": True}

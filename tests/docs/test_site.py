@@ -21,7 +21,7 @@ REFERENCE = DOCS / "reference"
 
 
 def test_every_option_of_every_command_is_on_the_page() -> None:
-    page = reference_pages.commands_page(main.app, "shortcut-guardrail")
+    page = reference_pages.commands()
     sections = dict(re.findall(r"^## (\S+)$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     commands = typer.main.get_command(main.app).commands
     assert list(sections) == list(commands)
@@ -31,7 +31,7 @@ def test_every_option_of_every_command_is_on_the_page() -> None:
 
 
 def test_an_option_is_shown_with_its_values_and_default() -> None:
-    page = reference_pages.commands_page(main.app, "shortcut-guardrail")
+    page = reference_pages.commands()
     assert "`--unit` `token|word|phrase`\n: What is scored and masked" in page
     assert "phrase includes words. Default: `word`." in page
     assert "shortcut-guardrail audit [OPTIONS] MODEL DATA\n" in page
@@ -39,7 +39,7 @@ def test_an_option_is_shown_with_its_values_and_default() -> None:
 
 
 def test_every_setting_is_on_the_page_with_its_meaning_and_default() -> None:
-    page = reference_pages.settings_page(GuardrailConfig, PRESETS)
+    page = reference_pages.settings()
 
     def keys(kind: type, at: str = "") -> list[str]:
         found = []
