@@ -3,11 +3,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from email.utils import formatdate
 from pathlib import Path
 
@@ -17,7 +19,7 @@ import pytest
 import shortcut_guardrail
 from classifiers.chat_server import P_POSITIVE, by_words, chat, served, without_log_probs
 from shortcut_guardrail.classifiers import open_classifiers
-from shortcut_guardrail.classifiers.endpoint import sample_scores, token_scores
+from shortcut_guardrail.classifiers.chat_answers import sample_scores, token_scores
 from shortcut_guardrail.classifiers.requests import Endpoint
 from shortcut_guardrail.errors import ConfigError, GuardrailWarning, RunError
 
@@ -294,9 +296,11 @@ def test_the_key_is_sent_and_shows_nowhere(tmp_path, monkeypatch):
         source = opened(tmp_path, asked.url, 'api_key_env = "JUDGE_KEY"')
         source.predict_proba(TEXTS)
         assert {headers["Authorization"] for headers in asked.headers} == {"Bearer sk-secret"}
-        (kept,) = (tmp_path / "kept").glob("*.jsonl")
-        assert "sk-secret" not in kept.read_text() + json.dumps(source.record()) + repr(source.settings)
-        assert not any(text in kept.read_text() for text in TEXTS)
+        (kept,) = (tmp_path / "kept").glob("*.sqlite")
+        shown = kept.read_bytes() + f"{source.record()} {source.settings} {source!r}".encode()
+        assert b"served-1" in shown
+        assert not any(secret.encode() in kept.read_bytes() for secret in TEXTS)
+        assert b"sk-secret" not in shown
 
 
 @pytest.mark.parametrize(
@@ -361,9 +365,6 @@ def test_killed_and_resumed_nothing_is_paid_twice(tmp_path):
         time.sleep(0.3)
         before = len(asked.bodies)
         assert 10 <= before < 40
-        (kept,) = (tmp_path / "kept").glob("*.jsonl")
-        with kept.open("ab") as file:
-            file.write(b'{"key": "half wri')  # as a kill in the middle of a line leaves it
         source = opened(tmp_path, asked.url, "parallel = 2")
         left = source.cost(texts).calls
         assert 40 - before <= left <= 40 - before + 2  # what was under way when it was killed
@@ -374,24 +375,31 @@ def test_killed_and_resumed_nothing_is_paid_twice(tmp_path):
         assert len(asked.bodies) == before + left
 
 
-def test_two_runs_do_not_write_to_one_file(tmp_path):
+def test_two_runs_share_what_was_answered(tmp_path):
     with served() as asked:
-        source, other = opened(tmp_path, asked.url), opened(tmp_path, asked.url)
-        source.cache.add("k", {"content": "", "model": "", "tokens": []})
-        with pytest.raises(ConfigError, match="Another run writes to"):
-            other.predict_proba(TEXTS[:1])
-        source.cache.close()
+        one, other = opened(tmp_path, asked.url), opened(tmp_path, asked.url)
+        one.cache.add("k", {"content": "", "model": "", "tokens": []})
         other.predict_proba(TEXTS[:1])
         assert "k" in other.cache
+        assert one.cost(TEXTS[:2]).calls == 1
 
 
-def test_a_spoilt_cache_is_named(tmp_path):
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [("{", "is no kept answer. Delete the file"), ('{"content": 1}', "answer.")],
+    ids=["no JSON", "other"],
+)
+def test_a_spoilt_cache_is_named(tmp_path, answer, said):
     with served() as asked:
         opened(tmp_path, asked.url).predict_proba(TEXTS[:2])
-        (kept,) = (tmp_path / "kept").glob("*.jsonl")
-        kept.write_bytes(b"{}\n" + kept.read_bytes())
-        with pytest.raises(RunError, match="line 1: key is missing"):
-            opened(tmp_path, asked.url)
+        (kept,) = (tmp_path / "kept").glob("*.sqlite")
+        with closing(sqlite3.connect(kept)) as file, file:
+            file.execute("UPDATE answers SET answer = ?", (answer,))
+        with pytest.raises(RunError, match=said):
+            opened(tmp_path, asked.url).predict_proba(TEXTS[:2])
+        kept.write_bytes(b"{}\n" * 1000)
+        with pytest.raises(RunError, match=r"holds no kept answers .* Delete it"):
+            opened(tmp_path, asked.url).cost(TEXTS)
 
 
 def test_without_a_cache_nothing_is_written(tmp_path):

@@ -64,18 +64,20 @@ def answers() -> Iterator[Output]:
     """Answers of a second model, kept as they come."""
 
     def write(place: Path) -> None:
-        cache = AnswerCache(place / "answers.jsonl")
+        cache = AnswerCache(place / "answers.sqlite")
         try:
             for key in ("a", "b", "c"):
                 if key not in cache:
                     cache.add(key, [0.25, 0.75] * 1000)
         finally:
             cache.close()
-        (place / "answers.jsonl.lock").unlink(missing_ok=True)  # Python's lock leaves it
 
     def look(place: Path) -> list[Any]:
-        cache = AnswerCache(place / "answers.jsonl")
-        return [True if all(key in cache for key in "abc") else None]
+        cache = AnswerCache(place / "answers.sqlite")
+        try:
+            return [True if all(key in cache for key in "abc") else None]
+        finally:
+            cache.close()
 
     yield Output("kept answers", None, write, look)
 

@@ -305,7 +305,7 @@ def kept_subjects(folder: Path) -> list[Subject]:
         Subject("guardrail-manifest.json", _MANIFEST, lambda content: _use_manifest(folder, content)),
         Subject("journal.json", _JOURNAL, lambda content: _use_journal(folder, content)),
         Subject("partial-audit.json", _PARTIAL, lambda content: _use_partial(folder, content), ("config",)),
-        Subject("answers.jsonl", _ANSWER, lambda content: _use_answer(folder, content)),
+        Subject("answers.sqlite", _ANSWER, lambda content: _use_answer(folder, content)),
     ]
 
 
@@ -313,7 +313,7 @@ _MANIFEST = {"schema_version": 1, "number": 2, "files": {"a": {"size": 1, "sha25
 _JOURNAL = {"files": ["a", "b"], "drop": ["c"], "last": ["a"]}
 _PARTIAL: dict[str, Any] = {"schema_version": 2, "model": "m", "max_length": 64, "texts": "t", "labels": "x", "n": 9}
 _PARTIAL |= {"shard_size": 10, "config": {"unit": "word"}}
-_ANSWER = {"key": "k", "answer": {"content": "yes", "model": "m", "tokens": [["yes", [["yes", -0.5]]]]}}
+_ANSWER = {"content": "yes", "model": "m", "tokens": [["yes", [["yes", -0.5]]]]}
 
 
 def _reviewed() -> Any:
@@ -372,15 +372,18 @@ def _use_partial(folder: Path, content: str) -> str | None:
 
 
 def _use_answer(folder: Path, content: str) -> str | None:
-    from shortcut_guardrail.classifiers.endpoint import _Answer, sample_scores, token_scores
+    from shortcut_guardrail.classifiers.chat_answers import ChatAnswer, sample_scores, token_scores
     from shortcut_guardrail.classifiers.kept import AnswerCache
 
-    file = folder / "answers.jsonl"
-    file.write_bytes(content.encode("utf-8", "surrogateescape") + b"\n")
-    cache = AnswerCache(file, _Answer)
-    if "k" in cache:
+    cache = AnswerCache(folder / "answers.sqlite", ChatAnswer)
+    try:
+        cache.add("k", None)
+        said = content.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        cache._run(folder / "answers.sqlite", "UPDATE answers SET answer = ?", said)
         token_scores(cache["k"]["tokens"], ["yes", "no"])
         sample_scores([cache["k"]["content"]], ["yes", "no"])
+    finally:
+        cache.close()
     return None
 
 

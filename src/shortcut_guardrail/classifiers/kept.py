@@ -1,38 +1,32 @@
-"""What second models answered, kept on disk as soon as it comes, so that nothing is paid or waited for twice."""
+"""What classifiers answered, kept on disk as soon as it comes, so that nothing is paid or waited for twice."""
 
 from __future__ import annotations
 
 import json
-import os
+import sqlite3
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from io import FileIO
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
-from filelock import FileLock, Timeout
 
 from ..data import checked, file_system_reason, parse_json
-from ..errors import ConfigError, RunError
+from ..errors import RunError
 from ..models import n_characters
 from ..typing import Array, Progress, Text
 from .probabilities import fingerprint_of
 from .protocol import Classifier, Cost
 
 _ASKED_WITH = 32  # texts, after which answers are on the disk
-
-
-class _Entry(TypedDict):
-    key: str
-    answer: Any
+_TABLE = "CREATE TABLE IF NOT EXISTS answers (request TEXT PRIMARY KEY, answer TEXT NOT NULL)"
 
 
 class AnswerCache:
-    """Answers by the hash of their request; on disk a line each, appended and synced before it counts.
+    """Answers by the hash of their request, each a row of an SQLite file; neither texts nor keys are in it.
 
-    A line that a killed run left half written is cut off. The file holds neither texts nor keys.
+    Several runs may use one file. What a killed run left half written is undone when it is opened again.
 
     Args:
         path: The file; `None` keeps answers for the life of the object alone.
@@ -41,80 +35,67 @@ class AnswerCache:
 
     def __init__(self, path: Path | None, kind: Any = tuple[float, ...]) -> None:
         self.path, self._kind = path, kind
-        self._answers: dict[str, Any] = {}
-        self._file: FileIO | None = None
+        self._unkept: dict[str, str] = {}
+        self._file: sqlite3.Connection | None = None
         self._guard = threading.Lock()
-        self._alone: FileLock | None = None
-        if path is not None and path.exists():
-            self._read(path)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._answers
+        return self._found(key) is not None
 
     def __getitem__(self, key: str) -> Any:
-        return self._answers[key]
+        found = self._found(key)
+        if found is None:
+            raise KeyError(key)
+        where, advice = f"'{self.path}', {key[:16]}", "Delete the file."
+        try:
+            answer = parse_json(found)
+        except ValueError:
+            raise RunError(f"{where}, is no kept answer. {advice}") from None
+        return checked(answer, self._kind, where, path="answer", error=RunError, advice=advice)
 
     def add(self, key: str, answer: Any) -> None:
         """Keep an answer; when this returns it is on the disk.
 
         Raises:
-            ConfigError: Another run writes to the file.
-            RunError: The disk is full, or the like.
+            RunError: The disk is full, the file is none of answers, or the like.
         """
-        with self._guard:
-            if self.path is not None:
-                line = json.dumps({"key": key, "answer": answer}, ensure_ascii=True, allow_nan=False) + "\n"
-                try:
-                    file = self._file or self._open(self.path)
-                    rest = line.encode()
-                    while rest:  # a disk that is nearly full takes a part
-                        rest = rest[file.write(rest) :]
-                    os.fsync(file.fileno())
-                except OSError as error:
-                    self._let_go()  # whoever opens it again cuts off what is half written
-                    raise RunError(f"'{self.path}' could not be written: {file_system_reason(error)}.") from error
-            self._answers[key] = answer
+        content = json.dumps(answer, ensure_ascii=True, allow_nan=False)
+        if self.path is None:
+            self._unkept[key] = content
+        else:
+            self._run(self.path, "INSERT OR REPLACE INTO answers VALUES (?, ?)", key, content)
 
     def close(self) -> None:
-        """Let other runs write; the next answer opens the file again."""
+        """Close the file; the next question opens it again."""
         with self._guard:
-            self._let_go()
-
-    def _let_go(self) -> None:
-        if self._file is not None:
-            self._file.close()
+            if self._file is not None:
+                self._file.close()
             self._file = None
-        if self._alone is not None:
-            self._alone.release()
-            self._alone = None
 
-    def _open(self, path: Path) -> FileIO:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        alone = FileLock(f"{path}.lock", timeout=0)
-        try:
-            alone.acquire()
-        except Timeout:
-            raise ConfigError(f"Another run writes to '{path}'. Wait for it, or name another folder.") from None
-        self._alone = alone
-        if path.exists():
-            self._read(path)  # another run may have added some since
-        self._file = path.open("ab", buffering=0)  # what a buffer holds after an error is written later
-        return self._file
+    def _found(self, key: str) -> str | None:
+        if self.path is None or not self.path.exists():
+            return self._unkept.get(key)
+        row = self._run(self.path, "SELECT answer FROM answers WHERE request = ?", key)
+        return None if row is None else str(row[0])
 
-    def _read(self, path: Path) -> None:
-        content = path.read_bytes()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content) and self._alone is not None:
-            os.truncate(path, whole)
-        for number, line in enumerate(content[:whole].splitlines(), start=1):
-            where, advice = f"'{path}', line {number}", "Delete the line, or the file."
+    def _run(self, path: Path, command: str, *values: str) -> Any:
+        """The first row that a command gives, once it is done and on the disk."""
+        with self._guard:
             try:
-                found = parse_json(line.decode())
-            except ValueError:
-                raise RunError(f"{where}, is no kept answer. {advice}") from None
-            entry = checked(found, _Entry, where, error=RunError, advice=advice)
-            kept = checked(entry["answer"], self._kind, where, path="answer", error=RunError, advice=advice)
-            self._answers[entry["key"]] = kept
+                if self._file is None:
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    self._file = sqlite3.connect(path, check_same_thread=False)
+                    self._file.execute(_TABLE)
+                with self._file:
+                    return self._file.execute(command, values).fetchone()
+            except OSError as error:
+                raise RunError(f"'{path}' could not be written: {file_system_reason(error)}.") from error
+            except sqlite3.OperationalError as error:
+                raise RunError(f"'{path}' could not be read or written: {error}.") from error
+            except sqlite3.DatabaseError as error:
+                raise RunError(
+                    f"'{path}' holds no kept answers ({error}). Delete it, or name another folder."
+                ) from error
 
 
 @dataclass(frozen=True)
@@ -148,18 +129,16 @@ class KeptClassifier:
         if again:
             return self.inner.predict_proba(texts, progress=progress, again=True)
         missing = sorted(self._missing(texts), key=n_characters)
-        try:
-            for start in range(0, len(missing), _ASKED_WITH):
-                some = missing[start : start + _ASKED_WITH]
-                for text, row in zip(some, self.inner.predict_proba(some), strict=True):
-                    self.cache.add(_key(text), row.tolist())
-                if progress is not None:
-                    progress("Asking", len(texts) - len(missing) + start + len(some), len(texts))
-        finally:
-            self.cache.close()
+        for start in range(0, len(missing), _ASKED_WITH):
+            some = missing[start : start + _ASKED_WITH]
+            for text, row in zip(some, self.inner.predict_proba(some), strict=True):
+                self.cache.add(_key(text), row.tolist())
+            if progress is not None:
+                progress("Asking", len(texts) - len(missing) + start + len(some), len(texts))
         rows = [self.cache[_key(text)] for text in texts]
+        self.cache.close()
         if any(len(row) != len(self.label_names) for row in rows):
-            raise RunError(f"'{self.cache.path}' has answers of several numbers of classes. Delete the file.")
+            raise RunError(f"'{self.cache.path}' has answers of another number of classes. Delete the file.")
         return np.array(rows, dtype=np.float64).reshape(len(texts), len(self.label_names))
 
     def cost(self, texts: Sequence[Text]) -> Cost:
@@ -171,7 +150,9 @@ class KeptClassifier:
         return self.inner.record()
 
     def _missing(self, texts: Sequence[Text]) -> list[Text]:
-        return [text for text in dict.fromkeys(texts) if _key(text) not in self.cache]
+        missing = [text for text in dict.fromkeys(texts) if _key(text) not in self.cache]
+        self.cache.close()
+        return missing
 
 
 def _key(text: Text) -> str:

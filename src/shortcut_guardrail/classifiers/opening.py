@@ -16,20 +16,17 @@ from .kept import AnswerCache, KeptClassifier
 from .mapped import MappedClassifier, label_columns
 from .prompts import Prompt, make_prompts, phrases
 from .protocol import Classifier
-from .settings import Settings, read_settings
-from .zero_shot import ZERO_SHOT_TEMPLATES, ZeroShotClassifier, entailing
+from .settings import (
+    CausalSettings,
+    EncoderSettings,
+    EndpointSettings,
+    FunctionSettings,
+    ZeroShotSettings,
+    read_settings,
+)
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _PICKLES = {".joblib", ".pkl", ".pickle", ".bin", ".pt", ".pth"}
-
-
-@dataclass(frozen=True)
-class _Context:
-    """What all classifiers of one call share; see `open_classifiers`."""
-
-    labels: tuple[str, ...]
-    descriptions: Mapping[str, str]
-    cache: Path | None
 
 
 def open_classifiers(
@@ -52,8 +49,8 @@ def open_classifiers(
         ConfigError: A spec is malformed, two are the same, or an option is out of range.
         ModelError: A model cannot be used, or has other labels.
     """
-    context = _Context(tuple(labels), descriptions or {}, None if cache is None else Path(cache))
-    found = [_open(spec, context) for spec in specs]
+    opening = _Opening(tuple(labels), descriptions or {}, None if cache is None else Path(cache))
+    found = [opening.open(spec) for spec in specs]
     prints = [one.fingerprint() for one in found]
     for i, one in enumerate(found):
         for j, other in enumerate(found[:i]):
@@ -64,40 +61,86 @@ def open_classifiers(
     return found
 
 
-def _open(spec: Any, context: _Context) -> Classifier:
-    if hasattr(spec, "predict_proba") and hasattr(spec, "label_names"):
-        return _in_labels(spec, context.labels)
-    if callable(spec):
-        return FunctionClassifier(getattr(spec, "__name__", type(spec).__name__), context.labels, spec)
-    settings = _settings_of(str(spec))
-    if settings.kind == "function":
-        return FunctionClassifier(settings.name, context.labels, _imported(settings.target))
-    if settings.kind == "endpoint":
-        from .endpoint import open_endpoint
+@dataclass(frozen=True)
+class _Opening:
+    """What all classifiers of one call share; see `open_classifiers`."""
 
-        return open_endpoint(settings, context.labels, _prompts(settings, context), context.cache)
-    kind = settings.kind or _kind_of(settings)
-    model = _causal(settings, context) if kind == "causal" else _encoder(settings, context, kind == "zero-shot")
-    if context.cache is None:
-        return model
-    return KeptClassifier(model, AnswerCache(context.cache / f"answers-{model.fingerprint()[:16]}.jsonl"))
+    labels: tuple[str, ...]
+    descriptions: Mapping[str, str]
+    folder: Path | None
+
+    def open(self, spec: Any) -> Classifier:
+        if hasattr(spec, "predict_proba") and hasattr(spec, "label_names"):
+            return self._mapped(spec, {}, {})
+        if callable(spec):
+            return FunctionClassifier(getattr(spec, "__name__", type(spec).__name__), self.labels, spec)
+        settings = _settings_of(str(spec))
+        if isinstance(settings, FunctionSettings):
+            return FunctionClassifier(settings.name, self.labels, _imported(settings.function))
+        if isinstance(settings, EndpointSettings):
+            from .endpoint import ENDPOINT_TEMPLATES, EndpointClassifier
+
+            return EndpointClassifier(self.labels, self._prompts(settings, ENDPOINT_TEMPLATES), settings, self.folder)
+        model = self._causal(settings) if isinstance(settings, CausalSettings) else self._encoder(settings)
+        if self.folder is None:
+            return model
+        return KeptClassifier(model, AnswerCache(self.folder / f"answers-{model.fingerprint()[:16]}.sqlite"))
+
+    def _mapped(self, classifier: Classifier, mapping: Mapping[str, Any], loaded: Mapping[str, Any]) -> Classifier:
+        """A classifier as it is if it has these labels, or with its classes matched to them."""
+        if tuple(classifier.label_names) == self.labels and not mapping and not loaded:
+            return classifier
+        columns = label_columns(classifier.label_names, self.labels, mapping, classifier.name)
+        return MappedClassifier(classifier, self.labels, columns, loaded)
+
+    def _prompts(self, settings: CausalSettings | EndpointSettings, usual: Sequence[str]) -> tuple[Prompt, ...]:
+        return make_prompts(
+            settings.prompts or usual,
+            self.labels,
+            {**self.descriptions, **settings.descriptions},
+            [example.answered for example in settings.examples],
+            by_name=settings.kind == "endpoint",
+        )
+
+    def _causal(self, settings: CausalSettings) -> Classifier:
+        from ..models import CausalModel, load_causal
+        from .prompted import CAUSAL_TEMPLATES, PromptedClassifier
+
+        prompts = self._prompts(settings, CAUSAL_TEMPLATES)
+        revision, precision = settings.revision or None, settings.precision
+        model, tokenizer = load_causal(settings.model, revision=revision, precision=precision)
+        causal = CausalModel(model, tokenizer, max_length=settings.max_length or 1024)
+        loaded = {**_loaded(settings), "precision": precision, "max_length": settings.max_length or 1024}
+        return PromptedClassifier(settings.name, self.labels, causal, prompts, loaded)
+
+    def _encoder(self, settings: EncoderSettings | ZeroShotSettings) -> Classifier:
+        from ..models import TextClassifier, load_model
+        from .zero_shot import ZERO_SHOT_TEMPLATES, ZeroShotClassifier, entailing
+
+        _refuse_adapter(settings.model)
+        model, tokenizer = load_model(settings.model, revision=settings.revision or None)
+        most, head = settings.max_length, getattr(settings, "head", None)
+        classifier = TextClassifier(model, tokenizer, batch_size=16, masks=False, head=head, max_length=most)
+        classifier.name = settings.name
+        if isinstance(settings, EncoderSettings):
+            # Asked about entailment itself, a model of entailment is an ordinary classifier.
+            reads = entailing(classifier.label_names) is not None and entailing(self.labels) is None
+            if settings.labels or not reads:
+                return self._mapped(classifier, settings.labels, _loaded(settings))
+            settings = ZeroShotSettings.model_validate(
+                settings.model_dump(include={"model", "revision"}, exclude_unset=True)
+            )
+        said = phrases(self.labels, {**self.descriptions, **settings.descriptions})
+        templates = tuple(settings.prompts or ZERO_SHOT_TEMPLATES)
+        return ZeroShotClassifier(self.labels, classifier, templates, said, _loaded(settings))
 
 
-def _in_labels(classifier: Classifier, labels: tuple[str, ...]) -> Classifier:
-    """A classifier that is open already, its classes matched by name."""
-    theirs = tuple(classifier.label_names)
-    if theirs == labels:
-        return classifier
-    return MappedClassifier(classifier, labels, label_columns(theirs, labels, {}, classifier.name))
-
-
-def _settings_of(spec: str) -> Settings:
+def _settings_of(spec: str) -> Any:
+    """One of `Settings`: of a file, or of what a folder, a Hub id or a function needs."""
     path = Path(spec)
     if path.suffix.lower() == ".toml":
         return read_settings(path)
-    if path.is_dir():
-        return Settings("", path.resolve().name, spec, {})
-    if path.suffix.lower() in _PICKLES:
+    if path.suffix.lower() in _PICKLES and not path.is_dir():
         raise ConfigError(
             f"'{spec}' is a file that can run code when it is opened, so it is not opened here. Load it in a function "
             "of your own and give module:function."
@@ -106,82 +149,41 @@ def _settings_of(spec: str) -> Settings:
         raise ConfigError(
             f"'{spec}' is an address. Name it in a TOML file with kind = \"endpoint\", url and model, and give that."
         )
-    if _FUNCTION.fullmatch(spec):
-        return Settings("function", spec, spec, {})
-    return Settings("", path.name, spec, {})
+    if _FUNCTION.fullmatch(spec) and not path.is_dir():
+        return FunctionSettings(name=spec, function=spec)
+    kind = CausalSettings if _is_causal(spec) else EncoderSettings
+    return kind.model_validate({"model": spec, "name": path.resolve().name if path.is_dir() else path.name})
 
 
-def _kind_of(settings: Settings) -> str:
-    """`causal` or `classifier`, by what the model says it is."""
+def _is_causal(model: str) -> bool:
+    """Whether a model says that it is a causal language model; or else it is a classifier."""
     from ..models import architecture_of
 
-    _refuse_adapter(settings.target)
-    found = architecture_of(settings.target, revision=settings.get("revision"))
-    if "SequenceClassification" in found:
-        return "classifier"
+    _refuse_adapter(model)
+    found = architecture_of(model)
     if "CausalLM" in found or "LMHeadModel" in found:
-        return "causal"
+        return True
+    if "SequenceClassification" in found:
+        return False
     raise ModelError(
-        f"'{settings.target}' is {found or 'of a kind that it does not say'}. A second opinion comes from a causal "
+        f"'{model}' is {found or 'of a kind that it does not say'}. A second opinion comes from a causal "
         'language model or a classifier; say which in a TOML file with kind = "causal" or "classifier".'
     )
 
 
-def _refuse_adapter(target: str) -> None:
-    if (Path(target) / "adapter_config.json").exists():
+def _refuse_adapter(model: str) -> None:
+    if (Path(model) / "adapter_config.json").exists():
         raise ModelError(
-            f"'{target}' holds an adapter, not a model of its own. A guard's opinion is that of its base. Give another "
+            f"'{model}' holds an adapter, not a model of its own. A guard's opinion is that of its base. Give another "
             "model, or merge the adapter and save the whole."
         )
 
 
-def _prompts(settings: Settings, context: _Context) -> tuple[Prompt, ...]:
-    from .endpoint import ENDPOINT_TEMPLATES
-    from .prompted import CAUSAL_TEMPLATES
-
-    said = {**context.descriptions, **settings.get("descriptions", {})}
-    by_name = settings.kind == "endpoint"
-    templates = settings.get("prompts", ENDPOINT_TEMPLATES if by_name else CAUSAL_TEMPLATES)
-    return make_prompts(templates, context.labels, said, settings.get("examples", ()), by_name=by_name)
-
-
-def _causal(settings: Settings, context: _Context) -> Classifier:
-    from ..models import CausalModel, load_causal
-    from .prompted import PromptedClassifier
-
-    prompts = _prompts(settings, context)
-    precision = settings.get("precision", "bfloat16")
-    revision = settings.get("revision")
-    model, tokenizer = load_causal(settings.target, revision=revision, precision=precision)
-    most = settings.get("max_length", 1024)
-    loaded = {**_loaded(settings), "precision": precision, "max_length": most}
-    causal = CausalModel(model, tokenizer, max_length=most)
-    return PromptedClassifier(settings.name, context.labels, causal, prompts, loaded)
-
-
-def _encoder(settings: Settings, context: _Context, zero_shot: bool) -> Classifier:
-    from ..models import TextClassifier, load_model
-
-    _refuse_adapter(settings.target)
-    model, tokenizer = load_model(settings.target, revision=settings.get("revision"))
-    wanted: dict[str, Any] = {"head": settings.get("head"), "max_length": settings.get("max_length")}
-    classifier = TextClassifier(model, tokenizer, batch_size=16, masks=False, **wanted)
-    classifier.name = settings.name
-    names = classifier.label_names
-    # Asked about entailment itself, a model of entailment is an ordinary classifier.
-    if zero_shot or (entailing(names) is not None and entailing(context.labels) is None and not settings.get("labels")):
-        said = phrases(context.labels, {**context.descriptions, **settings.get("descriptions", {})})
-        templates = tuple(settings.get("prompts") or ZERO_SHOT_TEMPLATES)
-        return ZeroShotClassifier(context.labels, classifier, templates, said, _loaded(settings))
-    columns = label_columns(names, context.labels, settings.get("labels", {}), settings.name)
-    return MappedClassifier(classifier, context.labels, columns, _loaded(settings))
-
-
-def _loaded(settings: Settings) -> dict[str, Any]:
+def _loaded(settings: CausalSettings | EncoderSettings | ZeroShotSettings) -> dict[str, Any]:
     """Where a model comes from and what read it, for the record."""
     from ..models import versions
 
-    return {"model": settings.target, "revision": settings.get("revision"), **versions()}
+    return {"model": settings.model, "revision": settings.revision or None, **versions()}
 
 
 def _imported(target: str) -> Callable[[Any], Any]:

@@ -1,25 +1,22 @@
 """Requests to an endpoint: retried, no faster than allowed, and with a key that shows nowhere.
 
-The standard library does. One kind of request needs no client package, and each would bring rules of its own on retries
-and redirects that would have to be switched off.
+`httpx2` sends them and follows no redirect. Ready-made clients of chat services wait a minute at most where a server
+asks for more, and follow redirects with the key.
 """
 
 from __future__ import annotations
 
 import email.utils
-import http.client
 import ipaddress
 import json
 import os
 import random
-import ssl
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from typing import Any
+
+import httpx2
 
 from ..errors import ConfigError, RunError
 
@@ -33,19 +30,12 @@ class RejectedError(Exception):
     """The server says that it cannot answer this request; asking again would not help."""
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the key and the texts elsewhere."""
-
-    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
-        return None
-
-
 class Endpoint:
-    """One address to which JSON is posted.
+    """One address to which JSON is posted, within a `with` block.
 
     Args:
         url: Where to post.
-        api_key_env: Name of the environment variable with the key; `None` sends none.
+        api_key_env: Name of the environment variable with the key; empty sends none.
         timeout: Seconds to wait for an answer.
         retries: How often to try again.
         per_minute: Most requests a minute, tries included; `None` for no limit.
@@ -62,7 +52,7 @@ class Endpoint:
         self,
         url: str,
         *,
-        api_key_env: str | None = None,
+        api_key_env: str = "",
         timeout: float = 60.0,
         retries: int = 6,
         per_minute: float | None = None,
@@ -71,15 +61,22 @@ class Endpoint:
         self.url, self._timeout, self._retries = url, timeout, retries
         self.stopped = threading.Event()
         self._sleep: Callable[[float], object] = self.stopped.wait
-        loopback = _checked_address(url, allow_http)
-        self._key = _key_of(api_key_env)
-        handlers: list[Any] = [_NoRedirect()]
-        if loopback:
-            handlers.append(urllib.request.ProxyHandler({}))
-        self._opener = urllib.request.build_opener(*handlers)
-        self._gap = 60.0 / per_minute if per_minute else 0.0
-        self._next = 0.0
+        self._loopback = _checked_address(url, allow_http)
+        self._key = _key_of(api_key_env) if api_key_env else ""
+        self._gap, self._next = (60.0 / per_minute if per_minute else 0.0), 0.0
         self._guard = threading.Lock()
+
+    def __enter__(self) -> None:
+        self.stopped.clear()
+        self._client = httpx2.Client(
+            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            timeout=self._timeout,
+            trust_env=not self._loopback,  # a proxy does not lead back to this machine
+            limits=httpx2.Limits(max_connections=None),
+        )
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
 
     def post(self, body: dict[str, Any]) -> dict[str, Any]:
         """The JSON object that comes back.
@@ -93,55 +90,61 @@ class Endpoint:
             self._wait_for_turn()
             if self.stopped.is_set():
                 raise RunError(f"{self.url} is not asked any more.")
+            asked = None
             try:
-                return self._once(body)
-            except urllib.error.HTTPError as error:
-                reason, asked = self._status_reason(error), _asked_wait(error.headers.get("Retry-After"))
-            except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+                response, answer = self._sent(body)
+            except httpx2.HTTPError as error:
+                reason = self._clean(error) or type(error).__name__
                 # A certificate that is not trusted will not be the next time either.
-                if isinstance(getattr(error, "reason", error), ssl.SSLCertVerificationError):
-                    raise ConfigError(f"{self.url}: the certificate is not trusted ({self._clean(error)}).") from None
-                reason, asked = self._clean(error), None
+                if "CERTIFICATE_VERIFY_FAILED" in reason:
+                    raise ConfigError(f"{self.url}: the certificate is not trusted ({reason}).") from None
+            else:
+                if response.status_code not in _RETRIED:
+                    return self._checked(response, answer)
+                reason, asked = self._status(response, answer), _asked_wait(response.headers.get("Retry-After", ""))
             if asked is not None and asked > _LONGEST_ASKED:
                 raise RunError(f"{self.url}: {reason}; the server asks to wait {asked:.0f} seconds. Run again then.")
             if tried < self._retries:
                 self._sleep(_wait(tried) if asked is None else asked)
         raise RunError(f"{self.url} did not answer, tried {self._retries + 1} times: {reason}.")
 
-    def _once(self, body: dict[str, Any]) -> dict[str, Any]:
-        headers = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "shortcut-guardrail"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        request = urllib.request.Request(self.url, json.dumps(body).encode(), headers, method="POST")
-        with self._opener.open(request, timeout=self._timeout) as response:
-            content = response.read(_LARGEST + 1)
+    def _sent(self, body: dict[str, Any]) -> tuple[httpx2.Response, Any]:
+        """What came back, and the JSON in it; `None` where it is none, or too large."""
+        with self._client.stream("POST", self.url, json=body) as response:
+            content = b""
+            for piece in response.iter_bytes():
+                content += piece
+                if len(content) > _LARGEST:
+                    return response, None
         try:
-            answer = json.loads(content) if len(content) <= _LARGEST else None
+            return response, json.loads(content)
         except ValueError:
-            answer = None
+            return response, None
+
+    def _checked(self, response: httpx2.Response, answer: Any) -> dict[str, Any]:
+        status = self._status(response, answer)
+        if response.status_code in (400, 413, 422):
+            raise RejectedError(status)
+        if response.is_redirect:
+            raise ConfigError(f"{self.url} redirects elsewhere, which is not followed. Give the address it leads to.")
+        if not response.is_success:
+            raise ConfigError(f"{self.url} refuses ({status}). Check url, model and api_key_env.")
         if not isinstance(answer, dict):
             raise RunError(f"{self.url} answered with something else than a JSON object. Is the url right?")
         return answer
 
-    def _status_reason(self, error: urllib.error.HTTPError) -> str:
-        """What a status that may be retried says; raises for the others."""
-        said = self._clean(_message(error))
-        if error.code in _RETRIED:
-            return f"status {error.code} {said}".strip()
-        if error.code in (400, 413, 422):
-            raise RejectedError(f"status {error.code} {said}".strip())
-        if 300 <= error.code < 400:
-            raise ConfigError(f"{self.url} redirects elsewhere, which is not followed. Give the address it leads to.")
-        raise ConfigError(f"{self.url} refuses (status {error.code} {said}). Check url, model and api_key_env.")
+    def _status(self, response: httpx2.Response, answer: Any) -> str:
+        """The status with the server's own words."""
+        said = answer.get("error", answer) if isinstance(answer, dict) else ""
+        said = said.get("message", said) if isinstance(said, dict) else said
+        return self._clean(f"status {response.status_code} {said}")
 
-    def _clean(self, error: object) -> str:
+    def _clean(self, said: object) -> str:
         """A message on one line, without the key should a server repeat it."""
-        said = " ".join(str(getattr(error, "reason", error)).split())[:300]
-        return said.replace(self._key, "***") if self._key else said
+        line = " ".join(str(said).split())
+        return (line.replace(self._key, "***") if self._key else line)[:300]
 
     def _wait_for_turn(self) -> None:
-        if not self._gap:
-            return
         with self._guard:
             now = time.monotonic()
             at = max(now, self._next)
@@ -156,14 +159,20 @@ def _checked_address(url: str, allow_http: bool) -> bool:
     Raises:
         ConfigError: It cannot be used.
     """
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+    try:
+        parts = httpx2.URL(url)
+    except httpx2.InvalidURL:
+        parts = httpx2.URL("")
+    if parts.scheme not in ("http", "https") or not parts.host or parts.query or parts.fragment:
         raise ConfigError(f"url must be an address such as https://host/v1, but is '{url}'.")
-    if parts.username or parts.password:
+    if parts.userinfo:
         raise ConfigError(
             "url must hold no user name or password. Put a key into an environment variable (api_key_env)."
         )
-    loopback = _is_loopback(parts.hostname)
+    try:
+        loopback = ipaddress.ip_address(parts.host).is_loopback
+    except ValueError:
+        loopback = parts.host == "localhost"
     if parts.scheme == "http" and not loopback and not allow_http:
         raise ConfigError(
             f"'{url}' is not encrypted, so that texts and key could be read on the way. Use https, or allow it with "
@@ -172,16 +181,7 @@ def _checked_address(url: str, allow_http: bool) -> bool:
     return loopback
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _key_of(variable: str | None) -> str:
-    if variable is None:
-        return ""
+def _key_of(variable: str) -> str:
     key = os.environ.get(variable, "").strip()
     if not key:
         raise ConfigError(f"The environment variable {variable} (api_key_env) is not set. Put the key there.")
@@ -190,21 +190,8 @@ def _key_of(variable: str | None) -> str:
     return key
 
 
-def _message(error: urllib.error.HTTPError) -> str:
-    """The server's own words."""
-    try:
-        content = error.read(100_000)
-        values = json.loads(content)
-        said = values.get("error", values)
-        return str(said.get("message", said) if isinstance(said, dict) else said)
-    except (ValueError, AttributeError, OSError, http.client.HTTPException):
-        return ""
-
-
-def _asked_wait(value: str | None) -> float | None:
+def _asked_wait(value: str) -> float | None:
     """Seconds that `Retry-After` asks for, as a number or a date."""
-    if not value:
-        return None
     try:
         return max(0.0, float(value))
     except ValueError:

@@ -4,120 +4,132 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..data import enumerated, kind_of, nested, read_utf8
 from ..errors import ConfigError
 from ..typing import Text
 
-
-@dataclass(frozen=True)
-class Settings:
-    """What is known of a classifier before it is opened.
-
-    Attributes:
-        kind: `causal`, `classifier`, `zero-shot`, `function`, `endpoint`, or empty: the model says.
-        name: As shown.
-        target: Folder, Hub id, `module:function`, or an endpoint's name for its model.
-        values: All else that a TOML file says, checked.
-    """
-
-    kind: str
-    name: str
-    target: str
-    values: Mapping[str, Any]
-
-    def get(self, key: str, default: Any = None) -> Any:
-        """A value, or what stands for it."""
-        return self.values.get(key, default)
+# What a field must be stands in its description, as sentences about it go on: "samples must be ...".
+_Word = Annotated[str, Field(pattern=r"\S", description="a string that is not empty")]
+_Prompts = Annotated[
+    list[_Word], Field(default_factory=list, min_length=1, description="a list of strings, one or more")
+]
+_Count = Annotated[int, Field(ge=1, description="a whole number, 1 or more")]
+_Length = Annotated[int | None, Field(ge=1, description="a whole number, 1 or more")]
+_Positive = Annotated[float, Field(gt=0, description="a number above 0")]
+_Rate = Annotated[float | None, Field(gt=0, description="a number above 0")]
+_Flag = Annotated[bool, Field(description="true or false")]
+_Meanings = Annotated[dict[str, _Word], Field(default_factory=dict, description="a table of labels with a string each")]
 
 
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(one, str) and one.strip() for one in value)
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
+class Example(_Strict):
+    """A text, or a pair, with the label that is right for it."""
+
+    text: _Word
+    text_pair: _Word = ""
+    label: _Word
+
+    @property
+    def answered(self) -> tuple[Text, str]:
+        """As prompts take it."""
+        return (self.text, self.text_pair) if self.text_pair else self.text, self.label
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+_Examples = Annotated[
+    list[Example], Field(default_factory=list, description="tables with text, label and for pairs text_pair")
+]
 
 
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+class _Named(_Strict):
+    name: _Word = ""
 
 
-def _is_words(value: Any) -> bool:
-    return isinstance(value, dict) and all(_is_text(one) for one in value.values())
+class _Model(_Named):
+    model: _Word
+    revision: _Word = ""
+    max_length: _Length = None
 
 
-def _is_mapping(value: Any) -> bool:
-    return isinstance(value, dict) and all(_is_text(one) or _is_texts(one) for one in value.values())
+class _Asked(_Strict):
+    prompts: _Prompts
+    descriptions: _Meanings
 
 
-def _is_examples(value: Any) -> bool:
-    known = {"text", "text_pair", "label"}
-    return isinstance(value, list) and all(
-        isinstance(one, dict) and {"text", "label"} <= set(one) <= known and all(map(_is_text, one.values()))
-        for one in value
-    )
+class CausalSettings(_Model, _Asked):
+    """A causal language model."""
+
+    kind: Literal["causal"] = "causal"
+    examples: _Examples
+    precision: Annotated[Literal["bfloat16", "float32"], Field(description="bfloat16 or float32")] = "bfloat16"
 
 
-def _one_of(*names: str) -> Callable[[Any], bool]:
-    return lambda value: value in names
+class EncoderSettings(_Model):
+    """A sequence classifier with the same labels, or with labels that are mapped to them."""
+
+    kind: Literal["classifier"] = "classifier"
+    labels: Annotated[
+        dict[str, _Word | Annotated[list[_Word], Field(min_length=1)]],
+        Field(
+            default_factory=dict,
+            description="a table of the model's labels, with one or more of this classifier's each",
+        ),
+    ]
+    head: Annotated[Literal["softmax", "sigmoid"] | None, Field(description="softmax or sigmoid")] = None
 
 
-_TEXT = (_is_text, "a string that is not empty")
-_TEXTS = (_is_texts, "a list of strings, one or more")
-_COUNT = (_is_count, "a whole number, 1 or more")
-_POSITIVE = (_is_positive, "a number above 0")
-_WORDS = (_is_words, "a table of labels with a string each")
-_FLAG = (lambda value: isinstance(value, bool), "true or false")
-_EXAMPLES = (_is_examples, "tables with text, label and for pairs text_pair")
+class ZeroShotSettings(_Model, _Asked):
+    """A model of entailment."""
 
-_COMMON = {"kind": _TEXT, "name": _TEXT}
-_MODEL = {**_COMMON, "model": _TEXT, "revision": _TEXT, "max_length": _COUNT}
-_ASKED = {"prompts": _TEXTS, "descriptions": _WORDS}
-_KINDS: dict[str, dict[str, tuple[Callable[[Any], bool], str]]] = {
-    "causal": {
-        **_MODEL,
-        **_ASKED,
-        "examples": _EXAMPLES,
-        "precision": (_one_of("bfloat16", "float32"), "bfloat16 or float32"),
-    },
-    "classifier": {
-        **_MODEL,
-        "labels": (_is_mapping, "a table of the model's labels, with one or more of this classifier's each"),
-        "head": (_one_of("softmax", "sigmoid"), "softmax or sigmoid"),
-    },
-    "zero-shot": {**_MODEL, **_ASKED},
-    "function": {**_COMMON, "function": _TEXT},
-    "endpoint": {
-        **_COMMON,
-        **_ASKED,
-        "model": _TEXT,
-        "examples": _EXAMPLES,
-        "url": _TEXT,
-        "api_key_env": _TEXT,
-        "answers": (_one_of("auto", "log-probabilities", "samples"), "auto, log-probabilities or samples"),
-        "samples": _COUNT,
-        "requests_per_minute": _POSITIVE,
-        "parallel": _COUNT,
-        "timeout": _POSITIVE,
-        "retries": _COUNT,
-        "allow_http": _FLAG,
-        "request": (lambda value: isinstance(value, dict), "a table"),
-    },
+    kind: Literal["zero-shot"] = "zero-shot"
+
+
+class FunctionSettings(_Named):
+    """A function, as `module:function`."""
+
+    kind: Literal["function"] = "function"
+    function: _Word
+
+
+class EndpointSettings(_Named, _Asked):
+    """A chat model behind an OpenAI-compatible endpoint."""
+
+    kind: Literal["endpoint"] = "endpoint"
+    model: _Word
+    examples: _Examples
+    url: _Word
+    api_key_env: _Word = ""
+    answers: Annotated[
+        Literal["auto", "log-probabilities", "samples"], Field(description="auto, log-probabilities or samples")
+    ] = "auto"
+    samples: _Count = 5
+    requests_per_minute: _Rate = None
+    parallel: _Count = 4
+    timeout: _Positive = 60.0
+    retries: _Count = 6
+    allow_http: _Flag = False
+    request: Annotated[dict[str, Any], Field(default_factory=dict, description="a table")]
+
+
+Settings = CausalSettings | EncoderSettings | ZeroShotSettings | FunctionSettings | EndpointSettings
+_KINDS: dict[str, type[_Named]] = {
+    "causal": CausalSettings,
+    "classifier": EncoderSettings,
+    "zero-shot": ZeroShotSettings,
+    "function": FunctionSettings,
+    "endpoint": EndpointSettings,
 }
-_NEEDED = {"function": ("function",), "endpoint": ("url", "model")}
 
 
-def read_settings(path: Path) -> Settings:
-    """Read a TOML file.
+def read_settings(path: Path) -> Any:
+    """What a TOML file says, one of `Settings`; with a name, and a model's folder beside the file found.
 
     Raises:
         DataError: There is no such file, or it is not UTF-8.
@@ -129,40 +141,30 @@ def read_settings(path: Path) -> Settings:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"'{path}' is no TOML file: {nested(error)}.") from error
     kind = values.get("kind")
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         found = "is missing" if kind is None else f"is {kind!r}"
         raise ConfigError(f"{path}: kind must be one of {enumerated(list(_KINDS))}, but {found}.")
-    problems = _problems(values, kind)
-    if problems:
-        raise ConfigError(f"{path}: {' '.join(problems)}")
-    target = values["function"] if kind == "function" else _located(values["model"], path, kind)
-    name = values.get("name") or (path.stem if kind == "function" else Path(target).name)
-    if "examples" in values:
-        values["examples"] = tuple((_text_of(one), one["label"]) for one in values["examples"])
-    return Settings(kind, name, target, values)
+    try:
+        read = _KINDS[kind].model_validate(values)
+    except ValidationError as error:
+        said = dict.fromkeys(_sentence(_KINDS[kind], one, values) for one in error.errors(include_url=False))
+        raise ConfigError(f"{path}: {' '.join(said)}") from None
+    if isinstance(read, _Model) and (path.parent / read.model).is_dir():
+        read = read.model_copy(update={"model": str(path.parent / read.model)})
+    name = Path(getattr(read, "model", "")).name or path.stem
+    return read if read.name else read.model_copy(update={"name": name})
 
 
-def _problems(values: Mapping[str, Any], kind: str) -> list[str]:
-    known, problems = _KINDS[kind], []
-    if "api_key" in values:
-        problems.append("A key does not belong in a file. Put it into an environment variable named by api_key_env.")
-    for key, value in values.items():
-        if key not in known and key != "api_key":
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"Did you mean '{near[0]}'?" if near else f"It may have {enumerated(list(known))}."
-            problems.append(f"A classifier of kind {kind} has no '{key}'. {hint}")
-        elif key in known and not known[key][0](value):
-            shown = repr(value) if isinstance(value, str | int | float) else kind_of(value)
-            problems.append(f"{key} must be {known[key][1]}, but is {shown}.")
-    missing = [key for key in _NEEDED.get(kind, ("model",)) if key not in values]
-    return problems + [f"{key} is missing." for key in missing]
-
-
-def _located(model: str, path: Path, kind: str) -> str:
-    """A model's folder beside the TOML file, if there is one."""
-    beside = path.parent / model
-    return str(beside) if kind != "endpoint" and beside.is_dir() else model
-
-
-def _text_of(example: Mapping[str, str]) -> Text:
-    return (example["text"], example["text_pair"]) if "text_pair" in example else example["text"]
+def _sentence(kind: type[_Named], problem: Any, values: dict[str, Any]) -> str:
+    """What is wrong with a field, in a sentence; the value of one that is not known may be a key."""
+    key, known = str(problem["loc"][0]), kind.model_fields
+    if key == "api_key":
+        return "A key does not belong in a file. Put it into an environment variable named by api_key_env."
+    if key not in known:
+        near = difflib.get_close_matches(key, known, n=1)
+        hint = f"Did you mean '{near[0]}'?" if near else f"It may have {enumerated(sorted(known))}."
+        return f"A classifier of kind {values['kind']} has no '{key}'. {hint}"
+    if key not in values:
+        return f"{key} is missing."
+    shown = repr(values[key]) if isinstance(values[key], str | int | float) else kind_of(values[key])
+    return f"{key} must be {known[key].description}, but is {shown}."
