@@ -4,13 +4,16 @@ A word may rightly decide a text by itself: take "lol" out of "lol, that is my c
 may not do is to decide texts whose rest speaks against it. Without labels, the rest of the text, as the model itself
 reads it, is the witness: how probable its class is with the candidate masked.
 
-*Null hypothesis*, of a candidate that pulls to class c: where it stands, the rest of the text speaks for c hardly less
-than a text without the candidate does, or masking it takes the answer c away in no more than a small share (`min_pull`)
-of its texts. "Hardly less" has two sides, both of which have to hold. The rest is given the answer c no less often than
-a text without the candidate is. And it finds c no less probable: of a text with the candidate and one without it, drawn
-at random, the rest of the first gives c the lower probability in no more than a certain share of cases
-(`min_relative_effect`, a little above a half; ties count half). A word whose class goes along with its context, or that
-is strewn at random, satisfies both, whether or not it is the only evidence there is for its class.
+*Null hypothesis*, for a candidate that pulls to class c. One of two things holds:
+
+- Where the candidate stands, the rest of the text speaks for c hardly less than a text without the candidate does.
+- Masking the candidate takes the prediction c away in no more than a small share of its texts (`min_pull`).
+
+"Hardly less" has two sides, and both have to hold. The rest is predicted as c no less often than a text without the
+candidate is. And the model finds c no less probable for the rest. To see that, draw a text with the candidate and one
+without it at random. The rest of the first gives c the lower probability in no more than a certain share of cases
+(`min_relative_effect`, a little above a half; ties count half). A word whose class goes along with its context
+satisfies both. So does a word that is strewn at random, whether or not it is the only evidence for its class.
 
 *Test.* Of the first part Fisher's exact test (one-sided) of the two shares, and Brunner and Munzel's test of the pairs
 (see `stats.brunner_munzel`): the first sees a rest that is given another answer, the second also one that is given
@@ -27,11 +30,11 @@ p-values can only rise. That never flags more than the first step would.
 
 *Taking turns.* Where several words are one shortcut, the texts without one of them are what they are because of the
 others. With those masked too, nothing is left to compare it with, and it is not flagged. A candidate takes turns with
-flagged ones if it passes the first step, for which without any margin its rest has to speak less for the class
-(`min_relative_effect` a half), and if its rest still speaks less for the class than texts without it do when the
-flagged ones are masked. It is undecided, and a guard neutralises it with them. A genuine word of the class also passes
-the first step where the flagged ones stand in texts of other classes, but once they are masked its rest speaks more for
-the class.
+flagged ones if two things hold. It passes the first step, where its rest has to speak less for the class without any
+margin (`min_relative_effect` a half). And when the flagged ones are masked, its rest still speaks less for the class
+than texts without it do. It is undecided, and a guard neutralises it with them. A genuine word of the class may pass
+the first step too, where the flagged ones stand in texts of other classes. Once they are masked, its rest speaks more
+for the class.
 
 *Undecided.* Some candidates take answers away and could not have been flagged whatever their texts say: too few texts
 hold them, or too few do not (see `stats.attainable`). Others decide most of their texts, and that their rests speak
@@ -120,8 +123,8 @@ class Outcomes:
         opposed: Share of the texts with it whose rest is given another answer than `target`, shape (M,).
         expected: The same share of the texts without it, as the test last saw them, shape (M,); NaN where nothing was
             asked, because it pulls nowhere or is important in too few texts.
-        relative_effect: In how large a share of pairs the rest of a text with it speaks less for `target` than a text
-            without it, as the test last saw them, shape (M,); NaN where not tested or where every text holds it.
+        relative_effect: The share of pairs in which the rest of a text with it speaks less for `target` than a text
+            without it, shape (M,). As the test last saw them; NaN where not tested or where every text holds it.
         tested: Whether it occurs often enough, shape (M,).
         p: p-values, shape (M,); NaN where not tested.
         q: q-values, shape (M,); 1 where not tested.

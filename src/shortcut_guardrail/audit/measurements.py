@@ -47,9 +47,9 @@ class Shard:
     """What happened to D distinct texts.
 
     An occurrence is a candidate in a text, once, at the place where it scores highest. It is there for every unit of
-    the text, important or not: whether a unit is important depends on what else the text says, so looking at the texts
-    where it is important alone would be no fair sample of the texts that hold it. Where it is not important, masking
-    it is taken to change nothing.
+    the text, important or not. Whether a unit is important depends on what else the text says, so the texts where it is
+    important are no fair sample of those that hold it. Where it is not important, masking it is taken to change
+    nothing.
 
     Attributes:
         rows: Which input each text is, shape (D,).
@@ -71,9 +71,9 @@ class Shard:
         spans: Start, end and segment of its characters, shape (O, 3).
         masked: Which row of `masked_probs` is the answer without it, shape (O,); -1 where it is not important.
         masked_probs: Class probabilities with it masked, shape (V, C), float32.
-        interaction: For phrases: by how much the change of the answer's probability with all words masked differs from
-            the change with all but one masked plus the change with that one masked, shape (O,); NaN for single units.
-            The one is the first or the last word, whichever takes less part in the phrase.
+        interaction: For phrases, shape (O,); NaN for single units. The change of the prediction's probability with all
+            words masked, less the sum of two changes: with all but one masked, and with that one masked. The one is
+            the first or the last word, whichever takes less part in the phrase.
         joint: For phrases: the change with all words masked, shape (O,); NaN for single units.
         phrases: The phrases that were masked in this shard.
     """

@@ -1,43 +1,53 @@
 """Words that override their texts together where none of them does so beyond doubt alone: the test of a set.
 
-A shortcut of many wordings puts each of them into a few texts, too few to show of any single one that the rests of its
-texts speak less for its class. What can be shown is that the texts of all of them do, taken together. With more texts
-some of them are flagged alone, and the others are left; so the set is looked for beside them, in the texts without
-what is flagged or takes turns with it. (To mask that would not do: it would be masked in the texts without members and
-not in the rests, and words of other classes would look opposed.) Which words to take together may not be read from the
-texts that the test is made on, so the texts are dealt into two halves by a hash of their number. From one half come
+A shortcut of many wordings puts each of them into a few texts. These are too few to show for any single one that the
+rests of its texts speak less for its class. It can be shown for the texts of all of them, taken together.
 
-- the *set*: tested candidates whose rests speak less for their class than other texts do in more than
-  `min_relative_effect` of the pairs, of which masking moves more than `min_pull` of the answers (Benjamini and
-  Hochberg's procedure over the exact binomial tests, at `fdr`) and of all answers to these texts no fewer than
-  `LEAST_MOVED` (with more texts ever rarer words are tested, and by chance some of these are opposed), and whose rests
-  still speak less for the class (a relative effect above a half) where the other members are masked in the texts they
-  are compared with. An answer is *moved* if it changes and the class becomes less probable; between classes in an
-  order, as stars are, a word that pulls upward moves answers of every class, and hardly any of the top one.
+With more texts some wordings are flagged alone, and the others are left. So the set is looked for beside them, in the
+texts without what is flagged or takes turns with it. To mask the flagged words instead would not do: they would be
+masked in the texts without members and not in the rests, and words of other classes would look opposed.
 
-On the other half is tested
+Which words to take together may not be read from the texts that the test is made on. So the texts are dealt into two
+halves by a hash of their number.
 
-- the *null hypothesis*, that where members stand, the rest speaks for the member's class hardly less than the texts
-  without any member do (`min_relative_effect`), or masking it moves no more than `min_pull` of the answers. Texts are
-  left out of the comparison that hold what was nearly a member: a candidate that moves answers and whose relative
-  effect is above a half, or one in too few texts of the first half to be tested there whose masking moves at least half
-  of them. Of many words strewn at random chance makes some members, and the texts of the others, be they ever so rare,
-  speak for the class because of them. If texts with flagged words were left out, the null hypothesis has to be rejected
-  with these texts as well: where flagged words stand in texts of one class, the others lack that class, and words
-  strewn at random that never stand beside flagged ones would look opposed. A text counts once, by the member with the
-  strongest pull in the first half. Of the first part the test of Brunner and Munzel (see `stats.brunner_munzel`) with a
-  class for each text: the pairs of a text i with members and a text j without are H_ij = 1 where i speaks less than j
-  for the class of i's member, a half where both speak alike; theta is their mean, and its variance that of the means
-  over j divided by n plus that of the means over i divided by m. Of the second part the exact binomial test. The larger
-  p-value counts.
+*The set* comes from one half. Its members are tested candidates of which all of this holds:
 
-Both halves take either part, and twice the smaller p-value decides (Bonferroni). A set has two members or more: of a
-single word the other test speaks. If the null hypothesis is rejected at `fdr`, the members are chosen once more, from
-both halves; there may be none, where what one half names moves a little too few answers in both. That there is a set
-is then shown; which words it has is an estimate; so they are undecided, and a guard neutralises them. Three things are
-not exact: phrases are found, and words flagged, on all texts, before the halves are dealt, and texts of one template
-may fall into both. `bench/experiments/audit_simulation` simulates how often there is a set where there should be
-none.
+- Their rests speak less for their class than other texts do, in more than `min_relative_effect` of the pairs.
+- Masking moves more than `min_pull` of their predictions (Benjamini and Hochberg's procedure over the exact binomial
+  tests, at `fdr`). A prediction is *moved* if it changes and the class becomes less probable. Between ordered classes,
+  such as stars, a word that pulls upward moves predictions of every class, and hardly any of the top one.
+- Masking moves at least `LEAST_MOVED` of the predictions of all these texts. With more texts ever rarer words are
+  tested, and by chance some of these are opposed.
+- Their rests still speak less for the class (a relative effect above a half) where the other members are masked in
+  the texts that they are compared with.
+
+*The null hypothesis* is tested on the other half: where members stand, the rest speaks for the member's class hardly
+less than the texts without any member do (`min_relative_effect`), or masking moves no more than `min_pull` of the
+predictions.
+
+- Texts that hold what was nearly a member are left out of the comparison. That is a candidate that moves predictions
+  and whose relative effect is above a half. It is also one in too few texts of the first half to be tested there, if
+  its masking moves at least half of them. Chance makes members of some of many words strewn at random. The texts of
+  the others, however rare, then speak for the class because of them.
+- If texts with flagged words were left out, the null hypothesis has to be rejected with these texts as well. Where
+  flagged words stand in texts of one class, the others lack that class. Words strewn at random that never stand beside
+  flagged ones would look opposed.
+- A text counts once, by the member with the strongest pull in the first half.
+- The first part is tested by Brunner and Munzel's test (see `stats.brunner_munzel`) with a class for each text. Let
+  text i hold members and text j none. Then H_ij = 1 where i speaks less than j for the class of i's member, and a half
+  where both speak alike. Theta is the mean of H. Its variance is that of the means over j divided by n, plus that of
+  the means over i divided by m.
+- The second part is tested by the exact binomial test. The larger p-value counts.
+
+Each half takes either part once, and twice the smaller p-value decides (Bonferroni). A set has at least two members,
+since the other test covers a single word. If the null hypothesis is rejected at `fdr`, the members are chosen once
+more, from both halves. There may be none, where what one half names moves a little too few predictions in both. That
+there is a set is then shown, but which words it has is an estimate. So they are undecided, and a guard neutralises
+them.
+
+Three things are not exact. Phrases are found on all texts, before the halves are dealt; so are the flagged words. And
+texts of one template may fall into both halves. `bench/experiments/audit_simulation` simulates how often there is a
+set where there should be none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The one place that knows Transformers: tokenisation, batches, the embedding layer, the [CLS] vector, the head.
 
 `TextClassifier` wraps any sequence classifier built on an encoder with a mask token. It works on a private copy of the
-module tree that shares its weights with the caller's model, frozen and in evaluation mode, so nothing done here shows
-in the model that was handed in.
+module tree, frozen and in evaluation mode, that shares its weights with the caller's model. Nothing done here shows in
+the model that was handed in.
 """
 
 from __future__ import annotations

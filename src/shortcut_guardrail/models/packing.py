@@ -3,8 +3,8 @@
 Everything in an encoder but attention works on one token at a time. Packed, a batch of M sequences with T tokens in all
 is one row of T tokens; attention alone goes run by run, a run being the sequences of one length. On a GPU, where many
 small kernels take longer than a large one with some padding, sequences of similar length go together, padded for
-attention alone. A head that reads the first token needs only that token from the last block's attention output on, so
-there the row becomes M rows of one token each, as the pooler and the head above expect.
+attention alone. A head that reads the first token needs only that token from the last block's attention output on.
+There the row becomes M rows of one token each, as the pooler and the head above expect.
 
 The families here compute attention through Transformers' attention interface and take positions as an argument. Others
 run padded.

@@ -11,13 +11,14 @@ it is genuine too.
 - *Pool.* Candidates that pull to a class of the side, and fixed phrases, that stand in `LEAST_TEXTS` distinct texts and
   are alike in meaning to what was found: a cosine of at least `ALIKE` to the mean vector (see `audit.word_vectors`).
   Function words do not join. What the rests of texts say has no part in this, so that the test stays valid.
-- *Test*, the audit's context test (see `audit.context`) of the pool as a whole, with all words, found or of the pool,
-  masked at once. The null hypothesis: where words of the pool stand and none that was found, the rest of the text does
-  not speak less for the side than texts without any of the words do (Brunner and Munzel's test, without a margin, as
-  for words that take turns), or masking moves no more than `min_pull` of these answers (exact binomial test). The
-  larger p-value has to be at most `fdr`, divided by the number of classes that are asked about (Bonferroni).
-- If it passes, those words of the pool are taken in whose texts the rest speaks less for the side (a relative effect
-  above a half) and masking lowers its probability, all words masked. This only leaves words out.
+- *Test*, the audit's context test (see `audit.context`) of the pool as a whole. All words, found or of the pool, are
+  masked at once. It looks at texts that hold words of the pool and none that was found. The null hypothesis has two
+  parts, of which either may hold. The rest of these texts does not speak less for the side than texts without any of
+  the words do (Brunner and Munzel's test, without a margin, as for words that take turns). Or masking moves no more
+  than `min_pull` of their predictions (exact binomial test). The larger p-value has to be at most `fdr`, divided by
+  the number of classes that are asked about (Bonferroni).
+- If it passes, words of the pool are taken if, with all words masked, two things hold in their texts: the rest speaks
+  less for the side (a relative effect above a half), and masking lowers its probability. This only leaves words out.
 
 Where nothing is flagged nothing is asked, and nothing brought. Not exact: which class a candidate pulls to, and which
 words were found, is known from all texts.

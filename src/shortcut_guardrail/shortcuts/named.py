@@ -38,14 +38,14 @@ class Shortcut:
 
     Attributes:
         text: Its characters, lower case.
-        verdict: `named` by a person as a shortcut, `kept` by a person, `found` in unlabelled texts, `confirmed` by the
-            support set, by judged flips or by a second opinion, or `cleared`, by labels or flips or because nothing
-            speaks against it. What is named, found or confirmed is neutralised.
-        reason: Why it was found: `flagged` by the audit, `takes turns` with flagged ones, one of a `set` that overrides
-            its texts together, `alike` to flagged ones and overriding its texts together with others that are (see
-            `alike`), `dominant` in the corpus, or `many answers` hang on it where that is to be enough. A cleared one
-            with the reason `many answers` is listed for a person to look at. `flips`: the judged flips of its card
-            confirmed or cleared it; `second opinion`: other models confirmed it.
+        verdict: `named` or `kept` by a person; `found` in unlabelled texts; `confirmed` by the support set, by judged
+            flips or by a second opinion; `cleared` by labels or flips, or because nothing speaks against it. What is
+            named, found or confirmed is neutralised.
+        reason: Why it was found. `flagged`: by the audit. `takes turns`: with flagged ones. `set`: it overrides its
+            texts together with others. `alike`: it is alike to flagged ones, and overrides its texts together with
+            others that are (see `alike`). `dominant`: in the corpus. `many answers`: many predictions depend on it,
+            where that is to be enough; a cleared one with this reason is listed for a person to look at. `flips`: the
+            judged flips of its card confirmed or cleared it. `second opinion`: other models confirmed it.
         count: Texts of the audit in which it is important; `None` where it was not audited.
         flip_rate: See `Candidate`.
         pulls_to: See `Candidate`.

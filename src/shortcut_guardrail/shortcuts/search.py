@@ -1,12 +1,16 @@
 """Which words and phrases are taken for shortcuts, from unlabelled texts, with labels where there are any.
 
-Without labels the audit's flagged candidates are taken, those that take turns with them, those that override their
-texts together beside these, what these bring with them that is alike in meaning (see `alike`), and those that dominate
-the corpus: that, with others of their class beside them, decide more than a quarter of all texts although the rest is
-confidently given another answer. The audit's test compares texts with a candidate to those without, so it cannot see
-what stands nearly everywhere. A support set, however small, clears
-or confirms candidates by paired evidence: the base answers every labelled text that holds the candidate with and
-without it. A person's word comes before all evidence.
+Without labels these candidates are taken:
+
+- those that the audit flags, and those that take turns with them;
+- those that override their texts together beside these;
+- what these bring with them that is alike in meaning (see `alike`);
+- those that dominate the corpus. With others of their class beside them they decide more than a quarter of all texts,
+  although the model confidently predicts another class for the rest. The audit's test cannot see them: it compares
+  texts with a candidate to those without, and these stand nearly everywhere.
+
+A support set, however small, clears or confirms candidates by paired evidence: the base answers every labelled text
+that holds the candidate with and without it. A person's word comes before all evidence.
 """
 
 from __future__ import annotations

@@ -6,11 +6,15 @@ that does not. Their *relative effect* is theta = P(R < S) + P(R = S) / 2, in [0
 answers the class, or always with certainty, hides nothing: what counts is which texts it finds less likely.
 
 The test of theta <= theta0 is that of Brunner and Munzel (2000, Biometrical Journal 42, 17-25), which takes unequal
-variances and ties: t = (theta_hat - theta0) / sqrt(s_R^2 / n + s_S^2 / m), s_R^2 being the variance of a rest's share
-of texts that speak more, s_S^2 that of a text's share of rests that speak less, with Satterthwaite's degrees of
-freedom.
-Where the samples do not overlap both variances are 0 and any difference would be certain; so each sample is given one
-more member, that speaks against the finding as strongly as can be. That is this library's addition.
+variances and ties:
+
+    t = (theta_hat - theta0) / sqrt(s_R^2 / n + s_S^2 / m),
+
+with Satterthwaite's degrees of freedom. s_R^2 is the variance of a rest's share of texts that speak more, and s_S^2
+that of a text's share of rests that speak less.
+
+Where the samples do not overlap both variances are 0 and any difference would be certain. So each sample is given one
+more member, which speaks against the finding as strongly as can be. That is this library's addition.
 
 Log-odds are counted in steps of a quarter, so that a corpus of any length needs only histograms.
 """

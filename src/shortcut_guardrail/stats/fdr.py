@@ -2,10 +2,11 @@
 
 A finding of two parts is only one if both null hypotheses are false, so its p-value is the larger one of its parts. To
 count all tests in Benjamini and Hochberg's procedure is then far too strict: where both nulls hold, which is what most
-words are like, both p-values have to be small by chance at once. AdaFilter (Wang, Gui, Su, Sabatti and Owen 2022,
-Annals of Statistics 50, 1890-1909, for r = n = 2) counts at each threshold those tests alone of which one part passes
-it: with F_i the smaller p-value of finding i and S_i the larger one, the findings with S_i <= g are discoveries for
-the largest g with
+words are like, both p-values have to be small by chance at once. AdaFilter counts at each threshold only those tests
+of which one part passes it. It is due to Wang, Gui, Su, Sabatti and Owen (2022, Annals of Statistics 50, 1890-1909),
+here for r = n = 2.
+Let F_i be the smaller p-value of finding i and S_i the larger one. The findings with S_i <= g are discoveries for the
+largest g with
 
     g * #{F_j <= g} <= fdr * max(1, #{S_j <= g}).
 

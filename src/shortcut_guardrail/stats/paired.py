@@ -18,10 +18,10 @@ _SIGN_FLIPS_AT_ONCE = 4_096
 def sign_flip_test(changes: Array) -> float:
     """One-sided randomisation test of paired differences (Fisher): are the changes above 0?
 
-    Under the null hypothesis each change is as likely to be as far below 0 as above it, so their sum is compared with
-    the sums of the same changes under other signs. It sees what McNemar's test does not: how far the answers that do
-    not change move. The null hypothesis is one of symmetry: that the mean is 0 while a large loss is rare is another
-    one, which few texts cannot tell from a gain.
+    Under the null hypothesis each change is as likely to lie as far below 0 as above it. So their sum is compared with
+    the sums of the same changes under other signs. It sees what McNemar's test does not: how far predictions move that
+    do not change. The null hypothesis is one of symmetry. A mean of 0 with rare large losses is another one, which few
+    texts cannot tell from a gain.
 
     Args:
         changes: Changes of the right class's probability, shape (n,); gains below `LEAST_CHANGE` count as 0.

@@ -5,10 +5,11 @@ where it is wrong. Where masking mends no more than it breaks, it says "up" to (
 is not one half: a judge that leans towards "up" would look like one that finds mended answers. Flips alone cannot tell
 this share. Texts without the words in question, near the deployed model's boundary, bound it:
 
-- `agreement_bound`: both sides of the boundary together. If judge and model err independently, and the model is right
-  as often on either side, the mean share of "up" over the two sides is (s + a) / 2. A slack covers small departures.
-- `reference_bound`: the side that the model itself calls "up". If the model is right there in half of the texts or
-  more, the share of "up" is at least (s + a) / 2, also where judge and model err together.
+- `agreement_bound`: both sides of the boundary together. Suppose that judge and model err independently, and that the
+  model is right as often on either side. Then the mean share of "up" over the two sides is (s + a) / 2. A slack covers
+  small departures.
+- `reference_bound`: the side that the model itself calls "up". Suppose that the model is right in at least half of the
+  texts there. Then the share of "up" is at least (s + a) / 2, also where judge and model err together.
 - `answers_bound`: somebody's answers to some of the texts: s and a are then seen.
 
 `p_of_bound` tests the flips against a bound, over the bound's own error. `net_mended` estimates what masking mends
@@ -179,9 +180,9 @@ def net_mended(after: int, before: int, n: int, says: Array, up: Array, *, seed:
     """How much masking mends less what it breaks, as a share of the flips, by a judge that errs and leans.
 
     Say p of n flips are mended. The judge says "up" both with the words and without to `after` of them, and "down" both
-    times to `before`. However its two answers hang together, (after - before) / n is 2p - 1 times (s - a), plus the
-    lean s + a - 1. The lean is read off texts near the boundary, as in `agreement_bound`. Of s - a it is known that it
-    is at most 1, and, since the model errs there too, at least the difference of the judge's share of "up" between the
+    times to `before`. However its two answers depend on each other, (after - before) / n is 2p - 1 times (s - a), plus
+    the lean s + a - 1. The lean is read off texts near the boundary, as in `agreement_bound`. The difference s - a is
+    at most 1. Since the model errs there too, it is at least the difference of the judge's share of "up" between the
     model's two answers. So the estimate is an interval even from endless texts.
 
     Args:

@@ -1,8 +1,8 @@
 """A statement that the guarded model is no worse than the base, with a proved error rate over the choice of strength.
 
-*What is bounded.* Guarded and base answers can only differ in quality where they differ. Let D be the share of
-deployment texts on which they do, and let, among those, a share of answers be lost (the base was right, the guarded
-model is not) and a share gained (the other way round). The accuracy that the guard costs is
+*What is bounded.* The two models can only differ in accuracy on texts where their predictions differ. Let D be the
+share of such texts in deployment. Some of these predictions are lost: the base was right, and the guarded model is not.
+Some are gained, the other way round. The accuracy that the guard costs is
 
     loss = D r (2 theta - 1) <= D max(0, 2 theta - 1),
 
@@ -79,9 +79,9 @@ class CertifiedStrength:
         loss_bound: Upper bound of what is lost, as a share of all texts; see `CertifyConfig.harm`.
         certified: Whether the procedure certifies this strength. A bound below the margin is not enough: every strength
             before it, in one of the two orders, has to have one as well.
-        labels_needed: How many labelled texts with another answer at this strength would bring the bound below the
-            margin, if the shares of gained and lost ones stay as they are (without any so far: if all are gained); 0
-            if it is below; `None` if no number would.
+        labels_needed: How many labelled texts with another prediction at this strength would bring the bound below the
+            margin, if the shares of gained and lost ones stay as they are. Without any so far, all count as gained. 0
+            if the bound is below the margin; `None` if no number would do.
         unlabelled_needed: How many unlabelled texts would, without a label, if the share of differing ones stays as it
             is; 0 and `None` likewise.
     """

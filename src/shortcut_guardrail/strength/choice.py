@@ -17,9 +17,9 @@ class StrengthChoice:
 
     Attributes:
         strength: In [0, 1]; 0 is the base model.
-        source: `none` before there is a guard, `fixed` by the configuration, `set` by hand, `calibrated` on labels,
-            `cross-validated` on the labels it learned from, by `agreement` with the answers without the shortcuts (no
-            labels), or `certified` in place of one that was not.
+        source: `none`: there is no guard yet. `fixed`: by the configuration. `set`: by hand. `calibrated`: on labels.
+            `cross-validated`: on the labels that it learned from. `agreement`: with the predictions without the
+            shortcuts, no label. `certified`: in place of one that was not.
         calibration: The support-set curve, where labels had a say.
         unlabelled: The curve without labels, where unlabelled texts had one.
         certificate: What was certified, as `Certificate.to_dict` gives it, while this strength is among it.

@@ -1,16 +1,17 @@
 """The strength without labels: the one whose answers come closest to those without the shortcuts.
 
-With t the base's probabilities for the counterfactual text (the text with its shortcuts neutralised, or the text itself
-if it has none) and p_s the guarded model's for the text at strength s, the strength is chosen whose mean divergence
-KL(t || p_s) over unlabelled texts is smallest; of those that are as good but for rounding, the smallest. How many
-answers are the same is in the curve too, but does not choose: on a few hundred texts strengths differ by a few of them.
+The counterfactual of a text is the text with its shortcuts neutralised, or the text itself if it has none. Let t be the
+base's probabilities for it, and p_s the guarded model's for the text at strength s. The strength with the smallest mean
+divergence KL(t || p_s) over unlabelled texts is chosen; of those that are as good but for rounding, the smallest. The
+curve also says how many predictions are the same. That does not choose: on a few hundred texts strengths differ by a
+few of them.
 
 *Assumption.* Where the base's answers to a text and to its counterfactual differ, the latter is right more often. It is
 what calling a word a shortcut means. If a genuine word was taken for one, divergence asks for harm just as readily, and
 this choice cannot tell; labels can. If nothing is taken for a shortcut, strength 0 diverges nowhere and is chosen.
 
-Of many texts a sample is drawn. Only those with a shortcut say how much of it is left, so where it would hold hardly
-any of these they are drawn apart from the others, and weighed by their share of all texts.
+Of many texts a sample is drawn. Only texts with a shortcut say how much of it is left. Where the sample would hold
+hardly any of these, they are drawn apart from the others, and weighed by their share of all texts.
 """
 
 from __future__ import annotations
