@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test test-gpu test-lowest fuzz docs dist speed clean
+.PHONY: demo test lint tests test-gpu test-lowest fuzz docs dist speed clean
 
 # Real texts for `make speed`: a folder with sst2, goemotions_shortcuts and yelp.
 DATA ?= ../shared/data
@@ -13,10 +13,14 @@ SPEED_OUT ?= build/speed.json
 demo: $(VENV)/.demo
 	$(BIN)/shortcut-guardrail demo --out demo-output --overwrite
 
-test: $(VENV)/.dev
+test: lint tests
+
+lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+tests: $(VENV)/.dev
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 # Offline; a broken link, a missing anchor or a docstring that cannot be read fails it. The pages are in build/site.

@@ -102,6 +102,19 @@ def model_folder(_bert, tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def browser():
+    """A headless Chromium; without one its tests are skipped, but in CI they fail."""
+    from browser import Browser, find_chromium
+
+    executable = find_chromium()
+    if executable is None:
+        stop = pytest.fail if os.environ.get("CI", "").lower() == "true" else pytest.skip
+        stop("needs Chromium (apt-get install chromium)")
+    with Browser(executable) as running:
+        yield running
+
+
 @pytest.fixture
 def cli(capsys):
     """Runs a command line in this process and gives its exit status, what it printed, and what it said on stderr."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-
-import pytest
 
 import shortcut_guardrail
 from sizes import MOST_LINES, MOST_LINES_OF_A_FILE, MOST_POSITIONAL, functions_of, lines_of, positional_of
@@ -77,6 +76,7 @@ def imports_of(path: Path) -> list[Import]:
     return found
 
 
+@cache
 def shown(room: str) -> set[str]:
     """The names that a room shows to others."""
     stub = PACKAGE / room / "__init__.pyi"
@@ -93,47 +93,55 @@ def room_of(path: Path) -> str:
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if room_of(path) != "__init__"]
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_go_down(path):
-    own = room_of(path)
+BENCH_FILES = sorted(BENCH.rglob("*.py"))
+IMPORTS = {path: imports_of(path) for path in [*FILES, *BENCH_FILES, PACKAGE / "__init__.py"]}
+
+
+def test_imports_go_down():
     # Whatever the package shows at its door belongs to nobody above the command line, which prints its version.
-    others = {found.room for found in imports_of(path)} - {"", own, "__version__"}
-    upward = {room for room in others if FLOORS.index(room) < FLOORS.index(own)}
-    assert not upward, f"{path.relative_to(PACKAGE)} imports from above: {sorted(upward)}"
+    upward = [
+        f"{path.relative_to(PACKAGE)}:{found.line} imports {found.room}"
+        for path in FILES
+        for found in IMPORTS[path]
+        if found.room not in ("", "__version__") and FLOORS.index(found.room) < FLOORS.index(room_of(path))
+    ]
+    assert not upward
 
 
-@pytest.mark.parametrize("path", [*FILES, *sorted(BENCH.rglob("*.py"))], ids=lambda path: "/".join(path.parts[-2:]))
-def test_only_what_a_room_shows_is_imported_from_outside(path):
-    own = room_of(path) if path.is_relative_to(PACKAGE) else "bench"
-    for found in imports_of(path):
-        if found.room in ("", own) or found.room not in ROOMS:
-            continue
-        where = f"{path.name}:{found.line}"
-        assert found.module == ("shortcut_guardrail", found.room), f"{where}: goes past the door of '{found.room}'"
-        assert found.name in shown(found.room), f"{where}: '{found.room}' does not show {found.name}"
+def test_only_what_a_room_shows_is_imported_from_outside():
+    past = [
+        f"{path.name}:{found.line}: {found.name} of {'.'.join(found.module)}"
+        for path in [*FILES, *BENCH_FILES]
+        for found in IMPORTS[path]
+        if found.room in ROOMS and not (path.is_relative_to(PACKAGE) and found.room == room_of(path))
+        if found.module != ("shortcut_guardrail", found.room) or found.name not in shown(found.room)
+    ]
+    assert not past, "These go past the door of a room (its __init__.pyi)."
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_the_library_does_not_know_the_benchmark(path):
-    assert not [found for found in imports_of(path) if found.module[:1] == ("shortcut_bench",)]
+def test_the_library_does_not_know_the_benchmark():
+    def know(paths):
+        return [path for path in paths if any(found.module[:1] == ("shortcut_bench",) for found in IMPORTS[path])]
+
+    assert not know(FILES)
+    assert know(BENCH_FILES)
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_says_what_it_is_for_and_has_what_it_shows(room):
-    module = importlib.import_module(f"shortcut_guardrail.{room}")
-    assert (module.__doc__ or "").strip()
-    for name in shown(room):
-        assert not name.startswith("_")
-        assert getattr(module, name) is not None
+def test_a_room_says_what_it_is_for_and_has_what_it_shows():
+    for room in ROOMS:
+        module = importlib.import_module(f"shortcut_guardrail.{room}")
+        assert (module.__doc__ or "").strip(), room
+        for name in shown(room):
+            assert not name.startswith("_"), f"{room}.{name}"
+            assert getattr(module, name) is not None
 
 
 def test_what_a_room_shows_is_used_outside():
     """A door that nobody goes through is to be closed: names come off the list when their last user goes."""
-    outside = [*FILES, *sorted(BENCH.rglob("*.py")), PACKAGE / "__init__.py"]
     used = {
         (found.room, found.name)
-        for path in outside
-        for found in imports_of(path)
+        for path, imports in IMPORTS.items()
+        for found in imports
         if not (path.is_relative_to(PACKAGE) and room_of(path) == found.room)
     }
     assert not {(room, name) for room in ROOMS for name in shown(room)} - used
@@ -145,27 +153,27 @@ def test_every_room_has_a_floor():
 
 
 def test_the_flow_of_imports_is_seen():
-    assert {"config", "data", "models"} <= {found.room for found in imports_of(PACKAGE / "guardrail.py")}
-    assert "data" in {found.room for found in imports_of(PACKAGE / "cli" / "predict.py")}
-    assert "shortcut_guardrail" in {found.module[0] for found in imports_of(BENCH / "runner.py")}
+    assert {"config", "data", "models"} <= {found.room for found in IMPORTS[PACKAGE / "guardrail.py"]}
+    assert "data" in {found.room for found in IMPORTS[PACKAGE / "cli" / "predict.py"]}
+    assert "shortcut_guardrail" in {found.module[0] for found in IMPORTS[BENCH / "runner.py"]}
 
 
 # A table of sentences, and the facade, half of which are docstrings of its public methods.
 LONG_FILES = {"demo/corpus.py", "guardrail.py"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_function_fits_on_a_page_and_a_file_in_a_head(path):
-    source, name = path.read_text(encoding="utf-8"), str(path.relative_to(PACKAGE))
+def test_a_function_fits_on_a_page_and_a_file_in_a_head():
+    sources = {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in FILES}
     # The entry point of a command declares its options, one a line.
     functions = [
-        found
+        (f"{name}:{found.name}", found)
+        for name, source in sources.items()
         for found in functions_of(source)
         if not any("command" in ast.unparse(decorator) for decorator in found.decorator_list)
     ]
-    assert {found.name: lines_of(found) for found in functions if lines_of(found) > MOST_LINES} == {}
-    assert [found.name for found in functions if len(positional_of(found)) > MOST_POSITIONAL] == []
-    assert (len(source.splitlines()) > MOST_LINES_OF_A_FILE) == (name in LONG_FILES)
+    assert [name for name, found in functions if lines_of(found) > MOST_LINES] == []
+    assert [name for name, found in functions if len(positional_of(found)) > MOST_POSITIONAL] == []
+    assert {name for name, source in sources.items() if len(source.splitlines()) > MOST_LINES_OF_A_FILE} == LONG_FILES
 
 
 MOST_LINES_OF_THE_LIBRARY = 31_000

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from audits import CALIBRATION, HOSTILE, NAN, UNDECIDED, UNTESTED, audit, candidate, evaluation, example, labelled
-from browser import Browser, find_chromium
 from shortcut_guardrail.report.html import render_audit, render_comparison
 
 TEXT = "Honestly, the soup was cold and nobody apologised."
@@ -33,15 +32,6 @@ def by_id(of: str) -> str:
 
 def name(text: str) -> str:
     return f"document.querySelector('tbody[data-text=\"{text}\"] .name button')"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    executable = find_chromium()
-    if executable is None:
-        pytest.skip("needs Chromium (apt-get install chromium)")
-    with Browser(executable) as running:
-        yield running
 
 
 def some_audit():

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from audits import HOSTILE, card, to_review
-from browser import Browser, find_chromium
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.audit.cards import KeptFlip, Moved
 from shortcut_guardrail.data import text_hash
@@ -33,15 +32,6 @@ HEIGHTS = (
 SAID = "document.getElementById('said').textContent"
 PROBLEM = "document.getElementById('problem').textContent"
 TABLE = "[...document.querySelectorAll('.decisions tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    executable = find_chromium()
-    if executable is None:
-        pytest.skip("needs Chromium (apt-get install chromium)")
-    with Browser(executable) as running:
-        yield running
 
 
 @contextmanager
