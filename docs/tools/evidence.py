@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).resolve().parents[1]
 CONSTANTS = DOCS / "constants.toml"
 RESULTS = DOCS.parent / "results"
+LIBRARY = DOCS.parent / "src" / "shortcut_guardrail"
 
 _NUMBER = re.compile(r"-?(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)(?:e-?\d+)?")
 _OF_A_RUN = ("data", "metrics", "groups", "cost", "seconds", "system")
@@ -129,6 +130,24 @@ def beside_the_paper(experiment: str) -> str:
     from shortcut_bench.reproduction import beside_the_paper  # here, since one page needs it
 
     return beside_the_paper(experiment, RESULTS, images_from=DOCS / "research")
+
+
+def files(room: str) -> list[Path]:
+    """The Python files of a package of the library, or of a single module, or of all of it."""
+    return sorted(LIBRARY.glob(f"{room}.py")) or sorted((LIBRARY / room).rglob("*.py"))
+
+
+def lines(room: str = "") -> int:
+    """How many lines a room of the library has."""
+    return sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files(room))
+
+
+def imports(room: str) -> str:
+    """The rooms that a room imports from."""
+    inside = [file.read_text(encoding="utf-8") for file in files(room)]
+    up = r"\.\." if (LIBRARY / room).is_dir() else r"\."
+    found = {name for text in inside for name in re.findall(rf"^ *from {up}(\w+) import", text, re.MULTILINE)}
+    return ", ".join(f"`{name}`" for name in sorted(found))
 
 
 def numbers(text: str) -> list[float]:
@@ -263,7 +282,7 @@ ENVIRONMENT = _Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-_ASKED_FOR = (results, code, beside_the_paper, commands, settings, number)
+_ASKED_FOR = (results, code, beside_the_paper, commands, settings, lines, imports, number)
 _OF_PYTHON = (min, max, sum, len, list, range, zip, round)
 ENVIRONMENT.globals |= {one.__name__: one for one in (*_ASKED_FOR, *_FORMS, *_OF_PYTHON)}
 ENVIRONMENT.globals |= {
