@@ -67,7 +67,7 @@ class EndpointClassifier:
         url = given.url.rstrip("/")
         self.endpoint = Endpoint(
             url if url.endswith("/chat/completions") else f"{url}/chat/completions",
-            api_key_env=given.api_key_env,
+            api_key_env=given.api_key_env or "",
             timeout=given.timeout,
             retries=given.retries,
             per_minute=given.requests_per_minute,
@@ -84,8 +84,7 @@ class EndpointClassifier:
     def fingerprint(self) -> str:
         """Over address, model, prompts and request."""
         asked = [[prompt.before_label("{text}"), *prompt.phrases] for prompt in self.prompts]
-        how = self.settings.model_dump(include={"model", "answers", "samples", "request"})
-        return fingerprint_of({"url": self.endpoint.url, "asked": asked, **how})
+        return fingerprint_of({"url": self.endpoint.url, "asked": asked, **self._settings("model")})
 
     def predict_proba(self, texts: Sequence[Text], *, progress: Progress | None = None, again: bool = False) -> Array:
         """See `Classifier`. Answers are kept as they come, so that a run that was cut short goes on where it stopped.
@@ -131,10 +130,13 @@ class EndpointClassifier:
     def record(self) -> dict[str, Any]:
         """See `Classifier`; the address and the name of the key's variable, never the key."""
         facts = {"kind": "endpoint", "name": self.name, "fingerprint": self.fingerprint()}
-        known = {"model", "url", "answers", "samples", "api_key_env", "request"}
-        settings = self.settings.model_dump(include=known, exclude_unset=True)
         said = {**asked_with(self.prompts), "labels": self.prompts[0].shown}
+        settings = self._settings("model", "url", "api_key_env")
         return {**facts, "answered_by": sorted(self._models), **said, **settings}
+
+    def _settings(self, *more: str) -> dict[str, Any]:
+        """Those on which answers depend, and some more."""
+        return {name: getattr(self.settings, name) for name in (*more, "answers", "samples", "request")}
 
     def _jobs(self, texts: Sequence[Text], samples: Sequence[int], again: bool) -> list[_Job]:
         prompts = range(len(self.prompts))

@@ -21,6 +21,7 @@ from .settings import (
     EncoderSettings,
     EndpointSettings,
     FunctionSettings,
+    Settings,
     ZeroShotSettings,
     read_settings,
 )
@@ -107,7 +108,7 @@ class _Opening:
         from .prompted import CAUSAL_TEMPLATES, PromptedClassifier
 
         prompts = self._prompts(settings, CAUSAL_TEMPLATES)
-        revision, precision = settings.revision or None, settings.precision
+        revision, precision = settings.revision, settings.precision
         model, tokenizer = load_causal(settings.model, revision=revision, precision=precision)
         causal = CausalModel(model, tokenizer, max_length=settings.max_length or 1024)
         loaded = {**_loaded(settings), "precision": precision, "max_length": settings.max_length or 1024}
@@ -118,7 +119,7 @@ class _Opening:
         from .zero_shot import ZERO_SHOT_TEMPLATES, ZeroShotClassifier, entailing
 
         _refuse_adapter(settings.model)
-        model, tokenizer = load_model(settings.model, revision=settings.revision or None)
+        model, tokenizer = load_model(settings.model, revision=settings.revision)
         most, head = settings.max_length, getattr(settings, "head", None)
         classifier = TextClassifier(model, tokenizer, batch_size=16, masks=False, head=head, max_length=most)
         classifier.name = settings.name
@@ -127,16 +128,14 @@ class _Opening:
             reads = entailing(classifier.label_names) is not None and entailing(self.labels) is None
             if settings.labels or not reads:
                 return self._mapped(classifier, settings.labels, _loaded(settings))
-            settings = ZeroShotSettings.model_validate(
-                settings.model_dump(include={"model", "revision"}, exclude_unset=True)
-            )
+            settings = ZeroShotSettings(model=settings.model, revision=settings.revision)
         said = phrases(self.labels, {**self.descriptions, **settings.descriptions})
         templates = tuple(settings.prompts or ZERO_SHOT_TEMPLATES)
         return ZeroShotClassifier(self.labels, classifier, templates, said, _loaded(settings))
 
 
-def _settings_of(spec: str) -> Any:
-    """One of `Settings`: of a file, or of what a folder, a Hub id or a function needs."""
+def _settings_of(spec: str) -> Settings:
+    """Of a file, or of what a folder, a Hub id or a function needs."""
     path = Path(spec)
     if path.suffix.lower() == ".toml":
         return read_settings(path)
@@ -151,8 +150,8 @@ def _settings_of(spec: str) -> Any:
         )
     if _FUNCTION.fullmatch(spec) and not path.is_dir():
         return FunctionSettings(name=spec, function=spec)
-    kind = CausalSettings if _is_causal(spec) else EncoderSettings
-    return kind.model_validate({"model": spec, "name": path.resolve().name if path.is_dir() else path.name})
+    name = path.resolve().name if path.is_dir() else path.name
+    return CausalSettings(model=spec, name=name) if _is_causal(spec) else EncoderSettings(model=spec, name=name)
 
 
 def _is_causal(model: str) -> bool:
@@ -183,7 +182,7 @@ def _loaded(settings: CausalSettings | EncoderSettings | ZeroShotSettings) -> di
     """Where a model comes from and what read it, for the record."""
     from ..models import versions
 
-    return {"model": settings.model, "revision": settings.revision or None, **versions()}
+    return {"model": settings.model, "revision": settings.revision, **versions()}
 
 
 def _imported(target: str) -> Callable[[Any], Any]:

@@ -78,14 +78,6 @@ def require(classifier: Any, capability: Capability, what: str) -> None:
 
     Raises:
         ModelError: It cannot.
-
-    Example:
-        >>> from types import SimpleNamespace
-        >>> require(SimpleNamespace(name="bag of words", capabilities=frozenset()), "adapts", "a LoRA guard")
-        Traceback (most recent call last):
-        ...
-        shortcut_guardrail.errors.ModelError: 'bag of words' takes no adapter, which a LoRA guard needs. It can do \
-nothing but answer. Give an encoder that is fine-tuned for sequence classification, such as one of the BERT family.
     """
     can = sorted(getattr(classifier, "capabilities", ()))
     if capability not in can:
