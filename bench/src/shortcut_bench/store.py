@@ -162,7 +162,7 @@ def write_store(results: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
         for name, rows_of_file in tables.items():
             _write(folder / name, rows_of_file, name_of_set)
 
-    write_files(results, fill, key=RUNS_FILE)
+    write_files(results, fill)
 
 
 def _to_look_at(run: str, result: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..errors import ConfigError, RunError
 from .disk import UnconfirmedError
-from .manifests import JOURNAL_FILE, REPLACING_FOLDER, check_finished, has_file
+from .manifests import FILLING_FOLDER, being_replaced, check_finished, has_file
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -31,7 +31,7 @@ def sentences(target: Path) -> Iterator[None]:
             raise RunError(
                 f"'{target}' was written, but the disk does not confirm that it will last: {reason}. Write it again."
             ) from error
-        begun = (target / REPLACING_FOLDER / JOURNAL_FILE).is_file()
+        begun = being_replaced(target)
         rest = "The next run that writes there completes it first" if begun else "Nothing was left behind"
         raise RunError(f"'{target}' could not be written: {reason}. {rest}.") from error
 
@@ -149,7 +149,7 @@ def _is_linked_in(target: Path, folder: Path) -> bool:
 def _check_occupied(target: Path, *, overwrite: bool, folder: str | None, endings: Collection[str]) -> None:
     if folder is None:
         check_finished(target.parent)
-    if not target.exists() or (folder is not None and not any(target.iterdir())):
+    if not target.exists() or (folder is not None and not any(map(_counts, target.iterdir()))):
         return
     if not overwrite:
         raise ConfigError(
@@ -165,6 +165,11 @@ def _check_occupied(target: Path, *, overwrite: bool, folder: str | None, ending
             f"'{target}' exists, and does not end in {' or '.join(endings)} as what is to be written: it is not "
             "replaced. Choose another name."
         )
+
+
+def _counts(path: Path) -> bool:
+    """Whether something in a folder is more than what a writer needs meanwhile, or left when it was killed."""
+    return path.name != FILLING_FOLDER and not (path.name.startswith(".") and path.name.endswith(".lock"))
 
 
 def _closed(place: Path) -> OSError | None:

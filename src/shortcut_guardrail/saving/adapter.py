@@ -19,8 +19,6 @@ from .record import GuardrailRecord, is_guarded_folder, read_record
 
 _ADVICE = "Fit and save the guard again."
 
-ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
-
 
 def place_of(source: str | Path) -> str:
     """A name that holds from everywhere: an absolute path for a folder that is here, else the Hub id as it is."""

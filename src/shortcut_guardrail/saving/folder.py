@@ -17,7 +17,7 @@ from ..models import TextClassifier
 from ..shortcuts import Shortcuts
 from ..strength import Calibration, StrengthChoice, UnlabelledCalibration
 from ..typing import Head
-from .adapter import ADAPTER_FILES, find_base, load_adapter, load_tokenizer, save_adapter
+from .adapter import find_base, load_adapter, load_tokenizer, save_adapter
 from .model_card import model_card
 from .record import GUARDRAIL_FILE, GuardrailRecord, read_fitted_texts, read_record, write_fitted_texts
 
@@ -184,5 +184,4 @@ def save_guarded(
         for name, content in (beside or {}).items():
             (target / name).write_text(content, encoding="utf-8")
 
-    # A former guard's adapter would be loaded by whoever asks PEFT or Transformers for this folder.
-    write_folder(folder, fill, key=GUARDRAIL_FILE, former=ADAPTER_FILES, overwrite=overwrite)
+    write_folder(folder, fill, key=GUARDRAIL_FILE, overwrite=overwrite)
