@@ -148,21 +148,23 @@ def test_a_write_that_is_cut_short_is_never_believed(
             raise KeyboardInterrupt
         rename(source, target)
 
+    monkeypatch.setattr("shortcut_guardrail.data.manifests.PATIENCE", 0)
     with monkeypatch.context() as dying, contextlib.suppress(KeyboardInterrupt):
-        dying.setattr(os, "replace", until_it_dies)
+        for function in ("rename", "replace"):
+            dying.setattr(os, function, until_it_dies)
         write_store(tmp_path, {"aa": record(0, [1, 1, 1]), "bb": record(1, [1, 1, 1])})
-    if renames in (4, 5, 6):  # three are made ready, then the journal, then three take their places
+    if renames in (1, 2, 3, 4):  # all are ready, then three take their places, then their manifest
         with pytest.raises(DataError, match="is being replaced, or that was interrupted"):
             open_store(tmp_path)
         with pytest.warns(GuardrailWarning, match="was interrupted; what it wrote was completed first"):
             assert pack(tmp_path) == []
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(COMPACT)
-    assert sorted(open_store(tmp_path).runs) == (["aa", "bb"] if renames > 3 else ["aa"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*COMPACT, "guardrail-manifest.json"])
+    assert sorted(open_store(tmp_path).runs) == (["aa", "bb"] if renames else ["aa"])
 
 
 def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match=r"file' could not be written: File exists"):
+    with pytest.raises(RunError, match=r"file' could not be written: Not a directory"):
         write_store(tmp_path / "file", {"aa": record(0, [0, 1, 0])})
 
 

@@ -5,18 +5,17 @@
 
 A writer is a forked process that ends itself with SIGKILL before its n-th file operation, for n from 1 on until it
 comes to its end; or one that is killed from outside after a random time. Then the place is loaded: it must hold the
-whole old version or the whole new one, or, where folders cannot change places, none. Files of others must be there, and
-the same writer, run again, must come to the new version and leave nothing beside it.
+whole old version or the whole new one, or, where a folder is replaced, none that can be loaded. Files of others must be
+there, and the same writer, run again, must come to the new version and leave nothing beside it.
 
 Operations are what Python reports to audit hooks (files opened for writing, renamed, linked, removed, made, their
-permissions), each `fsync`, and the exchange of two folders. What libraries in Rust do within a file is between two of
-them; random moments fall there too.
+permissions) and each `fsync`. What libraries in Rust do within a file is between two of them; random moments fall there
+too.
 """
 
 from __future__ import annotations
 
 import argparse
-import errno
 import json
 import os
 import random
@@ -28,7 +27,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -42,12 +40,11 @@ from made_guards import GUARDS, TEXTS, make_guards
 from shortcut_guardrail import GuardrailError, ShortcutGuardrail
 from shortcut_guardrail.cli import audit as audit_command
 from shortcut_guardrail.cli.second_opinion import write_with_answers
-from shortcut_guardrail.data import folders, read_whole, write_file, write_files, write_folder
+from shortcut_guardrail.data import manifests, read_whole, write_file, write_files, write_folder
 from shortcut_guardrail.decisions import Decisions
 from shortcut_guardrail.report import read_audit
 from tiny_models import tiny_bert
 
-WAYS = ("exchange", "file by file", "other file system")
 KINDS = ("old", "new", "absent", "mixed")
 PARTNER = "one by one (must be mixed)"
 
@@ -65,8 +62,7 @@ class Output:
         old: Writes the old version, into a folder that is empty; `None` where there is none.
         new: Writes the new version.
         look: What is there.
-        folder: The folder within the place that others may put files into, if that is one.
-        ways: The ways in which it is written.
+        folder: The folder within the place that is replaced, and that others may put files into, if that is one.
     """
 
     name: str
@@ -74,15 +70,14 @@ class Output:
     new: Write
     look: Look
     folder: str | None = None
-    ways: tuple[str, ...] = ("rename",)
 
 
 @dataclass
 class Row:
-    """What came of one output and one way."""
+    """What came of one output."""
 
     output: str
-    way: str
+    in_one_step: bool
     operations: int = 0
     found: Counter[str] = field(default_factory=Counter)
     lost: int = 0
@@ -120,8 +115,8 @@ def guards() -> Iterator[Output]:
     def save(guard: ShortcutGuardrail) -> Write:
         return lambda place: guard.save_pretrained(place / "out", overwrite=True)
 
-    yield Output("guard", save(adapter), save(other), look, "out", WAYS)
-    yield Output("guard, adapter goes", save(adapter), save(mask), look, "out", WAYS)
+    yield Output("guard", save(adapter), save(other), look, "out")
+    yield Output("guard, adapter goes", save(adapter), save(mask), look, "out")
     yield Output("guard where none was", None, save(other), look)
 
 
@@ -143,7 +138,7 @@ def audits() -> Iterator[Output]:
         names = ("audit.json", "report.html", "important_tokens.jsonl")
         return [tuple((place / "out" / name).read_bytes() for name in names)]
 
-    yield Output("audit", save(0), save(1), look, "out", WAYS)
+    yield Output("audit", save(0), save(1), look, "out")
 
 
 @dataclass(frozen=True)
@@ -210,7 +205,7 @@ def benchmark() -> Iterator[Output]:
             for file in (PREDICTIONS_FILE, RUNS_FILE, TEST_SETS_FILE):
                 (folder / file).write_bytes((made / name / file).read_bytes())
 
-        return lambda place: write_files(place / "results", fill, key=RUNS_FILE)
+        return lambda place: write_files(place / "results", fill)
 
     def look(place: Path) -> list[Any]:
         try:
@@ -218,7 +213,7 @@ def benchmark() -> Iterator[Output]:
         except (GuardrailError, KeyError):
             return [None]
 
-    yield Output("compact results", copy("old"), copy("new"), look, "results", WAYS[1:2])
+    yield Output("compact results", copy("old"), copy("new"), look, "results")
 
 
 def _bytes(file: Path) -> bytes | None:
@@ -249,7 +244,7 @@ def folders_of_any_kind() -> Iterator[Output]:
         except GuardrailError:
             return [read(), None]
 
-    yield Output("folder of any kind", save(1), save(2), look, "out", WAYS)
+    yield Output("folder of any kind", save(1), save(2), look, "out")
 
 
 def one_by_one(place: Path) -> None:
@@ -307,28 +302,6 @@ def watch(place: Path, before: Callable[[str], None]) -> None:
 
     sys.addaudithook(hook)
     os.fsync = hooked(os.fsync, "os.fsync")  # type: ignore[assignment]
-    folders.exchange = hooked(folders.exchange, "exchange")  # type: ignore[assignment]
-
-
-@contextmanager
-def going(way: str) -> Iterator[None]:
-    """Folders are replaced in this way, whatever the system could do."""
-    exchange, replace = folders.exchange, os.replace
-
-    def refuse(source: Any, target: Any) -> None:
-        # What is made ready beside a mount point is on another file system than what is in it.
-        if ".new-" in str(source) and folders.REPLACING_FOLDER in str(target):
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        replace(source, target)
-
-    if way in WAYS[1:]:
-        folders.exchange = lambda *_: False  # type: ignore[assignment]
-    if way == WAYS[2]:
-        os.replace = refuse  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        folders.exchange, os.replace = exchange, replace  # type: ignore[assignment]
 
 
 def forked(work: Callable[[], Any]) -> int:
@@ -359,10 +332,10 @@ def died(process: int) -> bool:
 class Bench:
     """A place for one output, in the state before the new version, again and again."""
 
-    def __init__(self, output: Output, way: str, work: Path) -> None:
-        self.output, self.way = output, way
+    def __init__(self, output: Output, work: Path) -> None:
+        self.output = output
         self.made, self.place = work / "made", work / "place"
-        self.row = Row(output.name, way)
+        self.row = Row(output.name, output.folder is None)
         for name, write in (("old", output.old), ("new", output.new)):
             (self.made / name).mkdir(parents=True)
             if write is not None:
@@ -386,8 +359,7 @@ class Bench:
 
     def write(self) -> None:
         """Write the new version."""
-        with going(self.way):
-            self.output.new(self.place)
+        self.output.new(self.place)
 
     def _measured(self) -> tuple[int, float]:
         """How many file operations and seconds a writer takes."""
@@ -448,7 +420,9 @@ class Bench:
             if found == version:
                 return kind
         for version in (self.old, self.new):
-            if self.way in WAYS[1:] and all(one in (None, other) for one, other in zip(found, version, strict=True)):
+            if not self.row.in_one_step and all(
+                one in (None, other) for one, other in zip(found, version, strict=True)
+            ):
                 return "absent"
         return "mixed"
 
@@ -461,23 +435,23 @@ GROUPS = (guards, audits, decisions, predictions, benchmark, folders_of_any_kind
 
 
 def benches(work: Path) -> Iterator[Bench]:
-    """All outputs in all their ways."""
+    """All outputs."""
     for group in GROUPS:
         for output in group():
-            for way in output.ways:
-                yield Bench(output, way, Path(tempfile.mkdtemp(dir=work)))
+            yield Bench(output, Path(tempfile.mkdtemp(dir=work)))
 
 
 def run(kills: int, twice: int, moments: int, seed: int, work: Path) -> list[Row]:
     """Kill writers, and count what they leave.
 
     Args:
-        kills: At how many operations, drawn at random and at least one of each output and way; 0 for all.
+        kills: At how many operations, drawn at random; 0 for all.
         twice: How often the next writer, which completes what was begun, is killed as well.
         moments: At how many random moments, over all.
         seed: Of what is drawn.
         work: A folder for all of it.
     """
+    manifests.PATIENCE = 0  # nobody goes on with what was interrupted
     draw, all_of_them = random.Random(seed), list(benches(work))
     pairs = [(bench, number) for bench in all_of_them for number in range(1, bench.row.operations + 1)]
     if kills:  # all of the partner's, which is to be found out
@@ -485,7 +459,7 @@ def run(kills: int, twice: int, moments: int, seed: int, work: Path) -> list[Row
         pairs = [pair for pair in pairs if pair in sample or pair[0].output.name == PARTNER]
     for bench, number in pairs:
         bench.kill_at(number)
-    completed = [(bench, number) for bench, number in pairs if bench.way in WAYS[1:]]
+    completed = [(bench, number) for bench, number in pairs if not bench.row.in_one_step]
     for bench, number in draw.sample(completed, min(twice, len(completed))):
         bench.kill_at(number, draw.randint(1, bench.row.operations))
     for i in range(moments):
@@ -496,10 +470,10 @@ def run(kills: int, twice: int, moments: int, seed: int, work: Path) -> list[Row
 
 def table(rows: list[Row]) -> str:
     """The rows in Markdown."""
-    head = ("output", "way", "operations", "kills", *KINDS, "files of others lost", "not resumed", "leftovers")
+    head = ("output", "operations", "kills", *KINDS, "files of others lost", "not resumed", "leftovers")
     lines = [" | ".join(head), " | ".join("-" * len(head))]
     for row in rows:
-        cells = (row.output, row.way, row.operations, row.kills, *(row.found[kind] for kind in KINDS))
+        cells = (row.output, row.operations, row.kills, *(row.found[kind] for kind in KINDS))
         lines.append(" | ".join(map(str, (*cells, row.lost, row.not_resumed, row.left))))
     return "".join(f"| {line} |\n" for line in lines)
 

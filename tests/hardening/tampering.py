@@ -299,18 +299,17 @@ def _use_decisions(folder: Path, content: str) -> str | None:
 
 
 def kept_subjects(folder: Path) -> list[Subject]:
-    """What is written to go on from: a review, a manifest, a journal, an audit in shards, kept answers."""
+    """What is written to go on from: a review, manifests, an audit in shards, kept answers."""
     return [
         Subject("review", _reviewed(), lambda content: _use_review(folder, content), ours=False),
         Subject("guardrail-manifest.json", _MANIFEST, lambda content: _use_manifest(folder, content)),
-        Subject("journal.json", _JOURNAL, lambda content: _use_journal(folder, content)),
+        Subject("manifest of what is ready", _MANIFEST, lambda content: _use_ready(folder, content)),
         Subject("partial-audit.json", _PARTIAL, lambda content: _use_partial(folder, content), ("config",)),
         Subject("answers.sqlite", _ANSWER, lambda content: _use_answer(folder, content)),
     ]
 
 
-_MANIFEST = {"schema_version": 1, "number": 2, "files": {"a": {"size": 1, "sha256": "ab"}}}
-_JOURNAL = {"files": ["a", "b"], "drop": ["c"], "last": ["a"]}
+_MANIFEST = {"schema_version": 1, "files": {"a": {"size": 1, "sha256": "ab"}, "b": {"size": 1, "sha256": "ab"}}}
 _PARTIAL: dict[str, Any] = {"schema_version": 2, "model": "m", "max_length": 64, "texts": "t", "labels": "x", "n": 9}
 _PARTIAL |= {"shard_size": 10, "config": {"unit": "word"}}
 _ANSWER = {"content": "yes", "model": "m", "tokens": [["yes", [["yes", -0.5]]]]}
@@ -345,17 +344,17 @@ def _use_manifest(folder: Path, content: str) -> str | None:
     return None
 
 
-def _use_journal(folder: Path, content: str) -> str | None:
+def _use_ready(folder: Path, content: str) -> str | None:
     from shortcut_guardrail.data import complete
+    from shortcut_guardrail.data.manifests import MANIFEST_FILE, REPLACING_FOLDER
 
-    place = folder / "journal"
+    place = folder / "replaced"
     shutil.rmtree(place, ignore_errors=True)
-    ready = place / ".replacing"
-    (ready / "files").mkdir(parents=True)
-    for name in "ab":
-        (ready / "files" / name).write_text("new")
-    (folder / "notes").write_text("mine")
-    (ready / "journal.json").write_bytes(content.encode("utf-8", "surrogateescape"))
+    ready = place / REPLACING_FOLDER
+    ready.mkdir(parents=True)
+    for file in (ready / "a", ready / "b", folder / "notes"):
+        file.write_text("mine")
+    (ready / MANIFEST_FILE).write_bytes(content.encode("utf-8", "surrogateescape"))
     complete(place)
     return None if (folder / "notes").read_text() == "mine" else "the file of somebody else is gone"
 
