@@ -158,7 +158,8 @@ def test_templates_that_run_out_are_reported(monkeypatch):
 
 
 def test_there_are_several_hundred_templates():
-    wordings = [*demo_corpus._PLAIN.values(), *demo_corpus._TURNED.values(), *demo_corpus._VERDICTS.values()]
-    for domain in demo_corpus._DOMAINS:
-        wordings += [domain.facts, *domain.good.values(), *domain.bad.values()]
+    phrases = demo_corpus._PHRASES
+    wordings = [wordings for kind in ("plain", "turned", "verdicts") for wordings in phrases[kind].values()]
+    for domain in phrases["domains"].values():
+        wordings += [domain["facts"], *(said for aspect in domain["aspects"].values() for said in aspect.values())]
     assert len({wording for wordings_of_one in wordings for wording in wordings_of_one}) >= 300
