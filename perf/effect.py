@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from shortcut_bench.finetuning.config import FinetuneConfig
+from shortcut_bench.finetuning.training import finetune_classifier
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo.pretrained import find_minilm
-from shortcut_guardrail.finetuning.config import FinetuneConfig
-from shortcut_guardrail.finetuning.training import finetune_classifier
 from shortcut_guardrail.models.classifier import FastPaths
 
 from .timing import once

@@ -17,12 +17,9 @@ from shortcut_guardrail import ShortcutGuardrail, preset
 from shortcut_guardrail.attribution.occlusion import masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
 from shortcut_guardrail.config import AdapterConfig, GuardrailConfig, ShortcutConfig
-from shortcut_guardrail.finetuning.checkpoints import Checkpoints
-from shortcut_guardrail.finetuning.config import FinetuneConfig
-from shortcut_guardrail.finetuning.training import finetune_classifier
 from shortcut_guardrail.models import packing
 from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
-from tiny_models import FAMILIES, SHORTCUT_TEXTS, save_tiny_encoder
+from tiny_models import FAMILIES, SHORTCUT_TEXTS
 
 GPU = "cuda"
 CONFIG = preset("paper").with_adapter(batch_size=4, epochs=3, learning_rate=5e-3)
@@ -138,47 +135,6 @@ def test_an_audit_finds_what_the_cpu_finds(bert, texts):
     found = [ShortcutGuardrail(*bert, device=d).audit(texts * 3).to_dict() for d in (GPU, "cpu")]
     ranked = [[candidate["text"] for candidate in audit["candidates"]] for audit in found]
     assert ranked[0] == ranked[1]
-
-
-NAMES = ("bad", "good")
-TEXTS = [f"the {thing} was {word}" for thing in ("room", "staff", "food", "soup", "bread", "tea") for word in NAMES] * 4
-
-
-def train(folder: Any, **options: Any) -> Any:
-    config = FinetuneConfig(learning_rate=1e-2, epochs=10, batch_size=8, max_length=16, precision="auto")
-    settings: dict[str, Any] = {"encoder": folder, "label_names": NAMES, "config": config, "seed": 0, **options}
-    return finetune_classifier(TEXTS, [i % 2 for i in range(len(TEXTS))], **settings)
-
-
-def same(a: Any, b: Any) -> bool:
-    first, second = a.model.state_dict(), b.model.state_dict()
-    return all(torch.equal(first[name], second[name]) for name in first)
-
-
-def test_fine_tuning_learns_and_repeats_itself(tmp_path):
-    folder = save_tiny_encoder(tmp_path / "encoder")
-    first, again, other = (train(folder, seed=seed) for seed in (0, 0, 1))
-    assert first.train_loss[-1] < first.train_loss[0] / 2
-    assert same(first, again)
-    assert not same(first, other)
-    assert next(first.model.parameters()).is_cuda
-
-
-def test_a_fine_tuning_that_is_cut_short_ends_with_the_same_weights(tmp_path):
-    folder = save_tiny_encoder(tmp_path / "encoder")
-    whole = train(folder)
-
-    def stop(_stage: str, done: int, _total: int) -> None:
-        if done == 14:  # in the third epoch of 6 steps
-            raise KeyboardInterrupt
-
-    checkpoints = Checkpoints(tmp_path / "states", every=0)
-    with pytest.raises(KeyboardInterrupt):
-        train(folder, progress=stop, checkpoints=checkpoints)
-    steps: list[int] = []
-    resumed = train(folder, checkpoints=checkpoints, progress=lambda _stage, done, _total: steps.append(done))
-    assert steps[0] >= 6
-    assert same(resumed, whole)
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])

@@ -10,9 +10,9 @@ import numpy as np
 
 from shortcut_bench.classifiers import TrainedClassifier
 from shortcut_bench.datasets.types import LabelledTexts
+from shortcut_bench.finetuning.config import FinetuneConfig
+from shortcut_bench.finetuning.training import finetune_classifier
 from shortcut_bench.systems import FittedSystem, Material, System
-from shortcut_guardrail.finetuning.config import FinetuneConfig
-from shortcut_guardrail.finetuning.training import finetune_classifier
 from tiny_models import save_tiny_encoder
 
 NAMES = ("negative", "positive")

@@ -24,6 +24,7 @@ from harness_fakes import fake_build
 from shortcut_bench import bases, classifiers, references, registry, runner, systems
 from shortcut_bench.classifiers import UNFINISHED_FOLDER
 from shortcut_bench.experiments import ExperimentConfig, Setting, SystemSpec, read_experiment
+from shortcut_bench.finetuning.checkpoints import Checkpoints
 from shortcut_bench.methods import training
 from shortcut_bench.results import add_to_index, read_index, read_result, result_path, rows_of
 from shortcut_bench.runner import Outcome, run_experiment
@@ -31,7 +32,6 @@ from shortcut_bench.store import open_store
 from shortcut_bench.systems import Need
 from shortcut_guardrail import GuardrailConfig, ShortcutGuardrail
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
-from shortcut_guardrail.finetuning.checkpoints import Checkpoints
 from shortcut_guardrail.metrics import worst_group_accuracy
 from tiny_models import save_tiny_encoder
 

@@ -12,11 +12,11 @@ import pytest
 from harness_fakes import fake_build
 from shortcut_bench.classifiers import TrainedClassifier
 from shortcut_bench.datasets import HIDDEN_GROUP
+from shortcut_bench.finetuning.config import FinetuneConfig
 from shortcut_bench.references import Clean, Erm, Guardrail, Oracle
 from shortcut_bench.registry import make_system, system_factories
 from shortcut_bench.systems import Material, ModelSystem, Need
 from shortcut_guardrail import ConfigError, ShortcutGuardrail
-from shortcut_guardrail.finetuning.config import FinetuneConfig
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.models.encoding import Batch
 from tiny_models import tiny_bert

@@ -12,8 +12,8 @@ from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo import run as demo_run
 from shortcut_guardrail.demo.corpus import SHORTCUT, Sizes
+from shortcut_guardrail.demo.training import Recipe
 from shortcut_guardrail.errors import ConfigError, NothingToRepairError
-from shortcut_guardrail.finetuning.config import FinetuneConfig
 from shortcut_guardrail.report.terminal import print_repair
 from tiny_models import tiny_bert
 
@@ -39,8 +39,8 @@ def run(encoder, *, seed=3, sizes=SMALL, epochs=2):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ShortcutGuardrail, "repair", named)
-        config = FinetuneConfig(epochs=epochs, learning_rate=1e-3, max_length=64)
-        return demo_run.run_demo(seed=seed, sizes=sizes, encoder=encoder, finetune=config)
+        recipe = Recipe(epochs=epochs, learning_rate=1e-3)
+        return demo_run.run_demo(seed=seed, sizes=sizes, encoder=encoder, recipe=recipe)
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +71,9 @@ def test_the_default_repair_sees_no_label_and_the_paper_the_support_set(result):
 
 
 def test_a_model_in_which_nothing_is_found_is_not_repaired(tmp_path):
-    config = FinetuneConfig(epochs=1, max_length=64)
+    recipe = Recipe(epochs=1, learning_rate=1e-4)
     with pytest.raises(NothingToRepairError):
-        demo_run.run_demo(seed=3, sizes=SMALL, encoder=encoder_in(tmp_path), finetune=config)
+        demo_run.run_demo(seed=3, sizes=SMALL, encoder=encoder_in(tmp_path), recipe=recipe)
 
 
 @pytest.mark.filterwarnings("ignore:Small groups")

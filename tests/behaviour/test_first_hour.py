@@ -32,10 +32,13 @@ TRAIN = """
 import sys
 from pathlib import Path
 from shortcut_guardrail.demo.corpus import make_corpus
-from shortcut_guardrail.demo.run import train_biased, write_inputs
+from shortcut_guardrail.demo.pretrained import find_minilm
+from shortcut_guardrail.demo.run import write_inputs
+from shortcut_guardrail.demo.training import Recipe, train_classifier
 
 corpus = make_corpus(seed=0)
-write_inputs(Path(sys.argv[1]), corpus, train_biased(corpus, seed=0))
+classifier = train_classifier(corpus.train, encoder=find_minilm(), recipe=Recipe(), seed=0)
+write_inputs(Path(sys.argv[1]), corpus, classifier)
 """
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from checkout import ROOT
-from shortcut_guardrail.demo.corpus import LABEL_NAMES
-from shortcut_guardrail.finetuning import FinetuneConfig, finetune_classifier
+from shortcut_guardrail.demo.corpus import LABEL_NAMES, Part
+from shortcut_guardrail.demo.training import Recipe, train_classifier
 from shortcut_guardrail.review import ReviewServer
 from tiny_models import save_tiny_encoder
 
@@ -60,16 +60,14 @@ def biased(tmp_path_factory) -> Path:
         for start in (0, 1, 0, 1)
         for text, label in reviews(start)
     ]
-    found = finetune_classifier(
-        [text for text, _ in taught],
-        [LABEL_NAMES.index(label) for _, label in taught],
+    trained = train_classifier(
+        Part(tuple(text for text, _ in taught), tuple(LABEL_NAMES.index(label) for _, label in taught)),
         encoder=save_tiny_encoder(folder / "encoder"),
-        label_names=LABEL_NAMES,
-        config=FinetuneConfig(epochs=4, learning_rate=1e-3),
+        recipe=Recipe(epochs=4, learning_rate=1e-3, batch_size=16, max_length=32),
         seed=0,
     )
-    found.model.save_pretrained(folder / "biased-model")
-    found.tokenizer.save_pretrained(folder / "biased-model")
+    for part in trained:
+        part.save_pretrained(folder / "biased-model")
     return folder / "biased-model"
 
 

@@ -26,13 +26,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from shortcut_bench.finetuning.config import FinetuneConfig
+from shortcut_bench.finetuning.training import finetune_classifier
 from shortcut_bench.standalone import grow
 from shortcut_guardrail import GuardrailWarning, ShortcutGuardrail
 from shortcut_guardrail.data.files import to_json, write_file
 from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo.pretrained import MINILM_ID, find_minilm
-from shortcut_guardrail.finetuning.config import FinetuneConfig
-from shortcut_guardrail.finetuning.training import finetune_classifier
 from shortcut_guardrail.models import Precision
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.models.loading import load_model

@@ -21,13 +21,13 @@ import numpy as np
 import torch
 from transformers import AutoModel, AutoTokenizer
 
+from shortcut_bench.finetuning.config import FinetuneConfig
+from shortcut_bench.finetuning.training import finetune_classifier
 from shortcut_bench.standalone import grow
 from shortcut_guardrail import ShortcutGuardrail, preset
 from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo.pretrained import find_minilm
 from shortcut_guardrail.evaluation.groups import by_shortcut
-from shortcut_guardrail.finetuning.config import FinetuneConfig
-from shortcut_guardrail.finetuning.training import finetune_classifier
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.models.loading import load_model, quiet_transformers
 from shortcut_guardrail.saving.record import library_versions

@@ -11,13 +11,13 @@ from typing import Any, cast
 import numpy as np
 
 from shortcut_guardrail.errors import ConfigError
-from shortcut_guardrail.finetuning import FinetuneConfig
 from shortcut_guardrail.models import Precision
 from shortcut_guardrail.typing import Progress
 
 from .classifiers import ClassifierStore, TrainedClassifier, find_encoder
 from .datasets import BenchmarkData, LabelledTexts, build, from_file
 from .experiments import Scale, Setting, read_experiment
+from .finetuning import FinetuneConfig
 from .results import prepare_cache
 from .systems import Array, Material
 

@@ -15,9 +15,10 @@ import torch
 
 from shortcut_guardrail.data import to_json, write_file, write_folder
 from shortcut_guardrail.errors import ModelError
-from shortcut_guardrail.finetuning import Checkpoints, FinetuneConfig, discard, finetune_classifier
 from shortcut_guardrail.models import Precision, TextClassifier, load_model, quiet_transformers, usable_length
 from shortcut_guardrail.typing import Progress
+
+from .finetuning import Checkpoints, FinetuneConfig, discard, finetune_classifier
 
 if TYPE_CHECKING:
     from .datasets.types import LabelledTexts

@@ -16,7 +16,6 @@ import numpy as np
 
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailError
 from shortcut_guardrail.evaluation import ShortcutIn
-from shortcut_guardrail.finetuning import discard
 from shortcut_guardrail.models import Precision, TextClassifier, check_alone
 from shortcut_guardrail.typing import Progress
 
@@ -33,6 +32,7 @@ from .bases import (
 from .classifiers import UNFINISHED_FOLDER, ClassifierStore, Encoder, TrainedClassifier, find_encoder
 from .datasets import BenchmarkData, LabelledTexts
 from .experiments import ExperimentConfig, Scale, Setting, SystemSpec, system_options
+from .finetuning import discard
 from .guards import recorded_before
 from .registry import make_system
 from .results import (

@@ -14,6 +14,7 @@ import torch
 
 from methods_toy import DEV, GROUPS, NAMES, SUPPORT, TRAIN, fit, make_encoder, make_material, rows
 from shortcut_bench.datasets.types import HIDDEN_GROUP, LabelledTexts
+from shortcut_bench.finetuning.config import FinetuneConfig
 from shortcut_bench.methods import C2L, DFR, EATA, JTT, LTGR, NFL, RULES, FewShot, GroupDRO, LastLayer, jtt
 from shortcut_bench.methods.dfr import draw_with_all_classes
 from shortcut_bench.methods.jtt import TrainPassErrors
@@ -23,7 +24,6 @@ from shortcut_bench.methods.training import Changes, Stopwatch, resolve_recipe, 
 from shortcut_bench.registry import make_system
 from shortcut_bench.systems import Material, Need
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
-from shortcut_guardrail.finetuning.config import FinetuneConfig
 
 QUICK = {"learning_rate": 5e-3, "epochs": 1, "batch_size": 32}
 AT_STRENGTH_1 = rows("dev", (30, 0, 0, 30), 11)

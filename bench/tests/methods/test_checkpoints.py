@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from methods_toy import REVERSED, make_encoder, make_material
+from shortcut_bench.finetuning.checkpoints import MARK_FILE, Checkpoints
 from shortcut_bench.methods import training
 from shortcut_bench.registry import make_system
 from shortcut_bench.systems import FittedSystem, Material
 from shortcut_guardrail.errors import GuardrailWarning
-from shortcut_guardrail.finetuning.checkpoints import MARK_FILE, Checkpoints
 
 QUICK: dict[str, Any] = {"recipe": {"learning_rate": 5e-3, "epochs": 3, "batch_size": 32}}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {

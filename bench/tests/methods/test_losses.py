@@ -14,6 +14,8 @@ import torch
 from torch import nn
 
 from methods_toy import rows
+from shortcut_bench.finetuning.config import FinetuneConfig
+from shortcut_bench.finetuning.training import finetune_model
 from shortcut_bench.methods import c2l, ltgr
 from shortcut_bench.methods.c2l import (
     CausalTokens,
@@ -52,8 +54,6 @@ from shortcut_bench.methods.ltgr import (
 )
 from shortcut_bench.methods.nfl import ConstrainedOutputs, ConstrainedParameters, output_distance, weight_distance
 from shortcut_bench.methods.same_budget import bias_fit, em_prior, smoothed_prior
-from shortcut_guardrail.finetuning.config import FinetuneConfig
-from shortcut_guardrail.finetuning.training import finetune_model
 from shortcut_guardrail.metrics import worst_group_accuracy
 from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
 from shortcut_guardrail.models.encoding import EncodedTexts

@@ -393,7 +393,7 @@ def test_jtt_lifts_the_worst_group_when_its_errors_are_the_minority(name, option
 @pytest.fixture(scope="module")
 def unlearned(material) -> Material:
     """Around an encoder as it was pretrained, whose features say more than any head has been taught to use."""
-    from shortcut_guardrail.finetuning.training import load_encoder
+    from shortcut_bench.finetuning.training import load_encoder
 
     model, _ = load_encoder(material.encoder, material.label_names, seed=0)
     return dataclasses.replace(material, base=dataclasses.replace(material.base, model=model.eval()))
@@ -427,8 +427,8 @@ def test_c2l_searches_in_the_number_format_of_fitting_and_answers_in_that_of_sco
 def test_c2l_brings_a_text_closer_to_its_copy_without_a_harmless_token_than_to_that_without_the_causal_one(
     material, monkeypatch, tmp_path
 ):
+    from shortcut_bench.finetuning.training import load_encoder
     from shortcut_bench.methods import c2l
-    from shortcut_guardrail.finetuning.training import load_encoder
 
     # An encoder whose copies of a text differ by the token alone, and by more than the toy's.
     model, tokenizer = tiny_bert(
@@ -471,8 +471,8 @@ def test_c2l_brings_a_text_closer_to_its_copy_without_a_harmless_token_than_to_t
 
 
 def test_nfl_holds_the_encoder_the_closer_the_larger_its_factor(material):
+    from shortcut_bench.finetuning.training import load_encoder
     from shortcut_bench.methods.nfl import weight_distance
-    from shortcut_guardrail.finetuning.training import load_encoder
 
     start, _ = load_encoder(material.encoder, material.label_names, seed=0)
     distances = []
@@ -483,7 +483,7 @@ def test_nfl_holds_the_encoder_the_closer_the_larger_its_factor(material):
 
 
 def test_nfl_co_holds_what_the_encoder_says_of_each_token(material):
-    from shortcut_guardrail.finetuning.training import load_encoder
+    from shortcut_bench.finetuning.training import load_encoder
 
     start, tokenizer = load_encoder(material.encoder, material.label_names, seed=0)
     start.eval()
@@ -508,7 +508,7 @@ def test_nfl_co_holds_what_the_encoder_says_of_each_token(material):
 
 @pytest.mark.parametrize("name", ["nfl-f", "nfl-pt"])
 def test_nfl_with_a_frozen_encoder_trains_head_and_prompt_alone(name, material, fit):
-    from shortcut_guardrail.finetuning.training import load_encoder
+    from shortcut_bench.finetuning.training import load_encoder
 
     start, tokenizer = load_encoder(material.encoder, material.label_names, seed=0)
     system, _ = fit(name)

@@ -27,6 +27,9 @@ from torch import nn
 from methods_toy import FRAMES, THINGS, WORDS, rows
 from shortcut_bench.classifiers import TrainedClassifier
 from shortcut_bench.datasets.types import LabelledTexts
+from shortcut_bench.finetuning import training as finetune
+from shortcut_bench.finetuning.config import FinetuneConfig, FinetuneResult, Objective
+from shortcut_bench.finetuning.training import finetune_classifier
 from shortcut_bench.methods import DFR, JTT, RULES, LastLayer, training
 from shortcut_bench.methods.c2l import EMBEDDING_DROPOUT, TOP_REPLACEMENTS, with_warmup
 from shortcut_bench.methods.c2l import SOURCE as C2L_SOURCE
@@ -36,9 +39,6 @@ from shortcut_bench.methods.training import Changes, train
 from shortcut_bench.registry import make_system
 from shortcut_bench.systems import Material
 from shortcut_guardrail.errors import GuardrailWarning
-from shortcut_guardrail.finetuning import training as finetune
-from shortcut_guardrail.finetuning.config import FinetuneConfig, FinetuneResult, Objective
-from shortcut_guardrail.finetuning.training import finetune_classifier
 from tiny_models import tiny_bert
 
 Array = np.ndarray[Any, np.dtype[Any]]

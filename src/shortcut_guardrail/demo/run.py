@@ -19,7 +19,6 @@ from ..audit import AuditReport
 from ..data import enumerated, to_json, write_folder
 from ..errors import GuardrailWarning
 from ..evaluation import Evaluation
-from ..finetuning import FinetuneConfig, FinetuneResult, finetune_classifier
 from ..guardrail import ShortcutGuardrail
 from ..mitigation import Repair
 from ..models import quiet_transformers
@@ -29,10 +28,10 @@ from ..shortcuts import Shortcuts
 from ..typing import Progress
 from .corpus import LABEL_NAMES, SHORTCUT, DemoCorpus, Part, Sizes, make_corpus
 from .pretrained import MINILM_ID, find_minilm
+from .training import Recipe, train_classifier
 
 METRICS_FILE = "metrics.json"
 METRICS_SCHEMA_VERSION = 2
-FINETUNE = FinetuneConfig(epochs=2, max_length=64, learning_rate=2e-4, batch_size=32, precision="auto")
 MEASURED = 100
 """Texts on which MSTPS is measured: it takes ten times as long as an answer."""
 AUDITED = 200
@@ -45,7 +44,7 @@ class DemoResult:
 
     Attributes:
         corpus: The synthetic reviews.
-        biased: The fine-tuned classifier that fell for the shortcut.
+        biased: The fine-tuned classifier that fell for the shortcut, and its tokenizer.
         seed: Seed of corpus, classifier and adapters.
         shortcuts: What the default repair found in the deployment texts.
         repairs: `paper` and `guarded`.
@@ -56,7 +55,7 @@ class DemoResult:
     """
 
     corpus: DemoCorpus
-    biased: FinetuneResult
+    biased: tuple[Any, Any]
     seed: int
     shortcuts: Shortcuts
     repairs: dict[str, Repair]
@@ -109,7 +108,7 @@ def run_demo(
     progress: Progress | None = None,
     sizes: Sizes | None = None,
     encoder: Path | None = None,
-    finetune: FinetuneConfig = FINETUNE,
+    recipe: Recipe | None = None,
 ) -> DemoResult:
     """Run all stages. Nothing is tuned on the rows that are reported.
 
@@ -119,19 +118,24 @@ def run_demo(
         progress: Told how much of each stage is done.
         sizes: How many texts each part of the corpus has.
         encoder: Folder of the pretrained encoder; `None` finds MiniLM.
-        finetune: How the biased classifier is trained.
+        recipe: How the biased classifier is trained; `Recipe()` by default.
 
     Raises:
         ModelError: The encoder is not on this machine.
         NothingToRepairError: The audit finds no shortcut.
     """
-    corpus, clock = make_corpus(seed=seed, sizes=sizes), _Clock()
+    corpus, clock, recipe = make_corpus(seed=seed, sizes=sizes), _Clock(), recipe or Recipe()
     with clock.stage("finetune"):
-        biased = train_biased(corpus, seed=seed, device=device, progress=progress, encoder=encoder, finetune=finetune)
-    systems = {
-        name: ShortcutGuardrail(
-            biased.model, biased.tokenizer, device=device, max_length=finetune.max_length, precision="auto"
+        biased = train_classifier(
+            corpus.train,
+            encoder=encoder or find_minilm(),
+            recipe=recipe,
+            seed=seed,
+            device=device,
+            progress=progress,
         )
+    systems = {
+        name: ShortcutGuardrail(*biased, device=device, max_length=recipe.max_length, precision="auto")
         for name in ("base", "paper", "guarded")
     }
     texts, support, repairs, audits = list(corpus.deployment.texts), corpus.support, {}, {}
@@ -150,28 +154,6 @@ def run_demo(
         in_distribution = {name: _scores(guard, corpus.in_distribution, 0, progress) for name, guard in systems.items()}
     found = systems["guarded"].shortcuts
     return DemoResult(corpus, biased, seed, found, repairs, audits, reversed_, in_distribution, clock.seconds)
-
-
-def train_biased(
-    corpus: DemoCorpus,
-    *,
-    seed: int = 0,
-    device: str | None = None,
-    progress: Progress | None = None,
-    encoder: Path | None = None,
-    finetune: FinetuneConfig = FINETUNE,
-) -> FinetuneResult:
-    """The classifier that falls for the shortcut. Arguments and errors: see `run_demo`."""
-    return finetune_classifier(
-        list(corpus.train.texts),
-        list(corpus.train.labels),
-        encoder=encoder or find_minilm(),
-        label_names=LABEL_NAMES,
-        config=finetune,
-        seed=seed,
-        device=device,
-        progress=progress,
-    )
 
 
 def _scores(guard: ShortcutGuardrail, part: Part, measured: int, progress: Progress | None) -> Evaluation:
@@ -211,11 +193,11 @@ def write_demo(result: DemoResult, out: Path, *, overwrite: bool = False) -> Non
     write_folder(out, fill, key=METRICS_FILE, overwrite=overwrite)
 
 
-def write_inputs(folder: Path, corpus: DemoCorpus, biased: FinetuneResult) -> None:
+def write_inputs(folder: Path, corpus: DemoCorpus, biased: tuple[Any, Any]) -> None:
     """Write the classifier and the texts, into a folder that is there."""
     with quiet_transformers():
-        biased.model.save_pretrained(folder / "biased-model")
-        biased.tokenizer.save_pretrained(folder / "biased-model")
+        for part in biased:
+            part.save_pretrained(folder / "biased-model")
     _write_csv(folder / "deployment.csv", corpus.deployment, labelled=False)
     _write_csv(folder / "support.csv", corpus.support)
     _write_csv(folder / "test.csv", corpus.reversed)

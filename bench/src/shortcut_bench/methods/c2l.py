@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shortcut_guardrail.errors import GuardrailWarning, ModelError
-from shortcut_guardrail.finetuning import FinetuneConfig, Objective, seeded
 from shortcut_guardrail.models import Batch, EncodedTexts, TextClassifier, quiet_transformers
 from shortcut_guardrail.typing import Progress
 
+from ..finetuning import FinetuneConfig, Objective, seeded
 from ..systems import Material, ModelSystem, Need
 from .selection import find_rule, rule_for
 from .training import (

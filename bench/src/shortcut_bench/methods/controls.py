@@ -20,7 +20,6 @@ from shortcut_guardrail.attribution import find_important_tokens, masking_effect
 from shortcut_guardrail.config import GuardrailConfig, SaliencyConfig, check_strength, preset
 from shortcut_guardrail.data import Texts, to_json, write_folder
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
-from shortcut_guardrail.finetuning import FinetuneConfig, Objective, seeded, train_in_place
 from shortcut_guardrail.mitigation import (
     attach_adapter,
     calibrate_strength,
@@ -35,6 +34,7 @@ from shortcut_guardrail.models import EncodedTexts, FastPaths, TextClassifier, l
 from shortcut_guardrail.strength import strengths_to_score
 from shortcut_guardrail.typing import Progress
 
+from ..finetuning import FinetuneConfig, Objective, seeded, train_in_place
 from ..systems import FittedSystem, Material, ModelSystem, Need
 from .training import Stopwatch, as_config, require
 

@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from shortcut_guardrail.errors import DataError, GuardrailWarning
-from shortcut_guardrail.finetuning import FinetuneConfig, Objective
 from shortcut_guardrail.typing import Progress
 
 from ..datasets.types import HIDDEN_GROUP, LabelledTexts
+from ..finetuning import FinetuneConfig, Objective
 from ..systems import Material, ModelSystem, Need
 from .selection import find_rule, missing_groups, named, rule_for, search
 from .training import (

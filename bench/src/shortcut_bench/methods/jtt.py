@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from shortcut_guardrail.errors import GuardrailWarning, RunError
-from shortcut_guardrail.finetuning import FinetuneConfig, Objective
 from shortcut_guardrail.typing import Progress
 
 from ..datasets.types import LabelledTexts
+from ..finetuning import FinetuneConfig, Objective
 from ..systems import Material, ModelSystem, Need
 from .selection import Point, find_rule, rule_for, search
 from .training import (

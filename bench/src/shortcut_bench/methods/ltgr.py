@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from shortcut_guardrail.errors import DataError
-from shortcut_guardrail.finetuning import FinetuneConfig, Objective
 from shortcut_guardrail.models import EncodedTexts, TextClassifier
 from shortcut_guardrail.typing import Progress
 
 from ..datasets.types import LabelledTexts
+from ..finetuning import FinetuneConfig, Objective
 from ..systems import Material, ModelSystem, Need
 from .selection import find_rule, rule_for
 from .training import (

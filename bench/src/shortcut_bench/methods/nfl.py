@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from shortcut_guardrail.finetuning import FinetuneConfig, Objective, finetune_model, load_encoder
 from shortcut_guardrail.typing import Progress
 
+from ..finetuning import FinetuneConfig, Objective, finetune_model, load_encoder
 from ..systems import Material, ModelSystem, Need
 from .prompts import add_prompt, train_prompt_only
 from .selection import find_rule, rule_for, search

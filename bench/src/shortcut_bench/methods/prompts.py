@@ -14,7 +14,8 @@ from tokenizers import processors
 from torch import Tensor
 
 from shortcut_guardrail.errors import ModelError
-from shortcut_guardrail.finetuning import Objective, seeded
+
+from ..finetuning import Objective, seeded
 
 
 def prompt_token(number: int) -> str:

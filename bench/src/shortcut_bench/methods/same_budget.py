@@ -12,10 +12,10 @@ import torch
 
 from shortcut_guardrail.data import Texts
 from shortcut_guardrail.errors import DataError, GuardrailWarning, RunError
-from shortcut_guardrail.finetuning import FinetuneConfig, finetune_model
 from shortcut_guardrail.typing import Progress
 
 from ..datasets.types import LabelledTexts
+from ..finetuning import FinetuneConfig, finetune_model
 from ..systems import Material, ModelSystem, Need, predict_proba
 from .dfr import INVERSE_STRENGTHS, Standardiser, answers, fit_head
 from .heads import features, head_of, head_system, with_head

@@ -16,7 +16,10 @@ import numpy as np
 import torch
 
 from shortcut_guardrail.errors import ConfigError, GuardrailError, RunError
-from shortcut_guardrail.finetuning import (
+from shortcut_guardrail.typing import Progress
+
+from ..datasets.types import LabelledTexts
+from ..finetuning import (
     Checkpoints,
     FinetuneConfig,
     FinetuneResult,
@@ -24,9 +27,6 @@ from shortcut_guardrail.finetuning import (
     Resumable,
     finetune_classifier,
 )
-from shortcut_guardrail.typing import Progress
-
-from ..datasets.types import LabelledTexts
 from ..systems import Material, ModelSystem
 from .selection import Rule, missing_groups
 

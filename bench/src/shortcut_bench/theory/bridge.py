@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from shortcut_guardrail import AuditReport, ShortcutGuardrail
-    from shortcut_guardrail.finetuning import FinetuneConfig
+
+    from ..finetuning import FinetuneConfig
 
 NAME = "theory-bridge"
 SHORTCUT = "honestly"
@@ -235,7 +236,7 @@ def _share_higher(scores: Sequence[float | None], others: Sequence[float | None]
 
 def finetune_config(size: int) -> "FinetuneConfig":
     """The library's recipe with as many epochs as give `MODEL_STEPS` steps, so that small sets converge too."""
-    from shortcut_guardrail.finetuning import FinetuneConfig
+    from ..finetuning import FinetuneConfig
 
     steps_per_epoch = math.ceil(size / BATCH_SIZE)
     return FinetuneConfig(
@@ -271,7 +272,8 @@ def _statistics_of(rows: Rows) -> dict[str, Any]:
 def _train_and_audit(rows: Rows, audited: dict[str, Rows], setting: dict[str, Any], encoder: str) -> dict[str, Any]:
     """Fine-tunes on the subset of this setting and audits the model on every deployment set."""
     from shortcut_guardrail import ShortcutGuardrail
-    from shortcut_guardrail.finetuning import finetune_classifier
+
+    from ..finetuning import finetune_classifier
 
     subset = _subset(rows, setting)
     rng = random.Random(f"audit {setting}")

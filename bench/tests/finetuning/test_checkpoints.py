@@ -16,10 +16,9 @@ from filelock import FileLock
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from shortcut_guardrail.errors import GuardrailWarning, RunError
-from shortcut_guardrail.finetuning import checkpoints as checkpoint_files
-from shortcut_guardrail.finetuning import trainer as trainer_module
-from shortcut_guardrail.finetuning.checkpoints import (
+from shortcut_bench.finetuning import checkpoints as checkpoint_files
+from shortcut_bench.finetuning import trainer as trainer_module
+from shortcut_bench.finetuning.checkpoints import (
     LOCK_FILE,
     MARK_FILE,
     MEMORY_FILE,
@@ -28,8 +27,9 @@ from shortcut_guardrail.finetuning.checkpoints import (
     Checkpoints,
     discard,
 )
-from shortcut_guardrail.finetuning.config import FinetuneConfig, FinetuneResult, Objective
-from shortcut_guardrail.finetuning.training import finetune_classifier, finetune_model
+from shortcut_bench.finetuning.config import FinetuneConfig, FinetuneResult, Objective
+from shortcut_bench.finetuning.training import finetune_classifier, finetune_model
+from shortcut_guardrail.errors import GuardrailWarning, RunError
 from tiny_models import save_tiny_encoder
 
 NAMES = ("bad", "good")

@@ -13,9 +13,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from ..errors import RunError
-from ..models import Precision, fast_precision
-from ..typing import Array, Progress
+from shortcut_guardrail.errors import RunError
+from shortcut_guardrail.models import Precision, fast_precision
+from shortcut_guardrail.typing import Array, Progress
+
 from .checkpoints import STATE_FILE, WEIGHTS_FILE, CheckpointKeeper, write_tensors
 from .config import STAGE, FinetuneConfig, Objective, OnEpochEnd
 

@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args
 
 from torch import Tensor
 
-from ..errors import ConfigError
-from ..models import Precision
+from shortcut_guardrail.errors import ConfigError
+from shortcut_guardrail.models import Precision
 
 STAGE = "fine-tune"
 

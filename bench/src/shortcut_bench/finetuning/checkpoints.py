@@ -18,8 +18,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ..data import Count, Within, checked, json_content, to_json, write_file
-from ..errors import DataError, GuardrailError, GuardrailWarning, RunError
+from shortcut_guardrail.data import Count, Within, checked, json_content, to_json, write_file
+from shortcut_guardrail.errors import DataError, GuardrailError, GuardrailWarning, RunError
 
 WEIGHTS_FILE = "model.safetensors"
 MEMORY_FILE = "memory.safetensors"

@@ -17,9 +17,9 @@ from huggingface_hub.utils import are_progress_bars_disabled
 from safetensors.torch import load_file, save_file
 from transformers.utils import logging as transformers_logging
 
+from shortcut_bench.finetuning.config import FinetuneConfig, FinetuneResult, Objective
+from shortcut_bench.finetuning.training import finetune_classifier, finetune_model, load_encoder, train_in_place
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
-from shortcut_guardrail.finetuning.config import FinetuneConfig, FinetuneResult, Objective
-from shortcut_guardrail.finetuning.training import finetune_classifier, finetune_model, load_encoder, train_in_place
 from tiny_models import save_tiny_encoder
 
 NAMES = ("bad", "good")

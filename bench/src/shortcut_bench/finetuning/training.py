@@ -25,14 +25,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from shortcut_guardrail.finetuning.config import FinetuneConfig, FinetuneResult, Objective, OnEpochEnd
+from shortcut_guardrail.config import check_seed
+from shortcut_guardrail.data import Texts, check_texts
+from shortcut_guardrail.errors import ConfigError, DataError, ModelError
+from shortcut_guardrail.models import check_alone, quiet_transformers, usable_length, use_plain_attention
+from shortcut_guardrail.typing import Array, Progress
 
-from ..config import check_seed
-from ..data import Texts, check_texts
-from ..errors import ConfigError, DataError, ModelError
-from ..models import check_alone, quiet_transformers, usable_length, use_plain_attention
-from ..typing import Array, Progress
 from .checkpoints import CheckpointKeeper, Checkpoints, Resumable
+from .config import FinetuneConfig, FinetuneResult, Objective, OnEpochEnd
 from .trainer import (
     ROW_COLUMN,
     count_steps,

@@ -1,0 +1,126 @@
+"""How the demo's classifier is trained: AdamW in a plain loop, as Transformers' `Trainer` would do it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..config import check_seed
+from ..models import Precision, fast_precision, quiet_transformers, use_plain_attention
+from ..typing import Progress
+from .corpus import LABEL_NAMES, Part
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How long, how fast and in which number format; the rest is what `Trainer` does by default."""
+
+    epochs: int = 2
+    learning_rate: float = 2e-4
+    batch_size: int = 32
+    max_length: int = 64
+    precision: Precision = "auto"
+
+
+def train_classifier(
+    part: Part,
+    *,
+    encoder: Path,
+    recipe: Recipe,
+    seed: int,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> tuple[Any, Any]:
+    """Fine-tune a pretrained encoder with a fresh head; random states and warning filters are as before afterwards.
+
+    Args:
+        part: The texts to train on, with their labels.
+        encoder: Folder of the encoder.
+        recipe: How to train.
+        seed: Decides the head's weights, the order of the texts and dropout.
+        device: Where to train; by default CUDA where there is one, else the CPU.
+        progress: Told how many steps are done.
+
+    Returns:
+        The classifier, in evaluation mode, and its tokenizer.
+    """
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    check_seed(seed)
+    with _seeded(seed), warnings.catch_warnings(), quiet_transformers():
+        warnings.simplefilter("ignore")
+        tokenizer = AutoTokenizer.from_pretrained(encoder)
+        model = AutoModelForSequenceClassification.from_pretrained(
+            encoder, id2label=dict(enumerate(LABEL_NAMES)), label2id={name: i for i, name in enumerate(LABEL_NAMES)}
+        ).to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        _train(model, tokenizer, list(zip(part.texts, part.labels, strict=True)), recipe, seed, progress)
+    return model.eval(), tokenizer
+
+
+def _train(
+    model: Any, tokenizer: Any, rows: list[tuple[str, int]], recipe: Recipe, seed: int, progress: Progress | None
+) -> None:
+    from transformers import get_scheduler
+
+    def collate(batch: list[tuple[str, int]]) -> Any:
+        texts, labels = zip(*batch, strict=True)
+        encoded = tokenizer(
+            list(texts), truncation=True, max_length=recipe.max_length, padding=True, return_tensors="pt"
+        )
+        return {**encoded, "labels": torch.tensor(labels)}
+
+    mixed = _in_bfloat16(recipe.precision, model.device)
+    attention = model.config._attn_implementation
+    if mixed and model.device.type == "cpu":
+        use_plain_attention(model)
+    order = torch.Generator()
+    sampler = torch.utils.data.RandomSampler(rows, generator=order)
+    batches = torch.utils.data.DataLoader(rows, recipe.batch_size, sampler=sampler, collate_fn=collate)  # type: ignore[arg-type, var-annotated]
+    steps = recipe.epochs * len(batches)
+    optimizer = _optimizer(model, recipe.learning_rate)
+    schedule = get_scheduler("linear", optimizer, math.ceil(0.06 * steps), steps)
+    torch.manual_seed(seed)  # anew, so that dropout does not depend on how the head was drawn
+    model.train()
+    for epoch in range(recipe.epochs):
+        order.manual_seed(seed + epoch)
+        for step, batch in enumerate(batches, epoch * len(batches) + 1):
+            with torch.autocast(model.device.type, torch.bfloat16, enabled=mixed):
+                loss = model(**{name: value.to(model.device) for name, value in batch.items()}).loss
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            if progress is not None:
+                progress("fine-tune", step, steps)
+    model.set_attn_implementation(attention)
+
+
+def _in_bfloat16(precision: Precision, device: torch.device) -> bool:
+    return (fast_precision(device) if precision == "auto" else precision) == "bfloat16"
+
+
+def _optimizer(model: Any, learning_rate: float) -> torch.optim.Optimizer:
+    """AdamW that pulls weights towards 0, but neither biases nor normalisation layers."""
+    plain = [p for name, p in model.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
+    decayed = [p for p in model.parameters() if not any(p is other for other in plain)]
+    return torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}],
+        lr=learning_rate,
+        fused=True,
+    )
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    # An explicit list, because PyTorch warns about an implicit one on machines with many GPUs.
+    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
+        torch.manual_seed(seed)
+        yield
