@@ -39,7 +39,7 @@ from ..text import WordFinder
 from ..typing import Array
 
 ALIKE = 0.25
-"""Least cosine to the mean of what was found, chosen on made-up words (`bench/experiments/word_families`)."""
+"""Least cosine to the mean of what was found, chosen on made-up words (`results/word_families.json`)."""
 
 LEAST_FOUND = 2
 """Chosen after a clean classifier of reviews had one genuine word flagged, which brought 59; see

@@ -162,7 +162,7 @@ def strengths_to_score(config: CalibrationConfig) -> list[float]:
 
 OVERRULING_P = 0.25
 """Labels overrule a strength that was chosen without them where their best one is better with this p-value or less; the
-level at which they clear a word too (`shortcuts.labels`). Chosen with `bench/experiments/dial_rules`; see
+level at which they clear a word too (`shortcuts.labels`). Chosen with `results/dial_rules.json`; see
 docs/explanation/strategies.md."""
 
 
