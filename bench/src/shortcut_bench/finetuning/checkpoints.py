@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import time
 import warnings
@@ -11,15 +12,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Protocol, TypedDict, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from shortcut_guardrail.data import Count, Within, checked, json_content, to_json, write_file
-from shortcut_guardrail.errors import DataError, GuardrailError, GuardrailWarning, RunError
+from shortcut_guardrail.data import to_json, write_file
+from shortcut_guardrail.errors import GuardrailError, GuardrailWarning, RunError
 
 WEIGHTS_FILE = "model.safetensors"
 MEMORY_FILE = "memory.safetensors"
@@ -148,7 +149,7 @@ class CheckpointKeeper:
             self._checkpoints.on_resume(self.seconds_before)
         return folder
 
-    def _found(self, folder: Path) -> dict[int, _Mark]:
+    def _found(self, folder: Path) -> dict[int, dict[str, Any]]:
         """The marks of usable checkpoints by their step; others are removed."""
         found = {}
         for path in list(folder.glob("checkpoint-*")):
@@ -241,22 +242,15 @@ def write_tensors(tensors: Mapping[str, Tensor], file: Path) -> None:
     save_file({name: value.detach().cpu().clone().contiguous() for name, value in tensors.items()}, file)
 
 
-class _Mark(TypedDict):
-    identity: str
-    step: Count
-    seconds: Annotated[float, Within(0)]
-    files: dict[str, str]
-
-
-def _mark(folder: Path, identity: str) -> _Mark | None:
+def _mark(folder: Path, identity: str) -> dict[str, Any] | None:
     """What the mark of a checkpoint says; `None` where it is not complete, not whole or not of this fine-tuning."""
     try:
-        mark: _Mark = checked(json_content(folder / MARK_FILE, advice=""), _Mark, MARK_FILE)
-        plain = all(Path(name).name == name and (folder / name).is_file() for name in mark["files"])
-        whole = plain and all(_digest(folder / name) == digest for name, digest in mark["files"].items())
-    except (OSError, ValueError, DataError):
+        mark: dict[str, Any] = json.loads((folder / MARK_FILE).read_text(encoding="utf-8"))
+        files = mark["files"].items()
+        whole = all(Path(name).name == name and _digest(folder / name) == digest for name, digest in files)
+        return mark if whole and mark["identity"] == identity else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return mark if whole and mark["identity"] == identity else None
 
 
 def _digest(file: Path) -> str:
