@@ -459,6 +459,11 @@ def test_a_certificate_is_about_the_answers_it_was_made_from(model_folder, texts
     assert (other.certificate, other.max_length) == (None, 8)
     with pytest.raises(ConfigError, match="max_length"):
         ShortcutGuardrail.from_pretrained(tmp_path / "guarded", max_length=0)
+    file = tmp_path / "guarded/guardrail.json"
+    file.write_text(file.read_text().replace('"head": "softmax"', '"head": "sigmoid"'))
+    with pytest.warns(GuardrailWarning, match=r"and head 'sigmoid', and is loaded with \d+ and 'softmax'"):
+        other = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", head="softmax")
+    assert other.certificate is None
 
 
 def test_two_guards_of_one_seed_are_one_where_nothing_is_found(bert):

@@ -8,7 +8,7 @@ from scipy.stats import binom, hypergeom
 
 from made_shards import shard
 from shortcut_guardrail.audit.auditing import make_report
-from shortcut_guardrail.audit.context import judge, tally
+from shortcut_guardrail.audit.context import heard, judge, tally
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.stats.brunner_munzel import p_relative_effect
 
@@ -38,6 +38,29 @@ def test_a_word_that_decides_against_its_context_is_flagged():
     assert verdicts.q[i] == pytest.approx(expected, rel=1e-9)
     assert (verdicts.target[i], verdicts.opposed[i], verdicts.expected[i]) == (2, 1.0, 0.5)
     assert verdicts.relative_effect[i] == 0.75
+
+
+def test_a_word_that_takes_away_few_answers_is_not_flagged_however_opposed_its_rests_are():
+    """Both parts of the null hypothesis have to fall; here only the one about the rests does."""
+
+    def with_lost(lost):
+        rows = [(2, {"word": 0})] * lost + [(0, {"word": 0})] * (60 - lost) + [(2, {})] * 60 + [(0, {})] * 20
+        names, _, verdicts = flagged(shard(rows))
+        return names, verdicts
+
+    names, verdicts = with_lost(3)
+    assert (names, verdicts.opposed.tolist(), verdicts.expected.tolist()) == ([], [1.0], [0.25])
+    assert verdicts.p[0] == pytest.approx(binom.sf(2, 60, CONFIG.min_pull))
+    assert verdicts.q[0] > CONFIG.fdr
+    assert with_lost(40)[0] == ["word"]
+
+
+@pytest.mark.parametrize("order", [("weak", "strong"), ("strong", "weak")])
+def test_of_several_words_that_are_masked_the_one_that_holds_the_answer_up_most_counts(order):
+    rests = {"weak": 2, "strong": 0}
+    made = shard([(2, {word: rests[word] for word in order}), (2, {})])
+    for masked, answers in (({"weak"}, [2, 2]), ({"weak", "strong"}, [0, 2]), (set(), [2, 2])):
+        assert heard(made, masked, CONFIG)[1].tolist() == answers
 
 
 # Synonyms take turns: each makes its texts class 2, though their rest is 0. "fine" is a genuine word of class 2, whose

@@ -104,6 +104,15 @@ def p_values(against):
     return [set_p_value(lambda made=made: [made], CONFIG) for made in corpora]
 
 
+def test_the_p_value_is_that_of_the_better_half_times_two():
+    made = corpus(0.7)
+    halves = [[replace(made, evidence=_coin(made.rows) == k)] for k in (0, 1)]
+    half = replace(CONFIG, min_count=CONFIG.min_count // 2)
+    p = [p_of_set(lambda k=k: halves[1 - k], find_set(lambda k=k: halves[k], half), CONFIG) for k in (0, 1)]
+    assert set_p_value(lambda: [made], CONFIG) == pytest.approx(2 * min(p), rel=1e-9)
+    assert 0 < min(p) < max(p)
+
+
 def test_a_group_is_looked_for_beside_what_is_flagged():
     made = corpus(0.7, words=["honestly"] * 8 + WORDS)
     alone, verdicts = verdicts_on(made)

@@ -130,6 +130,26 @@ def test_too_few_texts_to_test_bring_nothing(classifier):
     assert brought(replace(config, min_count=28)) == {}
 
 
+def test_the_level_is_shared_among_the_classes_with_a_flagged_word(classifier, monkeypatch):
+    encoded = classifier.encode(TEXTS)
+    config = ShortcutConfig(unit="word", top_k=4).audit()
+    report = audit_texts(classifier, encoded, config)
+    monkeypatch.setattr(alike.AskedPool, "p_value", lambda *_: 0.75 * config.fdr)
+
+    def brought(report):
+        return alike_words(classifier, encoded, report.saliency.probs, report, phrases={}, config=config)
+
+    assert set(brought(report)) == {"really", "quite", "honest"}
+    of_two = [replace(c, flagged=True) if c.text == "bad" else c for c in report.candidates]
+    assert {c.pulls_to for c in of_two if c.flagged} == {"negative", "positive"}
+    assert brought(replace(report, candidates=tuple(of_two))) == {}
+
+
+def test_texts_that_hold_a_found_word_too_are_no_evidence(classifier):
+    beside = [f"honestly {text}" if {"really", "quite", "honest"} & {*text.split()} else text for text in TEXTS]
+    assert set(chosen(classifier, beside)) == set(FLAGGED)
+
+
 def test_alike_is_what_is_near_the_mean_of_what_was_found_and_no_function_word(classifier):
     assert alike_to(classifier, ["honestly"], ["really", "the", "bad", "not"]) == ["really"]
     # Each is near to one of the two that were found, and near enough to their mean.
