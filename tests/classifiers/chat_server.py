@@ -12,34 +12,23 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 P_POSITIVE = 0.8
+Reply = tuple[int, dict[str, str], Any]
 
 
 @dataclass
 class Asked:
-    """What arrived: bodies, headers, and how often each text was asked about."""
+    """What arrived: bodies, headers, and the texts that were answered."""
 
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     answered: list[str] = field(default_factory=list)
 
-    def text(self, body: dict[str, Any]) -> str:
-        return str(body["messages"][-1]["content"].split("Text: ")[1].partition("\n")[0])
 
-
-Reply = tuple[int, dict[str, str], Any]
-
-
-def chat(content: str, tokens: list[tuple[str, dict[str, float]]] | None = None) -> dict[str, Any]:
-    """A response; tokens with the probabilities of the likely ones in their places."""
-    steps = [
-        {
-            "token": token,
-            "logprob": math.log(likely[token]),
-            "top_logprobs": [{"token": t, "logprob": math.log(p)} for t, p in likely.items()],
-        }
-        for token, likely in tokens or []
-    ]
+def chat(content: str, likely: dict[str, float] | None = None) -> dict[str, Any]:
+    """A response of one token, with the probabilities of the likely ones in its place."""
+    tops = [{"token": token, "logprob": math.log(p)} for token, p in (likely or {}).items()]
+    steps = [{**top, "top_logprobs": tops} for top in tops if top["token"] == content.split()[0]]
     choice = {"message": {"role": "assistant", "content": content}, "logprobs": {"content": steps} if steps else None}
     return {"model": "served-1", "choices": [choice]}
 
@@ -47,25 +36,22 @@ def chat(content: str, tokens: list[tuple[str, dict[str, float]]] | None = None)
 def by_words(text: str, body: dict[str, Any]) -> Reply:
     """Positive where the text says good; log-probabilities where they are asked for."""
     right, wrong = ("positive", "negative") if "good" in text else ("negative", "positive")
-    likely = {right: P_POSITIVE, wrong: 1 - P_POSITIVE}
-    return 200, {}, chat(right, [(right, likely)] if body.get("logprobs") else None)
+    return 200, {}, chat(right, {right: P_POSITIVE, wrong: 1 - P_POSITIVE} if body.get("logprobs") else None)
 
 
 def without_log_probs(text: str, body: dict[str, Any]) -> Reply:
-    status, headers, answer = by_words(text, {})
-    return status, headers, answer
+    return by_words(text, {})
 
 
 @contextmanager
 def served(reply: Callable[[str, dict[str, Any]], Reply] = by_words) -> Iterator[Asked]:
     """The server, for as long as the block runs."""
-    asked = Asked()
-    guard = threading.Lock()
+    asked, guard = Asked(), threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            text = asked.text(body)
+            text = str(body["messages"][-1]["content"].split("Text: ")[1].partition("\n")[0])
             with guard:
                 asked.bodies.append(body)
                 asked.headers.append(dict(self.headers))
@@ -73,16 +59,14 @@ def served(reply: Callable[[str, dict[str, Any]], Reply] = by_words) -> Iterator
             content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             try:
                 self.send_response(status)
-                for name, value in headers.items():
+                for name, value in {**headers, "Content-Length": str(len(content))}.items():
                     self.send_header(name, value)
-                self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)
             except OSError:
                 return  # whoever asked is gone
             with guard:
-                if status == 200:
-                    asked.answered.append(text)
+                asked.answered += [text] if status == 200 else []
 
         def log_message(self, *_args: Any) -> None:
             pass
