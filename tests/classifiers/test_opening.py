@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import sys
 
 import numpy as np
@@ -59,13 +60,13 @@ def written(tmp_path, text: str):
 
 
 def test_a_folder_with_a_language_model(decoder):
-    source = opened(str(decoder))
-    found = source.predict_proba(TEXTS)
-    assert found.shape == (3, 2)
-    assert found.dtype == np.float64
-    assert not np.isnan(found).any()
+    source = opened(str(decoder), ["entailment", "neutral", "contradiction"])
+    found = source.predict_proba([*TEXTS, ("a b", "c"), ("a", "d")])
+    assert (found.shape, found.dtype) == ((5, 3), np.float64)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    assert not np.allclose(np.log(found[3]), np.log(found[4]))
     record = source.record()
-    assert (record["kind"], record["name"], record["phrases"]) == ("causal", "decoder", LABELS)
+    assert (record["kind"], record["name"], record["phrases"]) == ("causal", "decoder", list(source.label_names))
     assert record["versions"]["transformers"]
     assert record["fingerprint"] == source.fingerprint()
     cost = source.cost(TEXTS)
@@ -97,13 +98,6 @@ def test_prompts_are_averaged(decoder, tmp_path):
     single = [opened(written(tmp_path, both.replace("{}", p))).predict_proba(TEXTS) for p in (one, other)]
     together = opened(written(tmp_path, both.replace("{}", f"{one}, {other}"))).predict_proba(TEXTS)
     np.testing.assert_allclose(together, means_of(np.log(single)), atol=1e-6)
-
-
-def test_pairs_and_more_labels(decoder):
-    source = opened(decoder, ["entailment", "neutral", "contradiction"])
-    found = source.predict_proba([("a b", "c"), ("a", "d")])
-    assert found.shape == (2, 3)
-    assert not np.allclose(np.log(found[0]), np.log(found[1]))
 
 
 def test_texts_longer_than_the_context_are_cut_and_it_says_so(decoder):
@@ -147,8 +141,11 @@ def test_other_labels_are_mapped(tmp_path):
         opened(tmp_path / "stars")
     file = 'kind = "classifier"\nmodel = "stars"\nname = "s"\n[labels]\n'
     source = opened(written(tmp_path, file + 'negative = ["1 star", "2 stars"]\npositive = "5 stars"\n'))
-    np.testing.assert_allclose(source.predict_proba(TEXTS).sum(axis=1), 1)
+    one, two, five = source.inner.predict_proba(TEXTS).T
+    np.testing.assert_allclose(source.predict_proba(TEXTS), np.stack([one + two, five], axis=1))
     assert source.name == "s"
+    some = opened(written(tmp_path, file + 'negative = "1 star"\npositive = "5 stars"\n'))
+    np.testing.assert_allclose(some.predict_proba(TEXTS)[:, 1], five / (one + five))
     with pytest.raises(ConfigError, match="gives one class to two labels"):
         opened(written(tmp_path, file + 'negative = "1 star"\npositive = ["5 stars", "1 star"]\n'))
     with pytest.raises(ConfigError, match="names 'good', but the model has negative, positive"):
@@ -203,20 +200,19 @@ def test_a_model_of_entailment_reads_label_names(tmp_path):
     assert source.fingerprint() != opened(folder).fingerprint()
 
 
-def test_a_zero_shot_model_without_entailment(tmp_path, encoder):
-    with pytest.raises(ModelError, match="has no label 'entailment' but POSITIVE, negative"):
-        opened(written(tmp_path, 'kind = "zero-shot"\nmodel = "encoder"\n'))
-    with pytest.raises(ConfigError, match=r"A hypothesis must hold \{label\}"):
-        opened(written(tmp_path, 'kind = "zero-shot"\nmodel = "encoder"\nprompts = ["no"]\n'))
+@pytest.mark.parametrize(
+    ("prompts", "kind", "said"),
+    [("{label}", ModelError, "no label 'entailment' but POSITIVE, negative"), ("no", ConfigError, "must hold {label}")],
+)
+def test_what_no_zero_shot_model_is(tmp_path, encoder, prompts, kind, said):
+    with pytest.raises(kind, match=re.escape(said)):
+        opened(written(tmp_path, f'kind = "zero-shot"\nmodel = "encoder"\nprompts = ["{prompts}"]\n'))
 
 
-def test_a_guard_is_no_second_opinion(tmp_path, encoder):
+def test_what_is_no_model_of_its_own(tmp_path, encoder):
     (encoder / "adapter_config.json").write_text("{}")
     with pytest.raises(ModelError, match="holds an adapter"):
         opened(encoder)
-
-
-def test_a_bare_encoder_is_neither(tmp_path):
     model, tokenizer = tiny_bert()
     saved(tmp_path / "bare", model.bert, tokenizer)
     with pytest.raises(ModelError, match=r"is BertModel\. A second opinion comes from"):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from shortcut_guardrail.classifiers.prompts import Prompt, make_prompts, phrases
@@ -8,36 +10,29 @@ from shortcut_guardrail.errors import ConfigError
 LABELS = ["negative", "positive"]
 
 
-def test_a_prompt_stops_where_the_label_begins():
-    prompt = Prompt("Text: {text}\nLabel: {label}", ("bad", "good"))
-    assert prompt.before_label("fine soup") == "Text: fine soup\nLabel:"
+@pytest.mark.parametrize(
+    ("template", "text", "expected"),
+    [
+        ("Text: {text}\nLabel: {label}", "fine soup", "Text: fine soup\nLabel:"),
+        # Braces in a text stay what they are.
+        ("{text} of {labels}: {label}", "{labels} {label} {x}", "{labels} {label} {x} of bad or good:"),
+        ("{text}: {label}", ("a", "b"), "a\nSecond text: b:"),
+        ("{text_pair} after {text}: {label}", ("a", "b"), "b after a:"),
+    ],
+)
+def test_a_prompt_stops_where_the_label_begins(template, text, expected):
+    prompt = Prompt(template, ("bad", "good"))
+    assert prompt.before_label(text) == expected
     assert prompt.after_label() == (" bad", " good")
 
 
-def test_braces_in_a_text_stay_what_they_are():
-    prompt = Prompt("{text} of {labels}: {label}", ("bad", "good"))
-    assert prompt.before_label("{labels} {label} {x}") == "{labels} {label} {x} of bad or good:"
+def test_a_label_that_begins_another_is_closed():
+    assert Prompt("{text} {label}", ("toxic", "toxic insult")).after_label() == (" toxic\n", " toxic insult\n")
 
 
 def test_examples_come_first():
     (prompt,) = make_prompts(["{text} is {label}"], LABELS, {"positive": "great"}, [("soup", "positive")])
     assert prompt.before_label("bread") == "soup is great\n\nbread is"
-
-
-@pytest.mark.parametrize(
-    ("template", "expected"),
-    [
-        ("{text}: {label}", "a\nSecond text: b:"),
-        ("{text_pair} after {text}: {label}", "b after a:"),
-    ],
-)
-def test_pairs(template, expected):
-    assert Prompt(template, ("x", "y")).before_label(("a", "b")) == expected
-
-
-def test_a_label_that_begins_another_is_closed():
-    assert Prompt("{text} {label}", ("toxic", "toxic insult")).after_label() == (" toxic\n", " toxic insult\n")
-    assert Prompt("{text} {label}", ("toxic", "insult")).after_label() == (" toxic", " insult")
 
 
 def test_by_name_the_description_stands_in_the_list():
@@ -52,34 +47,20 @@ def test_what_is_said_for_a_label():
 
 
 @pytest.mark.parametrize(
-    ("labels", "descriptions", "said"),
+    ("template", "labels", "descriptions", "examples", "said"),
     [
-        (LABELS, {"postive": "good"}, "Did you mean 'positive'?"),
-        (LABELS, {"positive": "the same", "negative": "The same"}, "described by the same words"),
-        (["LABEL_0", "LABEL_1"], {"LABEL_1": "good"}, "The label LABEL_0 says nothing"),
-        (["0", "1"], {}, "The label 0, 1 says nothing"),
-        (LABELS, {"positive": " "}, "says nothing"),
+        ("{text} {label}", LABELS, {"postive": "good"}, [], "Did you mean 'positive'?"),
+        ("{text} {label}", LABELS, {"positive": "the same", "negative": "The same"}, [], "described by the same words"),
+        ("{text} {label}", ["LABEL_0", "LABEL_1"], {"LABEL_1": "good"}, [], "The label LABEL_0 says nothing"),
+        ("{text} {label}", ["0", "1"], {}, [], "The label 0, 1 says nothing"),
+        ("{text} {label}", LABELS, {"positive": " "}, [], "says nothing"),
+        ("{text} {label}", LABELS, {}, [("soup", "neutral")], "An example has the label 'neutral'"),
+        ("{txt} {label}", LABELS, {}, [], "A prompt has {txt}, but only"),
+        ("{text}", LABELS, {}, [], "end with"),
+        ("{label} {text}", LABELS, {}, [], "end with"),
+        ("is {label}", LABELS, {}, [], "must hold"),
     ],
 )
-def test_labels_that_cannot_be_said(labels, descriptions, said):
-    with pytest.raises(ConfigError, match=said.replace("?", r"\?")):
-        phrases(labels, descriptions)
-
-
-@pytest.mark.parametrize(
-    ("template", "said"),
-    [
-        ("{txt} {label}", "A prompt has {txt}, but only"),
-        ("{text}", "end with"),
-        ("{label} {text}", "end with"),
-        ("is {label}", "must hold"),
-    ],
-)
-def test_templates_that_cannot_be_asked(template, said):
-    with pytest.raises(ConfigError, match=said):
-        Prompt(template, ("a", "b"))
-
-
-def test_an_example_of_another_label():
-    with pytest.raises(ConfigError, match="An example has the label 'neutral'"):
-        make_prompts(["{text} {label}"], LABELS, {}, [("soup", "neutral")])
+def test_what_cannot_be_asked(template, labels, descriptions, examples, said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        make_prompts([template], labels, descriptions, examples)

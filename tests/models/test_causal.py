@@ -33,13 +33,6 @@ def test_all_tokens_of_a_continuation_count(family):
     assert np.abs(found - first_alone).min() > 1
 
 
-def test_labels_that_begin_alike_are_told_apart_by_what_follows():
-    model, tokenizer = tiny_causal()
-    asked = CausalModel(model, tokenizer)
-    (row,) = asked.continuation_logprobs(["a"], [" toxic", " toxin"])
-    assert row[0] != row[1]
-
-
 @pytest.mark.parametrize(("ends", "passes"), [([" a", " b"], 1), ([" ax", " bx"], 2), ([" abc", " a"], 1)])
 def test_no_more_passes_than_needed(ends, passes):
     model, tokenizer = tiny_causal()
@@ -49,33 +42,21 @@ def test_no_more_passes_than_needed(ends, passes):
     assert sum(seen) == 2 * passes
 
 
-def test_progress_and_batches():
-    model, tokenizer = tiny_causal()
-    told = []
-    CausalModel(model, tokenizer, batch_size=3).continuation_logprobs(
-        PROMPTS, [" a", " b"], progress=lambda *now: told.append(now)
-    )
+def test_progress_beginnings_and_fingerprints():
+    model, tokenizer = tiny_causal(model_max_length=64)
+    asked, told = CausalModel(model, tokenizer, batch_size=3), []
+    asked.continuation_logprobs(PROMPTS, [" a", " b"], progress=lambda *now: told.append(now))
     assert told == [("Asking", 3, 4), ("Asking", 4, 4)]
+    assert asked.max_length == 64
+    assert [asked.beginning("abcdef", most) for most in (0, 3, 6, 9)] == ["", "abc", "abcdef", "abcdef"]
+    assert asked.fingerprint() == CausalModel(*tiny_causal(model_max_length=64)).fingerprint()
+    assert asked.fingerprint() != CausalModel(*tiny_causal(model_max_length=64, seed=1)).fingerprint()
+
+
+def test_what_is_refused():
+    model, tokenizer = tiny_causal()
     with pytest.raises(ConfigError, match="batch_size must be at least 1"):
         CausalModel(model, tokenizer, batch_size=0)
-
-
-def test_the_beginning_of_a_text():
-    model, tokenizer = tiny_causal(model_max_length=64)
-    asked = CausalModel(model, tokenizer)
-    assert asked.max_length == 64
-    assert asked.beginning("abcdef", 3) == "abc"
-    assert asked.beginning("abcdef", 6) == asked.beginning("abcdef", 9) == "abcdef"
-    assert asked.beginning("abcdef", 0) == ""
-
-
-def test_the_fingerprint_is_of_the_weights():
-    one, same, other = (CausalModel(*tiny_causal(seed=seed)).fingerprint() for seed in (0, 0, 1))
-    assert one == same != other
-
-
-def test_numbers_that_are_not_finite_are_refused():
-    model, tokenizer = tiny_causal()
     with torch.no_grad():
         model.transformer.wpe.weight.fill_(float("nan"))
     with pytest.raises(RunError, match="not finite numbers"):
@@ -93,11 +74,8 @@ def test_loading(tmp_path):
     (tmp_path / "lm" / "model.safetensors").rename(tmp_path / "lm" / "pytorch_model.bin")
     with pytest.raises(ModelError, match=r"holds no \.safetensors file"):
         load_causal(tmp_path / "lm")
-
-
-def test_a_classifier_is_no_language_model(tmp_path):
-    model, tokenizer = tiny_bert()
-    model.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
+    bert, words = tiny_bert()
+    bert.save_pretrained(tmp_path / "bert")
+    words.save_pretrained(tmp_path / "bert")
     with pytest.raises(ModelError, match="causal language model"):
-        load_causal(tmp_path)
+        load_causal(tmp_path / "bert")

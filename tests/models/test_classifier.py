@@ -14,6 +14,7 @@ from shortcut_guardrail.config import AdapterConfig
 from shortcut_guardrail.errors import ConfigError, GuardrailWarning, ModelError, RunError
 from shortcut_guardrail.mitigation.lora import attach_adapter
 from shortcut_guardrail.mitigation.maskcl import train_adapter
+from shortcut_guardrail.models import weights
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.models.loading import load_model
 from tiny_models import FAMILIES, tiny_bert, wordpiece_tokenizer
@@ -57,10 +58,15 @@ def test_every_family_is_attributed_adapted_and_predicted(family, name, texts):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_padding_and_batching_do_not_change_a_prediction(family, name, texts):
+def test_padding_length_and_batches_do_not_change_a_prediction(family, name, texts):
     classifier = classifier_of(family, name)
-    together = classifier.predict_logits(classifier.encode(texts))
-    alone = np.concatenate([classifier.predict_logits(classifier.encode([text])) for text in texts])
+    long = "good " * 200
+    encoded = classifier.encode([*texts, long])
+    assert encoded.truncated[-1]
+    assert not encoded.truncated.all()
+    assert encoded.lengths[-1] == classifier.max_length <= 34
+    together = classifier.predict_logits(encoded)
+    alone = np.concatenate([classifier.predict_logits(classifier.encode([text])) for text in [*texts, long]])
     np.testing.assert_allclose(together, alone, atol=2e-4)
 
 
@@ -79,26 +85,11 @@ def test_pairs_get_the_segments_of_the_tokenizer(family, name):
     assert encoded.offsets[0][last][1] == len(PAIRS[0][1])
 
 
-@pytest.mark.parametrize("name", FAMILIES)
-def test_a_text_of_the_full_length_fits_the_model(family, name):
-    classifier = classifier_of(family, name)
-    encoded = classifier.encode(["good " * 200])
-    assert encoded.truncated.tolist() == [True]
-    assert encoded.lengths.tolist() == [classifier.max_length]
-    assert classifier.max_length <= 34
-    classifier.predict_logits(encoded)
-
-
-def test_roberta_keeps_its_two_reserved_positions(family):
-    model, tokenizer = family("roberta")
+@pytest.mark.parametrize(("name", "most"), [("bert", 34), ("roberta", 32)])  # of 34 rows, two are never reached
+def test_a_tokenizer_without_a_limit_takes_the_models(family, name, most):
+    model, tokenizer = family(name)
     tokenizer.model_max_length = int(1e30)
-    assert TextClassifier(model, tokenizer).max_length == 32  # 34 rows, of which two are never reached
-
-
-def test_a_tokenizer_without_a_limit_takes_the_models(bert):
-    model, tokenizer = bert
-    tokenizer = wordpiece_tokenizer(model_max_length=int(1e30))
-    assert TextClassifier(model, tokenizer).max_length == 32
+    assert TextClassifier(model, tokenizer).max_length == most
 
 
 def test_a_mean_pooling_head_gets_the_mean_over_real_tokens(family):
@@ -167,78 +158,53 @@ def test_a_sigmoid_head_answers_with_two_probabilities(texts):
     assert classifier.n_classes == 2
 
 
-def test_classes_of_one_name_are_refused():
+def one_name_twice():
     model, tokenizer = tiny_bert(n_classes=3)
     model.config.id2label = {0: "bad", 1: "good", 2: "bad"}
-    with pytest.raises(ModelError, match=r"^Several classes of the model are called 'bad', so that"):
-        TextClassifier(model, tokenizer)
-
-
-def test_damaged_weights_are_said_to_be(model_folder, tmp_path):
-    folder = tmp_path / "cut"
-    shutil.copytree(model_folder, folder)
-    weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(ModelError, match="could not be loaded as a text classifier"):
-        load_model(folder)
-
-
-def test_a_single_logit_without_a_problem_type_asks_for_the_option():
-    model, tokenizer = tiny_bert(n_classes=1)
-    with pytest.raises(ModelError, match=r"single logit.*head='sigmoid' \(--head sigmoid"):
-        TextClassifier(model, tokenizer)
-    assert TextClassifier(model, tokenizer, head="sigmoid").label_names == ("0", "1")
+    return model, tokenizer
 
 
 @pytest.mark.parametrize(
-    ("config", "message"),
+    ("made", "options", "kind", "message"),
     [
-        ({"n_classes": 1, "problem_type": "regression"}, "has a regression head"),
-        ({"n_classes": 3, "problem_type": "multi_label_classification"}, "has a multi-label head"),
+        (one_name_twice, {}, ModelError, r"^Several classes of the model are called 'bad', so that"),
+        (lambda: tiny_bert(n_classes=1), {}, ModelError, r"single logit.*head='sigmoid' \(--head sigmoid"),
+        (lambda: tiny_bert(n_classes=1, problem_type="regression"), {}, ModelError, "has a regression head"),
+        (
+            lambda: tiny_bert(n_classes=3, problem_type="multi_label_classification"),
+            {},
+            ModelError,
+            "has a multi-label head",
+        ),
+        (lambda: (tiny_bert()[0].bert, wordpiece_tokenizer()), {}, ModelError, "BertModel, which has no text-class"),
+        (
+            lambda: (tiny_bert()[0], wordpiece_tokenizer(with_mask=False)),
+            {},
+            ModelError,
+            "has no mask token, which probing a candidate needs",
+        ),
+        (
+            lambda: (tiny_bert()[0], wordpiece_tokenizer(model_max_length=4)),
+            {},
+            ModelError,
+            r"^The model and its tokenizer take 4 tokens at most, special tokens included, but at least 5 are needed\. "
+            r"Look at model_max_length in tokenizer_config\.json\.$",
+        ),
+        (tiny_bert, {"batch_size": 0}, ConfigError, "batch_size must be at least 1, but is 0"),
+        (tiny_bert, {"max_length": 4}, ConfigError, "max_length must lie between 5 and 32 for this model, but is 4"),
+        (tiny_bert, {"max_length": 33}, ConfigError, "max_length must lie between 5 and 32 for this model, but is 33"),
+        (tiny_bert, {"head": "sigmoid"}, ConfigError, "needs a model with one logit"),
+        (tiny_bert, {"precision": "int8"}, ConfigError, "precision must be auto, float32 or bfloat16"),
     ],
 )
-def test_other_heads_are_refused(config, message):
-    with pytest.raises(ModelError, match=message):
-        TextClassifier(*tiny_bert(**config))
+def test_what_is_refused(made, options, kind, message):
+    with pytest.raises(kind, match=message):
+        TextClassifier(*made(), **options)
 
 
-def test_a_bare_encoder_is_refused(bert):
-    with pytest.raises(ModelError, match="BertModel, which has no text-classification head"):
-        TextClassifier(bert[0].bert, bert[1])
-
-
-def test_a_tokenizer_without_a_mask_token_is_refused(bert):
-    with pytest.raises(ModelError, match="has no mask token, which probing a candidate needs"):
-        TextClassifier(bert[0], wordpiece_tokenizer(with_mask=False))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"batch_size": 0}, "batch_size must be at least 1, but is 0"),
-        ({"max_length": 3}, "max_length must lie between 5 and 32 for this model, but is 3"),
-        ({"max_length": 99}, "max_length must lie between 5 and 32 for this model, but is 99"),
-        ({"head": "sigmoid"}, "needs a model with one logit"),
-        ({"precision": "int8"}, "precision must be auto, float32 or bfloat16"),
-    ],
-)
-def test_options_out_of_range(bert, options, message):
-    with pytest.raises(ConfigError, match=message):
-        TextClassifier(*bert, **options)
-
-
-@pytest.mark.parametrize("length", [1, 2, 3, 4])
-def test_a_model_that_reads_next_to_nothing_is_refused(bert, length):
-    model, tokenizer = bert[0], wordpiece_tokenizer(model_max_length=length)
-    with pytest.raises(ModelError) as error:
-        TextClassifier(model, tokenizer)
-    assert str(error.value) == (
-        f"The model and its tokenizer take {length} tokens at most, special tokens included, but at least 5 are "
-        "needed. Look at model_max_length in tokenizer_config.json."
-    )
-    with pytest.raises(ConfigError, match=rf"max_length must lie between 5 and 32 for this model, but is {length}\."):
-        TextClassifier(*bert, max_length=length)
+def test_what_is_just_allowed(bert):
     assert TextClassifier(*bert, max_length=5).max_length == 5
+    assert TextClassifier(*tiny_bert(n_classes=1), head="sigmoid").label_names == ("0", "1")
 
 
 def test_logits_that_are_not_numbers_stop_the_run(bert, texts):
@@ -253,26 +219,16 @@ def test_logits_that_are_not_numbers_stop_the_run(bert, texts):
 # Tokens
 
 
-def test_special_tokens_are_not_ordinary_wherever_they_come_from(bert):
+def test_what_is_known_of_tokens(bert):
     classifier = TextClassifier(*bert)
-    encoded = classifier.encode(["good [SEP] soup [MASK] ☃"])
+    # Special tokens are not ordinary, wherever they come from.
+    encoded = classifier.encode(["good [SEP] soup [MASK] ☃", "Good xyz"])
     tokens = classifier.tokenizer.convert_ids_to_tokens(encoded.input_ids[0].tolist())
-    ordinary = [token for token, keep in zip(tokens, encoded.ordinary[0], strict=True) if keep]
-    assert ordinary == ["good", "soup", "[UNK]"]
-
-
-def test_token_text_marks_pieces_from_inside_a_word(bert):
-    classifier = TextClassifier(*bert)
-    encoded = classifier.encode(["Good xyz"])
-    shown = [encoded.token_text(0, i) for i in np.flatnonzero(encoded.ordinary[0])]
+    assert [token for token, keep in zip(tokens, encoded.ordinary[0], strict=True) if keep] == ["good", "soup", "[UNK]"]
+    shown = [encoded.token_text(1, i) for i in np.flatnonzero(encoded.ordinary[1])]
     assert shown == ["good", "x", "##y", "##z"]
-
-
-def test_visible_text_ends_where_the_model_stops_reading(bert):
-    classifier = TextClassifier(*bert, max_length=6)
-    encoded = classifier.encode(["the soup was cold and slow"])
-    assert encoded.truncated.tolist() == [True]
-    assert encoded.visible_text(0) == "the soup was cold"
+    cut = TextClassifier(*bert, max_length=6).encode(["the soup was cold and slow"])
+    assert (cut.truncated.tolist(), cut.visible_text(0)) == ([True], "the soup was cold")
 
 
 # Files
@@ -289,10 +245,33 @@ def test_a_saved_model_has_the_same_fingerprint_and_another_one_has_not(bert, tm
     assert loaded.fingerprint() != TextClassifier(model, tokenizer).fingerprint()
 
 
-def test_the_adapter_is_not_part_of_the_fingerprint(bert):
+def test_the_adapter_is_not_part_of_the_fingerprint_which_is_computed_once(bert, monkeypatch):
+    hashed = []
+    sha256 = weights._sha256
+    monkeypatch.setattr(weights, "_sha256", lambda parameters: hashed.append(1) or sha256(parameters))
     classifier = TextClassifier(*bert)
+    before = classifier.fingerprint()
     adapted = classifier.with_model(attach_adapter(classifier, AdapterConfig()))
+    assert adapted.fingerprint() == classifier.fingerprint() == before
+    assert len(hashed) == 1
+    with torch.no_grad():
+        bert[0].classifier.bias += 1e-3  # the caller's own model, whose memory it shares
+    assert classifier.fingerprint() != before
     assert adapted.fingerprint() == classifier.fingerprint()
+    assert len(hashed) == 2
+
+
+def test_texts_are_answered_as_their_tokens_are_and_a_cut_is_said(bert, texts):
+    classifier = TextClassifier(*bert)
+    assert len(classifier.capabilities) == 4
+    np.testing.assert_array_equal(classifier.predict_proba(texts), classifier.predict_proba(classifier.encode(texts)))
+    with pytest.warns(GuardrailWarning, match="sees only the beginning of 1 text: it takes at most 32 tokens"):
+        found = classifier.predict_proba(["good " * 50, "bad"])
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    cost = classifier.cost(texts)
+    assert (cost.texts, cost.calls, cost.tokens) == (len(texts), len(texts), classifier.encode(texts).lengths.sum())
+    record = classifier.record()
+    assert (record["kind"], record["fingerprint"]) == ("classifier", classifier.fingerprint())
 
 
 @pytest.mark.parametrize(
@@ -309,16 +288,15 @@ def test_folders_that_are_no_models(tmp_path, files, message):
         load_model(tmp_path)
 
 
-def test_an_encoder_without_a_trained_head_is_refused(bert, tmp_path):
-    bert[0].bert.save_pretrained(tmp_path)
-    bert[1].save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match=r"has no weights for classifier\.bias"):
-        load_model(tmp_path)
-
-
-def test_a_name_that_is_nowhere():
+def test_damaged_weights_and_a_missing_head_are_said(bert, model_folder, tmp_path):
+    weights_file = shutil.copytree(model_folder, tmp_path / "cut") / "model.safetensors"
+    weights_file.write_bytes(weights_file.read_bytes()[:1000])
     with pytest.raises(ModelError, match="could not be loaded as a text classifier"):
-        load_model("no-such-owner/no-such-model")
+        load_model(tmp_path / "cut")
+    for part in (bert[0].bert, bert[1]):
+        part.save_pretrained(tmp_path / "bare")
+    with pytest.raises(ModelError, match=r"has no weights for classifier\.bias"):
+        load_model(tmp_path / "bare")
 
 
 @pytest.mark.parametrize(
@@ -326,17 +304,12 @@ def test_a_name_that_is_nowhere():
     [
         ("guarded-modle", "There is no folder 'guarded-modle' here, only 'guarded-model', and it could not be loaded"),
         ("xyz", "There is no folder 'xyz' here, and it could not be loaded as a text classifier"),
+        ("no-such-owner/no-such-model", "could not be loaded as a text classifier"),
+        *((name, "There is no folder") for name in ("./model", "../model", "~/model", "models/news/best", "/model")),
     ],
 )
-def test_a_misspelt_folder_that_could_be_a_hub_id(tmp_path, monkeypatch, name, message):
+def test_a_name_that_is_nowhere(tmp_path, monkeypatch, name, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "guarded-model").mkdir()
     with pytest.raises(ModelError, match=message):
-        load_model(name)
-
-
-@pytest.mark.parametrize("name", ["./model", "../model", "~/model", "models/news/best", "/model"])
-def test_a_folder_that_is_nowhere(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ModelError, match="There is no folder"):
         load_model(name)

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from shortcut_guardrail import ShortcutGuardrail, preset
-from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.models import classifier as encoder
 from shortcut_guardrail.models import packing
 from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
@@ -28,17 +27,9 @@ def both(model, **options):
     )
 
 
-def test_the_listed_families_pack_and_no_other(family):
+def test_the_listed_families_pack_and_no_other(family, bag, bert):
     assert {name for name in FAMILIES if can_pack(family(name)[0])} == set(PACKED)
-
-
-def test_a_class_of_the_users_own_runs_padded(bag):
-    assert not can_pack(bag[0])
-    assert not TextClassifier(*bag).packs
-
-
-def test_a_model_that_works_through_its_feed_forward_layers_in_chunks_runs_padded(bert):
-    assert can_pack(bert[0])
+    assert not TextClassifier(*bag).packs  # a class of the user's own
     bert[0].config.chunk_size_feed_forward = 4
     assert not can_pack(bert[0])
 
@@ -72,14 +63,6 @@ def test_the_first_token_alone_is_enough_for_the_last_block(family, name):
     assert seen[0][:2] == (len(TEXTS), 1)
 
 
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert"])
-def test_important_tokens_and_their_scores_are_the_same(family, name):
-    packed, padded = both(family(name), batch_size=4)
-    a, b = (find_important_tokens(c, c.encode(TEXTS)) for c in (packed, padded))
-    assert (a.positions == b.positions).all()
-    torch.testing.assert_close(torch.tensor(a.scores), torch.tensor(b.scores), equal_nan=True, rtol=1e-4, atol=1e-5)
-
-
 def test_pairs_keep_their_segments(bert):
     pairs = [("the soup was cold", "good"), ("bad", "the staff was rude and slow"), ("bad", "good")]
     packed, padded = both(bert)
@@ -89,14 +72,6 @@ def test_pairs_keep_their_segments(bert):
         torch.testing.assert_close(packed.logits(batch), expected)
         swapped = batch._replace(token_type_ids=torch.zeros_like(batch.token_type_ids))
         assert not torch.allclose(packed.logits(swapped), expected)
-
-
-def test_sequences_do_not_see_one_another(bert):
-    packed, _ = both(bert)
-    encoded = packed.encode(TEXTS)
-    with torch.inference_mode():
-        alone = torch.cat([packed.logits(packed.collate(encoded, [i])) for i in range(len(TEXTS))])
-        torch.testing.assert_close(packed.logits(packed.collate(encoded, range(len(TEXTS)))), alone)
 
 
 def test_a_row_holds_every_token_once_longest_sequence_first(bert):
@@ -183,29 +158,18 @@ def test_dropout_drops_within_a_grid_too(bert, most_pairs):
     assert not torch.allclose(whole, dropped)
 
 
-def test_roberta_counts_positions_from_its_padding_id_on(family):
-    model, _ = family("roberta")
-    ids = torch.tensor([[0, 9, 9, 2]])
-    assert pack(model, ids, torch.ones_like(ids)).position_ids.tolist() == [[2, 3, 4, 5]]
-
-
-def test_the_model_is_as_before_after_the_block_and_after_an_exception(bert):
-    model = bert[0]
+def test_the_model_is_as_before_after_a_pass_and_after_an_exception(bert):
+    model, config = bert[0], copy.deepcopy(bert[0].config.to_dict())
     ids = torch.tensor([[2, 9, 9, 3], [2, 9, 3, 0]])
     mask = (ids != 0).long()
     before, usual = model(input_ids=ids, attention_mask=mask).logits, model.config._attn_implementation
     with pytest.raises(KeyError), packed_attention(model, pack(model, ids, mask), keep="first"):
         raise KeyError
-    assert model.config._attn_implementation == usual
-    assert torch.equal(model(input_ids=ids, attention_mask=mask).logits, before)
-
-
-def test_packing_leaves_the_callers_model_alone(bert):
-    config = copy.deepcopy(bert[0].config.to_dict())
     classifier = TextClassifier(*bert)
     classifier.predict_logits(classifier.encode(TEXTS))
-    assert bert[0].config.to_dict() == config
-    assert not any(module._forward_pre_hooks or module._forward_hooks for module in bert[0].modules())
+    assert (model.config._attn_implementation, model.config.to_dict()) == (usual, config)
+    assert not any(module._forward_pre_hooks or module._forward_hooks for module in model.modules())
+    assert torch.equal(model(input_ids=ids, attention_mask=mask).logits, before)
 
 
 def test_short_and_long_runs_in_training_give_the_same_gradients(monkeypatch):

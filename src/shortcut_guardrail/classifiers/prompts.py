@@ -33,8 +33,9 @@ def phrases(labels: Sequence[str], descriptions: Mapping[str, str]) -> tuple[str
     blank = [label for label, phrase in zip(labels, said, strict=True) if _NO_MEANING.fullmatch(phrase)]
     if blank:
         raise ConfigError(
-            f"The label {enumerated(blank)} says nothing to a language model. Describe each label in a few words, "
-            f'such as --describe {blank[0]}="a good review".'
+            f"The label {enumerated(blank)} says nothing to a language model. Describe each label in a few words, with "
+            f"descriptions={{'{blank[0]}': 'a good review'}} (--describe {blank[0]}=\"a good review\" on the command "
+            "line)."
         )
     if len({phrase.casefold() for phrase in said}) < len(said):
         raise ConfigError(f"Two labels are described by the same words: {enumerated(list(said))}.")
