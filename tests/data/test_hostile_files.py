@@ -78,8 +78,8 @@ def test_a_line_has_a_length(tmp_path):
             read_data(tmp_path / name)
         line = 3 if name == "a.csv" else 2
         assert str(error.value) == (
-            f"{tmp_path / name}, line {line}: a line of more than {LONGEST_LINE:,} bytes, which no model reads. Put "
-            "each text on a line of its own, and cut what is longer."
+            f"{tmp_path / name}, line {line}: a line of more than {LONGEST_LINE:,} characters, which no model reads. "
+            "Put each text on a line of its own, and cut what is longer."
         )
         # The partner: a line that is a little shorter is read, and its text is what is too long.
         (tmp_path / name).write_text(before + most + after)

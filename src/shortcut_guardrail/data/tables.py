@@ -7,21 +7,19 @@ datasets only for the sources that need them.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import difflib
-import io
 import json
 import re
 import stat
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, chain, islice, takewhile
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from ..errors import ConfigError, DataError
 from .messages import counted, first_few, grouped, kind_of, listed, one_line, sentence, shortened
@@ -36,8 +34,9 @@ FORMATS = {
 }
 
 LONGEST_LINE = 2**24
-"""In bytes, and in characters of a field of several lines: a file without line ends is not to fill the memory."""
+"""In characters, also of a field of several lines: a file without line ends is not to fill the memory."""
 
+_NO_TEXT = re.compile("[\0\udc80-\udcff]")
 _HUB_NAME = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*(/[\w.-]+)?)(:(?P<split>\w[\w.-]*))?", re.ASCII)
 
 
@@ -97,7 +96,7 @@ def open_tables(
     if suffix == ".parquet":
         yield from _parquet_tables(path, name, size)
         return
-    with _open_text(path, name) as file:
+    with closing(_text_lines(path, name)) as file:
         first, lines = _from_content(file, name, FORMATS[suffix])
         if suffix in (".csv", ".tsv"):
             delimiter = "," if suffix == ".csv" else "\t"
@@ -143,24 +142,23 @@ def _delimiter(header: str, usual: str) -> str:
     return next((one for one in (usual, ";", ",", "\t") if one in header), usual)
 
 
-def _until_empty(read: Callable[[], Table]) -> Iterator[Table]:
-    """The tables that `read` gives until one has nothing in it; the first in any case."""
-    table = read()
-    yield table
-    while (table := read()).rows or table.problems:
-        yield table
+def _in_pieces(
+    records: Iterator[tuple[int, Any]], size: int
+) -> Iterator[tuple[list[int], list[Any], list[tuple[int, str]]]]:
+    """Rows and records, a piece at a time and at least one, and what is wrong with others of the piece.
 
-
-def _take(records: Iterator[tuple[int, Any]], size: int) -> tuple[list[int], list[Any], list[tuple[int, str]]]:
-    """The next records and their rows, and what is wrong with others; see `_csv_records` and `_json_records`."""
-    rows, kept, faults = [], [], []
-    for row, record in islice(records, size):
-        if isinstance(record, str):
-            faults.append((row, record))
-        else:
-            rows.append(row)
-            kept.append(record)
-    return rows, kept, faults
+    Args:
+        records: See `_csv_records` and `_json_records`: a string says what is wrong with a record.
+        size: How many records a piece is made of.
+    """
+    for number in count():
+        with _large_fields():
+            piece = list(islice(records, size))
+        if number and not piece:
+            return
+        good = [(row, record) for row, record in piece if not isinstance(record, str)]
+        faults = [(row, record) for row, record in piece if isinstance(record, str)]
+        yield [row for row, _ in good], [record for _, record in good], faults
 
 
 def _csv_tables(lines: Iterator[str], source: str, delimiter: str, size: int) -> Iterator[Table]:
@@ -169,19 +167,14 @@ def _csv_tables(lines: Iterator[str], source: str, delimiter: str, size: int) ->
         header = [column.strip() for column in next(records)[1]]
     _check_header(header, source, delimiter)
     advice = "Put fields that hold a delimiter, a quote or a line break in quotes."
+    for rows, kept, faults in _in_pieces(records, size):
 
-    def read() -> Table:
-        with _large_fields():
-            rows, kept, faults = _take(records, size)
-
-        def column(name: str) -> list[str]:
+        def column(name: str, kept: list[list[str]] = kept) -> list[str]:
             index = header.index(name)
             return [record[index] for record in kept]
 
         problems = [sentence(source, where, "line", fault, advice) for fault, where in grouped(faults).items()]
-        return Table(header, rows, "line", column, first_few(problems))
-
-    return _until_empty(read)
+        yield Table(header, rows, "line", column, first_few(problems))
 
 
 def _csv_records(lines: Iterator[str], source: str, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
@@ -252,15 +245,14 @@ def _check_unique(columns: Sequence[str], source: str) -> None:
 
 
 def _json_tables(lines: Iterator[str], source: str, size: int) -> Iterator[Table]:
-    records = _json_records(lines)
+    for rows, kept, faults in _in_pieces(_json_records(lines), size):
 
-    def read() -> Table:
-        rows, kept, faults = _take(records, size)
+        def column(name: str, kept: list[dict[str, Any]] = kept) -> list[Any]:
+            return [record.get(name) for record in kept]
+
         columns = list(dict.fromkeys(key for record in kept for key in record))
         problems = [sentence(source, [row], "line", fault, "") for row, fault in faults]
-        return Table(columns, rows, "line", lambda name: [record.get(name) for record in kept], first_few(problems))
-
-    return _until_empty(read)
+        yield Table(columns, rows, "line", column, first_few(problems))
 
 
 def _json_records(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
@@ -294,12 +286,12 @@ def unique_keys(items: list[tuple[str, Any]]) -> dict[str, Any]:
 def _parquet_tables(path: Path, source: str, size: int) -> Iterator[Table]:
     with _open_parquet(path, f"{source} cannot be read as Parquet") as file:
         columns = list(file.schema_arrow.names)
-        count = file.metadata.num_rows
+        total = file.metadata.num_rows
     _check_unique(columns, source)
     values: dict[str, Iterator[Any]] = {}  # of the columns that are asked for, each read in step with the tables
 
     def read(start: int) -> Table:
-        rows = list(range(start + 1, min(start + size, count) + 1))
+        rows = list(range(start + 1, min(start + size, total) + 1))
 
         def column(name: str) -> list[Any]:
             if name not in values:
@@ -389,64 +381,41 @@ def read_utf8(path: Path, source: str) -> str:
         DataError: The file is missing (near names in its folder are suggested), a folder, unreadable, not UTF-8, or
             holds NUL bytes; the last two name the line.
     """
-    with _open_text(path, source) as file:
-        return "".join(iter(partial(file.read, 2**16), ""))
+    return "".join(_text_lines(path, source))
 
 
-@contextmanager
-def _open_text(path: Path, source: str) -> Iterator[TextIO]:
-    """A text file to be read in pieces, under the rules of `read_utf8`."""
+def _text_lines(path: Path, source: str) -> Generator[str, None, None]:
+    """The lines of a text file with their ends, under the rules of `read_utf8`."""
     _exists(path, source)
     try:
-        with _TextBytes(path.open("rb", buffering=0)) as raw:
-            raw.source = source
-            start = raw.peek(3)
-            if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                raise DataError(
-                    f"{source} is UTF-16, but UTF-8 is needed. Save it again as UTF-8 (in Excel: 'CSV UTF-8')."
-                )
-            if start.startswith(codecs.BOM_UTF8):
-                raw.read(len(codecs.BOM_UTF8))
-            text = io.TextIOWrapper(raw, encoding="utf-8", newline="")
-            try:
-                yield text
-            except UnicodeDecodeError as error:
-                offset = raw.tell() - len(error.object) + error.start
-                raise DataError(_bad_byte(path, source, offset, error.object[error.start])) from error
+        # Bytes that are not UTF-8 come as halves of surrogate pairs, so that the line they stand in is known.
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), ""), start=1):
+                if number == 1 and line.startswith(("\udcff\udcfe", "\udcfe\udcff")):
+                    raise DataError(
+                        f"{source} is UTF-16, but UTF-8 is needed. Save it again as UTF-8 (in Excel: 'CSV UTF-8')."
+                    )
+                if problem := _line_fault(line):
+                    raise DataError(f"{source}, line {number}: {problem}")
+                yield line
     except FileNotFoundError:
         raise DataError(_missing_file(path, source)) from None
     except OSError as error:
         raise DataError(f"{source} cannot be read ({error.strerror or error}).") from error
 
 
-class _TextBytes(io.BufferedReader):
-    """The bytes of a text file, where NUL is valid UTF-8 but as wrong as what is not; lines of bounded length."""
-
-    source = ""
-    _lines = _since = 0
-
-    def read1(self, size: int = -1, /) -> bytes:
-        """The next bytes, which is all that a text wrapper asks for when it is read in pieces."""
-        piece = super().read1(size)
-        if (nul := piece.find(b"\0")) >= 0:
-            raise UnicodeDecodeError("utf-8", piece, nul, nul + 1, "a NUL byte")
-        end = max(piece.rfind(b"\n"), piece.rfind(b"\r"))
-        self._since = len(piece) - end - 1 if end >= 0 else self._since + len(piece)
-        self._lines += piece.count(b"\n")
-        if self._since > LONGEST_LINE:
-            raise DataError(
-                f"{self.source}, line {self._lines + 1}: a line of more than {LONGEST_LINE:,} bytes, which no model "
-                "reads. Put each text on a line of its own, and cut what is longer."
-            )
-        return piece
-
-
-def _bad_byte(path: Path, source: str, offset: int, byte: int) -> str:
-    with path.open(encoding="latin-1", newline="") as file:  # one character for each byte
-        line = 1 + sum(1 for _ in takewhile(lambda end: end <= offset, accumulate(map(len, file))))
-    if byte == 0:
-        return f"{source}, line {line}: a NUL byte; this is no text file, or a damaged one."
+def _line_fault(line: str) -> str | None:
+    if len(line) > LONGEST_LINE:
+        return (
+            f"a line of more than {LONGEST_LINE:,} characters, which no model reads. Put each text on a line of its "
+            "own, and cut what is longer."
+        )
+    found = None if line.isascii() and "\0" not in line else _NO_TEXT.search(line)
+    if found is None:
+        return None
+    if found[0] == "\0":
+        return "a NUL byte; this is no text file, or a damaged one."
     return (
-        f"{source}, line {line}: byte 0x{byte:02x} is not UTF-8. "
+        f"byte 0x{ord(found[0]) - 0xDC00:02x} is not UTF-8. "
         "Convert the file to UTF-8 (for example with: iconv -f WINDOWS-1252 -t UTF-8)."
     )
