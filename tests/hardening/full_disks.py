@@ -214,7 +214,7 @@ class FullDisk(Bench):
             problem = "" if kind == "new" else f"says nothing, but is {kind}"
         elif end["status"] != FAILED_RUN or len(errors) != 1 or "should not have" in said:
             problem = f"status {end['status']}"
-        elif not errors[0].startswith(f"error: '{self.place}") or "the disk" not in errors[0]:
+        elif not errors[0].startswith(f"error: '{self.place}") or "disk" not in errors[0]:
             problem = "does not name the place"
         elif "Nothing was left behind" in said and (kind == "new" or any(self.place.rglob(".*"))):
             problem = f"untrue: it is {kind}, with {[path.name for path in self.place.rglob('.*')]}"

@@ -36,7 +36,7 @@ FORMATS = {
 LONGEST_LINE = 2**24
 """In characters, also of a field of several lines: a file without line ends is not to fill the memory."""
 
-_NO_TEXT = re.compile("[\0\udc80-\udcff]")
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _HUB_NAME = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*(/[\w.-]+)?)(:(?P<split>\w[\w.-]*))?", re.ASCII)
 
 
@@ -156,8 +156,8 @@ def _in_pieces(
             piece = list(islice(records, size))
         if number and not piece:
             return
-        good = [(row, record) for row, record in piece if not isinstance(record, str)]
         faults = [(row, record) for row, record in piece if isinstance(record, str)]
+        good = [one for one in piece if not isinstance(one[1], str)] if faults else piece
         yield [row for row, _ in good], [record for _, record in good], faults
 
 
@@ -301,7 +301,7 @@ def _parquet_tables(path: Path, source: str, size: int) -> Iterator[Table]:
 
         return Table(columns, rows, "row", column, [])
 
-    return map(read, range(0, max(count, 1), size))
+    return map(read, range(0, max(total, 1), size))
 
 
 def _parquet_values(path: Path, source: str, column: str, batch_size: int) -> Iterator[list[Any]]:
@@ -395,8 +395,8 @@ def _text_lines(path: Path, source: str) -> Generator[str, None, None]:
                     raise DataError(
                         f"{source} is UTF-16, but UTF-8 is needed. Save it again as UTF-8 (in Excel: 'CSV UTF-8')."
                     )
-                if problem := _line_fault(line):
-                    raise DataError(f"{source}, line {number}: {problem}")
+                if len(line) > LONGEST_LINE or "\0" in line or (not line.isascii() and _NOT_UTF8.search(line)):
+                    raise DataError(f"{source}, line {number}: {_line_fault(line)}")
                 yield line
     except FileNotFoundError:
         raise DataError(_missing_file(path, source)) from None
@@ -404,16 +404,14 @@ def _text_lines(path: Path, source: str) -> Generator[str, None, None]:
         raise DataError(f"{source} cannot be read ({error.strerror or error}).") from error
 
 
-def _line_fault(line: str) -> str | None:
+def _line_fault(line: str) -> str:
     if len(line) > LONGEST_LINE:
         return (
             f"a line of more than {LONGEST_LINE:,} characters, which no model reads. Put each text on a line of its "
             "own, and cut what is longer."
         )
-    found = None if line.isascii() and "\0" not in line else _NO_TEXT.search(line)
+    found = _NOT_UTF8.search(line)
     if found is None:
-        return None
-    if found[0] == "\0":
         return "a NUL byte; this is no text file, or a damaged one."
     return (
         f"byte 0x{ord(found[0]) - 0xDC00:02x} is not UTF-8. "
