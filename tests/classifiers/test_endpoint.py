@@ -47,11 +47,16 @@ def no_waits():
 # Answers
 
 
-def test_log_probabilities_where_they_are_given(tmp_path):
+def test_log_probabilities_where_they_are_given(tmp_path, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # which does not lead back to this machine
     with served() as asked:
         source = opened(tmp_path, asked.url)
         cost = source.cost(TEXTS)
         assert (cost.calls, cost.seconds, asked.bodies) == (12, None, [])
+        asks = (
+            "Which of these fits the text: negative or positive? Answer with the name of one of them and nothing else."
+        )
+        assert cost.tokens == sum(-(-len(f"{asks}\n\nText: {text}\nAnswer:") // 4) for text in TEXTS)
         told = []
         found = source.predict_proba(TEXTS, progress=lambda *now: told.append(now))
         np.testing.assert_allclose(found[:, 1], np.where(GOOD, P_POSITIVE, 1 - P_POSITIVE))
@@ -97,7 +102,7 @@ def test_dropped_rows_are_nan_and_counted(tmp_path):
 def test_what_is_asked_can_be_described(tmp_path):
     more = "[request]\nmax_completion_tokens = 9\ntop_logprobs = 5\n[descriptions]\n1 = 'a good review'"
     with served(lambda text, body: (200, {}, chat("1", {"1": 0.75, "0": 0.25}))) as asked:
-        source = opened(tmp_path, asked.url, more, labels=["0", "1"], descriptions={"0": "a bad one"})
+        source = opened(tmp_path, asked.url, more, labels=["0", "1"], descriptions={"0": "a bad one", "1": "none"})
         np.testing.assert_allclose(source.predict_proba(["x"]), [[0.25, 0.75]])
         (body,) = asked.bodies
         assert "0 (a bad one) or 1 (a good review)" in body["messages"][0]["content"]

@@ -195,6 +195,7 @@ def test_a_model_of_entailment_reads_label_names(tmp_path):
     assert source.cost(TEXTS).calls == 6 * len(source.templates)
     with pytest.warns(GuardrailWarning, match="sees only the beginning of 1 text"):
         source.predict_proba(["a " * 50, "b"])
+    np.testing.assert_allclose(source.predict_proba([("a", "b")]), source.predict_proba(["a\nb"]))
     # Asked about entailment it is an ordinary classifier.
     assert opened(folder, names).record()["kind"] == "classifier"
     assert source.fingerprint() != opened(folder).fingerprint()
@@ -237,6 +238,10 @@ def test_scikit_learn_through_a_function(tmp_path, monkeypatch):
         by_file = opened(written(tmp_path, 'kind = "function"\nfunction = "my_judge:judge"\nname = "bag"\n'))
         assert by_file.name == "bag"
         assert named.record()["kind"] == "function"
+        before = named.fingerprint()
+        assert before == opened("my_judge:judge").fingerprint()
+        (tmp_path / "my_judge.py").write_text("def judge(texts):\n    return [[0.5, 0.5]] * len(texts)\n")
+        assert before != named.fingerprint()
         with pytest.raises(ConfigError, match="has no function 'other'"):
             opened("my_judge:other")
     finally:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -38,7 +40,7 @@ def test_what_is_no_probability_is_refused(values, said):
 
 
 def test_prompts_without_an_answer_do_not_count():
-    one, other = np.array([[-1.0, -2], [NAN, NAN], [NAN, NAN]]), np.array([[-3.0, -4], [-5, -6], [NAN, NAN]])
+    one, other = np.array([[-1.0, -2], [-9, NAN], [NAN, NAN]]), np.array([[-3.0, -4], [-5, -6], [NAN, NAN]])
     found = geometric_mean([one, other])
     np.testing.assert_allclose(found, [[np.e / (1 + np.e), 1 / (1 + np.e)]] * 2 + [[NAN, NAN]])
 
@@ -47,12 +49,14 @@ def test_log_softmax():
     np.testing.assert_allclose(np.exp(log_softmax(np.array([[1000.0, 1000], [0, -1000]]))), [[0.5, 0.5], [1, 0]])
 
 
-def test_seconds_are_those_of_a_few_texts():
-    asked = []
+def test_seconds_are_those_of_a_few_texts(monkeypatch):
+    asked, clock = [], iter([10.0, 12.0])
+    monkeypatch.setattr(time, "perf_counter", lambda: next(clock))
     texts = ["x" * n for n in range(1, 101)]
-    assert measured_seconds(lambda few: asked.append(list(few)), texts) >= 0
+    seconds = measured_seconds(lambda few: asked.append(list(few)), texts)
     assert len(asked[0]) == 1
     assert 1 < len(asked[1]) < 10
     assert {asked[1][0], asked[1][-1]} == {texts[0], texts[-1]}
+    assert seconds == pytest.approx(2 * 5050 / sum(map(len, asked[1])))
     assert measured_seconds(lambda few: asked.append(few), []) == 0
     assert len(asked) == 2
