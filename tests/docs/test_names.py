@@ -20,6 +20,8 @@ OTHER_PROGRAMS = {
     "--nproc-per-node",  # torchrun
     "--no-python",
     "--reweight_groups",  # group_DRO's
+    "--ablations",  # experiments that are kept under a tag
+    "--splits",
 }
 EVIDENCE = ROOT / "docs" / "research"
 STATUS = re.compile(r"\b(?:ends? with|exit|exits with|exit code|status)(?: status)? (\d+)\b")
