@@ -11,6 +11,8 @@ from sklearn.pipeline import make_pipeline
 
 from shortcut_guardrail.audit import audit_texts
 from shortcut_guardrail.classifiers import open_classifiers, require
+from shortcut_guardrail.classifiers.function import FunctionClassifier
+from shortcut_guardrail.classifiers.kept import AnswerCache, KeptClassifier
 from shortcut_guardrail.classifiers.prompted import PromptedClassifier
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
 from shortcut_guardrail.models import TextClassifier, load_model
@@ -348,3 +350,10 @@ def test_a_model_that_is_cut_short_goes_on_where_it_stopped(decoder, tmp_path, m
     # Another prompt is asked anew.
     file = 'kind = "causal"\nmodel = "decoder"\nprompts = ["{text} is {label}"]\n'
     assert opened(written(tmp_path, file), cache=tmp_path / "kept").cost(texts).calls == 80
+
+
+def test_what_is_kept_is_asked_again_where_that_is_wanted(tmp_path):
+    answers = iter([[[0.25, 0.75]], [[0.5, 0.5]]])
+    kept = KeptClassifier(FunctionClassifier("f", ("a", "b"), lambda texts: next(answers)), AnswerCache(tmp_path / "a"))
+    for again, expected in ((False, 0.25), (False, 0.25), (True, 0.5), (False, 0.25)):
+        assert kept.predict_proba(["text"], again=again)[0, 0] == expected

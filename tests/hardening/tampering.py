@@ -379,8 +379,8 @@ def _use_answer(folder: Path, content: str) -> str | None:
         cache.add("k", None)
         said = content.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         cache._run(folder / "answers.sqlite", "UPDATE answers SET answer = ?", said)
-        token_scores(cache["k"]["tokens"], ["yes", "no"])
-        sample_scores([cache["k"]["content"]], ["yes", "no"])
+        token_scores(cache.get("k")["tokens"], ["yes", "no"])
+        sample_scores([cache.get("k")["content"]], ["yes", "no"])
     finally:
         cache.close()
     return None

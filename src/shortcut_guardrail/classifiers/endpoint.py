@@ -207,8 +207,7 @@ class EndpointClassifier:
         return fingerprint_of(asked)
 
     def _kept(self, jobs: Sequence[_Job]) -> list[Any]:
-        keys = map(self._key, jobs)
-        return [self.cache[key] for key in keys if key in self.cache]
+        return [answer for job in jobs if (answer := self.cache.get(self._key(job))) is not None]
 
     def _scores(self, text: Text, at: int, samples: Sequence[int], again: bool) -> Array:
         """Log-probabilities by one prompt, shape (C,); NaN without an answer that names a label."""

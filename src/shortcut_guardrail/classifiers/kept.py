@@ -42,10 +42,10 @@ class AnswerCache:
     def __contains__(self, key: str) -> bool:
         return self._found(key) is not None
 
-    def __getitem__(self, key: str) -> Any:
-        found = self._found(key)
-        if found is None:
-            raise KeyError(key)
+    def get(self, key: str) -> Any:
+        """An answer; `None` where there is none."""
+        if (found := self._found(key)) is None:
+            return None
         where, advice = f"'{self.path}', {key[:16]}", "Delete the file."
         try:
             answer = parse_json(found)
@@ -135,7 +135,7 @@ class KeptClassifier:
                 self.cache.add(_key(text), row.tolist())
             if progress is not None:
                 progress("Asking", len(texts) - len(missing) + start + len(some), len(texts))
-        rows = [self.cache[_key(text)] for text in texts]
+        rows = [self.cache.get(_key(text)) for text in texts]
         self.cache.close()
         if any(len(row) != len(self.label_names) for row in rows):
             raise RunError(f"'{self.cache.path}' has answers of another number of classes. Delete the file.")

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from ..data import NotEmpty, Within, Word, checked, enumerated, nested, read_utf8
 from ..errors import ConfigError
@@ -34,20 +34,28 @@ class Example:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Model:
-    model: Word
+class _Named:
     name: Word = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    prompts: _Prompts = ()
+    descriptions: Mapping[str, Word] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Model(_Named):
+    model: Word
     revision: Word | None = None
     max_length: Annotated[int, Within(1)] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class CausalSettings(_Model):
+class CausalSettings(_Model, _Asked):
     """A causal language model."""
 
     kind: Literal["causal"] = "causal"
-    prompts: _Prompts = ()
-    descriptions: Mapping[str, Word] = field(default_factory=dict)
     examples: tuple[Example, ...] = ()
     precision: Literal["bfloat16", "float32"] = "bfloat16"
 
@@ -62,33 +70,27 @@ class EncoderSettings(_Model):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ZeroShotSettings(_Model):
+class ZeroShotSettings(_Model, _Asked):
     """A model of entailment."""
 
     kind: Literal["zero-shot"] = "zero-shot"
-    prompts: _Prompts = ()
-    descriptions: Mapping[str, Word] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FunctionSettings:
+class FunctionSettings(_Named):
     """A function, as `module:function`."""
 
     kind: Literal["function"] = "function"
     function: Word
-    name: Word = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class EndpointSettings:
+class EndpointSettings(_Named, _Asked):
     """A chat model behind an OpenAI-compatible endpoint."""
 
     kind: Literal["endpoint"] = "endpoint"
     model: Word
     url: Word
-    name: Word = ""
-    prompts: _Prompts = ()
-    descriptions: Mapping[str, Word] = field(default_factory=dict)
     examples: tuple[Example, ...] = ()
     api_key_env: Word | None = None
     answers: Literal["auto", "log-probabilities", "samples"] = "auto"
@@ -102,13 +104,7 @@ class EndpointSettings:
 
 
 Settings: TypeAlias = CausalSettings | EncoderSettings | ZeroShotSettings | FunctionSettings | EndpointSettings
-_KINDS: dict[str, type[Settings]] = {
-    "causal": CausalSettings,
-    "classifier": EncoderSettings,
-    "zero-shot": ZeroShotSettings,
-    "function": FunctionSettings,
-    "endpoint": EndpointSettings,
-}
+_KINDS: dict[str, type[Settings]] = {one.kind: one for one in get_args(Settings)}
 
 
 def read_settings(path: Path) -> Settings:

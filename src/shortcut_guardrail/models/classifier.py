@@ -162,11 +162,6 @@ class TextClassifier:
         """The encoder below the head."""
         return self.plain_model.base_model
 
-    @property
-    def pools_by_mean(self) -> bool:
-        """Whether the head reads the mean over tokens rather than position 0."""
-        return getattr(self.plain_model.config, "classifier_pooling", None) == "mean"
-
     # Tokens and batches
 
     def encode(self, texts: Texts, *, progress: Progress | None = None) -> EncodedTexts:
@@ -284,7 +279,8 @@ class TextClassifier:
         Raises:
             ModelError: `pooler` is asked of an encoder without one.
         """
-        by_mean = how == "mean" or (how == "auto" and self.pools_by_mean)
+        pools_by_mean = getattr(self.plain_model.config, "classifier_pooling", None) == "mean"
+        by_mean = how == "mean" or (how == "auto" and pools_by_mean)
         if self.packs:
             packed = self.pack(batch)
             with self.autocast(), packed_attention(self.plain_model, packed, keep="all" if by_mean else self._first):
