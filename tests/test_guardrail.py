@@ -243,7 +243,7 @@ def test_what_is_refused(bert, call, kind, message):
 
 @pytest.mark.parametrize("strength", [-0.1, 1.4, float("nan")])
 def test_a_strength_out_of_range(guard, texts, strength):
-    message = f"debias_strength must lie between 0 and 1, but is {strength}"
+    message = f"debias_strength must be a number from 0 to 1, but is {strength}"
     with pytest.raises(ConfigError, match=re.escape(message)):
         guard.predict(texts, strength=strength)
     with pytest.raises(ConfigError, match=re.escape(message)):

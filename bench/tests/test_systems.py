@@ -196,7 +196,7 @@ def test_the_registry() -> None:
         make_system("gardrail")
     with pytest.raises(ConfigError, match=r"cannot be made with \{'colour': 'red'\}"):
         make_system("guardrail", colour="red")
-    with pytest.raises(ConfigError, match="must lie between 0 and 1, but is 2"):
+    with pytest.raises(ConfigError, match="must be a number from 0 to 1, but is 2"):
         make_system("guardrail", strength=2)
     with pytest.raises(ConfigError, match="n_support must be at least 2, but is 1"):
         make_system("guardrail", n_support=1)

@@ -7,20 +7,24 @@ at the end are complete configurations. Everything survives a round trip through
 from __future__ import annotations
 
 import dataclasses
-import sys
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from numbers import Integral, Real
-from typing import Any, Literal, get_args, get_origin
+from numbers import Integral
+from typing import Annotated, Any, Literal, cast
 
+from .data import NotEmpty, Within, Word, check_fields, checked
 from .errors import ConfigError
 
 Embedding = Literal["auto", "cls", "mean", "pooler"]
 Metric = Literal["accuracy", "balanced_accuracy", "worst_group_accuracy"]
 Unit = Literal["token", "word", "phrase"]
 StrategyName = Literal["maskcl", "mask", "distill", "few-shot"]
+
+_Positive = Annotated[float, Within(above=0)]
+_NotNegative = Annotated[float, Within(0)]
+_Strength = Annotated[float, Within(0, 1)]
+_Level = Annotated[float, Within(0, 1)]
+_Steps = Annotated[int, Within(0)]
 
 
 MOST_OF_A_SEED = 2**64 - 1
@@ -42,12 +46,11 @@ class SaliencyConfig:
             not vanish for confident predictions; `cross_entropy` is the formula as printed, for comparison only.
     """
 
-    top_k: int = 10
+    top_k: Annotated[int, Within(1, 512)] = 10
     gradient: Literal["margin", "cross_entropy"] = "margin"
 
     def __post_init__(self) -> None:
-        _require(1 <= self.top_k <= 512, f"top_k must lie between 1 and 512, but is {self.top_k}.")
-        _check_fields(self)
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -74,29 +77,19 @@ class AuditConfig:
     """
 
     unit: Unit = "word"
-    top_k: int = 10
+    top_k: Annotated[int, Within(1, 512)] = 10
     gradient: Literal["margin", "cross_entropy"] = "margin"
-    fdr: float = 0.05
-    min_count: int = 10
-    confidence: float = 0.8
-    min_pull: float = 0.05
-    min_relative_effect: float = 0.55
+    fdr: Annotated[float, Within(above=0, below=1)] = 0.05
+    min_count: Annotated[int, Within(2)] = 10
+    confidence: Annotated[float, Within(above=0, below=1)] = 0.8
+    min_pull: Annotated[float, Within(0, below=1)] = 0.05
+    min_relative_effect: Annotated[float, Within(0.5, below=1)] = 0.55
     compare_with: Literal["texts", "rests"] = "texts"
-    n_examples: int = 3
+    n_examples: Annotated[int, Within(0, 100)] = 3
     shard_size: int = 0
 
     def __post_init__(self) -> None:
-        _check_fields(self)
-        self.saliency()
-        _require(0 < self.fdr < 1, f"fdr must lie between 0 and 1, but is {self.fdr}.")
-        _require(self.min_count >= 2, f"min_count must be at least 2, but is {self.min_count}.")
-        _require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, but is {self.confidence}.")
-        _require(0 <= self.min_pull < 1, f"min_pull must lie between 0 and 1, but is {self.min_pull}.")
-        _require(
-            0.5 <= self.min_relative_effect < 1,
-            f"min_relative_effect must be at least 0.5 and below 1, but is {self.min_relative_effect}.",
-        )
-        _require(0 <= self.n_examples <= 100, f"n_examples must lie between 0 and 100, but is {self.n_examples}.")
+        check_fields(self)
         _require(
             self.shard_size == 0 or self.shard_size >= 10,
             f"shard_size must be 0 (one piece) or at least 10, but is {self.shard_size}.",
@@ -127,7 +120,8 @@ class AdapterConfig:
         epochs: Passes over the deployment texts (paper: 1).
         min_steps: Least number of optimiser steps; epochs are added until it is reached. 0 leaves `epochs` alone.
         max_steps: Most optimiser steps; training stops there even within an epoch. 0 sets no bound.
-        batch_size: Inputs B per batch; each brings its k masked variants. The paper does not say; 16 here.
+        batch_size: Inputs B per batch; each brings its k masked variants. The paper does not say; 16 here. At least 2,
+            since the loss of a single input is 0.
         temperature: tau of the contrastive loss (paper: 0.1).
         optimizer: `adamw` (the paper does not say; the Trainer's default) or `sgd`.
         scheduler: One of Transformers' schedules that need no option of their own. The paper does not say.
@@ -148,61 +142,38 @@ class AdapterConfig:
             the same, for one more forward pass. 0 holds those of a whole batch.
     """
 
-    rank: int = 4
-    lora_alpha: float = 8.0
-    target_modules: tuple[str, ...] | None = None
-    learning_rate: float = 1e-4
-    target_change: float = 0.0
-    epochs: int = 1
-    min_steps: int = 0
-    max_steps: int = 0
-    batch_size: int = 16
-    temperature: float = 0.1
+    rank: Annotated[int, Within(1, 256)] = 4
+    lora_alpha: _Positive = 8.0
+    target_modules: Annotated[tuple[str, ...], NotEmpty()] | None = None
+    learning_rate: _Positive = 1e-4
+    target_change: Annotated[float, Within(0, 1)] = 0.0
+    epochs: Annotated[int, Within(1)] = 1
+    min_steps: _Steps = 0
+    max_steps: _Steps = 0
+    batch_size: Annotated[int, Within(2)] = 16
+    temperature: _Positive = 0.1
     optimizer: Literal["adamw", "sgd"] = "adamw"
     scheduler: Schedule = "constant"
-    warmup_ratio: float = 0.0
-    weight_decay: float = 0.0
-    max_grad_norm: float = 0.0
+    warmup_ratio: Annotated[float, Within(0, 1)] = 0.0
+    weight_decay: _NotNegative = 0.0
+    max_grad_norm: _NotNegative = 0.0
     dropout: bool = False
     embedding: Embedding = "auto"
     pairing: Literal["grouped", "flat"] = "grouped"
     refresh: Literal["fixed", "epoch"] = "fixed"
     deduplicate: bool = True
-    sequences_per_pass: int = 0
+    sequences_per_pass: _Steps = 0
 
     def __post_init__(self) -> None:
-        _check_fields(self)
-        _require(1 <= self.rank <= 256, f"rank must lie between 1 and 256, but is {self.rank}.")
-        _require(self.target_modules != (), "target_modules must name at least one layer, or be left out.")
-        _require(self.lora_alpha > 0, f"lora_alpha must be greater than 0, but is {self.lora_alpha}.")
-        _require(self.learning_rate > 0, f"learning_rate must be greater than 0, but is {self.learning_rate}.")
-        _require(
-            0 <= self.target_change <= 1,
-            f"target_change must lie between 0 (no target) and 1, but is {self.target_change}.",
-        )
+        check_fields(self)
         _require(
             not self.target_change or self.optimizer == "adamw",
             f"target_change needs optimizer 'adamw', whose steps are bounded, but optimizer is {self.optimizer!r}.",
         )
         _require(
-            self.sequences_per_pass >= 0,
-            f"sequences_per_pass must be 0 (a whole batch) or more, but is {self.sequences_per_pass}.",
-        )
-        _require(self.epochs >= 1, f"epochs must be at least 1, but is {self.epochs}.")
-        for name in ("min_steps", "max_steps"):
-            _require(getattr(self, name) >= 0, f"{name} must be 0 (no bound) or more, but is {getattr(self, name)}.")
-        _require(
             not self.max_steps or self.min_steps <= self.max_steps,
             f"min_steps ({self.min_steps}) must not exceed max_steps ({self.max_steps}).",
         )
-        _require(
-            self.batch_size >= 2,
-            f"batch_size must be at least 2, but is {self.batch_size}: the contrastive loss of a single input is 0.",
-        )
-        _require(self.temperature > 0, f"temperature must be greater than 0, but is {self.temperature}.")
-        _require(0 <= self.warmup_ratio <= 1, f"warmup_ratio must lie between 0 and 1, but is {self.warmup_ratio}.")
-        _require(self.weight_decay >= 0, f"weight_decay must not be negative, but is {self.weight_decay}.")
-        _require(self.max_grad_norm >= 0, f"max_grad_norm must not be negative, but is {self.max_grad_norm}.")
 
 
 @dataclass(frozen=True)
@@ -215,19 +186,16 @@ class CalibrationConfig:
         fixed_strength: The strength used when there is no support set: 1, the paper's uncalibrated baseline.
     """
 
-    strengths: tuple[float, ...] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+    strengths: Annotated[tuple[_Strength, ...], NotEmpty()] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
     metric: Metric = "accuracy"
-    fixed_strength: float = 1.0
+    fixed_strength: _Strength = 1.0
 
     def __post_init__(self) -> None:
-        _check_fields(self)
-        _require(len(self.strengths) > 0, "strengths must name at least one strength, but is empty.")
+        check_fields(self)
         _require(
             list(self.strengths) == sorted(set(self.strengths)),
             f"strengths must ascend without repetition, but is {list(self.strengths)}.",
         )
-        for strength in (*self.strengths, self.fixed_strength):
-            check_strength(strength)
 
 
 @dataclass(frozen=True)
@@ -260,36 +228,22 @@ class ShortcutConfig:
             level that masking it breaks answers. Clearing asks for less: what is cleared stays as it is.
     """
 
-    named: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
+    named: tuple[Word, ...] = ()
+    keep: tuple[Word, ...] = ()
     unit: Literal["word", "phrase"] = "phrase"
-    top_k: int = 10
-    fdr: float = 0.05
-    dominant_share: float = 0.25
-    influential_share: float = 0.02
+    top_k: Annotated[int, Within(1, 512)] = 10
+    fdr: Annotated[float, Within(above=0, below=1)] = 0.05
+    dominant_share: Annotated[float, Within(above=0, high=1)] = 0.25
+    influential_share: Annotated[float, Within(above=0, high=1)] = 0.02
     take_influential: bool = False
-    max_considered: int = 20
-    confirm_level: float = 0.05
-    clear_level: float = 0.25
+    max_considered: Annotated[int, Within(0)] = 20
+    confirm_level: _Level = 0.05
+    clear_level: _Level = 0.25
 
     def __post_init__(self) -> None:
-        _check_fields(self)
-        for name in ("named", "keep"):
-            _require(all(word.strip() for word in getattr(self, name)), f"{name} must not hold an empty word.")
+        check_fields(self)
         both = sorted({word.casefold() for word in self.named} & {word.casefold() for word in self.keep})
         _require(not both, f"{', '.join(map(repr, both))} cannot be both a shortcut and kept. Name it once.")
-        self.audit()
-        _require(
-            0 < self.dominant_share <= 1, f"dominant_share must be above 0 and at most 1, but is {self.dominant_share}."
-        )
-        _require(
-            0 < self.influential_share <= 1,
-            f"influential_share must be above 0 and at most 1, but is {self.influential_share}.",
-        )
-        _require(self.max_considered >= 0, f"max_considered must not be negative, but is {self.max_considered}.")
-        for name in ("confirm_level", "clear_level"):
-            level = getattr(self, name)
-            _require(0 <= level <= 1, f"{name} must lie between 0 and 1, but is {level}.")
 
     def audit(self) -> AuditConfig:
         """The audit whose flagged candidates are taken."""
@@ -313,18 +267,13 @@ class DistillConfig:
     """
 
     teacher: Literal["remove", "mask", "both"] = "remove"
-    temperature: float = 2.0
-    keep_weight: float = 1.0
-    bearing_share: float = 0.5
+    temperature: _Positive = 2.0
+    keep_weight: _NotNegative = 1.0
+    bearing_share: Annotated[float, Within(above=0, high=1)] = 0.5
     insert: bool = True
 
     def __post_init__(self) -> None:
-        _check_fields(self)
-        _require(self.temperature > 0, f"temperature must be greater than 0, but is {self.temperature}.")
-        _require(self.keep_weight >= 0, f"keep_weight must not be negative, but is {self.keep_weight}.")
-        _require(
-            0 < self.bearing_share <= 1, f"bearing_share must be above 0 and at most 1, but is {self.bearing_share}."
-        )
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -340,16 +289,13 @@ class CertifyConfig:
             gets an equal share of the error (Bonferroni), so that with `confidence` none of them is wrong.
     """
 
-    margin: float = 0.02
-    confidence: float = 0.95
+    margin: Annotated[float, Within(0, below=1)] = 0.02
+    confidence: Annotated[float, Within(0.5, below=1)] = 0.95
     harm: Literal["net", "harmed"] = "net"
-    looks: int = 1
+    looks: Annotated[int, Within(1)] = 1
 
     def __post_init__(self) -> None:
-        _check_fields(self)
-        _require(0 <= self.margin < 1, f"margin must lie between 0 and 1, but is {self.margin}.")
-        _require(0.5 <= self.confidence < 1, f"confidence must lie between 0.5 and 1, but is {self.confidence}.")
-        _require(self.looks >= 1, f"looks must be at least 1, but is {self.looks}.")
+        check_fields(self)
 
 
 def check_seed(seed: int, most: int = MOST_OF_A_SEED) -> int:
@@ -362,8 +308,8 @@ def check_seed(seed: int, most: int = MOST_OF_A_SEED) -> int:
     Raises:
         ConfigError: It is no whole number in [0, most].
     """
-    _require(_is_a(int, seed) and 0 <= seed <= most, f"seed must be a whole number from 0 to {most}, but is {seed!r}.")
-    return seed
+    seed = int(seed) if isinstance(seed, Integral) and not isinstance(seed, bool) else seed
+    return cast(int, checked(seed, Annotated[int, Within(0, most)], "", path="seed", error=ConfigError))
 
 
 def check_strength(strength: float) -> float:
@@ -372,8 +318,7 @@ def check_strength(strength: float) -> float:
     Raises:
         ConfigError: It does not.
     """
-    _require(0.0 <= strength <= 1.0, f"debias_strength must lie between 0 and 1, but is {strength}.")
-    return strength
+    return cast(float, checked(strength, _Strength, "", path="debias_strength", error=ConfigError))
 
 
 @dataclass(frozen=True)
@@ -403,7 +348,7 @@ class GuardrailConfig:
     calibration: CalibrationConfig = field(default_factory=CalibrationConfig)
 
     def __post_init__(self) -> None:
-        _check_fields(self)
+        check_fields(self)
         if self.strategy == "few-shot":
             _require(
                 not self.per_input,
@@ -420,13 +365,13 @@ class GuardrailConfig:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> GuardrailConfig:
+    def from_dict(cls, values: Mapping[str, Any]) -> GuardrailConfig:
         """The configuration that `to_dict` wrote.
 
         Raises:
             ConfigError: A field is unknown or out of range.
         """
-        return typing.cast(GuardrailConfig, _from_dict(cls, values))
+        return cast(GuardrailConfig, checked(values, cls, "", error=ConfigError))
 
     def with_shortcuts(self, **changes: Any) -> GuardrailConfig:
         """A copy with some fields of the configuration of shortcuts replaced."""
@@ -462,7 +407,7 @@ def updated(config: GuardrailConfig, changes: Mapping[str, Any]) -> GuardrailCon
     if isinstance(adapter, Mapping):
         rules = {name: value for asked in adapter for name, value in freed(asked).items()}
         changes = {**changes, "adapter": {**rules, **adapter}}
-    return typing.cast(GuardrailConfig, _updated(config, changes, ""))
+    return GuardrailConfig.from_dict(_merged(config.to_dict(), changes))
 
 
 def freed(setting: str) -> dict[str, float]:
@@ -474,81 +419,13 @@ def freed(setting: str) -> dict[str, float]:
     return rules.get(setting, {})
 
 
-def _updated(config: Any, changes: Mapping[str, Any], at: str) -> Any:
-    hints = typing.get_type_hints(type(config))
-    unknown = [f"{at}{name}" for name in changes if name not in hints]
-    _require(
-        not unknown,
-        f"There is no setting {', '.join(map(repr, unknown))}; {repr(at[:-1]) if at else 'a configuration'} has "
-        f"{', '.join(hints)}.",
-    )
-    values: dict[str, Any] = {}
-    for name, value in changes.items():
-        if dataclasses.is_dataclass(hints[name]):
-            _require(isinstance(value, Mapping), f"{at}{name} must be a table of settings, but is {value!r}.")
-            values[name] = _updated(getattr(config, name), value, f"{at}{name}.")
-        else:
-            values[name] = _restore(hints[name], value)
-    return replace(config, **values)
-
-
-_KINDS: dict[Any, tuple[type, str]] = {
-    bool: (bool, "True or False"),
-    int: (Integral, "a whole number"),
-    float: (Real, "a number"),
-    str: (str, "a text"),
-}
-
-
-def _check_fields(config: Any) -> None:
-    """Fields hold what their types say, which dataclasses do not check themselves; lists become tuples.
-
-    Values may come from a file, where "8" is easily written for 8, and a word for a list of one.
-    """
-    for name, hint in typing.get_type_hints(type(config)).items():
-        value = getattr(config, name)
-        optional = isinstance(hint, types.UnionType)
-        if optional and value is None:
-            continue
-        kind = next(arg for arg in get_args(hint) if arg is not types.NoneType) if optional else hint
-        if get_origin(kind) is Literal and value not in get_args(kind):
-            choices = ", ".join(map(str, get_args(kind)))
-            raise ConfigError(f"{name} must be one of {choices}, but is {value!r}.")
-        if get_origin(kind) is tuple:
-            _, wanted = _KINDS[get_args(kind)[0]]
-            _require(
-                isinstance(value, list | tuple) and all(_is_a(get_args(kind)[0], item) for item in value),
-                f"{name} must be a list, each entry {wanted}, but is {value!r}.",
-            )
-            object.__setattr__(config, name, tuple(value))
-        elif kind in _KINDS:
-            _require(_is_a(kind, value), f"{name} must be {_KINDS[kind][1]}, but is {value!r}.")
-            _require(kind is not float or _is_finite(value), f"{name} must be a finite number, but is {value!r:.40}.")
-
-
-def _is_a(kind: Any, value: Any) -> bool:
-    return isinstance(value, _KINDS[kind][0]) and (kind is bool or not isinstance(value, bool))
-
-
-def _is_finite(value: Any) -> bool:
-    return bool(-sys.float_info.max <= value <= sys.float_info.max)
-
-
-def _from_dict(cls: type, values: dict[str, Any]) -> Any:
-    hints = typing.get_type_hints(cls)
-    unknown = sorted(set(values) - set(hints))
-    _require(not unknown, f"{cls.__name__} has no field {', '.join(map(repr, unknown))} (it has: {', '.join(hints)}).")
-    return cls(**{name: _restore(hints[name], value) for name, value in values.items()})
-
-
-def _restore(hint: Any, value: Any) -> Any:
-    """JSON knows lists and objects only; fields are tuples and configurations."""
-    if dataclasses.is_dataclass(hint):
-        return _from_dict(typing.cast(type, hint), value)
-    is_tuple = get_origin(hint) is tuple or (
-        isinstance(hint, types.UnionType) and any(get_origin(arg) is tuple for arg in get_args(hint))
-    )
-    return tuple(value) if is_tuple and isinstance(value, list) else value
+def _merged(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with others in their place, those of a part one by one."""
+    merged = {**values, **changes}
+    for name in values.keys() & changes.keys():
+        if isinstance(values[name], dict) and isinstance(changes[name], Mapping):
+            merged[name] = _merged(values[name], changes[name])
+    return merged
 
 
 PRESETS: dict[str, GuardrailConfig] = {

@@ -432,25 +432,7 @@ def test_an_audit_in_shards_keeps_no_inputs(bag, tmp_path):
         report.important_tokens(0)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"unit": "letter"}, "unit must be one of token, word, phrase, but is 'letter'."),
-        ({"fdr": 0.0}, "fdr must lie between 0 and 1, but is 0.0."),
-        ({"min_count": 1}, "min_count must be at least 2, but is 1."),
-        ({"confidence": 1.0}, "confidence must lie between 0 and 1, but is 1.0."),
-        ({"min_pull": 1.0}, "min_pull must lie between 0 and 1, but is 1.0."),
-        ({"n_examples": -1}, "n_examples must lie between 0 and 100, but is -1."),
-        ({"shard_size": 9}, "shard_size must be 0 (one piece) or at least 10, but is 9."),
-    ],
-)
-def test_options_out_of_range(change, said):
-    with pytest.raises(ConfigError) as error:
-        AuditConfig(**change)
-    assert str(error.value) == said
-
-
 @pytest.mark.parametrize("top_k", [0, 513])
 def test_k_out_of_range(bag, top_k):
-    with pytest.raises(ConfigError, match=f"top_k must lie between 1 and 512, but is {top_k}"):
+    with pytest.raises(ConfigError, match=f"top_k must be a whole number from 1 to 512, but is {top_k}"):
         ShortcutGuardrail(*bag).audit(TEXTS, top_k=top_k)

@@ -142,17 +142,17 @@ def test_a_label_column_is_needed_to_evaluate(cli, no_model, write_csv):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--strength", 1.4), "debias_strength must lie between 0 and 1, but is 1.4."),
-        (("--strength", "nan"), "debias_strength must lie between 0 and 1, but is nan."),
-        (("--set", "adapter.rank=0"), "rank must lie between 1 and 256, but is 0."),
-        (("--set", "adapter.temperature=0.0"), "temperature must be greater than 0, but is 0.0."),
-        (("--set", "adapter.temperature=-1.0"), "temperature must be greater than 0, but is -1.0."),
-        (("--set", "saliency.top_k=0"), "top_k must lie between 1 and 512, but is 0."),
-        (("--set", "adapter.epochs=0"), "epochs must be at least 1, but is 0."),
-        (("--set", "adapter.learning_rate=-1.0"), "learning_rate must be greater than 0, but is -1.0."),
+        (("--strength", 1.4), "debias_strength must be a number from 0 to 1, but is 1.4."),
+        (("--strength", "nan"), "debias_strength must be a number from 0 to 1, but is nan."),
+        (("--set", "adapter.rank=0"), "adapter.rank must be a whole number from 1 to 256, but is 0."),
+        (("--set", "adapter.temperature=0.0"), "adapter.temperature must be a number above 0, but is 0.0."),
+        (("--set", "adapter.temperature=-1.0"), "adapter.temperature must be a number above 0, but is -1.0."),
+        (("--set", "saliency.top_k=0"), "saliency.top_k must be a whole number from 1 to 512, but is 0."),
+        (("--set", "adapter.epochs=0"), "adapter.epochs must be a whole number, 1 or more, but is 0."),
+        (("--set", "adapter.learning_rate=-1.0"), "adapter.learning_rate must be a number above 0, but is -1.0."),
         (
             ("--set", "adapter.batch_size=1"),
-            "batch_size must be at least 2, but is 1: the contrastive loss of a single input is 0.",
+            "adapter.batch_size must be a whole number, 2 or more, but is 1.",
         ),
         (
             ("--support", "DATA", "--strength", 1),
@@ -173,7 +173,7 @@ def test_options_of_fit_out_of_range(cli, no_model, data, tmp_path, options, sen
 def test_k_out_of_range_elsewhere(cli, no_model, data, tmp_path):
     for command in (("audit", "model", data, "--out", tmp_path / "out"), ("evaluate", "model", data)):
         status, _, err = cli(*command, "--top-k", 999)
-        assert (status, one_error(err)) == (2, "top_k must lie between 1 and 512, but is 999.")
+        assert (status, one_error(err)) == (2, "top_k must be a whole number from 1 to 512, but is 999.")
 
 
 def test_a_device_that_is_not_there(cli, no_model, data, tmp_path):

@@ -323,8 +323,8 @@ def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(cli, model_fol
         (("--set", "strategy=mask", "--out", "x"), "--set strategy=... is said with --strategy."),
         (
             ("--set", "seed=1", "--out", "x"),
-            "There is no setting 'seed'; a configuration has preset, strategy, per_input, shortcuts, distill, "
-            "saliency, adapter, calibration.",
+            "seed is no field that is known. Known are preset, strategy, per_input, shortcuts, distill, saliency, "
+            "adapter, calibration.",
         ),
         (("--config", "nowhere.toml", "--out", "x"), "--config nowhere.toml cannot be read: there is no such file."),
     ],
@@ -535,8 +535,8 @@ def test_a_certificate_can_only_be_looked_at(cli, guarded, unlabelled, tmp_path)
     [
         (("to-label", "MODEL", "DATA", "--out", "x.csv"), "is no folder that fit wrote"),
         (("to-label", "GUARD", "DATA", "--out", "x.txt"), "--out must end in .csv, .tsv or .jsonl"),
-        (("certify", "GUARD", "DATA", "--margin", 1.5), "margin must lie between 0 and 1"),
-        (("certify", "GUARD", "DATA", "--looks", 0), "looks must be at least 1"),
+        (("certify", "GUARD", "DATA", "--margin", 1.5), "margin must be a number of at least 0 and below 1"),
+        (("certify", "GUARD", "DATA", "--looks", 0), "looks must be a whole number, 1 or more"),
         (("certify", "GUARD", "DATA", "--labelled", "EMPTY"), "label"),
         (("certify", "GUARD", "DATA", "--out", "GUARD", "--overwrite"), "is also what the command reads"),
     ],

@@ -117,7 +117,7 @@ def damaged(change) -> dict:
         (lambda d: d["candidates"][1].pop("interval"), "candidates[1].interval is missing."),
         (
             lambda d: d["candidates"][0]["interval"].update(flip_rate=[0.1]),
-            "candidates[0].interval.flip_rate must be a list of 2, but has 1",
+            "candidates[0].interval.flip_rate[1] is missing.",
         ),
         (
             lambda d: d["candidates"][0]["examples"][0].update(start="0"),

@@ -19,8 +19,8 @@ IN_MEMORY = Path("/dev/shm")
 def test_a_full_disk_is_said_and_leaves_a_whole_version(tmp_path):
     rows = tmp_path / "rows.json"
     work = IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else tmp_path
-    program = [sys.executable, "-m", "tests.hardening.full_disks", "--trials", "40", "--work", work, "--json", rows]
-    subprocess.run(list(map(str, program)), cwd=ROOT, check=True, timeout=600)
+    program = [sys.executable, "-m", "hardening.full_disks", "--trials", "40", "--work", work, "--json", rows]
+    subprocess.run(list(map(str, program)), cwd=ROOT / "tests", check=True, timeout=600)
     found = json.loads(rows.read_text(encoding="utf-8"))
     naive = [row for row in found if row["output"].startswith("one by one")]
     assert any(row["problems"] for row in naive)

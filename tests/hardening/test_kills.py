@@ -22,8 +22,8 @@ def test_whoever_is_killed_leaves_a_whole_version(tmp_path):
     # Flushing to a real disk takes most of the time, and a kill does not show what is flushed.
     work = IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else tmp_path
     sample = ("--kills", "60", "--twice", "10", "--moments", "20", "--work", work, "--json", rows)
-    program = [sys.executable, "-m", "tests.hardening.kills", *map(str, sample)]
-    subprocess.run(program, cwd=ROOT, check=True, timeout=600)
+    program = [sys.executable, "-m", "hardening.kills", *map(str, sample)]
+    subprocess.run(program, cwd=ROOT / "tests", check=True, timeout=600)
     found = {row["output"]: row for row in json.loads(rows.read_text(encoding="utf-8"))}
     naive = found.pop("one by one (must be mixed)")
     assert naive["found"].get("mixed")

@@ -103,7 +103,10 @@ def test_a_newer_schema_is_refused(tmp_path):
         ({"extra": 1}, "extra is no field that is known."),
         ({"base_model": {"name": "a"}}, "base_model.revision is missing."),
         ({"debias_strength": 3}, "debias_strength must be a number from 0 to 1, but is 3."),
-        ({"config": {"adapter": {"rank": "four"}}}, 'config.adapter.rank must be a whole number, but is "four".'),
+        (
+            {"config": {"adapter": {"rank": "four"}}},
+            'config.adapter.rank must be a whole number from 1 to 256, but is "four".',
+        ),
         ({"config": {"adapter": {"rnk": 4}}}, "config.adapter.rnk is no field that is known. Did you mean 'rank'?"),
         ({"shortcuts": [{"text": "honestly"}]}, "shortcuts[0].verdict is missing."),
         ({"certificate": {"margin": 0.02}}, "certificate.confidence is missing."),

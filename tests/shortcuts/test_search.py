@@ -300,27 +300,3 @@ def test_damaged_targets_are_refused():
         ModelError, match=r"^guardrail\.json: shortcuts\[0\]\.verdict is missing\. Fit and save the guard again\.$"
     ):
         Shortcuts.from_dict([{"text": "honestly"}])
-
-
-@pytest.mark.parametrize(
-    ("build", "message"),
-    [
-        (
-            lambda: ShortcutConfig(named="honestly"),
-            "named must be a list, each entry a text, but is 'honestly'.",
-        ),
-        (lambda: ShortcutConfig(keep=("a", " ")), "keep must not hold an empty word."),
-        (
-            lambda: ShortcutConfig(named=("Soup",), keep=("soup",)),
-            "'soup' cannot be both a shortcut and kept. Name it once.",
-        ),
-        (lambda: ShortcutConfig(clear_level=1.5), "clear_level must lie between 0 and 1, but is 1.5."),
-        (lambda: ShortcutConfig(dominant_share=0), "dominant_share must be above 0 and at most 1, but is 0."),
-        (lambda: ShortcutConfig(max_considered=-1), "max_considered must not be negative, but is -1."),
-        (lambda: ShortcutConfig(fdr=0), "fdr must lie between 0 and 1, but is 0."),
-    ],
-)
-def test_options_out_of_range(build, message):
-    with pytest.raises(ConfigError) as caught:
-        build()
-    assert str(caught.value) == message

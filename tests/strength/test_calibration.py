@@ -67,7 +67,7 @@ def test_the_strength_comes_back_after_an_exception(adapted):
 
 @pytest.mark.parametrize("strength", [-0.1, 1.4, float("nan")])
 def test_a_strength_out_of_range(adapted, strength):
-    sentence = "debias_strength must lie between 0 and 1, but is"
+    sentence = "debias_strength must be a number from 0 to 1, but is"
     with pytest.raises(ConfigError, match=sentence), debias_strength(adapted[1].model, strength):
         pass
 

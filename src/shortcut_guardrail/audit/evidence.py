@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal
 
-from ..data import Count, Defined, NotEmpty, OneOf, Share, UserText, Within
+from ..data import Count, Defined, NotEmpty, Share, UserText, Within
 from ..metrics import GroupAccuracy
 
 Segment = Annotated[int, Within(0, 1)]
-Status = Annotated[str, OneOf(("flagged", "undecided", "not_flagged"))]
+Status = Literal["flagged", "undecided", "not_flagged"]
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from ..classifiers import require
 from ..config import AuditConfig

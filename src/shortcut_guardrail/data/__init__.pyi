@@ -26,11 +26,11 @@ from .schema import As as As
 from .schema import Count as Count
 from .schema import Defined as Defined
 from .schema import NotEmpty as NotEmpty
-from .schema import OneOf as OneOf
 from .schema import Share as Share
 from .schema import UserText as UserText
 from .schema import Within as Within
 from .schema import Word as Word
+from .schema import check_fields as check_fields
 from .schema import checked as checked
 from .schema import json_content as json_content
 from .schema import parse_json as parse_json

@@ -7,7 +7,9 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypeVar
+
+from typing_extensions import TypedDict
 
 from ..errors import DataError
 from .schema import Count, checked, json_content, shown

@@ -1,8 +1,8 @@
 """What is read from JSON files is checked against the dataclasses and typed dictionaries that it was written from.
 
-The types say what a field must be; `Within`, `OneOf`, `NotEmpty` and `As` in an `Annotated` type say more. What does
-not fit is refused in a sentence with the path of the field: guardrail.json: calibration.n must be a whole number, but
-is "x".
+The types say what a field must be, and pydantic checks it: numbers within bounds, strings of a few words, lists that
+are not empty. No value is converted from another kind. What does not fit is refused in a sentence with the path of the
+field: guardrail.json: calibration.n must be a whole number, but is "x".
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin
+from typing import Annotated, Any, NotRequired, Union, get_args, get_origin
 
-from ..errors import DataError, GuardrailError
-from .messages import enumerated, kind_of, one_line, shortened
+from annotated_types import Interval, MinLen
+from pydantic import AllowInfNan, TypeAdapter
+from pydantic_core import PydanticCustomError, SchemaValidator, ValidationError, core_schema
+
+from ..errors import ConfigError, DataError, GuardrailError
+from .messages import enumerated, first_few, kind_of, one_line, shortened
 from .tables import read_utf8, unique_keys
 
 DEEPEST = 64
@@ -30,41 +35,41 @@ LONGEST = 1_000_000
 
 MOST_BYTES = 2**30
 
+_KINDS = {
+    "str": "a string",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "tuple": "a list",
+    "dict": "an object",
+    "dataclass": "an object",
+    "mapping": "an object",
+}
+"""What a type is called, as pydantic names it."""
 
-@dataclass(frozen=True)
-class Within:
-    """A number from `low` to `high`."""
-
-    low: float = -math.inf
-    high: float = math.inf
-
-    def describe(self, kind: str) -> str:
-        """In words: "a number from 0 to 1"."""
-        if self.high >= 2**31:
-            return f"{kind}, {self.low:g} or more"
-        return f"{kind} from {self.low:g} to {self.high:g}"
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """A string that is one of these."""
-
-    names: tuple[str, ...]
+_ROUNDING = 1e-6  # shares are sums, which round
 
 
-@dataclass(frozen=True)
-class NotEmpty:
-    """A list with something in it, or a string with a character that is no space."""
+def Within(
+    low: float | None = None, high: float | None = None, *, above: float | None = None, below: float | None = None
+) -> Interval:
+    """A number from `low` to `high`, or `above` and `below` others, for an `Annotated` type."""
+    return Interval(ge=low, le=high, gt=above, lt=below)
 
 
-@dataclass(frozen=True)
-class Defined:
-    """A number that may not be null where null stands for NaN."""
+NotEmpty = functools.partial(MinLen, 1)
+"""A list with something in it, or a string with a character that is no space."""
+
+Defined = functools.partial(AllowInfNan, False)
+"""A number that may not be null where null stands for NaN."""
 
 
 @dataclass(frozen=True)
 class AnyLength:
     """A string that may be of any length: a user's text."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return {**handler(source), "max_length": MOST_BYTES}
 
 
 @dataclass(frozen=True)
@@ -73,15 +78,20 @@ class As:
 
     kind: Any
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        kind = self.kind | None if types.NoneType in get_args(source) else self.kind
+        return core_schema.no_info_wrap_validator_function(_unchanged, handler.generate_schema(kind))
+
+
+def _unchanged(value: Any, check: Callable[[Any], Any]) -> Any:
+    check(value)
+    return value
+
 
 Count = Annotated[int, Within(0, 2**53)]
-Share = Annotated[float, Within(0, 1)]
+Share = Annotated[float, Within(-_ROUNDING, 1 + _ROUNDING)]
 Word = Annotated[str, NotEmpty()]
 UserText = Annotated[str, AnyLength()]
-
-
-class Misfit(ValueError):
-    """A value is not what its field must be; the message begins with the path of the field."""
 
 
 def json_content(file: Path, *, error: type[GuardrailError] = DataError, advice: str) -> Any:
@@ -156,17 +166,43 @@ def checked(
         complete: Whether fields with a default have to be there too.
 
     Raises:
-        GuardrailError: Of the kind `error`: a field is missing, unknown or not what it must be.
+        GuardrailError: Of the kind `error`: fields are missing, unknown or not what they must be. The message names
+            the first few of them.
     """
     try:
-        return _Reader(open_ended, null_is_nan, complete).read(value, kind, path)
-    except Misfit as misfit:
-        raise error(f"{source}: {misfit} {advice}".rstrip()) from misfit
+        return _validator(kind, open_ended, null_is_nan, complete).validate_python(value)
+    except ValidationError as fault:
+        raise error(f"{source}: {_sentences(fault, kind, path)} {advice}".removeprefix(": ").rstrip()) from fault
+    except (GuardrailError, TypeError) as fault:
+        raise error(f"{source}: {path or 'the file'}: {one_line(fault)} {advice}".rstrip()) from fault
 
 
-def must_be(path: str, what: str, value: Any) -> Misfit:
-    """The sentence about a value that does not fit."""
-    return Misfit(f"{path or 'the file'} must be {what}, but is {shown(value)}.")
+def check_fields(made: Any) -> None:
+    """Fields of a dataclass hold what their types say, which dataclasses do not check themselves; lists become tuples.
+
+    Values may come from a file, where "8" is easily written for 8, and a word for a list of one.
+
+    Args:
+        made: An instance, as `__post_init__` finds it.
+
+    Raises:
+        ConfigError: Some do not; the message names the first few of them.
+    """
+    kind: Any = type(made)
+    given = {field.name: _plain_number(getattr(made, field.name)) for field in fields(kind)}
+    try:
+        found, _ = _validator_of_fields(kind).validate_python(given)
+    except ValidationError as fault:
+        raise ConfigError(_sentences(fault, kind, "")) from fault
+    for name, value in found.items():
+        object.__setattr__(made, name, value)
+
+
+def _plain_number(value: Any) -> Any:
+    """Python's number for one of NumPy."""
+    if isinstance(value, Real) and not isinstance(value, int | float):
+        return int(value) if isinstance(value, Integral) else float(value)
+    return value
 
 
 def shown(value: Any) -> str:
@@ -180,129 +216,194 @@ def shown(value: Any) -> str:
     return str(value) if isinstance(value, int | float) else kind_of(value)
 
 
-_SCALARS: dict[Any, tuple[str, Callable[[Any], bool]]] = {
-    str: ("a string", lambda value: isinstance(value, str)),
-    bool: ("true or false", lambda value: isinstance(value, bool)),
-    int: ("a whole number", lambda value: type(value) is int and -(2**63) <= value < 2**64),
-    float: ("a number", lambda value: type(value) in (int, float) and abs(value) <= 1e300),
-}
+# What a type asks for, as pydantic's core checks it
+
+
+@functools.lru_cache(maxsize=256)
+def _validator(kind: Any, open_ended: bool, null_is_nan: bool, complete: bool) -> SchemaValidator:
+    return SchemaValidator(_Rules(open_ended, null_is_nan, complete).of(TypeAdapter(kind).core_schema))
+
+
+@functools.cache
+def _validator_of_fields(kind: Any) -> SchemaValidator:
+    return SchemaValidator(_Rules(False, False, False).of(TypeAdapter(kind).core_schema)["schema"])
+
+
+@dataclass(frozen=True)
+class _Rules:
+    """How files are read, put into the schema that pydantic makes of a type.
+
+    Pydantic is either lax everywhere or strict everywhere. In files, lists stand for tuples and objects for
+    dataclasses, but a string never stands for a number.
+    """
+
+    open_ended: bool
+    null_is_nan: bool
+    complete: bool
+
+    def of(self, schema: Any) -> Any:
+        """A schema, or a part of one, with the rules."""
+        if isinstance(schema, list):
+            return [self.of(one) for one in schema]
+        if not isinstance(schema, dict):
+            return schema
+        kind = schema.get("type")
+        if kind in ("int", "float", "str", "bool", "literal"):
+            return getattr(self, f"_{kind}")(schema)
+        before, left = schema, ("default", "metadata")
+        schema = {key: inner if key in left else self.of(inner) for key, inner in before.items()}
+        if kind in ("typed-dict", "dataclass-args"):
+            schema["extra_behavior"] = "ignore" if self.open_ended else "forbid"
+        if kind == "dataclass-field" and self.complete and schema["schema"]["type"] == "default":
+            schema["schema"] = schema["schema"]["schema"]
+        if kind == "union":
+            return _must_be(schema, " or ".join(_KINDS[choice["type"]] for choice in before["choices"]))
+        return schema
+
+    def _int(self, schema: Any) -> Any:
+        bounds = {"ge": -(2**63), "le": 2**64 - 1}
+        return _must_be({**bounds, **schema, "strict": True}, _range(_KINDS["int"], schema))
+
+    def _float(self, schema: Any) -> Any:
+        bounds = {"ge": -1e300, "le": 1e300}
+        fits = {**bounds, **schema, "strict": True, "allow_inf_nan": False}
+        number = _must_be(fits, _range(_KINDS["float"], schema))
+        if self.null_is_nan and schema.get("allow_inf_nan", True):
+            return core_schema.no_info_wrap_validator_function(_nan_for_null, number)
+        return number
+
+    def _str(self, schema: Any) -> Any:
+        most, empty = schema.get("max_length", LONGEST), not schema.get("min_length")
+        return core_schema.no_info_plain_validator_function(functools.partial(_string, most=most, empty=empty))
+
+    def _bool(self, schema: Any) -> Any:
+        return _must_be({**schema, "strict": True}, _KINDS["bool"])
+
+    def _literal(self, schema: Any) -> Any:
+        # Pydantic takes true for 1.
+        return core_schema.no_info_plain_validator_function(functools.partial(_one_of, names=schema["expected"]))
+
+
+def _must_be(schema: Any, what: str) -> Any:
+    return core_schema.custom_error_schema(schema, "must_be", custom_error_message=what)
+
+
+def _range(what: str, schema: Mapping[str, Any]) -> str:
+    """In words: "a number from 0 to 1"."""
+    low, high, above, below = (_figure(schema.get(bound)) for bound in ("ge", "le", "gt", "lt"))
+    counts = 2**31 <= schema.get("le", 0) <= 2**53  # then the upper bound says nothing
+    if low and high and not counts:
+        return f"{what} from {low} to {high}"
+    if low and not below:
+        return f"{what}, {low} or more"
+    bounds = {"of at least": low, "above": above, "at most": high, "below": below}
+    said = " and ".join(f"{word} {bound}" for word, bound in bounds.items() if bound)
+    return f"{what} {said}".rstrip()
+
+
+def _figure(bound: float | None) -> str:
+    """A bound without what it allows for rounding."""
+    if bound is None or isinstance(bound, int):
+        return "" if bound is None else str(bound)
+    return f"{round(bound, 5) + 0:g}"
+
+
+def _nan_for_null(value: Any, check: Callable[[Any], Any]) -> Any:
+    return math.nan if value is None else check(value)
+
+
+def _one_of(value: Any, *, names: Sequence[Any]) -> Any:
+    if any(type(value) is type(name) and value == name for name in names):
+        return value
+    options = [name if isinstance(name, str) else shown(name) for name in names]
+    raise PydanticCustomError("must_be", f"one of {enumerated(options)}" if len(options) > 1 else options[0])
+
+
+def _string(value: Any, *, most: int, empty: bool) -> str:
+    # Pydantic's own strings cannot hold half of a surrogate pair, which names of files do.
+    if not isinstance(value, str):
+        raise PydanticCustomError("must_be", "a string")
+    if not empty and not value.strip():
+        raise PydanticCustomError("must_be", "a string that is not empty")
+    if len(value) > most:
+        raise PydanticCustomError("must_be", f"a string of at most {most:,} characters")
+    return value
+
+
+# What does not fit, in sentences
+
+
+def _sentences(fault: ValidationError, kind: Any, path: str) -> str:
+    faults = [one for one in fault.errors(include_url=False) if not _follows(one)]
+    return " ".join(first_few([_sentence(one, kind, path) for one in faults]))
+
+
+def _follows(fault: Any) -> bool:
+    """Whether a list has entries, of which none fits: that is said of the entries."""
+    return fault["type"] == "too_short" and len(fault["input"]) > 0
+
+
+def _sentence(fault: Any, kind: Any, path: str) -> str:
+    """What pydantic found at one place, for a person."""
+    at, said = _place(path, fault["loc"]), fault.get("ctx", {})
+    match fault["type"]:
+        case "missing":
+            return f"{at} is missing."
+        case "unexpected_keyword_argument" | "extra_forbidden":
+            names = _names_at(kind, fault["loc"][:-1])
+            return (
+                f"{at} is no field that is known.{_near(fault['loc'][-1], names) or f' Known are {enumerated(names)}.'}"
+            )
+        case "too_short":
+            return f"{at} must be a list that is not empty."
+        case "too_long":
+            return f"{at} must be a list of {said['max_length']}, but has {said['actual_length']} entries."
+        case "value_error":
+            return f"{at}: {one_line(said['error'])}"
+        case "must_be":
+            wanted = fault["msg"]
+        case other:
+            wanted = _KINDS.get(other.removesuffix("_type"), "text that names a field")
+    names = wanted.removeprefix("one of ").split(", ") if wanted.startswith("one of ") else []
+    return f"{at} must be {wanted}, but is {shown(fault['input'])}.{_near(fault['input'], names)}"
+
+
+def _place(path: str, loc: Iterable[str | int]) -> str:
+    for part in loc:
+        path += f"[{part}]" if isinstance(part, int) else f".{shortened(part)}"
+    return path.removeprefix(".") or "the file"
+
+
+def _near(name: Any, names: Iterable[str]) -> str:
+    """A question after a space, where one of the names is like it."""
+    if not isinstance(name, str) or len(name) >= 100:
+        return ""
+    close = difflib.get_close_matches(name.lower().replace(" ", "_"), names, n=1, cutoff=0.5)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def _names_at(kind: Any, loc: Iterable[str | int]) -> list[str]:
+    """The fields of the type that stands at a place of another type."""
+    for part in loc:
+        inner = _plain(kind)
+        if get_origin(inner) is tuple:
+            args = get_args(inner)
+            kind = args[0] if args[-1] is Ellipsis else args[int(part)]
+        else:
+            kind = get_args(inner)[-1] if get_origin(inner) else _hints(inner)[str(part)]
+    return list(_hints(_plain(kind)))
+
+
+def _plain(kind: Any) -> Any:
+    """A type without what is noted about it and without null."""
+    if get_origin(kind) is Annotated:
+        noted = next((note.kind for note in get_args(kind)[1:] if isinstance(note, As)), get_args(kind)[0])
+        return _plain(noted)
+    if get_origin(kind) in (Union, types.UnionType, NotRequired):
+        return _plain(next(arg for arg in get_args(kind) if arg is not types.NoneType))
+    return kind
 
 
 @functools.cache
 def _hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind, include_extras=True)
-
-
-@dataclass(frozen=True)
-class _Reader:
-    open_ended: bool
-    null_is_nan: bool
-    complete: bool
-
-    def read(self, value: Any, kind: Any, path: str, notes: tuple[Any, ...] = ()) -> Any:
-        """The value as a type; see `checked`."""
-        origin, args = get_origin(kind), get_args(kind)
-        if origin is Annotated:
-            kept = next((note for note in args[1:] if isinstance(note, As)), None)
-            if kept is not None:
-                if value is not None or type(None) not in get_args(args[0]):
-                    self.read(value, kept.kind, path)
-                return self.read(value, args[0], path)
-            return self.read(value, args[0], path, (*notes, *args[1:]))
-        if origin in (Union, types.UnionType):
-            inner, *other = (arg for arg in args if arg is not types.NoneType)
-            if other and isinstance(value, str) != (inner is str):  # a text, or the two of a pair
-                (inner,) = other
-            return None if value is None and types.NoneType in args else self.read(value, inner, path, notes)
-        if origin is Literal:
-            return self._one_of(value, args, path)
-        if kind is float and value is None and self.null_is_nan and Defined() not in notes:
-            return math.nan
-        if kind in _SCALARS:
-            return self._scalar(value, kind, path, notes)
-        if origin is tuple:
-            return self._list(value, args, path, notes)
-        if origin in (dict, Mapping):
-            return self._mapping(value, args[1], path)
-        if isinstance(kind, type) and (is_dataclass(kind) or typing.is_typeddict(kind)):
-            return self._object(value, kind, path)
-        return value
-
-    def _scalar(self, value: Any, kind: Any, path: str, notes: tuple[Any, ...]) -> Any:
-        what, fits = _SCALARS[kind]
-        within = next((note for note in notes if isinstance(note, Within)), None)
-        names = next((note.names for note in notes if isinstance(note, OneOf)), None)
-        if names is not None:
-            return self._one_of(value, names, path)
-        slack = 1e-6 if kind is float else 0  # shares are sums, which round
-        if not fits(value) or (within and not within.low - slack <= value <= within.high + slack):
-            raise must_be(path, within.describe(what) if within else what, value)
-        if kind is str:
-            if NotEmpty() in notes and not value.strip():
-                raise must_be(path, "a string that is not empty", value)
-            if len(value) > LONGEST and AnyLength() not in notes:
-                raise Misfit(f"{path} must be at most {LONGEST:,} characters long, but has {len(value):,}.")
-        return float(value) if kind is float else value
-
-    def _one_of(self, value: Any, names: tuple[Any, ...], path: str) -> Any:
-        if any(type(value) is type(name) and value == name for name in names):
-            return value
-        written = str(value).lower().replace(" ", "_") if isinstance(value, str) and len(value) < 100 else ""
-        near = difflib.get_close_matches(written, [str(name) for name in names], n=1, cutoff=0.5) if written else []
-        hint = f" Did you mean '{near[0]}'?" if near else ""
-        options = [name if isinstance(name, str) else shown(name) for name in names]
-        what = f"one of {enumerated(options)}" if len(options) > 1 else options[0]
-        raise Misfit(f"{must_be(path, what, value)}{hint}")
-
-    def _list(self, value: Any, args: tuple[Any, ...], path: str, notes: tuple[Any, ...]) -> tuple[Any, ...]:
-        any_number = args[-1] is Ellipsis
-        if not isinstance(value, list | tuple):
-            raise must_be(path, "a list", value)
-        if (not any_number and len(value) != len(args)) or (NotEmpty() in notes and not value):
-            what = f"a list of {len(args)}" if not any_number else "a list that is not empty"
-            raise Misfit(f"{path or 'the file'} must be {what}, but has {len(value)} entries.")
-        kinds = [args[0]] * len(value) if any_number else args
-        return tuple(
-            self.read(one, kind, f"{path}[{i}]") for i, (one, kind) in enumerate(zip(value, kinds, strict=True))
-        )
-
-    def _mapping(self, value: Any, kind: Any, path: str) -> dict[str, Any]:
-        if not isinstance(value, Mapping):
-            raise must_be(path, "an object", value)
-        return {key: self.read(inner, kind, f"{path}.{shortened(str(key))}") for key, inner in value.items()}
-
-    def _object(self, value: Any, kind: Any, path: str) -> Any:
-        if not isinstance(value, Mapping):
-            raise must_be(path, "an object", value)
-        hints, at = _hints(kind), f"{path}." if path else ""
-        if absent := [name for name in _required(kind, self.complete) if name not in value]:
-            raise Misfit(f"{at}{absent[0]} is missing.")
-        unknown = [] if self.open_ended else [key for key in value if key not in hints]
-        if unknown:
-            near = difflib.get_close_matches(shortened(unknown[0]), list(hints), n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
-            raise Misfit(f"{at}{shortened(unknown[0])} is no field that is known.{hint}")
-        found = {
-            name: self.read(value[name], _plain(hint), f"{at}{name}") for name, hint in hints.items() if name in value
-        }
-        if not is_dataclass(kind):
-            return found
-        build: Any = kind
-        try:
-            return build(**found)
-        except (ValueError, TypeError, GuardrailError) as fault:
-            raise Misfit(f"{path or 'the file'}: {one_line(fault)}") from fault
-
-
-def _plain(hint: Any) -> Any:
-    return get_args(hint)[0] if get_origin(hint) is NotRequired else hint
-
-
-def _required(kind: Any, complete: bool) -> Iterable[str]:
-    if not is_dataclass(kind):
-        return [name for name, hint in _hints(kind).items() if get_origin(hint) is not NotRequired]
-    return [
-        field.name
-        for field in fields(kind)
-        if complete or (field.default is MISSING and field.default_factory is MISSING)
-    ]

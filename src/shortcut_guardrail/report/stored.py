@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, NotRequired
+
+from typing_extensions import TypedDict
 
 from ..audit import Agreement, Candidate, Card, read_result
 from ..config import Unit

@@ -210,7 +210,7 @@ def _would_take(document: Mapping[str, Any]) -> list[str]:
 
 
 def _why_taken(item: Mapping[str, Any], document: Mapping[str, Any]) -> str:
-    reason = item["reason"] or item["verdict"]
+    reason = str(item["reason"] or item["verdict"])
     if reason != "dominant":
         return _TAKEN.get(reason, reason)
     # A phrase that the audit has not ranked was counted in distinct texts.

@@ -12,9 +12,10 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired
 
 from filelock import FileLock, Timeout
+from typing_extensions import TypedDict
 
 from ..data import Count, checked, json_content, to_json, write_file
 from ..decisions import Decision, Decisions

@@ -6,12 +6,13 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
+from typing import Annotated, Any, Literal, NotRequired, cast
 
 import torch
+from typing_extensions import TypedDict
 
 from ..config import GuardrailConfig
-from ..data import NotEmpty, OneOf, Within, Word, checked, json_content, shown
+from ..data import NotEmpty, Within, Word, checked, json_content, shown
 from ..errors import ModelError
 from ..mitigation import AdapterGuard, wrap_with_lora
 from ..models import TextClassifier, load_model, quiet_transformers
@@ -161,8 +162,8 @@ def _read_settings(file: Path, config: GuardrailConfig) -> list[str]:
     most = Annotated[float, Within(0, config.adapter.lora_alpha)]
     checked(found["lora_alpha"], most, str(file), path="lora_alpha", **how)
     if config.adapter.target_modules is not None:
-        named = OneOf(config.adapter.target_modules)
-        checked(found["target_modules"], tuple[Annotated[str, named], ...], str(file), path="target_modules", **how)
+        layer: Any = Literal[config.adapter.target_modules]
+        checked(found["target_modules"], tuple[layer, ...], str(file), path="target_modules", **how)
     defaults = json.loads(json.dumps(LoraConfig().to_dict(), default=str))
     for name in sorted(set(values) - set(_Settings.__annotations__)):
         value, usual = values[name], defaults.get(name)

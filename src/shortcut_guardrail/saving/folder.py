@@ -98,7 +98,7 @@ def _load(
     classifier = TextClassifier(
         model,
         load_tokenizer(folder),
-        head=head or cast(Head, record.head),
+        head=head or record.head,
         max_length=record.max_length if max_length is None else max_length,
         **options,
     )

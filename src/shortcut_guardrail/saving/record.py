@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, get_args
+from typing import Annotated, Any, Literal, NotRequired
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from ..config import GuardrailConfig, StrategyName
-from ..data import As, Count, NotEmpty, OneOf, Share, Within, checked, has_file, json_content
+from ..data import As, Count, NotEmpty, Share, Within, checked, has_file, json_content
 from ..errors import DataError, ModelError
-from ..shortcuts import NEUTRALISED, Shortcuts
+from ..shortcuts import NEUTRALISED, Shortcut
 from ..strength import Calibration, CertifiedStrength, StrengthSource, UnlabelledCalibration
 from ..typing import Head
 
@@ -100,16 +101,16 @@ class GuardrailRecord:
         text_hashes: Whether hashes of texts are kept; without them nobody can tell that a text is used again.
     """
 
-    strategy: Annotated[str, OneOf(get_args(StrategyName))]
+    strategy: StrategyName
     plain_peft_equivalent: bool
     base_model: Annotated[dict[str, str | None], As(_Base)]
     label_names: Annotated[tuple[str, ...], NotEmpty()]
-    head: Annotated[str, OneOf(get_args(Head))]
+    head: Head
     max_length: Annotated[int, Within(1, 2**31)]
     precision: str
     config: Annotated[dict[str, Any], As(GuardrailConfig)]
     debias_strength: Share
-    strength_source: Annotated[str, OneOf(get_args(StrengthSource))]
+    strength_source: StrengthSource
     calibration: Annotated[dict[str, Any] | None, As(Calibration)]
     support_hashes: tuple[str, ...]
     seed: int
@@ -118,7 +119,7 @@ class GuardrailRecord:
     versions: dict[str, str]
     unlabelled_calibration: dict[str, Any] | None = None
     certificate: Annotated[dict[str, Any] | None, As(_Certificate)] = None
-    shortcuts: tuple[dict[str, Any], ...] = ()
+    shortcuts: Annotated[tuple[dict[str, Any], ...], As(tuple[Shortcut, ...])] = ()
     shortcut_rows: tuple[str, ...] = ()
     text_hashes: bool = True
 
@@ -162,9 +163,7 @@ def read_record(folder: Path) -> GuardrailRecord:
         checked(found, Literal[1], str(file), path="schema_version", advice=_ADVICE)
         rest = {key: value for key, value in values.items() if key != "schema_version"}
         record: GuardrailRecord = checked(rest, GuardrailRecord, str(file), advice=_ADVICE)
-        # These are read field by field, as the guard does.
-        Shortcuts.from_dict(record.shortcuts)
-        if record.unlabelled_calibration is not None:
+        if record.unlabelled_calibration is not None:  # null stands for NaN in it
             UnlabelledCalibration.from_dict(record.unlabelled_calibration)
     except (DataError, ModelError) as error:
         raise ModelError(str(error)) from error

@@ -95,11 +95,6 @@ class UnlabelledCalibration(Shown):
         Raises:
             DataError: A field is missing, unknown or not what it must be.
         """
-        # Folders written before the divergence chose the strength do not have it.
-        curve = values.get("curve")
-        if isinstance(curve, list | tuple):
-            points = [{"divergence": None, **point} if isinstance(point, dict) else point for point in curve]
-            values = {**values, "curve": points}
         return cast(UnlabelledCalibration, checked(values, cls, "The calibration without labels", null_is_nan=True))
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, get_args
+from typing import Any, Literal, Unpack, get_args
 
 import numpy as np
+from typing_extensions import TypedDict
 
 from shortcut_guardrail.data import TextData, label_ids, read_data
 from shortcut_guardrail.errors import ConfigError, DataError
