@@ -124,7 +124,7 @@ def test_what_a_field_cannot_be_is_said():
         (
             lambda: AdapterConfig(rank=0, scheduler="lineer"),
             "rank must be a whole number from 1 to 256, but is 0. scheduler must be one of constant, "
-            "constant_with_warmup, linear, cosine, cosine_with_restarts, polynomial, inverse_sqrt, but is \"lineer\". "
+            'constant_with_warmup, linear, cosine, cosine_with_restarts, polynomial, inverse_sqrt, but is "lineer". '
             "Did you mean 'linear'?",
         ),
         (lambda: AdapterConfig(min_steps=9, max_steps=8), "min_steps (9) must not exceed max_steps (8)."),
