@@ -339,6 +339,7 @@ def test_the_record_holds_what_is_promised_and_no_deployment_text(disk_guard, mo
         *("schema_version", "strategy", "plain_peft_equivalent", "base_model", "label_names", "head", "max_length"),
         *("precision", "config", "debias_strength", "strength_source", "calibration", "support_hashes", "seed"),
         *("training", "seconds", "versions", "unlabelled_calibration", "certificate", "shortcuts", "shortcut_rows"),
+        "text_hashes",
     }
     assert record["base_model"]["name"] == str(model_folder)
     assert re.fullmatch("[0-9a-f]{64}", record["base_model"]["fingerprint"])

@@ -22,8 +22,7 @@ StrategyName = Literal["maskcl", "mask", "distill", "few-shot"]
 
 _Positive = Annotated[float, Within(above=0)]
 _NotNegative = Annotated[float, Within(0)]
-_Strength = Annotated[float, Within(0, 1)]
-_Level = Annotated[float, Within(0, 1)]
+_Fraction = Annotated[float, Within(0, 1)]
 _Steps = Annotated[int, Within(0)]
 
 
@@ -66,12 +65,12 @@ class AuditConfig:
         min_count: Distinct texts a candidate has to occur in to be tested; fewer can hardly be evidence.
         confidence: From which probability on an answer counts as confident.
         min_pull: A candidate is only flagged if masking it takes its answer away in more than this share of its texts.
-        min_relative_effect: A candidate is only flagged if, in more than this share of pairs of a text with it and one
-            without it, the rest of the first speaks less for its class. A half is what chance gives.
+        min_relative_effect: Of pairs of a text with a candidate and one without it, the share in which the rest of the
+            first speaks less for its class. A candidate is only flagged above this share; chance gives a half.
         compare_with: What the rest of a candidate's texts is compared with: `texts` without the candidate as they are,
-            or their `rests`: a text then speaks for a class only as far as it does without its most decisive unit too.
-            `rests` is the stricter null hypothesis: it clears genuine words that are the only ones in their texts to
-            say what they say, and needs many more texts to find a shortcut.
+            or their `rests`. A text then speaks for a class only as far as it does without its most decisive unit too.
+            `rests` is the stricter null hypothesis. It clears genuine words that alone say in their texts what they
+            say, and needs many more texts to find a shortcut.
         n_examples: Texts kept as examples of each of the first candidates.
         shard_size: Texts per shard; memory grows with it. 0 audits everything in one piece and keeps every input.
     """
@@ -146,7 +145,7 @@ class AdapterConfig:
     lora_alpha: _Positive = 8.0
     target_modules: Annotated[tuple[str, ...], NotEmpty()] | None = None
     learning_rate: _Positive = 1e-4
-    target_change: Annotated[float, Within(0, 1)] = 0.0
+    target_change: _Fraction = 0.0
     epochs: Annotated[int, Within(1)] = 1
     min_steps: _Steps = 0
     max_steps: _Steps = 0
@@ -154,7 +153,7 @@ class AdapterConfig:
     temperature: _Positive = 0.1
     optimizer: Literal["adamw", "sgd"] = "adamw"
     scheduler: Schedule = "constant"
-    warmup_ratio: Annotated[float, Within(0, 1)] = 0.0
+    warmup_ratio: _Fraction = 0.0
     weight_decay: _NotNegative = 0.0
     max_grad_norm: _NotNegative = 0.0
     dropout: bool = False
@@ -186,9 +185,9 @@ class CalibrationConfig:
         fixed_strength: The strength used when there is no support set: 1, the paper's uncalibrated baseline.
     """
 
-    strengths: Annotated[tuple[_Strength, ...], NotEmpty()] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+    strengths: Annotated[tuple[_Fraction, ...], NotEmpty()] = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
     metric: Metric = "accuracy"
-    fixed_strength: _Strength = 1.0
+    fixed_strength: _Fraction = 1.0
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -237,8 +236,8 @@ class ShortcutConfig:
     influential_share: Annotated[float, Within(above=0, high=1)] = 0.02
     take_influential: bool = False
     max_considered: Annotated[int, Within(0)] = 20
-    confirm_level: _Level = 0.05
-    clear_level: _Level = 0.25
+    confirm_level: _Fraction = 0.05
+    clear_level: _Fraction = 0.25
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -318,7 +317,7 @@ def check_strength(strength: float) -> float:
     Raises:
         ConfigError: It does not.
     """
-    return cast(float, checked(strength, _Strength, "", path="debias_strength", error=ConfigError))
+    return cast(float, checked(strength, _Fraction, "", path="debias_strength", error=ConfigError))
 
 
 @dataclass(frozen=True)

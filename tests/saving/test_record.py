@@ -190,9 +190,6 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         "Plain PEFT does not give these predictions",
     ):
         assert part in card
-    # A folder from before a divergence was computed.
-    older = {"n": 9, "strength": 0.5, "curve": [{"strength": 0.5, "agreement": 0.75}]}
-    assert "| 0.5 | - | 0.750 |" in model_card(replace(mask, unlabelled_calibration=older))
     labelled = replace(mask, certificate=mask.certificate | {"n_labels": 40}, unlabelled_calibration=None)
     assert "No labelled rows" not in model_card(labelled)  # 40 were used, for the certificate
     assert "peft" not in card.split("---")[1]  # nothing for PEFT to load

@@ -21,6 +21,7 @@ from .grouping import is_of_content as is_of_content
 from .grouping import word_vectors as word_vectors
 from .masked_sets import MaskedAnswers as MaskedAnswers
 from .masked_sets import masked_answers as masked_answers
+from .results import AUDIT_SCHEMA_VERSION as AUDIT_SCHEMA_VERSION
 from .results import AuditReport as AuditReport
 from .results import predicted_probabilities as predicted_probabilities
 from .streaming import ShardedAudit as ShardedAudit

@@ -22,6 +22,7 @@ from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
 
 AUDIT_SCHEMA_VERSION = 1
+"""The layout of `audit.json` that is written and rendered."""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ _KINDS = {
 }
 """What a type is called, as pydantic names it."""
 
+_WHOLE = "the file"
+
 _ROUNDING = 1e-6  # shares are sums, which round
 
 
@@ -174,7 +176,7 @@ def checked(
     except ValidationError as fault:
         raise error(f"{source}: {_sentences(fault, kind, path)} {advice}".removeprefix(": ").rstrip()) from fault
     except (GuardrailError, TypeError) as fault:
-        raise error(f"{source}: {path or 'the file'}: {one_line(fault)} {advice}".rstrip()) from fault
+        raise error(f"{source}: {path or _WHOLE}: {one_line(fault)} {advice}".rstrip()) from fault
 
 
 def check_fields(made: Any) -> None:
@@ -359,7 +361,7 @@ def _sentence(fault: Any, kind: Any, path: str) -> str:
         case "too_long":
             return f"{at} must be a list of {said['max_length']}, but has {said['actual_length']} entries."
         case "value_error":
-            return f"{at}: {one_line(said['error'])}"
+            return f"{at}: {one_line(said['error'])}".removeprefix(f"{_WHOLE}: ")
         case "must_be":
             wanted = fault["msg"]
         case other:
@@ -371,7 +373,7 @@ def _sentence(fault: Any, kind: Any, path: str) -> str:
 def _place(path: str, loc: Iterable[str | int]) -> str:
     for part in loc:
         path += f"[{part}]" if isinstance(part, int) else f".{shortened(part)}"
-    return path.removeprefix(".") or "the file"
+    return path.removeprefix(".") or _WHOLE
 
 
 def _near(name: Any, names: Iterable[str]) -> str:

@@ -7,14 +7,11 @@ from typing import Annotated, Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from ..audit import Agreement, Candidate, Card, read_result
+from ..audit import AUDIT_SCHEMA_VERSION, Agreement, Candidate, Card, read_result
 from ..config import Unit
 from ..data import Count, Defined, NotEmpty, Share, Word, checked
 from ..errors import DataError
 from ..shortcuts import Reason, Verdict
-
-SCHEMA_VERSION = 1
-"""The layout of `audit.json` that this version writes and renders."""
 
 
 class _Taken(TypedDict):
@@ -64,10 +61,10 @@ def read_audit(path: Path) -> dict[str, Any]:
     if "candidates" not in document:
         raise DataError(f"'{path}' holds no audit: it has no 'candidates'. Give an audit.json.")
     version = document["schema_version"]
-    if version != SCHEMA_VERSION:
+    if version != AUDIT_SCHEMA_VERSION:
         raise DataError(
             f"'{path}' has the layout of schema_version {version}, and this version of the program shows "
-            f"{SCHEMA_VERSION}. Run the audit again."
+            f"{AUDIT_SCHEMA_VERSION}. Run the audit again."
         )
     checked(
         document, Layout, f"'{path}'", advice="Run the audit again.", open_ended=True, null_is_nan=True, complete=True

@@ -76,9 +76,8 @@ def print_audit(audit: AuditReport | Mapping[str, Any]) -> None:
     for candidate in document["candidates"][:SHOWN_CANDIDATES]:
         table.add_row(*(Text(printable(cell)) for cell in _audit_row(candidate)))
     console.print(table)
-    # An audit of an earlier version has none.
-    if cards := document.get("cards"):
-        console.print(_table_of_cards(cards))
+    if document["cards"]:
+        console.print(_table_of_cards(document["cards"]))
     for line in _audit_summary(document):
         console.print(line)
 
@@ -156,7 +155,7 @@ def _counted(n: int, what: str) -> str:
 def _audit_summary(document: Mapping[str, Any]) -> list[str]:
     """Paragraphs below the table: what was found, what is undecided and why, and what the columns mean."""
     undecided = open_questions(document["candidates"])
-    has_cards = bool(document.get("cards"))
+    has_cards = bool(document["cards"])
     return [
         f"{_counted(document['n'], 'text')}, {_counted(document['n_candidates'], 'candidate')}, "
         f"{document['n_tested']} of them tested; MSTPS "

@@ -141,7 +141,7 @@ def audit_view(document: Document, *, redact: bool = False, decided: Mapping[str
     return AuditView(
         document=document,
         summary=_summary(document, listed, flagged) + _open_question(document, listed),
-        cards=tuple(_card(card, (decided or {}).get(card["id"], "")) for card in document.get("cards", ())),
+        cards=tuple(_card(card, (decided or {}).get(card["id"], "")) for card in document["cards"]),
         candidates=tuple(listed),
         n_candidates=document["n_candidates"],
         flagged=flagged,

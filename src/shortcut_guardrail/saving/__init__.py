@@ -1,7 +1,4 @@
-"""What a guarded folder holds: the record of the run, the model card and the adapter's files.
-
-Reads what earlier versions wrote.
-"""
+"""What a guarded folder holds: the record of the run, the model card and the adapter's files."""
 
 import lazy_loader
 

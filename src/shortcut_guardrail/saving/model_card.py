@@ -93,8 +93,8 @@ def _certificate_lines(certificate: dict[str, Any] | None) -> list[str]:
         "",
         f"Method: {certificate['method']}.",
         "",
-        # Folders from before 23 November 2026 do not have it.
-        *((certificate["assumptions"], "") if "assumptions" in certificate else ()),
+        certificate["assumptions"],
+        "",
         f"| strength | other answers in {certificate['n_unlabelled']} unlabelled texts | in {certificate['n_labels']} "
         "labelled ones | gained | lost | loss at most | |",
         "|---|---|---|---|---|---|---|",
@@ -110,14 +110,9 @@ def _certificate_lines(certificate: dict[str, Any] | None) -> list[str]:
 _SOURCES = {"agreement": "chosen without labels"}
 
 
-def _shown(divergence: float | None) -> str:
-    """Folders written before the divergence chose a strength do not have it."""
-    return "-" if divergence is None else f"{divergence:.5f}"
-
-
 def what_labels_said(calibration: Mapping[str, Any]) -> str:
     """Whether the labels overruled the strength that unlabelled texts chose, in a sentence; empty where labels alone
-    chose, as in folders that were written before both could.
+    chose.
 
     Args:
         calibration: A `Calibration` as a dictionary.
@@ -171,7 +166,7 @@ def _calibration_lines(record: GuardrailRecord) -> list[str]:
             "| strength | divergence | same answers |",
             "|---|---|---|",
             *(
-                f"| {p['strength']} | {_shown(p.get('divergence'))} | {p['agreement']:.3f} |"
+                f"| {p['strength']} | {p['divergence']:.5f} | {p['agreement']:.3f} |"
                 for p in record.unlabelled_calibration["curve"]
             ),
             "",

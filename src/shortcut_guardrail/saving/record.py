@@ -54,7 +54,7 @@ class _Training(TypedDict):
 
 
 class _Certificate(TypedDict):
-    """As `Certificate.to_dict` writes it; folders from before 23 November 2026 do not have all of it."""
+    """As `Certificate.to_dict` writes it."""
 
     margin: Share
     confidence: Share
@@ -65,11 +65,11 @@ class _Certificate(TypedDict):
     n_unlabelled: Count
     n_labels: Count
     points: tuple[CertifiedStrength, ...]
-    assumptions: NotRequired[str]
-    looks: NotRequired[Count]
-    n_fitted: NotRequired[Count]
-    in_use: NotRequired[Share | None]
-    strength: NotRequired[Share | None]
+    assumptions: str
+    looks: Count
+    n_fitted: Count
+    in_use: Share | None
+    strength: Share | None
 
 
 @dataclass(frozen=True)
@@ -135,8 +135,6 @@ class GuardrailRecord:
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        if self.text_hashes:  # as in folders from before they could be left out
-            del values["text_hashes"]
         return {"schema_version": GUARDRAIL_SCHEMA_VERSION, **values}
 
 
@@ -176,7 +174,7 @@ def write_fitted_texts(folder: Path, numbers: Iterable[int]) -> None:
 
 
 def read_fitted_texts(folder: Path) -> frozenset[int]:
-    """The numbers of the texts that a guard was fitted on; none in a folder of an earlier version.
+    """The numbers of the texts that a guard was fitted on; none where no hashes of texts are kept.
 
     Raises:
         ModelError: The file is damaged.

@@ -43,7 +43,7 @@ class AgreementPoint:
     """
 
     strength: Share
-    divergence: float
+    divergence: Annotated[float, Defined()]
     agreement: Annotated[Share, Defined()]
     agreement_bearing: Share
     agreement_rest: Share
