@@ -53,17 +53,11 @@ def refusal(source: str | Path, **options: Any) -> str:
 class TestFormats:
     def test_csv_with_quotes_and_delimiters(self, write: Write) -> None:
         data = read_data(write("a.csv", 'text,label\n"Fine, ""really"" fine",yes\nBad,no\n'))
-        assert data.texts == ['Fine, "really" fine', "Bad"]
-        assert data.labels == ["yes", "no"]
+        assert (data.texts, data.labels) == (['Fine, "really" fine', "Bad"], ["yes", "no"])
         assert (data.source, data.text_column, data.text_pair_column, data.label_column) == (
-            "a.csv",
-            "text",
-            None,
-            "label",
+            *("a.csv", "text", None, "label"),
         )
         assert (data.rows, data.row_word, len(data)) == ([2, 3], "line", 2)
-
-    def test_tsv(self, write: Write) -> None:
         data = read_data(write("a.TSV", "label\ttext\n1\tA comma, here\n"))
         assert (data.texts, data.labels) == (["A comma, here"], ["1"])
 
@@ -76,38 +70,34 @@ class TestFormats:
         assert (data.texts, data.labels, data.rows) == (["Eins\u2028zwei", "1e5"], ["1", "x"], [1, 3])
 
     def test_parquet(self, tmp_path: Path) -> None:
-        path = tmp_path / "a.parquet"
-        table = pa.table({"text": pa.array(["b", "a"]).dictionary_encode(), "class": [1.0, 0.0], "n": [1, 2]})
-        pq.write_table(table, path)
-        data = read_data(path)
+        columns = {"text": pa.array(["b", "a"]).dictionary_encode(), "class": [1.0, 0.0], "a.b": ["c", "d"]}
+        pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+        data = read_data(tmp_path / "a.parquet")
         assert (data.texts, data.labels, data.rows, data.row_word) == (["b", "a"], ["1", "0"], [1, 2], "row")
         assert data.label_column == "class"
+        assert read_data(tmp_path / "a.parquet", text_column="a.b").texts == ["c", "d"]
 
-    def test_a_parquet_column_with_a_dot_in_its_name(self, tmp_path: Path) -> None:
-        path = tmp_path / "a.parquet"
-        pq.write_table(pa.table({"a": ["other"], "a.b": ["text"]}), path)
-        assert read_data(path, text_column="a.b").texts == ["text"]
+    def test_text_and_labels_stay_as_written(self, write: Write) -> None:
+        values = ["12", "007", "NA", "null", "1e5", "true", "nan", "None", "1.0"]
+        data = read_data(write("a.csv", "text,label\n" + "".join(f"{value},{value}\n" for value in values)))
+        assert (data.texts, data.labels) == (values, values)
 
-    @pytest.mark.parametrize("value", ["12", "007", "NA", "null", "1e5", "true", "nan", "None", "1.0"])
-    def test_text_and_labels_stay_as_written(self, write: Write, value: str) -> None:
-        data = read_data(write("a.csv", f"text,label\n{value},{value}\n"))
-        assert (data.texts, data.labels) == ([value], [value])
+    def test_json_labels_that_are_numbers(self, write: Write) -> None:
+        values = [1, 1.0, 1.5, -1, True, False, "1.0"]
+        lines = "".join(json.dumps({"text": "a", "label": value}) + "\n" for value in values)
+        assert read_data(write("a.jsonl", lines)).labels == ["1", "1", "1.5", "-1", "true", "false", "1.0"]
 
-    @pytest.mark.parametrize(
-        ("value", "label"),
-        [(1, "1"), (1.0, "1"), (1.5, "1.5"), (-1, "-1"), (True, "true"), (False, "false"), ("1.0", "1.0")],
-    )
-    def test_json_labels_that_are_numbers(self, write: Write, value: Any, label: str) -> None:
-        data = read_data(write("a.jsonl", json.dumps({"text": "a", "label": value})))
-        assert data.labels == [label]
-
-    def test_byte_order_mark(self, write: Write) -> None:
+    def test_byte_order_mark_and_characters_of_two_halves(self, write: Write) -> None:
         assert read_data(write("a.csv", b"\xef\xbb\xbftext\nh\xc3\xa9\n")).texts == ["hé"]
+        assert read_data(write("b.jsonl", r'{"text": "a \ud83d\ude00 b"}')).texts == ["a 😀 b"]
 
     def test_line_numbers_with_line_breaks_in_quotes(self, write: Write) -> None:
         data = read_data(write("a.csv", '\ntext,label\r\n"one\r\ntwo\nthree",a\r\n\r\nfour,b\rfive,c\n'))
         assert data.texts == ["one\r\ntwo\nthree", "four", "five"]
         assert data.rows == [3, 7, 8]
+
+    def test_unnamed_columns_may_repeat(self, write: Write) -> None:
+        assert read_data(write("a.csv", "text, label,,\na,1,,\n")).labels == ["1"]
 
     def test_large_fields_leave_the_limit_of_csv_as_it_was(self, write: Write) -> None:
         before = csv.field_size_limit()
@@ -145,182 +135,184 @@ class TestFormats:
         assert data.rows == starts
 
 
-class TestFilesThatCannotBeRead:
-    def test_missing_file_suggests_near_names(self, write: Write) -> None:
+FIELDS = "Put fields that hold a delimiter, a quote or a line break in quotes."
+FILL, FILL_ALL = "Remove this row or fill it in.", "Remove these rows or fill them in."
+KINDS = "Use one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet."
+LABELLED = {"require_labels": True}
+
+# The file, what is in it, options of `read_data`, and all that is said.
+REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
+    "suffix": ("a.txt", "x", {}, f"a.txt: the suffix '.txt' names no format that can be read. {KINDS}"),
+    "no suffix": ("plain", "x", {}, f"plain: a suffix is missing. {KINDS}"),
+    "empty": ("a.csv", "", {}, "a.csv is empty; a CSV file with at least one text is needed."),
+    "blank": ("a.csv", "\n \n", {}, "a.csv is empty; a CSV file with at least one text is needed."),
+    "mark alone": ("a.csv", b"\xef\xbb\xbf", {}, "a.csv is empty; a CSV file with at least one text is needed."),
+    "header alone": (
+        *("a.csv", "text,label\n\n", {}),
+        "a.csv has columns ('text' and 'label') but no rows; at least one text is needed.",
+    ),
+    "not UTF-8": (
+        *("a.csv", b"\xef\xbb\xbftext\nfine\ncaf\xe9\n", {}),
+        "a.csv, line 3: byte 0xe9 is not UTF-8. "
+        "Convert the file to UTF-8 (for example with: iconv -f WINDOWS-1252 -t UTF-8).",
+    ),
+    "UTF-16": (
+        *("a.csv", "text\na\n".encode("utf-16"), {}),
+        "a.csv is UTF-16, but UTF-8 is needed. Save it again as UTF-8 (in Excel: 'CSV UTF-8').",
+    ),
+    "NUL": ("a.csv", b"text\na\0b\n", {}, "a.csv, line 2: a NUL byte; this is no text file, or a damaged one."),
+    "damaged": ("a.parquet", "text\na\n", {}, "a.parquet cannot be read as Parquet ("),
+    "ragged": (
+        *("a.csv", "text,label\na,1\nb,1,2\nc\nd, e,1\nf,1", {}),
+        f"a.csv, lines 3 and 5: 3 fields where the header names 2 fields. {FIELDS}\n"
+        f"a.csv, line 4: 1 field where the header names 2 fields. {FIELDS}",
+    ),
+    "many": (
+        *("a.csv", "text,label\n" + "x\n" * 9, {}),
+        f"a.csv, lines 2, 3, 4, 5, 6 and 4 more (9 in all): 1 field where the header names 2 fields. {FIELDS}",
+    ),
+    "open quotes": (
+        *("a.csv", 'text,label\na,1\n"b,1\nc,1\n', {}),
+        "a.csv, line 3: the quotes of the record that starts here do not match (",
+    ),
+    "stray quote": (
+        *("a.tsv", 'text\tlabel\n"So" he said\t1\nb\t0\n', {}),
+        "a.tsv, line 2: the quotes of the record that starts here do not match (",
+    ),
+    "one name twice": (
+        *("a.csv", "text,label,text\na,1,b\n", {}),
+        "a.csv: several columns are called 'text'. Give each column its own name.",
+    ),
+    "semicolons": (
+        *("a.csv", "text;label\na;1\n", {}),
+        "a.csv, line 1: one column, 'text;label', which holds semicolons; the columns of this format are separated "
+        "by commas. Save it with commas.",
+    ),
+    "tabs": (
+        *("b.csv", "text\tlabel\na\t1\n", {}),
+        "b.csv, line 1: one column, 'text\tlabel', which holds tabs; the columns of this format are separated by "
+        "commas. Save it with commas, or give the file the suffix .tsv.",
+    ),
+    "no JSON": (
+        "a.jsonl",
+        '{"text": "a"}\n{"text": \n[1]\n{"text": "b", "text": "c"}\n"d"\n1\n{}}\nnull',
+        {},
+        "a.jsonl, line 2: not a JSON object on one line (Expecting value).\n"
+        "a.jsonl, line 3: a list, but each line must be a JSON object.\n"
+        "a.jsonl, line 4: not a JSON object on one line (the key 'text' occurs twice).\n"
+        "a.jsonl, line 5: a string, but each line must be a JSON object.\n"
+        "a.jsonl, line 6: a number, but each line must be a JSON object.\n"
+        "... and 2 more of this kind (7 in all).",
+    ),
+    "broken lines alone": ("a.jsonl", "{", {}, "a.jsonl, line 1: not a JSON object on one line ("),
+    "JSON array": (
+        *("a.json", '[{"text": "a"}]', {}),
+        "a.json is one JSON array, but JSON Lines is needed: one object on each line.",
+    ),
+    "empty texts": (
+        *("a.csv", "text,label\na,1\n,1\n \t,1\n", {}),
+        f"a.csv, lines 3 and 4: the text in column 'text' is empty. {FILL_ALL}",
+    ),
+    "empty text": ("b.csv", "text,label\n,1\n", {}, f"b.csv, line 2: the text in column 'text' is empty. {FILL}"),
+    "blank line between": (
+        *("a.csv", "text\na\n\nb\n\n", {}),
+        f"a.csv, line 3: the text in column 'text' is empty. {FILL}",
+    ),
+    "all together": (
+        *("a.csv", "premise,hypothesis,label\n,b,1\na,,1\na,b\na,b,\n", LABELLED),
+        f"a.csv, line 4: 2 fields where the header names 3 fields. {FIELDS}\n"
+        f"a.csv, line 2: the text in column 'premise' is empty. {FILL}\n"
+        f"a.csv, line 3: the text in column 'hypothesis' is empty. {FILL}\n"
+        f"a.csv, line 5: the label in column 'label' is empty. {FILL}",
+    ),
+    "JSON texts": (
+        "a.jsonl",
+        '{"text": "a"}\n{"text": 5}\n{"label": 1}\n{"text": ["a"]}\n{"text": null}\n{"text": 1.5}',
+        {},
+        "a.jsonl, lines 2 and 6: the text in column 'text' is a number, not a string.\n"
+        f"a.jsonl, lines 3 and 5: the text in column 'text' is missing. {FILL_ALL}\n"
+        "a.jsonl, line 4: the text in column 'text' is a list, not a string.",
+    ),
+    "half a pair": (
+        *("a.jsonl", r'{"text": "a \ud83d b"}', {}),
+        "a.jsonl, line 1: the text in column 'text' holds half of a surrogate pair, which is no character.",
+    ),
+    "JSON labels": (
+        *("a.jsonl", '{"text": "a", "label": [1, 0]}\n{"text": "b"}\n{"text": "c", "label": NaN}', LABELLED),
+        "a.jsonl, line 1: the label in column 'label' is a list, not a string or a number.\n"
+        f"a.jsonl, lines 2 and 3: the label in column 'label' is missing. {FILL_ALL}",
+    ),
+    "no candidate": (
+        *("a.csv", "id,remark\n1,a\n", LABELLED),
+        "a.csv: no column is clearly the text; the columns are 'id' and 'remark'. "
+        "Name it with text_column (--text-column on the command line).\n"
+        "a.csv: no column is clearly the label; the columns are 'id' and 'remark'. "
+        "Name it with label_column (--label-column on the command line).",
+    ),
+    "two texts": (
+        *("a.csv", "text,comment,label,target\na,b,1,0\n", {}),
+        "a.csv: more than one column could be the text ('text' and 'comment'); the columns are 'text', 'comment', "
+        "'label' and 'target'. Name it with text_column (--text-column on the command line).",
+    ),
+    "two labels": (
+        *("a.csv", "text,label,target\na,1,0\n", LABELLED),
+        "a.csv: more than one column could be the label ('label' and 'target');",
+    ),
+    "a pair and a text": (
+        *("a.csv", "premise,hypothesis,text\na,b,c\n", {}),
+        "a.csv: more than one column could be the text ('premise', 'hypothesis' and 'text');",
+    ),
+    "unknown columns": (
+        *("a.csv", "Text,label\na,1\n", {"text_column": "text", "label_column": "zzz"}),
+        "a.csv: text_column is 'text', but the columns are 'Text' and 'label'. Did you mean 'Text'?\n"
+        "a.csv: label_column is 'zzz', but the columns are 'Text' and 'label'.",
+    ),
+}
+
+
+class TestRefused:
+    @pytest.mark.parametrize("case", REFUSED)
+    def test_all_that_is_wrong_is_said(self, write: Write, case: str) -> None:
+        name, content, options, message = REFUSED[case]
+        said = refusal(write(name, content), **options)
+        assert said.startswith(message) if message.endswith(("(", ";")) else said == message
+
+    def test_files_that_are_not_there(self, write: Write) -> None:
         write("reviews.csv", "text\na\n")
         assert refusal("revews.csv") == "There is no file revews.csv. Did you mean 'reviews.csv'?"
         assert refusal("zzz.csv") == "There is no file zzz.csv."
-
-    def test_missing_folder(self, write: Write) -> None:
         assert refusal("nowhere/a.csv") == "There is no file nowhere/a.csv: its folder, nowhere, does not exist."
-
-    def test_folder_instead_of_a_file(self, tmp_path: Path) -> None:
-        assert refusal(tmp_path) == f"{tmp_path} is a folder; name a file in it."
-
-    def test_unknown_suffix(self, write: Write) -> None:
-        message = "Use one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet."
-        assert refusal(write("a.txt", "x")) == f"a.txt: the suffix '.txt' names no format that can be read. {message}"
-        assert refusal(write("plain", "x")) == f"plain: a suffix is missing. {message}"
-
-    def test_empty_name(self) -> None:
+        assert refusal(Path.cwd()) == f"{Path.cwd()} is a folder; name a file in it."
         assert refusal(" ") == "The name of the data file is empty."
 
-    @pytest.mark.parametrize("content", ["", "\n \n", b"\xef\xbb\xbf"])
-    def test_empty_file(self, write: Write, content: str | bytes) -> None:
-        assert refusal(write("a.csv", content)) == "a.csv is empty; a CSV file with at least one text is needed."
-
-    def test_header_only(self, write: Write) -> None:
-        message = "a.csv has columns ('text' and 'label') but no rows; at least one text is needed."
-        assert refusal(write("a.csv", "text,label\n\n")) == message
-
-    def test_parquet_without_rows(self, write: Write) -> None:
+    def test_parquet(self, write: Write) -> None:
         pq.write_table(pa.table({"text": pa.array([], pa.string())}), "a.parquet")
         assert refusal("a.parquet") == "a.parquet has columns ('text') but no rows; at least one text is needed."
-
-    def test_bytes_that_are_not_utf8(self, write: Write) -> None:
-        assert refusal(write("a.csv", b"\xef\xbb\xbftext\nfine\ncaf\xe9\n")) == (
-            "a.csv, line 3: byte 0xe9 is not UTF-8. "
-            "Convert the file to UTF-8 (for example with: iconv -f WINDOWS-1252 -t UTF-8)."
-        )
-
-    def test_utf16(self, write: Write) -> None:
-        message = "a.csv is UTF-16, but UTF-8 is needed. Save it again as UTF-8 (in Excel: 'CSV UTF-8')."
-        assert refusal(write("a.csv", "text\na\n".encode("utf-16"))) == message
-
-    def test_nul_byte(self, write: Write) -> None:
-        message = "a.csv, line 2: a NUL byte; this is no text file, or a damaged one."
-        assert refusal(write("a.csv", b"text\na\0b\n")) == message
-
-    def test_unreadable_file(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-        path = write("a.csv", "text\na\n")
-
-        def refuse(self: Path, *_: Any, **__: Any) -> None:
-            raise PermissionError(13, "Permission denied")
-
-        monkeypatch.setattr(Path, "open", refuse)
-        assert refusal(path) == "a.csv cannot be read (Permission denied)."
-
-    def test_damaged_parquet(self, write: Write) -> None:
-        assert refusal(write("a.parquet", "text\na\n")).startswith("a.parquet cannot be read as Parquet (")
-
-    def test_a_split_of_a_file(self, write: Write) -> None:
-        with pytest.raises(
-            ConfigError, match=r"^split is 'test', but a.csv is a file; only Hub data sets have splits\.$"
-        ):
-            read_data(write("a.csv", "text\na\n"), split="test")
-
-
-class TestMalformedRecords:
-    def test_rows_with_other_numbers_of_fields(self, write: Write) -> None:
-        rows = ["text,label", "a,1", "b,1,2", "c", "d, e,1", "f,1"]
-        assert refusal(write("a.csv", "\n".join(rows))).splitlines() == [
-            "a.csv, lines 3 and 5: 3 fields where the header names 2 fields. "
-            "Put fields that hold a delimiter, a quote or a line break in quotes.",
-            "a.csv, line 4: 1 field where the header names 2 fields. "
-            "Put fields that hold a delimiter, a quote or a line break in quotes.",
-        ]
-
-    def test_many_lines_are_counted(self, write: Write) -> None:
-        message = refusal(write("a.csv", "text,label\n" + "x\n" * 9))
-        assert message.startswith("a.csv, lines 2, 3, 4, 5, 6 and 4 more (9 in all): 1 field where")
-
-    def test_quotes_that_do_not_close(self, write: Write) -> None:
-        message = refusal(write("a.csv", 'text,label\na,1\n"b,1\nc,1\n'))
-        assert message.startswith("a.csv, line 3: the quotes of the record that starts here do not match (")
-
-    def test_a_stray_quote_does_not_swallow_lines(self, write: Write) -> None:
-        message = refusal(write("a.tsv", 'text\tlabel\n"So" he said\t1\nb\t0\n'))
-        assert message.startswith("a.tsv, line 2: the quotes of the record that starts here do not match (")
-
-    def test_duplicate_column_names(self, write: Write) -> None:
-        assert refusal(write("a.csv", "text,label,text\na,1,b\n")) == (
-            "a.csv: several columns are called 'text'. Give each column its own name."
-        )
-
-    def test_unnamed_columns_may_repeat(self, write: Write) -> None:
-        assert read_data(write("a.csv", "text, label,,\na,1,,\n")).labels == ["1"]
-
-    def test_another_delimiter(self, write: Write) -> None:
-        assert refusal(write("a.csv", "text;label\na;1\n")) == (
-            "a.csv, line 1: one column, 'text;label', which holds semicolons; the columns of this format are separated "
-            "by commas. Save it with commas."
-        )
-        assert refusal(write("b.csv", "text\tlabel\na\t1\n")).endswith(
-            "Save it with commas, or give the file the suffix .tsv."
-        )
-
-    def test_lines_that_are_no_json(self, write: Write) -> None:
-        lines = ['{"text": "a"}', '{"text": ', "[1]", '{"text": "b", "text": "c"}', '"d"', "1", "{}}", "null"]
-        assert refusal(write("a.jsonl", "\n".join(lines))).splitlines() == [
-            "a.jsonl, line 2: not a JSON object on one line (Expecting value).",
-            "a.jsonl, line 3: a list, but each line must be a JSON object.",
-            "a.jsonl, line 4: not a JSON object on one line (the key 'text' occurs twice).",
-            "a.jsonl, line 5: a string, but each line must be a JSON object.",
-            "a.jsonl, line 6: a number, but each line must be a JSON object.",
-            "... and 2 more of this kind (7 in all).",
-        ]
-
-    def test_only_broken_lines(self, write: Write) -> None:
-        assert refusal(write("a.jsonl", "{")).startswith("a.jsonl, line 1: not a JSON object on one line (")
-
-    def test_a_json_array(self, write: Write) -> None:
-        message = "a.json is one JSON array, but JSON Lines is needed: one object on each line."
-        assert refusal(write("a.json", '[{"text": "a"}]')) == message
-
-
-class TestTexts:
-    def test_empty_texts(self, write: Write) -> None:
-        message = refusal(write("a.csv", "text,label\na,1\n,1\n \t,1\n"))
-        assert message == "a.csv, lines 3 and 4: the text in column 'text' is empty. Remove these rows or fill them in."
-        message = refusal(write("b.csv", "text,label\n,1\n"))
-        assert message == "b.csv, line 2: the text in column 'text' is empty. Remove this row or fill it in."
-
-    def test_many_empty_texts_are_counted(self, write: Write) -> None:
-        message = refusal(write("a.csv", "text,label\n" + ",1\n" * 7))
-        assert message.startswith(
-            "a.csv, lines 2, 3, 4, 5, 6 and 2 more (7 in all): the text in column 'text' is empty."
-        )
-
-    def test_a_blank_line_in_the_only_column_is_an_empty_text(self, write: Write) -> None:
-        assert refusal(write("a.csv", "text\na\n\nb\n\n")).startswith("a.csv, line 3: the text")
-        assert read_data(write("b.csv", "text\na\n\n\n")).texts == ["a"]
-
-    def test_all_problems_are_reported_together(self, write: Write) -> None:
-        content = "premise,hypothesis,label\n,b,1\na,,1\na,b\na,b,\n"
-        assert refusal(write("a.csv", content), require_labels=True).splitlines() == [
-            "a.csv, line 4: 2 fields where the header names 3 fields. "
-            "Put fields that hold a delimiter, a quote or a line break in quotes.",
-            "a.csv, line 2: the text in column 'premise' is empty. Remove this row or fill it in.",
-            "a.csv, line 3: the text in column 'hypothesis' is empty. Remove this row or fill it in.",
-            "a.csv, line 5: the label in column 'label' is empty. Remove this row or fill it in.",
-        ]
-
-    def test_json_texts_that_are_no_strings(self, write: Write) -> None:
-        lines = ['{"text": "a"}', '{"text": 5}', '{"label": 1}', '{"text": ["a"]}', '{"text": null}', '{"text": 1.5}']
-        assert refusal(write("a.jsonl", "\n".join(lines))).splitlines() == [
-            "a.jsonl, lines 2 and 6: the text in column 'text' is a number, not a string.",
-            "a.jsonl, lines 3 and 5: the text in column 'text' is missing. Remove these rows or fill them in.",
-            "a.jsonl, line 4: the text in column 'text' is a list, not a string.",
-        ]
-
-    def test_half_a_surrogate_pair(self, write: Write) -> None:
-        message = refusal(write("a.jsonl", r'{"text": "a \ud83d b"}'))
-        assert message == (
-            "a.jsonl, line 1: the text in column 'text' holds half of a surrogate pair, which is no character."
-        )
-        assert read_data(write("b.jsonl", r'{"text": "a \ud83d\ude00 b"}')).texts == ["a 😀 b"]
-
-    def test_parquet_texts_that_are_no_strings(self, write: Write) -> None:
         pq.write_table(pa.table({"text": [1, 2]}), "a.parquet")
         assert refusal("a.parquet") == "a.parquet, rows 1 and 2: the text in column 'text' is a number, not a string."
 
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"split": "test"}, "split is 'test', but a.csv is a file; only Hub data sets have splits."),
+            (
+                {"text_column": "text", "label_column": "text"},
+                "text_column and label_column are both 'text'; each needs a column of its own.",
+            ),
+        ],
+    )
+    def test_options_that_cannot_be_meant(self, write: Write, options: dict[str, str], message: str) -> None:
+        with pytest.raises(ConfigError) as caught:
+            read_data(write("a.csv", "text\na\n"), **options)  # type: ignore[arg-type]
+        assert str(caught.value) == message
+
 
 class TestColumns:
-    @pytest.mark.parametrize("name", ["text", "Sentence", "REVIEW", "comment", "content"])
-    @pytest.mark.parametrize("label", ["label", "Labels", "class", "target", "category"])
-    def test_well_known_names(self, write: Write, name: str, label: str) -> None:
-        data = read_data(write("a.csv", f"id,{label},{name}\n7,x,a\n"))
-        assert (data.texts, data.labels) == (["a"], ["x"])
+    def test_well_known_names(self, write: Write) -> None:
+        labels = ["label", "Labels", "class", "target", "category"]
+        for name, label in zip(["text", "Sentence", "REVIEW", "comment", "content"], labels, strict=True):
+            data = read_data(write("a.csv", f"id,{label},{name}\n7,x,a\n"))
+            assert (data.texts, data.labels) == (["a"], ["x"])
 
     @pytest.mark.parametrize(
         "names",
@@ -341,55 +333,28 @@ class TestColumns:
             "line 'text' above it, or it will not be read."
         )
         assert caught[0].filename == __file__
+        assert read_data(write("b.csv", "remark\na\n\n\n"), text_column="remark").texts == ["a"]  # no warning
 
-    def test_one_column_that_is_named_is_not_warned_about(self, write: Write) -> None:
-        assert read_data(write("a.csv", "remark\na\n"), text_column="remark").texts == ["a"]
-
-    def test_no_candidate(self, write: Write) -> None:
-        path = write("a.csv", "id,remark\n1,a\n")
-        assert refusal(path, require_labels=True).splitlines() == [
-            "a.csv: no column is clearly the text; the columns are 'id' and 'remark'. "
-            "Name it with text_column (--text-column on the command line).",
-            "a.csv: no column is clearly the label; the columns are 'id' and 'remark'. "
-            "Name it with label_column (--label-column on the command line).",
-        ]
-        data = read_data(path, text_column="remark", label_column="id")
-        assert (data.texts, data.labels) == (["a"], ["1"])
-
-    def test_more_than_one_candidate(self, write: Write) -> None:
-        path = write("a.csv", "text,comment,label,target\na,b,1,0\n")
-        assert refusal(path) == (
-            "a.csv: more than one column could be the text ('text' and 'comment'); the columns are 'text', 'comment', "
-            "'label' and 'target'. Name it with text_column (--text-column on the command line)."
-        )
-        assert "could be the label ('label' and 'target')" in refusal(path, text_column="text", require_labels=True)
-        # Where labels are not asked for, doubt about them stops nothing.
-        assert read_data(path, text_column="comment").labels is None
-
-    def test_a_pair_and_another_text_are_ambiguous(self, write: Write) -> None:
-        assert "('premise', 'hypothesis' and 'text')" in refusal(write("a.csv", "premise,hypothesis,text\na,b,c\n"))
-
-    def test_a_named_text_column_means_single_texts(self, write: Write) -> None:
-        path = write("a.csv", "premise,hypothesis\na,b\n")
-        assert read_data(path, text_column="premise").texts == ["a"]
-        assert read_data(path, text_column="hypothesis", text_pair_column="premise").texts == [("b", "a")]
-        assert read_data(path, text_pair_column="hypothesis").texts == [("a", "b")]
-
-    def test_a_named_pair_column_beside_a_text(self, write: Write) -> None:
-        assert read_data(write("a.csv", "text,reply\na,b\n"), text_pair_column="reply").texts == [("a", "b")]
-
-    def test_columns_that_do_not_exist(self, write: Write) -> None:
-        message = refusal(write("a.csv", "Text,label\na,1\n"), text_column="text", label_column="zzz")
-        assert message.splitlines() == [
-            "a.csv: text_column is 'text', but the columns are 'Text' and 'label'. Did you mean 'Text'?",
-            "a.csv: label_column is 'zzz', but the columns are 'Text' and 'label'.",
-        ]
-
-    def test_one_column_in_two_roles(self, write: Write) -> None:
-        with pytest.raises(
-            ConfigError, match=r"^text_column and label_column are both 'text'; each needs a column of its own"
-        ):
-            read_data(write("a.csv", "text\na\n"), text_column="text", label_column="text")
+    @pytest.mark.parametrize(
+        ("content", "options", "texts", "labels"),
+        [
+            ("id,remark\n1,a\n", {"text_column": "remark", "label_column": "id"}, ["a"], ["1"]),
+            # Where labels are not asked for, doubt about them stops nothing.
+            ("text,comment,label,target\na,b,1,0\n", {"text_column": "comment"}, ["b"], None),
+            ("premise,hypothesis\na,b\n", {"text_column": "premise"}, ["a"], None),
+            ("premise,hypothesis\na,b\n", {"text_pair_column": "hypothesis"}, [("a", "b")], None),
+            (
+                *("premise,hypothesis\na,b\n", {"text_column": "hypothesis", "text_pair_column": "premise"}),
+                *([("b", "a")], None),
+            ),
+            ("text,reply\na,b\n", {"text_pair_column": "reply"}, [("a", "b")], None),
+        ],
+    )
+    def test_columns_that_are_named(
+        self, write: Write, content: str, options: dict[str, str], texts: list[Any], labels: list[str] | None
+    ) -> None:
+        data = read_data(write("a.csv", content), **options)  # type: ignore[arg-type]
+        assert (data.texts, data.labels) == (texts, labels)
 
     def test_gaps_that_are_allowed(self, write: Write) -> None:
         path = write(
@@ -406,13 +371,6 @@ class TestColumns:
         assert (data.labels, data.label_column) == (None, None)
         message = "a.csv, line 3: the label in column 'label' is empty. Remove this row or fill it in."
         assert refusal(path, require_labels=True) == refusal(path, label_column="label") == message
-
-    def test_json_labels_that_are_no_labels(self, write: Write) -> None:
-        lines = ['{"text": "a", "label": [1, 0]}', '{"text": "b"}', '{"text": "c", "label": NaN}']
-        assert refusal(write("a.jsonl", "\n".join(lines)), require_labels=True).splitlines() == [
-            "a.jsonl, line 1: the label in column 'label' is a list, not a string or a number.",
-            "a.jsonl, lines 2 and 3: the label in column 'label' is missing. Remove these rows or fill them in.",
-        ]
 
 
 class TestHub:
