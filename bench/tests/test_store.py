@@ -150,8 +150,7 @@ def test_a_write_that_is_cut_short_is_never_believed(
 
     monkeypatch.setattr("shortcut_guardrail.data.manifests.PATIENCE", 0)
     with monkeypatch.context() as dying, contextlib.suppress(KeyboardInterrupt):
-        for function in ("rename", "replace"):
-            dying.setattr(os, function, until_it_dies)
+        dying.setattr(os, "replace", until_it_dies)
         write_store(tmp_path, {"aa": record(0, [1, 1, 1]), "bb": record(1, [1, 1, 1])})
     if renames in (1, 2, 3, 4):  # all are ready, then three take their places, then their manifest
         with pytest.raises(DataError, match="is being replaced, or that was interrupted"):

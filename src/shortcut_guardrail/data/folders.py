@@ -85,7 +85,7 @@ def _write(target: Path, fill: Callable[[Path], None], check: Callable[[], None]
                 fill(ready)
                 check()  # once more, for what others wrote there meanwhile
                 _finish(ready, target)
-                os.rename(ready, target if is_new else target / REPLACING_FOLDER)
+                os.replace(ready, target if is_new else target / REPLACING_FOLDER)
             finally:
                 remove(ready)
             if is_new:
