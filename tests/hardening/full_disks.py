@@ -280,9 +280,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=given.work) as work:
         done = tried(given.trials, given.seed, Path(os.path.realpath(work)))
     rows = [
-        {**vars(bench.row), "disk": bench.kind, "trials": bench.row.kills, "problems": bench.problems} for bench in done
+        {**vars(bench.row), "disk": bench.kind, "kills": bench.row.kills, "problems": bench.problems} for bench in done
     ]
-    head = ("output", "disk", "operations", "trials", "lost", "not_resumed", "left")
+    head = ("output", "disk", "operations", "kills", "lost", "not_resumed", "left")
     kinds = ("old", "new", "absent", "mixed")
     print("| " + " | ".join((*head, *kinds, "problems")) + " |\n|" + "---|" * (len(head) + len(kinds) + 1))
     for row in rows:

@@ -329,9 +329,9 @@ def main() -> None:
     outcomes: list[Outcome] = []
     end = time.monotonic() + asked.seconds
     with tempfile.TemporaryDirectory() as folder:
-        number = asked.seed
+        number, known = asked.seed, readers(Path(folder))
         while time.monotonic() < end:
-            for reader in readers(Path(folder)):
+            for reader in known:
                 if time.monotonic() < end:
                     outcomes += tried(reader, 40, start=number)
             number += 1

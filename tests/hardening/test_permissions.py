@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from shortcut_guardrail.data import read_whole, write_folder
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
 
 NOBODY = 65534
@@ -89,3 +91,18 @@ def test_a_model_that_may_not_be_read_is_a_sentence(cli, place, name):
     assert status == 2
     assert str(place / "model") in said
     assert "Permission denied" in said
+
+
+def test_a_folder_in_one_that_is_closed_is_written_and_replaced(place):
+    """As where a folder is mounted into a container: nothing may be put beside it."""
+    out = place / "closed" / "out"
+    out.mkdir()
+    out.chmod(0o777)
+    with without_privileges():
+        for said in ("old", "new"):
+            write_folder(
+                out, lambda folder, said=said: (folder / "a").write_text(said), key="a", overwrite=said == "new"
+            )
+        assert read_whole(out, (out / "a").read_text, hashes=True) == "new"
+    assert sorted(path.name for path in out.iterdir()) == ["a", "guardrail-manifest.json"]
+    assert [path.name for path in out.parent.iterdir()] == ["out"]
