@@ -48,7 +48,6 @@ _KINDS = {
 """What a type is called, as pydantic names it."""
 
 _WHOLE = "the file"
-
 _ROUNDING = 1e-6  # shares are sums, which round
 
 
@@ -172,7 +171,7 @@ def checked(
             the first few of them.
     """
     try:
-        return _validator(kind, open_ended, null_is_nan, complete).validate_python(value)
+        return _validator(kind, _Rules(open_ended, null_is_nan, complete)).validate_python(value)
     except ValidationError as fault:
         raise error(f"{source}: {_sentences(fault, kind, path)} {advice}".removeprefix(": ").rstrip()) from fault
     except (GuardrailError, TypeError) as fault:
@@ -193,7 +192,7 @@ def check_fields(made: Any) -> None:
     kind: Any = type(made)
     given = {field.name: _plain_number(getattr(made, field.name)) for field in fields(kind)}
     try:
-        found, _ = _validator_of_fields(kind).validate_python(given)
+        found, _ = _validator(kind, _Rules(), fields_alone=True).validate_python(given)
     except ValidationError as fault:
         raise ConfigError(_sentences(fault, kind, "")) from fault
     for name, value in found.items():
@@ -222,13 +221,10 @@ def shown(value: Any) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _validator(kind: Any, open_ended: bool, null_is_nan: bool, complete: bool) -> SchemaValidator:
-    return SchemaValidator(_Rules(open_ended, null_is_nan, complete).of(TypeAdapter(kind).core_schema))
-
-
-@functools.cache
-def _validator_of_fields(kind: Any) -> SchemaValidator:
-    return SchemaValidator(_Rules(False, False, False).of(TypeAdapter(kind).core_schema)["schema"])
+def _validator(kind: Any, rules: _Rules, fields_alone: bool = False) -> SchemaValidator:
+    """What checks a type, or of a dataclass the fields alone, which makes no other instance."""
+    schema = rules.of(TypeAdapter(kind).core_schema)
+    return SchemaValidator(schema["schema"] if fields_alone else schema)
 
 
 @dataclass(frozen=True)
@@ -239,9 +235,9 @@ class _Rules:
     dataclasses, but a string never stands for a number.
     """
 
-    open_ended: bool
-    null_is_nan: bool
-    complete: bool
+    open_ended: bool = False
+    null_is_nan: bool = False
+    complete: bool = False
 
     def of(self, schema: Any) -> Any:
         """A schema, or a part of one, with the rules."""
@@ -353,9 +349,8 @@ def _sentence(fault: Any, kind: Any, path: str) -> str:
             return f"{at} is missing."
         case "unexpected_keyword_argument" | "extra_forbidden":
             names = _names_at(kind, fault["loc"][:-1])
-            return (
-                f"{at} is no field that is known.{_near(fault['loc'][-1], names) or f' Known are {enumerated(names)}.'}"
-            )
+            hint = _near(fault["loc"][-1], names) or f" Known are {enumerated(names)}."
+            return f"{at} is no field that is known.{hint}"
         case "too_short":
             return f"{at} must be a list that is not empty."
         case "too_long":
