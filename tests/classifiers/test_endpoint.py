@@ -23,6 +23,7 @@ from classifiers.chat_server import P_POSITIVE, by_words, chat, served, without_
 from shortcut_guardrail.classifiers import open_classifiers
 from shortcut_guardrail.classifiers.chat_answers import sample_scores, token_scores
 from shortcut_guardrail.classifiers.requests import Endpoint
+from shortcut_guardrail.classifiers.settings import EndpointSettings
 from shortcut_guardrail.errors import ConfigError, GuardrailWarning, RunError
 
 LABELS = ["negative", "positive"]
@@ -292,13 +293,13 @@ def test_the_key_is_sent_and_shows_nowhere(tmp_path, monkeypatch):
 def test_addresses_and_keys_that_cannot_be_used(monkeypatch, url, options, said):
     monkeypatch.setenv("ODD_KEY", "sk-secret\nX: y")
     with pytest.raises(ConfigError, match=said) as caught:
-        Endpoint(url, **options)
+        Endpoint(EndpointSettings(model="m", url=url, **options))
     assert "sk-secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["http://example.org", "http://127.0.0.1:8000", "http://[::1]/v1", "http://localhost"])
 def test_addresses_that_can_be_used(url):
-    Endpoint(url, allow_http="example" in url)
+    Endpoint(EndpointSettings(model="m", url=url, allow_http="example" in url))
 
 
 # Killed and resumed

@@ -63,16 +63,7 @@ class EndpointClassifier:
     _models: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        given = self.settings
-        url = given.url.rstrip("/")
-        self.endpoint = Endpoint(
-            url if url.endswith("/chat/completions") else f"{url}/chat/completions",
-            api_key_env=given.api_key_env or "",
-            timeout=given.timeout,
-            retries=given.retries,
-            per_minute=given.requests_per_minute,
-            allow_http=given.allow_http,
-        )
+        self.endpoint = Endpoint(self.settings)
         file = None if self.folder is None else self.folder / f"answers-{self.fingerprint()[:16]}.sqlite"
         self.cache = AnswerCache(file, ChatAnswer)
 

@@ -81,7 +81,7 @@ def require(classifier: Any, capability: Capability, what: str) -> None:
     """
     can = sorted(getattr(classifier, "capabilities", ()))
     if capability not in can:
-        instead = f"It has only {enumerated(can)}." if can else "It can do nothing but answer."
+        instead = f"Its capabilities are {enumerated(can)}." if can else "It can do nothing but answer."
         raise ModelError(
             f"'{classifier.name}' {_CANNOT[capability]}, which {what} needs. {instead} Give an encoder that is "
             "fine-tuned for sequence classification, such as one of the BERT family."

@@ -19,6 +19,7 @@ from typing import Any
 import httpx2
 
 from ..errors import ConfigError, RunError
+from .settings import EndpointSettings
 
 _RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _LONGEST_WAIT = 60.0  # seconds between two tries of our own choosing
@@ -34,43 +35,32 @@ class Endpoint:
     """One address to which JSON is posted, within a `with` block.
 
     Args:
-        url: Where to post.
-        api_key_env: Name of the environment variable with the key; empty sends none.
-        timeout: Seconds to wait for an answer.
-        retries: How often to try again.
-        per_minute: Most requests a minute, tries included; `None` for no limit.
-        allow_http: Whether texts and key may travel unencrypted to another machine.
+        settings: The address, the variable with the key, and the limits.
 
     Attributes:
+        url: The whole address.
         stopped: Once set, nothing is sent any more, and nobody goes on waiting.
 
     Raises:
         ConfigError: The address or the key cannot be used.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        api_key_env: str = "",
-        timeout: float = 60.0,
-        retries: int = 6,
-        per_minute: float | None = None,
-        allow_http: bool = False,
-    ) -> None:
-        self.url, self._timeout, self._retries = url, timeout, retries
+    def __init__(self, settings: EndpointSettings) -> None:
+        url = settings.url.rstrip("/")
+        self.url = url if url.endswith("/chat/completions") else f"{url}/chat/completions"
         self.stopped = threading.Event()
+        self._settings = settings
         self._sleep: Callable[[float], object] = self.stopped.wait
-        self._loopback = _checked_address(url, allow_http)
-        self._key = _key_of(api_key_env) if api_key_env else ""
-        self._gap, self._next = (60.0 / per_minute if per_minute else 0.0), 0.0
+        self._loopback = _checked_address(settings.url, settings.allow_http)
+        self._key = _key_of(settings.api_key_env) if settings.api_key_env else ""
+        self._gap, self._next = 60.0 / (settings.requests_per_minute or float("inf")), 0.0
         self._guard = threading.Lock()
 
     def __enter__(self) -> None:
         self.stopped.clear()
         self._client = httpx2.Client(
             headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-            timeout=self._timeout,
+            timeout=self._settings.timeout,
             trust_env=not self._loopback,  # a proxy does not lead back to this machine
             limits=httpx2.Limits(max_connections=None),
         )
@@ -86,7 +76,8 @@ class Endpoint:
             ConfigError: It refuses all: key, address or model is wrong (401, 403, 404, a redirect).
             RunError: It was tried often enough, or what came back is no JSON object.
         """
-        for tried in range(self._retries + 1):
+        retries = self._settings.retries
+        for tried in range(retries + 1):
             self._wait_for_turn()
             if self.stopped.is_set():
                 raise RunError(f"{self.url} is not asked any more.")
@@ -104,9 +95,9 @@ class Endpoint:
                 reason, asked = self._status(response, answer), _asked_wait(response.headers.get("Retry-After", ""))
             if asked is not None and asked > _LONGEST_ASKED:
                 raise RunError(f"{self.url}: {reason}; the server asks to wait {asked:.0f} seconds. Run again then.")
-            if tried < self._retries:
+            if tried < retries:
                 self._sleep(_wait(tried) if asked is None else asked)
-        raise RunError(f"{self.url} did not answer, tried {self._retries + 1} times: {reason}.")
+        raise RunError(f"{self.url} did not answer, tried {retries + 1} times: {reason}.")
 
     def _sent(self, body: dict[str, Any]) -> tuple[httpx2.Response, Any]:
         """What came back, and the JSON in it; `None` where it is none, or too large."""
