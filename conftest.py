@@ -60,6 +60,13 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory) -> Path:
+    """One folder for all processes of this run of the tests."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
 def _bert() -> tuple[Any, Any]:
     return tiny_bert()
 

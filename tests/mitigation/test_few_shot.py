@@ -21,7 +21,7 @@ from shortcut_guardrail.mitigation.strategies import uses_shortcuts
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.strength.calibration import choose_strength
 
-ADAPTER = AdapterConfig(learning_rate=2e-2, epochs=20, batch_size=4, deduplicate=False)
+ADAPTER = AdapterConfig(learning_rate=4e-2, epochs=6, batch_size=4, deduplicate=False)
 CONFIG = GuardrailConfig(strategy="few-shot", adapter=ADAPTER)
 
 

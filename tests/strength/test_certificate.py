@@ -233,6 +233,13 @@ def test_whoever_labels_the_first_texts_alone_has_a_random_sample():
     assert texts_to_label(base, guarded, 10, seed=3).tolist() == texts_to_label(base, guarded, 40, seed=3)[:10].tolist()
 
 
+@pytest.fixture
+def only_certified(monkeypatch):
+    """Without the search for how many texts would do, which takes nearly all of the time."""
+    for name in ("_labels_needed", "_unlabelled_needed"):
+        monkeypatch.setattr(f"shortcut_guardrail.strength.certificate.{name}", lambda *_: None)
+
+
 def error_rate(*, theta, share, n_strengths, procedure, n=400, n_labels=120, repeats=400):
     """How often any of several equally harmful, independent strengths is called harmless."""
     rng = np.random.default_rng(0)
@@ -255,6 +262,7 @@ def error_rate(*, theta, share, n_strengths, procedure, n=400, n_labels=120, rep
     return wrong / repeats
 
 
+@pytest.mark.usefixtures("only_certified")
 def test_the_error_rate_holds_over_the_choice_of_strength_and_a_naive_sweeps_does_not():
     truth = {"theta": 0.54, "share": 0.3, "n_strengths": 10}  # a loss of .024 at each of the strengths
 
@@ -265,6 +273,7 @@ def test_the_error_rate_holds_over_the_choice_of_strength_and_a_naive_sweeps_doe
     assert error_rate(**truth, procedure=naive) > 0.5
 
 
+@pytest.mark.usefixtures("only_certified")
 def test_going_on_until_it_passes_errs_too_often_unless_the_looks_were_planned():
     # One harmful strength (a loss of .0204), labels added at ten looks: some look passes by luck.
     looks = np.arange(1, 11) * 60
