@@ -138,6 +138,33 @@ def cli(capsys):
 
 
 @pytest.fixture
+def ok(cli):
+    """Runs a command line that has to succeed, and gives what it printed and what it said on stderr."""
+
+    def call(*arguments: object) -> tuple[str, str]:
+        status, out, err = cli(*arguments)
+        assert status == 0, err
+        return out, err
+
+    return call
+
+
+@pytest.fixture
+def refused(cli):
+    """Runs a command line that has to be refused, and gives the sentence after `error:`, the last thing said."""
+
+    def call(*arguments: object) -> str:
+        status, out, err = cli(*arguments)
+        assert (status, out) == (2, ""), err
+        assert "Traceback" not in err
+        before, _, sentence = err.partition("error: ")
+        assert "error" not in before
+        return " ".join(sentence.split())
+
+    return call
+
+
+@pytest.fixture
 def write_csv(tmp_path):
     """Writes rows to a CSV file in the test's folder."""
 

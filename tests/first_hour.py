@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +43,7 @@ def place_in(folder: Path, shared: Path) -> Path:
             environment = os.environ | {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
             subprocess.run([sys.executable, "-c", TRAIN, made.name], cwd=shared, env=environment, check=True)
             done.touch()
-    (folder / "demo-output").symlink_to(made)
+    shutil.copytree(made, folder / "demo-output")
     return folder
 
 

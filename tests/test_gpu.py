@@ -32,10 +32,7 @@ STRATEGIES = {
     ),
 }
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore::shortcut_guardrail.errors.GuardrailWarning"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::shortcut_guardrail.errors.GuardrailWarning")]
 
 
 def on_both(model: tuple[Any, Any], **options: Any) -> tuple[TextClassifier, TextClassifier]:

@@ -29,9 +29,7 @@ from shortcut_guardrail.models.classifier import TextClassifier
 
 # Large steps, so that a few of them move the predictions of a tiny model.
 STRONG = GuardrailConfig(
-    preset="test",
-    saliency=SaliencyConfig(top_k=3),
-    adapter=AdapterConfig(learning_rate=2e-2, epochs=3, batch_size=4),
+    preset="test", saliency=SaliencyConfig(top_k=3), adapter=AdapterConfig(learning_rate=2e-2, epochs=3, batch_size=4)
 )
 SUPPORT = ["good soup", "the bad soup", "honestly fine", "awful tea"]
 SUPPORT_LABELS = ["positive", "negative", "positive", "negative"]
@@ -511,18 +509,12 @@ def drop_a_weight(folder):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (
-            lambda f: (f / "adapter_model.safetensors").unlink(),
-            "adapter_model.safetensors' is missing",
-        ),
+        (lambda f: (f / "adapter_model.safetensors").unlink(), "adapter_model.safetensors' is missing"),
         (lambda f: (f / "adapter_model.safetensors").write_bytes(b"junk"), "is missing or damaged"),
         (lambda f: (f / "adapter_config.json").unlink(), "There is no file .*adapter_config.json"),
         (lambda f: (f / "adapter_config.json").write_text("{"), "adapter_config.json' is not valid JSON"),
         (lambda f: (f / "tokenizer.json").unlink(), "holds no usable tokenizer"),
-        (
-            lambda f: (f / "guardrail.json").write_text("{}"),
-            "schema_version must be 1, but is null",
-        ),
+        (lambda f: (f / "guardrail.json").write_text("{}"), "schema_version must be 1, but is null"),
         (drop_a_weight, "does not fit this model: 1 adapter weights are missing and 0 are unknown"),
         (damage_shapes, "does not fit this model"),
     ],

@@ -76,44 +76,9 @@ def test_mstps_is_the_mean_of_the_largest_changes(report):
     assert report.predicted == (2, 3)  # a margin of 0 answers with the first class
 
 
-REPORT_KEYS = {
-    *(
-        "schema_version",
-        "n",
-        "n_distinct",
-        "unit",
-        "top_k",
-        "fdr",
-        "min_relative_effect",
-        "label_names",
-        "predicted",
-        "mstps",
-    ),
-    *("sensitivity_histogram", "candidates", "n_candidates", "n_tested", "n_undecided", "set_p_value", "agreement"),
-    *("n_truncated", "notes", "cards", "model", "data"),
-}
-CANDIDATE_KEYS = {
-    *("text", "unit", "count", "flip_rate", "mean_change", "pulls_to", "contradiction_rate", "interval", "q_value"),
-    *(
-        "flagged",
-        "status",
-        "reason",
-        "n_distinct",
-        "n_present",
-        "opposed_rate",
-        "expected_rate",
-        "relative_effect",
-        "p_value",
-    ),
-    *("mean_rank", "examples", "labelled", "takes_turns", "collective"),
-}
-
-
 def test_the_report_is_json_and_without_the_texts_where_they_are_not_wanted(report):
     values = json.loads(json.dumps(report.to_dict(redact=True), allow_nan=False))
-    assert set(values) == REPORT_KEYS
     assert values["predicted"] == {"negative": 2, "positive": 3}
-    assert set(values["candidates"][0]) == CANDIDATE_KEYS
     assert len(report.to_dict(max_candidates=2)["candidates"]) == 2 < len(values["candidates"])
     assert not any(text in json.dumps(values) for text in TEXTS)
 
@@ -149,12 +114,6 @@ def test_texts_of_special_tokens_alone_are_named(bag):
         "2 of 3 texts hold nothing but special tokens, so there is nothing to attribute (text 2, 3). Remove them."
     )
     check_ordinary(TextClassifier(*bag).encode(["good", "[MASK] bad"]))
-
-
-def test_duplicates_count_as_often_as_they_occur(bag):
-    report = ShortcutGuardrail(*bag).audit(["honestly bad"] * 3)
-    assert report.n == 3
-    assert report.candidates[0].count == 3
 
 
 def test_texts_that_were_cut_are_counted(bag):

@@ -259,26 +259,3 @@ def test_false_alarms_stay_below_what_is_promised():
         rows = [(2, {"word": 2 if rest else 0}) for rest in rests] + [(2 if other else 0, {}) for other in others]
         alarms += bool(flagged(shard(rows), config=AuditConfig(min_count=5, fdr=0.2))[0])
     assert 0 < alarms <= binom.ppf(0.999, 300, 0.2)
-
-
-def test_a_word_that_hardly_takes_predictions_away_is_not_flagged_whatever_its_context():
-    """Its context is the opposite of that of all other texts, but its class is that of its texts for other reasons."""
-    pulled, others = 1, [(2, {"the": 2})] * 60
-    held = [(2, {"wow": 0})] * pulled + [(0, {"wow": 0})] * (30 - pulled)
-    names, sums, verdicts = flagged(shard([*held, *others]))
-    i = sums.names.index("wow")
-    assert (names, verdicts.opposed[i]) == ([], 1.0)
-    assert verdicts.p[i] == pytest.approx(binom.sf(pulled - 1, 30, CONFIG.min_pull))
-    # The partner: where it takes half of the predictions away it is flagged.
-    assert flagged(shard([*[(2, {"wow": 0})] * 15, *[(0, {"wow": 0})] * 15, *others]))[0] == ["wow"]
-
-
-@pytest.mark.parametrize("order", [("very", "honestly"), ("honestly", "very")])
-def test_of_several_flagged_words_in_a_text_the_one_that_holds_its_prediction_up_most_is_masked(order):
-    """Without "honestly" the text is class 0, without "very" it stays class 2."""
-    rests = {"honestly": 0, "very": 2}
-    texts, answers, _ = heard(shard([(2, {word: rests[word] for word in order})]), set(rests), CONFIG)
-    assert answers.tolist() == [0]
-    assert texts[0, 2] == pytest.approx(0.05)
-    # The partner: with "very" alone masked it keeps its class.
-    assert heard(shard([(2, rests)]), {"very"}, CONFIG)[1].tolist() == [2]

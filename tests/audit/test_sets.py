@@ -12,16 +12,7 @@ from scipy.stats import binom, t
 from made_shards import shard
 from shortcut_guardrail.audit.auditing import make_report
 from shortcut_guardrail.audit.context import judge, tally
-from shortcut_guardrail.audit.sets import (
-    LEAST_MOVED,
-    Member,
-    WordSet,
-    _coin,
-    find_set,
-    p_of_set,
-    set_p_value,
-    with_set,
-)
+from shortcut_guardrail.audit.sets import LEAST_MOVED, Member, WordSet, _coin, find_set, p_of_set, set_p_value, with_set
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.shortcuts.search import _unlabelled_verdict
 from shortcut_guardrail.stats.brunner_munzel import levels

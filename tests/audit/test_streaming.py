@@ -137,10 +137,7 @@ def test_a_full_disk_keeps_what_is_finished(guard, tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(RunError, match=r"shard-000002\.npz' could not be written: the disk is full\..*--resume"):
         guard.audit_in_shards(MemoryTexts(TEXTS), folder, config=CONFIG, resume=True)
-    assert sorted(path.name for path in folder.iterdir()) == [
-        MANIFEST,
-        *(f"shard-00000{i}.npz" for i in (0, 1, 3)),
-    ]
+    assert sorted(path.name for path in folder.iterdir()) == [MANIFEST, *(f"shard-00000{i}.npz" for i in (0, 1, 3))]
 
 
 @pytest.mark.parametrize(
@@ -392,16 +389,14 @@ def test_a_misspelt_label_is_refused_before_anything_is_computed(guard, tmp_path
     assert not (tmp_path / "partial").exists()
 
 
-def test_labels_on_the_command_line(cli, model_folder, write_csv, tmp_path):
+def test_labels_on_the_command_line(ok, refused, model_folder, write_csv, tmp_path):
     data = write_csv("data.csv", *((text, "mixed") for text in SHORTCUT_TEXTS))
-    status, _, err = cli("audit", model_folder, data, "--label-column", "label", "--out", tmp_path / "out")
-    assert status == 0, err
+    ok("audit", model_folder, data, "--label-column", "label", "--out", tmp_path / "out")
     candidates = json.loads((tmp_path / "out" / "audit.json").read_text())["candidates"]
     assert candidates[0]["labelled"]["n"] == candidates[0]["n_distinct"]
     bad = write_csv("bad.csv", *((text, "mixt") for text in SHORTCUT_TEXTS))
-    status, _, err = cli("audit", model_folder, bad, "--label-column", "label", "--out", tmp_path / "bad")
-    assert status == 2
-    assert "Did you mean 'mixed'?" in err
+    said = refused("audit", model_folder, bad, "--label-column", "label", "--out", tmp_path / "bad")
+    assert "Did you mean 'mixed'?" in said
 
 
 def test_a_shard_survives_the_disk(guard, tmp_path):

@@ -43,7 +43,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def run_all(cli, model: Path, data: Path, support: Path, out: Path, *options: object) -> dict[str, object]:
+def run_all(ok, model: Path, data: Path, support: Path, out: Path, *options: object) -> dict[str, object]:
     """Audit, fit, predict and evaluate; what came of it."""
     for arguments in (
         ("audit", model, data, "--out", out / "audit", *options),
@@ -52,8 +52,7 @@ def run_all(cli, model: Path, data: Path, support: Path, out: Path, *options: ob
         ("evaluate", out / "guarded", data, "--shortcut", "honestly", "--json", out / "scores.json"),
         ("evaluate", model, data, "--shortcut", "honestly", "--json", out / "base.json", *options),
     ):
-        status, _, err = cli(*arguments)
-        assert status == 0, (arguments, err)
+        ok(*arguments)
     return {
         "audit": json.loads((out / "audit" / "audit.json").read_text()),
         "record": json.loads((out / "guarded" / "guardrail.json").read_text()),
@@ -141,7 +140,7 @@ def test_a_pair_is_not_its_first_text_alone(bert):
     assert np.abs(pairs - guard.predict_proba([(second, first) for first, second in PAIRS])).max() > 1e-3
 
 
-def test_a_sigmoid_head(cli, write_csv, tmp_path):
+def test_a_sigmoid_head(cli, refused, write_csv, tmp_path):
     model, tokenizer = tiny_bert(n_classes=1)
     model.config.id2label, model.config.label2id = {0: "toxic"}, {"toxic": 0}
     inputs = [(text,) for text in SHORTCUT_TEXTS]
@@ -151,9 +150,9 @@ def test_a_sigmoid_head(cli, write_csv, tmp_path):
     data = write_csv("data.csv", *zip(SHORTCUT_TEXTS, labels, strict=True))
     support = write_csv("support.csv", ("good soup", "not toxic"), ("awful soup", "toxic"))
     # A single logit may as well be a regression, so it is asked for.
-    status, _, err = cli("audit", folder, data, "--out", tmp_path / "refused")
-    assert status == 2
-    assert "say so with head='sigmoid' (--head sigmoid on the command line)." in err
+    assert "say so with head='sigmoid' (--head sigmoid on the command line)." in refused(
+        "audit", folder, data, "--out", tmp_path / "refused"
+    )
     found = run_all(cli, folder, data, support, tmp_path, "--head", "sigmoid")
     assert found["record"]["head"] == "sigmoid"
     guard = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")

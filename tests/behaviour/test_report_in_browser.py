@@ -341,11 +341,7 @@ def test_texts_of_either_direction_of_writing(browser, tmp_path):
 def test_every_label_of_the_curve_lies_within_its_frame(browser, tmp_path, strength):
     path = tmp_path / "compare.html"
     page = render_comparison(
-        title="Fit",
-        introduction=[],
-        evaluations={},
-        audits={},
-        calibration=replace(CALIBRATION, strength=strength),
+        title="Fit", introduction=[], evaluations={}, audits={}, calibration=replace(CALIBRATION, strength=strength)
     )
     path.write_text(page, encoding="utf-8")
     outside = (

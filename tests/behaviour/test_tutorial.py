@@ -118,7 +118,7 @@ def test_the_commands_are_those_of_the_steps() -> None:
     assert [command.split()[0] for command in COMMANDS] == ["demo", *WRITES]
 
 
-def test_every_command_works_on_what_the_one_before_wrote(place, cli, monkeypatch) -> None:
+def test_every_command_works_on_what_the_one_before_wrote(place, ok, monkeypatch) -> None:
     answer_cards(monkeypatch)
     for command in COMMANDS[1:]:
         name, *arguments = shlex.split(command)
@@ -126,8 +126,7 @@ def test_every_command_works_on_what_the_one_before_wrote(place, cli, monkeypatc
         # In a test nobody looks at a browser.
         aside = ["--no-browser", "--reviewer", "anna"] if name == "review" else []
         arguments = [first_cards(place) if value == "honestly,not" else value for value in arguments]
-        status, _, err = cli(name, *arguments, *aside)
-        assert status == 0, (command, err)
+        ok(name, *arguments, *aside)
         assert set(WRITES[name]) <= files(place) - before, command
         if name in ("to-label", "flips"):
             fill_in(place / WRITES[name][0], dict(reviews(1) + reviews(0)))

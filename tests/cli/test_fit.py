@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from shortcut_guardrail import ShortcutGuardrail
+from shortcut_guardrail.config import preset, updated
 from tiny_models import SHORTCUT_TEXTS
 
 MASKCL = ("--strategy", "maskcl")
@@ -41,18 +42,17 @@ def record_of(folder: Path) -> dict:
     return json.loads((folder / "guardrail.json").read_text())
 
 
-def test_a_dry_run_shows_what_would_be_neutralised_and_writes_nothing(cli, model_folder, data, tmp_path):
+def test_a_dry_run_shows_what_would_be_neutralised_and_writes_nothing(ok, model_folder, data, tmp_path):
     before = set(tmp_path.rglob("*"))
     options = ("--strategy", "mask", "--shortcut", "honestly", "--keep", "soup", "--dry-run")
-    status, out, err = cli("fit", model_folder, data, *options)
-    assert status == 0, err
+    out, _ = ok("fit", model_folder, data, *options)
     rows = [line.split()[:2] for line in out.splitlines()]
     assert ["honestly", "yes"] in rows
     assert ["soup", "no"] in rows
     assert set(tmp_path.rglob("*")) == before
 
 
-def test_what_many_answers_hang_on_is_listed_and_taken_on_request(cli, model_folder, bag, write_csv, monkeypatch):
+def test_what_many_answers_hang_on_is_listed_and_taken_on_request(ok, model_folder, bag, write_csv, monkeypatch):
     monkeypatch.setattr("shortcut_guardrail.cli.options.ModelLoading.load", lambda *_: ShortcutGuardrail(*bag))
     nouns = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
     texts = [f"honestly the bad {noun} was {tail}" for noun in nouns for tail in ("awful", "so awful")]
@@ -60,8 +60,7 @@ def test_what_many_answers_hang_on_is_listed_and_taken_on_request(cli, model_fol
     data = write_csv("data.csv", *((text,) for text in texts), header=("text",))
 
     def shown(*more):
-        status, out, err = cli("fit", model_folder, data, "--strategy", "mask", *TOP_3, "--dry-run", *more)
-        assert status == 0, err
+        out, _ = ok("fit", model_folder, data, "--strategy", "mask", *TOP_3, "--dry-run", *more)
         cells = [line.split() for line in out.splitlines()]
         rows = {row[0]: row[1:4] for row in cells if row[1:2] in (["yes"], ["no"])}
         many = [row for row in rows.values() if row[1:] == ["many", "answers"]]
@@ -84,14 +83,13 @@ EVERYWHERE = [f"honestly the {tail} {noun}" for noun in NOUNS for tail in ("bad 
 
 
 @pytest.fixture
-def audited(cli, bag, write_csv, tmp_path, monkeypatch):
+def audited(cli, ok, bag, write_csv, tmp_path, monkeypatch):
     """What an audit of some texts by the bag of words prints, in one line, and its `audit.json`."""
     monkeypatch.setattr("shortcut_guardrail.cli.options._Loading.load", lambda *_: ShortcutGuardrail(*bag))
 
     def run(texts, *options):
         data = write_csv("data.csv", *((text,) for text in texts), header=("text",))
-        status, out, err = cli("audit", "model", data, "--out", tmp_path / "audit", "--overwrite", *options)
-        assert status == 0, err
+        out, _ = ok("audit", "model", data, "--out", tmp_path / "audit", "--overwrite", *options)
         shown = " ".join(out.split())
         again = cli("report", tmp_path / "audit" / "audit.json")[1]
         assert ("`fit` would take" in shown) == ("`fit` would take" in again)
@@ -134,44 +132,38 @@ def test_an_audit_that_fit_would_not_go_by_says_nothing_of_it(audited, options):
     assert "fit_would_take" not in document
 
 
-def test_only_what_looks_for_shortcuts_can_take_influential_words(cli, model_folder, data, tmp_path):
-    status, _, err = cli("fit", model_folder, data, *MASKCL, "--take-influential", "--out", tmp_path / "out")
-    assert status == 2
-    assert "--take-influential is for strategies that know what they neutralise" in " ".join(err.split())
+def test_only_what_looks_for_shortcuts_can_take_influential_words(refused, model_folder, data, tmp_path):
+    said = refused("fit", model_folder, data, *MASKCL, "--take-influential", "--out", tmp_path / "out")
+    assert "--take-influential is for strategies that know what they neutralise" in said
 
 
 @pytest.mark.parametrize("strategy", ["mask", "distill"])
-def test_a_targeted_guard_is_fitted_dialled_and_written(cli, model_folder, data, tmp_path, strategy):
+def test_a_targeted_guard_is_fitted_dialled_and_written(ok, model_folder, data, tmp_path, strategy):
     training = FAST if strategy == "distill" else TOP_3
     options = ("--strategy", strategy, "--shortcut", "honestly", *training, "--out", tmp_path / "out")
-    status, out, err = cli("fit", model_folder, data, *options)
-    assert status == 0, err
+    out, err = ok("fit", model_folder, data, *options)
     assert "warning" not in err
     assert "chosen without labels" in out
     assert ("Adapted on" in out) == (strategy == "distill")
     record = record_of(tmp_path / "out")
     assert (record["strategy"], record["strength_source"]) == (strategy, "agreement")
     assert [item["text"] for item in record["shortcuts"] if item["verdict"] == "named"] == ["honestly"]
-    status, out, err = cli("predict", tmp_path / "out", data, "--out", tmp_path / "labels.csv")
-    assert status == 0, err
+    ok("predict", tmp_path / "out", data, "--out", tmp_path / "labels.csv")
 
 
-def test_options_of_training_reach_the_strategy_that_trains(cli, model_folder, data, tmp_path):
+def test_options_of_training_reach_the_strategy_that_trains(ok, refused, model_folder, data, tmp_path):
     options = ("--shortcut", "honestly", *FAST, "--out", tmp_path / "out")
-    status, _, err = cli("fit", model_folder, data, "--strategy", "distill", "--set", "distill.temperature=3", *options)
-    assert status == 0, err
+    ok("fit", model_folder, data, "--strategy", "distill", "--set", "distill.temperature=3", *options)
     config = record_of(tmp_path / "out")["config"]
     assert (config["distill"]["temperature"], config["adapter"]["epochs"]) == (3.0, 10)
     assert config["adapter"]["temperature"] == 0.1  # that of the contrastive loss
-    status, _, err = cli("fit", model_folder, data, "--strategy", "mask", *options, "--overwrite")
-    assert status == 2
-    assert "are about training, and --strategy mask trains nothing." in " ".join(err.split())
+    said = refused("fit", model_folder, data, "--strategy", "mask", *options, "--overwrite")
+    assert "are about training, and --strategy mask trains nothing." in said
 
 
-def test_the_papers_strategy_can_choose_its_strength_without_labels(cli, model_folder, data, tmp_path):
+def test_the_papers_strategy_can_choose_its_strength_without_labels(ok, model_folder, data, tmp_path):
     options = (*MASKCL, "--per-input", "--shortcut", "honestly", "--strength", "auto", *FAST, "--out", tmp_path / "out")
-    status, _, err = cli("fit", model_folder, data, *options)
-    assert status == 0, err
+    ok("fit", model_folder, data, *options)
     record = record_of(tmp_path / "out")
     assert (record["strategy"], record["strength_source"], record["plain_peft_equivalent"]) == (
         "maskcl",
@@ -180,32 +172,20 @@ def test_the_papers_strategy_can_choose_its_strength_without_labels(cli, model_f
     )
 
 
-def test_rows_that_weighed_words_certify_nothing(cli, model_folder, data, support, unlabelled, tmp_path):
-    options = ("--strategy", "mask", "--shortcut", "honestly", "--support", support, "--out", tmp_path / "out")
-    status, _, err = cli("fit", model_folder, data, *options)
-    assert status == 0, err
-    status, _, err = cli("certify", tmp_path / "out", unlabelled, "--labelled", support)
-    assert status == 2
-    assert "decided which words are neutralised, so they cannot certify" in " ".join(err.split())
-
-
-def test_a_strength_that_is_not_certified_makes_way_and_it_is_said(cli, model_folder, data, unlabelled, tmp_path):
+def test_a_strength_that_is_not_certified_makes_way_and_it_is_said(ok, model_folder, data, unlabelled, tmp_path):
     options = ("--strategy", "mask", "--shortcut", "honestly", "--strength", 1, "--out", tmp_path / "out")
-    status, _, err = cli("fit", model_folder, data, *options)
-    assert status == 0, err
+    ok("fit", model_folder, data, *options)
     certify = ("certify", tmp_path / "out", unlabelled, "--margin", 0.01, "--out", tmp_path / "certified")
-    status, out, err = cli(*certify)
-    assert status == 0, err
+    out, _ = ok(*certify)
     assert "Strength 1 is not certified; 0 takes its place." in out
     assert record_of(tmp_path / "certified")["debias_strength"] == 0
 
 
-def test_a_guard_learns_from_a_few_labels(cli, model_folder, data, write_csv, tmp_path):
+def test_a_guard_learns_from_a_few_labels(ok, refused, model_folder, data, write_csv, tmp_path):
     rows = [(text, ("positive", "negative", "mixed")[i % 3]) for i, text in enumerate(SHORTCUT_TEXTS)]
     support = write_csv("support.csv", *rows)
     options = ("--strategy", "few-shot", "--support", support, *FAST, "--out", tmp_path / "out")
-    status, out, err = cli("fit", model_folder, data, *options)
-    assert status == 0, err
+    out, err = ok("fit", model_folder, data, *options)
     assert "warning" not in err
     said = " ".join(out.split())
     assert f"Adapted on {len(rows)} of {len(rows)} texts" in said
@@ -215,22 +195,17 @@ def test_a_guard_learns_from_a_few_labels(cli, model_folder, data, write_csv, tm
     assert record["calibration"]["n"] == len(rows)
     # Its own labels certify nothing; others do.
     certify = ("certify", tmp_path / "out", data, "--out", tmp_path / "certified")
-    status, _, err = cli(*certify, "--labelled", support)
-    assert status == 2
-    assert "trained the adapter" in " ".join(err.split())
+    assert "trained the adapter" in refused(*certify, "--labelled", support)
     others = write_csv("others.csv", *((f"{text} people", label) for text, label in rows))
-    status, _, err = cli(*certify, "--labelled", others)
-    assert status == 0, err
+    ok(*certify, "--labelled", others)
 
 
 @pytest.mark.parametrize("rows", [[("honestly fine", "mixed")], [("honestly fine", "mixed"), ("so fine", "mixed")]])
-def test_however_few_labels_have_a_say_in_what_is_neutralised(cli, model_folder, data, write_csv, tmp_path, rows):
+def test_however_few_labels_have_a_say_in_what_is_neutralised(cli, ok, model_folder, data, write_csv, tmp_path, rows):
     few = write_csv("few.csv", *rows)
     options = ("--strategy", "mask", "--shortcut", "honestly", "--support", few)
-    status, _, err = cli("fit", model_folder, data, *options, "--dry-run")
-    assert status == 0, err
-    status, _, err = cli("fit", model_folder, data, *options, "--out", tmp_path / "out")
-    assert status == 0, err
+    ok("fit", model_folder, data, *options, "--dry-run")
+    _, err = ok("fit", model_folder, data, *options, "--out", tmp_path / "out")
     assert "cannot tell strengths apart: the strength is the one chosen without labels" in " ".join(err.split())
     record = record_of(tmp_path / "out")
     assert record["strength_source"] == "agreement"
@@ -240,22 +215,19 @@ def test_however_few_labels_have_a_say_in_what_is_neutralised(cli, model_folder,
     assert status == 2  # there they choose the strength
 
 
-def test_labels_weigh_what_is_neutralised_beside_a_stated_strength(cli, model_folder, data, support, tmp_path):
+def test_labels_weigh_what_is_neutralised_beside_a_stated_strength(ok, refused, model_folder, data, support, tmp_path):
     options = ("--shortcut", "honestly", "--support", support, "--strength", 0.7)
-    status, _, err = cli("fit", model_folder, data, "--strategy", "mask", *options, "--out", tmp_path / "out")
-    assert status == 0, err
+    ok("fit", model_folder, data, "--strategy", "mask", *options, "--out", tmp_path / "out")
     record = record_of(tmp_path / "out")
     assert (record["debias_strength"], record["strength_source"]) == (0.7, "fixed")
     assert len(record["shortcut_rows"]) == 3
-    status, _, err = cli("fit", model_folder, data, *MASKCL, *options[2:], "--out", tmp_path / "paper")
-    assert status == 2
-    assert "--support chooses the strength and --strength states it" in " ".join(err.split())
+    said = refused("fit", model_folder, data, *MASKCL, *options[2:], "--out", tmp_path / "paper")
+    assert "--support chooses the strength and --strength states it" in said
 
 
-def test_labels_have_a_say_in_what_is_neutralised(cli, model_folder, data, support, tmp_path):
+def test_labels_have_a_say_in_what_is_neutralised(ok, model_folder, data, support, tmp_path):
     options = ("--strategy", "mask", "--shortcut", "honestly", "--support", support, "--out", tmp_path / "out")
-    status, out, err = cli("fit", model_folder, data, *options)
-    assert status == 0, err
+    out, _ = ok("fit", model_folder, data, *options)
     record = record_of(tmp_path / "out")
     assert len(record["shortcut_rows"]) == 3
     assert record["strength_source"] == "calibrated"
@@ -265,11 +237,10 @@ def test_labels_have_a_say_in_what_is_neutralised(cli, model_folder, data, suppo
     assert "chosen on unlabelled texts and 3 labelled ones." in " ".join(out.split())
 
 
-def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(cli, model_folder, data, support, tmp_path):
+def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(ok, model_folder, data, support, tmp_path):
     options = (*MASKCL, "--per-input", "--shortcut", "honestly", "--support", support, *FAST, "--overwrite")
     for asked in ((), ("--strength", "auto")):
-        status, _, err = cli("fit", model_folder, data, *options, *asked, "--out", tmp_path / "out")
-        assert status == 0, err
+        ok("fit", model_folder, data, *options, *asked, "--out", tmp_path / "out")
         record = record_of(tmp_path / "out")
         assert (record["calibration"]["without_labels"] is not None) == bool(asked)
         assert (record["unlabelled_calibration"] is not None) == bool(asked)
@@ -329,28 +300,23 @@ def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(cli, model_fol
         (("--config", "nowhere.toml", "--out", "x"), "--config nowhere.toml cannot be read: there is no such file."),
     ],
 )
-def test_options_that_cannot_be_meant(cli, data, support, tmp_path, monkeypatch, options, sentence):
+def test_options_that_cannot_be_meant(refused, data, support, tmp_path, monkeypatch, options, sentence):
     monkeypatch.chdir(tmp_path)
     options = (support if option == "SUPPORT" else option for option in options)
-    status, out, err = cli("fit", "model", data, *options)
-    assert (status, out) == (2, "")
-    assert " ".join(err.split()) == f"error: {sentence}"
+    assert refused("fit", "model", data, *options) == sentence
 
 
 # Settings, words and results in files
 
 
-def test_settings_come_from_a_file_and_from_the_command_line(cli, model_folder, data, tmp_path):
-    from shortcut_guardrail.config import preset
-
+def test_settings_come_from_a_file_and_from_the_command_line(ok, model_folder, data, tmp_path):
     (tmp_path / "rank.toml").write_text("[adapter]\nrank = 2\nepochs = 3\n")
     (tmp_path / "rank.json").write_text('{"adapter": {"rank": 2, "epochs": 3}}')
     configs = {}
     for file in ("rank.toml", "rank.json"):
         out = tmp_path / f"out-{file}"
         options = ("--config", tmp_path / file, "--set", "adapter.batch_size=4", "--strength", 0.5, "--out", out)
-        status, _, err = cli("fit", model_folder, data, *MASKCL, *options)
-        assert status == 0, err
+        ok("fit", model_folder, data, *MASKCL, *options)
         configs[file] = record_of(out)["config"]
     assert configs["rank.toml"] == configs["rank.json"]
     adapter = configs["rank.toml"]["adapter"]
@@ -359,70 +325,38 @@ def test_settings_come_from_a_file_and_from_the_command_line(cli, model_folder, 
 
 
 @pytest.mark.parametrize("strategy", ["maskcl", "paper", "distill"])
-def test_a_record_given_back_makes_the_same_guard(cli, model_folder, data, tmp_path, strategy):
+def test_a_record_given_back_makes_the_same_guard(ok, model_folder, data, tmp_path, strategy):
     words = ("--shortcut", "honestly") if strategy == "distill" else ()
     first = ("--strategy", strategy, *words, *FAST, "--strength", 0.5, "--out", tmp_path / "first")
-    status, _, err = cli("fit", model_folder, data, *first)
-    assert status == 0, err
+    ok("fit", model_folder, data, *first)
     again = ("--config", tmp_path / "first" / "guardrail.json", "--strength", 0.5, "--out", tmp_path / "again")
-    status, _, err = cli("fit", model_folder, data, *again)
-    assert status == 0, err
+    ok("fit", model_folder, data, *again)
     assert record_of(tmp_path / "first")["config"] == record_of(tmp_path / "again")["config"]
     weights = [(tmp_path / name / "adapter_model.safetensors").read_bytes() for name in ("first", "again")]
     assert weights[0] == weights[1]
 
 
-def test_what_is_set_by_name_is_not_overruled_by_the_rules_of_a_file(cli, model_folder, data, tmp_path):
-    first = (
-        *MASKCL,
-        "--strength",
-        0.5,
-        "--set",
-        "adapter.max_steps=3",
-        "--set",
-        "adapter.min_steps=3",
-        "--out",
-    )
-    assert cli("fit", model_folder, data, *first, tmp_path / "first")[0] == 0
-    again = ("--config", tmp_path / "first" / "guardrail.json", "--set", "adapter.epochs=2", "--strength", 0.5)
-    status, _, err = cli("fit", model_folder, data, *again, "--out", tmp_path / "again")
-    assert status == 0, err
-    adapter = record_of(tmp_path / "again")["config"]["adapter"]
-    assert [adapter[name] for name in ("epochs", "min_steps", "max_steps")] == [2, 0, 0]
-
-
-def test_words_come_from_files(cli, model_folder, data, tmp_path):
+def test_words_come_from_files(ok, model_folder, data, tmp_path):
     (tmp_path / "words.txt").write_text("honestly\n")
     (tmp_path / "kept.txt").write_text("soup\n# a comment\n")
     options = ("--shortcuts-file", tmp_path / "words.txt", "--keep-file", tmp_path / "kept.txt", "--dry-run")
-    status, out, err = cli("fit", model_folder, data, "--strategy", "mask", *options)
-    assert status == 0, err
+    out, _ = ok("fit", model_folder, data, "--strategy", "mask", *options)
     rows = [line.split()[:2] for line in out.splitlines()]
     assert ["honestly", "yes"] in rows
     assert ["soup", "no"] in rows
 
 
-def test_a_result_is_printed_as_json_alone(cli, model_folder, data, tmp_path):
+def test_a_result_is_printed_as_json_alone(cli, ok, model_folder, data, tmp_path):
     options = ("--strategy", "mask", "--shortcut", "honestly")
-    status, out, err = cli("fit", model_folder, data, *options, "--json", "-", "--out", tmp_path / "out")
-    assert status == 0, err
+    out, _ = ok("fit", model_folder, data, *options, "--json", "-", "--out", tmp_path / "out")
     found = json.loads(out)
     assert (found["strategy"], found["debias_strength"]) == ("mask", record_of(tmp_path / "out")["debias_strength"])
-    status, out, err = cli("fit", model_folder, data, *options, "--dry-run", "--json", "-")
-    assert status == 0, err
+    out, _ = ok("fit", model_folder, data, *options, "--dry-run", "--json", "-")
     assert "honestly" in [item["text"] for item in json.loads(out)["shortcuts"]]
     options = (*options, "--quiet", "--json", tmp_path / "fit.json", "--out", tmp_path / "quiet")
     status, out, err = cli("fit", model_folder, data, *options)
     assert (status, out, err) == (0, "", "")
     assert json.loads((tmp_path / "fit.json").read_text())["strategy"] == "mask"
-
-
-def test_the_strategy_that_the_evidence_supports(cli, model_folder, data, tmp_path):
-    options = ("--shortcut", "honestly", *FAST, "--out", tmp_path / "out")
-    status, out, err = cli("fit", model_folder, data, *options)
-    assert status == 0, err
-    assert "Strategy: distill, since honestly is named as a shortcut." in " ".join(out.split())
-    assert record_of(tmp_path / "out")["strategy"] == "distill"
 
 
 def test_nothing_to_repair_has_a_status_of_its_own(cli, model_folder, write_csv, tmp_path):
@@ -436,26 +370,20 @@ def test_nothing_to_repair_has_a_status_of_its_own(cli, model_folder, write_csv,
 # A finished guard is certified
 
 
-@pytest.fixture
-def guarded(cli, model_folder, data, tmp_path) -> Path:
-    options = (
-        *MASKCL,
-        "--strength",
-        1,
-        *FAST,
-        "--set",
-        "adapter.epochs=40",
-        "--out",
-        tmp_path / "guarded",
-    )
-    status, _, err = cli("fit", model_folder, data, *options)
-    assert status == 0, err
-    return tmp_path / "guarded"
+@pytest.fixture(scope="module")
+def guarded(model_folder, tmp_path_factory) -> Path:
+    """A guard that is read only."""
+    guard = ShortcutGuardrail.from_pretrained(model_folder)
+    training = {"epochs": 40, "learning_rate": 2e-2, "batch_size": 4}
+    config = updated(preset("default"), {"saliency": {"top_k": 3}, "adapter": training})
+    guard.fit(list(SHORTCUT_TEXTS), config=config)
+    folder: Path = tmp_path_factory.mktemp("guards") / "guarded"
+    guard.save_pretrained(folder)
+    return folder
 
 
-def test_what_to_label_is_what_is_answered_differently(cli, guarded, unlabelled, tmp_path):
-    status, out, err = cli("to-label", guarded, unlabelled, "--out", tmp_path / "sample.csv")
-    assert status == 0, err
+def test_what_to_label_is_what_is_answered_differently(ok, guarded, unlabelled, tmp_path):
+    out, _ = ok("to-label", guarded, unlabelled, "--out", tmp_path / "sample.csv")
     rows = rows_of(tmp_path / "sample.csv")
     assert f"({len(rows)} of {len(SHORTCUT_TEXTS)} texts to label)" in out
     lines = unlabelled.read_text(encoding="utf-8").splitlines()
@@ -464,29 +392,26 @@ def test_what_to_label_is_what_is_answered_differently(cli, guarded, unlabelled,
     differing = (answers != answers[0]).any(axis=0)
     assert differing.any()
     assert sorted(int(row["line"]) - 2 for row in rows) == differing.nonzero()[0].tolist()
-    status, _, err = cli("to-label", guarded, unlabelled, "--n", 1, "--out", tmp_path / "one.jsonl")
-    assert status == 0, err
+    ok("to-label", guarded, unlabelled, "--n", 1, "--out", tmp_path / "one.jsonl")
     assert len((tmp_path / "one.jsonl").read_text().splitlines()) == 1
 
 
-def test_a_text_column_that_the_file_to_fill_in_needs_is_refused(cli, guarded, tmp_path):
+def test_a_text_column_that_the_file_to_fill_in_needs_is_refused(refused, guarded, tmp_path):
     (tmp_path / "odd.csv").write_text("label\nhonestly the room was bad\n", encoding="utf-8")
     out = tmp_path / "sample.csv"
-    status, _, err = cli("to-label", guarded, tmp_path / "odd.csv", "--text-column", "label", "--out", out)
-    assert status == 2
-    assert "stand in a column called 'label'" in " ".join(err.split())
+    said = refused("to-label", guarded, tmp_path / "odd.csv", "--text-column", "label", "--out", out)
+    assert "stand in a column called 'label'" in said
     assert not out.exists()
 
 
-def test_the_filled_in_sample_certifies_a_finished_guard(cli, guarded, unlabelled, write_csv, tmp_path):
+def test_the_filled_in_sample_certifies_a_finished_guard(cli, ok, guarded, unlabelled, write_csv, tmp_path):
     cli("to-label", guarded, unlabelled, "--out", tmp_path / "sample.csv")
     rows = rows_of(tmp_path / "sample.csv")
     labelled = write_csv("labelled.csv", *((row["text"], "negative") for row in rows))
     options = ("--labelled", labelled, "--margin", 0.5, "--confidence", 0.8, "--harm", "harmed", "--looks", 2)
     report = tmp_path / "certificate.html"
     options = (*options, "--out", tmp_path / "certified", "--html", report)
-    status, out, err = cli("certify", guarded, unlabelled, *options)
-    assert status == 0, err
+    out, _ = ok("certify", guarded, unlabelled, *options)
     record = record_of(tmp_path / "certified")
     assert [record["certificate"][name] for name in ("margin", "harm", "looks")] == [0.5, "harmed", 2]
     assert record["certificate"]["sentence"].split(".")[0] in " ".join(out.split())
@@ -499,10 +424,9 @@ def test_the_filled_in_sample_certifies_a_finished_guard(cli, guarded, unlabelle
     assert page.count("</td><td>certified</td></tr>") == len(found["certified"]) - 1
 
 
-def test_a_page_without_a_folder_says_what_is_used_and_what_would_be(cli, guarded, unlabelled, tmp_path):
+def test_a_page_without_a_folder_says_what_is_used_and_what_would_be(ok, guarded, unlabelled, tmp_path):
     report = tmp_path / "page.html"
-    status, out, err = cli("certify", guarded, unlabelled, "--margin", 0.001, "--html", report)
-    assert status == 0, err
+    out, _ = ok("certify", guarded, unlabelled, "--margin", 0.001, "--html", report)
     assert "0 would take its place" in out
     page = html.unescape(report.read_text(encoding="utf-8"))
     said = "is applied at strength 1, which is not certified; 0, the base model itself, would take its place."
@@ -511,21 +435,19 @@ def test_a_page_without_a_folder_says_what_is_used_and_what_would_be(cli, guarde
     assert record_of(guarded)["debias_strength"] == 1
 
 
-def test_a_page_is_not_written_into_a_guard(cli, guarded, unlabelled, tmp_path):
+def test_a_page_is_not_written_into_a_guard(refused, guarded, unlabelled, tmp_path):
     before = (guarded / "guardrail.json").read_text(encoding="utf-8")
     for place in (guarded / "guardrail.json", tmp_path / "new" / "page.html"):
         options = ("--html", place, "--out", tmp_path / "new", "--overwrite")
-        status, _, err = cli("certify", guarded, unlabelled, *options)
-        assert status == 2
-        sentence = " ".join(err.split())
+        said = refused("certify", guarded, unlabelled, *options)
+        sentence = said
         assert "which the command reads. Choose a place" in sentence or "which is written too" in sentence
     assert (guarded / "guardrail.json").read_text(encoding="utf-8") == before
 
 
-def test_a_certificate_can_only_be_looked_at(cli, guarded, unlabelled, tmp_path):
+def test_a_certificate_can_only_be_looked_at(ok, guarded, unlabelled, tmp_path):
     before = set(tmp_path.rglob("*"))
-    status, out, err = cli("certify", guarded, unlabelled)
-    assert status == 0, err
+    out, _ = ok("certify", guarded, unlabelled)
     assert "strength" in out
     assert set(tmp_path.rglob("*")) == before
 
@@ -541,9 +463,7 @@ def test_a_certificate_can_only_be_looked_at(cli, guarded, unlabelled, tmp_path)
         (("certify", "GUARD", "DATA", "--out", "GUARD", "--overwrite"), "is also what the command reads"),
     ],
 )
-def test_certifying_refuses(cli, guarded, model_folder, unlabelled, write_csv, arguments, sentence):
+def test_certifying_refuses(refused, guarded, model_folder, unlabelled, write_csv, arguments, sentence):
     empty = write_csv("empty.csv", ("good soup", ""), ("bad soup", "negative"))
     places = {"MODEL": model_folder, "GUARD": guarded, "DATA": unlabelled, "EMPTY": empty}
-    status, _, err = cli(*(places.get(argument, argument) for argument in arguments))
-    assert status == 2
-    assert sentence in " ".join(err.split())
+    assert sentence in refused(*(places.get(argument, argument) for argument in arguments))

@@ -93,7 +93,7 @@ CASES = [(line, option) for line, options in LINES.items() for option in options
 
 
 @pytest.mark.parametrize(("line", "option"), CASES, ids=[f"{line.split()[0]} {option}" for line, option in CASES])
-def test_no_input_is_written_over(cli, place, line, option):
+def test_no_input_is_written_over(refused, place, line, option):
     before = contents(place)
     words = line.split()
     inside = [f"{name}/new{ENDINGS[option]}" for name in ("base", "guard") if name in words[1:]]
@@ -105,29 +105,26 @@ def test_no_input_is_written_over(cli, place, line, option):
         more = [] if words[0] == "review" else ["--overwrite"]
         if option != "--out" and words[0] in OUT:
             more += ["--out", OUT[words[0]]]
-        status, _, err = cli(*words, option, target, *more)
-        assert status == 2, (target, err)
-        assert any(sentence in " ".join(err.split()) for sentence in SENTENCES), (target, err)
+        said = refused(*words, option, target, *more)
+        assert any(sentence in said for sentence in SENTENCES), (target, said)
         assert contents(place) == before, target
 
 
-def test_what_a_model_reads_is_named(cli, place):
+def test_what_a_model_reads_is_named(refused, place):
     for target, sentence in (
         ("base/new.json", "'base/new.json' lies in 'base', which the command reads. Choose a place outside of it."),
         ("guard/x/new.json", "'guard/x/new.json' lies in 'guard', which the command reads. Choose a place outside of"),
         ("data.csv", "'data.csv' is also what the command reads. Choose another place for the output."),
     ):
-        status, _, err = cli("evaluate", "guard", "data.csv", "--json", target, "--overwrite")
-        assert status == 2
-        assert sentence in " ".join(err.split())
+        assert sentence in refused("evaluate", "guard", "data.csv", "--json", target, "--overwrite")
 
 
-def test_a_file_of_somebody_else_is_not_replaced_by_a_result(cli, place):
+def test_a_file_of_somebody_else_is_not_replaced_by_a_result(refused, place):
     (place / "notes.txt").write_text("mine")
     for command, option in (("report old.json", "--out"), ("compare old.json old.json", "--html"), ("demo", "--json")):
-        status, _, err = cli(*command.split(), option, "notes.txt", "--overwrite")
-        assert status == 2
-        assert "'notes.txt' exists, and does not end in " in " ".join(err.split())
+        assert "'notes.txt' exists, and does not end in " in refused(
+            *command.split(), option, "notes.txt", "--overwrite"
+        )
     assert (place / "notes.txt").read_text() == "mine"
 
 

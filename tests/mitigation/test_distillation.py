@@ -10,7 +10,6 @@ from shortcut_guardrail.config import DistillConfig
 from shortcut_guardrail.mitigation.distillation import _Distiller, _Examples, counterfactual, distill_adapter
 from shortcut_guardrail.mitigation.lora import attach_adapter
 from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.strength.counterfactual import Counterfactual
 from shortcut_guardrail.text.finder import WordFinder
 from tiny_models import tiny_bert
 
@@ -157,10 +156,3 @@ def test_without_a_shortcut_nothing_is_trained(classifier, texts):
     assert (training.n_texts, training.n_steps, training.losses) == (len(texts), 0, ())
     np.testing.assert_array_equal(classifier.with_model(model).predict_logits(encoded), target.base)
     assert not any(p.requires_grad for p in model.parameters())
-
-
-def test_answers_are_those_of_the_mean():
-    logits = np.log(np.array([[[0.6, 0.4]], [[0.1, 0.9]]], dtype=np.float32))
-    target = Counterfactual(logits, logits[0], np.array([True]))
-    assert target.answers().tolist() == [1]
-    np.testing.assert_allclose(target.probabilities(), [[0.35, 0.65]], atol=1e-6)

@@ -14,7 +14,6 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from shortcut_guardrail import ConfigError, DataError, GuardrailConfig, ShortcutGuardrail, preset
 from shortcut_guardrail.config import AdapterConfig, CalibrationConfig, CertifyConfig
-from shortcut_guardrail.mitigation import few_shot
 from shortcut_guardrail.mitigation.few_shot import _Supervised, assign_folds, cross_validated_logits, few_shot_adapter
 from shortcut_guardrail.mitigation.scaling import logits_by_strength
 from shortcut_guardrail.mitigation.strategies import uses_shortcuts
@@ -109,16 +108,6 @@ def test_no_row_is_answered_by_an_adapter_that_was_taught_it(classifier, support
         np.testing.assert_allclose(found[:, asked], expected, atol=1e-5)
 
 
-def test_a_label_has_no_say_in_the_answer_to_its_row(classifier, support, monkeypatch):
-    encoded, labels = classifier.encode(support[0]), np.asarray(support[1])
-    monkeypatch.setattr(few_shot, "assign_folds", lambda labels, *_: np.arange(len(labels)) % 5)
-    other = labels.copy()
-    other[0] = (other[0] + 1) % classifier.n_classes
-    found, again = (cross_validated_logits(classifier, encoded, y, ADAPTER, [1.0], seed=3) for y in (labels, other))
-    np.testing.assert_allclose(again[:, [0, 5]], found[:, [0, 5]], atol=1e-6)  # the fold of row 0
-    assert np.abs(again - found)[:, [1, 2, 3, 4]].min(axis=2).max() > 1e-4
-
-
 def test_the_strength_is_chosen_on_these_answers(guard, classifier, support):
     report = guard.fit(support[0], config=CONFIG, support=support, seed=5)
     encoded, labels = classifier.encode(support[0]), np.asarray(support[1])
@@ -162,18 +151,10 @@ def test_what_is_saved_comes_back_and_plain_peft_gives_it(guard, support, model_
     card = (tmp_path / "guarded/README.md").read_text()
     assert "made from labelled texts with the strategy `few-shot`" in card
     assert f"| Labelled texts | {len(support[0])} given" in card
+    # The curve stays that of adapters that had not seen the rows, whatever strength is set.
+    assert "Every row was answered by an adapter that had not been trained on it." in card
     with pytest.raises(DataError, match="trained the adapter"):
         again.calibrate(*support)
-
-
-def test_the_card_says_that_the_strength_was_cross_validated(guard, support, tmp_path):
-    guard.fit(support[0], config=CONFIG, support=support)
-    guard.save_pretrained(tmp_path / "guarded")
-    guard.debias_strength = 0.7  # the curve stays that of adapters that had not seen the rows
-    guard.save_pretrained(tmp_path / "again")
-    for folder in ("guarded", "again"):
-        card = (tmp_path / folder / "README.md").read_text()
-        assert "Every row was answered by an adapter that had not been trained on it." in card
 
 
 def test_labels_that_taught_choose_and_certify_nothing(guard, support):

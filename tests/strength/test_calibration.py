@@ -11,12 +11,12 @@ import torch
 from audits import CALIBRATION
 from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.config import AdapterConfig, CalibrationConfig
-from shortcut_guardrail.errors import ConfigError, DataError
+from shortcut_guardrail.errors import ConfigError
 from shortcut_guardrail.mitigation.lora import adapted_layers
 from shortcut_guardrail.mitigation.maskcl import train_adapter
 from shortcut_guardrail.mitigation.scaling import calibrate_strength, debias_strength, logits_by_strength, merged
 from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
-from shortcut_guardrail.strength.calibration import check_support, choose_strength
+from shortcut_guardrail.strength.calibration import choose_strength
 
 
 @pytest.fixture
@@ -63,13 +63,6 @@ def test_the_strength_comes_back_after_an_exception(adapted):
         with pytest.raises(KeyError), debias_strength(guarded.model, strength):
             raise KeyError
     assert np.array_equal(guarded.predict_logits(encoded), full)
-
-
-@pytest.mark.parametrize("strength", [-0.1, 1.4, float("nan")])
-def test_a_strength_out_of_range(adapted, strength):
-    sentence = "debias_strength must be a number from 0 to 1, but is"
-    with pytest.raises(ConfigError, match=sentence), debias_strength(adapted[1].model, strength):
-        pass
 
 
 def test_the_curve_is_kept_and_agrees_with_predictions(adapted):
@@ -158,18 +151,6 @@ def test_labels_overrule_a_strength_chosen_without_them_by_paired_evidence_alone
         choose_strength(logits, labels, CalibrationConfig(strengths=(0.5, 1.0)), without_labels=0.0)
     with pytest.raises(ConfigError, match=r"without_labels must be one of the strengths 0, 0\.5, 1, but is 0\.3"):
         choose_strength(logits, labels, grid, without_labels=0.3)
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        ([1], "needs at least 2 labelled rows, but has 1"),
-        ([1, 1, 1], "All 3 rows of the support set have the same label"),
-    ],
-)
-def test_support_sets_that_say_nothing(labels, message):
-    with pytest.raises(DataError, match=message):
-        check_support(labels)
 
 
 @pytest.mark.parametrize("packing", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 
@@ -42,12 +43,10 @@ def test_of_strengths_that_differ_by_rounding_the_smallest_is_chosen():
     assert chosen.strength == 0.3
 
 
-@pytest.mark.parametrize("at_most", [1, 2, 3, 40, 256])
-@pytest.mark.parametrize("n_bearing", [0, 1, 15, 16, 300, 990])
-def test_a_sample_has_texts_with_a_shortcut_where_there_are_any(n_bearing, at_most):
-    bearing = np.zeros(1000, dtype=bool)
-    bearing[np.random.default_rng(n_bearing).permutation(1000)[:n_bearing]] = True
-    for seed in range(20):
+def test_a_sample_has_texts_with_a_shortcut_where_there_are_any():
+    for n_bearing, at_most, seed in itertools.product([0, 1, 15, 16, 300, 990], [1, 2, 3, 40, 256], range(20)):
+        bearing = np.zeros(1000, dtype=bool)
+        bearing[np.random.default_rng(n_bearing).permutation(1000)[:n_bearing]] = True
         sample = draw(bearing, at_most, seed=seed)
         assert len(sample.rows) == len(set(sample.rows.tolist())) == at_most
         assert sample.rows.tolist() == sorted(sample.rows.tolist())
