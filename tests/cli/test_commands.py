@@ -539,7 +539,7 @@ def test_scores_are_written_under_stable_keys(ok, guarded, data, tmp_path):
     path = tmp_path / "scores.json"
     out, err = ok("evaluate", guarded, data, "--shortcut", "honestly", "--json", path)
     scores = json.loads(path.read_text())
-    assert list(scores)[0] == "schema_version"
+    assert next(iter(scores)) == "schema_version"
     assert list(scores)[-1] == "base"
     empty = [group for group in scores["groups"] if group["n"] == 0]
     assert [group["name"] for group in empty] == ["mixed, without shortcut", "mixed, with shortcut"]
