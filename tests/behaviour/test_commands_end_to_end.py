@@ -66,13 +66,13 @@ def right(rows: list[dict[str, str]], labels: list[str], column: str) -> float:
     return float(np.mean([row[column] == label for row, label in zip(rows, labels, strict=True)]))
 
 
-def test_single_texts(cli, bert, write_csv, tmp_path):
+def test_single_texts(ok, bert, write_csv, tmp_path):
     balance(*bert, [(text,) for text in SHORTCUT_TEXTS])
     model = save(tmp_path / "model", *bert)
     labels = ["negative", "positive", "mixed", "negative", "positive", "mixed", "negative", "positive"]
     data = write_csv("data.csv", *zip(SHORTCUT_TEXTS, labels, strict=True))
     support = write_csv("support.csv", ("good soup", "positive"), ("the bad tea", "negative"), ("so so", "mixed"))
-    found = run_all(cli, model, data, support, tmp_path)
+    found = run_all(ok, model, data, support, tmp_path)
     predictions, record = found["predictions"], found["record"]
     # The file of predictions and the scores tell one story.
     assert found["scores"]["accuracy"] == pytest.approx(right(predictions, labels, "label"))
@@ -98,7 +98,7 @@ def test_single_texts(cli, bert, write_csv, tmp_path):
 
 
 @pytest.mark.parametrize("family_name", ["bert", "distilbert"])
-def test_text_pairs(cli, family, write_csv, tmp_path, family_name):
+def test_text_pairs(cli, ok, family, write_csv, tmp_path, family_name):
     from transformers import BertForSequenceClassification
 
     model, tokenizer = family(family_name, n_classes=3)
@@ -111,7 +111,7 @@ def test_text_pairs(cli, family, write_csv, tmp_path, family_name):
     labels = [names[i % 3] for i in range(8)]
     data = write_csv("nli.csv", *((*pair, label) for pair, label in zip(PAIRS, labels, strict=True)), header=header)
     rows = [(*PAIRS[i], names[i % 3]) for i in (0, 1)]
-    found = run_all(cli, folder, data, write_csv("support.csv", *rows, header=header), tmp_path)
+    found = run_all(ok, folder, data, write_csv("support.csv", *rows, header=header), tmp_path)
     # Token types are the tokenizer's own: the plain model agrees on the base labels.
     expected = [names[i] for i in plain_logits(model, tokenizer, PAIRS).argmax(-1)]
     assert [row["base_label"] for row in found["predictions"]] == expected
@@ -140,7 +140,7 @@ def test_a_pair_is_not_its_first_text_alone(bert):
     assert np.abs(pairs - guard.predict_proba([(second, first) for first, second in PAIRS])).max() > 1e-3
 
 
-def test_a_sigmoid_head(cli, refused, write_csv, tmp_path):
+def test_a_sigmoid_head(ok, refused, write_csv, tmp_path):
     model, tokenizer = tiny_bert(n_classes=1)
     model.config.id2label, model.config.label2id = {0: "toxic"}, {"toxic": 0}
     inputs = [(text,) for text in SHORTCUT_TEXTS]
@@ -153,7 +153,7 @@ def test_a_sigmoid_head(cli, refused, write_csv, tmp_path):
     assert "say so with head='sigmoid' (--head sigmoid on the command line)." in refused(
         "audit", folder, data, "--out", tmp_path / "refused"
     )
-    found = run_all(cli, folder, data, support, tmp_path, "--head", "sigmoid")
+    found = run_all(ok, folder, data, support, tmp_path, "--head", "sigmoid")
     assert found["record"]["head"] == "sigmoid"
     guard = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
     base = plain_logits(model, tokenizer, inputs)[:, 0].sigmoid()
