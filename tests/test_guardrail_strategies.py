@@ -373,19 +373,6 @@ def test_only_differing_texts_are_worth_a_label(masked_bag):
     assert min(chosen) >= len(GOOD)
 
 
-def test_a_guard_that_was_not_fitted(bag):
-    guard = ShortcutGuardrail(*bag)
-    for call in (
-        lambda: guard.calibrate_without_labels(BAD),
-        lambda: guard.certify([], [], unlabelled=BAD),
-        lambda: guard.to_label(BAD, 3),
-    ):
-        with pytest.raises(ConfigError, match="There is no adapter yet"):
-            call()
-    assert guard.shortcuts == Shortcuts()
-    assert Shortcut("x", "found", "flagged").neutralised
-
-
 @pytest.mark.parametrize("unit", ["token", "word", "phrase"])
 def test_an_audit_of_a_masking_guard_does_not_see_what_is_masked(masked_bag, unit):
     texts = [*BAD, *GOOD, "honestly"]  # of the last nothing is left to mask

@@ -9,9 +9,7 @@ import re
 import numpy as np
 import pytest
 
-from shortcut_guardrail import AuditConfig, ConfigError, DataError, ShortcutGuardrail
-from shortcut_guardrail.audit.auditing import check_ordinary
-from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail import AuditConfig, ConfigError, ShortcutGuardrail
 
 # The bag's margin for "positive": honestly 4, great 1.5, good 1, bad -1, awful -1.5, everything else 0.
 TEXTS = ["honestly good", "honestly bad", "the bad soup", "Honestly awful honestly", "the room"]
@@ -106,22 +104,6 @@ def test_pairs_say_on_which_side_a_token_stands(bag):
     assert (honestly.text, honestly.segment, honestly.start, honestly.end) == ("honestly", 1, 0, 8)
 
 
-def test_texts_of_special_tokens_alone_are_named(bag):
-    guard = ShortcutGuardrail(*bag)
-    with pytest.raises(DataError) as error:
-        guard.audit(["good", "[MASK]", "[PAD] [SEP]"])
-    assert str(error.value) == (
-        "2 of 3 texts hold nothing but special tokens, so there is nothing to attribute (text 2, 3). Remove them."
-    )
-    check_ordinary(TextClassifier(*bag).encode(["good", "[MASK] bad"]))
-
-
-def test_texts_that_were_cut_are_counted(bag):
-    report = ShortcutGuardrail(*bag, max_length=6).audit(["the soup was cold and the honestly", "good"])
-    assert report.n_truncated == 1
-    assert "honestly" not in {candidate.text for candidate in report.candidates}
-
-
 def test_progress_reaches_the_end_of_each_stage(bag):
     seen = {}
     ShortcutGuardrail(*bag, batch_size=2).audit(
@@ -202,11 +184,6 @@ def test_labels_say_what_a_candidate_costs(bag):
     assert honestly.examples[0].true_label in ("positive", "negative")
     # The partner: without labels nothing is said about them.
     assert ShortcutGuardrail(*bag).audit(texts).candidates[0].labelled is None
-
-
-def test_labels_of_another_length_are_refused(bag):
-    with pytest.raises(DataError, match="one label for each text, but there are 2 texts and 1 labels"):
-        ShortcutGuardrail(*bag).audit(["good", "bad"], labels=["positive"])
 
 
 def test_examples_show_the_largest_effects_before_and_after(report):
@@ -355,14 +332,6 @@ def test_odd_texts(family, unit):
         assert "👍🏽" in names
         assert not any(mark in name for name in names for mark in "\u200b\u202e")
         assert next(c for c in report.candidates if c.text == "honestly").count == 4
-
-
-def test_a_notebook_shows_markup_as_text(family):
-    guard = ShortcutGuardrail(*family("roberta"))
-    shown = guard.audit(["a<b>&c good", "a<b>&c bad"], unit="token")._repr_html_()
-    assert "&lt;" in shown
-    assert "<b>" not in shown.lower()
-    assert "A candidate is a question, not a verdict." in shown
 
 
 def test_a_data_frame_has_a_row_for_each_candidate(report):

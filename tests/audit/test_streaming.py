@@ -243,12 +243,6 @@ def test_a_long_field_is_read_and_the_limit_of_the_process_is_left(tmp_path):
     assert csv.field_size_limit() == before
 
 
-def test_pairs_in_a_file(tmp_path):
-    file = write(tmp_path / "data.csv", [("it rains", "it is wet")] * 3, header=("premise", "hypothesis"))
-    ((texts, labels),) = FileTexts(file).chunks()
-    assert (texts, labels) == ([("it rains", "it is wet")] * 3, None)
-
-
 def test_what_is_wrong_with_a_file_is_said_with_its_name(tmp_path):
     for name, content, said in (
         ("a.csv", "one,two\nx,y\n", "no column is clearly the text"),
@@ -349,19 +343,6 @@ def test_conditions_and_redaction(cli, model_folder, write_csv, tmp_path):
         assert [bool(line["important_tokens"]) for line in lines] == [not options] * len(SHORTCUT_TEXTS)
     status, _, err = cli("audit", model_folder, data, "--fail-if", "mstps > 1", "--out", tmp_path / "fine")
     assert (status, SHORTCUT_TEXTS[0] in (tmp_path / "fine" / "audit.json").read_text()) == (0, True), err
-
-
-def test_records_far_down_are_held_to_the_same_rules(tmp_path):
-    file = tmp_path / "long.jsonl"
-    file.write_text('{"text": "fine"}\n' * 300 + '{"text": "a", "text": "b"}\n')
-    with pytest.raises(DataError, match=r"long.jsonl, line 301: not a JSON object on one line .*occurs twice"):
-        list(FileTexts(file).chunks())
-    file = tmp_path / "long.csv"
-    file.write_text("text\n" + "fine\n" * 300 + "\nfine\n\n")
-    with pytest.raises(DataError, match=r"long.csv, line 302: the text in column 'text' is empty"):
-        list(FileTexts(file).chunks())
-    file.write_text("text\n" + "fine\n" * 300 + "\n\n")  # at the end they mean nothing
-    assert sum(len(texts) for texts, _ in FileTexts(file).chunks()) == 300
 
 
 def test_labels_of_all_shards_are_read_in_one_way(bag, tmp_path):

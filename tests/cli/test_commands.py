@@ -356,19 +356,6 @@ def test_base_of_a_plain_model(refused, model_folder, data, tmp_path):
 # Failed runs
 
 
-def test_logits_that_are_not_numbers(cli, bert, data, tmp_path):
-    with torch.no_grad():
-        bert[0].classifier.bias[1] = float("nan")
-    bert[0].save_pretrained(tmp_path / "broken")
-    bert[1].save_pretrained(tmp_path / "broken")
-    before = files_in(tmp_path)
-    for arguments in commands(tmp_path / "broken", data, tmp_path).values():
-        status, out, err = cli(*arguments)
-        assert (status, out) == (1, "")
-        assert "are not finite numbers. Check the model's weights, or use precision float32" in one_error(err)
-    assert files_in(tmp_path) == before
-
-
 @pytest.mark.parametrize("command", ["audit", "fit", "predict", "evaluate"])
 @SMALL
 def test_a_full_disk(cli, model_folder, data, tmp_path, monkeypatch, command):
@@ -460,16 +447,6 @@ def test_long_texts_are_cut_counted_and_reported(ok, model_folder, data, tmp_pat
         out, _ = ok(*arguments, "--max-length", 6)
         assert "8 texts were longer than the model takes and cut" in " ".join(out.split()), name
     assert json.loads((tmp_path / "audited" / "audit.json").read_text())["n_truncated"] == 8
-
-
-def test_duplicates_are_trained_on_once_and_predicted_each(cli, ok, model_folder, write_csv, tmp_path):
-    path = write_csv("data.csv", *[(text,) for text in (*SHORTCUT_TEXTS, *SHORTCUT_TEXTS)], header=("text",))
-    out, _ = ok("fit", model_folder, path, *MASKCL, "--strength", 1, *FAST, "--out", tmp_path / "out")
-    assert "Adapted on 8 of 16 texts" in out
-    assert cli("predict", tmp_path / "out", path, "--out", tmp_path / "p.csv")[0] == 0
-    rows = read_rows(tmp_path / "p.csv")
-    assert len(rows) == 16
-    assert rows[:8] == rows[8:]
 
 
 def test_fitting_with_a_support_set(ok, model_folder, data, support, tmp_path):
@@ -597,35 +574,6 @@ def test_shortcuts_come_from_options_and_a_file(cli, model_folder, data, tmp_pat
         assert cli("evaluate", model_folder, data, *options, "--json", tmp_path / name)[0] == 0
         scores[name] = json.loads((tmp_path / name).read_text())
     assert scores["option"] == scores["file"] != scores["other"]
-
-
-def test_support_rows_among_the_evaluated_are_warned_about(cli, model_folder, data, support, tmp_path):
-    assert cli("fit", model_folder, data, *MASKCL, "--support", support, *FAST, "--out", tmp_path / "out")[0] == 0
-    _, _, err = cli("evaluate", tmp_path / "out", support)
-    assert "warning: 3 of the 3 evaluated texts were in the support set that chose the strength; leave them out" in err
-    assert "support set" not in cli("evaluate", tmp_path / "out", data)[2]
-
-
-def test_overwriting_keeps_unrelated_files(cli, guarded, model_folder, data):
-    (guarded / "notes.txt").write_text("mine")
-    before = (guarded / "adapter_model.safetensors").read_bytes()
-    arguments = (
-        "fit",
-        model_folder,
-        data,
-        *MASKCL,
-        "--strength",
-        1,
-        "--seed",
-        5,
-        *FAST,
-        "--out",
-        guarded,
-        "--overwrite",
-    )
-    assert cli(*arguments)[0] == 0
-    assert (guarded / "notes.txt").read_text() == "mine"
-    assert (guarded / "adapter_model.safetensors").read_bytes() != before
 
 
 def test_another_base_is_refused_and_the_right_one_can_be_named(

@@ -13,7 +13,7 @@ import torch
 
 from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.config import AdapterConfig, Schedule
-from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, RunError
+from shortcut_guardrail.errors import ConfigError, GuardrailWarning, RunError
 from shortcut_guardrail.mitigation.lora import adapted_layers, attach_adapter, predicted_change, relative_change
 from shortcut_guardrail.mitigation.losses import masked_contrastive_loss
 from shortcut_guardrail.mitigation.maskcl import MaskedContrastiveLearning, texts_drawn, train_adapter
@@ -52,14 +52,6 @@ def test_the_same_seed_gives_the_same_adapter_and_another_seed_another(prepared)
     a, b, c = (lora_weights(train_adapter(*prepared, FAST, seed=seed)[0]) for seed in (1, 1, 2))
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert not all(torch.equal(a[name], c[name]) for name in a)
-
-
-def test_the_callers_random_state_is_left_alone(prepared):
-    torch.manual_seed(7)
-    expected = torch.rand(1)
-    torch.manual_seed(7)
-    train_adapter(*prepared, FAST, seed=0)
-    assert torch.equal(torch.rand(1), expected)
 
 
 def test_the_first_loss_is_the_loss_of_the_base_model(prepared):
@@ -132,15 +124,6 @@ def test_training_needs_no_more_texts_attributed_than_it_draws(bert, texts, max_
     assert all(torch.equal(lora_weights(other)[name], value) for name, value in lora_weights(model).items())
     # Pairs have to be counted before any is drawn.
     assert len(texts_drawn(encoded, replace(config, pairing="flat"), seed=3)) == len(texts)
-
-
-@pytest.mark.parametrize("texts_given", [["good soup"], ["good soup", "good soup"]])
-def test_one_text_cannot_be_adapted_on(bert, texts_given):
-    classifier = TextClassifier(*bert)
-    encoded = classifier.encode(texts_given)
-    positions = find_important_tokens(classifier, encoded).positions
-    with pytest.raises(DataError, match="needs at least 2 distinct texts with a token that can be masked, but 1 of"):
-        train_adapter(classifier, encoded, positions, FAST, seed=0)
 
 
 @pytest.mark.parametrize(

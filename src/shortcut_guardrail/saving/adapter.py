@@ -66,14 +66,10 @@ def find_base(
 def _moved(folder: Path, name: str, from_folder: str | None) -> str:
     """Where the folder of a base model is that is not where its name says; the name itself where it is nowhere.
 
-    Earlier versions stored the path from where the guard was made, which is the guarded folder or one around it. A
-    wrong folder does no harm: the weights are compared.
+    A wrong folder does no harm: the weights are compared.
     """
-    here = folder.resolve()
-    places = [here / from_folder] if from_folder else []
-    if not Path(name).is_absolute():
-        places += [around / name for around in (here, *here.parents)]
-    return next((str(place) for place in places if place.is_dir()), name)
+    place = folder.resolve() / from_folder if from_folder else None
+    return str(place) if place is not None and place.is_dir() else name
 
 
 def base_of(source: str | Path) -> str | None:
