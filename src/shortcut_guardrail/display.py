@@ -5,14 +5,18 @@ A result says what is shown (a `Summary`); how wide it may be, what is escaped a
 
 from __future__ import annotations
 
-import html
 import math
 import textwrap
-import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from io import StringIO
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from .errors import ConfigError
 from .text import visible_name
@@ -49,40 +53,46 @@ class Summary:
         indent = max(map(len, self.facts), default=0)
         head = [self.title, *(f"{name:{indent}}  {value}" for name, value in self.facts.items())]
         notes = (line for note in self.notes for line in textwrap.wrap(visible_name(note), width, max_lines=6))
-        lines = [*map(visible_name, head), *self._table(width), *self._more, *notes]
-        return "\n".join(cut(line, width) for line in lines)
+        facts = (cut(visible_name(line), width) for line in head)
+        return "\n".join([*facts, *self._table(width), *self._more, *(cut(note, width) for note in notes)])
 
     def html(self) -> str:
         """For a notebook, light or dark: no colours of its own, everything escaped, and no text a formula."""
-        facts = "".join(f"<tr>{_td(name, 'th')}{_td(value, most=400)}</tr>" for name, value in self.facts.items())
-        right = [column.startswith(">") for column in self.columns]
-        head = "".join(_td(column.lstrip(">"), "th", r) for column, r in zip(self.columns, right, strict=True))
-        rows = "".join(
-            "<tr>" + "".join(_td(cell(value), "td", r) for value, r in zip(row, right, strict=True)) + "</tr>"
-            for row in self.rows
+        heads = [(column.lstrip(">"), _side(column)) for column in self.columns]
+        rows = [[(cell(value), side) for value, (_, side) in zip(row, heads, strict=True)] for row in self.rows]
+        shown: str = template("summary.html.j2").render(
+            summary=self, heads=heads, rows=rows, notes=(*self._more, *self.notes), width=WIDTH
         )
-        return (
-            f'<div class="tex2jax_ignore mathjax_ignore"><p><strong>{_escaped(self.title)}</strong></p>'
-            + (f"<table><tbody>{facts}</tbody></table>" if facts else "")
-            + (f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>" if rows else "")
-            + "".join(f"<p>{_escaped(note, 2000)}</p>" for note in (*self._more, *self.notes))
-            + "</div>"
-        )
+        return shown
 
     @property
     def _more(self) -> tuple[str, ...]:
         return (f"... and {self.more:,} more",) if self.more else ()
 
     def _table(self, width: int) -> list[str]:
-        if not self.rows:
-            return []
-        right = [column.startswith(">") for column in self.columns]
-        rows = [[column.lstrip(">") for column in self.columns]]
-        rows += [[visible_name(cell(value)) for value in row] for row in self.rows]
-        widths = [min(width, max(map(columns_of, column))) for column in zip(*rows, strict=True)]
-        while sum(widths) + 2 * (len(widths) - 1) > width:
-            widths[widths.index(max(widths))] -= 1
-        return ["  ".join(map(_padded, row, widths, right)).rstrip() for row in rows]
+        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="")
+        for column in self.columns:
+            # Words give way to numbers where a line has no room for both.
+            side = _side(column)
+            table.add_column(column.lstrip(">"), justify=side, no_wrap=side == "right")
+        for row in self.rows:
+            table.add_row(*(_line(cut(visible_name(cell(value)), width)) for value in row))
+        screen = Console(
+            file=StringIO(),
+            width=width,
+            color_system=None,
+            force_jupyter=False,
+            legacy_windows=False,
+            markup=False,
+            emoji=False,
+        )
+        with screen.capture() as captured:
+            screen.print(table)
+        return [line.rstrip() for line in captured.get().splitlines()] if self.rows else []
+
+
+def _side(column: str) -> Literal["left", "right"]:
+    return "right" if column.startswith(">") else "left"
 
 
 class Shown(ABC):
@@ -146,39 +156,40 @@ def spread(points: Sequence[Any], kept: Iterable[float], most: int = 11) -> list
     return [points[i] for i in sorted({*must, *(rest[int(k * step + 0.5)] for k in range(most - len(must)))})]
 
 
-def columns_of(text: str) -> int:
-    """How many columns of a terminal a text takes at most; terminals join some characters that are counted apart."""
-    return sum(map(_columns, text))
-
-
-def _columns(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me") or character in "\u200b\u200c\u200d\u2060\ufeff":
-        return int(character == "\ufe0f")  # it makes an emoji, two columns wide, of the sign before it
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
 def cut(text: str, width: int) -> str:
-    """The beginning of what takes more columns, or is made of many more characters."""
-    if len(text) <= 4 * width and columns_of(text) <= width:
-        return text
-    used, end = 0, 0
-    while end < 4 * width and used + _columns(text[end]) < width:
-        used, end = used + _columns(text[end]), end + 1
-    return text[:end] + "…"
+    """The beginning of what takes more columns of a terminal, or is made of many more characters."""
+    line = _line(text if len(text) <= 4 * width else text[: 4 * width] + "…")
+    line.truncate(width)
+    return line.plain
 
 
-def _padded(text: str, width: int, right: bool) -> str:
-    text = cut(text, width)
-    space = " " * (width - columns_of(text))
-    return space + text if right else text + space
+def _line(text: str) -> Text:
+    """A text that ends with an ellipsis where there is no more room, and on the line where it began."""
+    return Text(text, no_wrap=True, overflow="ellipsis")
 
 
-def _escaped(text: str, most: int = WIDTH) -> str:
-    return html.escape(cut(visible_name(text), most))
+@cache
+def template(name: str) -> Any:
+    """A Jinja template, by its path in this package; where it is a page everything that comes from data is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
-
-def _td(text: str, tag: str = "td", right: bool = False, most: int = WIDTH) -> str:
-    return f'<{tag} style="text-align:{"right" if right else "left"}">{_escaped(text, most)}</{tag}>'
+    environment = Environment(
+        loader=PackageLoader(__package__, ""),
+        autoescape=name.endswith(".html.j2"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    # What would end a table or code in Markdown is taken out.
+    environment.filters["code"] = lambda word: "`" + word.replace("`", "'").replace("|", "/") + "`"
+    environment.globals |= {
+        "number": number,
+        "interval": interval,
+        "p_value": p_value,
+        "cut": cut,
+        "visible_name": visible_name,
+    }
+    return environment.get_template(name)
 
 
 LEGEND_ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": 2, "frameon": False}

@@ -8,9 +8,7 @@ the length they truncate to. A second thread would compute with the first one's 
 from __future__ import annotations
 
 import os
-import sys
 import threading
-import weakref
 from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
@@ -24,53 +22,26 @@ R = TypeVar("R")
 class Lock:
     """A re-entrant lock that copies and pickles of its owner do not share: they get one of their own.
 
-    A process that is forked while another thread holds it has a copy of the owner in the midst of a computation, and
-    nobody who would finish it: there the lock is refused, where it would be waited for without end.
+    A forked process is refused. Its copy of the owner may be half computed, and the threads that PyTorch would wait for
+    stayed behind.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._holder: int | None = None
-        self._depth = 0
-        self._torn = False
-        _LOCKS.add(self)
+        self._lock, self._process = threading.RLock(), os.getpid()
 
     def __enter__(self) -> None:
-        if self._torn:
+        if os.getpid() != self._process:
             raise RunError(
-                "This process was forked while another thread used the guard, whose copy here is half computed. Load "
-                "the guard anew in this process, or fork while no thread uses it."
+                "This process was forked from the one that loaded the guard, and cannot use it. Load one guard in each "
+                "process."
             )
         self._lock.acquire()
-        self._holder, self._depth = threading.get_ident(), self._depth + 1
 
     def __exit__(self, *_: object) -> None:
-        self._depth -= 1
         self._lock.release()
 
     def __reduce__(self) -> tuple[type[Lock], tuple[()]]:
         return Lock, ()
-
-    def after_fork(self) -> None:
-        """In the child process; the thread that forked goes on as it was."""
-        self._torn = self._torn or (self._depth > 0 and self._holder != threading.get_ident())
-
-
-_LOCKS: weakref.WeakSet[Lock] = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    """The child process has the parent's locks, and none of its threads."""
-    locks = list(_LOCKS)
-    for lock in locks:
-        lock.after_fork()
-    # OpenMP would wait for its threads, which the child does not have. PyTorch's own workers compute in one, too.
-    if locks and (torch := sys.modules.get("torch")) is not None:
-        torch.set_num_threads(1)
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Locked(Protocol):

@@ -16,6 +16,7 @@ too.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import os
 import random
@@ -113,7 +114,8 @@ def guards() -> Iterator[Output]:
         return [(guard.predict_proba(texts).tobytes(), guard.record().strategy), by_peft]
 
     def save(guard: ShortcutGuardrail) -> Write:
-        return lambda place: guard.save_pretrained(place / "out", overwrite=True)
+        # The writer is forked: it needs a guard of its own.
+        return lambda place: copy.deepcopy(guard).save_pretrained(place / "out", overwrite=True)
 
     yield Output("guard", save(adapter), save(other), look, "out")
     yield Output("guard, adapter goes", save(adapter), save(mask), look, "out")
