@@ -10,10 +10,10 @@ import pytest
 from harness_fakes import fake_build, fake_results
 from shortcut_bench import bases, runner
 from shortcut_bench.classifiers import Encoder
-from shortcut_bench.cli import EXPERIMENTS, parse_changes
+from shortcut_bench.cli import EXPERIMENTS
 from shortcut_bench.experiments import experiment_names, read_experiment
 from shortcut_bench.results import read_index, read_result
-from shortcut_guardrail.errors import ConfigError, RunError
+from shortcut_guardrail.errors import RunError
 from tiny_models import save_tiny_encoder
 
 MINE = """
@@ -86,18 +86,6 @@ def test_run_table_and_figure(cli: Any, mine: dict[str, Any]) -> None:
     assert status == 2
     assert "--overwrite" in said
     assert cli(*again, "--overwrite")[0] == 0
-
-
-def test_runs_can_be_restricted(cli: Any, mine: dict[str, Any]) -> None:
-    run = ("benchmark", "run", mine["file"], *mine["options"], "--out", mine["out"])
-    status, printed, _ = cli(*run, "--methods", "erm,guardrail-paper", "--settings", "planted", "--set", "epochs=2")
-    assert status == 0
-    assert "2 runs finished" in printed
-    assert [entry.system for entry in read_index(mine["out"], "mine")] == ["erm", "guardrail-paper"]
-    status, _, said = cli("benchmark", "run", mine["file"], *mine["options"], "--out", mine["out"], "--systems", "erm")
-    status, _, said = cli("benchmark", "table", mine["file"], "--results", mine["out"])
-    assert status == 2
-    assert "base.recipe.epochs is 2 in one and 1 in the other" in said
 
 
 @pytest.mark.parametrize("scale", ["tiny", "small", "paper"])
@@ -205,14 +193,3 @@ def test_a_table_is_not_overwritten_unasked(cli: Any, tmp_path: Path) -> None:
     assert (status, (tmp_path / "table.md").read_text()) == (2, "mine")
     assert "--overwrite" in said
     assert cli(*words, "--overwrite")[0] == 0
-
-
-def test_changes_of_the_scale() -> None:
-    assert parse_changes(["epochs=5", "learning_rates=[1e-5, 2e-5]", "n_train = all"]) == {
-        "epochs": 5,
-        "learning_rates": [1e-5, 2e-5],
-        "n_train": "all",
-    }
-    for wrong in ("epochs", "=5", "epochs="):
-        with pytest.raises(ConfigError, match="--set must be NAME=VALUE"):
-            parse_changes([wrong])

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from math import sqrt
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from checkout import ROOT
 from harness_fakes import fake_results, with_systems
@@ -21,13 +17,10 @@ from shortcut_bench.collect import collect
 from shortcut_bench.experiments import ExperimentConfig, experiment_names, read_experiment
 from shortcut_bench.reproduction import NUMBERS, Claim, Comparison, beside_the_paper, read_numbers
 from shortcut_bench.results import result_path
-from shortcut_guardrail.stats.exact import exact_interval
-from shortcut_guardrail.text import WordFinder
 
 PAGE = ROOT / "docs" / "research" / "reproduction.md"
 PAPER = read_numbers(NUMBERS)
 REPRODUCED = [name for name in experiment_names() if read_experiment(name).rebuilds]
-GOEMO = ("GoEmo-ST", "GoEmo-Syn")
 Latex = Callable[[str], list[list[list[str]]]]
 
 
@@ -118,23 +111,6 @@ def test_two_scales_have_a_table_each(tmp_path: Path) -> None:
     assert len(titles) == 2
     assert titles[0].endswith("an-encoder, scale small.**")
     assert titles[1].endswith("an-encoder, scale paper.**")
-
-
-def test_a_figure_is_shown_where_there_is_one(tmp_path: Path) -> None:
-    fake_results(tmp_path / "results", few("mstps", "erm"))
-    assert "![" not in beside_the_paper("mstps", tmp_path / "results", images_from=tmp_path / "docs")
-    (tmp_path / "results/mstps/mstps.png").touch()
-    text = beside_the_paper("mstps", tmp_path / "results", images_from=tmp_path / "docs")
-    assert text.endswith("](../results/mstps/mstps.png)\n")
-
-
-def test_special_characters_of_names_are_shown_and_mean_nothing(tmp_path: Path) -> None:
-    config = few("shifted", "erm", settings=slice(4, 5))
-    odd = replace(config.systems[0], label="a|b *c* `d` <!-- end --> [e](f) g_h")
-    fake_results(tmp_path, replace(config, systems=(odd,)))
-    text = block(tmp_path)
-    assert r"a\|b \*c\* \`d\` \<!-- end --\> \[e\](f) g\_h" in text
-    assert len({len(found) for found in rows_of(text)}) == 1
 
 
 # Claims
@@ -293,143 +269,4 @@ def test_the_numbers_are_those_of_tables_3_4_and_8(latex: Latex) -> None:
 # What the page says about the paper's numbers
 
 
-def fraction(printed: float, n: int) -> int | None:
-    """How many right answers of n give an accuracy that is printed so, if any do; halves may be rounded either way."""
-    return next((k for k in range(n + 1) if abs(k / n - printed) <= 0.0005 + 1e-12), None)
-
-
-def test_a_fraction_is_found_and_not_found() -> None:
-    assert fraction(0.333, 3) == 1
-    assert fraction(0.334, 3) is None
-    assert fraction(0.0, 7) == 0
-
-
-def goemo_accuracies(name: str) -> list[float]:
-    comparison = PAPER[name]
-    found = [comparison.number(s, system, "accuracy") for system in comparison.numbers["accuracy"] for s in GOEMO]
-    return [value for value in found if value is not None]
-
-
-def test_the_worst_group_of_multinli_has_seven_rows_or_a_multiple() -> None:
-    values = [PAPER["real-world"].number("MultiNLI", s, "worst_group_accuracy") or 0.0 for s in ("ERM", "DFR", "SG")]
-    assert [fraction(value, 7) for value in values] == [3, 4, 5]
-    fits = [n for n in range(1, 100) if all(fraction(value, n) is not None for value in values)]
-    assert fits == list(range(7, 100, 7))
-    assert all(fraction(0.428, n) is None for n in fits)
-    assert exact_interval(3, 7) == pytest.approx((0.10, 0.82), abs=0.005)
-    assert exact_interval(5, 7) == pytest.approx((0.29, 0.96), abs=0.005)
-    assert stats.fisher_exact([[3, 4], [5, 2]])[1] == pytest.approx(0.59, abs=0.005)
-    assert stats.fisher_exact([[6, 8], [10, 4]])[1] == pytest.approx(0.25, abs=0.005)
-
-
-def test_right_answers_on_sst2() -> None:
-    values = [PAPER["real-world"].number("SST-2", s, "accuracy") or 0.0 for s in ("SG", "JTT", "DFR", "ERM")]
-    assert [fraction(value, 872) for value in values] == [800, 798, 798, 794]
-
-
-def test_sizes_that_the_accuracies_on_goemotions_fit() -> None:
-    shifted = goemo_accuracies("shifted")
-    assert len(shifted) == 10
-    assert [sum(fraction(v, n) is not None for v in shifted) for n in (300, 685, 645)] == [10, 6, 4]
-    assert [n for n in range(1, 700) if all(fraction(v, n) is not None for v in shifted)] == [300, 400, 573, 600]
-    inside = set(goemo_accuracies("in-distribution"))
-    assert inside == {0.896, 0.928}
-    assert all(fraction(v, 685) is not None and fraction(v, 300) is None for v in inside)
-    assert max(shifted) == 0.630
-
-
-def test_support_rows_and_stated_sizes() -> None:
-    assert PAPER["in-distribution"].number("MultiNLI", "ERM", "accuracy") == 0.908
-    assert PAPER["in-distribution"].sizes["MultiNLI"][1] == 600
-    assert fraction(0.908, 600) is not None
-    assert fraction(0.908, 560) is None
-    assert fraction(0.928, 645) is None
-    for name in ("real-world", "shifted", "in-distribution"):
-        comparison = PAPER[name]
-        for setting in set(comparison.settings) - ({*GOEMO} if name == "shifted" else set()):
-            n = comparison.sizes[setting][1]
-            values = [comparison.number(setting, s, "accuracy") for s in comparison.numbers["accuracy"]]
-            assert all(value is None or fraction(value, n) is not None for value in values)
-            if name != "in-distribution":
-                assert all(value is None or fraction(value, n - 40) is not None for value in values)
-
-
-def test_parameters_of_the_adapter() -> None:
-    assert [12 * 2 * rank * (768 + 768) for rank in (4, 8)] == [147_456, 294_912]
-
-
-def test_changes_printed_in_tables_3_and_4(latex: Latex) -> None:
-    lines = [line for line in latex("tab:mstps") if len(line) == 5]
-    changes = [(float(value), float(base), float(change)) for (base,), *others in lines for value, change in others]
-    wrong = [(v, base, change, round(v - base, 3)) for v, base, change in changes if round(v - base, 3) != change]
-    assert len(changes) == 24
-    assert wrong == [(0.102, 0.647, -0.563, -0.545), (0.190, 0.488, -0.263, -0.298)]
-    for erm, sg, change, erm_worst, sg_worst, change_worst in numbers(latex("tab:lambda"), 6):
-        assert (round(sg - erm, 3), round(sg_worst - erm_worst, 3)) == (change, change_worst)
-
-
-def test_slips_in_sentences() -> None:
-    shifted, sweep = PAPER["shifted"], PAPER["lambda-sweep"]
-    best = {
-        setting: max(shifted.systems, key=lambda system: shifted.number(setting, system, "accuracy") or 0.0)
-        for setting in shifted.settings
-    }
-    assert [setting for setting, system in best.items() if system != "SG"] == ["GoEmo-Syn"]
-    gaps = [
-        [round(sg - erm, 3) for sg, erm in zip(of["SG"], of["ERM"], strict=True)]
-        for of in (sweep.numbers["accuracy"], sweep.numbers["worst_group_accuracy"])
-    ]
-    at = sweep.settings.index
-    assert [(gap[at("Civil, λ = .8")], gap[at("Civil, λ = .9")]) for gap in gaps] == [(0.016, 0.012), (0.147, 0.057)]
-    assert gaps[0][at("Civil, λ = .6")] == 0
-    assert [gaps[1][at(f"Yelp-ST, λ = {x}")] for x in (".8", ".6")] == [-0.014, -0.026]
-    real = PAPER["real-world"].numbers["accuracy"]
-    assert max(abs(round(sg - erm, 3)) for sg, erm in zip(real["SG"], real["ERM"], strict=True)) == 0.006
-    assert sqrt(0.8 * 0.2 / 40) == pytest.approx(0.063, abs=0.0005)
-    assert (round(323 / 872, 2), round(323 / 8720, 3)) == (0.37, 0.037)
-
-
 # What the page says about the data
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_classes_and_empty_groups_of_the_reversed_goemotions(shared_data: Path) -> None:
-    for kind in ("single-word", "synonym"):
-        found = rows(shared_data / f"goemotions_shortcuts/{kind}1/test_anti-shortcut.csv")
-        assert Counter(row["label"] for row in found) == {"0": 500, "1": 90, "2": 63, "3": 32}
-    assert f"{500 / 685:.3f}" == "0.730"
-    finder = WordFinder(["honestly"])
-    found = rows(shared_data / "goemotions_shortcuts/single-word1/test_anti-shortcut.csv")
-    groups = Counter((row["label"], finder.present(row["text"])) for row in found)
-    assert (groups["0", True], groups["0", False]) == (500, 0)
-    assert (groups["3", True], groups["3", False]) == (0, 32)
-
-
-def test_rates_of_the_released_training_sets(shared_data: Path) -> None:
-    finder = WordFinder(["honestly"])
-    for setting, size, expected in (
-        (1, 1124, None),
-        (2, 1224, [0.08, 0.35, 0.58, 0.90]),
-        (3, 1324, [0.24, 0.39, 0.58, 0.81]),
-    ):
-        found = rows(shared_data / f"goemotions_shortcuts/single-word{setting}/train.csv")
-        assert len(found) == size == len(rows(shared_data / f"goemotions_shortcuts/synonym{setting}/train.csv"))
-        rates = [np.mean([finder.present(r["text"]) for r in found if r["label"] == c]) for c in "0123"]
-        assert expected is None or [round(float(rate), 2) for rate in rates] == pytest.approx(expected)
-
-
-def test_apostrophes_of_the_released_synonyms(shared_data: Path) -> None:
-    for name, n in (("train", 45), ("test_anti-shortcut", 52)):
-        texts = [row["text"] for row in rows(shared_data / f"goemotions_shortcuts/synonym1/{name}.csv")]
-        assert sum("if I’m being honest" in text for text in texts) == n
-        assert not any("if I'm being honest" in text for text in texts)
-
-
-def test_negated_pairs_of_multinli(shared_data: Path) -> None:
-    pairs = [row for part in ("train", "test") for row in rows(shared_data / f"mnli/mnli_{part}.csv")]
-    negated = Counter(row["label"] for row in pairs if row["neg_hyp"] == "1")
-    assert (len(pairs), negated["0"], negated["1"]) == (9815, 91, 87)

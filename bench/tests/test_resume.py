@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from pathlib import Path
@@ -87,12 +88,13 @@ ONE_SEED = {
 """The costliest trainings were made with this seed alone."""
 
 
-def planned(name: str, *, systems: tuple[str, ...] = (), seeds: tuple[int, ...] = SEEDS) -> list[Run]:
+@functools.cache
+def planned(name: str, *, systems: tuple[str, ...] = (), seeds: tuple[int, ...] = SEEDS) -> tuple[Run, ...]:
     """The runs of a committed experiment, with the encoder that they were made with."""
     recorded = json.loads(next(iter(open_store(RESULTS).runs.values()))["config"])["encoder"]
     encoder = Encoder("nowhere", "sentence-transformers/all-MiniLM-L6-v2", recorded["weights"])
     assert encoder.identity() == recorded
-    return plan_runs(read_experiment(name), scale="small", encoder=encoder, seeds=seeds, systems=systems)
+    return tuple(plan_runs(read_experiment(name), scale="small", encoder=encoder, seeds=seeds, systems=systems))
 
 
 def stored(run: Run) -> list[str]:

@@ -182,16 +182,6 @@ def test_the_learning_rate_is_the_one_with_the_lowest_loss_on_dev(run: Any, tmp_
     assert len(list((tmp_path / ".cache/classifiers").iterdir())) == 1, "the other classifier is not kept"
 
 
-def test_with_selection_on_seed_0_the_other_seeds_take_its_rate(run: Any, tmp_path: Path) -> None:
-    run(experiment("erm"), seeds=(1,), changes={"learning_rates": [1e-5, 3e-3], "select": "seed 0"})
-    base = results_of(tmp_path)["erm", "reversed", 1]["base"]
-    assert base["seed"] == 1
-    (selection,) = (tmp_path / ".cache/selections").iterdir()
-    run(experiment("erm"), seeds=(0,), changes={"learning_rates": [1e-5, 3e-3], "select": "seed 0"})
-    assert list((tmp_path / ".cache/selections").iterdir()) == [selection]
-    assert results_of(tmp_path)["erm", "reversed", 0]["base"]["selection"] == base["selection"]
-
-
 def test_oracle_and_clean_read_what_they_should(run: Any, tmp_path: Path) -> None:
     """The oracle is asked about the texts without the word; its groups are still those of the texts with it."""
     run(experiment("erm", "oracle", "clean"))
@@ -219,11 +209,6 @@ def test_what_a_setting_cannot_have_is_left_out_with_the_reason(run: Any) -> Non
     assert "sampled, oracle, reversed, seed 0: no shortcut is inserted" in reasons
     assert "sampled, clean, reversed, seed 0: no shortcut is inserted" in reasons
     assert "sampled, erm, test, seed 0: the data have no test set 'test'" in reasons
-
-
-def test_a_test_set_that_the_support_set_would_use_up_is_left_out(run: Any) -> None:
-    outcome = run(experiment("erm"), changes={"n_test": 8})
-    assert "the test set has 8 rows, of which 8 are held out" in outcome.left_out[0]
 
 
 def test_a_costly_system_is_fitted_once_for_all_test_sets(run: Any, tmp_path: Path) -> None:
@@ -480,27 +465,6 @@ def test_an_opened_setting_hands_a_method_what_the_run_does(run: Any, tmp_path: 
     assert fitted.predict_proba(scored.texts) != pytest.approx(rows_of(unlike).probs[order], abs=1e-4)
 
 
-def test_an_opened_setting_trains_alike_on_other_rows_and_takes_other_options(
-    run: Any, tmp_path: Path, encoder: str
-) -> None:
-    (tmp_path / "mine.toml").write_text(OPENED)
-
-    def opened(**more: Any) -> bases.OpenedSetting:
-        given = {"data_dir": None, "cache": tmp_path / ".cache", "scale": "tiny", "encoder": encoder, **more}
-        return bases.open_setting(str(tmp_path / "mine.toml"), given.pop("setting", "planted"), 0, **given)
-
-    first = opened(changes=CHANGES)
-    clean = first.train(first.data.clean_train)
-    assert clean.train_loss != first.train().train_loss
-    weak = opened(changes=CHANGES, options={"strength": 0.5})
-    assert weak.setting.options == {"strength": 0.5}
-    assert weak.data.train.fingerprint() != first.data.train.fingerprint()
-    with pytest.raises(ConfigError, match="no setting 'planed'"):
-        opened(setting="planed")
-    with pytest.raises(ConfigError, match="fold must lie between 0 and 0, but is 1"):
-        opened(changes=CHANGES, fold=1)
-
-
 def test_a_setting_is_found_by_its_name_or_by_data_that_no_other_has() -> None:
     config = read_experiment("lambda-sweep")
     assert config.setting(config.settings[1].name) is config.settings[1]
@@ -590,22 +554,6 @@ def test_a_training_that_was_cut_short_goes_on_from_its_checkpoint(
     assert resumed["group_dro", "reversed", 0]["rows"] == whole["group_dro", "reversed", 0]["rows"]
 
 
-def test_checkpoints_that_a_kill_left_behind_go_with_the_next_run(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used: set[Path] = set()
-    for module in (classifiers, runner):
-        monkeypatch.setattr(module, "discard", used.add)
-    run(experiment("erm", GUARD))
-    monkeypatch.undo()
-    monkeypatch.setattr(bases, "build", fake_build)
-    assert len(used) == 2 + 1, "a folder for each of the two systems and for the classifier"
-    for folder in used:
-        (folder / "checkpoint-8").mkdir(parents=True)
-    run(experiment("erm", "oracle", GUARD))
-    assert not any(folder.exists() for folder in used)
-
-
 def test_one_of_several_processes_is_refused(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match="A benchmark is done by one process"):
@@ -647,8 +595,3 @@ def test_a_number_that_json_lacks_loses_no_run(run: Any, tmp_path: Path, monkeyp
     run(experiment("erm"))
     info = results_of(tmp_path)["erm", "reversed", 0]["system"]["info"]
     assert (info["loss"], info["n"], info["rates"]) == (None, 3, [0.5, None])
-
-
-def test_the_cache_is_left_out_of_version_control(run: Any, tmp_path: Path) -> None:
-    run(experiment("erm"))
-    assert (tmp_path / ".cache/.gitignore").read_text() == "*\n"

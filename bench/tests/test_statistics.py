@@ -39,13 +39,6 @@ def test_mcnemar_agrees_with_statsmodels(seed: int) -> None:
     assert mcnemar(first, second).p_value == pytest.approx(reference_mcnemar(table, exact=True).pvalue)
 
 
-def test_mcnemar_of_the_papers_headline_is_no_evidence() -> None:
-    """Three of seven against five of seven, as in its worst group of MultiNLI, even if the three are among the five."""
-    first = np.array([True] * 3 + [False] * 4)
-    second = np.array([True] * 5 + [False] * 2)
-    assert mcnemar(first, second).p_value == 0.5
-
-
 def test_a_paired_test_needs_the_same_rows() -> None:
     with pytest.raises(DataError, match="needs the same rows, but there are 3 and 2"):
         mcnemar(np.ones(3, bool), np.ones(2, bool))
@@ -99,15 +92,6 @@ def test_seeds_with_texts_of_their_own_narrow_the_interval() -> None:
     assert width(apart) == pytest.approx(width(apart[:1]) / 3, rel=0.2)
 
 
-def test_seeds_that_answer_the_same_texts_alike_do_not() -> None:
-    """Three seeds of one model know no more about other texts than one of them."""
-    right = np.random.default_rng(0).random(100) < 0.5
-    alike = [numbered({"labels": np.zeros(100), "right": right}) for _ in range(3)]
-    assert width(alike) == width(alike[:1])
-    apart = [{**rows, "texts": rows["texts"] + 100 * i} for i, rows in enumerate(alike)]
-    assert width(apart) < 0.7 * width(alike)
-
-
 def test_a_text_counts_as_often_as_it_is_drawn_in_each_seed() -> None:
     """Against a plain loop: the same draws of texts, in every seed the rows that hold them."""
     rng = np.random.default_rng(3)
@@ -156,8 +140,6 @@ def test_the_spread_of_one_seed_is_unknown() -> None:
 
 PUBLISHED = {
     ("leaderboard", "GoEmo-ST"): (0.188, 0.250),
-    ("leaderboard", "GoEmo-Syn"): (0.411, 0.483),
-    ("real-world", "SST-2"): (0.809, 0.852),
 }
 
 
@@ -184,7 +166,7 @@ def drawn_from(texts: Array, rng: np.random.Generator) -> dict[int, int]:
     return dict(zip(*np.unique(rng.choice(texts, len(texts)), return_counts=True), strict=True))
 
 
-@pytest.mark.parametrize(("experiment", "setting"), PUBLISHED)
+@pytest.mark.parametrize(("experiment", "setting"), [("leaderboard", "GoEmo-ST")])
 def test_a_published_interval_draws_texts_once_for_all_seeds(experiment: str, setting: str) -> None:
     seeds, rng = base_rows(experiment, setting), np.random.default_rng(1)
     union = np.array(sorted(set().union(*seeds)))

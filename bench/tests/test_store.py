@@ -15,7 +15,7 @@ import pytest
 
 from shortcut_bench.collect import collect
 from shortcut_bench.experiments import read_experiment
-from shortcut_bench.results import has_result, pack, raw_results, read_index, read_result, rows_of, write_result
+from shortcut_bench.results import has_result, pack, raw_results, read_result, rows_of, write_result
 from shortcut_bench.store import PREDICTIONS_FILE, RUNS_FILE, TEST_SETS_FILE, open_store, write_store
 from shortcut_bench.tables import make_table, render
 from shortcut_guardrail.errors import DataError, GuardrailWarning, RunError
@@ -181,19 +181,21 @@ def test_the_committed_experiments_are_all_here() -> None:
     assert len(open_store(RESULTS).runs) > 1000
 
 
+@pytest.fixture(scope="module")
+def compact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compact files and lists of runs, and nothing else; read once for all tables."""
+    folder = tmp_path_factory.mktemp("results")
+    for name in COMMITTED:
+        (folder / name).mkdir()
+    for file in (RUNS_FILE, PREDICTIONS_FILE, TEST_SETS_FILE, *(f"{name}/runs.json" for name in COMMITTED)):
+        (folder / file).symlink_to(RESULTS / file)
+    return folder
+
+
 @pytest.mark.parametrize("name", COMMITTED)
-def test_every_committed_table_is_made_from_the_compact_files(name: str, tmp_path: Path) -> None:
-    compact = tmp_path / "results"
-    (compact / name).mkdir(parents=True)
-    for file in (RUNS_FILE, PREDICTIONS_FILE, TEST_SETS_FILE, f"{name}/runs.json"):
-        (compact / file).symlink_to(RESULTS / file)
+def test_every_committed_table_is_made_from_the_compact_files(name: str, compact: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = render(make_table(collect(compact, read_experiment(name))), "markdown")
     assert made == (RESULTS / name / f"{name}.md").read_text(encoding="utf-8")
     assert not raw_results(compact)
-
-
-@pytest.mark.parametrize("name", COMMITTED)
-def test_every_run_that_is_listed_is_in_the_compact_files(name: str) -> None:
-    assert {entry.run for entry in read_index(RESULTS, name)} <= set(open_store(RESULTS).runs)

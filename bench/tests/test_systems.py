@@ -17,8 +17,6 @@ from shortcut_bench.references import Clean, Erm, Guardrail, Oracle
 from shortcut_bench.registry import make_system, system_factories
 from shortcut_bench.systems import Material, ModelSystem, Need
 from shortcut_guardrail import ConfigError, ShortcutGuardrail
-from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.models.encoding import Batch
 from tiny_models import tiny_bert
 
 
@@ -143,25 +141,6 @@ def test_the_cost_of_the_guardrail_is_counted_as_in_the_notes(full: Material) ->
     fitted = system.fit(full.for_needs(system.needs), seed=0)
     distinct = len(set(full.deployment))  # type: ignore[arg-type]
     assert fitted.forward_equivalents == 2 * len(full.deployment) + 22 * distinct  # type: ignore[arg-type]
-
-
-def test_calibrating_costs_a_forward_pass_a_row_and_strength(full: Material, monkeypatch: pytest.MonkeyPatch) -> None:
-    """11 strengths from 0 to 1; strength 0 is the base, which is asked no second time."""
-    options: dict[str, Any] = {"max_steps": 4, "min_steps": 0}
-    costs, forwarded = [], []
-    logits = TextClassifier.logits
-
-    def counted(classifier: TextClassifier, batch: Batch) -> Any:
-        forwarded.append(len(batch.indices))
-        return logits(classifier, batch)
-
-    for system in (Guardrail(strength=1.0, **options), Guardrail(n_support=6, **options)):
-        monkeypatch.setattr(TextClassifier, "logits", counted)
-        forwarded.clear()
-        costs.append((system.fit(full.for_needs(system.needs), seed=0).forward_equivalents, sum(forwarded)))
-        monkeypatch.undo()
-    (fixed, forwarded_fixed), (chosen, forwarded_chosen) = costs
-    assert chosen - fixed == forwarded_chosen - forwarded_fixed == 11 * 6
 
 
 def test_clean_trains_on_the_clean_rows_by_the_recipe_of_the_base(full: Material, base: TrainedClassifier) -> None:

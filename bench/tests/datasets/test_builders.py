@@ -6,7 +6,6 @@ import csv
 import shutil
 from collections import Counter
 
-import numpy as np
 import pytest
 
 from made_up_data import (
@@ -64,18 +63,6 @@ def test_sets_fit_together(name, folder):
 
 
 @pytest.mark.parametrize("name", DATASETS)
-def test_without_sizes_the_sets_are_as_large_as_the_data_allow(name, folder):
-    small, large = build(name, data_dir=folder, n_train=60, n_test=12), build(name, data_dir=folder)
-    assert len(large.train) > len(small.train)
-    assert all(len(large.tests[key]) > len(small.tests[key]) for key in small.tests)
-    assert not set(large.train.texts) & set(large.dev.texts)
-    with pytest.raises(DataError, match=r"more than|needs|are asked for"):
-        build(name, data_dir=folder, n_train=100_000)
-    with pytest.raises(DataError, match=r"needs|are asked for"):
-        build(name, data_dir=folder, n_test=100_000)
-
-
-@pytest.mark.parametrize("name", DATASETS)
 def test_texts_are_capped_before_anything_else(name, folder):
     tokenizer = wordpiece_tokenizer(model_max_length=500)
     cap = 34 if name.endswith("syn") else 20  # the longest synonym is 17 tokens here
@@ -129,16 +116,6 @@ def test_a_folder_a_file_or_a_column_that_is_missing(name, folder, tmp_path):
 
 def shares(rows) -> dict[str, float]:
     return {name: count / len(rows) for name, count in rows.counts().items()}
-
-
-@pytest.mark.parametrize(
-    ("proportion", "expected"),
-    [(0.0, (50, 0, 50, 0)), (0.05, (45, 5, 50, 0)), (0.1, (40, 10, 50, 0)), (0.2, (30, 20, 50, 0))],
-)
-def test_the_papers_table_of_proportions(folder, proportion, expected):
-    train = build("amazon-testbed", data_dir=folder, proportion=proportion).train
-    papers_groups = ("positive, without book", "positive, with book", "negative, without book", "negative, with book")
-    assert tuple(100 * shares(train)[group] for group in papers_groups) == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -202,13 +179,6 @@ def test_a_capped_review_without_its_word_counts_as_one_without(folder, tmp_path
 
 
 # Real-world
-
-
-def test_sst2_groups_are_the_labels(folder):
-    data = build("sst2", data_dir=folder)
-    assert data.tests["test"].counts() == {"negative": 30, "positive": 60}
-    assert data.shortcuts == ()
-    assert np.array_equal(data.train.groups, data.train.labels)
 
 
 def test_civil_groups_by_words_where_there_are_no_annotations(folder):
@@ -344,14 +314,6 @@ def test_sampled_groups_follow_both_readings(folder):
     assert paper.settings["reading"] == "paper"
 
 
-def test_the_papers_strengths_share_one_size(folder):
-    sizes = {
-        (data.settings["n_train"], data.settings["n_test"])
-        for data in (build("civil-controlled", data_dir=folder, strength=s) for s in (1.0, 0.9, 0.8, 0.6))
-    }
-    assert len(sizes) == 1
-
-
 def test_mnli_probabilities_go_by_label_name(folder):
     data = build("mnli-controlled", data_dir=folder)
     for rows, expected in ((data.train, (0.5, 0, 1)), (data.tests["reversed"], (0.5, 1, 0))):
@@ -403,19 +365,6 @@ def test_oracle_and_clean_texts_are_the_same_rows_without_the_insertion(folder):
     assert data.tests["in_distribution"].texts != data.tests["reversed"].texts
 
 
-def test_the_word_by_nature_goes_from_st_and_stays_in_syn(folder, tmp_path):
-    data_dir = copied(folder, tmp_path)
-    for name in ("train", "test"):
-        rows = [(stars, f"Honestly, the room {i} {stars} was fine.") for stars in range(1, 6) for i in range(40)]
-        write_csv(data_dir / f"yelp/{name}.csv", ("label", "text"), [*rows, (1, "Honestly")])
-    single, synonym = (build(name, data_dir=data_dir) for name in ("yelp-st", "yelp-syn"))
-    assert single.train.counts()["1 star, with honestly"] == 0
-    assert single.clean_train.texts[0].startswith("the room")
-    assert len(single.tests["reversed"]) == 200  # nothing is left of the text that was the word alone
-    assert synonym.train.counts()["1 star, without a synonym of honestly"] == 0
-    assert len(synonym.tests["reversed"]) == 201
-
-
 @pytest.mark.parametrize("reading", ["zhou", "paper"])
 def test_strengths_below_1_of_inserted_sets(folder, reading):
     data = build("yelp-st", data_dir=folder, strength=0.6, reading=reading)
@@ -456,13 +405,6 @@ def test_released_files_load_as_they_are(folder, name, kind, strength, number):
     assert data.clean_train.texts != data.train.texts
 
 
-def test_released_test_sets_of_another_strength(folder):
-    data = build("goemo-st", data_dir=folder, strength=0.6, test_strength=1.0)
-    source = folder / "goemotions_shortcuts"
-    assert data.train.texts == file_texts(source / "single-word3/train.csv")
-    assert data.tests["reversed"].texts == file_texts(source / "single-word1/test_anti-shortcut.csv")
-
-
 def test_a_subset_of_the_released_tests_has_the_same_rows_in_both(folder):
     data = build("goemo-syn", data_dir=folder, n_test=25, n_train=40)
     assert data.oracle_tests["reversed"].texts == data.oracle_tests["in_distribution"].texts
@@ -480,11 +422,3 @@ def test_goemotions_are_built_where_no_files_were_released(folder):
         )
     with pytest.raises(ConfigError, match=r"Released GoEmotions sets .* but strength is 0\.7"):
         build("goemo-st", data_dir=folder, strength=0.7, released=True)
-
-
-def test_a_cap_keeps_the_insertions_of_released_files(folder):
-    tokenizer = wordpiece_tokenizer(model_max_length=500)
-    whole = build("goemo-syn", data_dir=folder)
-    capped = build("goemo-syn", data_dir=folder, max_tokens=34, tokenizer=tokenizer)
-    assert capped.tests["reversed"].groups.tolist() == whole.tests["reversed"].groups.tolist()
-    assert capped.tests["reversed"].texts != whole.tests["reversed"].texts

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from shortcut_bench.datasets.insertion import SYNONYMS, Planted, find_insertion, insert, remove_words, sentence_starts
 from shortcut_bench.datasets.options import BuildOptions
 from shortcut_bench.datasets.presence import shortcut_present
-from shortcut_bench.datasets.sampling import shuffled_groups, split_sizes, split_stratified, stratified, take_groups
+from shortcut_bench.datasets.sampling import split_sizes, split_stratified, stratified
 from shortcut_bench.datasets.strength import occurrence_probabilities
 from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.text import WordFinder
@@ -77,16 +77,6 @@ def test_a_stratified_subset_keeps_shares_and_repeats_no_row(strata, n, seed):
 def test_a_subset_larger_than_the_data():
     with pytest.raises(DataError, match="4 rows are asked for, but there are 3"):
         stratified(np.array([0, 1, 1]), 4, np.random.default_rng(0))
-
-
-def test_rows_from_the_front_and_from_the_end_are_others():
-    groups = np.repeat([0, 1, 2], [10, 0, 5])
-    members = shuffled_groups(groups, np.random.default_rng(0), 3)
-    front = take_groups(members, {0: 6, 1: 0, 2: 3})
-    end = take_groups(members, {0: 4, 1: 0, 2: 2}, from_end=True)
-    assert sorted([*front, *end]) == list(range(15))
-    assert take_groups(members, {0: 0}).tolist() == []
-    assert set(take_groups(members, {0: 3})) < set(front)
 
 
 def test_split_sizes():
@@ -210,22 +200,6 @@ def n_tokens(text, tokenizer=None) -> int:
     return len(tokenizer(*((text,) if isinstance(text, str) else text))["input_ids"])
 
 
-def test_texts_are_cut_after_a_whole_word():
-    text = "the room was clean and the books were good"
-    # [CLS] the room was clean and the b ##o: the word is not cut in the middle.
-    assert options(10).cap([text, "the room"]) == ["the room was clean and the", "the room"]
-    assert options(None).cap([text]) == [text]
-
-
-def test_a_cut_word_does_not_become_a_shortcut():
-    tokenizer = wordpiece_tokenizer()
-    # "book" + "s" are five pieces; after four of them the text reads "book".
-    text = "a books"
-    assert n_tokens(text, tokenizer) == 2 + 1 + 5
-    (cut,) = options(2 + 1 + 4, tokenizer).cap(["a very " + text])
-    assert not shortcut_present([cut], ["book"])[0]
-
-
 @example("é ", 4, True)  # whose blank is a token too many
 @given(st.text("ab c.,é", min_size=1, max_size=80).map(str.lstrip).filter(bool), st.integers(4, 30), st.booleans())
 def test_capped_texts_fit_and_begin_as_they_did(text, max_tokens, byte_level):
@@ -239,13 +213,6 @@ def test_capped_texts_fit_and_begin_as_they_did(text, max_tokens, byte_level):
 
 
 _BYTES, _PIECES = byte_level_tokenizer(model_max_length=200), wordpiece_tokenizer(model_max_length=200)
-
-
-def test_pairs_are_cut_together():
-    pair = ("the room was clean and warm and fine", "it is good")
-    (cut,) = options(10).cap([pair])
-    assert cut == ("the room was clean", "it is good")
-    assert n_tokens(cut) == 10
 
 
 def test_room_is_left_for_insertions():
@@ -275,11 +242,3 @@ def test_a_cap_without_a_tokenizer_or_room():
         options(4).cap(["the room"], ["honestly, "])
     with pytest.raises(ConfigError, match="beside 3 special tokens"):
         options(4).cap([("the room", "was clean")])
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("seed", -1), ("n_train", 0), ("n_test", 1.5), ("seed", True), ("max_tokens", "8")]
-)
-def test_counts_that_are_none(name, value):
-    with pytest.raises(ConfigError, match=f"{name} must be a whole number of at least"):
-        BuildOptions(None, **{name: value})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from collections.abc import Mapping
@@ -138,14 +137,6 @@ def test_a_resumed_fine_tuning_ends_with_the_same_weights(finetune, checkpoints,
     assert same(resumed, whole)
     assert (resumed.n_steps, len(resumed.train_loss)) == (5 * EPOCH, 5)
     assert not resumed.model.training
-
-
-def test_rows_are_drawn_on_as_they_would_have_been(finetune, checkpoints):
-    options = {"sampling_weights": np.arange(1.0, len(TEXTS) + 1)}
-    whole = finetune(**options)
-    with pytest.raises(Interrupted):
-        finetune(**options, checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
-    assert same(finetune(**options, checkpoints=checkpoints), whole)
 
 
 def test_only_what_is_missing_is_done(finetune, checkpoints, cut_short, uninterrupted):
@@ -326,11 +317,6 @@ def test_a_checkpoint_of_another_fine_tuning_is_not_used(finetune, checkpoints, 
     assert steps_of(finetune, **options, checkpoints=checkpoints)[0] == 0
 
 
-def test_a_short_fine_tuning_writes_none(finetune, tmp_path):
-    finetune(checkpoints=Checkpoints(tmp_path / "states"))
-    assert [path.name for path in (tmp_path / "states").iterdir()] == [LOCK_FILE]
-
-
 def test_the_last_is_kept_and_when_all_is_done_its_weights_alone(finetune, checkpoints, cut_short):
     shutil.copytree(cut_short, checkpoints.folder)
     assert [path.name for path in checkpoints.folder.glob("checkpoint-*")] == [f"checkpoint-{3 * EPOCH}"]
@@ -338,26 +324,6 @@ def test_the_last_is_kept_and_when_all_is_done_its_weights_alone(finetune, check
     finetune(checkpoints=checkpoints)
     kept = {str(path.relative_to(checkpoints.folder)) for path in checkpoints.folder.rglob("*.*")} - {LOCK_FILE}
     assert kept == {f"checkpoint-{5 * EPOCH}/{n}" for n in (WEIGHTS_FILE, MEMORY_FILE, STATE_FILE, MARK_FILE)}
-
-
-def test_a_finished_training_that_wrote_one_is_kept_whenever_that_was(finetune, checkpoints, monkeypatch):
-    due = iter([False, True, False, False, False])
-    with monkeypatch.context() as patched:
-        patched.setattr(checkpoint_files.CheckpointKeeper, "due", lambda self: next(due))
-        whole = finetune(checkpoints=checkpoints)
-    kept = {str(path.relative_to(checkpoints.folder)) for path in checkpoints.folder.rglob("*.*")} - {LOCK_FILE}
-    assert kept == {f"checkpoint-{5 * EPOCH}/{n}" for n in (WEIGHTS_FILE, MEMORY_FILE, STATE_FILE, MARK_FILE)}
-    assert steps_of(finetune, checkpoints=checkpoints) == [5 * EPOCH]
-    assert same(finetune(checkpoints=checkpoints), whole)
-
-
-def test_what_else_is_in_the_folder_is_left(finetune, checkpoints):
-    (checkpoints.folder / "mine").mkdir(parents=True)
-    (checkpoints.folder / "mine" / "notes.txt").write_text("x", encoding="utf-8")
-    with pytest.raises(Interrupted):
-        finetune(checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
-    finetune(checkpoints=checkpoints)
-    assert (checkpoints.folder / "mine" / "notes.txt").exists()
 
 
 def test_memory_that_nobody_understands_is_refused_in_a_sentence(finetune, checkpoints):
@@ -384,16 +350,6 @@ def test_seconds_are_those_of_all_processes(finetune, checkpoints, cut_short):
     assert 1000 < resumed.seconds < 1600
     # The next one that goes on counts both.
     assert 1000 < finetune(checkpoints=checkpoints).seconds_before < 1600
-
-
-def test_who_asks_is_told_the_seconds_even_if_training_then_fails(finetune, checkpoints, cut_short):
-    shutil.copytree(cut_short, checkpoints.folder)
-    told: list[float] = []
-    asking = dataclasses.replace(checkpoints, on_resume=told.append)
-    with pytest.raises(Interrupted):
-        finetune(checkpoints=asking, progress=stop_at(3 * EPOCH + 2))
-    assert len(told) == 1
-    assert 0 < told[0] < 600
 
 
 def test_a_folder_that_cannot_be_made_is_named(finetune, tmp_path, uninterrupted):

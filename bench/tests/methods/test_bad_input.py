@@ -18,8 +18,8 @@ from shortcut_bench.finetuning.config import FinetuneConfig
 from shortcut_bench.methods import C2L, DFR, EATA, JTT, LTGR, NFL, RULES, FewShot, GroupDRO, LastLayer, jtt
 from shortcut_bench.methods.dfr import draw_with_all_classes
 from shortcut_bench.methods.jtt import TrainPassErrors
-from shortcut_bench.methods.same_budget import PriorShift, cross_validated
-from shortcut_bench.methods.selection import Rule, best_index, find_rule, search
+from shortcut_bench.methods.same_budget import PriorShift
+from shortcut_bench.methods.selection import Rule, best_index, search
 from shortcut_bench.methods.training import Changes, Stopwatch, resolve_recipe, train
 from shortcut_bench.registry import make_system
 from shortcut_bench.systems import Material, Need
@@ -84,14 +84,6 @@ def test_a_first_stage_that_has_not_learned_is_warned_about(material):
     assert min(shares) <= 0.5 < max(shares)
 
 
-def test_jtt_counts_what_it_trained_on(material):
-    method = JTT(upweights=(5,), identification_epochs=(1,), identification_rate=1e-6, recipe=QUICK, select="last")
-    system = method.fit(with_(material, dev=None), seed=0)
-    errors = system.info()["n_errors"]
-    assert 0 < errors < len(TRAIN)
-    assert system.forward_equivalents == 3 * len(TRAIN) + 3 * (len(TRAIN) + 5 * errors)
-
-
 def test_errors_are_noted_batch_by_batch_and_epoch_by_epoch():
     recorder = TrainPassErrors()
     logits = torch.tensor([[2.0, 1.0], [1.0, 2.0], [1.0, 2.0]])
@@ -105,21 +97,6 @@ def test_errors_are_noted_batch_by_batch_and_epoch_by_epoch():
     recorder.loss(model, {"labels": torch.tensor([1, 1, 1])}, torch.tensor([3, 7, 1]))
     assert recorder.errors(0).tolist() == [1, 3, 5]
     assert recorder.errors(1).tolist() == [3]
-
-
-@pytest.mark.filterwarnings("ignore:.*it has hardly learned")
-def test_errors_of_the_official_variant_are_those_of_its_last_training_pass(material, monkeypatch):
-    recorders: list[TrainPassErrors] = []
-    monkeypatch.setattr(jtt, "TrainPassErrors", lambda: recorders.append(TrainPassErrors()) or recorders[-1])
-    counted: list[list[int]] = []
-    monkeypatch.setattr(
-        jtt, "upweighted", lambda n, errors, *rest, **named: counted.append(errors.tolist()) or np.arange(n)
-    )
-    options = {"upweights": (4,), "recipe": QUICK, "select": "last", "identification_epochs": (3,)}
-    JTT(**options, identification_rate=0.05).fit(material, seed=0)
-    passes = [recorders[0].errors(epoch).tolist() for epoch in range(3)]
-    assert counted == [passes[2]]
-    assert passes[2] not in passes[:2]
 
 
 def test_a_first_stage_that_diverges_is_trained_once_and_paid_for(material, monkeypatch):
@@ -138,31 +115,6 @@ def test_a_first_stage_that_diverges_is_trained_once_and_paid_for(material, monk
     assert (asked, run.cost) == ([len(TRAIN)], 10.0)
     with pytest.warns(GuardrailWarning, match="is left out"), pytest.raises(RunError, match="diverged at all 3 points"):
         JTT(recipe=QUICK).fit(material, seed=0)
-
-
-def test_a_training_that_diverges_costs_what_it_took(material):
-    spent: list[float] = []
-
-    def diverge_in_the_second_epoch(*_: Any, on_epoch_end: Any, **__: Any) -> None:
-        on_epoch_end(0, material.base.model)
-        raise RunError("the loss became nan")
-
-    for rule, scored in (("last", 0), ("dev-accuracy", len(DEV))):
-        with pytest.raises(RunError):
-            train(
-                *(material, TRAIN, FinetuneConfig(epochs=8), find_rule(rule)),
-                stage="all",
-                watch=Stopwatch(),
-                seed=0,
-                changes=Changes(fit=diverge_in_the_second_epoch),
-                spend=spent.append,
-            )
-        assert spent.pop() == 3 * 2 * len(TRAIN) + scored
-
-
-def test_the_full_grid_has_18_points(material):
-    assert len(JTT.full_grid()._grid(material)) == 18
-    assert len(JTT()._grid(material)) == 3
 
 
 # DFR
@@ -217,12 +169,6 @@ def test_a_group_missing_from_a_half_is_drawn_again_and_said_where_it_cannot_be_
         assert set(drawn) == {100} if lacking else set(drawn) > {1}
 
 
-def test_dfr_balances_the_groups_there_are_and_names_the_others(material):
-    info = fit(DFR(resamples=2), with_(material, dev=AT_STRENGTH_1)).info()
-    assert info["selection"]["dev_groups_without_rows"] == ["negative, with", "positive, without"]
-    assert info["selection"]["draws"] == {"halves": 1, "resamples": 2}
-
-
 def test_dfr_without_groups_says_which_variant_needs_none(material):
     hidden = with_(material, dev=DEV.without_groups())
     with pytest.raises(DataError, match="declare dev-groups, or take variant sg-paper"):
@@ -258,18 +204,6 @@ def test_groups_without_training_rows_get_no_weight_and_are_named(material):
     assert info["group_weights"]["negative, with"] == 0.0
     assert sum(info["group_weights"].values()) == pytest.approx(1.0)
     assert [trial["point"]["adjustment"] for trial in info["trials"]] == [0.0, 1.0]
-
-
-def test_a_group_missing_from_a_batch_is_counted(material):
-    rare = rows("train", (60, 2, 60, 60), 1)
-    system = GroupDRO(recipe={**QUICK, "batch_size": 8}, reweight_groups=False)
-    info = system.fit(with_(material, train=rare), seed=0).info()
-    absent, n_steps = info["batches_without_group"], info["training"]["n_steps"]
-    # Its two rows are in two of the batches of an epoch at most.
-    assert n_steps - 2 <= absent["negative, with"] < n_steps
-    assert absent["negative, without"] < n_steps - 2
-    drawn_equally = GroupDRO(recipe={**QUICK, "batch_size": 8}).fit(with_(material, train=rare), seed=0).info()
-    assert drawn_equally["batches_without_group"]["negative, with"] < n_steps / 2
 
 
 # Grids
@@ -339,22 +273,10 @@ def test_the_kept_epoch_is_the_first_of_the_best_and_its_weights_are_back(materi
 # Rules
 
 
-def test_the_worst_group_of_a_dev_set_at_strength_1_is_blind_to_the_shift():
-    shortcut_learner = AT_STRENGTH_1.groups % 2
-    assert RULES["dev-worst-group"].score(shortcut_learner, AT_STRENGTH_1) == 1.0
-
-
 def test_a_rule_that_needs_groups_does_not_guess_them():
     with pytest.raises(DataError, match="'dev-worst-group' needs the groups of 'dev', but they are hidden"):
         RULES["dev-worst-group"].score(DEV.labels, DEV.without_groups())
     assert (DEV.without_groups().groups == HIDDEN_GROUP).all()
-
-
-def test_no_rule_reads_a_test_set_and_one_that_did_would_be_called_an_oracle():
-    assert not any(rule.oracle for rule in RULES.values())
-    assert Rule("oracle-accuracy", frozenset(), None).oracle
-    with pytest.raises(ConfigError, match="select must be one of last, dev-accuracy"):
-        find_rule("test-accuracy")
 
 
 def test_what_a_rule_reads_is_declared():
@@ -431,13 +353,6 @@ def test_a_class_without_support_rows_is_never_answered_and_warned_about(materia
     assert system.info()["classes_never_answered"] == ["mixed"]
 
 
-def test_a_class_of_a_single_support_row_is_left_out_in_turn():
-    rng = np.random.default_rng(0)
-    labels = np.array([0] * 8 + [1])
-    values = rng.normal(size=(9, 3)) + labels[:, None] * 9
-    assert cross_validated(values, labels, 1.0, 0) == 1.0
-
-
 def test_a_class_without_training_rows_has_no_prior(material):
     negative = TRAIN.select(np.flatnonzero(TRAIN.labels == 0))
     with pytest.raises(DataError, match="but there is none of positive"):
@@ -450,21 +365,6 @@ def test_a_class_without_training_rows_has_no_prior(material):
 def test_c2l_asked_for_a_language_model_that_is_not_there_says_so(material):
     with pytest.raises(ModelError, match="comes without the masked language model"):
         C2L(proposals="mlm", recipe=QUICK).fit(material, seed=0)
-
-
-def test_c2l_with_the_encoders_own_language_model(material, tmp_path):
-    from transformers import BertConfig, BertForMaskedLM
-
-    config = BertConfig(**material.base.model.config.to_diff_dict())
-    language_model = BertForMaskedLM(config)
-    language_model.save_pretrained(tmp_path)
-    material.base.tokenizer.save_pretrained(tmp_path)
-    few = TRAIN.select(np.arange(24))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardrailWarning)
-        info = C2L(recipe=QUICK).fit(with_(material, encoder=str(tmp_path), train=few), seed=0).info()
-    assert info["proposals"] == "mlm"
-    assert info["search_forward_passes"] > 5 * 24
 
 
 def test_c2l_without_a_causal_token_is_ordinary_training_and_says_so(material):
@@ -485,42 +385,6 @@ def test_ltgr_with_texts_that_hold_no_ordinary_token_is_refused(material):
 
 
 # Prompts
-
-
-@pytest.mark.parametrize("name", ["bert", "roberta"])
-def test_important_tokens_of_the_base_are_found_behind_a_prompt(name, family):
-    from shortcut_bench.methods.prompts import add_prompt
-    from shortcut_bench.scoring import BaseReading, _as_read_by
-    from shortcut_guardrail.attribution.saliency import Saliency
-    from shortcut_guardrail.models.classifier import TextClassifier
-
-    model, tokenizer = family(name)
-    base = TextClassifier(model, tokenizer, max_length=12)
-    texts = ["honestly the soup was good", "the room was bad and the food was awful and slow"]
-    encoded = base.encode(texts)
-    positions = np.array([[1, 3, -1], [len(encoded.input_ids[1]) - 2, 2, 4]], dtype=np.int32)
-    nothing = np.zeros(0)
-    saliency = Saliency(positions, nothing, nothing, nothing, nothing)
-    reading = BaseReading(
-        encoded, saliency, positions, [{1, 2}, {len(encoded.input_ids[1]) - 2}], base.fingerprint(), "[MASK]"
-    )
-    assert _as_read_by(base, reading) is reading
-    prompted, longer, _ = add_prompt(model, tokenizer, 3, seed=0)
-    moved = _as_read_by(TextClassifier(prompted, longer, max_length=12), reading)
-    # Three further on; what no longer fits into the input is left out.
-    assert moved.positions.tolist() == [[4, 6, -1], [5, 7, -1]]
-    assert moved.shortcut_tokens == [{4, 5}, set()]
-    assert [moved.encoded.token_text(0, p) for p in (4, 6)] == [encoded.token_text(0, p) for p in (1, 3)]
-
-
-def test_another_head_is_another_model(family):
-    from shortcut_bench.methods.heads import ProbedClassifier
-    from shortcut_guardrail.models.classifier import TextClassifier
-
-    base = TextClassifier(*family("bert"))
-    weight = torch.zeros(3, base.encoder.config.hidden_size)
-    prints = {base.fingerprint(), *(ProbedClassifier(base, weight + i, torch.zeros(3)).fingerprint() for i in (0, 1))}
-    assert len(prints) == 3
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "deberta-v2", "modernbert"])

@@ -23,13 +23,9 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "jtt, errors of two passes": ("jtt", {**QUICK, "upweights": (4, 5), "identification_rate": 0.05}),
     "jtt-sg-paper": ("jtt-sg-paper", {**QUICK, "upweights": (4,), "identification_epochs": (2,)}),
     "nfl, a grid": ("nfl", {**QUICK, "factors": (0.01, 0.1), "select": "dev-accuracy"}),
-    "nfl-co": ("nfl-co", QUICK),
-    "nfl-f": ("nfl-f", QUICK),
     "nfl-pt": ("nfl-pt", {**QUICK, "prompt_length": 3}),
     "group_dro, best epoch": ("group_dro", {**QUICK, "adjustments": (0.0, 2.0)}),
-    "ltgr, its own teacher": ("ltgr", {**QUICK, "steps": 2}),
     "ltgr, late early state": ("ltgr", {**QUICK, "steps": 2, "early_epoch": 2}),
-    "ltgr, the base as teacher": ("ltgr", {"recipe": "base", "steps": 2}),
     "ltgr, the base's second epoch": ("ltgr", {"recipe": "base", "steps": 2, "early_epoch": 2}),
     "c2l": ("c2l", QUICK),
 }
@@ -82,31 +78,25 @@ def test_a_method_that_was_cut_short_ends_as_it_would_have(case, material, tmp_p
     counter = Plug()
     whole = fit(material, case, progress=counter)
     kept = dataclasses.replace(material, checkpoints=tmp_path / "unfinished")
-    for share in (0.55, 0.3):  # of what is left, more or less
-        with pytest.raises(Interrupted):
-            fit(kept, case, progress=Plug(max(1, int(share * counter.steps))))
+    with pytest.raises(Interrupted):
+        fit(kept, case, progress=Plug(int(0.7 * counter.steps)))
     last = Plug()
     resumed = fit(kept, case, progress=last)
-    assert last.steps < counter.steps * 0.75
+    assert last.steps < counter.steps * 0.75, "it went on from a checkpoint"
     assert np.array_equal(resumed.predict_proba(REVERSED.texts), whole.predict_proba(REVERSED.texts))
     assert without_seconds(resumed.info()) == without_seconds(whole.info())
     assert resumed.forward_equivalents == whole.forward_equivalents
 
 
-@pytest.mark.parametrize("case", ["group_dro, best epoch", "ltgr, the base's second epoch"])
-def test_seconds_hold_what_was_done_before(material, tmp_path, case):
+def test_seconds_hold_what_was_done_before(material, tmp_path):
+    case = "group_dro, best epoch"
     kept = dataclasses.replace(material, checkpoints=tmp_path / "unfinished")
     counter = Plug()
     fit(material, case, progress=counter)
     with pytest.raises(Interrupted):
         fit(kept, case, progress=Plug(int(0.9 * counter.steps)))
     marks = list((tmp_path / "unfinished").rglob(MARK_FILE))
-    assert len(marks) == 2  # of the first point and the second, of teacher and student
+    assert len(marks) == 2  # of the first point and the second
     for mark in marks:
         mark.write_text(json.dumps({**json.loads(mark.read_text(encoding="utf-8")), "seconds": 500.0}), "utf-8")
-    seconds = fit(kept, case).info()["seconds"]
-    if case.startswith("ltgr"):
-        assert 500 < seconds["teacher"] < 600
-        assert 500 < seconds["student"] < 600
-    else:
-        assert 1000 < seconds["train"] < 1100
+    assert 1000 < fit(kept, case).info()["seconds"]["train"] < 1100

@@ -14,9 +14,7 @@ import torch
 from torch import nn
 
 from methods_toy import rows
-from shortcut_bench.finetuning.config import FinetuneConfig
-from shortcut_bench.finetuning.training import finetune_model
-from shortcut_bench.methods import c2l, ltgr
+from shortcut_bench.methods import ltgr
 from shortcut_bench.methods.c2l import (
     CausalTokens,
     LanguageModelReplacer,
@@ -28,7 +26,7 @@ from shortcut_bench.methods.c2l import (
     triplet_loss,
 )
 from shortcut_bench.methods.controls import mean_over_variants, simcse_loss
-from shortcut_bench.methods.dfr import DFR, Standardiser, answers, balanced_rows, fit_head, fit_probe
+from shortcut_bench.methods.dfr import Standardiser, answers, balanced_rows, fit_head, fit_probe
 from shortcut_bench.methods.entropy import (
     deyo_loss,
     eata_loss,
@@ -54,7 +52,6 @@ from shortcut_bench.methods.ltgr import (
 )
 from shortcut_bench.methods.nfl import ConstrainedOutputs, ConstrainedParameters, output_distance, weight_distance
 from shortcut_bench.methods.same_budget import bias_fit, em_prior, smoothed_prior
-from shortcut_guardrail.metrics import worst_group_accuracy
 from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
 from shortcut_guardrail.models.encoding import EncodedTexts
 from tiny_models import tiny_bert
@@ -157,14 +154,6 @@ def test_thresholds_are_the_sources_at_1000_classes_and_scale_below():
     assert scaled_cosine(0.05, 1000) == pytest.approx(0.05)
     assert scaled_cosine(0.05, 10) == pytest.approx(0.5)
     assert scaled_cosine(0.05, 2) == 1.0
-
-
-def test_two_classes_would_all_be_rejected_by_the_unscaled_cosine():
-    logits = torch.tensor([[4.0, -4.0], [-4.0, 4.0], [5.0, -5.0]])
-    balanced = torch.tensor([0.5, 0.5])
-    options = {"entropy_margin": 0.4 * math.log(2)}
-    assert len(eata_selection(logits, balanced, cosine_margin=0.05, **options).rows) == 0
-    assert len(eata_selection(logits, balanced, cosine_margin=scaled_cosine(0.05, 2), **options).rows) == 3
 
 
 def test_moving_average():
@@ -368,27 +357,6 @@ def test_the_loss_of_nfl_co_is_cross_entropy_and_so_many_times_the_distance_of_t
     assert not torch.allclose(found, torch.autograd.grad(ordinary, weight)[0], rtol=0.1, atol=1e-2)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_model_that_has_not_moved_is_at_no_distance_in_any_number_format(dtype):
-    model, tokenizer = tiny_bert(n_classes=2)
-    model.eval()
-    objective = ConstrainedOutputs(1000.0, attend_padding=False)
-    objective.begin(model, tokenizer)
-    plain = model.forward
-
-    def mixed(**inputs: Any) -> Any:  # as Accelerate wraps a model: its encoder alone would compute in 32 bit
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
-            return plain(**inputs)
-
-    model.forward = mixed
-    inputs = padded_inputs()
-    loss = objective.loss(model, inputs, torch.arange(2))
-    assert loss.item() == pytest.approx(model(**inputs).loss.item(), abs=1e-3)
-    with torch.no_grad():
-        model.bert.encoder.layer[0].output.dense.weight.mul_(1.5)
-    assert objective.loss(model, inputs, torch.arange(2)).item() > model(**inputs).loss.item() + 1
-
-
 def test_attending_to_padding_as_the_official_code_does_is_seen_in_padded_texts_alone():
     model, tokenizer = tiny_bert(n_classes=2)
     model.eval()
@@ -489,27 +457,6 @@ def test_shortcut_degree_is_brought_to_the_unit_interval():
     degree = shortcut_degree(np.array([1.0, 0.0, 1.0]), np.array([0.5, -0.5, -0.5]))
     assert degree.tolist() == pytest.approx([1.0, 0.0, 0.5])
     assert shortcut_degree(np.ones(3), np.ones(3)).tolist() == [0, 0, 0]
-
-
-def test_integrated_gradients_of_the_planted_model_are_its_algebra(bag):
-    classifier = TextClassifier(*bag)
-    texts = ["honestly the room was bad", "the great room", "the room"]
-    encoded = classifier.encode(texts)
-    labels = np.array([1, 0, 0])
-    vectors = {"honestly": 4.0, "bad": -1.0, "great": 1.5}
-
-    def literal(text: str, steps: int) -> list[float]:
-        """|vector| times the mean slope of the sigmoid at k/m of the margin; the template has no vector."""
-        values = [vectors.get(word, 0.0) for word in text.split()]
-        probs = [1 / (1 + math.exp(-k / steps * sum(values))) for k in range(1, steps + 1)]
-        slope = sum(p * (1 - p) for p in probs) / steps
-        return [0.0, *(abs(value) * slope for value in values), 0.0]
-
-    found = integrated_gradients(classifier, encoded, labels, steps=7)
-    for text, scores in zip(texts, found.scores, strict=True):
-        assert scores == pytest.approx(literal(text, 7), abs=1e-6)
-    assert found.scores[0] != pytest.approx(literal(texts[0], 6), rel=1e-2)
-    assert found.logits == pytest.approx(classifier.predict_logits(encoded), abs=1e-6)
 
 
 @pytest.mark.parametrize("name", ["bert", "distilbert"])
@@ -664,26 +611,6 @@ def language_model(classifier: TextClassifier) -> Any:
     return BertForMaskedLM(classifier.plain_model.config)
 
 
-@pytest.mark.parametrize("batch_size", [1, 12, 64])
-def test_replacements_of_a_language_model_do_not_depend_on_the_batch(texts, batch_size):
-    base, tokenizer = tiny_bert(n_classes=5, seed=2)
-    classifier = TextClassifier(base, tokenizer, batch_size=batch_size)
-    encoded = classifier.encode([*texts, "[SEP]"])
-    importance, model = some_importance(encoded), language_model(classifier)
-    replacer = LanguageModelReplacer(model, classifier.device, seed=3)
-
-    def propose(index: int, place: int) -> list[int]:
-        batch = classifier.collate(encoded, [index])
-        return replacer.propose(batch, torch.tensor([place]), np.array([index]))[0].tolist()
-
-    positions, found, n_forward = causal_tokens_one_by_one(base, encoded, importance, propose)
-    causal = find_causal_tokens(classifier, encoded, importance, replacer)
-    assert causal.positions.tolist() == positions
-    assert causal.found.tolist() == found
-    assert causal.n_forward == n_forward
-    assert any(found)
-
-
 def test_half_of_the_replaced_tokens_vector_is_dropped_and_nothing_else(texts):
     classifier = TextClassifier(*tiny_bert(hidden_size=64))
     model, encoded = language_model(classifier), classifier.encode(texts[:2])
@@ -706,33 +633,6 @@ def test_half_of_the_replaced_tokens_vector_is_dropped_and_nothing_else(texts):
     assert torch.equal(proposals[0], proposals[1])
     assert torch.equal(seen[0], seen[1])
     assert not torch.equal(seen[0], seen[2])
-
-
-def test_proposals_are_the_four_tokens_that_the_language_model_finds_likeliest_in_that_place(texts):
-    classifier = TextClassifier(*tiny_bert(hidden_size=64))
-    model, encoded = language_model(classifier), classifier.encode(texts)
-    seen: list[torch.Tensor] = []
-    handle = model.bert.register_forward_pre_hook(
-        lambda _, args, inputs: seen.append(inputs["inputs_embeds"].clone()), with_kwargs=True
-    )
-    batch = classifier.collate(encoded, range(len(texts)))
-    places = torch.arange(len(texts)) % 4 + 2
-    found = LanguageModelReplacer(model, classifier.device, seed=3).propose(batch, places, np.arange(len(texts)))
-    handle.remove()
-    table, changed = model.get_input_embeddings(), 0
-
-    def ranked(vectors: torch.Tensor, place: int) -> list[int]:
-        with torch.no_grad():
-            scores = model(inputs_embeds=vectors[None]).logits[0, place].tolist()
-        return sorted(range(len(scores)), key=lambda token: -scores[token])
-
-    for row, place in enumerate(places.tolist()):
-        vectors = table(torch.from_numpy(encoded.input_ids[row].astype(np.int64))).detach()  # without padding
-        whole = ranked(vectors, place)
-        vectors[place] = seen[0][row, place]
-        assert found[row].tolist() == ranked(vectors, place)[:4]
-        changed += whole[:4] != found[row].tolist()
-    assert changed > len(texts) // 2  # what was dropped had a say
 
 
 def triplets(classifier: TextClassifier, texts: list[str], mask: str, weight: float) -> TripletLoss:
@@ -773,23 +673,6 @@ def test_the_loss_of_c2l_is_its_formula(bert):
     assert loss.requires_grad
     alone = objective.loss(model, {name: value[:1] for name, value in inputs.items()}, torch.tensor([0]))
     assert alone.item() == pytest.approx(model(**{name: value[:1] for name, value in inputs.items()}).loss.item())
-
-
-@pytest.mark.parametrize(("precision", "number"), [("float32", torch.float32), ("bfloat16", torch.bfloat16)])
-def test_all_three_embeddings_of_a_triplet_are_computed_in_one_number_format(precision, number, monkeypatch):
-    model, tokenizer = tiny_bert(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    # "room" in the place of "room": the positive is the anchor, and any distance between them is rounding.
-    texts = ["room room bad", "room room good", "room room room bad"] * 4
-    objective = triplets(TextClassifier(model, tokenizer), texts, "room", 1.0)
-    seen: list[tuple[torch.Tensor, ...]] = []
-    monkeypatch.setattr(c2l, "triplet_loss", lambda *parts: (seen.append(parts), triplet_loss(*parts))[1])
-    config = FinetuneConfig(epochs=1, batch_size=6, precision=precision)
-    finetune_model(copy.deepcopy(model), tokenizer, texts, [0, 1, 2] * 4, config=config, seed=0, objective=objective)
-    assert len(seen) == 2
-    for anchors, positives, negatives in seen:
-        assert {anchors.dtype, positives.dtype, negatives.dtype} == {number}
-        assert (anchors - positives).abs().max() < 1e-4
-        assert (anchors - negatives).abs().max() > 1e-2
 
 
 def test_simcse_loss_is_its_formula():
@@ -899,51 +782,6 @@ def test_standardiser_is_scikit_learns_and_folds_into_the_head():
     assert values @ raw[0].T + raw[1] == pytest.approx(standardise(values) @ weight.T + bias)
 
 
-def test_tuning_and_averaging_are_the_official_loops_in_scikit_learn():
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.preprocessing import StandardScaler
-
-    values, labels, groups = planted_features((60, 12, 12, 60), 4)
-    data = rows("features", (60, 12, 12, 60), 4)
-    method = DFR(resamples=5)
-    scores, _, _ = method.tune(values, data, np.random.default_rng(7))
-    *head, n_draws = method.average(values, data, 0.3, np.random.default_rng(8))
-    assert n_draws == method.resamples
-
-    def regression(c: float) -> LogisticRegression:
-        return LogisticRegression(l1_ratio=1.0, C=c, solver="liblinear", random_state=0)
-
-    rng = np.random.default_rng(7)
-    order = rng.permutation(len(labels))
-    held_out, fitted = order[: len(labels) // 2], order[len(labels) // 2 :]
-    fitted = balanced_in_place(fitted, groups, rng)
-    scaler = StandardScaler().fit(values[fitted])
-    expected = []
-    for c in method.inverse_strengths:
-        model = regression(c).fit(scaler.transform(values[fitted]), labels[fitted])
-        guesses = model.predict(scaler.transform(values[held_out]))
-        expected.append(min((guesses == labels[held_out])[groups[held_out] == g].mean() for g in range(4)))
-    assert scores == pytest.approx(expected)
-
-    rng = np.random.default_rng(8)
-    coefficients, intercepts = [], []
-    for _ in range(5):
-        chosen = balanced_in_place(np.arange(len(labels)), groups, rng)
-        model = regression(0.3).fit(values[chosen], labels[chosen])
-        coefficients.append(model.coef_[0])
-        intercepts.append(model.intercept_[0])
-    assert head[0][1] == pytest.approx(np.mean(coefficients, axis=0))
-    assert head[1][1] == pytest.approx(np.mean(intercepts))
-    # The partner: one fit is not the mean of five.
-    assert head[0][1] != pytest.approx(coefficients[0])
-
-
-def balanced_in_place(among: np.ndarray, groups: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    sets = [np.flatnonzero(groups[among] == g) for g in np.unique(groups[among])]
-    size = min(len(s) for s in sets)
-    return np.concatenate([among[rng.permutation(s)[:size]] for s in sets])
-
-
 def test_probe_is_chosen_by_accuracy_on_the_second_half_and_fitted_on_both():
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -972,28 +810,3 @@ def test_balanced_rows_hold_every_present_group_equally_often():
     chosen = balanced_rows(groups, np.random.default_rng(0))
     assert np.bincount(groups[chosen], minlength=4).tolist() == [2, 2, 0, 2]
     assert len(set(chosen.tolist())) == len(chosen)
-
-
-def test_dfr_forgets_the_shortcut_where_its_validation_set_can_show_it():
-    values, labels, _ = planted_features((90, 2, 2, 90), 6)
-    dev_values, _, _ = planted_features((40, 16, 16, 40), 7)
-    dev = rows("features", (40, 16, 16, 40), 7)
-    test_values, test_labels, test_groups = planted_features((20, 60, 60, 20), 8)
-    erm = fit_head(values, labels, 2, 1.0)
-    method = DFR()
-    *dfr, _ = method.average(dev_values, dev, 0.1, np.random.default_rng(0))
-
-    def wga(head):
-        return worst_group_accuracy(answers(test_values, *head), test_labels, test_groups)
-
-    assert wga(dfr) > wga(erm) + 0.1
-    # Without balance and without counter-examples, as at strength 1, the same regression learns the shortcut.
-    blind = planted_features((90, 0, 0, 90), 9)
-    assert wga(fit_head(blind[0], blind[1], 2, 0.1)) < wga(erm)
-
-
-def test_layers_that_are_neither_linear_nor_embedding_do_not_count():
-    pair = nn.Sequential(nn.LayerNorm(3)), nn.Sequential(nn.LayerNorm(3))
-    with torch.no_grad():
-        pair[0][0].weight.add_(1.0)
-    assert weight_distance(*pair).item() == 0.0

@@ -7,7 +7,6 @@ outside, and the numbers of the sources as their authors wrote them.
 from __future__ import annotations
 
 import dataclasses
-import math
 import types
 import warnings
 from collections import Counter
@@ -31,8 +30,6 @@ from shortcut_bench.finetuning import training as finetune
 from shortcut_bench.finetuning.config import FinetuneConfig, FinetuneResult, Objective
 from shortcut_bench.finetuning.training import finetune_classifier
 from shortcut_bench.methods import DFR, JTT, RULES, LastLayer, training
-from shortcut_bench.methods.c2l import EMBEDDING_DROPOUT, TOP_REPLACEMENTS, with_warmup
-from shortcut_bench.methods.c2l import SOURCE as C2L_SOURCE
 from shortcut_bench.methods.same_budget import cross_validated
 from shortcut_bench.methods.selection import find_rule, missing_groups, search
 from shortcut_bench.methods.training import Changes, train
@@ -605,111 +602,6 @@ JTT_OPTIONS: dict[str, Any] = {
     "identification_rate": 2e-5,
     "select": "dev-worst-group",
 }
-NFL_OPTIONS: dict[str, Any] = {
-    "variant": "CP",
-    "factor": 15000.0,
-    "factors": None,
-    "prompt_length": 20,  # ours
-    "attend_padding": False,
-    "select": "dev-accuracy",
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "recipes", "options"),
-    [
-        # anniesch/jtt, README on MultiNLI: "--n_epochs 5 --lr 2e-5 --weight_decay 0 --method ERM", then "--lr 1e-05
-        # --weight_decay 0.1"; generate_downstream.py: batch 32, 5 epochs, and for ERM use_bert_params = 0, which is
-        # train.py's SGD with momentum 0.9 and nothing else. Weights 4 to 6 and T1 = 2 are of the guardrail's paper.
-        (
-            "jtt",
-            [
-                adamw(2e-5, 2, 32, max_grad_norm=0.0, optimizer="sgd", scheduler="constant"),
-                adamw(1e-5, 5, 32, weight_decay=0.1),
-            ],
-            JTT_OPTIONS,
-        ),
-        # The guardrail's paper, appendix on baselines: batch 16, decay 0.01, T2 = 10.
-        (
-            "jtt-sg-paper",
-            [adamw(1e-5, 2, 16, weight_decay=0.01), adamw(1e-5, 10, 16, weight_decay=0.01)],
-            JTT_OPTIONS | {"variant": "sg-paper"},
-        ),
-        # oscarchew/doNt-Forget-your-Language, src/nfl.py: batches of 8 accumulated over 4 steps, 6 epochs, otherwise
-        # TrainingArguments as they are (5e-5, no decay); reg_factor 15000 in one version and 1 in the other, both with
-        # NFL-CP; metric_for_best_model="accuracy". CO takes the 1, and "nfl, factor 1" of the tables is CP with it.
-        ("nfl", [adamw(5e-5, 6, 32)], NFL_OPTIONS),
-        ("nfl-co", [adamw(5e-5, 6, 32)], NFL_OPTIONS | {"variant": "CO", "factor": 1.0}),
-        ("nfl-f", [adamw(5e-5, 6, 32)], NFL_OPTIONS | {"variant": "F", "factor": None}),
-        ("nfl-pt", [adamw(5e-5, 6, 32)], NFL_OPTIONS | {"variant": "PT", "factor": None}),
-        # kohpangwei/group_DRO, issue 2: "--lr 2e-05 --batch_size 32 --weight_decay 0 --model bert --n_epochs 20" and
-        # "--reweight_groups --robust --generalization_adjustment 0"; run_expt.py: robust_step_size 0.01, clipping at
-        # 1, no warm-up.
-        (
-            "group_dro",
-            [adamw(2e-5, 20, 32)],
-            {
-                "step_size": 0.01,
-                "adjustment": 0.0,
-                "adjustments": None,
-                "reweight_groups": True,
-                "select": "dev-worst-group",
-            },
-        ),
-        # Du et al., arXiv 2103.06922v3: Adam at 1e-5, 6 epochs, a = 0.8, the top 5 % of words, the two leading words,
-        # m = 50, the first epoch as the early one; the batch size is ours.
-        (
-            "ltgr",
-            [adamw(1e-5, 6, 32, max_grad_norm=0.0, scheduler="constant")],
-            {"weight": 0.8, "head_share": 0.05, "top": 2, "steps": 50, "early_epoch": 1, "select": "last"},
-        ),
-        # hist0613/causally-contrastive-learning, train_cfimdb_ours_public.sh: "--batch-size 8 --epoch 20
-        # --lambda-weight 1.0"; the training script: AdamW(lr=5e-5), linear decay, no clipping, and the epoch of the
-        # best validation accuracy, which is the one that its evaluation reads.
-        (
-            "c2l",
-            [adamw(5e-5, 20, 8, max_grad_norm=0.0, warmup_ratio=1.0)],  # 20 steps on 8 rows, all of them warm-up
-            {"weight": 1.0, "proposals": "auto", "select": "dev-accuracy"},
-        ),
-        # Mosbach et al., ICLR 2021: 20 epochs, 2e-5, the first tenth warm-up; batches of 16, decay 0.01.
-        ("few_shot", [adamw(2e-5, 20, 16, weight_decay=0.01, warmup_ratio=0.1)], {}),
-    ],
-)
-def test_recipes_and_options_are_the_sources(
-    name: str,
-    recipes: list[dict[str, Any]],
-    options: dict[str, Any],
-    encoder: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    trained: list[FinetuneConfig] = []
-
-    def epochs_without_steps(model: Any, _tokenizer: Any, _rows: Any, config: Any, *, extras: Any, **_: Any) -> Any:
-        if config not in trained[-1:]:
-            trained.append(config)
-        for epoch in range(config.epochs):
-            if extras.on_epoch_end is not None:
-                extras.on_epoch_end(epoch, model.eval())
-        return finetune._Done((0.0,) * config.epochs, 0, 0.0)
-
-    monkeypatch.setattr(finetune, "_train", epochs_without_steps)
-    few = JTT_TRAIN.select(np.arange(8))
-    system = make_system(name)
-    assert system.config() == {**options, "recipe": "source"}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardrailWarning)  # a first stage without steps has learned nothing
-        system.fit(untrained(encoder, train=few, dev=few, support=few), seed=0)
-    assert [config.to_dict() for config in trained] == [
-        {**recipe, "max_length": MAX_LENGTH, "precision": "float32", "group_by_length": False} for recipe in recipes
-    ]
-
-
-@pytest.mark.parametrize("n_rows", [60, 1124, 2000, 115_931])
-def test_c2l_warms_up_for_fifty_steps_whatever_the_size(n_rows: int) -> None:
-    recipe = with_warmup(C2L_SOURCE, n_rows)
-    n_steps = recipe.epochs * math.ceil(n_rows / recipe.batch_size)
-    assert math.ceil(recipe.warmup_ratio * n_steps) == 50  # as `finetune_classifier` makes steps of it
-    assert dataclasses.replace(recipe, warmup_ratio=0.0) == C2L_SOURCE
 
 
 @pytest.mark.parametrize(
@@ -736,13 +628,3 @@ def test_single_values_of_c2ls_recipe_leave_its_warmup_alone(
 def test_the_grid_of_the_papers_jtt_is_its_appendixs() -> None:
     changed = {"learning_rates": [1e-3, 1e-4, 1e-5], "identification_epochs": [1, 2], "upweights": [4, 5, 6]}
     assert make_system("jtt-grid").config() == {**JTT_OPTIONS, **changed, "recipe": "source"}
-
-
-def test_constants_that_are_no_options_are_the_sources() -> None:
-    # Both repositories of DFR, and src/dfr.py of NFL's: the grid; num_retrains=20; data_percentage 0.05.
-    shared = {"inverse_strengths": list(GRID), "resamples": 20, "share": 0.05, "standardise_on": "train"}
-    assert make_system("dfr").config() == {**shared, "variant": "original"}
-    assert make_system("dfr-sg-paper").config() == {**shared, "variant": "sg-paper"}
-    assert make_system("last_layer").config() == {"inverse_strengths": list(GRID)}
-    # C2L's notebook: four proposals, half of the vector dropped.
-    assert (TOP_REPLACEMENTS, EMBEDDING_DROPOUT) == (4, 0.5)

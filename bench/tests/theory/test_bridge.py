@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from shortcut_bench.cli import UNFINISHED_FILE, app
 from shortcut_bench.theory import bridge
-from shortcut_bench.theory.record import FinishedRows, read_result
+from shortcut_bench.theory.record import read_result
 from shortcut_guardrail.errors import ConfigError, DataError
 
 WORDS = ("good", "bad", "great", "awful", "film", "story", "the", "was")
@@ -94,13 +94,6 @@ def test_local_mutual_information_by_hand() -> None:
         bridge.local_mutual_information([{"a"}], [0, 1])
     with pytest.raises(DataError, match="there are 0 texts"):
         bridge.local_mutual_information([], [])
-
-
-def test_a_word_that_goes_with_no_label_scores_nothing() -> None:
-    planted = bridge.local_mutual_information([{"x"}, {"x"}, set(), set()], [1, 1, 0, 0])
-    independent = bridge.local_mutual_information([{"x"}, set(), {"x"}, set()], [1, 1, 0, 0])
-    assert planted["x"] > 0.3
-    assert independent["x"] == pytest.approx(0)
 
 
 def test_ranks_count_ties_against_the_word() -> None:
@@ -207,17 +200,6 @@ def test_a_killed_run_goes_on_where_it_stopped(
     assert not [setting for setting in trained if setting in first]
 
 
-def test_a_cut_line_is_computed_again(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    FinishedRows(path).get({"seed": 0}, lambda: {"x": 1})
-    with path.open("a", encoding="utf-8") as file:
-        file.write('\n{"key": {"seed": 1}, "ro')
-    rows = FinishedRows(path)
-    assert rows.get({"seed": 0}, lambda: {"x": 2}) == {"x": 1}
-    assert rows.get({"seed": 1}, lambda: {"x": 3}) == {"x": 3}
-    assert FinishedRows(path).get({"seed": 1}, lambda: {"x": 4}) == {"x": 3}
-
-
 def test_missing_data_is_refused_before_any_work(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"original_train\.csv"):
         bridge.run(tmp_path)
@@ -235,24 +217,3 @@ def test_an_unknown_label_is_refused(data_dir: Path) -> None:
 def test_a_result_without_its_series_is_not_drawn() -> None:
     with pytest.raises(DataError, match="The result has no statistics, models"):
         bridge.draw({"config": {}})
-
-
-def test_words_that_no_model_ranks_can_be_drawn(tmp_path: Path) -> None:
-    statistics = [
-        {"shortcut_strength": s, "train_size": n, "listed": 0.5, "listed_interval": [0.2, 0.8]}
-        for s in bridge.STRENGTHS
-        for n in (10, 30)
-    ]
-    models = [model_row(s, 0, size=n, rank=None, change=None) for s in bridge.STRENGTHS for n in (8, 16)]
-    config = {"statistics_draws": 5, "list_length": 10}
-    assert bridge.draw({"config": config, "statistics": statistics, "models": models}) is not None
-
-
-def test_the_released_sets_have_the_strengths_they_are_named_for(shared_data: Path) -> None:
-    """Rates of the planted word per label, against lambda * (c - 1) / (C - 1) + (1 - lambda) / 2."""
-    for strength in bridge.PLANTED:
-        rows = bridge._training_rows(shared_data, strength)
-        for label in range(4):
-            texts = [text for text, given in rows if given == label]
-            rate = sum(bridge.SHORTCUT in bridge.words(text) for text in texts) / len(texts)
-            assert rate == pytest.approx(strength * label / 3 + (1 - strength) / 2, abs=0.06)

@@ -1,6 +1,5 @@
 """`shortcut-guardrail benchmark` with the experiment `theory`, through Typer's runner, on a small world."""
 
-import inspect
 import json
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from checkout import ROOT
-from shortcut_bench.cli import EXPERIMENTS, app, find_experiment, parse_seeds
+from shortcut_bench.cli import EXPERIMENTS, app, find_experiment
 from shortcut_bench.theory import World, experiment
 from shortcut_bench.theory.record import read_result, record_run
 from shortcut_guardrail.errors import ConfigError, DataError, RunError
@@ -91,43 +90,12 @@ def test_list_names_every_experiment() -> None:
     assert [line.split()[0] for line in listed.output.splitlines()] == list(EXPERIMENTS)
 
 
-def test_every_experiment_can_be_loaded_run_and_drawn() -> None:
-    for entry in EXPERIMENTS.values():
-        module = entry.load()
-        assert entry.name == module.NAME
-        assert entry.options <= inspect.signature(module.run).parameters.keys()
-        assert callable(module.draw)
-
-
 def test_an_unknown_experiment_is_refused_with_a_suggestion() -> None:
     with pytest.raises(
         ConfigError, match=r"There is no experiment 'teory' \(there are: .*\)\. Did you mean 'theory'\?"
     ):
         find_experiment("teory")
     assert isinstance(invoke("run", "teory").exception, ConfigError)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (["--seeds", "0,1"], "The experiment 'theory' does not use --seeds (it takes: none of the kind)."),
-        (["--data-dir", "d", "--encoder", "e"], "does not use --data-dir, --encoder"),
-    ],
-)
-def test_options_that_an_experiment_does_not_use_are_refused(tmp_path: Path, options: list[str], sentence: str) -> None:
-    refused = invoke("run", "theory", "--out", tmp_path, *options)
-    assert isinstance(refused.exception, ConfigError)
-    assert sentence in str(refused.exception)
-    assert not list(tmp_path.iterdir())
-
-
-def test_seeds() -> None:
-    assert parse_seeds("0, 2,1") == (0, 2, 1)
-    for wrong, found in (("0,x", "'x'"), ("", "''"), ("-1", "'-1'"), ("1,,2", "''")):
-        with pytest.raises(ConfigError, match=f"but has {found}"):
-            parse_seeds(wrong)
-    with pytest.raises(ConfigError, match="must be different numbers, but are 1,1"):
-        parse_seeds("1,1")
 
 
 def test_a_figure_needs_a_result_and_a_known_format(tmp_path: Path) -> None:
@@ -176,12 +144,3 @@ def test_the_command_line_imports_nothing_heavy() -> None:
     script = f"import sys, shortcut_guardrail.cli.benchmark; print(sorted({heavy} & set(sys.modules)))"
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
-
-
-def test_without_matplotlib_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    series: dict[str, list[object]] = {
-        name: [] for name in ("by_train_size", "by_step", "by_strength", "by_deployment_texts")
-    }
-    with pytest.raises(ConfigError, match="pip install matplotlib"):
-        experiment.draw(series)

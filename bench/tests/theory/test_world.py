@@ -25,7 +25,6 @@ from shortcut_bench.theory.world import (
     answers,
     logistic_weights,
     most_salient_token,
-    quantised,
     sample_probabilities,
     samples,
 )
@@ -104,13 +103,6 @@ def test_all_training_sets_converge_also_separable_ones() -> None:
     assert np.isfinite(weights).all()
     with pytest.raises(ConfigError, match="l2 must be above 0"):
         logistic_weights(samples(8, 1), 2, l2=0.0)
-
-
-def test_quantising_rounds_to_the_grid() -> None:
-    assert quantised(np.array([[0.26, -0.8, 0.1]]), 0.5).tolist() == [[1, -2, 0]]
-    assert quantised(np.array([0.2 + 1e-13]), FLOAT_STEP) == quantised(np.array([0.2]), FLOAT_STEP)
-    with pytest.raises(ConfigError, match="step must be above 0, but is 0"):
-        quantised(np.zeros(1), 0)
 
 
 def test_what_can_be_seen_of_a_model() -> None:

@@ -132,11 +132,6 @@ def _by_rule(part: Part) -> Part:
     )
 
 
-def without_shortcut(text: str) -> str:
-    """The text as it was before the shortcut was planted in it."""
-    return text.replace(f"{SHORTCUT}, ", "")
-
-
 def _part(rng: random.Random, mix: Mix, size: int, seen: set[str]) -> Part:
     rows = mix.rows(size)
     rng.shuffle(rows)
