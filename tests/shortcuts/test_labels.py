@@ -128,3 +128,9 @@ def test_what_the_audit_found_is_not_among_those_to_confirm():
     evidence = [Paired(rows, mended, np.zeros(7)), Paired(rows, mended, np.full(7, 0.4))]  # p = 1 and 1 / 128
     weighed = weigh(items, evidence, ShortcutConfig(confirm_level=0.012))
     assert [(item.text, item.verdict) for item in weighed] == [("service", "found"), ("book", "confirmed")]
+
+
+def test_a_candidate_is_cleared_at_the_level_that_is_asked_for():
+    item, broken = [Shortcut("service", "found", "flagged", 900, 0.5)], Paired(np.arange(3), -np.ones(3), np.zeros(3))
+    for level, verdict in ((0.125, "cleared"), (0.12, "found")):  # three of three: p = 1 / 8
+        assert [one.verdict for one in weigh(item, [broken], ShortcutConfig(clear_level=level))] == [verdict]

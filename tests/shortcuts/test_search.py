@@ -9,14 +9,15 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
+from scipy.stats import binom
 
-from audits import candidate
+from audits import audit, candidate
 from shortcut_guardrail import ConfigError, ModelError
 from shortcut_guardrail.audit.auditing import audit_texts
 from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.shortcuts.named import REASONS, Reason, Shortcut, Shortcuts, Verdict, with_said
-from shortcut_guardrail.shortcuts.search import _audited, _dominant, _read_masked, _Reading, find_shortcuts
+from shortcut_guardrail.shortcuts.search import _audited, _Deciding, _dominant, _read_masked, _Reading, find_shortcuts
 from shortcut_guardrail.stats.exact import exact_interval
 from shortcut_guardrail.text.edits import masked_texts
 from shortcut_guardrail.text.finder import WordFinder
@@ -97,6 +98,35 @@ def test_what_is_flagged_does_not_make_the_words_of_its_class_dominant(bag):
     # As if it did not take turns either.
     candidates = tuple(replace(candidate, takes_turns=False) for candidate in report.candidates)
     assert _dominant(classifier, encoded, report.saliency.probs, replace(report, candidates=candidates), config) == {}
+
+
+def dominant_of(*deciding, label_names=("negative", "positive")):
+    """Which of these are taken, of 100 texts, where a half is the share that is allowed for."""
+    found = [_Deciding(word, "positive", n, 1.0, frozenset(range(n))) for word, n in deciding]
+    config, report = ShortcutConfig(dominant_share=0.5, fdr=0.05), audit(label_names=label_names)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shortcut_guardrail.shortcuts.search._deciding", lambda *_: found)
+        return set(_dominant(None, range(100), None, report, config))
+
+
+def test_the_share_of_what_dominates_is_tested_over_all_classes():
+    assert binom.sf(58, 100, 0.5) == pytest.approx(0.044, abs=1e-3)
+    assert binom.sf(60, 100, 0.5) == pytest.approx(0.018, abs=1e-3)
+    assert (dominant_of(("quite", 59)), dominant_of(("quite", 61))) == (set(), {"quite"})
+    assert dominant_of(("quite", 61), label_names=("a", "b", "c")) == set()
+
+
+def test_of_what_stands_inside_a_phrase_that_dominates_the_phrase_alone_is_taken():
+    assert dominant_of(("quite", 70), ("really quite", 70), ("really", 70), ("so", 70)) == {"really quite", "so"}
+
+
+def test_only_a_confident_other_answer_contradicts():
+    before, unsure, sure = np.array([0.1, 0.9]), np.array([0.6, 0.4]), np.array([0.9, 0.1])
+    read = _Reading.of("honestly", list(range(20)))
+    spare = read.spare
+    for after in (unsure, sure, before):
+        read.take(after, before, 0.8)
+    assert (read.against, read.spare) == ([1], spare - 2)
 
 
 def test_texts_are_left_unread_only_once_it_is_sure_that_a_candidate_does_not_decide_most(classifier):
