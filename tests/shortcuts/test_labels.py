@@ -134,3 +134,11 @@ def test_a_candidate_is_cleared_at_the_level_that_is_asked_for():
     item, broken = [Shortcut("service", "found", "flagged", 900, 0.5)], Paired(np.arange(3), -np.ones(3), np.zeros(3))
     for level, verdict in ((0.125, "cleared"), (0.12, "found")):  # three of three: p = 1 / 8
         assert [one.verdict for one in weigh(item, [broken], ShortcutConfig(clear_level=level))] == [verdict]
+
+
+def test_only_the_first_candidates_may_be_confirmed():
+    items = [Shortcut("some", "cleared", None, 10, 0.1), Shortcut("book", "cleared", None, 300, 0.3)]
+    silent, telling = (Paired(np.arange(9), np.ones(9), np.full(9, change)) for change in (0.0, 0.4))
+    for most, confirmed in ((1, []), (2, ["book"])):
+        weighed = weigh(items, [silent, telling], ShortcutConfig(max_considered=most))
+        assert [one.text for one in weighed] == confirmed
