@@ -130,6 +130,18 @@ def test_too_few_texts_to_test_bring_nothing(classifier):
     assert brought(replace(config, min_count=28)) == {}
 
 
+def test_too_few_texts_to_compare_with_bring_nothing():
+    answers = MaskedAnswers(np.arange(30), np.tile([0.1, 0.9], (30, 1)), np.tile([0.9, 0.1], (30, 1)))
+    held, side, config = np.ones(30, dtype=bool), np.array([False, True]), ShortcutConfig().audit()
+
+    def p_value(n_others):
+        others = alike._counted(np.full(n_others, 0.9))
+        return alike.AskedPool(["quite"], held[None], held, answers, others, side).p_value(config)
+
+    assert p_value(config.min_count - 1) == 1.0
+    assert p_value(config.min_count) < 0.01
+
+
 def test_the_level_is_shared_among_the_classes_with_a_flagged_word(classifier, monkeypatch):
     encoded = classifier.encode(TEXTS)
     config = ShortcutConfig(unit="word", top_k=4).audit()

@@ -82,3 +82,9 @@ def test_counts_of_the_flips_are_kept():
     )
     assert (item.n_support, item.mended, item.broken, item.count) == (10, 9, 1, 12)
     assert Shortcuts.from_dict(Shortcuts((item,)).to_dict()).items == (item,)
+
+
+def test_of_a_phrase_without_content_all_words_count():
+    items = Shortcuts((Shortcut("to be", "found", "flagged"), Shortcut("to be honest", "found", "flagged")))
+    assert decided(items=items, keep=["to"])["to be"] == ("kept", None)
+    assert decided(items=items, keep=["to"])["to be honest"] == ("found", "flagged")

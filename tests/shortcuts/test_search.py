@@ -17,10 +17,19 @@ from shortcut_guardrail.audit.auditing import audit_texts
 from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.shortcuts.named import REASONS, Reason, Shortcut, Shortcuts, Verdict, with_said
-from shortcut_guardrail.shortcuts.search import _audited, _Deciding, _dominant, _read_masked, _Reading, find_shortcuts
+from shortcut_guardrail.shortcuts.search import (
+    _audited,
+    _Deciding,
+    _dominant,
+    _read_masked,
+    _Reading,
+    find_shortcuts,
+    fixed_phrases,
+)
 from shortcut_guardrail.stats.exact import exact_interval
 from shortcut_guardrail.text.edits import masked_texts
 from shortcut_guardrail.text.finder import WordFinder
+from shortcut_guardrail.text.units import words_as_units
 
 
 @pytest.fixture
@@ -100,10 +109,10 @@ def test_what_is_flagged_does_not_make_the_words_of_its_class_dominant(bag):
     assert _dominant(classifier, encoded, report.saliency.probs, replace(report, candidates=candidates), config) == {}
 
 
-def dominant_of(*deciding, label_names=("negative", "positive")):
+def dominant_of(*deciding, label_names=("negative", "positive"), audited=()):
     """Which of these are taken, of 100 texts, where a half is the share that is allowed for."""
     found = [_Deciding(word, "positive", n, 1.0, frozenset(range(n))) for word, n in deciding]
-    config, report = ShortcutConfig(dominant_share=0.5, fdr=0.05), audit(label_names=label_names)
+    config, report = ShortcutConfig(dominant_share=0.5, fdr=0.05), audit(*audited, label_names=label_names)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("shortcut_guardrail.shortcuts.search._deciding", lambda *_: found)
         return set(_dominant(None, range(100), None, report, config))
@@ -118,6 +127,28 @@ def test_the_share_of_what_dominates_is_tested_over_all_classes():
 
 def test_of_what_stands_inside_a_phrase_that_dominates_the_phrase_alone_is_taken():
     assert dominant_of(("quite", 70), ("really quite", 70), ("really", 70), ("so", 70)) == {"really quite", "so"}
+
+
+@pytest.mark.parametrize("how", ["flagged", "takes_turns", "collective"])
+def test_what_the_audit_has_found_draws_along_no_word_of_its_class(how):
+    words = ("quite", 70), ("really quite", 70), ("so", 70)
+    assert dominant_of(*words, audited=[candidate("quite", **{"flagged": False, how: True})]) == {"so"}
+    assert dominant_of(*words, audited=[candidate("quite", flagged=False)]) == {"really quite", "so"}
+
+
+def test_a_fixed_phrase_stands_on_one_side_of_a_pair(classifier):
+    units = words_as_units(classifier.encode([("the soup", "was cold"), ("tea soup", "was warm")]))
+    assert fixed_phrases(units, 2) == {}
+    apart = words_as_units(classifier.encode(["the soup was cold", "tea soup was warm"]))
+    assert fixed_phrases(apart, 2) == {"soup was": [0, 1]}
+
+
+def test_what_is_listed_begins_with_what_most_answers_hang_on(classifier):
+    texts = [*DEPLOYED, *(f"so the {word} was {tail}" for word in WORDS for tail in ("great", "so great"))]
+    config = ShortcutConfig(top_k=3, unit="word", fdr=1e-9)  # so that neither is flagged
+    listed = find_shortcuts(classifier, classifier.encode(texts), config).items
+    held = [(item.text, item.answers_held) for item in listed if item.listed]
+    assert held == [("great", 36.0), ("good", 12.0)]
 
 
 def test_only_a_confident_other_answer_contradicts():
