@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_1samp
 
 from made_shards import shard
 from shortcut_guardrail.audit.phrases import acting_together, with_phrases
@@ -40,6 +41,15 @@ def test_words_that_merely_stand_together_are_none():
     assert "to be honest" not in [claimed.names[key] for key in claimed.keys]
     # A phrase whose masking makes the answer surer holds nothing up.
     assert acting_together(lambda: [phrase_shard(-3.0, joint=4.0)]) == {}
+
+
+def test_the_more_phrases_are_tested_the_more_is_asked_of_each():
+    made = phrase_shard(0.008, joint=-0.1)
+    assert 0.005 < ttest_1samp(0.008 + 0.01 * np.arange(6), 0).pvalue < 0.01
+    apart = {"interaction": [0.0] * 3, "joint": [-0.1] * 3}
+    others = [shard([(2, {f"so {w}": 0})] * 3, n_words={f"so {w}": 2}, **apart) for w in ("it", "he")]
+    assert set(acting_together(lambda: [made])) == {"to be honest"}
+    assert acting_together(lambda: [made, *others]) == {}
 
 
 def test_a_word_that_does_more_within_a_phrase_than_elsewhere_makes_it_a_finding():

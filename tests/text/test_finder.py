@@ -188,7 +188,7 @@ class TestMatching:
     def test_nothing_is_found_inside_a_phrase_that_is_kept(self) -> None:
         finder = WordFinder(["bad", "dish"], kept=["not bad"])
         assert [(o.word, o.start) for o in finder.find("Not bad, a bad dish")] == [("bad", 11), ("dish", 15)]
-        assert not WordFinder(["bad"], kept=["not bad"]).present("not bad")
+        assert not any(WordFinder([word], kept=["not bad"]).present("not bad") for word in ("not", "bad"))
 
     @settings(deadline=None, max_examples=200)
     @given(st.text(), st.text(), st.sampled_from(list(SYNONYMS)))
