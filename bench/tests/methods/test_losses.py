@@ -650,6 +650,8 @@ def test_half_of_the_replaced_tokens_vector_is_dropped_and_nothing_else(texts):
         assert torch.allclose(seen[0][row, place][kept], 2 * whole[row, place][kept])
         others = [i for i in range(whole.shape[1]) if i != place]
         assert torch.equal(seen[0][row, others], whole[row, others])
+    dropped = [seen[0][row, place] == 0 for row, place in enumerate(places.tolist())]
+    assert not torch.equal(*dropped), "each text and place has a draw of its own"
     assert torch.equal(proposals[0], proposals[1])
     assert torch.equal(seen[0], seen[1])
     assert not torch.equal(seen[0], seen[2])
