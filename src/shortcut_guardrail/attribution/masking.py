@@ -30,7 +30,6 @@ def mask_variants(input_ids: Tensor, positions: Tensor, mask_token_id: int) -> M
     Args:
         input_ids: Shape (B, L).
         positions: Shape (B, K), in [0, L), or -1 for an empty slot.
-        mask_token_id: The id to put in.
     """
     rows, slots = (positions >= 0).nonzero(as_tuple=True)
     copies = input_ids[rows].clone()
@@ -48,7 +47,6 @@ def mask_spans(input_ids: Tensor, units: Tensor, first: Tensor, last: Tensor, *,
         units: The unit of each token, shape (B, L), ascending in each row, -1 for tokens that are never masked.
         first: First unit of each span, shape (B, K), or -1 for an empty slot.
         last: Last unit of each span, shape (B, K).
-        mask_token_id: The id to put in.
     """
     rows, slots = (first >= 0).nonzero(as_tuple=True)
     inside = (units[rows] >= first[rows, slots][:, None]) & (units[rows] <= last[rows, slots][:, None])

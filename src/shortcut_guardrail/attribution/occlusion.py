@@ -39,10 +39,8 @@ def masking_effects(
     """Predict every single-mask variant of every text: k forward passes a text.
 
     Args:
-        classifier: The model that answers.
         encoded: N texts.
         positions: Which tokens are masked, one at a time, shape (N, K), -1 for an empty slot.
-        progress: Told how many texts are done.
     """
     n, k = positions.shape
     probs = np.full((n, k, classifier.n_classes), np.nan, dtype=np.float32)

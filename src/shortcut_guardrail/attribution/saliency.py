@@ -96,7 +96,6 @@ def top_positions(scores: Tensor, ordinary: Tensor, k: int) -> Tensor:
     Args:
         scores: Shape (B, L).
         ordinary: Which positions may be chosen, shape (B, L), bool.
-        k: How many.
     """
     masked = scores.masked_fill(~ordinary, float("-inf"))
     values, order = masked.sort(dim=-1, descending=True, stable=True)
@@ -120,7 +119,6 @@ def find_important_tokens(
         classifier: The model whose predictions are explained.
         encoded: N texts.
         config: k and the form of the gradient.
-        progress: Told how many texts are done.
     """
     config = config or SaliencyConfig()
     own = encoded.select(range(len(encoded))[own_share(len(encoded))]) if n_processes() > 1 else encoded

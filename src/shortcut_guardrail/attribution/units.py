@@ -86,13 +86,10 @@ def span_effects(
     """Predict every text with one span of units masked at a time.
 
     Args:
-        classifier: The model that answers.
         encoded: N texts.
-        units: Their units.
         first: First unit of each span, shape (N, K), -1 for an empty slot.
         last: Last unit of each span, the same shape; equal to `first` for single units.
         stage: What to call this to `progress`.
-        progress: Told how many texts are done.
     """
     n, k = first.shape
     probs = np.full((n, k, classifier.n_classes), np.nan, dtype=np.float32)

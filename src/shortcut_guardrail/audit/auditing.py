@@ -53,14 +53,12 @@ def audit_texts(
     """Attribute, mask, test and rank, all in memory: 2 + k forward passes for each distinct text, and what cards cost.
 
     Args:
-        classifier: The model under audit.
         encoded: N texts.
         config: What is scored and masked, and when a candidate is flagged.
         labels: True class ids, shape (N,), where they are known.
         with_cards: Whether to make cards, which nothing but a person's eye needs.
         known: An audit of words or phrases of the same texts by the same model, with the same k and gradient, whose
             measurements need not be made again.
-        progress: Told how much of each stage is done.
 
     Raises:
         DataError: A text has no ordinary token.
@@ -200,9 +198,7 @@ def make_report(
     """Everything an audit says, from its shards.
 
     Args:
-        shards: Gives the shards, as often as it is called.
         config: What the shards were made with.
-        label_names: Names of the classes.
         texts_of: Gives the texts of some inputs, for the examples.
         inputs: What is kept of every text.
     """

@@ -161,7 +161,6 @@ def tally(shards: Shards, config: AuditConfig) -> Tally:
     """Sum up the evidence for every candidate.
 
     Args:
-        shards: The audit's shards.
         config: `confidence`.
     """
     names: dict[str, int] = {}
@@ -268,7 +267,6 @@ def heard(shard: Shard, masked: set[str], config: AuditConfig) -> tuple[Array, A
     """How far each text speaks for each class, shape (D, C), its answer, and whether it speaks for it, both (D,).
 
     Args:
-        shard: The texts.
         masked: Names of candidates to mask in them.
         config: With `rests` in `compare_with`, a text speaks for a class only as far as it does without its most
             decisive unit.
@@ -344,8 +342,6 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Outcomes:
     """Test every candidate and flag those that override the rest of their texts; see the head of this module.
 
     Args:
-        shards: The audit's shards.
-        sums: Their tally.
         config: `fdr`, `min_count`, `min_pull`, `min_relative_effect` and `compare_with`.
     """
     counts = count(sums, config)

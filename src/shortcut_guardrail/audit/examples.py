@@ -57,10 +57,7 @@ def find_details(
     """Examples, and where there are labels what they say, of some candidates.
 
     Args:
-        shards: The audit's shards.
-        names: The candidates.
         n_examples: Examples of each.
-        label_names: Names of the classes.
         texts_of: Gives the texts of the examples.
     """
     collected = {name: _Collected(len(label_names)) for name in names}

@@ -174,11 +174,8 @@ def measure(
     """Find the important units of each text and mask them one at a time: 2 + k forward passes a text.
 
     Args:
-        classifier: The model under audit.
         encoded: Distinct texts.
-        config: The unit and k.
         saliency: For the unit `token`: important tokens found before, to save finding them again.
-        progress: Told how much of each stage is done.
     """
     if config.unit == "token":
         # The paper's reading, by the paper's functions.
@@ -208,16 +205,13 @@ def make_shard(
     """Put what was measured into a shard; for the unit `phrase`, mask recurring phrases first.
 
     Args:
-        classifier: The model under audit.
         encoded: D distinct texts.
-        config: The unit.
         measured: From `measure` on the same texts.
         rows: Which input each text is, shape (D,).
         weights: How many inputs have this text, shape (D,).
         evidence: Which texts count as evidence, shape (D,).
         labels: Class ids, shape (D,).
         known_phrases: Phrases of earlier shards.
-        progress: Told how much is done.
     """
     saliency, effects, units = measured.saliency, measured.effects, measured.units
     answers = saliency.predictions

@@ -103,8 +103,6 @@ def with_set(shards: Shards, sums: Tally, outcomes: Outcomes, config: AuditConfi
     """The outcomes with the set of candidates that override their texts together, beside those that are flagged.
 
     Args:
-        shards: The audit's shards.
-        sums: Their tally.
         outcomes: On single candidates.
         config: `fdr`, `min_count`, `min_pull`, `min_relative_effect` and `compare_with`.
     """
@@ -139,7 +137,6 @@ def set_p_value(shards: Shards, config: AuditConfig, left_out: Set[str] = frozen
     """Of the null hypothesis that no set of words overrides its texts, in [0, 1]; see the head of this module.
 
     Args:
-        shards: The audit's shards.
         config: As for `with_set`.
         left_out: Names of what is flagged or takes turns with it.
     """

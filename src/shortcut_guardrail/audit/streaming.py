@@ -114,13 +114,11 @@ def audit_in_shards(
     """Audit texts a shard at a time; a shard that is finished is on disk and is not computed again.
 
     Args:
-        classifier: The model under audit.
         source: The texts.
         config: `shard_size` is the number of inputs to a shard; where it is 0, what an audit to be resumed was started
             with, else 2,000.
         folder: Where shards are kept. They hold the words of the texts; remove them when they are not needed any more.
         resume: Go on with what an interrupted audit left in the folder. A damaged shard is computed again.
-        progress: Told how many inputs are done.
 
     Raises:
         ConfigError: The folder holds an audit and `resume` is not set, or one of another model, file or configuration.

@@ -26,7 +26,6 @@ def write_folder(target: Path, fill: Callable[[Path], None], *, key: str, overwr
     Files that this library did not write into the folder stay, unless a new one has their name.
 
     Args:
-        target: The folder.
         fill: Writes the files into the folder it is given.
         key: The file that every such folder has: one that is there is replaced only if it has it.
         overwrite: Whether the target may exist with something in it.
@@ -48,7 +47,6 @@ def write_files(folder: Path, fill: Callable[[Path], None]) -> None:
     """Write some files of a folder that may hold anything else, so that they are of one version.
 
     Args:
-        folder: The folder.
         fill: Writes the files into the folder it is given.
 
     Raises:

@@ -154,7 +154,6 @@ def read_whole(folder: Path, read: Callable[[], T], *, hashes: bool = False) -> 
     """What is read from a folder that another program may be replacing: all of it of one version.
 
     Args:
-        folder: The folder.
         read: Reads what is wanted.
         hashes: See `check_whole`.
 

@@ -280,7 +280,6 @@ def choose_columns(table: Table, source: str, given: Mapping[str, str | None], *
 
     Args:
         table: The first records of the source, or all.
-        source: What to call it in messages.
         given: The columns that are named by "text_column", "text_pair_column" and "label_column".
         require_labels: See `read_data`.
 

@@ -158,7 +158,6 @@ def checked(
     Args:
         value: What was read.
         kind: A dataclass or typed dictionary, or a type that their fields may have.
-        source: What to call the file in messages.
         path: Where the value stands in it.
         error: What is raised.
         advice: What to do, in a sentence.

@@ -373,10 +373,6 @@ def _near_files(path: Path) -> str:
 def read_utf8(path: Path, source: str) -> str:
     """The content of a text file, which must be UTF-8, without its byte order mark and with its line ends as they are.
 
-    Args:
-        path: The file.
-        source: What to call it in messages.
-
     Raises:
         DataError: The file is missing (near names in its folder are suggested), a folder, unreadable, not UTF-8, or
             holds NUL bytes; the last two name the line.

@@ -115,7 +115,6 @@ def run_demo(
     Args:
         seed: Decides corpus, classifier and adapters.
         device: Where to run.
-        progress: Told how much of each stage is done.
         sizes: How many texts each part of the corpus has.
         encoder: Folder of the pretrained encoder; `None` finds MiniLM.
         recipe: How the biased classifier is trained; `Recipe()` by default.

@@ -46,7 +46,6 @@ def train_classifier(
         recipe: How to train.
         seed: Decides the head's weights, the order of the texts and dropout.
         device: Where to train; by default CUDA where there is one, else the CPU.
-        progress: Told how many steps are done.
 
     Returns:
         The classifier, in evaluation mode, and its tokenizer.

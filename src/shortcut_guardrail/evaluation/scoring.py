@@ -145,7 +145,6 @@ def score(
         encoded: n texts.
         predictions: Class ids, shape (n,).
         labels: True class ids, shape (n,).
-        label_names: The names of the C classes.
         shortcut_tokens: See `shortcut_tokens`; `None` groups by label alone.
         sensitivity: How far the answers hang on single tokens.
     """

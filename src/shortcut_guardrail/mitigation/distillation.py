@@ -42,11 +42,8 @@ def counterfactual(
     """Ask the frozen base about every text as it is, and about those with a shortcut without it.
 
     Args:
-        base: The base model.
         encoded: N texts.
-        finder: Knows the shortcuts.
         config: `teacher` says how they are neutralised.
-        progress: Told how many texts are done.
     """
     logits = base.predict_logits(encoded, progress=progress)
     positions = finder.positions(encoded)
@@ -75,14 +72,11 @@ def distill_adapter(
     """Train an adapter to answer as the base does without the shortcuts; without any, it is left as it starts.
 
     Args:
-        base: The base model.
         encoded: N deployment texts.
         target: What the base answers without the shortcuts.
-        finder: Knows the shortcuts.
         adapter: How the adapter is built and trained; what concerns the contrastive loss is not used.
         config: Temperature, weights and the mix of batches.
         seed: The same seed gives the same adapter.
-        progress: Told how many steps are done.
 
     Returns:
         The PEFT model and the record of its training.

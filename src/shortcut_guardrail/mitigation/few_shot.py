@@ -44,12 +44,10 @@ def few_shot_adapter(
     """Train an adapter on labelled texts.
 
     Args:
-        base: The base model.
         encoded: n labelled texts.
         labels: Their class ids, shape (n,).
         config: How the adapter is built and trained; what concerns the contrastive loss is not used.
         seed: The same seed gives the same adapter.
-        progress: Told how many steps are done.
 
     Returns:
         The PEFT model and the record of its training.

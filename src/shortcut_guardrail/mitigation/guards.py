@@ -43,7 +43,6 @@ class AdapterGuard:
     """A LoRA adapter, applied to every text, or only to texts that hold a shortcut.
 
     Args:
-        base: The base model.
         model: The PEFT model, at its trained scale.
         only: Where given, texts without any of these shortcuts are answered by the base.
     """
@@ -92,7 +91,6 @@ class MaskGuard:
     """The shortcuts of every text are drawn toward the mask token; no weight is changed.
 
     Args:
-        base: The base model.
         finder: Finds what is masked.
     """
 

@@ -32,14 +32,11 @@ def train_adapter(
     The random state of the process is left as it was.
 
     Args:
-        classifier: The base model.
         encoded: N deployment texts.
         positions: Their important tokens on the base model, shape (N, K), -1 for an empty slot; those of texts that are
             not drawn (see `texts_drawn`) do not matter.
-        config: How to train.
         seed: Decides LoRA's start and the order of the texts; the same seed gives the same adapter.
         saliency: How important tokens are found again, for `refresh="epoch"`.
-        progress: Told how many steps are done.
 
     Returns:
         The PEFT model and the record of its training.
@@ -67,11 +64,6 @@ def texts_drawn(encoded: EncodedTexts, config: AdapterConfig, *, seed: int) -> A
     These alone need to be attributed: where the steps do not suffice for one pass, most texts of a large corpus are
     never seen. Of equal texts one is drawn. All are where pairs are drawn rather than texts, since pairs have to be
     counted first.
-
-    Args:
-        encoded: N texts.
-        config: How it will train.
-        seed: The seed it will train with.
     """
     kept = _trained(encoded, config)
     if config.pairing != "grouped":

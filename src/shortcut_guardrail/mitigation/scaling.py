@@ -96,7 +96,6 @@ def logits_by_strength(
         classifier: Around a PEFT model.
         encoded: N texts.
         strengths: S strengths in [0, 1].
-        progress: Told how many strengths are done.
     """
     out = np.empty((len(strengths), len(encoded), classifier.n_classes), dtype=np.float32)
     together = classifier.fast.strengths_together
@@ -147,7 +146,6 @@ def calibrate_strength(
         labels: Their class ids, shape (n,).
         config: The grid and the metric.
         groups: Group ids, shape (n,), for the metric `worst_group_accuracy`.
-        progress: Told how many strengths are done.
 
     Raises:
         DataError: See `check_support`.

@@ -106,7 +106,6 @@ class Strategy(ABC):
         """A guard that was trained before.
 
         Args:
-            base: The base model.
             config: What it was trained with.
             finder: Finds what it neutralises.
             model: The PEFT model; `None` for a strategy that trains none.

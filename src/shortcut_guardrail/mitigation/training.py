@@ -93,12 +93,9 @@ def run_training(
     """Attach a fresh adapter and train it; the random state of the process is left as it was.
 
     Args:
-        classifier: The base model.
-        config: How to train.
         trainer: Makes the training loop around the classifier with its adapter.
         seed: Decides LoRA's start.
         n_texts: How many texts were given, for the record.
-        progress: Told how many steps are done.
 
     Returns:
         The PEFT model and the record of its training.
@@ -165,7 +162,6 @@ class TrainingLoop(ABC):
     Args:
         classifier: Around the PEFT model.
         encoded: The texts to train on.
-        config: How to train.
         seed: Decides the order of the texts.
     """
 

@@ -71,7 +71,6 @@ def check_untaught(encoded: EncodedTexts, rows: Collection[str], strategy: Strat
     """Refuse to choose the strength on texts that trained the adapter.
 
     Args:
-        encoded: The texts.
         rows: `record.text_hash` of the labelled texts that `fit` used.
         strategy: What it used them for.
     """
@@ -131,7 +130,6 @@ def warn_about_copies(texts: Sequence[Any], kind: str, what: str) -> None:
     """Warn where half of the texts, or more, are copies of others.
 
     Args:
-        texts: The texts.
         kind: Which they are, e.g. "unlabelled".
         what: What takes each for an observation of its own, e.g. "The certificate".
     """
@@ -149,7 +147,6 @@ def warn_about_none_bearing(shortcuts: Shortcuts, bearing: Array) -> None:
     """Warn where a strength is to be chosen on texts that cannot tell how much of a shortcut is left.
 
     Args:
-        shortcuts: What is neutralised.
         bearing: Which texts hold any of it, shape (N,), bool.
     """
     if shortcuts.finder and not bearing.any():

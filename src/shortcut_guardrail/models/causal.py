@@ -88,7 +88,6 @@ class CausalModel:
         Args:
             prompts: N texts.
             continuations: C texts, none of which begins with another whole one.
-            progress: Told how many sequences are done.
 
         Returns:
             Log-probabilities, shape (N, C), float64.

@@ -146,7 +146,6 @@ def pack(
     """Put the sequences of a batch padded on the right, each of shape (M, L), into one row.
 
     Args:
-        model: The classifier.
         input_ids: The batch.
         attention_mask: 1 for its tokens.
         token_type_ids: Of a model that takes them.

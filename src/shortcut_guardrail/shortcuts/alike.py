@@ -78,7 +78,6 @@ def alike_words(
     At most two forward passes a text for each class with a flagged word.
 
     Args:
-        classifier: The base model.
         texts: The D distinct texts.
         probs: What it answers to them, shape (D, C).
         report: Their audit.

@@ -60,7 +60,6 @@ def paired_evidence(
     A text that is there again with the same label is no further evidence.
 
     Args:
-        classifier: The base model.
         items: The candidates.
         support: Labelled texts.
         labels: Their class ids, shape (n,).

@@ -66,7 +66,6 @@ def find_shortcuts(
     """Audit the texts and decide what is neutralised.
 
     Args:
-        classifier: The base model.
         encoded: N unlabelled deployment texts.
         config: What a person said, and how the evidence is weighed.
         support: A few labelled texts and their class ids, shape (n,), to clear and confirm candidates on.
@@ -75,7 +74,6 @@ def find_shortcuts(
         report: An audit of these texts by this model, in memory; without it they are audited. Its unit, `top_k` and
             `fdr` come before the configuration's.
         known: An audit of the same texts by the same model, whose measurements serve again; see `audit_texts`.
-        progress: Told how much of each stage is done.
 
     Raises:
         DataError: A text has no ordinary token.
@@ -275,12 +273,10 @@ def _deciding(
     of them decide a text; so runs of words that recur as a whole are masked as a whole.
 
     Args:
-        classifier: The base model.
         texts: The D distinct texts.
         probs: What it answers to them, shape (D, C).
         report: The audit, for the words; "most" is asked of the lower end of an interval.
         config: Whether phrases are looked for.
-        progress: Told how many are settled.
     """
     audit = config.audit()
     candidates = {

@@ -443,7 +443,6 @@ def texts_to_label(base: Array, guarded: Array, n: int, *, seed: int = 0) -> Arr
     Args:
         base: The base's answers to N texts, shape (N,).
         guarded: The guarded answers at each strength, shape (S, N).
-        n: How many at most.
         seed: Of the sample.
 
     Returns:

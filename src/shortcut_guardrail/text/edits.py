@@ -19,7 +19,6 @@ def masked_texts(encoded: EncodedTexts, positions: list[Array], mask_token_id: i
     Args:
         encoded: N texts.
         positions: The tokens, N arrays.
-        mask_token_id: The id to put in.
     """
     ids, ordinary = [], []
     for i, chosen in enumerate(positions):
