@@ -14,9 +14,9 @@ from shortcut_guardrail.config import AdapterConfig, CalibrationConfig
 from shortcut_guardrail.errors import ConfigError
 from shortcut_guardrail.mitigation.lora import adapted_layers
 from shortcut_guardrail.mitigation.maskcl import train_adapter
-from shortcut_guardrail.mitigation.scaling import calibrate_strength, debias_strength, logits_by_strength, merged
+from shortcut_guardrail.mitigation.scaling import debias_strength, logits_by_strength, merged
 from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
-from shortcut_guardrail.strength.calibration import choose_strength
+from shortcut_guardrail.strength.calibration import choose_strength, strengths_to_score
 
 
 @pytest.fixture
@@ -65,11 +65,16 @@ def test_the_strength_comes_back_after_an_exception(adapted):
     assert np.array_equal(guarded.predict_logits(encoded), full)
 
 
+def chosen(guarded, encoded, labels, config, **more):
+    logits = logits_by_strength(guarded, encoded, strengths_to_score(config))
+    return choose_strength(logits, labels, config, **more)
+
+
 def test_the_curve_is_kept_and_agrees_with_predictions(adapted):
     base, guarded, encoded = adapted
     labels = base.predict_logits(encoded).argmax(1)
     labels[:3] = (labels[:3] + 1) % 3
-    result = calibrate_strength(guarded, encoded, labels, CalibrationConfig())
+    result = chosen(guarded, encoded, labels, CalibrationConfig())
     assert [p.strength for p in result.curve] == [x / 10 for x in range(11)]
     for point in result.curve:
         with debias_strength(guarded.model, point.strength):
@@ -86,9 +91,9 @@ def test_ties_go_to_the_smallest_strength(adapted):
     with torch.no_grad():  # a head that answers 2 whatever comes in: every strength ties
         guarded.plain_model.classifier.bias.copy_(torch.tensor([0.0, 0.0, 1e6]))
     labels = np.array([2, 2, 2, 2, 0, 1, 0, 1])
-    assert calibrate_strength(guarded, encoded, labels, CalibrationConfig()).strength == 0.0
+    assert chosen(guarded, encoded, labels, CalibrationConfig()).strength == 0.0
     grid = CalibrationConfig(strengths=(0.2, 0.7))
-    assert calibrate_strength(guarded, encoded, labels, grid).strength == 0.2
+    assert chosen(guarded, encoded, labels, grid).strength == 0.2
 
 
 def test_the_metric_decides(adapted):
@@ -96,11 +101,11 @@ def test_the_metric_decides(adapted):
     labels = np.array([0, 0, 0, 0, 0, 0, 1, 2])
     groups = np.array([0, 0, 0, 0, 1, 1, 1, 1])
     for metric in ("balanced_accuracy", "worst_group_accuracy"):
-        result = calibrate_strength(guarded, encoded, labels, CalibrationConfig(metric=metric), groups=groups)
+        result = chosen(guarded, encoded, labels, CalibrationConfig(metric=metric), groups=groups)
         assert result.metric == metric
         assert any(p.score != p.accuracy for p in result.curve)
     with pytest.raises(ConfigError, match="needs the groups of the support set"):
-        calibrate_strength(guarded, encoded, labels, CalibrationConfig(metric="worst_group_accuracy"))
+        chosen(guarded, encoded, labels, CalibrationConfig(metric="worst_group_accuracy"))
 
 
 def answering(*rows):

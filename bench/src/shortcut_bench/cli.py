@@ -14,11 +14,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from shortcut_guardrail.cli import Debug, Overwrite, PrecisionChoice
+from shortcut_guardrail.cli import Debug, Overwrite
 from shortcut_guardrail.errors import ConfigError, RunError
 
 from .experiments import ExperimentConfig, experiment_names, read_experiment
@@ -167,7 +167,9 @@ def run(
         str | None, typer.Option("--systems", "--methods", help="Only these systems, such as erm,guardrail.")
     ] = None,
     settings: Annotated[str | None, typer.Option(help="Only these settings, such as GoEmo-ST,Civil.")] = None,
-    precision: Annotated[PrecisionChoice | None, typer.Option(help="Number format of fitting.")] = None,
+    precision: Annotated[
+        Literal["auto", "float32", "bfloat16"] | None, typer.Option(help="Number format of fitting.")
+    ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Change the scale: NAME=VALUE, as epochs=5.")] = None,
     cache: Annotated[
         Path | None, typer.Option(help="Folder for classifiers that runs share.", show_default="OUT/.cache")
@@ -184,7 +186,7 @@ def run(
         "scale": scale,
         "systems": None if systems is None else parse_names("systems", systems),
         "settings": None if settings is None else parse_names("settings", settings),
-        "precision": None if precision is None else precision.value,
+        "precision": precision,
         "changes": parse_changes(set_) if set_ else None,
         "cache": cache,
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
@@ -122,16 +123,27 @@ def find_important_tokens(
     """
     config = config or SaliencyConfig()
     own = encoded.select(range(len(encoded))[own_share(len(encoded))]) if n_processes() > 1 else encoded
-    found = _important_tokens(classifier, own, config, progress)
+    found = most_important(classifier, own, config, lambda batch, scores: (scores, batch.ordinary), progress)
+    parts = (getattr(found, field.name) for field in fields(Saliency))
     return Saliency(
-        *(gather_shares(torch.from_numpy(part).to(classifier.device), len(encoded)).cpu().numpy() for part in found)
+        *(gather_shares(torch.from_numpy(part).to(classifier.device), len(encoded)).cpu().numpy() for part in parts)
     )
 
 
-def _important_tokens(
-    classifier: TextClassifier, encoded: EncodedTexts, config: SaliencyConfig, progress: Progress | None
-) -> tuple[Array, Array, Array, Array, Array]:
-    """The fields of `Saliency` for this process's texts."""
+def most_important(
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    config: SaliencyConfig,
+    grouped: Callable[[Batch, Tensor], tuple[Tensor, Tensor]],
+    progress: Progress | None,
+) -> Saliency:
+    """The k most important places of each text, in this process.
+
+    Args:
+        encoded: N texts.
+        config: k and the form of the gradient.
+        grouped: Gives the scores of a batch's places, shape (B, P), from those of its tokens, and which may be chosen.
+    """
     n, k = len(encoded), config.top_k
     positions = np.full((n, k), -1, dtype=np.int32)
     scores = np.full((n, k), np.nan, dtype=np.float32)
@@ -140,8 +152,9 @@ def _important_tokens(
     done = 0
     for batch in classifier.batches(encoded):
         result = token_scores(classifier, batch, config)
-        chosen = top_positions(result.scores, batch.ordinary, k)
-        kept = result.scores.gather(1, chosen.clamp(min=0)).masked_fill(chosen < 0, float("nan"))
+        of_places, present = grouped(batch, result.scores)
+        chosen = top_positions(of_places, present, k)
+        kept = of_places.gather(1, chosen.clamp(min=0)).masked_fill(chosen < 0, float("nan"))
         positions[batch.indices] = chosen.cpu().numpy()
         margin_scores[batch.indices] = kept.cpu().numpy()
         scores[batch.indices] = (kept * result.tempering[:, None]).cpu().numpy()
@@ -149,4 +162,4 @@ def _important_tokens(
         done += len(batch.indices)
         if progress is not None:
             progress("Attributing", done, n)
-    return positions, scores, margin_scores, probs.argmax(axis=-1), probs
+    return Saliency(positions, scores, margin_scores, probs.argmax(axis=-1), probs)

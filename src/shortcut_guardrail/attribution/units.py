@@ -10,9 +10,9 @@ from ..config import SaliencyConfig
 from ..models import Batch, EncodedTexts, TextClassifier
 from ..text import Units
 from ..typing import Array, Progress
-from .masking import mask_spans
-from .occlusion import MaskingEffects
-from .saliency import Saliency, token_scores, top_positions
+from .masking import MaskedVariants, mask_spans
+from .occlusion import MaskingEffects, answers_to_variants
+from .saliency import Saliency, most_important
 
 
 def find_important_units(
@@ -31,25 +31,9 @@ def find_important_units(
     Returns:
         As `saliency.find_important_tokens` does, but `positions` holds unit ids, shape (N, K), -1 where empty.
     """
-    n, k = len(encoded), config.top_k
-    chosen_units = np.full((n, k), -1, dtype=np.int32)
-    scores = np.full((n, k), np.nan, dtype=np.float32)
-    margin_scores = scores.copy()
-    probs = np.empty((n, classifier.n_classes), dtype=np.float32)
-    done = 0
-    for batch in classifier.batches(encoded):
-        result = token_scores(classifier, batch, config)
-        summed, present = _sum_by_unit(result.scores, pad_units(units, batch))
-        chosen = top_positions(summed, present, k)
-        kept = summed.gather(1, chosen.clamp(min=0)).masked_fill(chosen < 0, float("nan"))
-        chosen_units[batch.indices] = chosen.cpu().numpy()
-        margin_scores[batch.indices] = kept.cpu().numpy()
-        scores[batch.indices] = (kept * result.tempering[:, None]).cpu().numpy()
-        probs[batch.indices] = result.logits.softmax(dim=-1).cpu().numpy()
-        done += len(batch.indices)
-        if progress is not None:
-            progress("Attributing", done, n)
-    return Saliency(chosen_units, scores, margin_scores, probs.argmax(axis=-1), probs)
+    return most_important(
+        classifier, encoded, config, lambda batch, scores: _sum_by_unit(scores, pad_units(units, batch)), progress
+    )
 
 
 def pad_units(units: Units, batch: Batch) -> Tensor:
@@ -72,7 +56,6 @@ def _sum_by_unit(scores: Tensor, of_token: Tensor) -> tuple[Tensor, Tensor]:
     return summed.sqrt(), present
 
 
-@torch.inference_mode()
 def span_effects(
     classifier: TextClassifier,
     encoded: EncodedTexts,
@@ -91,20 +74,10 @@ def span_effects(
         last: Last unit of each span, the same shape; equal to `first` for single units.
         stage: What to call this to `progress`.
     """
-    n, k = first.shape
-    probs = np.full((n, k, classifier.n_classes), np.nan, dtype=np.float32)
-    done = 0
-    for batch in classifier.batches(encoded, sequences_per_text=max(k, 1)):
-        device = batch.input_ids.device
-        bounds = (torch.from_numpy(x[batch.indices].astype(np.int64)).to(device) for x in (first, last))
-        variants = mask_spans(
-            batch.input_ids, pad_units(units, batch), *bounds, mask_token_id=classifier.tokenizer.mask_token_id
-        )
-        if len(variants.rows):
-            logits = classifier.logits(batch.copies(variants.input_ids, variants.rows))
-            rows = batch.indices[variants.rows.cpu().numpy()]
-            probs[rows, variants.slots.cpu().numpy()] = logits.softmax(dim=-1).cpu().numpy()
-        done += len(batch.indices)
-        if progress is not None:
-            progress(stage, done, n)
-    return MaskingEffects(probs)
+
+    def variants_of(batch: Batch) -> MaskedVariants:
+        bounds = (torch.from_numpy(x[batch.indices].astype(np.int64)).to(batch.input_ids.device) for x in (first, last))
+        mask = classifier.tokenizer.mask_token_id
+        return mask_spans(batch.input_ids, pad_units(units, batch), *bounds, mask_token_id=mask)
+
+    return answers_to_variants(classifier, encoded, first.shape[1], variants_of, stage, progress)

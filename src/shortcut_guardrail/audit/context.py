@@ -1,46 +1,22 @@
 """Which candidates override the rest of their texts: the tallies, the null hypothesis and its test.
 
-A word may rightly decide a text by itself: take "lol" out of "lol, that is my car" and nothing amusing is left. What it
-may not do is to decide texts whose rest speaks against it. Without labels, the rest of the text, as the model itself
-reads it, is the witness: how probable its class is with the candidate masked.
+The rest of a text, as the model itself reads it, is the witness. docs/explanation/audit-statistics.md has the null
+hypothesis, the tests and why; this is what they come to, for a candidate that pulls to class c:
 
-*Null hypothesis*, for a candidate that pulls to class c. One of two things holds:
+    p_pull    = binomial test that masking takes c away in at most `min_pull` of its texts
+    p_context = min(1, 2 min(Fisher's test of the answers, Brunner and Munzel's test of pairs by `min_relative_effect`))
+    p         = max(p_pull, p_context)
 
-- Where the candidate stands, the rest of the text speaks for c hardly less than a text without the candidate does.
-- Masking the candidate takes the prediction c away in no more than a small share of its texts (`min_pull`).
+AdaFilter (`stats.fdr`) over both parts of all candidates keeps the false-discovery rate. *Step-down*: the strongest
+candidate is flagged first, its texts are read with it masked from then on, and p-values can only rise.
 
-"Hardly less" has two sides, and both have to hold. The rest is predicted as c no less often than a text without the
-candidate is. And the model finds c no less probable for the rest. To see that, draw a text with the candidate and one
-without it at random. The rest of the first gives c the lower probability in no more than a certain share of cases
-(`min_relative_effect`, a little above a half; ties count half). A word whose class goes along with its context
-satisfies both. So does a word that is strewn at random, whether or not it is the only evidence for its class.
+A candidate *takes turns* with flagged ones if it passes the first step without a margin (a relative effect above a
+half), and its rest still speaks less for c with the flagged ones masked. Others are *undecided* that take answers away
+and could not have been flagged whatever their texts say (`stats.attainable`), or that decide most of their texts
+without anything shown of their rests.
 
-*Test.* Of the first part Fisher's exact test (one-sided) of the two shares, and Brunner and Munzel's test of the pairs
-(see `stats.brunner_munzel`): the first sees a rest that is given another answer, the second also one that is given
-another answer either way and with less doubt. Twice the smaller p-value counts (Bonferroni). Of the second part the
-exact binomial test. The larger of the two counts, so that the null hypothesis may hold by either part. AdaFilter over
-all candidates keeps the false-discovery rate (see `stats.fdr`). Three things about this are not exact: c is the class
-with the largest pull and so chosen by looking, the two parts share the candidate's texts, and words share texts, so
-neither are independent. `bench/experiments/audit_simulation` therefore simulates the rate that is kept, and
-`audit_rates` measures it on clean models.
-
-*Step-down.* A strong shortcut makes the texts without another word look as if they supported its class. So the
-strongest candidate is flagged first, the texts that hold it are from then on read with it masked, and all other
-p-values can only rise. That never flags more than the first step would.
-
-*Taking turns.* Where several words are one shortcut, the texts without one of them are what they are because of the
-others. With those masked too, nothing is left to compare it with, and it is not flagged. A candidate takes turns with
-flagged ones if two things hold. It passes the first step, where its rest has to speak less for the class without any
-margin (`min_relative_effect` a half). And when the flagged ones are masked, its rest still speaks less for the class
-than texts without it do. It is undecided, and a guard neutralises it with them. A genuine word of the class may pass
-the first step too, where the flagged ones stand in texts of other classes. Once they are masked, its rest speaks more
-for the class.
-
-*Undecided.* Some candidates take answers away and could not have been flagged whatever their texts say: too few texts
-hold them, or too few do not (see `stats.attainable`). Others decide most of their texts, and that their rests speak
-less for the class than other texts do is not shown, nor that they speak more: the only evidence there is for a rare
-class looks like that, and so does a shortcut that is strewn at random, or one of many words. Neither is flagged, and
-neither is cleared.
+Not exact: c is chosen by looking, the two parts share the candidate's texts, and words share texts.
+`bench/experiments/audit_simulation` simulates the rate that is kept, and `audit_rates` measures it on clean models.
 """
 
 from __future__ import annotations

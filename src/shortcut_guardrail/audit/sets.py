@@ -1,53 +1,32 @@
 """Words that override their texts together where none of them does so beyond doubt alone: the test of a set.
 
-A shortcut of many wordings puts each of them into a few texts. These are too few to show for any single one that the
-rests of its texts speak less for its class. It can be shown for the texts of all of them, taken together.
-
-With more texts some wordings are flagged alone, and the others are left. So the set is looked for beside them, in the
-texts without what is flagged or takes turns with it. To mask the flagged words instead would not do: they would be
-masked in the texts without members and not in the rests, and words of other classes would look opposed.
-
-Which words to take together may not be read from the texts that the test is made on. So the texts are dealt into two
-halves by a hash of their number.
+docs/explanation/audit-statistics.md ("Together") says what is tested and why. The texts are dealt into two halves by a
+hash of their number. Texts that hold what is flagged, or takes turns with it, are set aside.
 
 *The set* comes from one half. Its members are tested candidates of which all of this holds:
 
 - Their rests speak less for their class than other texts do, in more than `min_relative_effect` of the pairs.
 - Masking moves more than `min_pull` of their predictions (Benjamini and Hochberg's procedure over the exact binomial
-  tests, at `fdr`). A prediction is *moved* if it changes and the class becomes less probable. Between ordered classes,
-  such as stars, a word that pulls upward moves predictions of every class, and hardly any of the top one.
-- Masking moves at least `LEAST_MOVED` of the predictions of all these texts. With more texts ever rarer words are
-  tested, and by chance some of these are opposed.
-- Their rests still speak less for the class (a relative effect above a half) where the other members are masked in
-  the texts that they are compared with.
+  tests, at `fdr`). A prediction is *moved* if it changes and the class becomes less probable.
+- Masking moves at least `LEAST_MOVED` of the predictions of all these texts.
+- Their rests still speak less for the class where the other members are masked in the texts compared with.
 
 *The null hypothesis* is tested on the other half: where members stand, the rest speaks for the member's class hardly
-less than the texts without any member do (`min_relative_effect`), or masking moves no more than `min_pull` of the
-predictions.
+less than texts without any member do, or masking moves no more than `min_pull` of the predictions.
 
 - Texts that hold what was nearly a member are left out of the comparison. That is a candidate that moves predictions
-  and whose relative effect is above a half. It is also one in too few texts of the first half to be tested there, if
-  its masking moves at least half of them. Chance makes members of some of many words strewn at random. The texts of
-  the others, however rare, then speak for the class because of them.
-- If texts with flagged words were left out, the null hypothesis has to be rejected with these texts as well. Where
-  flagged words stand in texts of one class, the others lack that class. Words strewn at random that never stand beside
-  flagged ones would look opposed.
+  and whose relative effect is above a half, or a rare one that moves at least half of its texts. Their texts speak for
+  the class because of them.
+- Where flagged words stand in texts of one class, the texts without them lack that class. So the null hypothesis has to
+  be rejected with the texts set aside as well.
 - A text counts once, by the member with the strongest pull in the first half.
-- The first part is tested by Brunner and Munzel's test (see `stats.brunner_munzel`) with a class for each text. Let
-  text i hold members and text j none. Then H_ij = 1 where i speaks less than j for the class of i's member, and a half
-  where both speak alike. Theta is the mean of H. Its variance is that of the means over j divided by n, plus that of
-  the means over i divided by m.
-- The second part is tested by the exact binomial test. The larger p-value counts.
+- Brunner and Munzel's test (`stats.brunner_munzel`) has a class for each text here. H_ij is 1 where text i with members
+  speaks less than text j without for the class of i's member, and a half where both speak alike. Theta is the mean of
+  H; its variance is that of the means over j divided by n, plus that of the means over i divided by m.
 
-Each half takes either part once, and twice the smaller p-value decides (Bonferroni). A set has at least two members,
-since the other test covers a single word. If the null hypothesis is rejected at `fdr`, the members are chosen once
-more, from both halves. There may be none, where what one half names moves a little too few predictions in both. That
-there is a set is then shown, but which words it has is an estimate. So they are undecided, and a guard neutralises
-them.
-
-Three things are not exact. Phrases are found on all texts, before the halves are dealt; so are the flagged words. And
-texts of one template may fall into both halves. `bench/experiments/audit_simulation` simulates how often there is a
-set where there should be none.
+Each half takes either part once, and twice the smaller p-value decides (Bonferroni). If it is at most `fdr`, the
+members are chosen once more, from both halves. Not exact: phrases and flagged words are found on all texts, and texts
+of one template may fall into both halves. `bench/experiments/audit_simulation` simulates how often there is a set.
 """
 
 from __future__ import annotations

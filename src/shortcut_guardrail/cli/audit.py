@@ -6,9 +6,8 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,21 +27,6 @@ STREAMED_BYTES = 64 * 2**20
 """Files from this size on are read and audited in shards without being asked."""
 
 
-class UnitChoice(StrEnum):
-    """What is scored and masked."""
-
-    token = "token"
-    word = "word"
-    phrase = "phrase"
-
-
-class CompareChoice(StrEnum):
-    """What the rest of a candidate's texts is compared with."""
-
-    texts = "texts"
-    rests = "rests"
-
-
 @options.command
 def audit(
     *,
@@ -58,13 +42,15 @@ def audit(
         ),
     ] = None,
     unit: Annotated[
-        UnitChoice, typer.Option(help="What is scored and masked; token is the paper's, phrase includes words.")
-    ] = UnitChoice.word,
+        Literal["token", "word", "phrase"],
+        typer.Option(help="What is scored and masked; token is the paper's, phrase includes words."),
+    ] = "word",
     top_k: options.TopK = 10,
     fdr: Annotated[float, typer.Option(help="Share of false alarms among the flagged that is allowed.")] = 0.05,
     compare_with: Annotated[
-        CompareChoice, typer.Option(help="What a candidate's texts are compared with; rests is stricter.")
-    ] = CompareChoice.texts,
+        Literal["texts", "rests"],
+        typer.Option(help="What a candidate's texts are compared with; rests is stricter."),
+    ] = "texts",
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -96,7 +82,7 @@ def audit(
 
     output.check(options.Place(out, key=AUDIT_FILE), inputs=[data, *loading.read_from(model)])
     conditions: list[Condition] = [parse_condition(text) for text in fail_if or ()]
-    config = AuditConfig(unit=unit.value, top_k=top_k, fdr=fdr, compare_with=compare_with.value, shard_size=shard_size)
+    config = AuditConfig(unit=unit, top_k=top_k, fdr=fdr, compare_with=compare_with, shard_size=shard_size)
     given = {**columns.given(), "label_column": label_column}
     found = None if _is_large(data) else _read(data, given)
     source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)
@@ -106,7 +92,7 @@ def audit(
             guard, source, config, out, resume=resume, redact=redact, hashes=not no_text_hashes, output=output
         )
     else:
-        labels = _label_ids(guard, found)
+        labels = None if found.labels is None else options.class_ids(found, guard)
         with output.progress() as progress:
             report = guard.audit(found.texts, labels=labels, config=config, progress=progress)
             kept = report.without_text_hashes() if no_text_hashes else report
@@ -138,15 +124,6 @@ def _read(data: str, columns: dict[str, Any]) -> TextData:
     labelled = columns["label_column"] is not None
     found = read_data(data, **columns, require_labels=labelled)
     return found if labelled else replace(found, labels=None)
-
-
-def _label_ids(guard: ShortcutGuardrail, found: TextData) -> list[int] | None:
-    """Class ids of what was read; a label that the model does not have is named with its line."""
-    from ..data import label_ids
-
-    if found.labels is None:
-        return None
-    return label_ids(found.labels, guard.label_names, source=found.source, rows=found.rows, row_word=found.row_word)
 
 
 def _would_take(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -15,13 +14,6 @@ if TYPE_CHECKING:
     from ..data import TextData
     from ..guardrail import ShortcutGuardrail
     from ..strength import Certificate
-
-
-class HarmChoice(StrEnum):
-    """What must not be lost."""
-
-    net = "net"
-    harmed = "harmed"
 
 
 @options.command
@@ -75,8 +67,9 @@ def certify(
     margin: Annotated[float, typer.Option(help="Accuracy that the guard may lose against the base.")] = 0.02,
     confidence: Annotated[float, typer.Option(help="Of the statement.")] = 0.95,
     harm: Annotated[
-        HarmChoice, typer.Option(help="`net`: accuracy lost; `harmed`: right answers lost, whatever is gained.")
-    ] = HarmChoice.net,
+        Literal["net", "harmed"],
+        typer.Option(help="`net`: accuracy lost; `harmed`: right answers lost, whatever is gained."),
+    ] = "net",
     looks: Annotated[
         int,
         typer.Option(help="Certificates planned in all, with more labels or other margins; each takes more evidence."),
@@ -97,11 +90,11 @@ def certify(
     --labelled needs a label.
     """
     from ..config import CertifyConfig
-    from ..data import label_ids, read_data, write_file
+    from ..data import read_data, write_file
     from ..report import print_certificate, render_comparison
     from ..saving import GUARDRAIL_FILE
 
-    config = CertifyConfig(margin=margin, confidence=confidence, harm=harm.value, looks=looks)
+    config = CertifyConfig(margin=margin, confidence=confidence, harm=harm, looks=looks)
     places = (options.Place(out, key=GUARDRAIL_FILE), options.Place(html, options.HTML_ENDINGS))
     output.check(*places, inputs=[data, labelled, *loading.read_from(guard)])
     around = read_data(data, **columns.of_texts())
@@ -113,9 +106,7 @@ def certify(
     texts: Any = []
     labels: list[int] = []
     if rows is not None:
-        assert rows.labels is not None
-        texts = list(rows.texts)
-        labels = label_ids(rows.labels, loaded.label_names, source=rows.source, rows=rows.rows, row_word=rows.row_word)
+        texts, labels = list(rows.texts), options.class_ids(rows, loaded)
     before = loaded.debias_strength
     with output.progress() as progress:
         found = loaded.certify(texts, labels, unlabelled=around.texts, config=config, progress=progress)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,14 +17,6 @@ if TYPE_CHECKING:
     from ..evaluation import Evaluation, SensitivityOn
 
 
-class ShortcutInChoice(StrEnum):
-    """Which side of a pair is searched."""
-
-    text = "text"
-    pair = "pair"
-    both = "both"
-
-
 @options.command
 def evaluate(
     *,
@@ -33,8 +24,8 @@ def evaluate(
     data: options.Data,
     shortcuts: options.Shortcuts,
     shortcut_in: Annotated[
-        ShortcutInChoice, typer.Option(help="Which side of a pair is searched.")
-    ] = ShortcutInChoice.text,
+        Literal["text", "pair", "both"], typer.Option(help="Which side of a pair is searched.")
+    ] = "text",
     top_k: options.TopK = 10,
     sensitivity: Annotated[
         str,
@@ -55,7 +46,7 @@ def evaluate(
     stands its base model, for one more pass over the texts.
     """
     from ..config import SaliencyConfig
-    from ..data import label_ids, read_data
+    from ..data import read_data
     from ..errors import ConfigError
     from ..report import print_evaluations
     from ..text import check_words
@@ -67,18 +58,17 @@ def evaluate(
     SaliencyConfig(top_k=top_k)
     measured_on = _sensitivity_on(sensitivity)
     rows = read_data(data, **columns.given(), require_labels=True)
-    if shortcut_in is not ShortcutInChoice.text and isinstance(rows.texts[0], str):
-        raise ConfigError(f"--shortcut-in {shortcut_in.value} needs text pairs, but {rows.source} has single texts.")
+    if shortcut_in != "text" and isinstance(rows.texts[0], str):
+        raise ConfigError(f"--shortcut-in {shortcut_in} needs text pairs, but {rows.source} has single texts.")
     guard = loading.load(model)
-    assert rows.labels is not None
-    labels = label_ids(rows.labels, guard.label_names, source=rows.source, rows=rows.rows, row_word=rows.row_word)
+    labels = options.class_ids(rows, guard)
     with output.progress() as progress:
         score = partial(
             guard.evaluate,
             rows.texts,
             labels,
             shortcuts=words,
-            shortcut_in=shortcut_in.value,
+            shortcut_in=shortcut_in,
             top_k=top_k,
             seed=seed,
             progress=progress,

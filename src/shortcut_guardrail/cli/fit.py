@@ -6,9 +6,8 @@ import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,18 +24,7 @@ if TYPE_CHECKING:
     from ..shortcuts import Shortcuts
 
 
-class StrategyChoice(StrEnum):
-    """How `fit` neutralises shortcuts."""
-
-    auto = "auto"
-    maskcl = "maskcl"
-    paper = "paper"
-    mask = "mask"
-    distill = "distill"
-    few_shot = "few-shot"
-
-
-DEFAULT = StrategyChoice.auto
+DEFAULT = "auto"
 
 
 @options.command
@@ -70,12 +58,12 @@ def fit(
     ] = None,
     asking: Asking,
     strategy: Annotated[
-        StrategyChoice | None,
+        Literal["auto", "maskcl", "paper", "mask", "distill", "few-shot"] | None,
         typer.Option(
             help="auto: distill where words are named or found, else few-shot with --support. distill: answer as "
             "without the shortcuts. mask: mask them, train nothing. few-shot: learn from --support. maskcl: the "
             "paper's method, with our numbers. paper: with the paper's.",
-            show_default=DEFAULT.value,
+            show_default=DEFAULT,
         ),
     ] = None,
     strength: Annotated[
@@ -134,7 +122,7 @@ def fit(
     output.check(options.Place(out, key=GUARDRAIL_FILE), inputs=inputs)
     decided = _read_decisions(decisions)
     asked = _asked(
-        strategy.value if strategy else None,
+        strategy,
         strength,
         shortcuts.words(),
         kept.words(),
@@ -248,7 +236,7 @@ def _asked(
             stated = float(strength)
         except ValueError as error:
             raise ConfigError(f"--strength must be auto or a number in [0, 1], but is {strength!r}.") from error
-    return _Asked(strategy or strategy_of_settings(config) or DEFAULT.value, stated, shortcuts, keep, config)
+    return _Asked(strategy or strategy_of_settings(config) or DEFAULT, stated, shortcuts, keep, config)
 
 
 def _flags(take_influential: bool, per_input: bool) -> list[str]:
@@ -274,17 +262,14 @@ class _Rows:
 
     def labelled(self, guard: ShortcutGuardrail, *, chooses_strength: bool) -> Support | None:
         """Texts and class ids of the support set, checked before an epoch is spent."""
-        from ..data import label_ids
         from ..strength import check_support
 
-        rows = self.support
-        if rows is None:
+        if self.support is None:
             return None
-        assert rows.labels is not None
-        ids = label_ids(rows.labels, guard.label_names, source=rows.source, rows=rows.rows, row_word=rows.row_word)
+        ids = options.class_ids(self.support, guard)
         if chooses_strength:
             check_support(ids)
-        return rows.texts, ids
+        return self.support.texts, ids
 
 
 def _read_rows(data: str, support: str | None, columns: options.LabelledColumns) -> _Rows:

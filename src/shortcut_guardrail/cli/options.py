@@ -10,35 +10,20 @@ import typing
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields, is_dataclass
-from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from ..config import MOST_OF_A_SEED
+from ..typing import Head
 from .running import enable_debug, progress_bars
 
 if TYPE_CHECKING:
     from ..data import TextData
     from ..guardrail import ShortcutGuardrail
     from ..typing import Progress
-
-
-class HeadChoice(StrEnum):
-    """How logits are read."""
-
-    softmax = "softmax"
-    sigmoid = "sigmoid"
-
-
-class PrecisionChoice(StrEnum):
-    """Number format of matrix products."""
-
-    auto = "auto"
-    float32 = "float32"
-    bfloat16 = "bfloat16"
 
 
 Model = Annotated[
@@ -150,8 +135,9 @@ class _Loading:
         int, typer.Option(help="Sequences per forward pass outside training.", min=1, rich_help_panel=_MODEL)
     ] = 32
     precision: Annotated[
-        PrecisionChoice, typer.Option(help="Number format of matrix products.", rich_help_panel=_MODEL)
-    ] = PrecisionChoice.float32
+        Literal["auto", "float32", "bfloat16"],
+        typer.Option(help="Number format of matrix products.", rich_help_panel=_MODEL),
+    ] = "float32"
     allow_pickle: Annotated[
         bool,
         typer.Option("--allow-pickle", help="Also read weights that can run code when opened.", rich_help_panel=_MODEL),
@@ -170,8 +156,7 @@ class _Loading:
         from ..guardrail import ShortcutGuardrail
 
         check_device(self.device)
-        given = {name: getattr(value, "value", value) for name, value in asdict(self).items()}
-        return ShortcutGuardrail.from_pretrained(source, **{**given, **more})
+        return ShortcutGuardrail.from_pretrained(source, **{**asdict(self), **more})
 
     def read_from(self, source: str) -> list[str | None]:
         """What is read to load a model: its folder, and for a guard the base model's."""
@@ -185,7 +170,7 @@ class _OfModel:
     """What the record of a guard has, and a model of one's own may need."""
 
     head: Annotated[
-        HeadChoice | None,
+        Head | None,
         typer.Option(help="How logits are read.", show_default="from the model", rich_help_panel=_MODEL),
     ] = None
     max_length: Annotated[
@@ -412,6 +397,14 @@ def check_device(device: str | None) -> None:
     asked = None if kind is None else (f"cuda:{kind.index or 0}" if kind.type == "cuda" else kind.type)
     if asked not in available:
         raise ConfigError(f"--device {device!r} is not available here; there is {', '.join(available)}.")
+
+
+def class_ids(data: TextData, guard: ShortcutGuardrail) -> list[int]:
+    """Class ids of labels that were read; one that the model does not have is named with its line."""
+    from ..data import label_ids
+
+    assert data.labels is not None
+    return label_ids(data.labels, guard.label_names, source=data.source, rows=data.rows, row_word=data.row_word)
 
 
 def check_same_kind(data: TextData, other: TextData | None) -> None:

@@ -22,7 +22,7 @@ from .repairing import check_decides as check_decides
 from .repairing import nothing_to_repair as nothing_to_repair
 from .repairing import plan_repair as plan_repair
 from .repairing import supported_strategy as supported_strategy
-from .scaling import calibrate_strength as calibrate_strength
+from .scaling import logits_by_strength as logits_by_strength
 from .scaling import merged as merged
 from .strategies import STRATEGIES as STRATEGIES
 from .strategies import strategy_of as strategy_of

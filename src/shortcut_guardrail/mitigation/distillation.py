@@ -85,7 +85,7 @@ def distill_adapter(
         RunError: The loss became NaN, or frozen weights changed.
     """
     if not target.bearing.any():
-        return untrained_adapter(base, adapter, seed=seed), AdapterTraining.none(len(encoded))
+        return untrained_adapter(base, adapter, seed=seed), AdapterTraining(len(encoded))
     kept = np.arange(len(encoded))
     if adapter.deduplicate:
         kept = first_of_equals(encoded, kept)

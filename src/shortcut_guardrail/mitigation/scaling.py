@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from ..config import CalibrationConfig, check_strength
+from ..config import check_strength
 from ..models import Batch, EncodedTexts, TextClassifier
-from ..strength import Calibration, choose_strength, strengths_to_score
 from ..typing import Array, Progress
 from .lora import adapted_layers
 
@@ -127,30 +126,3 @@ def _logits_together(classifier: TextClassifier, encoded: EncodedTexts, strength
             logits = classifier.logits(copies)
         out[:, batch.indices] = logits.view(n, b, -1).cpu().numpy()
     return out
-
-
-def calibrate_strength(
-    classifier: TextClassifier,
-    encoded: EncodedTexts,
-    labels: Array,
-    config: CalibrationConfig,
-    *,
-    groups: Array | None = None,
-    progress: Progress | None = None,
-) -> Calibration:
-    """Score every strength of the grid on the support set; ties go to the smallest.
-
-    Args:
-        classifier: Around a PEFT model.
-        encoded: The support set's texts, n of them.
-        labels: Their class ids, shape (n,).
-        config: The grid and the metric.
-        groups: Group ids, shape (n,), for the metric `worst_group_accuracy`.
-
-    Raises:
-        DataError: See `check_support`.
-        ConfigError: The metric needs groups and there are none.
-    """
-    grid = strengths_to_score(config)
-    logits = logits_by_strength(classifier, encoded, grid, progress=progress)
-    return choose_strength(logits, labels, config, groups=groups)

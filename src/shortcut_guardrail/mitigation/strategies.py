@@ -191,7 +191,7 @@ class _Mask(Strategy):
 
     def train(self, task: Task) -> Trained:
         """Nothing is trained: words are masked when the guard answers."""
-        return Trained(MaskGuard(task.base, task.finder), AdapterTraining.none(len(task.encoded)))
+        return Trained(MaskGuard(task.base, task.finder), AdapterTraining(len(task.encoded)))
 
     def restore(self, base: TextClassifier, _config: GuardrailConfig, finder: WordFinder, _model: Any | None) -> Guard:
         """See `Strategy`."""

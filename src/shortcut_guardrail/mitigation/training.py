@@ -28,7 +28,7 @@ NEGLIGIBLE_CHANGE = 0.01
 
 @dataclass(frozen=True)
 class AdapterTraining:
-    """What happened while an adapter was trained.
+    """What happened while an adapter was trained; all 0 where there was nothing to train.
 
     Attributes:
         n_texts: Texts given.
@@ -46,33 +46,16 @@ class AdapterTraining:
     """
 
     n_texts: int
-    n_trained: int
-    n_steps: int
-    n_epochs: int
-    learning_rate: float
-    losses: tuple[float, ...]
-    target_modules: tuple[str, ...]
-    n_trainable: int
-    predicted_change: float
-    relative_change: float
-    seconds: float
-
-    @classmethod
-    def none(cls, n_texts: int) -> AdapterTraining:
-        """The record of a strategy, or a run, that had nothing to train."""
-        return cls(
-            n_texts=n_texts,
-            n_trained=0,
-            n_steps=0,
-            n_epochs=0,
-            learning_rate=0.0,
-            losses=(),
-            target_modules=(),
-            n_trainable=0,
-            predicted_change=0.0,
-            relative_change=0.0,
-            seconds=0.0,
-        )
+    n_trained: int = 0
+    n_steps: int = 0
+    n_epochs: int = 0
+    learning_rate: float = 0.0
+    losses: tuple[float, ...] = ()
+    target_modules: tuple[str, ...] = ()
+    n_trainable: int = 0
+    predicted_change: float = 0.0
+    relative_change: float = 0.0
+    seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary; an undefined number is `None`."""

@@ -1,27 +1,17 @@
 """Which words a found word brings with it: those of like meaning that pull to the same side, taken as a set.
 
-The audit finds some wordings of a shortcut and misses others, each of which stands in too few texts. What it misses is
-like what it found. This is asked for each class with a flagged word to which at least `LEAST_FOUND` of the words and
-phrases found pull: a single one is no sign of other wordings, and if a genuine word was flagged by chance, what is like
-it is genuine too.
+docs/explanation/audit-statistics.md ("Alike") says what is asked, for each class with a flagged word to which at least
+`LEAST_FOUND` of the words found pull:
 
-- *Side*. One shortcut may pull to several classes: what goes with excitement most of the time, and with joy often,
-  pulls away from neutral, and each of its wordings to the one or the other. So the classes are put together that lose
-  probability, on average, where what was found is masked in the texts that hold it. Of two classes it is one.
-- *Pool.* Candidates that pull to a class of the side, and fixed phrases, that stand in `LEAST_TEXTS` distinct texts and
-  are alike in meaning to what was found: a cosine of at least `ALIKE` to the mean vector (see `audit.word_vectors`).
-  Function words do not join. What the rests of texts say has no part in this, so that the test stays valid.
-- *Test*, the audit's context test (see `audit.context`) of the pool as a whole. All words, found or of the pool, are
-  masked at once. It looks at texts that hold words of the pool and none that was found. The null hypothesis has two
-  parts, of which either may hold. The rest of these texts does not speak less for the side than texts without any of
-  the words do (Brunner and Munzel's test, without a margin, as for words that take turns). Or masking moves no more
-  than `min_pull` of their predictions (exact binomial test). The larger p-value has to be at most `fdr`, divided by
-  the number of classes that are asked about (Bonferroni).
-- If it passes, words of the pool are taken if, with all words masked, two things hold in their texts: the rest speaks
-  less for the side (a relative effect above a half), and masking lowers its probability. This only leaves words out.
+- *Side*: the classes that lose probability, on average, where what was found is masked in the texts that hold it.
+- *Pool*: candidates that pull to a class of the side, and fixed phrases, that stand in `LEAST_TEXTS` distinct texts and
+  have a cosine of at least `ALIKE` to the mean vector of what was found (see `audit.word_vectors`).
+- *Test* of the pool as a whole, all words masked at once, on texts with words of the pool and none that was found. The
+  larger p-value of Brunner and Munzel's test without a margin and the exact binomial test has to be at most `fdr`,
+  divided by the number of classes that are asked about (Bonferroni).
+- If it passes, words of the pool are taken whose own texts agree.
 
-Where nothing is flagged nothing is asked, and nothing brought. Not exact: which class a candidate pulls to, and which
-words were found, is known from all texts.
+Not exact: which class a candidate pulls to, and which words were found, is known from all texts.
 """
 
 from __future__ import annotations

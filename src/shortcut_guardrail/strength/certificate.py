@@ -1,31 +1,15 @@
 """A statement that the guarded model is no worse than the base, with a proved error rate over the choice of strength.
 
-*What is bounded.* The two models can only differ in accuracy on texts where their predictions differ. Let D be the
-share of such texts in deployment. Some of these predictions are lost: the base was right, and the guarded model is not.
-Some are gained, the other way round. The accuracy that the guard costs is
+With D the share of texts that get another answer, and theta the share of lost ones among those lost or gained,
 
-    loss = D r (2 theta - 1) <= D max(0, 2 theta - 1),
+    loss <= D max(0, 2 theta - 1).
 
-where r <= 1 is the share of differing texts that are lost or gained, and theta the share of lost ones among these. D
-needs no label: unlabelled texts bound it. Only differing texts need labels, and few of them, since D is small where
-the guard does little and theta is small where it helps.
+Unlabelled texts bound D and labelled ones theta (Clopper-Pearson, with the union bound). A strength passes if the
+product of the bounds does not exceed the margin. The strengths are tested in two fixed orders, upward and downward.
+Each has half of the error and stops at the first strength that fails. `CertifyConfig.looks` certificates share the
+error.
 
-*One strength.* D gets an exact (Clopper-Pearson) upper bound, theta another one; by the union bound both hold at once
-with the confidence asked for. The strength passes if the product of the bounds does not exceed the margin.
-
-*All strengths.* Testing each and taking one that passes is not valid: of many harmful strengths one passes by luck. The
-strengths are therefore tested in an order that is fixed before any text is seen, and testing stops at the first that
-fails (fixed-sequence testing; Learn-then-Test of Angelopoulos et al. with this order). A harmful strength can only be
-certified if the first harmful one of the order is, so the error stays that of a single test. There are two such orders,
-each with half of the error: from the safe end upward, since strength 0 is the base itself, and from full strength
-downward, since a guard that helps has the clearest evidence there.
-
-*Several looks.* The promise is for one certificate. To add labels until it passes, or to try other margins, gives harm
-a chance at every look. Whoever plans several says so (`CertifyConfig.looks`), and each has its share of the error.
-
-*Assumptions.* The unlabelled texts are a random sample of the texts the guard will meet, and were not used to fit it.
-So are the labelled ones, or they are a random sample of those unlabelled texts on which the answers differ at some
-strength (`texts_to_label`). Their labels had no part in fitting the guard, nor in how many there are.
+docs/explanation/certificates.md has the argument and the assumptions.
 """
 
 from __future__ import annotations

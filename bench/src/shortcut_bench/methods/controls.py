@@ -22,8 +22,8 @@ from shortcut_guardrail.data import Texts, to_json, write_folder
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
 from shortcut_guardrail.mitigation import (
     attach_adapter,
-    calibrate_strength,
     first_of_equals,
+    logits_by_strength,
     merged,
     predicted_change,
     relative_change,
@@ -31,7 +31,7 @@ from shortcut_guardrail.mitigation import (
     train_adapter,
 )
 from shortcut_guardrail.models import EncodedTexts, FastPaths, TextClassifier, load_model
-from shortcut_guardrail.strength import strengths_to_score
+from shortcut_guardrail.strength import choose_strength, strengths_to_score
 from shortcut_guardrail.typing import Progress
 
 from ..finetuning import FinetuneConfig, Objective, seeded, train_in_place
@@ -273,7 +273,9 @@ class RandomMaskCL:
             return self.strength, None, 0
         support = material.support
         assert support is not None
-        found = calibrate_strength(classifier, classifier.encode(support.texts), support.labels, guard.calibration)
+        grid = strengths_to_score(guard.calibration)
+        logits = logits_by_strength(classifier, classifier.encode(support.texts), grid)
+        found = choose_strength(logits, support.labels, guard.calibration)
         return found.strength, found.to_dict(), len(support)
 
 
