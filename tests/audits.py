@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shortcut_guardrail.audit.cards import Card, CardEvidence, KeptFlip, Moved, card_id
 from shortcut_guardrail.audit.evidence import Agreement, Candidate, Example, ImportantUnit, Intervals, LabelledEvidence
 from shortcut_guardrail.audit.results import AuditReport
-from shortcut_guardrail.data import text_hash
+from shortcut_guardrail.cards.card import Card, CardEvidence, Flip, Moved, card_id
 from shortcut_guardrail.evaluation import Evaluation
 from shortcut_guardrail.evaluation.sensitivity import Sensitivity
 from shortcut_guardrail.metrics import GroupAccuracy, TokenRecall
@@ -147,7 +146,7 @@ def to_review(n_cards: int = 3, n_flips: int = 20, **values: Any) -> AuditReport
         flips = []
         for j in range(n_flips):
             text = f"Text {i} {j}: this w{i} day with {_kind(j)} clouds ended in {_kind(7 * j + i)} light."
-            flips.append(KeptFlip(100 * i + j, "positive", "negative", text_hash(text), text))
+            flips.append(Flip.of(100 * i + j, "positive", "negative", text))
         flips.sort(key=lambda flip: flip.text_hash)
         moved = (Moved("positive", "negative", 30 - i),)
         counts = {"texts": 50, "changes": 30 - i, "share": (30 - i) / 400}

@@ -27,6 +27,7 @@ FLOORS = [
     "decisions",
     "evaluation",
     "audit",
+    "cards",
     "strength",
     "attribution",
     "classifiers",

@@ -106,7 +106,7 @@ def test_nothing_to_repair_leaves_the_guard_as_it_was(guard, texts):
     few = ["the film was good", "the film was bad"]
     guard.repair(texts, strategy="mask", shortcuts=["honestly"], strength=0.4)
     record = guard.record()
-    with pytest.raises(NothingToRepairError, match="name what should not count with --shortcut WORD"):
+    with pytest.raises(NothingToRepairError, match="name what should not count with shortcuts="):
         guard.repair(few)
     assert guard.record() == record
 
@@ -144,10 +144,10 @@ def test_auto_takes_few_shot_for_labels_alone_unless_they_prefer_the_base(guard,
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"strategy": "few-shot"}, "--support is missing"),
-        ({"strategy": "maskcl", "shortcuts": ["honestly"]}, "--shortcut is for strategies that know"),
-        ({"strategy": "maskcl", "keep": ["good"]}, "--keep is for strategies that know"),
-        ({"strategy": "mask", "config": {"adapter": {"rank": 2}}}, "--strategy mask trains nothing"),
+        ({"strategy": "few-shot"}, "support= is missing"),
+        ({"strategy": "maskcl", "shortcuts": ["honestly"]}, "shortcuts= is for strategies that know"),
+        ({"strategy": "maskcl", "keep": ["good"]}, "keep= is for strategies that know"),
+        ({"strategy": "mask", "config": {"adapter": {"rank": 2}}}, "strategy=.mask. trains nothing"),
         ({"strategy": "distill", "config": GuardrailConfig()}, "the configuration is one of 'maskcl'"),
         ({"strategy": "mask", "strength": "most"}, "strength must be a number in .0, 1. or 'auto', but is 'most'"),
         ({"strategy": "mask", "strength": 1.5}, "debias_strength must be a number from 0 to 1"),
@@ -166,7 +166,7 @@ def test_contradictions_are_refused_before_anything_is_trained(guard, texts, opt
 def test_what_the_support_set_cannot_do_is_refused(guard, texts, support):
     with pytest.raises(ConfigError, match="give one of them"):
         guard.repair(texts, support, strategy="maskcl", strength=0.5)
-    with pytest.raises(ConfigError, match="--strength is for other strategies"):
+    with pytest.raises(ConfigError, match="strength= is for other strategies"):
         guard.repair(texts, support, strategy="few-shot", strength=0.5)
     with pytest.raises(DataError, match="2"):
         guard.repair(texts, (support[0][:1], support[1][:1]), strategy="maskcl")

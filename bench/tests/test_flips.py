@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from shortcut_guardrail.decisions.questions import Flip
+from shortcut_guardrail.cards import Flip
 from test_experiment_folders import experiment
 
 
@@ -15,8 +15,8 @@ def flips(monkeypatch):
 
 
 def test_labels_say_which_answer_is_right(flips):
-    labels = np.array([0, 1, 2])
-    assert flips.outcomes([Flip(0, 1, 0), Flip(1, 1, 0), Flip(2, 1, 0)], labels).tolist() == [1, 0, -1]
+    drawn = [Flip(row, "positive", "negative") for row in range(3)]
+    assert flips.outcomes(drawn, ["negative", "positive", "mixed"]).tolist() == [1, 0, -1]
 
 
 def test_reviewers_err_as_often_as_they_are_said_to(flips):

@@ -24,7 +24,7 @@ from .errors import ConfigError, DataError, GuardrailError, GuardrailWarning, Mo
 if TYPE_CHECKING:
     from .audit import AuditReport, Candidate, ImportantToken, ShardedAudit
     from .data import FileTexts, Texts, read_data
-    from .decisions import Decision, Decisions
+    from .decisions import Answers, Decision, Decisions, Questions, decide
     from .evaluation import Evaluation
     from .guardrail import ShortcutGuardrail
     from .mitigation import FitReport, Repair
@@ -36,6 +36,7 @@ __version__ = "0.1.0"
 
 # PyTorch and Transformers take seconds to import; the command line's --help must not wait for them.
 _LAZY = {
+    "Answers": "decisions",
     "AuditReport": "audit",
     "Calibration": "strength",
     "Candidate": "audit",
@@ -47,6 +48,7 @@ _LAZY = {
     "FileTexts": "data",
     "FitReport": "mitigation",
     "ImportantToken": "audit",
+    "Questions": "decisions",
     "Repair": "mitigation",
     "ShardedAudit": "audit",
     "Shortcut": "shortcuts",
@@ -56,11 +58,13 @@ _LAZY = {
     "TextClassifier": "models",
     "Texts": "data",
     "UnlabelledCalibration": "strength",
+    "decide": "decisions",
     "read_data": "data",
 }
 
 __all__ = [
     "AdapterConfig",
+    "Answers",
     "AuditConfig",
     "AuditReport",
     "Calibration",
@@ -83,6 +87,7 @@ __all__ = [
     "ImportantToken",
     "ModelError",
     "NothingToRepairError",
+    "Questions",
     "Repair",
     "RunError",
     "SaliencyConfig",
@@ -95,6 +100,7 @@ __all__ = [
     "TextClassifier",
     "Texts",
     "UnlabelledCalibration",
+    "decide",
     "preset",
     "read_data",
 ]

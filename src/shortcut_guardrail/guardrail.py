@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,8 +13,8 @@ import numpy as np
 import torch
 
 from .attribution import MaskingEffects, Saliency, find_important_tokens, masking_effects
-from .audit import AuditReport, Card, ShardedAudit, audit_in_shards, audit_texts, model_digest, texts_fingerprint
-from .classifiers import Cost, open_classifiers
+from .audit import AuditReport, ShardedAudit, audit_in_shards, audit_texts, model_digest, texts_fingerprint
+from .classifiers import Cost
 from .config import (
     AuditConfig,
     CertifyConfig,
@@ -27,25 +26,9 @@ from .config import (
     preset,
 )
 from .data import Texts, TextSource, check_texts, label_ids, text_hash
-from .decisions import (
-    LEAST_FLIPS,
-    AuditedCard,
-    AuditedCards,
-    Consultation,
-    Decisions,
-    Flip,
-    Rule,
-    Sheet,
-    Told,
-    ask,
-    consultation_of,
-    cut_sheet,
-    draw_sheet,
-    find_flips,
-    made_for,
-)
+from .decisions import Decisions, Questions
 from .display import Shown, Summary, shown_progress, some
-from .errors import ConfigError, GuardrailWarning
+from .errors import ConfigError, DataError, GuardrailWarning
 from .evaluation import (
     NOT_MEASURED,
     Evaluation,
@@ -61,24 +44,22 @@ from .mitigation import (
     AdapterGuard,
     FitReport,
     Fitted,
-    Plan,
+    LabelledRows,
     Repair,
     RepairStrategy,
     RepairStrength,
     Support,
+    Wanted,
     answers_by_strength,
     certify_guard,
-    check_decides,
     check_same_length,
     choose_on_labels,
     choose_unlabelled,
     encode_support,
     fit_guard,
-    nothing_to_repair,
-    plan_repair,
-    supported_strategy,
+    repair_model,
+    search_shortcuts,
     uses_shortcuts,
-    warn_about_absent,
 )
 from .models import EncodedTexts, FastPaths, Precision, TextClassifier, load_model
 from .saving import (
@@ -92,7 +73,7 @@ from .saving import (
     place_of,
     save_guarded,
 )
-from .shortcuts import Shortcuts, find_shortcuts
+from .shortcuts import Shortcuts
 from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration, texts_to_label
 from .text import WordFinder, check_words, text_key
 from .threads import Lock, one_at_a_time
@@ -101,10 +82,7 @@ from .typing import Array, Capability, Head, Progress
 _TEXTS_AT_ONCE = 8192
 
 
-def _decided(decisions: Decisions | Consultation | str | Path | None) -> Decisions | None:
-    """What was decided, read where it is a file."""
-    if isinstance(decisions, Consultation):
-        return decisions.decisions
+def _read(decisions: Decisions | str | Path | None) -> Decisions | None:
     return Decisions.from_file(decisions) if isinstance(decisions, str | Path) else decisions
 
 
@@ -409,7 +387,7 @@ class ShortcutGuardrail(Shown):
         *,
         config: str | GuardrailConfig = "distill",
         support: Support | None = None,
-        decisions: Decisions | Consultation | str | Path | None = None,
+        decisions: Decisions | str | Path | None = None,
         report: AuditReport | None = None,
         progress: Progress | bool | None = None,
     ) -> Shortcuts:
@@ -419,8 +397,7 @@ class ShortcutGuardrail(Shown):
             texts: N unlabelled deployment texts, or (text, pair) tuples.
             config: A preset's name or a configuration; its `shortcuts` says how.
             support: A few labelled texts and their labels, to clear and confirm candidates on.
-            decisions: On the cards of an audit of the base model, their file, or what `consult` gave, which brings that
-                audit's measurements.
+            decisions: On the cards of an audit of the base model, or their file.
             report: What `audit` gave for these texts and the base model, so that they are not audited again. Its unit,
                 `top_k` and `fdr` come before the configuration's, which looks for phrases too (`unit="phrase"`).
             progress: Told how much of each stage is done.
@@ -432,23 +409,15 @@ class ShortcutGuardrail(Shown):
         """
         progress = shown_progress(progress)
         config = preset(config) if isinstance(config, str) else config
-        decided, consulted = _decided(decisions), decisions.report if isinstance(decisions, Consultation) else None
-        same_data = decided is None or self._made_for(decided, texts)
-        encoded = self._encode(texts, progress) if report is None else self._encoded_in(report, texts)
-        of_these = consulted is not None and consulted.data == self.data_fingerprint(texts)
-        found = find_shortcuts(
+        return search_shortcuts(
             self._base,
-            encoded,
-            config.shortcuts,
+            self._encode(texts, progress) if report is None else self._encoded_in(report, texts),
+            config,
             support=encode_support(self._base, support),
-            decisions=decided,
-            same_data=same_data,
+            decisions=_read(decisions),
             report=report,
-            known=consulted if of_these else None,
             progress=progress,
         )
-        warn_about_absent(found, encoded)
-        return found
 
     def _encoded_in(self, report: AuditReport, texts: Texts) -> EncodedTexts:
         """The texts as an audit kept them, where it is of these and of the base model."""
@@ -457,15 +426,6 @@ class ShortcutGuardrail(Shown):
         if report.data != self.data_fingerprint(texts):
             raise ConfigError("The report is of other texts. Give the texts that were audited.")
         return report.encoded
-
-    def _made_for(self, decisions: Decisions, texts: Texts) -> bool:
-        """Whether decisions were made on these texts; a warning where they were not."""
-        return made_for(
-            decisions,
-            model=self.fingerprint(strength=0),
-            data=self.data_fingerprint(texts),
-            warn=lambda sentence: warnings.warn(sentence, GuardrailWarning, stacklevel=4),
-        )
 
     # Decide
 
@@ -480,103 +440,71 @@ class ShortcutGuardrail(Shown):
         return texts_fingerprint([text_key(text) for text in texts])
 
     @one_at_a_time
-    def find_flips(
+    def questions(
         self,
-        texts: Texts,
-        cards: Iterable[Card | AuditedCard],
+        audit: AuditReport | Questions | str | Path,
+        texts: Texts | None = None,
         *,
+        cards: str = "undecided",
+        n: int = 40,
+        seed: int = 0,
+        labels: Sequence[str | int | None] | None = None,
+        reference: bool = False,
         strength: float | None = None,
         progress: Progress | bool | None = None,
-    ) -> dict[str, list[Flip]]:
-        """The texts whose answer changes when the words of a card are masked, all at once; near-identical ones once.
+    ) -> Questions:
+        """What to ask people or classifiers about the cards of an audit, so that they decide which words should count.
 
         Args:
-            texts: N texts, or (text, pair) tuples.
-            cards: Of an audit of this model, such as `report.cards`.
+            audit: What `audit` gave; or the folder that the command wrote, where `Questions.save` puts questions; or
+                questions of an earlier call. What was asked before comes last.
+            texts: The N audited texts, or (text, pair) tuples; needed unless `audit` gave them.
+            cards: `undecided`, which the audit does not flag; `all`; or words and ids with commas between.
+            n: Texts for each card that a person is asked about; 0 for all. Classifiers are asked about all.
+            seed: Of the order, and of texts that are drawn.
+            labels: The label of each text, `None` where it is not known. Such a text needs no answer.
+            reference: Whether people are asked about texts without the cards' words too, ten on each side of the
+                model's boundary, which serve the test of classifiers on all cards.
             strength: Of the guard; `None` takes its own, 0 is the base model.
-            progress: Told how many cards are done.
-        """
-        progress = shown_progress(progress)
-        encoded = self._encode(texts, progress)
-        with self._at_strength(strength) as classifier:
-            return find_flips(classifier, encoded, cards, progress=progress)
-
-    @one_at_a_time
-    def draw_sheet(
-        self,
-        texts: Texts,
-        audited: AuditedCards,
-        flips: Mapping[str, Sequence[Flip]],
-        *,
-        strength: float | None = None,
-        seed: int = 0,
-        progress: Progress | bool | None = None,
-    ) -> Sheet:
-        """What a second model is asked about: flips, and a few hundred texts without the words of the cards.
-
-        Args:
-            texts: The N audited texts, or (text, pair) tuples.
-            audited: The cards of their audit.
-            flips: By card, as `find_flips` gives them for the same strength.
-            strength: Of the guard; `None` takes its own, 0 is the base model.
-            seed: Of the draw.
-            progress: Told how many texts are encoded.
-        """
-        progress = shown_progress(progress)
-        encoded = self._encode(texts, progress)
-        with self._at_strength(strength) as classifier:
-            answered = encoded, classifier.predict_proba(encoded)
-        prints = (self.fingerprint(strength=strength), self.fingerprint(strength=0), self._base.fingerprint())
-        models = tuple(dict.fromkeys(prints))
-        return draw_sheet(
-            answered, audited.cards, flips, audit=audited.id, labels=self.label_names, models=models, seed=seed
-        )
-
-    @one_at_a_time
-    def consult(
-        self,
-        texts: Texts,
-        second_opinion: Any,
-        *,
-        people: Decisions | None = None,
-        descriptions: Mapping[str, str] | None = None,
-        cache: str | Path | None = None,
-        rule: Rule = "agreement",
-        seed: int = 0,
-        told: Told | None = None,
-        progress: Progress | bool | None = None,
-    ) -> Consultation:
-        """Audit the base model, and let second models judge the answers that change when a card's words are masked.
-
-        Args:
-            texts: N unlabelled deployment texts, or (text, pair) tuples.
-            second_opinion: A function of a list of texts that gives probabilities (N, C) in the order of
-                `label_names`, a classifier, what the command line takes (see `classifiers.open_classifiers`), or a
-                list of these.
-            people: What people decided before, which comes first.
-            descriptions: By label, what it means, for language models.
-            cache: A folder for answers, so that nothing is asked or paid twice.
-            rule: By which cards are decided; see `stats.second_opinion`.
-            seed: Of the texts that are drawn.
-            told: Told what will be asked and what it costs before anything is; it may raise to stop.
             progress: Told how much of each stage is done.
 
         Raises:
-            ConfigError: A source is this model, or answers in another shape.
-            DataError: See `audit`.
+            ConfigError: The audit is of another model or of other texts, or a card is unknown.
+            DataError: The folder holds no audit, labels are unknown, or there are no texts.
+
+        Example:
+            >>> questions = guard.questions(report)  # doctest: +SKIP
+            >>> decisions = decide(questions, questions.answered_by(judge))  # doctest: +SKIP
+            >>> guard.repair(texts, decisions=decisions, report=report)  # doctest: +SKIP
         """
         progress = shown_progress(progress)
-        report = self.audit(texts, strength=0, progress=progress)
-        audited = AuditedCards.from_dict(report.to_dict())
-        cards = [card for card in audited.chosen("undecided") if card.changes >= LEAST_FLIPS]
-        flips = self.find_flips(texts, cards, strength=0, progress=progress)
-        sheet = cut_sheet(self.draw_sheet(texts, audited, flips, strength=0, seed=seed, progress=progress))
-        given = [*second_opinion] if isinstance(second_opinion, list | tuple) else [second_opinion]
-        sources = open_classifiers(given, self.label_names, descriptions=descriptions or {}, cache=cache)
-        if told is not None:
-            told(sheet, {source.name: source.cost(sheet.texts) for source in sources})
-        found = consultation_of(audited, ask(sheet, sources, progress=progress), rule=rule, people=people)
-        return replace(found, report=report)
+        before = Questions.so_far(audit)
+        kept = audit.inputs if isinstance(audit, AuditReport) else None
+        if texts is None:
+            if kept is None:
+                raise DataError("texts= is missing: this audit does not keep all of its texts. Give those audited.")
+            texts = kept.encoded.texts
+        before.audited.check(model=self.fingerprint(strength=strength), data=self.data_fingerprint(texts))
+        encoded = self._encode(texts, progress) if kept is None else kept.encoded
+        prints = (before.audited.model, self.fingerprint(strength=0), self._base.fingerprint())
+        with self._at_strength(strength) as classifier:
+            return before.and_about(
+                classifier,
+                encoded,
+                cards=cards,
+                n=n,
+                seed=check_seed(seed),
+                labels=self._known(labels),
+                reference=reference,
+                models=tuple(dict.fromkeys(prints)),
+                progress=progress,
+            )
+
+    def _known(self, labels: Sequence[str | int | None] | None) -> dict[int, str]:
+        """By row, the names of labels that are known."""
+        known = {row: label for row, label in enumerate(labels or ()) if label is not None}
+        ids = self.label_ids(list(known.values())) if known else np.array([], dtype=np.int64)
+        return {row: self.label_names[i] for row, i in zip(known, ids, strict=True)}
 
     @one_at_a_time
     def fit(
@@ -610,7 +538,13 @@ class ShortcutGuardrail(Shown):
         progress = shown_progress(progress)
         config, seed = preset(config) if isinstance(config, str) else config, check_seed(seed)
         self._fitted, report, self._choice = fit_guard(
-            self._base, texts, config, seed=seed, support=support, shortcuts=shortcuts, progress=progress
+            self._base,
+            texts,
+            config,
+            seed=seed,
+            support=encode_support(self._base, support),
+            shortcuts=shortcuts,
+            progress=progress,
         )
         return report
 
@@ -624,9 +558,8 @@ class ShortcutGuardrail(Shown):
         strength: RepairStrength = None,
         shortcuts: Sequence[str] = (),
         keep: Sequence[str] = (),
-        decisions: Decisions | Consultation | str | Path | None = None,
-        second_opinion: Any = None,
-        descriptions: Mapping[str, str] | None = None,
+        decisions: Decisions | str | Path | None = None,
+        report: AuditReport | None = None,
         config: GuardrailConfig | Mapping[str, Any] | None = None,
         seed: int = 0,
         progress: Progress | bool | None = None,
@@ -640,8 +573,8 @@ class ShortcutGuardrail(Shown):
             strength: In [0, 1]; `auto` chooses without labels; `None` too for `mask` and `distill`, else on labels.
             shortcuts: Words and phrases that are shortcuts.
             keep: Words and phrases that are none.
-            decisions: On cards of an audit of this model, their file, or what `consult` gave; see docs/howto/decide.md.
-            second_opinion: Second models that judge the cards of an audit; see `consult`, for `descriptions` as well.
+            decisions: On cards of an audit of this model, or their file; see docs/howto/decide.md.
+            report: What `audit` gave for these texts and the base model, whose measurements serve again.
             config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset.
             seed: The same seed, texts and configuration give the same guard.
             progress: Told how much of each stage is done.
@@ -652,36 +585,18 @@ class ShortcutGuardrail(Shown):
             DataError: See `fit` and `calibrate`.
         """
         progress = shown_progress(progress)
-        before, found, reason = (self._fitted, self._choice), None, ""
-        asks = partial(self.consult, texts, second_opinion, descriptions=descriptions, seed=seed, progress=progress)
-        decisions = decisions if second_opinion is None else asks(people=_decided(decisions))
-        labels = None if support is None else self.label_ids(support[1])
-        search = partial(self.find_shortcuts, texts, support=support, decisions=decisions, progress=progress)
-        if strategy == "auto" and isinstance(config, GuardrailConfig):
-            strategy = config.strategy
-        asked = partial(plan_repair, labels=labels, strength=strength, shortcuts=shortcuts, keep=keep, config=config)
-        if strategy == "auto":
-            found = search(config=asked("distill").config)
-            strategy, reason = supported_strategy(found, has_labels=support is not None)  # type: ignore[assignment]
-        plan = asked(strategy)
-        if decisions is not None and found is None:
-            check_decides(plan.config)
-            found = search(config=plan.config)
-        given = found if found is not None and uses_shortcuts(plan.config) else None
-        weighing = support if plan.weighs and given is None else None
-        fitted = self.fit(texts, config=plan.config, seed=seed, support=weighing, shortcuts=given, progress=progress)
-        if reason and found is not None and plan.strategy.learns_from_labels and self._choice.strength == 0:
-            self._fitted, self._choice = before
-            raise nothing_to_repair(found, labels_say=", and cross-validation on the labelled rows prefers the base")
-        self._choose_as_planned(plan, texts, support, progress)
-        return Repair(strategy, reason, fitted, self._choice, _decided(decisions))
-
-    def _choose_as_planned(self, plan: Plan, texts: Texts, support: Support | None, progress: Progress | None) -> None:
-        """Choose the strength as a repair does; the labels, where both have a say, may overrule unlabelled texts."""
-        without_labels = self.calibrate_without_labels(texts, progress=progress) if plan.automatic else None
-        if plan.on_labels:
-            assert support is not None
-            self.calibrate(*support, without_labels=without_labels, progress=progress)
+        self._fitted, repair = repair_model(
+            self._base,
+            self._encode(texts, progress) if report is None else self._encoded_in(report, texts),
+            Wanted(strategy, strength, shortcuts, keep, config),
+            support=encode_support(self._base, support),
+            decisions=_read(decisions),
+            known=report,
+            seed=check_seed(seed),
+            progress=progress,
+        )
+        self._choice = repair.choice
+        return repair
 
     @one_at_a_time
     def calibrate(
@@ -709,15 +624,19 @@ class ShortcutGuardrail(Shown):
         """
         progress = shown_progress(progress)
         self._choice = choose_on_labels(
-            self._base,
             self._require_fitted(),
-            (support_texts, support_labels),
+            self._labelled(support_texts, support_labels),
             groups=groups,
             without_labels=without_labels,
             progress=progress,
         )
         assert self._choice.calibration is not None
         return self._choice.calibration
+
+    def _labelled(self, texts: Texts, labels: Sequence[str | int]) -> LabelledRows:
+        rows = encode_support(self._base, (texts, labels))
+        assert rows is not None
+        return rows
 
     @one_at_a_time
     def calibrate_without_labels(

@@ -103,8 +103,7 @@ def test_an_interrupted_audit_goes_on_where_it_stopped(guard, tmp_path, monkeypa
     with pytest.raises(ConfigError) as error:
         guard.audit_in_shards(MemoryTexts(TEXTS), folder, config=CONFIG)
     assert str(error.value) == (
-        f"'{folder}' holds an unfinished audit. Go on with it with resume=True (--resume on the command line), or "
-        "remove the folder."
+        f"'{folder}' holds an unfinished audit. Go on with it with resume=True, or remove the folder."
     )
     seen = []
     encode = TextClassifier.encode
@@ -135,7 +134,7 @@ def test_a_full_disk_keeps_what_is_finished(guard, tmp_path, monkeypatch):
     guard.audit_in_shards(MemoryTexts(TEXTS), folder, config=CONFIG)
     (folder / "shard-000002.npz").unlink()
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(RunError, match=r"shard-000002\.npz' could not be written: the disk is full\..*--resume"):
+    with pytest.raises(RunError, match=r"shard-000002\.npz' could not be written: the disk is full\..*resume=True"):
         guard.audit_in_shards(MemoryTexts(TEXTS), folder, config=CONFIG, resume=True)
     assert sorted(path.name for path in folder.iterdir()) == [MANIFEST, *(f"shard-00000{i}.npz" for i in (0, 1, 3))]
 

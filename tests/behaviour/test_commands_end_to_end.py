@@ -150,9 +150,7 @@ def test_a_sigmoid_head(ok, refused, write_csv, tmp_path):
     data = write_csv("data.csv", *zip(SHORTCUT_TEXTS, labels, strict=True))
     support = write_csv("support.csv", ("good soup", "not toxic"), ("awful soup", "toxic"))
     # A single logit may as well be a regression, so it is asked for.
-    assert "say so with head='sigmoid' (--head sigmoid on the command line)." in refused(
-        "audit", folder, data, "--out", tmp_path / "refused"
-    )
+    assert "say so with --head sigmoid." in refused("audit", folder, data, "--out", tmp_path / "refused")
     found = run_all(ok, folder, data, support, tmp_path, "--head", "sigmoid")
     assert found["record"]["head"] == "sigmoid"
     guard = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")

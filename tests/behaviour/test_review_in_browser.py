@@ -17,8 +17,7 @@ import pytest
 
 from audits import HOSTILE, card, to_review
 from shortcut_guardrail import ShortcutGuardrail
-from shortcut_guardrail.audit.cards import KeptFlip, Moved
-from shortcut_guardrail.data import text_hash
+from shortcut_guardrail.cards.card import Flip, Moved
 from shortcut_guardrail.report import render_audit, render_review
 from shortcut_guardrail.review import Page, ReviewServer, Rules, Session, make_deck
 from tiny_models import meaning_bag
@@ -536,7 +535,7 @@ def test_what_came_from_data_stays_text(browser, tmp_path):
     cards = []
     for i, hostile in enumerate(HOSTILE):
         texts = [f"{hostile} before book{i} {hostile}, {'x' * j}" for j in range(12)]
-        flips = tuple(KeptFlip(20 * i + j, HOSTILE[0], HOSTILE[1], text_hash(t), t) for j, t in enumerate(texts))
+        flips = tuple(Flip.of(20 * i + j, HOSTILE[0], HOSTILE[1], t) for j, t in enumerate(texts))
         cards.append(
             card(f"book{i}", hostile, pulls_to=HOSTILE[0], flips=flips, moved=(Moved(HOSTILE[0], HOSTILE[1], 12),))
         )

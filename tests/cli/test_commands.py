@@ -95,8 +95,7 @@ BAD_FILES = [
     ),
     (
         b"words,label\nfine,a\n",
-        "bad.csv: no column is clearly the text; the columns are 'words' and 'label'. "
-        "Name it with text_column (--text-column on the command line).",
+        "bad.csv: no column is clearly the text; the columns are 'words' and 'label'. Name it with --text-column.",
     ),
     (
         b"text,label\na,b,c\n",
@@ -584,7 +583,7 @@ def test_another_base_is_refused_and_the_right_one_can_be_named(
     bert[0].save_pretrained(tmp_path / "other")
     bert[1].save_pretrained(tmp_path / "other")
     said = refused("predict", guarded, data, "--base", tmp_path / "other", "--out", tmp_path / "p.csv")
-    assert "Name the model it was trained on with base=... (--base on the command line)." in said
+    assert "Name the model it was trained on with --base." in said
     ok("predict", guarded, data, "--base", model_folder, "--out", tmp_path / "p.csv")
 
 

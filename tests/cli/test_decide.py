@@ -57,6 +57,11 @@ def rows_of(file: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(opened))
 
 
+def keys_in(audit: Path) -> list[dict]:
+    lines = map(json.loads, (audit / "questions.jsonl").read_text().splitlines())
+    return [line["key"] for line in lines if "key" in line]
+
+
 def answer(file: Path, say=lambda row, label: None, **changes: str) -> Path:
     """The file with the answers of somebody who knows the labels, or of `say`."""
     rows = rows_of(file)
@@ -108,7 +113,7 @@ def test_questions_are_blind_and_their_keys_stand_apart(audited, asked):
     assert list(rows[0]) == ["id", "row", "text", "option_a", "option_b", "answer"]
     assert {row["answer"] for row in rows} == {""}
     assert [TEXTS[int(row["row"])] for row in rows] == [row["text"] for row in rows]
-    keys = [json.loads(line) for line in (audited / "questions.jsonl").read_text().splitlines()]
+    keys = keys_in(audited)
     assert {key["id"] for key in keys} == {row["id"] for row in rows}
     assert list(keys[0]) == ["id", "card", "masked_option", "text_hash", "order", "label", "call"]
     cards = {card["id"] for card in json.loads((audited / "audit.json").read_text())["cards"]}
@@ -135,7 +140,7 @@ def test_cards_are_named_by_a_word_or_an_id(run, audited, data, tmp_path):
     # A word may stand on two cards, one for each class.
     with_another("quite", "honestly")
     named = f"{honestly['id']} (honestly), 0123456789ab (quite)"
-    assert f"--cards 'honestly' means 2 cards of the audit: {named}. Give an id." in asked("honestly", status=2)
+    assert f"--cards honestly means 2 cards of the audit: {named}. Give an id." in asked("honestly", status=2)
 
 
 def test_a_second_call_asks_about_other_texts(run, audited, data, tmp_path):
@@ -186,7 +191,7 @@ def test_labels_answer_for_themselves(run, audited, data, tmp_path):
     out, _ = run("flips", audited, "model", data, *options, "--out", tmp_path / "flips.csv")
     assert "No question is left" in out
     assert not (tmp_path / "flips.csv").exists()
-    keys = [json.loads(line) for line in (audited / "questions.jsonl").read_text().splitlines()]
+    keys = keys_in(audited)
     assert all(key["label"] for key in keys)
 
 
@@ -198,7 +203,7 @@ def test_labels_may_be_known_of_some_texts_only(run, audited, data, write_csv, t
     asked = {int(row["row"]) for row in rows_of(tmp_path / "flips.csv")}
     assert asked
     assert min(asked) >= 12
-    keys = [json.loads(line) for line in (audited / "questions.jsonl").read_text().splitlines()]
+    keys = keys_in(audited)
     assert {text_hash(text) for text in TEXTS[:12]} == {key["text_hash"] for key in keys if key["label"]}
 
 
@@ -253,7 +258,7 @@ def test_what_does_not_belong_together_is_refused(run, audited, data, write_csv,
     _, err = run("flips", audited, "model", other, *options, status=2)
     assert "The audit is of other texts." in err
     _, err = run("flips", audited, "model", data, "--cards", "zzz", *options, status=2)
-    assert "--cards 'zzz': no card of the audit has this word or id. Give all, undecided, words or ids, such" in err
+    assert "--cards zzz: no card of the audit has this word or id. Give all, undecided, words or ids, such" in err
     _, err = run("flips", tmp_path, "model", data, *options, status=2)
     assert "is no folder that `audit` wrote" in err
     document = json.loads((audited / "audit.json").read_text())

@@ -251,7 +251,7 @@ def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(ok, model_fold
     [
         (
             ("--strategy", "few-shot", "--out", "x"),
-            "--support is missing: --strategy few-shot learns from a file with labelled rows, and from nothing else.",
+            "--support is missing: --strategy few-shot learns from labelled rows, and from nothing else.",
         ),
         (
             ("--strategy", "few-shot", "--support", "SUPPORT", "--strength", 1, "--out", "x"),

@@ -15,7 +15,6 @@ READ = (
     "guard/adapter_config.json",
     "audit/audit.json",
     "audit/questions.jsonl",
-    "audit/second_opinion.jsonl",
     "data.csv",
     "support.csv",
     "flips.csv",

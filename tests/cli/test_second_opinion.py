@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from shortcut_guardrail import DataError, Decisions, GuardrailWarning, ShortcutGuardrail
-from shortcut_guardrail.audit.measurements import measure
-from shortcut_guardrail.cli.second_opinion import write_with_answers
+from shortcut_guardrail import ConfigError, DataError, Decision, Decisions, Questions, ShortcutGuardrail, decide
+from shortcut_guardrail.audit import auditing
 from shortcut_guardrail.data import text_hash
+from shortcut_guardrail.decisions.record import Judge
+from shortcut_guardrail.models import TextClassifier, weights
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
 # "honestly" turns a bad text into a positive answer; masking it mends the answer.
@@ -84,16 +85,16 @@ def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_p
     opinion = honestly["second_opinion"]
     assert (opinion["outcome"], opinion["rule"], opinion["broken"]) == ("shortcut", "agreement", 0)
     assert opinion["judges"] == ["my_judges:sound"]
-    distinct, flips = json.loads((asked[0] / "second_opinion.jsonl").read_text().splitlines()[0])["n"], 24
+    distinct, flips = json.loads((asked[0] / "audit.json").read_text())["n_distinct"], 24
     low, high = opinion["at_stake"]
     assert 0.5 * flips / distinct < low <= flips / distinct == pytest.approx(high, abs=0.01)
     assert f"At stake: masking honestly would bring {100 * low:.1f} to {100 * high:.1f} more right answers" in shown
     assert "outcome" not in honestly, "what people say stands apart"
     document = json.loads(out.read_text())
-    (judge,) = document["second_opinions"]
-    assert judge["fitness"][0]["fit"]
-    assert judge["source"]["kind"] == "function"
-    answers = [json.loads(line) for line in (tmp_path / document["second_opinion_answers"]).read_text().splitlines()]
+    (judge,) = document["judges"]
+    assert judge["qualifications"][0]["qualified"]
+    assert judge["record"]["kind"] == "function"
+    answers = [json.loads(line) for line in (tmp_path / document["answers"]).read_text().splitlines()]
     assert len(answers) == judge["texts"]
     assert text_hash(TEXTS[0]) in {one["text_hash"] for one in answers}
     assert json.loads(json.dumps(Decisions.from_file(out).to_dict())) == document
@@ -115,8 +116,8 @@ def test_one_that_learned_the_same_shortcut_decides_nothing(run, asked, tmp_path
 
 def test_one_that_cannot_do_the_task_is_refused_in_words(run, asked, tmp_path):
     shown, _ = run("judge", *asked, "--with", "my_judges:coin", "--out", tmp_path / "d.json")
-    assert "Second opinion my_judges:coin (negative / positive): not fit: It agrees with the model on" in shown
-    assert "No second opinion is fit to judge." in shown
+    assert "Second opinion my_judges:coin (negative / positive): not qualified: It agrees with the model on" in shown
+    assert "No judge is qualified." in shown
     run("judge", *asked, "--with", "my_judges:coin", "--with", "my_judges:sound", "--out", tmp_path / "e.json")
     assert card_of(tmp_path / "e.json", "honestly")["second_opinion"]["judges"] == ["my_judges:sound"]
 
@@ -159,8 +160,8 @@ def test_answers_about_texts_without_the_words_sharpen_the_bound(run, asked, dat
     more = tmp_path / "more.csv"
     options = ("--cards", "all", "--n", 0, "--reference", "--text-column", "text")
     run("flips", audit, "model", data, *options, "--out", more)
-    keys = [json.loads(line) for line in (audit / "questions.jsonl").read_text().splitlines()]
-    reference = {key["id"] for key in keys if key["card"] == "reference"}
+    lines = [json.loads(line) for line in (audit / "questions.jsonl").read_text().splitlines()]
+    reference = {line["key"]["id"] for line in lines if "key" in line and line["key"]["card"] == "reference"}
     assert len(reference) == 20
     with more.open(encoding="utf-8", newline="") as opened:
         rows = list(csv.DictReader(opened))
@@ -182,7 +183,7 @@ def test_texts_that_were_left_out_cannot_be_asked_about(run, data, tmp_path):
     run("audit", "model", data, "--out", audit, "--text-column", "text")
     run("flips", audit, "model", data, "--cards", "all", "--redact", "--out", flips, "--text-column", "text")
     _, err = run("judge", audit, flips, "--with", "my_judges:sound", "--out", tmp_path / "d.json", status=2)
-    assert "Run `flips` without --redact." in err
+    assert "it was written with --redact. Run `flips` again without it." in err
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ def test_what_cannot_be_asked_is_said(run, asked, tmp_path, monkeypatch, options
 
 
 def test_fit_goes_the_whole_way(run, data, tmp_path, monkeypatch):
-    monkeypatch.setattr("shortcut_guardrail.decisions.audited.AuditedCards.chosen", lambda self, _: self.cards)
+    monkeypatch.setattr("shortcut_guardrail.decisions.AuditedCards.chosen", lambda self, _: self.cards)
     options = ("--second-opinion", "my_judges:sound", "--text-column", "text", "--strategy", "mask")
     shown, _ = run("fit", "model", data, *options, "--out", tmp_path / "g")
     assert "A second opinion is asked about" in shown
@@ -255,49 +256,52 @@ def test_what_no_machine_says_is_refused_in_a_file(run, asked, tmp_path, change,
         Decisions.from_dict(document)
 
 
-def test_the_questions_of_an_earlier_call_are_not_mistaken_for_those_of_the_last(run, asked, data, tmp_path):
-    audit, flips = asked
-    sheet = audit / "second_opinion.jsonl"
-    head, *lines = sheet.read_text().splitlines(keepends=True)
-    first = next(line for line in lines if '"flip"' in line)
-    sheet.write_text(head + "".join(line for line in lines if line != first))
-    _, err = run("judge", audit, flips, "--with", "my_judges:sound", "--out", tmp_path / "d.json", status=2)
-    assert "second_opinion.jsonl lacks 1 question of the file: another call of `flips` has written it since." in err
-
-
-def test_in_python_a_function_is_enough(bag, monkeypatch, tmp_path):
-    monkeypatch.setattr("shortcut_guardrail.decisions.audited.AuditedCards.chosen", lambda self, _: self.cards)
+def test_in_python_three_calls_decide(bag):
     judges: dict = {}
     exec(JUDGES, judges)
     guard = ShortcutGuardrail(*bag)
-    repaired = guard.repair(TEXTS, strategy="mask", second_opinion=judges["sound"])
+    report = guard.audit(TEXTS)
+    questions = guard.questions(report, cards="all")
+    repaired = guard.repair(
+        TEXTS, strategy="mask", decisions=decide(questions, questions.answered_by(judges["sound"])), report=report
+    )
     items = {item.text: (item.verdict, item.reason) for item in repaired.fitted.shortcuts.items}
     assert items["honestly"] == ("confirmed", "second opinion")
-    assert repaired.decisions is not None
-    assert repaired.decisions.judges[0].fit
-    own = guard.repair(TEXTS, strategy="mask", second_opinion=judges["taken_in"]).fitted.shortcuts.items
+    assert repaired.decisions.judges[0].qualified
+    taken_in = decide(questions, questions.answered_by(judges["taken_in"]))
+    own = guard.repair(TEXTS, strategy="mask", decisions=taken_in).fitted.shortcuts.items
     assert ("confirmed", "second opinion") not in {(item.verdict, item.reason) for item in own}
 
 
-def test_a_repair_with_a_second_opinion_audits_once(bag, monkeypatch):
-    monkeypatch.setattr("shortcut_guardrail.decisions.audited.AuditedCards.chosen", lambda self, _: self.cards)
-    judges: dict = {}
-    exec(JUDGES, judges)
+def test_an_audit_serves_questions_and_repair(bag, monkeypatch):
+    """Texts are encoded once, the weights are hashed once, and what was measured serves again."""
     guard = ShortcutGuardrail(*bag)
-    measured = []
+    counts = Counter()
+
+    def counted(place, name):
+        plain = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda *args, **rest: counts.update([name]) or plain(*args, **rest))
+
+    counted(auditing, "measure")
+    counted(weights, "_sha256")
+    encode = TextClassifier.encode
     monkeypatch.setattr(
-        "shortcut_guardrail.audit.auditing.measure", lambda *args, **rest: measured.append(1) or measure(*args, **rest)
+        TextClassifier, "encode", lambda self, texts, **rest: counts.update([len(texts)]) or encode(self, texts, **rest)
     )
-    repaired = guard.repair(TEXTS, strategy="mask", second_opinion=judges["sound"])
-    assert len(measured) == 1
-    again = guard.repair(TEXTS, strategy="mask", decisions=repaired.decisions)
-    assert len(measured) == 2, "decisions alone bring no measurements"
-    assert again.fitted.shortcuts == repaired.fitted.shortcuts
-    consulted = guard.consult(TEXTS, judges["sound"])
-    with pytest.warns(GuardrailWarning, match="other texts"):
-        other = guard.repair(TEXTS[:-4], strategy="mask", decisions=consulted)
-    assert len(measured) == 4, "of other texts nothing serves again"
-    assert other.fitted.shortcuts.words == repaired.fitted.shortcuts.words
+    report = guard.audit(TEXTS)
+    assert counts == {"measure": 1, "_sha256": 1, len(TEXTS): 1}
+    questions = guard.questions(report, cards="all")
+    assert counts == {"measure": 1, "_sha256": 1, len(TEXTS): 1}
+    decisions = Decisions((Decision(("honestly",), "neutralise", "person"),), model=report.model, data=report.data)
+    guard.repair(TEXTS, strategy="mask", decisions=decisions, report=report)
+    assert counts == {"measure": 1, "_sha256": 1, len(TEXTS): 1}
+    # Without the report each call reads the texts once, and no more.
+    guard.questions(Questions(questions.audited, {}), TEXTS, strength=0)
+    assert counts[len(TEXTS)] == 2
+    guard.repair(TEXTS, strategy="mask", decisions=decisions)
+    assert (counts["measure"], counts["_sha256"], counts[len(TEXTS)]) == (2, 1, 3)
+    with pytest.raises(ConfigError, match="other texts"):
+        guard.repair(TEXTS[:-4], strategy="mask", report=report)
 
 
 def test_answers_that_nothing_rests_on_go_and_files_of_others_stay(tmp_path):
@@ -305,9 +309,8 @@ def test_answers_that_nothing_rests_on_go_and_files_of_others_stay(tmp_path):
     for other in others:
         other.write_text("mine")
     for said in ("one", "two", "three"):
-        asked = SimpleNamespace(to_lines=lambda said=said: said)
-        write_with_answers(tmp_path / "decisions.json", Decisions(()), asked, overwrite=True)
-        named = json.loads((tmp_path / "decisions.json").read_text()).get("second_opinion_answers")
+        Decisions((), judges=(Judge("one", {}, (), 2),)).save(tmp_path / "decisions.json", answers=said, overwrite=True)
+        named = json.loads((tmp_path / "decisions.json").read_text()).get("answers")
         kept = {file.name for file in tmp_path.glob("decisions.answers*.jsonl")} - {other.name for other in others}
         assert len(kept) == 1
         assert named is None or kept == {named}

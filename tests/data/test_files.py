@@ -47,7 +47,7 @@ def test_an_occupied_place_needs_overwrite(tmp_path):
         with pytest.raises(ConfigError) as error:
             check_output(target, overwrite=False, folder=folder)
         assert str(error.value) == (
-            f"'{target}' already exists. Choose another place, or allow it to be replaced with --overwrite."
+            f"'{target}' already exists. Choose another place, or allow it to be replaced with overwrite=True."
         )
         check_output(target, overwrite=True, folder=folder)
 

@@ -245,14 +245,14 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
     "no candidate": (
         *("a.csv", "id,remark\n1,a\n", LABELLED),
         "a.csv: no column is clearly the text; the columns are 'id' and 'remark'. "
-        "Name it with text_column (--text-column on the command line).\n"
+        "Name it with text_column=.\n"
         "a.csv: no column is clearly the label; the columns are 'id' and 'remark'. "
-        "Name it with label_column (--label-column on the command line).",
+        "Name it with label_column=.",
     ),
     "two texts": (
         *("a.csv", "text,comment,label,target\na,b,1,0\n", {}),
         "a.csv: more than one column could be the text ('text' and 'comment'); the columns are 'text', 'comment', "
-        "'label' and 'target'. Name it with text_column (--text-column on the command line).",
+        "'label' and 'target'. Name it with text_column=.",
     ),
     "two labels": (
         *("a.csv", "text,label,target\na,1,0\n", LABELLED),

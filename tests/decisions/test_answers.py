@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
-from shortcut_guardrail import DataError
+from shortcut_guardrail import Answers, DataError, Questions
 from shortcut_guardrail.data import text_hash
-from shortcut_guardrail.decisions import keys_of, read_keys, written_keys
-from shortcut_guardrail.decisions.answers import read_answers
-from shortcut_guardrail.decisions.questions import Key
+from shortcut_guardrail.decisions import Answer, AuditedCards
+from shortcut_guardrail.decisions.drawing import Key
 
 TEXTS = ["a fine text", 'it says "no",\nand more', "plain; with; semicolons", "last one"]
-KEYS = [Key(f"q{i}", "card", "a", text_hash(text), i) for i, text in enumerate(TEXTS)]
+KEYS = tuple(Key(f"q{i}", "card", "a", text_hash(text), i) for i, text in enumerate(TEXTS))
+QUESTIONS = Questions(AuditedCards("a", "m", "d", ("neg", "pos"), 4, ()), {}, KEYS)
 
 
-def quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'
+def read(*files, by=("anna",)) -> dict[str, str]:
+    return Answers.from_files([str(file) for file in files], QUESTIONS, by=by).to_questions().get("anna", {})
 
 
 def lines(answers: list[str], delimiter: str = ",") -> list[str]:
     head = delimiter.join(["id", "row", "text", "option_a", "option_b", "answer"])
-    rows = [
-        delimiter.join([f"q{i}", str(i), quoted(TEXTS[i]), "pos", "neg", answer]) for i, answer in enumerate(answers)
-    ]
-    return [head, *rows]
+    quoted = ['"' + text.replace('"', '""') + '"' for text in TEXTS]
+    return [head, *(delimiter.join([f"q{i}", str(i), quoted[i], "pos", "neg", one]) for i, one in enumerate(answers))]
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -36,14 +33,14 @@ def test_what_a_spreadsheet_saves_is_read_as_meant(tmp_path, delimiter, end, mar
     file = tmp_path / "flips.csv"
     content = mark + end.join(lines(["a", " B ", "Neither", ""], delimiter)) + end
     file.write_text(content, encoding="utf-8", newline="")
-    assert read_answers(str(file), KEYS) == {"q0": "a", "q1": "b", "q2": "neither"}
+    assert read(file) == {"q0": "a", "q1": "b", "q2": "neither"}
 
 
 def test_json_lines_and_redacted_files(tmp_path):
     file = tmp_path / "flips.jsonl"
     rows = [{"id": "q0", "row": 0, "answer": "unclear"}, {"id": "q1", "row": 1, "answer": None}]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert read_answers(str(file), KEYS) == {"q0": "unclear"}
+    assert read(file) == {"q0": "unclear"}
 
 
 @pytest.mark.parametrize(
@@ -62,43 +59,34 @@ def test_what_cannot_be_meant_has_a_sentence(tmp_path, change, sentence):
     file = tmp_path / "flips.csv"
     file.write_text(change("\n".join(lines(["a", "b", "", "a"])) + "\n"))
     with pytest.raises(DataError) as caught:
-        read_answers(str(file), KEYS)
+        read(file)
     assert sentence in str(caught.value)
     assert "flips.csv" in str(caught.value)
 
 
-def test_the_same_answer_twice_is_one(tmp_path):
-    file = tmp_path / "flips.csv"
-    file.write_text("\n".join([*lines(["a"]), "q0,0,a fine text,pos,neg,a"]) + "\n")
-    assert read_answers(str(file), KEYS) == {"q0": "a"}
-
-
-def test_keys_survive_their_file(tmp_path):
-    # Of a version that did not count its calls, and of two calls since.
-    known = [*KEYS, Key("q7", "card", "b", "h", 3, call=1), Key("q9", "other", "b", "h", 0, label="neither", call=2)]
-    for i, before in ((4, KEYS), (5, known[:5])):
-        (tmp_path / "questions.jsonl").write_text(written_keys(before, [replace(known[i], call=0)]))
-    assert read_keys(tmp_path) == known
-    assert read_keys(tmp_path / "nowhere") == []
-
-
-def test_labels_answer_for_the_files_of_their_call_and_later_ones(tmp_path):
+def test_one_person_says_one_thing_in_all_files(tmp_path):
     first, second = tmp_path / "one.csv", tmp_path / "two.csv"
-    first.write_text("id,answer\nq0,a\nq1,\n")
-    second.write_text("id,answer\nq2,a\n")
-    labels = [
-        Key(f"l{i}", card, "a", "h", 9, label="a", call=i) for i, card in ((1, "card"), (1, "other"), (2, "card"))
+    first.write_text("\n".join([*lines(["a"]), "q0,0,a fine text,pos,neg,a"]) + "\n")
+    second.write_text("id,answer\nq0,b\n")
+    assert read(first) == {"q0": "a"}
+    assert Answers.from_files([str(first), str(second)], QUESTIONS, by=("anna", "ben")).to_questions()["ben"] == {
+        "q0": "b"
+    }
+    with pytest.raises(DataError, match="anna answers question 'q0' with 'b', and with 'a' in another file"):
+        read(first, second, by=("anna", "anna"))
+
+
+def test_the_last_word_counts_and_can_be_taken_back():
+    said = [
+        Answer("anna", "t", "a", question="q0"),
+        Answer("anna", "t", "keep", card="c"),
+        Answer("anna", "t", "b", question="q0"),
     ]
-    questions = [replace(key, call=call) for key, call in zip(KEYS, (1, 1, 2, 2), strict=True)]
-    keys = [*questions[:2], *labels[:2], *questions[2:], labels[2]]
-    # "q3" is in neither file, and "other" has labels alone.
-    assert keys_of([str(first)], keys) == [*questions[:2], *labels[:2]]
-    assert keys_of([str(second)], keys) == [*labels[:2], questions[2], labels[2]]
-    assert keys_of([str(first), str(second)], keys) == [*questions[:2], *labels[:2], questions[2], labels[2]]
-
-
-@pytest.mark.parametrize("line", ["{", "[]", '{"id": 1}', '{"id": "q", "card": "c", "masked_option": "x"}', "null"])
-def test_a_damaged_key_names_its_line(tmp_path, line):
-    (tmp_path / "questions.jsonl").write_text(written_keys(KEYS[:2], []) + line + "\n")
-    with pytest.raises(DataError, match="line 3: this is no key of a question"):
-        read_keys(tmp_path)
+    answers = Answers(tuple(said))
+    assert answers.to_questions() == {"anna": {"q0": "b"}}
+    assert answers.to_cards()["c"]["anna"].said == "keep"
+    assert answers.without_last("anna").to_questions() == {"anna": {"q0": "a"}}
+    assert answers.without_last("ben").said == answers.said
+    assert [Answer.from_dict(one.to_dict(), "a file") for one in said] == said
+    with pytest.raises(DataError, match="answer must be one of a, b, neither, unclear"):
+        Answer.from_dict({"by": "anna", "at": "t", "question": "q0", "answer": "keep"}, "a file")

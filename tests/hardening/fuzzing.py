@@ -163,17 +163,20 @@ def _use_word_list(file: Path) -> str | None:
     return None if words and all(word.strip() for word in words) else "an empty word came through"
 
 
-def _keys() -> list[Any]:
-    from shortcut_guardrail.data import text_hash
-    from shortcut_guardrail.decisions import Key
-
-    return [Key(f"q{i}", "c", "a", text_hash(f"text {i}"), i) for i in range(3)]
+def _audited() -> dict[str, Any]:
+    """What questions need of an audit."""
+    return {"cards": [], "model": "m", "data": "d", "label_names": ["x", "y"], "n_distinct": 3}
 
 
 def _use_answers(file: Path) -> str | None:
-    from shortcut_guardrail.decisions.answers import read_answers
+    from shortcut_guardrail import Answers, Questions
+    from shortcut_guardrail.data import text_hash
+    from shortcut_guardrail.decisions import AuditedCards
+    from shortcut_guardrail.decisions.drawing import Key
 
-    answers = read_answers(str(file), _keys())
+    keys = tuple(Key(f"q{i}", "c", "a", text_hash(f"text {i}"), i) for i in range(3))
+    questions = Questions(AuditedCards.from_dict(_audited()), {}, keys)
+    answers = Answers.from_files([str(file)], questions, by=["anna"]).to_questions()["anna"]
     known = set(answers) <= {"q0", "q1", "q2"} and set(answers.values()) <= {"a", "b", "neither", "unclear"}
     return None if known else "an unknown question or answer came through"
 
@@ -181,26 +184,45 @@ def _use_answers(file: Path) -> str | None:
 ANSWERS = b"id,text,option_a,option_b,answer\nq0,text 0,x,y,a\nq1,text 1,x,y,B\nq2,text 2,x,y,\n"
 
 
-def _use_keys(file: Path) -> str | None:
-    from shortcut_guardrail.decisions import read_keys
+def _use_questions(file: Path) -> str | None:
+    from shortcut_guardrail import Questions
 
     file.rename(file.with_name("questions.jsonl"))
-    read_keys(file.parent)
+    file.with_name("audit.json").write_text(json.dumps(_audited()))
+    Questions.from_folder(file.parent)
     return None
 
 
-def _use_sheet(file: Path) -> str | None:
-    from shortcut_guardrail.decisions import SHEET_FILE, Sheet
+def _questions() -> bytes:
+    from shortcut_guardrail.decisions import AuditedCards
 
-    file.rename(file.with_name(SHEET_FILE))
-    Sheet.from_folder(file.parent)
-    return None
-
-
-SHEET = (
-    b'{"audit": "a", "labels": ["x", "y"], "models": ["x"]}\n'
-    b'{"flip": {"id": "q0", "card": "c", "text": "t", "without": "u", "before": 0, "after": 1, "margin": 0.5}}\n'
-)
+    lines = [
+        {"audit": AuditedCards.from_dict(_audited()).id, "models": ["m"]},
+        {
+            "key": {
+                "id": "q0",
+                "card": "c",
+                "masked_option": "a",
+                "text_hash": "h",
+                "order": 0,
+                "label": None,
+                "call": 1,
+            }
+        },
+        {"card": "c", "flip": {"row": 0, "before": "x", "after": "y", "text_hash": "h", "text": "t", "margin": 0.5}},
+        {
+            "reference": {
+                "row": 1,
+                "text": ["t", "u"],
+                "answer": "x",
+                "other": "y",
+                "margin": 1,
+                "drawn": True,
+                "near": True,
+            }
+        },
+    ]
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
 def _use_toml(file: Path) -> str | None:
@@ -277,19 +299,12 @@ def readers(folder: Path) -> list[Reader]:
         ),
         Reader("word list", ".txt", contents([b"honestly\nto be frank # a comment\n\nbook club\n"]), _use_word_list),
         Reader("answered questions", ".csv", contents([ANSWERS]), _use_answers),
-        Reader("questions.jsonl", ".jsonl", contents([_key_lines()]), _use_keys),
-        Reader("sheet", ".jsonl", contents([SHEET]), _use_sheet),
+        Reader("questions.jsonl", ".jsonl", contents([_questions()]), _use_questions),
         Reader("second opinion, TOML", ".toml", contents(TOML), _use_toml),
         Reader("--config", ".json", contents(CONFIG), _use_config),
         Reader("guardrail.json", ".json", _damaged_documents(json.loads(record.read_text("utf-8"))), _use_record),
         *documents,
     ]
-
-
-def _key_lines() -> bytes:
-    from shortcut_guardrail.decisions import written_keys
-
-    return written_keys((), _keys()).encode()
 
 
 def _text(file: Path) -> str:

@@ -224,9 +224,7 @@ def audit_subjects(folder: Path) -> list[Subject]:
     decisions = _decided(document)
     return [
         Subject("audit.json", document, lambda content: _use_audit(folder, content)),
-        Subject(
-            "decisions.json", decisions, lambda content: _use_decisions(folder, content), ("second_opinions[0].source",)
-        ),
+        Subject("decisions.json", decisions, lambda content: _use_decisions(folder, content), ("judges[0].record",)),
     ]
 
 
@@ -246,7 +244,7 @@ def _decided(audit: Any) -> Any:
         "rules": {"reference": {"bound": 0.6, "p_value": 0.001}},
         "q_value": 0.002,
     }
-    fitness = {"pair": ["a", "b"], "texts": 30, "agreement": 0.9, "error": 0.02, "fit": True, "reason": ""}
+    qualified = {"pair": ["a", "b"], "texts": 30, "agreement": 0.9, "error": 0.02, "qualified": True, "reason": ""}
     counts = {"asked": 9, "mended": 8, "broken": 1, "neither": 0, "unclear": 0, "threshold": 20.0, "e_value": 31.5}
     return {
         "schema_version": 1,
@@ -259,10 +257,8 @@ def _decided(audit: Any) -> Any:
             | {"reviews": [review], "machine": None, "second_opinion": opinion, **counts},
             {"words": ["w9"], "decision": "keep", "source": "person"},
         ],
-        "second_opinions": [
-            {"name": "one", "source": {"kind": "function", "settings": {}}, "fitness": [fitness], "texts": 30}
-        ],
-        "second_opinion_answers": "answers.jsonl",
+        "judges": [{"name": "one", "record": {"kind": "function"}, "qualifications": [qualified], "texts": 30}],
+        "answers": "answers.jsonl",
     }
 
 

@@ -14,7 +14,7 @@ from hardening.tampering import guard_subjects, kept_subjects
 from hardening.tampering import tried as tampered
 
 NAMES = ["CSV", "TSV", "JSON Lines", "Parquet", "round trips", "word list", "answered questions", "questions.jsonl"]
-NAMES += ["sheet", "second opinion, TOML", "--config", "guardrail.json", "audit.json"]
+NAMES += ["second opinion, TOML", "--config", "guardrail.json", "audit.json"]
 NAMES += ["decisions.json"]
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 
 from audits import card, to_review
-from shortcut_guardrail.audit.cards import KeptFlip
-from shortcut_guardrail.data import text_hash
+from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.review.deck import MOST_CARDS, FlipText, make_deck, patterns_of, shown_text
 from shortcut_guardrail.text import WordFinder
 
 
 def flips(*texts, before="positive", after="negative"):
-    return tuple(KeptFlip(i, before, after, text_hash(text), text) for i, text in enumerate(texts))
+    return tuple(Flip.of(i, before, after, text) for i, text in enumerate(texts))
 
 
 def deck_of(*texts, words=("book",), **how):

@@ -9,11 +9,12 @@ import pytest
 
 from audits import to_review
 from shortcut_guardrail.data import to_json
-from shortcut_guardrail.decisions import Decisions, judge_cards
+from shortcut_guardrail.decisions import Answer, Answers, Decisions, agreed_decision
+from shortcut_guardrail.decisions.people import fewest as _fewest
+from shortcut_guardrail.decisions.people import judge_cards
 from shortcut_guardrail.errors import ConfigError, DataError, RunError
-from shortcut_guardrail.review.answers import Event, without_last
 from shortcut_guardrail.review.deck import make_deck
-from shortcut_guardrail.review.rules import Record, Rules, _fewest, agreed_decision
+from shortcut_guardrail.review.rules import Record, Rules
 from shortcut_guardrail.review.session import BY_FILE, Session, StaleError, locked, seed_of
 
 DECK = make_deck(to_review(3).to_dict())
@@ -112,7 +113,7 @@ def test_what_is_asked_does_not_tell_the_card(file):
     question = review.state()["question"]
     assert set(question) == {"id", "sides", "a", "b"}
     assert {question["a"], question["b"]} == {"positive", "negative"}
-    options = {asked.question.option_a for asked in review.rules.questions.values()}
+    options = {asked.option_a for asked in review.rules.questions.values()}
     assert options == {"positive", "negative"}  # in random order
 
 
@@ -171,8 +172,8 @@ def test_the_rule_is_that_of_judge(file):
     review = session(file)
     say(review, "unsure", "unsure", "unsure")
     answer_texts(review, "negative")
-    keys = [key for key in review.rules._keys if key.id in review.rules._answers(review.record)["anna"]]
-    found = judge_cards(keys, review.rules._answers(review.record)["anna"])
+    given = review.record.given.to_questions()["anna"]
+    found = judge_cards([key for key in review.rules.asked.keys if key.id in given], given)
     assert {(one.card, one.outcome, one.mended) for one in found} == {(card, "shortcut", 8) for card in (W0, W1, W2)}
 
 
@@ -199,9 +200,9 @@ def test_undo_takes_back_cards_and_texts_also_after_a_restart(file):
 
 
 def test_only_ones_own_answers_are_undone():
-    events = [Event("anna", "", "keep", card="1"), Event("ben", "", "keep", card="1")]
-    assert without_last(events, "anna") == (events[1],)
-    assert without_last(events, "carl") == tuple(events)
+    events = [Answer("anna", "", "keep", card="1"), Answer("ben", "", "keep", card="1")]
+    assert Answers(tuple(events)).without_last("anna").said == (events[1],)
+    assert Answers(tuple(events)).without_last("carl").said == tuple(events)
 
 
 def test_a_stale_answer_is_refused_and_saves_nothing(file):
@@ -370,11 +371,11 @@ def by_machine(outcome: str = "shortcut", **how) -> dict:
     return card | {"second_opinion": opinion(outcome)} | how
 
 
-JUDGES = [{"name": "gemma", "source": {"kind": "causal"}, "fitness": [], "texts": 88}]
+JUDGES = [{"name": "gemma", "record": {"kind": "causal"}, "qualifications": [], "texts": 88}]
 
 
 def test_second_models_stand_apart_and_a_person_overrules_them(file):
-    head = {"audit": DECK.audited.id, "second_opinions": JUDGES, "second_opinion_answers": "a.jsonl"}
+    head = {"audit": DECK.audited.id, "judges": JUDGES, "answers": "a.jsonl"}
     file.write_text(json.dumps(head | {"cards": [by_machine()]}))
     review = session(file)
     assert review.state()["opinions"] == {}
@@ -391,7 +392,7 @@ def test_second_models_stand_apart_and_a_person_overrules_them(file):
     assert (card["source"], card["decision"]) == ("person", "neutralise")
     assert card["second_opinion"]["mended"] == 72
     document = json.loads(file.read_text())
-    assert (document["second_opinions"], document["second_opinion_answers"]) == (JUDGES, "a.jsonl")
+    assert (document["judges"], document["answers"]) == (JUDGES, "a.jsonl")
     assert Decisions.from_file(file).cards[0].said.endswith("agreement bound .68, shortcut")
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from shortcut_guardrail.audit import MaskedAnswers
 from shortcut_guardrail.audit.auditing import audit_texts
+from shortcut_guardrail.cards import MaskedAnswers
 from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.shortcuts import alike
 from shortcut_guardrail.shortcuts.alike import Brought, alike_to, alike_words, side_of

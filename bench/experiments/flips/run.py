@@ -34,9 +34,10 @@ from shortcut_bench.bases import open_setting
 from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail import NothingToRepairError, ShortcutGuardrail
-from shortcut_guardrail.decisions import AuditedCards, decide
-from shortcut_guardrail.decisions.judging import LEAST_FLIPS, MOST_QUESTIONS, Answer, judge_cards
-from shortcut_guardrail.decisions.questions import Flip, Key
+from shortcut_guardrail.cards import Flip
+from shortcut_guardrail.decisions import LEAST_FLIPS, Answer, Answers, AuditedCards, Questions, decide
+from shortcut_guardrail.decisions.drawing import Key
+from shortcut_guardrail.decisions.people import MOST_QUESTIONS, Choice, judge_cards
 from shortcut_guardrail.metrics import balanced_accuracy, worst_group_accuracy
 from shortcut_guardrail.saving.record import library_versions
 
@@ -73,11 +74,12 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     guard = ShortcutGuardrail(
         trained.model, trained.tokenizer, max_length=trained.max_length, batch_size=64, precision="auto"
     )
-    audited = AuditedCards.from_dict(guard.audit(rows.texts).to_dict())
+    audited = AuditedCards.of(guard.audit(rows.texts))
     n_cards = len(audited.cards)
     audited = replace(audited, cards=tuple(card for card in audited.cards if card.changes >= LEAST_FLIPS))
-    flips = guard.find_flips(rows.texts, audited.cards)
-    found = [judged_card(card, flips[card.id], rows.labels, args.draws, seed) for card in audited.cards]
+    questions = guard.questions(Questions(audited, {}), rows.texts, cards="all")
+    flips, labels = questions.flips, [guard.label_names[label] for label in rows.labels]
+    found = [judged_card(card, flips[card.id], labels, args.draws, seed) for card in audited.cards]
     return {
         "n": len(rows),
         "groups": rows.counts(),
@@ -85,18 +87,18 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
         "base": scored(guard, rows),
         "n_cards": n_cards,
         "cards": found,
-        "repaired": None if args.no_repair else repaired(guard, audited, flips, rows, seed),
+        "repaired": None if args.no_repair else repaired(guard, questions, rows, labels, seed),
     }
 
 
-def outcomes(flips: Sequence[Flip], labels: Array) -> Array:
+def outcomes(flips: Sequence[Flip], labels: Sequence[str]) -> Array:
     """What the label says of each flip: 1 mended, 0 broken, -1 neither answer right."""
     return np.array(
         [1 if labels[f.row] == f.after else 0 if labels[f.row] == f.before else -1 for f in flips], dtype=int
     )
 
 
-def judged_card(card: Any, flips: Sequence[Flip], labels: Array, draws: int, seed: int) -> dict[str, Any]:
+def judged_card(card: Any, flips: Sequence[Flip], labels: Sequence[str], draws: int, seed: int) -> dict[str, Any]:
     """One card: its counts, and what reviewers decide about it."""
     truth = outcomes(flips, labels)
     counts = {name: int((truth == value).sum()) for name, value in (("mended", 1), ("broken", 0), ("neither", -1))}
@@ -128,7 +130,7 @@ def sequence(truth: Array, errors: tuple[float, float], rng: np.random.Generator
 
 QUESTIONS = tuple(Key(str(i), "card", "a", "", i) for i in range(MOST_QUESTIONS))
 """Forty questions about a card, of which "a" is the answer with its words masked."""
-SAID: dict[int, Answer] = {1: "a", 0: "b", -1: "neither"}
+SAID: dict[int, Choice] = {1: "a", 0: "b", -1: "neither"}
 
 
 def judged(answers: Array) -> tuple[str, int]:
@@ -160,18 +162,18 @@ def scored(guard: ShortcutGuardrail, rows: LabelledTexts) -> dict[str, float]:
 
 
 def repaired(
-    guard: ShortcutGuardrail, audited: AuditedCards, flips: dict[str, list[Flip]], rows: LabelledTexts, seed: int
+    guard: ShortcutGuardrail, questions: Questions, rows: LabelledTexts, labels: Sequence[str], seed: int
 ) -> dict[str, Any]:
     """The guard that follows from one reviewer who does not err."""
     rng = np.random.default_rng(seed)
     keys: list[Key] = []
-    answers: dict[str, Answer] = {}
-    for card in audited.cards:
-        drawn = [flips[card.id][i] for i in rng.permutation(len(flips[card.id]))[:MOST_QUESTIONS]]
-        for order, (flip, truth) in enumerate(zip(drawn, outcomes(drawn, rows.labels), strict=True)):
-            keys.append(Key(f"{card.id}-{flip.row}", card.id, "a", "", order))
-            answers[keys[-1].id] = SAID[int(truth)]
-    decisions = decide(audited, keys, {"labels": answers})
+    answers: list[Answer] = []
+    for card, flips in questions.flips.items():
+        drawn = [flips[i] for i in rng.permutation(len(flips))[:MOST_QUESTIONS]]
+        for order, outcome in enumerate(outcomes(drawn, labels)):
+            keys.append(Key(f"{card}-{order}", card, "a", "", order))
+            answers.append(Answer("labels", "", SAID[int(outcome)], question=keys[-1].id))
+    decisions = decide(replace(questions, keys=tuple(keys)), Answers(tuple(answers)))
     asked = sum(card.asked for card in decisions.cards)
     try:
         made = guard.repair(rows.texts, decisions=decisions, seed=seed)

@@ -57,11 +57,10 @@ from shortcut_bench.second_models import (
 )
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail import NothingToRepairError, ShortcutGuardrail
-from shortcut_guardrail.decisions import AuditedCards, Decisions, consultation_of, cut_sheet
-from shortcut_guardrail.decisions.asking import Asked
-from shortcut_guardrail.decisions.judging import LEAST_FLIPS
-from shortcut_guardrail.decisions.second_opinion import decides
-from shortcut_guardrail.decisions.sheet import REFERENCES, near_boundary
+from shortcut_guardrail.cards import Flip
+from shortcut_guardrail.decisions import LEAST_FLIPS, Answer, Answers, Decisions, Questions, decide
+from shortcut_guardrail.decisions.drawing import REFERENCE, REFERENCES, Key, near_boundary
+from shortcut_guardrail.decisions.judges import decides
 from shortcut_guardrail.saving.record import library_versions
 from shortcut_guardrail.stats import THRESHOLD, paired_e_value
 
@@ -121,41 +120,40 @@ def measure(setting: str, seed: int, examples: bool, *, args: argparse.Namespace
     )
     audited, audit_seconds = audited_once(guard, rows, args.work)
     cards = tuple(card for card in audited.cards if card.changes >= LEAST_FLIPS)
-    audited = replace(audited, cards=cards)
-    sheet = cut_sheet(guard.draw_sheet(rows.texts, audited, guard.find_flips(rows.texts, cards)))
-    labels = dict(zip(rows.texts, rows.labels.tolist(), strict=True))
-    asked, seconds = ask_all(sheet, judges_of(opened, setting, guard.label_names, args), args.work)
+    questions = guard.questions(Questions(replace(audited, cards=cards), {}), rows.texts, cards="all")
+    labels = {text: guard.label_names[label] for text, label in zip(rows.texts, rows.labels, strict=True)}
+    answers, seconds = ask_all(questions, judges_of(opened, setting, guard.label_names, args), args.work)
     entry: dict[str, Any] = {
         "n": len(rows),
         "majority": float(np.bincount(rows.labels).max() / len(rows)),
         "base": scored(guard, rows),
         "audit_seconds": audit_seconds,
-        "texts_asked": len(sheet.texts),
-        "word_free": len({one.text for one in sheet.free}),
+        "texts_asked": len(answers.texts),
+        "word_free": len({one.text for one in questions.for_judges.reference}),
         "seconds": seconds,
-        "judges": {one: accuracy_of(sheet, asked.scores[one], labels) for one in asked.scores},
-        "cards": [labelled_card(card, sheet, labels) for card in audited.cards],
+        "judges": {name: accuracy_of(questions, one.log_probs, labels) for name, one in answers.judges.items()},
+        "cards": [labelled_card(card, questions, labels) for card in cards],
     }
-    entry["opinions"] = opinions_of(audited, asked, labels, seed)
-    entry["repaired"] = [] if args.no_repair else repairs(guard, audited, asked, rows, seed)
+    entry["opinions"] = opinions_of(questions, answers, labels, seed)
+    entry["repaired"] = [] if args.no_repair else repairs(guard, questions, answers, rows, seed)
     return entry
 
 
-def combinations(asked: Asked) -> list[tuple[str, ...]]:
+def combinations(answers: Answers) -> list[tuple[str, ...]]:
     """The judges one by one, and those of several that are there."""
-    several = [some for some in COMBINATIONS if set(some) <= set(asked.scores)]
-    return [*((name,) for name in asked.scores), *several]
+    several = [some for some in COMBINATIONS if set(some) <= set(answers.judges)]
+    return [*((name,) for name in answers.judges), *several]
 
 
-def opinions_of(audited: AuditedCards, asked: Asked, labels: Mapping[Any, int], seed: int) -> list[dict[str, Any]]:
+def opinions_of(questions: Questions, answers: Answers, labels: Mapping[Any, str], seed: int) -> list[dict[str, Any]]:
     """What judges say of every card, and what people add."""
     found = []
-    for some in combinations(asked):
-        decisions = consultation_of(audited, chosen(asked, some)).decisions
-        fitness = [
-            {"judge": judge.name, "pair": one.pair, "agreement": one.agreement, "fit": one.fit, "reason": one.reason}
+    for some in combinations(answers):
+        decisions = decide(questions, chosen(answers, some))
+        qualifications = [
+            {"judge": judge.name, **{name: getattr(one, name) for name in ("pair", "agreement", "qualified", "reason")}}
             for judge in decisions.judges
-            for one in judge.fitness
+            for one in judge.qualifications
         ]
         cards = []
         for card in decisions.cards:
@@ -173,28 +171,32 @@ def opinions_of(audited: AuditedCards, asked: Asked, labels: Mapping[Any, int], 
                     "reason": said.reason,
                 }
             )
-        is_asked = some in REPAIRED and any(f["fit"] for f in fitness)
-        people = with_people_drawn(audited, chosen(asked, some), labels, seed) if is_asked else None
-        found.append({"judges": some, "fitness": fitness, "cards": cards, "people": people})
+        is_asked = some in REPAIRED and any(one["qualified"] for one in qualifications)
+        people = with_people_drawn(questions, chosen(answers, some), labels, seed) if is_asked else None
+        found.append({"judges": some, "qualifications": qualifications, "cards": cards, "people": people})
     return found
 
 
 def with_people_drawn(
-    audited: AuditedCards, asked: Asked, labels: Mapping[Any, int], seed: int
+    questions: Questions, answers: Answers, labels: Mapping[Any, str], seed: int
 ) -> dict[str, dict[str, float]]:
     """By card, the share of draws in which it is decided: with twenty answers to texts near the boundary, with five to
     its own flips too, and by the same number of answers to its flips without a machine."""
     rng = np.random.default_rng([seed, 7])
-    sheet = asked.sheet
+    asked = questions.for_judges
     decided: dict[str, dict[str, list[bool]]] = {}
-    flips = {card.id: [one for one in sheet.flips if one.card == card.id] for card in audited.cards}
-    texts = list(labels)
+    flips = {card.id: [one.flip for one in asked.cases if one.card == card.id] for card in questions.audited.cards}
     for draw in range(DRAWS):
-        near = near_boundary(sheet, texts, n=REFERENCES, seed=draw)
-        answers = {texts[one.row]: bool((labels[texts[one.row]] == one.after) ^ (rng.random() < WRONG)) for one in near}
+        near = near_boundary(asked.reference, asked.labels, n=REFERENCES, seed=draw)
+        right = [(labels[one.content] == one.after) ^ (rng.random() < WRONG) for one in near]
+        keys = [Key(str(i), REFERENCE, "a", one.text_hash, i) for i, one in enumerate(near)]
+        person = [
+            Answer("person", "", "a" if yes else "b", question=key.id) for yes, key in zip(right, keys, strict=True)
+        ]
         said = {card: told(of_card, labels, rng) for card, of_card in flips.items()}
         five = {card: int(sum(of_card[:5])) for card, of_card in said.items() if len(of_card) >= 5}
-        for card in consultation_of(audited, asked, answers=answers).decisions.cards:
+        made = decide(replace(questions, keys=tuple(keys)), replace(answers, said=tuple(person)))
+        for card in made.cards:
             q_value = None if card.second_opinion is None else card.second_opinion.q_value
             for name, of_five in (("twenty", None), ("twenty and five", five.get(card.id))):
                 is_taken = q_value is not None and decides(q_value, of_five)
@@ -204,12 +206,12 @@ def with_people_drawn(
     return {card: {name: float(np.mean(each)) for name, each in rates.items()} for card, rates in decided.items()}
 
 
-def told(flips: Sequence[Any], labels: Mapping[Any, int], rng: np.random.Generator) -> list[bool]:
+def told(flips: Sequence[Flip], labels: Mapping[Any, str], rng: np.random.Generator) -> list[bool]:
     """What a person says of a card's flips, in random order: is it mended? Flips of which neither answer is right tell
     nothing."""
-    clear = [one for one in flips if labels[one.text] in (one.before, one.after)]
+    clear = [one for one in flips if labels[one.content] in (one.before, one.after)]
     drawn = [clear[i] for i in rng.permutation(len(clear))]
-    return [bool((labels[one.text] == one.after) ^ (rng.random() < WRONG)) for one in drawn]
+    return [bool((labels[one.content] == one.after) ^ (rng.random() < WRONG)) for one in drawn]
 
 
 def decided_alone(said: Sequence[bool]) -> bool:
@@ -224,15 +226,15 @@ def decided_alone(said: Sequence[bool]) -> bool:
 
 
 def repairs(
-    guard: ShortcutGuardrail, audited: AuditedCards, asked: Asked, rows: LabelledTexts, seed: int
+    guard: ShortcutGuardrail, questions: Questions, answers: Answers, rows: LabelledTexts, seed: int
 ) -> list[dict[str, Any]]:
     """What `fit` makes of the decisions of the judges of `REPAIRED`: each list of words once. Where nothing is taken,
     the guard is the one that there is without a second opinion, and is not made again."""
     made: dict[tuple[str, ...], dict[str, Any]] = {}
-    for some in combinations(asked):
+    for some in combinations(answers):
         if some not in REPAIRED:
             continue
-        decisions = consultation_of(audited, chosen(asked, some)).decisions
+        decisions = decide(questions, chosen(answers, some))
         words = tuple(sorted(word for card in decisions.cards if card.decision for word in card.words))
         if words and words not in made:
             made[words] = {"words": words, "judges": [], **repaired(guard, decisions, rows, seed)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from shortcut_guardrail import ShortcutGuardrail
+from shortcut_guardrail.cards import Card
 from shortcut_guardrail.classifiers import open_classifiers
 from shortcut_guardrail.data import to_json, write_file
-from shortcut_guardrail.decisions import Asked, AuditedCard, AuditedCards, Sheet, ask
+from shortcut_guardrail.decisions import Answers, AuditedCards, Questions
 from shortcut_guardrail.metrics import worst_group_accuracy
 
 from .classifiers import find_encoder
@@ -178,63 +179,52 @@ def audited_once(guard: ShortcutGuardrail, rows: LabelledTexts, work: Path) -> t
     kept = work / f"audit-{guard.fingerprint()[:16]}-{guard.data_fingerprint(rows.texts)[:16]}.json"
     if not kept.exists():
         started = time.perf_counter()
-        audited = AuditedCards.from_dict(guard.audit(rows.texts).to_dict())
-        found = {"audited": asdict(audited), "seconds": time.perf_counter() - started}
-        write_file(kept, to_json(found), overwrite=True)
+        report = guard.audit(rows.texts).to_dict()
+        write_file(kept, to_json({"report": report, "seconds": time.perf_counter() - started}), overwrite=True)
     found = json.loads(kept.read_text(encoding="utf-8"))
-    cards = tuple(
-        AuditedCard(**{**card, "words": tuple(card["words"]), "except_in": tuple(card["except_in"])})
-        for card in found["audited"].pop("cards")
-    )
-    return AuditedCards(**found["audited"], cards=cards), found["seconds"]
+    return AuditedCards.from_dict(found["report"]), found["seconds"]
 
 
-def ask_all(sheet: Sheet, judges: Mapping[str, Any], work: Path) -> tuple[Asked, dict[str, float | None]]:
+def ask_all(questions: Questions, judges: Mapping[str, Any], work: Path) -> tuple[Answers, dict[str, float | None]]:
     """Every judge's answers, and how many seconds it says that 200 texts take."""
-    opened: list[tuple[str, Asked, str]] = []
+    asked, found = questions.for_judges, Answers(texts=questions.for_judges.texts)
     seconds: dict[str, float | None] = {}
     for name, judge in judges.items():
-        (source,) = open_classifiers([judge], sheet.labels, cache=work / "answers")
-        seconds[name] = source.cost(sheet.texts[:200]).seconds
-        one = ask(sheet, [source])
-        opened.append((name, one, source.name))
-    return (
-        Asked(
-            sheet,
-            {name: one.scores[own] for name, one, own in opened},
-            {name: one.refused[own] for name, one, own in opened if own in one.refused},
-            {name: one.records[own] for name, one, own in opened},
-        ),
-        seconds,
-    )
+        (opened,) = open_classifiers([judge], asked.labels, cache=work / "answers")
+        seconds[name] = opened.cost(asked.texts[:200]).seconds
+        own = questions.answered_by(opened).judges[opened.name]
+        found = replace(found, judges={**found.judges, name: own})
+    return found, seconds
 
 
-def chosen(asked: Asked, some: Sequence[str]) -> Asked:
-    """Some of the judges alone."""
-    return replace(asked, scores={name: asked.scores[name] for name in some})
+def chosen(answers: Answers, some: Sequence[str]) -> Answers:
+    """Those of some of the judges alone."""
+    return replace(answers, judges={name: answers.judges[name] for name in some})
 
 
-def labelled_card(card: Any, sheet: Sheet, labels: Mapping[Any, int]) -> dict[str, Any]:
+def labelled_card(card: Card, questions: Questions, labels: Mapping[Any, str]) -> dict[str, Any]:
     """What the labels say of a card."""
-    flips = [one for one in sheet.flips if one.card == card.id]
-    truth = [labels[one.text] for one in flips]
+    flips = [case.flip for case in questions.for_judges.cases if case.card == card.id]
+    truth = [labels[flip.content] for flip in flips]
     return {
         "id": card.id,
         "words": list(card.words),
         "pulls_to": card.pulls_to,
         "flagged": card.flagged,
         "flips": len(flips),
-        "mended": (mended := sum(label == one.after for label, one in zip(truth, flips, strict=True))),
-        "broken": (broken := sum(label == one.before for label, one in zip(truth, flips, strict=True))),
-        "brings": (mended - broken) / sheet.n,
+        "mended": (mended := sum(label == flip.after for label, flip in zip(truth, flips, strict=True))),
+        "broken": (broken := sum(label == flip.before for label, flip in zip(truth, flips, strict=True))),
+        "brings": (mended - broken) / questions.audited.n,
     }
 
 
-def accuracy_of(sheet: Sheet, scores: Array, labels: Mapping[Any, int]) -> float:
-    """A judge's raw accuracy on texts without the words that were drawn at random."""
-    rows = {text: i for i, text in enumerate(sheet.texts)}
-    drawn = list({one.text: None for one in sheet.free if one.drawn})
-    return float(np.mean([scores[rows[text]].argmax() == labels[text] for text in drawn])) if drawn else float("nan")
+def accuracy_of(questions: Questions, log_probs: Array, labels: Mapping[Any, str]) -> float:
+    """A judge's raw accuracy on reference texts that were drawn at random."""
+    asked = questions.for_judges
+    rows = {text: i for i, text in enumerate(asked.texts)}
+    drawn = list({one.text: None for one in asked.reference if one.drawn})
+    right = [asked.labels[log_probs[rows[text]].argmax()] == labels[text] for text in drawn]
+    return float(np.mean(right)) if drawn else float("nan")
 
 
 def scored(guard: ShortcutGuardrail, rows: LabelledTexts) -> dict[str, float]:

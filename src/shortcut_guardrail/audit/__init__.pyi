@@ -1,9 +1,7 @@
 from .auditing import audit_texts as audit_texts
 from .auditing import check_ordinary as check_ordinary
-from .auditing import find_repeats as find_repeats
 from .auditing import model_digest as model_digest
 from .auditing import texts_fingerprint as texts_fingerprint
-from .cards import Card as Card
 from .conditions import Condition as Condition
 from .conditions import GateOutcome as GateOutcome
 from .conditions import Metric as Metric
@@ -17,10 +15,6 @@ from .conditions import read_result as read_result
 from .evidence import Agreement as Agreement
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
-from .grouping import is_of_content as is_of_content
-from .grouping import word_vectors as word_vectors
-from .masked_sets import MaskedAnswers as MaskedAnswers
-from .masked_sets import masked_answers as masked_answers
 from .results import AUDIT_SCHEMA_VERSION as AUDIT_SCHEMA_VERSION
 from .results import AuditReport as AuditReport
 from .results import predicted_probabilities as predicted_probabilities

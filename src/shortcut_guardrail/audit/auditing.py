@@ -5,26 +5,26 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ..attribution import MaskingEffects, Saliency
+from ..cards import PullingWord, make_cards
 from ..classifiers import require
 from ..config import AuditConfig
 from ..errors import DataError
 from ..models import EncodedTexts, TextClassifier
 from ..stats import exact_interval
-from ..text import Units, evidence_key, text_key
+from ..text import Units, evidence_key, find_repeats, text_key
 from ..typing import Array, Progress
 from .context import Outcomes, Shards, Tally, judge, tally
 from .evidence import Agreement, Intervals
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
 from .examples import Details, TextsOf, find_details
-from .masked_sets import make_cards
 from .measurements import Measured, make_shard, measure
 from .phrases import acting_together, with_phrases
 from .results import AuditedInputs, AuditReport
@@ -95,8 +95,25 @@ def audit_texts(
         return report
     counted = np.flatnonzero(shard.evidence)
     pieces = [(rows[counted], distinct.select(counted), shard.probs[counted])]
-    cards = make_cards(classifier, report.candidates, lambda: pieces, progress=progress)
+    cards = make_cards(classifier, pulling_words(report.candidates), lambda: pieces, progress=progress)
     return replace(report, cards=cards, model=model_digest(classifier), data=texts_fingerprint(exact))
+
+
+def pulling_words(candidates: Sequence[Candidate]) -> list[PullingWord]:
+    """The candidates that pull to a class, as words for cards."""
+    return [
+        PullingWord(
+            c.text,
+            c.pulls_to,
+            round(c.flip_rate * c.n_distinct) if c.n_distinct else 0,
+            c.flagged,
+            c.flagged or c.takes_turns or c.collective,
+            c.status,
+            c.q_value,
+        )
+        for c in candidates
+        if c.pulls_to is not None
+    ]
 
 
 def _measured(known: AuditReport, rows: Array) -> Measured:
@@ -135,33 +152,6 @@ def model_digest(classifier: TextClassifier) -> str:
             active = not getattr(module, "disable_adapters", False)
             probe.update(f"{name}:{sorted(scaling.items())}:{active}".encode())
     return probe.hexdigest()
-
-
-@dataclass(frozen=True)
-class Repeats:
-    """Which of N inputs repeat another.
-
-    Attributes:
-        same_as: The first input with exactly the same text, shape (N,).
-        weights: For the first of equal texts how many there are, for the others 0, shape (N,).
-        evidence: Whether the input is the first among near-identical ones, shape (N,); see `text.evidence_key`.
-    """
-
-    same_as: Array
-    weights: Array
-    evidence: Array
-
-
-def find_repeats(exact: Sequence[int] | Array, near: Sequence[int] | Array) -> Repeats:
-    """Sort inputs by the keys of `text.text_key` and `text.evidence_key`, both of length N."""
-    _, first, inverse, counts = np.unique(
-        np.asarray(exact, dtype=np.uint64), return_index=True, return_inverse=True, return_counts=True
-    )
-    weights = np.zeros(len(inverse), dtype=np.int64)
-    weights[first] = counts
-    evidence = np.zeros(len(inverse), dtype=bool)
-    evidence[np.unique(np.asarray(near, dtype=np.uint64), return_index=True)[1]] = True
-    return Repeats(first[inverse], weights, evidence)
 
 
 def check_ordinary(encoded: EncodedTexts, numbers: Array | None = None) -> None:

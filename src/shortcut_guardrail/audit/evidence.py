@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated
 
+from ..cards import Status
 from ..data import Count, Defined, NotEmpty, Share, UserText, Within
 from ..metrics import GroupAccuracy
 
 Segment = Annotated[int, Within(0, 1)]
-Status = Literal["flagged", "undecided", "not_flagged"]
 
 
 @dataclass(frozen=True)

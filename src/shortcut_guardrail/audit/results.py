@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..attribution import MaskingEffects, Saliency
+from ..cards import Card
 from ..data import counted
 from ..display import LEGEND_ABOVE, MOST_ROWS, WIDTH, Shown, Summary, chart, cut, number, p_value, some, whiskers
 from ..errors import ConfigError
@@ -16,7 +17,6 @@ from ..metrics import sensitivity
 from ..models import EncodedTexts
 from ..text import Units, visible_name
 from ..typing import Array
-from .cards import Card
 from .evidence import Agreement
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
@@ -70,7 +70,7 @@ class AuditReport(Shown):
         agreement: How far attribution agrees with the true effect of masking.
         n_truncated: Texts longer than the model takes.
         notes: Sentences on what limits this audit, such as a class that is never predicted.
-        cards: Sets of words taken together, that on which most answers hang first; see `masked_sets.make_cards`.
+        cards: Sets of words taken together, that on which most answers hang first; see `cards.make_cards`.
         model: Hash of the weights that answer.
         data: Hash of the texts in their order. By the two a later command knows whether it is given the same.
         inputs: What is kept of every text; `None` for an audit in shards.

@@ -18,6 +18,7 @@ from typing import Annotated, Any, cast
 import numpy as np
 from typing_extensions import TypedDict
 
+from ..cards import make_cards
 from ..classifiers import require
 from ..config import AuditConfig
 from ..data import (
@@ -36,11 +37,10 @@ from ..data import (
 from ..display import Shown, Summary
 from ..errors import ConfigError, DataError, GuardrailWarning, RunError
 from ..models import EncodedTexts, TextClassifier
-from ..text import evidence_key, text_key
+from ..text import Repeats, evidence_key, find_repeats, text_key
 from ..typing import Array, Progress
-from .auditing import Repeats, check_ordinary, find_repeats, make_report, model_digest, texts_fingerprint
+from .auditing import check_ordinary, make_report, model_digest, pulling_words, texts_fingerprint
 from .examples import important_units
-from .masked_sets import make_cards
 from .measurements import Shard, make_shard, measure
 from .results import AuditReport
 
@@ -156,7 +156,7 @@ def audit_in_shards(
         texts_of=lambda rows: _texts_at(source, set(map(int, rows))),
     )
     distinct_texts = partial(_distinct_texts, classifier, source, folder, size)
-    cards = make_cards(classifier, report.candidates, distinct_texts, progress=progress)
+    cards = make_cards(classifier, pulling_words(report.candidates), distinct_texts, progress=progress)
     report = replace(report, cards=cards, model=model_digest(classifier), data=texts_fingerprint(read.exact))
     return ShardedAudit(report, folder, n_shards, repeats)
 
@@ -317,8 +317,7 @@ def _open_folder(folder: Path, manifest: dict[str, Any], resume: bool) -> None:
         return
     if not resume:
         raise ConfigError(
-            f"'{folder}' holds an unfinished audit. Go on with it with resume=True (--resume on the command line), or "
-            "remove the folder."
+            f"'{folder}' holds an unfinished audit. Go on with it with resume=True, or remove the folder."
         )
     found = _read_manifest(folder)
     other = [said for key, said in _SAID.items() if found[key] != manifest[key]]  # type: ignore[literal-required]
@@ -375,6 +374,4 @@ def _write_shard(path: Path, shard: Shard) -> None:
     try:
         write_file(path, shard.to_bytes(), overwrite=True)
     except RunError as error:
-        raise RunError(
-            f"{error} What is finished is kept; go on with resume=True (--resume on the command line)."
-        ) from error
+        raise RunError(f"{error} What is finished is kept; go on with resume=True.") from error

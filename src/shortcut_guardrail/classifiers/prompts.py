@@ -34,8 +34,7 @@ def phrases(labels: Sequence[str], descriptions: Mapping[str, str]) -> tuple[str
     if blank:
         raise ConfigError(
             f"The label {enumerated(blank)} says nothing to a language model. Describe each label in a few words, with "
-            f"descriptions={{'{blank[0]}': 'a good review'}} (--describe {blank[0]}=\"a good review\" on the command "
-            "line)."
+            f'descriptions=, such as {blank[0]}="a good review".'
         )
     if len({phrase.casefold() for phrase in said}) < len(said):
         raise ConfigError(f"Two labels are described by the same words: {enumerated(list(said))}.")

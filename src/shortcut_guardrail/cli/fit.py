@@ -5,20 +5,21 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from . import options
-from .second_opinion import Asking, consult, with_answers
+from .second_opinion import Asking, with_answers
 from .settings import settings, strategy_of_settings
 
 if TYPE_CHECKING:
+    from ..audit import AuditReport
     from ..config import GuardrailConfig
-    from ..data import TextData
-    from ..decisions import Decisions
+    from ..data import TextData, Texts
+    from ..decisions import Answers, Decisions
     from ..guardrail import ShortcutGuardrail
     from ..mitigation import Plan, Repair, RepairStrength, Support
     from ..shortcuts import Shortcuts
@@ -51,7 +52,7 @@ def fit(
         typer.Option(
             metavar="SPEC",
             help="A second model that judges the cards of an audit of DATA: a folder, a Hub id, a TOML file or "
-            "module:function. Repeat for more; the scores of those that are fit are averaged.",
+            "module:function. Repeat for more; the scores of those that are qualified are averaged.",
             show_default=False,
             rich_help_panel="Second opinion",
         ),
@@ -134,9 +135,9 @@ def fit(
         guard = loading.load(model)
         labelled = rows.labelled(guard, chooses_strength=plan.on_labels and not plan.automatic)
         texts = rows.texts.texts
-        consulted = None
+        report, answers = None, None
         if second_opinion:
-            consulted = consult(
+            report, decided, answers = _consult(
                 guard, texts, second_opinion, asking, decided, dry_run=dry_run, output=output, seed=seed
             )
         with output.progress(quiet=own_rank() > 0) as progress:
@@ -147,7 +148,7 @@ def fit(
                 )
             else:
                 repaired = guard.repair(
-                    texts, labelled, **asked.as_given, decisions=consulted or decided, seed=seed, progress=progress
+                    texts, labelled, **asked.as_given, decisions=decided, report=report, seed=seed, progress=progress
                 )
         if own_rank() > 0:
             return  # every process holds the same weights; the first one writes them
@@ -155,12 +156,43 @@ def fit(
         _show_shortcuts(found, asked.strategy, has_labels=labelled is not None, output=output)
         return
     assert out is not None
-    beside = None if consulted is None else with_answers("decisions.json", consulted.decisions, consulted.asked)
+    beside = None if answers is None or decided is None else with_answers(decided, answers)
     guard.save_pretrained(out, overwrite=output.overwrite, text_hashes=not no_text_hashes, beside=beside)
     if output.speaks:
         _show(repaired, stated=plan.stated)
     output.say(f"Written: {out}")
     output.finish(repaired.to_dict())
+
+
+def _consult(
+    guard: ShortcutGuardrail,
+    texts: Texts,
+    specs: list[str],
+    asking: Asking,
+    people: Decisions | None,
+    *,
+    dry_run: bool,
+    output: options.Output,
+    seed: int,
+) -> tuple[AuditReport, Decisions, Answers]:
+    """Audit, ask second models, and show what they say, what people decided over it.
+
+    Raises:
+        typer.Exit: It is a dry run, and what it costs was said.
+    """
+    from ..decisions import decide
+    from ..models import check_alone
+    from ..report import print_decisions
+
+    check_alone("--second-opinion")
+    with output.progress() as progress:
+        report = guard.audit(texts, strength=0, progress=progress)
+        questions = guard.questions(report, strength=0, seed=seed, progress=progress)
+    answers = asking.ask(questions, specs, dry_run=dry_run, output=output)
+    decisions = decide(questions, replace(answers, earlier=people), rule=asking.rule.value)
+    if output.speaks:
+        print_decisions(decisions)
+    return report, decisions, answers
 
 
 def _read_decisions(file: Path | None) -> Decisions | None:
@@ -194,7 +226,7 @@ class _Asked:
         import numpy as np
 
         from ..errors import ConfigError, GuardrailWarning
-        from ..mitigation import plan_repair, uses_shortcuts
+        from ..mitigation import Wanted, uses_shortcuts
 
         labels = rows.distinct_labels()
         strategy = "distill" if self.strategy == "auto" else self.strategy
@@ -202,14 +234,7 @@ class _Asked:
             labels = labels or [0, 1]  # what is missing is not what is wrong
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GuardrailWarning)  # the repair warns again
-            plan = plan_repair(
-                strategy,
-                labels=None if labels is None else np.array(labels),
-                strength=self.strength,
-                shortcuts=self.shortcuts,
-                keep=self.keep,
-                config=self.config,
-            )
+            plan = Wanted(**self.as_given).plan(strategy, None if labels is None else np.array(labels))
         if dry_run and not uses_shortcuts(plan.config):
             also = "" if plan.strategy.learns_from_labels else ", or --per-input"
             raise ConfigError(

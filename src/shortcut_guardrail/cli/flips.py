@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +11,6 @@ from .rows import check_suffix, rendered
 
 if TYPE_CHECKING:
     from ..data import TextData
-    from ..decisions import AuditedCards, Flip, Question
     from ..guardrail import ShortcutGuardrail
 
 
@@ -67,50 +64,26 @@ def flips(
     AUDIT/questions.jsonl. Called again, it asks about other texts first.
     """
     from ..data import read_data, write_file
-    from ..decisions import (
-        AUDIT_FILE,
-        QUESTIONS_FILE,
-        SHEET_FILE,
-        AuditedCards,
-        check_audited,
-        draw_questions,
-        mixed,
-        near_boundary,
-        read_keys,
-        reference_questions,
-        written_keys,
-    )
+    from ..decisions import AUDIT_FILE, QUESTIONS_FILE
+    from ..report import print_questions
 
     check_suffix(out)
-    beside = [audit / name for name in (AUDIT_FILE, QUESTIONS_FILE, SHEET_FILE)]
+    beside = [audit / name for name in (AUDIT_FILE, QUESTIONS_FILE)]
     output.check(options.Place(out), inputs=[data, *beside, *loading.read_from(model)])
-    audited = AuditedCards.from_folder(audit)
-    chosen = audited.chosen(cards)
-    asked = read_keys(audit)
     rows = read_data(data, **columns.given(), label_column=label_column, some_labels=True)
     guard = loading.load(model)
-    check_audited(audited, model=guard.fingerprint(), data=guard.data_fingerprint(rows.texts))
     labels = _labels(guard, rows) if label_column else None
+    asks: dict[str, Any] = {"cards": cards, "n": n, "seed": seed, "reference": reference}
     with output.progress() as progress:
-        found = guard.find_flips(rows.texts, chosen, progress=progress)
-        sheet = guard.draw_sheet(rows.texts, audited, found, seed=seed)
-    questions, keys = draw_questions(
-        found, rows.texts, guard.label_names, audit=audited.id, n=n, seed=seed, asked=asked, labels=labels
-    )
-    if reference:
-        near = near_boundary(sheet, rows.texts, seed=seed)
-        more = reference_questions(near, rows.texts, guard.label_names, audit=audited.id, asked=asked, labels=labels)
-        questions, keys = mixed(questions, more[0], seed), [*keys, *more[1]]
-    if not redact:
-        write_file(audit / SHEET_FILE, sheet.to_lines(), overwrite=True)
-    if keys:
-        write_file(audit / QUESTIONS_FILE, written_keys(asked, keys), overwrite=True)
-    if questions:
-        table = rendered([_row(question, rows, redact) for question in questions], out.suffix)
-        write_file(out, table, overwrite=output.overwrite)
+        questions = guard.questions(audit, rows.texts, **asks, labels=labels, progress=progress)
+    questions.save(audit, redact=redact)
+    if questions.asked:
+        write_file(out, rendered(questions.rows(redact=redact), out.suffix), overwrite=output.overwrite)
+    flips = {card.id: len(questions.flips[card.id]) for card in questions.audited.chosen(cards)}
     if output.speaks:
-        _show(audited, found, questions, out)
-    output.finish(_document(found, questions, out))
+        print_questions(questions, flips, out)
+    listed = [{"id": card, "flips": count} for card, count in flips.items()]
+    output.finish({"out": str(out) if questions.asked else None, "n_questions": len(questions.asked), "cards": listed})
 
 
 def _labels(guard: ShortcutGuardrail, rows: TextData) -> list[int | None]:
@@ -119,8 +92,6 @@ def _labels(guard: ShortcutGuardrail, rows: TextData) -> list[int | None]:
 
     assert rows.labels is not None
     known = [i for i, label in enumerate(rows.labels) if label.strip()]
-    if not known:
-        return [None] * len(rows)
     ids = label_ids(
         [rows.labels[i] for i in known],
         guard.label_names,
@@ -128,34 +99,5 @@ def _labels(guard: ShortcutGuardrail, rows: TextData) -> list[int | None]:
         rows=[rows.rows[i] for i in known],
         row_word=rows.row_word,
     )
-    of_row = dict(zip(known, ids, strict=True))
+    of_row = dict(zip(known, ids if known else [], strict=True))
     return [of_row.get(i) for i in range(len(rows))]
-
-
-def _row(question: Question, rows: TextData, redact: bool) -> dict[str, Any]:
-    text = rows.texts[question.row]
-    shown: dict[str, Any] = {}
-    if not redact:
-        shown = {"text": text} if isinstance(text, str) else {"text": text[0], "text_pair": text[1]}
-    options_ = {"option_a": question.option_a, "option_b": question.option_b}
-    return {"id": question.id, "row": question.row, **shown, **options_, "answer": ""}
-
-
-def _show(audited: AuditedCards, found: Mapping[str, Sequence[Flip]], questions: Sequence[Question], out: Path) -> None:
-    from ..decisions import LEAST_FLIPS
-    from ..report import print_flips
-
-    print_flips([(card, len(found[card.id])) for card in audited.cards if card.id in found], least=LEAST_FLIPS)
-    if questions:
-        print(f"Written: {out} ({len(questions)} questions)")
-        print("Fill in the column 'answer' (a, b, neither, unclear), then: shortcut-guardrail judge")
-    else:
-        print("No question is left: no answer changes, or labels answer them all.")
-
-
-def _document(found: Mapping[str, Sequence[Flip]], questions: Sequence[Question], out: Path) -> dict[str, Any]:
-    return {
-        "out": str(out) if questions else None,
-        "n_questions": len(questions),
-        "cards": [{"id": card, "flips": len(of_card)} for card, of_card in found.items()],
-    }

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from . import options
-from .second_opinion import Asking, answers_file, show_cost, write_with_answers
-
-if TYPE_CHECKING:
-    from ..decisions import Asked, Decisions, Sheet
-    from ..typing import Progress
+from .second_opinion import Asking
 
 
 @options.command
@@ -49,7 +43,7 @@ def judge(
             "--with",
             metavar="SPEC",
             help="A second model to ask: a folder, a Hub id, a TOML file or module:function. Repeat for more; the "
-            "scores of those that are fit are averaged.",
+            "scores of those that are qualified are averaged.",
             show_default=False,
             rich_help_panel="Second opinion",
         ),
@@ -80,85 +74,26 @@ def judge(
     After 40 questions it is open. A second model says shortcut or nothing, and people overrule it. `fit --decisions`
     neutralises shortcuts, and spares what is genuine in these texts.
     """
-    from ..data import to_json, write_file
-    from ..decisions import (
-        AUDIT_FILE,
-        QUESTIONS_FILE,
-        SHEET_FILE,
-        AuditedCards,
-        Sheet,
-        agreed,
-        consultation_of,
-        cut_sheet,
-        decide,
-        first_five,
-        keys_of,
-        questions_in,
-        read_keys,
-        read_reviews,
-        reference_answers,
-    )
+    from ..decisions import AUDIT_FILE, QUESTIONS_FILE, Answers, Questions, answers_file, decide, questions_in
+    from ..report import print_decided
 
     options.check_hashes(no_text_hashes, second)
     reviewers = _reviewers(reviewer, machine, answers, asks=bool(second))
     target = _target(out, dry_run=dry_run, asks=bool(second))
+    inputs = [*answers, audit / AUDIT_FILE, audit / QUESTIONS_FILE, *asking.read(second)]
     beside = answers_file(target) if second and target is not None else None
-    inputs = [*answers, *(audit / name for name in (AUDIT_FILE, QUESTIONS_FILE, SHEET_FILE)), *asking.read(second)]
-    places = (options.Place(target, options.JSON_ENDINGS), options.Place(beside, (".jsonl",)))
-    output.check(*places, inputs=inputs)
-    audited = AuditedCards.from_folder(audit)
-    keys = read_keys(audit)
-    given = read_reviews(answers, reviewers, keys, folder=audit) if reviewers else {}
-    keys = keys_of(answers, keys)
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    found: Decisions = decide(audited, keys, given, at=now, machine=machine, keep_asking=keep_asking)
-    found = found.without_text_hashes() if no_text_hashes else found
+    output.check(options.Place(target, options.JSON_ENDINGS), options.Place(beside, (".jsonl",)), inputs=inputs)
+    questions = Questions.from_folder(audit)
+    questions = questions.of_rows(questions_in(answers, questions))
+    given = Answers.from_files(answers, questions, by=reviewers, machine=machine) if reviewers else Answers()
     if second:
-        sheet = cut_sheet(Sheet.from_folder(audit), questions_in(answers, keys))
-        with output.progress() as progress:
-            said = _ask(sheet, second, asking, dry_run=dry_run, output=output, progress=progress)
-        if said is None or target is None:
-            return
-        people = agreed(list(given.values()))
-        consulted = consultation_of(
-            audited,
-            said,
-            rule=asking.rule.value,
-            answers=reference_answers(sheet, keys, people),
-            five=first_five(keys, people),
-            people=found if reviewers or any(key.label for key in keys) else None,
-        )
-        found = write_with_answers(target, consulted.decisions, said, overwrite=output.overwrite)
-    else:
-        assert target is not None
-        write_file(target, to_json(found.to_dict()), overwrite=output.overwrite)
-    _show(found, target, output)
-
-
-def _ask(
-    sheet: Sheet, specs: list[str], asking: Asking, *, dry_run: bool, output: options.Output, progress: Progress
-) -> Asked | None:
-    """Ask second models, after it was said what that costs; `None` for a dry run."""
-    from ..decisions import ask
-
-    sources = asking.sources(specs, sheet.labels)
-    costs = {source.name: source.cost(sheet.texts) for source in sources}
+        given = given.and_by(asking.ask(questions, second, dry_run=dry_run, output=output))
+    found = decide(questions, given, rule=asking.rule.value, keep_asking=keep_asking)
+    assert target is not None  # a dry run has ended
+    found = found.without_text_hashes() if no_text_hashes else found
+    found = found.save(target, answers=given.to_lines(), overwrite=output.overwrite)
     if output.speaks:
-        show_cost(sheet, costs)
-    if dry_run:
-        output.finish({"texts": len(sheet.texts), "costs": {name: asdict(cost) for name, cost in costs.items()}})
-        return None
-    return ask(sheet, sources, progress=progress)
-
-
-def _show(found: Decisions, out: Path, output: options.Output) -> None:
-    from ..report import print_decisions
-
-    if output.speaks:
-        print_decisions(found)
-        print(f"Written: {out}")
-        if any(card.decision for card in found.cards):
-            print(f"Next: shortcut-guardrail fit MODEL DATA --decisions {out} --out guarded")
+        print_decided(found, target)
     output.finish(found.to_dict())
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 import time
 import traceback
@@ -88,7 +89,31 @@ def _usage_error() -> Any:
 def _show(message: str) -> None:
     if _STATE.debug:
         traceback.print_exc()
-    stderr().print(printable(f"error: {message}"))
+    stderr().print(printable(f"error: {with_options(message)}"))
+
+
+_NAMES = {"shortcuts": "shortcut", "labels": "label-column", "judges": "with", "descriptions": "describe"}
+"""Options that are called otherwise than the argument of Python."""
+_SAME = (
+    *("allow_pickle", "base", "cards", "config", "decisions", "head", "keep", "out", "overwrite", "per_input", "port"),
+    *("redact", "resume", "sensitivity", "strategy", "strength", "support", "take_influential", "unit"),
+    *("label_column", "text_column", "text_pair_column"),
+)
+_ARGUMENT = re.compile(
+    rf"(?<![\w.'\"-])(?<!--set )(?P<name>{'|'.join([*_NAMES, *_SAME])})="
+    r"(?:True\b|'(?P<word>[\w-]+)'|(?P<more>(?=['\w]))|)"
+)
+
+
+def with_options(message: str) -> str:
+    """A message about arguments of Python, as in `redact=True` or `strategy='mask'`, about options of the command line:
+    --redact, --strategy mask."""
+
+    def option(match: re.Match[str]) -> str:
+        flag = f"--{_NAMES.get(match['name'], match['name'].replace('_', '-'))}"
+        return f"{flag} {match['word']}" if match["word"] else flag if match["more"] is None else f"{flag} "
+
+    return _ARGUMENT.sub(option, message)
 
 
 def _unexpected(error: Exception) -> str:
@@ -109,7 +134,7 @@ def _warning_lines() -> Iterator[None]:
 
     def show(message: Warning | str, category: type[Warning], *_rest: Any, **_options: Any) -> None:
         if issubclass(category, GuardrailWarning) or _STATE.debug:
-            stderr().print(printable(f"warning: {message}"))
+            stderr().print(printable(f"warning: {with_options(str(message))}"))
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", GuardrailWarning)

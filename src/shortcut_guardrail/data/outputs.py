@@ -153,7 +153,7 @@ def _check_occupied(target: Path, *, overwrite: bool, folder: str | None, ending
         return
     if not overwrite:
         raise ConfigError(
-            f"'{target}' already exists. Choose another place, or allow it to be replaced with --overwrite."
+            f"'{target}' already exists. Choose another place, or allow it to be replaced with overwrite=True."
         )
     if folder is not None and not has_file(target, folder):
         raise ConfigError(

@@ -357,7 +357,7 @@ def _unclear(
 ) -> str:
     names = listed(list(dict.fromkeys(name for guess in guesses for name in guess if name is not None)))
     found = f"more than one column could be the {role} ({names})" if guesses else f"no column is clearly the {role}"
-    advice = f"Name it with {option} (--{option.replace('_', '-')} on the command line)."
+    advice = f"Name it with {option}=."
     return f"{source}: {found}; the columns are {listed(columns)}. {advice}"
 
 

@@ -1,4 +1,4 @@
-"""Decisions on cards: which words should count, by a person's word or by judging the answers that change (flips)."""
+"""Decisions on cards: questions about flips, answers of people and classifiers, and which words should count."""
 
 import lazy_loader
 

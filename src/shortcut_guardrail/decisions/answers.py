@@ -1,109 +1,217 @@
-"""Files of answered questions, as people and programs send them back, and the file of keys that they are read with."""
+"""Answers: of a person, one after the other or in a file, and of classifiers."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..data import checked, enumerated, open_tables, parse_json, read_utf8, text_hash
-from ..errors import DataError
-from .judging import ANSWERS, Answer
-from .questions import REFERENCE, Key
+import numpy as np
+from typing_extensions import TypedDict
 
-QUESTIONS_FILE = "questions.jsonl"
-"""The keys, in the folder of the audit."""
+from ..classifiers import Classifier, log_probs, open_classifiers
+from ..data import Word, checked, enumerated, open_tables, text_hash
+from ..errors import ConfigError, DataError
+from ..typing import Array, Progress, Text
+from .people import CHOICES, Choice
+from .questions import Questions
+from .record import DecisionName, Decisions
+
+TWICE = 20
+"""Texts that a judge is asked about twice."""
+MOST_CHANGED = 0.1
+"""The share of these on which it may answer otherwise."""
 
 
-def read_keys(folder: Path) -> list[Key]:
-    """The keys of all questions that were asked about an audit; none where nobody was asked.
+@dataclass(frozen=True)
+class Answer:
+    """One answer of one person, to a question about a text or about a card itself.
 
-    Raises:
-        DataError: The file is damaged.
+    Attributes:
+        by: Who.
+        at: When, ISO 8601.
+        said: A `Choice`, or about a card a decision.
+        card: The card's id, or
+        question: the question's.
     """
-    file = folder / QUESTIONS_FILE
-    if not file.exists():
-        return []
-    keys = []
-    for number, line in enumerate(read_utf8(file, str(file)).splitlines(), start=1):
-        try:
-            keys.append(checked(parse_json(line), Key, "a key"))
-        except ValueError as error:
-            raise DataError(
-                f"{file}, line {number}: this is no key of a question ({error}). Write the questions again with "
-                "`flips`; the file may be removed before."
-            ) from error
-    return keys
+
+    by: str
+    at: str
+    said: str
+    card: str | None = None
+    question: str | None = None
+
+    @property
+    def about(self) -> str:
+        """What it answers."""
+        return self.card or self.question or ""
+
+    def to_dict(self) -> dict[str, str]:
+        """As it is stored."""
+        if self.card is not None:
+            return {"by": self.by, "at": self.at, "card": self.card, "decision": self.said}
+        return {"by": self.by, "at": self.at, "question": self.question or "", "answer": self.said}
+
+    @classmethod
+    def from_dict(cls, values: Any, source: str, path: str = "") -> Answer:
+        """One that was stored, or sent.
+
+        Raises:
+            DataError: It is none; the sentence names the field.
+        """
+        to_question = isinstance(values, dict) and "question" in values
+        about, said, kind = ("question", "answer", _ToQuestion) if to_question else ("card", "decision", _ToCard)
+        found: Any = checked(values, kind, source, path=path, open_ended=True)
+        return cls(found["by"], found["at"], found[said], **{about: found[about]})
 
 
-def written_keys(asked: Sequence[Key], new: Sequence[Key]) -> str:
-    """The content of a file of keys: those that it has, and those of one more call."""
-    call = 1 + max((key.call for key in asked), default=0)
-    return "".join(json.dumps(key.to_dict()) + "\n" for key in (*asked, *(replace(key, call=call) for key in new)))
+class _ToCard(TypedDict):
+    by: str
+    at: str
+    card: Word
+    decision: DecisionName
+
+
+class _ToQuestion(TypedDict):
+    by: str
+    at: str
+    question: Word
+    answer: Choice
+
+
+@dataclass(frozen=True, eq=False)
+class JudgeAnswers:
+    """What one classifier answered.
+
+    Attributes:
+        log_probs: Log-probabilities of the texts, shape (T, C); a row with NaN was not answered.
+        record: What answered and how it was asked; see `Classifier.record`.
+        refused: Why it may judge nothing; empty where it may.
+    """
+
+    log_probs: Array
+    record: Mapping[str, Any] = field(default_factory=dict)
+    refused: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What was answered to `Questions`, by anybody.
+
+    Attributes:
+        said: By people, the first first.
+        judges: By classifiers, by name.
+        texts: The T texts that these were asked about.
+        machine: The model that filled in the files, if none of them is a person's. Its answers decide nothing, since
+            nobody knows whether it is qualified.
+        earlier: Decisions that stand already, such as those of a file that is gone on with.
+    """
+
+    said: tuple[Answer, ...] = ()
+    judges: Mapping[str, JudgeAnswers] = field(default_factory=dict)
+    texts: tuple[Text, ...] = ()
+    machine: str | None = None
+    earlier: Decisions | None = None
+
+    def and_by(self, others: Answers) -> Answers:
+        """These, and what classifiers answered."""
+        return replace(self, judges=others.judges, texts=others.texts)
+
+    def to_questions(self) -> dict[str, dict[str, Choice]]:
+        """Of each person the last answer to each question about a text."""
+        found: dict[str, dict[str, Any]] = {}
+        for answer in self.said:
+            if answer.question is not None:
+                found.setdefault(answer.by, {})[answer.question] = answer.said
+        return found
+
+    def to_cards(self) -> dict[str, dict[str, Answer]]:
+        """By card, the last word of each person about it."""
+        found: dict[str, dict[str, Answer]] = {}
+        for answer in self.said:
+            if answer.card is not None:
+                found.setdefault(answer.card, {})[answer.by] = answer
+        return found
+
+    def without_last(self, by: str) -> Answers:
+        """Without the last answer of one person's; all of them if there is none."""
+        last = max((i for i, answer in enumerate(self.said) if answer.by == by), default=len(self.said))
+        return replace(self, said=(*self.said[:last], *self.said[last + 1 :]))
+
+    def to_lines(self) -> str:
+        """Every answer of classifiers as JSON Lines: the hash of the text, and by name the log-probabilities."""
+        lines = []
+        for i, text in enumerate(self.texts):
+            scores = {name: [_number(value) for value in one.log_probs[i]] for name, one in self.judges.items()}
+            lines.append(json.dumps({"text_hash": text_hash(text), "scores": scores}) + "\n")
+        return "".join(lines)
+
+    @classmethod
+    def from_files(
+        cls, files: Sequence[str], questions: Questions, *, by: Sequence[str], machine: str | None = None
+    ) -> Answers:
+        """What people filled in, in the files of questions.
+
+        Comma, semicolon or tab, a byte order mark and any line ends are read as meant, and so are spaces and capital
+        letters in an answer.
+
+        Args:
+            files: CSV, TSV, JSON Lines or Parquet, with the columns `id` and `answer`. Where one has the texts, they
+                must be those that were asked about.
+            questions: About the same audit.
+            by: Who answered each of them.
+            machine: See the class.
+
+        Raises:
+            DataError: A file cannot be read, has a question of no such audit, an answer that is unknown or a changed
+                text, holds no answer though no label answers either, or one person contradicts himself.
+        """
+        labelled = any(key.label for key in questions.keys)
+        said: dict[tuple[str, str], Answer] = {}
+        for file, name in zip(files, by, strict=True):
+            found = _answers_in(file, questions)
+            if not found and not labelled:
+                raise DataError(
+                    f"{file} holds no answer. Fill in its column 'answer' ({', '.join(CHOICES)}); rows may stay empty, "
+                    "but not all of them."
+                )
+            for question, choice in found.items():
+                before = said.setdefault((name, question), Answer(name, "", choice, question=question))
+                if before.said != choice:
+                    raise DataError(
+                        f"{file}: {name} answers question '{question}' with '{choice}', and with '{before.said}' in "
+                        "another file. Leave one answer, or name two reviewers."
+                    )
+        return cls(tuple(said.values()), machine=machine)
+
+
+def _number(value: float) -> float | None:
+    return round(float(value), 6) if np.isfinite(value) else None
+
+
+# Of people, in files
 
 
 @dataclass(frozen=True)
 class _Row:
     line: int
     id: str
-    answer: Answer | None
+    answer: Choice | None
 
 
-def questions_in(files: Sequence[str], keys: Sequence[Key]) -> set[str]:
-    """The questions about flips that files ask, answered or not.
-
-    Raises:
-        DataError: See `read_answers`.
-    """
-    found: set[str] = set()
-    for file in files:
-        found |= {row.id for row in _rows_of(file, keys)[0]}
-    return found & {key.id for key in keys if key.card != REFERENCE}
-
-
-def keys_of(files: Sequence[str], keys: Sequence[Key]) -> list[Key]:
-    """The keys that files are judged by, so that nothing that is asked later changes that: those of their questions,
-    and of labels that were known by then.
+def questions_in(files: Iterable[str], questions: Questions) -> set[str]:
+    """The ids of the questions in files, answered or not.
 
     Raises:
-        DataError: See `read_answers`.
+        DataError: See `Answers.from_files`.
     """
-    ids: set[str] = set()
-    for file in files:
-        ids |= {row.id for row in _rows_of(file, keys)[0]}
-    last: dict[str, int] = {}
-    for key in keys:
-        if key.id in ids and key.label is None:
-            last[key.card] = max(last.get(key.card, 0), key.call)
-    latest = max(last.values(), default=0)
-    # A card may have labels alone, and no question in the files.
-    return [key for key in keys if (key.id in ids if key.label is None else key.call <= last.get(key.card, latest))]
+    return {row.id for file in files for row in _rows_of(file, questions)[0]}
 
 
-def read_answers(file: str, keys: Sequence[Key]) -> dict[str, Answer]:
-    """The answers in one file of questions; those without an answer are left out.
-
-    Comma, semicolon or tab, a byte order mark and any line ends are read as meant, and so are spaces and capital
-    letters in an answer.
-
-    Args:
-        file: CSV, TSV, JSON Lines or Parquet, with the columns `id` and `answer`. Where it has the texts, they must be
-            those that were asked about.
-        keys: Of the audit's questions.
-
-    Raises:
-        DataError: A column is missing, an id belongs to no question of this audit, a text was changed, an answer is
-            unknown, or one question has two answers. The sentence names file and line.
-    """
-    rows, word = _rows_of(file, keys)
-    return _one_each(rows, file, word)
-
-
-def _rows_of(file: str, keys: Sequence[Key]) -> tuple[list[_Row], str]:
+def _rows_of(file: str, questions: Questions) -> tuple[list[_Row], str]:
     """The rows of a file, checked, and what a row of it is called."""
     with closing(open_tables(file, semicolons=True)) as tables:
         table = next(tables)
@@ -115,12 +223,11 @@ def _rows_of(file: str, keys: Sequence[Key]) -> tuple[list[_Row], str]:
         )
     if table.problems:
         raise DataError("\n".join(table.problems))
-    hashes = {key.id: key.text_hash for key in keys}
-    texts = _texts(table)
+    hashes = {key.id: key.text_hash for key in questions.keys}
     rows = []
-    for line, identity, answer, text in zip(table.rows, table.column("id"), table.column("answer"), texts, strict=True):
-        where = f"{file}, {table.row_word} {line}"
-        question = str(identity).strip()
+    columns = table.column("id"), table.column("answer"), _texts(table)
+    for line, identity, answer, text in zip(table.rows, *columns, strict=True):
+        where, question = f"{file}, {table.row_word} {line}", str(identity).strip()
         if question not in hashes:
             raise DataError(
                 f"{where}: the audit has no question '{question}'. Questions belong to the audit that they were "
@@ -131,7 +238,7 @@ def _rows_of(file: str, keys: Sequence[Key]) -> tuple[list[_Row], str]:
                 f"{where}: the text is not the one that question '{question}' is about. Answer the file as `flips` "
                 "wrote it."
             )
-        rows.append(_Row(line, question, _answer(answer, where)))
+        rows.append(_Row(line, question, _choice(answer, where)))
     return rows, table.row_word
 
 
@@ -140,26 +247,27 @@ def _texts(table: Any) -> list[Any]:
     if "text" not in table.columns:
         return [None] * len(table.rows)
     firsts = table.column("text")
-    if "text_pair" not in table.columns:
-        return list(firsts)
-    return list(zip(firsts, table.column("text_pair"), strict=True))
+    return list(zip(firsts, table.column("text_pair"), strict=True)) if "text_pair" in table.columns else list(firsts)
 
 
-def _answer(value: Any, where: str) -> Answer | None:
+def _choice(value: Any, where: str) -> Choice | None:
     said = "" if value is None else str(value).strip().lower()
     if not said:
         return None
-    if said not in ANSWERS:
-        close = difflib.get_close_matches(said, ANSWERS, n=1, cutoff=0.6)
-        hint = f" Did you mean '{close[0]}'?" if close else ""
-        raise DataError(
-            f"{where}: the answer must be {', '.join(ANSWERS[:-1])} or {ANSWERS[-1]}, or left empty, but is "
-            f"'{str(value).strip()}'.{hint}"
-        )
-    return said
+    for choice in CHOICES:
+        if said == choice:
+            return choice
+    close = difflib.get_close_matches(said, CHOICES, n=1, cutoff=0.6)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    raise DataError(
+        f"{where}: the answer must be {', '.join(CHOICES[:-1])} or {CHOICES[-1]}, or left empty, but is "
+        f"'{str(value).strip()}'.{hint}"
+    )
 
 
-def _one_each(rows: Sequence[_Row], file: str, word: str) -> dict[str, Answer]:
+def _answers_in(file: str, questions: Questions) -> dict[str, Choice]:
+    """Those in one file; rows without an answer are left out."""
+    rows, word = _rows_of(file, questions)
     found: dict[str, _Row] = {}
     for row in rows:
         if row.answer is None:
@@ -171,3 +279,49 @@ def _one_each(rows: Sequence[_Row], file: str, word: str) -> dict[str, Answer]:
                 f"'{row.answer}'. Leave one answer; two people's answers go into two files."
             )
     return {row.id: row.answer for row in found.values() if row.answer is not None}
+
+
+# Of classifiers
+
+
+def ask(questions: Questions, judges: Any, *, progress: Progress | None = None) -> Answers:
+    """See `Questions.answered_by`."""
+    given = [*judges] if isinstance(judges, list | tuple) else [judges]
+    asked, labels = questions.for_judges, questions.audited.labels
+    opened = open_classifiers(given, labels)
+    for judge in opened:
+        if judge.fingerprint() in questions.models:
+            raise ConfigError(
+                f"The judge '{judge.name}' is the model that was audited, or its base: it leans on the same words. "
+                "Give a model that learned from other data."
+            )
+    return Answers(
+        judges={judge.name: _answered(judge, asked.texts, labels, progress) for judge in opened}, texts=asked.texts
+    )
+
+
+def _answered(
+    judge: Classifier, texts: Sequence[Text], labels: Sequence[str], progress: Progress | None
+) -> JudgeAnswers:
+    if not texts:
+        return JudgeAnswers(np.zeros((0, len(labels))), judge.record())
+    probs = np.asarray(judge.predict_proba(texts, progress=progress), dtype=np.float64)
+    if probs.shape != (len(texts), len(labels)):
+        raise ConfigError(
+            f"The judge '{judge.name}' gives an array of shape {probs.shape}, but {(len(texts), len(labels))} is "
+            f"needed: a row for each text, a column for each of {enumerated(list(labels))}."
+        )
+    again = np.asarray(judge.predict_proba(texts[:TWICE], again=True), dtype=np.float64)
+    return JudgeAnswers(log_probs(probs), judge.record(), _changes_its_mind(probs[:TWICE], again))
+
+
+def _changes_its_mind(first: Array, again: Array) -> str:
+    """Why a judge is refused that answers otherwise when it is asked again; empty where it does not."""
+    known = ~np.isnan(first).any(axis=1) & ~np.isnan(again).any(axis=1)
+    other = first[known].argmax(axis=1) != again[known].argmax(axis=1)
+    if not known.any() or other.mean() <= MOST_CHANGED:
+        return ""
+    return (
+        f"It changes its answer to {int(other.sum())} of {len(other)} texts when it is asked twice. Set its "
+        "temperature to 0, or let it answer several times."
+    )

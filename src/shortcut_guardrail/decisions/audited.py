@@ -1,4 +1,4 @@
-"""The cards of an audit as they stand in its folder, for commands that go on from there."""
+"""The cards of an audit, in memory or in its folder, for whoever goes on from there."""
 
 from __future__ import annotations
 
@@ -11,41 +11,21 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from ..audit import Card
-from ..data import checked, enumerated, json_content
+from ..audit import AuditReport
+from ..cards import Card
+from ..data import Count, checked, enumerated, json_content
 from ..errors import ConfigError, DataError
 from ..text import spaced, visible_name
 
 AUDIT_FILE = "audit.json"
 
 
-@dataclass(frozen=True)
-class AuditedCard:
-    """A card as an audit lists it.
-
-    Attributes:
-        id: Tells the card.
-        words: Its words, that on which most answers hang first.
-        pulls_to: The class that they pull to.
-        texts: Distinct texts that hold any of them.
-        changes: Of these, texts whose answer changes when all of them are masked.
-        except_in: Phrases in which they are not masked, since these stand on another card.
-        flagged: Whether the audit flags one of the words by itself.
-    """
-
-    id: str
-    words: tuple[str, ...]
-    pulls_to: str
-    texts: int
-    changes: int
-    except_in: tuple[str, ...]
-    flagged: bool
-
-
 class _Document(TypedDict):
     cards: tuple[Card, ...]
     model: str
     data: str
+    label_names: tuple[str, ...]
+    n_distinct: Count
 
 
 @dataclass(frozen=True)
@@ -56,44 +36,43 @@ class AuditedCards:
         id: Hash of the model, the settings and the cards.
         model: Fingerprint of the audited model.
         data: Fingerprint of the audited texts.
-        cards: Most changeable answers first.
+        labels: Names of the C classes.
+        n: Distinct texts.
+        cards: Most changeable predictions first.
     """
 
     id: str
     model: str
     data: str
-    cards: tuple[AuditedCard, ...]
+    labels: tuple[str, ...]
+    n: int
+    cards: tuple[Card, ...]
+
+    @classmethod
+    def of(cls, report: AuditReport) -> AuditedCards:
+        """Those of an audit in memory."""
+        settings = {key: getattr(report, key) for key in _SETTINGS}
+        identity = _identity(report.model, settings, report.cards)
+        return cls(identity, report.model, report.data, report.label_names, report.n_distinct, report.cards)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, source: str = "The audit") -> AuditedCards:
-        """The cards of an audit as `AuditReport.to_dict` gives it.
+        """Those of an audit as `AuditReport.to_dict` gives it.
 
         Raises:
-            DataError: It has none, as audits of earlier versions.
+            DataError: It has none.
         """
         if "cards" not in document or not document.get("model"):
-            raise DataError(f"{source} has no cards: it was written by an earlier version. Audit again.")
+            raise DataError(f"{source} has no cards. Audit again.")
         found = checked(document, _Document, source, advice="Audit again.", open_ended=True, null_is_nan=True)
-        cards = tuple(
-            AuditedCard(
-                card.id,
-                card.words,
-                card.pulls_to,
-                card.texts,
-                card.changes,
-                card.except_in,
-                card.evidence.status == "flagged",
-            )
-            for card in found["cards"]
+        identity = _identity(found["model"], {key: document.get(key) for key in _SETTINGS}, found["cards"])
+        return cls(
+            identity, found["model"], found["data"], found["label_names"], found["n_distinct"], tuple(found["cards"])
         )
-        settings = {key: document.get(key) for key in ("unit", "top_k", "fdr", "min_relative_effect")}
-        content = json.dumps([document["model"], settings, [card.id for card in cards]], sort_keys=True)
-        identity = hashlib.sha256(content.encode()).hexdigest()
-        return cls(identity, document["model"], document["data"], cards)
 
     @classmethod
     def from_folder(cls, folder: Path) -> AuditedCards:
-        """The cards in a folder that `audit` wrote.
+        """Those in a folder that `audit` wrote.
 
         Raises:
             DataError: There is no audit, or it cannot be read.
@@ -106,7 +85,7 @@ class AuditedCards:
             raise DataError(f"'{file}' is no audit. Audit again.")
         return cls.from_dict(document, source=f"'{file}'")
 
-    def chosen(self, which: str) -> tuple[AuditedCard, ...]:
+    def chosen(self, which: str) -> tuple[Card, ...]:
         """Some of the cards.
 
         Args:
@@ -122,7 +101,7 @@ class AuditedCards:
             return tuple(card for card in self.cards if not card.flagged)
         return tuple(dict.fromkeys(self._meant(part.strip()) for part in which.split(",") if part.strip()))
 
-    def _meant(self, name: str) -> AuditedCard:
+    def _meant(self, name: str) -> Card:
         """The card that a word stands on, or whose id begins so."""
         key = spaced(name)
         found = [
@@ -134,20 +113,27 @@ class AuditedCards:
             return found[0]
         some = enumerated([f"{card.id} ({visible_name(card.words[0])})" for card in (found or self.cards)[:10]])
         if found:
-            raise ConfigError(f"--cards '{name}' means {len(found)} cards of the audit: {some}. Give an id.")
+            raise ConfigError(f"cards='{name}' means {len(found)} cards of the audit: {some}. Give an id.")
         raise ConfigError(
-            f"--cards '{name}': no card of the audit has this word or id. Give all, undecided, words or ids, such as "
+            f"cards='{name}': no card of the audit has this word or id. Give all, undecided, words or ids, such as "
             f"{some}."
         )
 
+    def check(self, *, model: str, data: str) -> None:
+        """Refuse another model or other texts than those of the audit.
 
-def check_audited(audited: AuditedCards, *, model: str, data: str) -> None:
-    """Refuse another model or other texts than those of the audit.
+        Raises:
+            ConfigError: The sentence says which of them.
+        """
+        if self.model != model:
+            raise ConfigError("The audit is of another model. Give the model that was audited, or audit this one.")
+        if self.data != data:
+            raise ConfigError("The audit is of other texts. Give the texts that were audited, or audit these.")
 
-    Raises:
-        ConfigError: The sentence says which of them.
-    """
-    if audited.model != model:
-        raise ConfigError("The audit is of another model. Give the model that was audited, or audit this one.")
-    if audited.data != data:
-        raise ConfigError("The audit is of other texts. Give the file that was audited, or audit this one.")
+
+_SETTINGS = ("unit", "top_k", "fdr", "min_relative_effect")
+
+
+def _identity(model: str, settings: Mapping[str, Any], cards: tuple[Card, ...]) -> str:
+    content = json.dumps([model, settings, [card.id for card in cards]], sort_keys=True)
+    return hashlib.sha256(content.encode()).hexdigest()

@@ -1,115 +1,247 @@
-"""From answers to decisions: what people, or a machine, said of the flips of each card."""
+"""From answers to decisions: what anybody's answers come to for each card, and what a person is asked next.
+
+What people say of a card itself comes first, then what follows from the flips that people judged (`people`), then what
+classifiers say (`judges`), and then the audit, in `shortcuts`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
 
-from ..errors import DataError
+from ..data import text_hash
 from ..stats import THRESHOLD
-from .answers import QUESTIONS_FILE, read_answers
-from .audited import AuditedCards
-from .judging import ANSWERS, Answer, Judged, agreed, judge_cards
-from .questions import REFERENCE, Key
-from .record import FOLLOWS, Decision, Decisions, Review
-
-
-def read_reviews(
-    files: Sequence[str], reviewers: Sequence[str], keys: Sequence[Key], *, folder: Path
-) -> dict[str, dict[str, Answer]]:
-    """The answers in all files, by who gave them and by question.
-
-    Args:
-        files: Answered questions.
-        reviewers: Who answered each of them.
-        keys: Of the audit's questions.
-        folder: The audit's, for messages.
-
-    Raises:
-        DataError: Nothing was asked about the audit, a file cannot be read or holds no answer though no label answers
-            either, or one person contradicts himself.
-    """
-    if not keys:
-        raise DataError(f"Nothing was asked about the audit '{folder}' yet: it has no {QUESTIONS_FILE}. Run `flips`.")
-    labelled = any(key.label for key in keys)
-    by_reviewer: dict[str, dict[str, Answer]] = {}
-    for file, name in zip(files, reviewers, strict=True):
-        own = by_reviewer.setdefault(name, {})
-        found = read_answers(file, keys)
-        if not found and not labelled:
-            raise DataError(
-                f"{file} holds no answer. Fill in its column 'answer' ({', '.join(ANSWERS)}); rows may stay empty, but "
-                "not all of them."
-            )
-        for question, answer in found.items():
-            if own.setdefault(question, answer) != answer:
-                raise DataError(
-                    f"{file}: {name} answers question '{question}' with '{answer}', and with '{own[question]}' in "
-                    "another file. Leave one answer, or name two reviewers."
-                )
-    return by_reviewer
+from ..typing import Text
+from .answers import Answer, Answers
+from .drawing import REFERENCE, Key, Question
+from .judges import opinions_of
+from .people import LEAST_FLIPS, Choice, Judged, agreed, fewest, first_five, judge_cards
+from .questions import Questions
+from .record import FOLLOWS, Decision, DecisionName, Decisions, Judge, Review, Rule, SecondOpinion
 
 
 def decide(
-    audited: AuditedCards,
-    keys: Sequence[Key],
-    answers: Mapping[str, Mapping[str, Answer]],
+    questions: Questions,
+    answers: Answers,
     *,
-    at: str = "",
-    machine: str | None = None,
+    rule: Rule = "agreement",
     keep_asking: bool = False,
+    at: str | None = None,
 ) -> Decisions:
-    """Decisions on the cards that were asked about.
+    """Decisions on the cards that anybody answered, or that earlier decisions speak of.
 
     Args:
-        audited: The cards of the audit.
-        keys: Of its questions.
-        answers: By who gave them and by question. A text counts once; where people disagree it is unclear.
-        at: When, ISO 8601.
-        machine: The model that answered, if none of them is a person's. Its answers are counted and decide nothing.
-        keep_asking: See `judge_cards`.
-
-    Raises:
-        DataError: A question is about a card that the audit does not have.
+        questions: What was asked.
+        answers: What was answered. A text counts once; where people disagree it is unclear.
+        rule: By which classifiers are tested; see `stats.second_opinion`.
+        keep_asking: See `people.judge_cards`.
+        at: When, ISO 8601; now without.
     """
-    keys = [key for key in keys if key.card != REFERENCE]
-    cards = {card.id: card for card in audited.cards}
-    unknown = [key.card for key in keys if key.card not in cards]
-    if unknown:
-        raise DataError(
-            f"{QUESTIONS_FILE} asks about the card '{unknown[0]}', which the audit does not have: it was audited "
-            f"again. Remove {QUESTIONS_FILE} and run `flips`."
-        )
-    judged = judge_cards(keys, agreed(list(answers.values())), keep_asking=keep_asking)
+    at = datetime.now(UTC).isoformat(timespec="seconds") if at is None else at
+    audited, before = questions.audited, answers.earlier or Decisions(())
+    by_flips = _by_flips(questions, answers, at, keep_asking)
+    opinions, judges = _opinions(questions, answers, rule)
+    said, earlier = answers.to_cards(), _by_card(before, questions)
     made = []
-    for one in judged:
-        decision = _decision(audited, one, machine)
-        asked = {key.id for key in keys if key.card == one.card}
-        said = [name for name, given in answers.items() if asked & given.keys()]
-        reviews = tuple(Review(name, at, decision.decision or "unsure") for name in said if machine is None)
-        made.append(replace(decision, reviews=reviews))
-    return Decisions(tuple(made), audit=audited.id, model=audited.model, data=audited.data)
-
-
-def _decision(audited: AuditedCards, one: Judged, machine: str | None) -> Decision:
-    card = next(card for card in audited.cards if card.id == one.card)
-    outcome = "open" if machine else one.outcome
-    return Decision(
-        words=card.words,
-        decision=FOLLOWS.get(outcome),
-        source="flips",
-        id=card.id,
-        pulls_to=card.pulls_to,
-        asked=one.asked,
-        mended=one.mended,
-        broken=one.broken,
-        neither=one.neither,
-        unclear=one.unclear,
-        threshold=THRESHOLD,
-        e_value=one.e_value,
-        outcome=outcome,
-        survives_e_bh=one.survives_e_bh and not machine,
-        text_hashes=one.text_hashes,
-        machine=machine,
+    for card in audited.cards:
+        blank = Decision(card.words, id=card.id, pulls_to=card.pulls_to)
+        known = earlier.pop(card.id, None)
+        base = known or blank
+        if card.id in by_flips:
+            base = replace(by_flips[card.id], second_opinion=base.second_opinion)
+        if card.id in opinions:
+            base = replace(base, second_opinion=opinions[card.id])
+        own = list(said.get(card.id, {}).values())
+        if own or base not in (known, blank):
+            made.append(_settled(base, own))
+        elif known is not None:
+            made.append(known)
+    return Decisions(
+        (*made, *earlier.values()),
+        audit=audited.id,
+        model=audited.model,
+        data=audited.data,
+        judges=judges or before.judges,
+        answers=None if judges else before.answers,
     )
+
+
+def _by_card(decisions: Decisions, questions: Questions) -> dict[str, Decision]:
+    """By the id of the card, where it has one of the audit, else by its words."""
+    by_words = {frozenset(map(str.casefold, card.words)): card.id for card in questions.audited.cards}
+    known = {card.id for card in questions.audited.cards}
+    found: dict[str, Decision] = {}
+    for one in decisions.cards:
+        words = frozenset(map(str.casefold, one.words))
+        found[one.id if one.id in known else by_words.get(words, "/".join(sorted(words)))] = one
+    return found
+
+
+def _settled(base: Decision, said: Sequence[Answer]) -> Decision:
+    """The decision that follows for one card from what people said of it, from its flips and from judges."""
+    if not said:
+        stays = base.by_person and (base.decision != "unsure" or not base.machine_says_shortcut)
+        return base if stays else base.without_people()
+    reviews = tuple(Review(one.by, one.at, one.said) for one in said)  # type: ignore[arg-type]
+    sure = {one.said for one in said} - {"unsure"}
+    if not sure and (base.flips_counted or base.machine_says_shortcut):
+        judged_by = {review.by for review in base.reviews}
+        both = (*base.reviews, *(one for one in reviews if one.by not in judged_by))
+        return replace(base.without_people(), reviews=both)
+    return replace(base, decision=agreed_decision(sure) or "unsure", source="person", reviews=reviews)
+
+
+def agreed_decision(said: Iterable[str]) -> DecisionName | None:
+    """What people who say something of a card decide together; `None` where they are unsure or disagree."""
+    sure: set[Any] = set(said) - {"unsure"}
+    return sure.pop() if len(sure) == 1 else None
+
+
+# By people's answers to flips
+
+
+def _by_flips(questions: Questions, answers: Answers, at: str, keep_asking: bool) -> dict[str, Decision]:
+    cards = {card.id: card for card in questions.audited.cards}
+    given = answers.to_questions()
+    keys = [key for key in _put(questions, answers) if key.card in cards]
+    if not given and not any(key.label for key in keys):
+        return {}
+    made = {}
+    for one in judge_cards(keys, agreed(list(given.values())), keep_asking=keep_asking):
+        outcome = "open" if answers.machine else one.outcome
+        decision = FOLLOWS.get(outcome)
+        asked = {key.id for key in keys if key.card == one.card}
+        by = [name for name, own in given.items() if asked & own.keys() and answers.machine is None]
+        made[one.card] = Decision(
+            words=cards[one.card].words,
+            decision=decision,
+            source="flips",
+            id=one.card,
+            pulls_to=cards[one.card].pulls_to,
+            asked=one.asked,
+            mended=one.mended,
+            broken=one.broken,
+            neither=one.neither,
+            unclear=one.unclear,
+            threshold=THRESHOLD,
+            e_value=one.e_value,
+            outcome=outcome,
+            survives_e_bh=one.survives_e_bh and not answers.machine,
+            text_hashes=one.text_hashes,
+            reviews=tuple(Review(name, at, decision or "unsure") for name in by),
+            machine=answers.machine,
+        )
+    return made
+
+
+def _put(questions: Questions, answers: Answers) -> list[Key]:
+    """The keys of the questions that were put to people: all, or of those put one by one the ones answered."""
+    if not questions.one_by_one:
+        return list(questions.keys)
+    unsure, given = _unsure(questions, answers), answers.to_questions()
+    answered = {question for of_one in given.values() for question in of_one}
+    return [key for key in questions.keys if key.card in unsure and key.id in answered]
+
+
+# By classifiers
+
+
+def _opinions(questions: Questions, answers: Answers, rule: Rule) -> tuple[dict[str, SecondOpinion], tuple[Judge, ...]]:
+    """By card what judges say, and the judges."""
+    if not answers.judges:
+        return {}, ()
+    people = agreed(list(answers.to_questions().values()))
+    opinions, qualifications = opinions_of(
+        questions.for_judges,
+        answers,
+        rule=rule,
+        right=_right(questions, people),
+        five=first_five([key for key in questions.keys if key.card != REFERENCE], people),
+    )
+    judges = tuple(
+        Judge(name, dict(one.record), qualifications.get(name, ()), len(answers.texts))
+        for name, one in answers.judges.items()
+    )
+    n = questions.audited.n
+    shares = {card.id: card.changes / n for card in questions.audited.cards if n}
+    return {card: opinion.of_all(shares.get(card)) for card, opinion in opinions.items()}, judges
+
+
+def _right(questions: Questions, people: Mapping[str, Choice]) -> dict[Text, bool]:
+    """Whether the deployed model is right on reference texts, as people said; `neither` and `unclear` tell nothing."""
+    by_hash = {key.text_hash: key for key in questions.keys if key.card == REFERENCE}
+    found: dict[Text, bool] = {}
+    for one in questions.reference:
+        key = by_hash.get(text_hash(one.text))
+        said = None if key is None else key.label or people.get(key.id)
+        if key is not None and said in ("a", "b"):
+            found[one.text] = said == key.masked_option
+    return found
+
+
+# What a person is asked next
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """How far a person's texts are, where they are asked about one by one.
+
+    Attributes:
+        answered: Texts that the person answered.
+        open: Cards whose texts decide nothing yet, but can.
+        least: Answers that decide all open cards where those on a card agree.
+        most: Texts that are left to ask about.
+        lost: Cards that the texts left cannot decide any more.
+    """
+
+    answered: int
+    open: tuple[str, ...]
+    least: int
+    most: int
+    lost: int
+
+
+def next_question(questions: Questions, answers: Answers, by: str) -> Question | None:
+    """The next text that somebody is asked about; `None` where no card of theirs is left to judge."""
+    answered = answers.to_questions().get(by, {})
+    open_ = remaining(questions, answers, by).open
+    wanted = {key.id for key in questions.keys if key.card in open_} - answered.keys()
+    return next((question for question in questions.asked if question.id in wanted), None)
+
+
+def remaining(questions: Questions, answers: Answers, by: str) -> Remaining:
+    """How far somebody's texts are; see `Remaining`."""
+    answered = answers.to_questions().get(by, {})
+    judged = {card: _judged(questions, card, answered) for card in _unsure(questions, answers, by)}
+    left = {card: {key.id for key in questions.keys if key.card == card} - answered.keys() for card in judged}
+    least = {card: fewest(one.mended, one.broken) for card, one in judged.items()}
+    open_ = [card for card, one in judged.items() if one.outcome == "open" and least[card] <= len(left[card])]
+    most = len(set().union(*(left[card] for card in open_)))
+    together = most == sum(len(left[card]) for card in open_)  # else one answer may count for several cards
+    return Remaining(
+        answered=len(answered),
+        open=tuple(open_),
+        least=sum(least[card] for card in open_) if together else max((least[card] for card in open_), default=0),
+        most=most,
+        lost=sum(one.outcome == "open" and card not in open_ for card, one in judged.items()),
+    )
+
+
+def _unsure(questions: Questions, answers: Answers, by: str | None = None) -> list[str]:
+    """The cards of which somebody, or anybody, is unsure, and whose texts nobody judged before."""
+    said = answers.to_cards()
+    counted = {card: one.flips_counted for card, one in _by_card(answers.earlier or Decisions(()), questions).items()}
+    return [
+        card
+        for card, flips in questions.flips.items()
+        if not counted.get(card)
+        if any(answer.said == "unsure" and by in (None, who) for who, answer in said.get(card, {}).items())
+        if len(flips) >= LEAST_FLIPS
+    ]
+
+
+def _judged(questions: Questions, card: str, answered: Mapping[str, Choice]) -> Judged:
+    keys = [key for key in questions.keys if key.card == card and key.id in answered]
+    return next(iter(judge_cards(keys, answered)), Judged(card))

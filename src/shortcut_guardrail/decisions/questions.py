@@ -1,213 +1,348 @@
-"""Questions about flips: which texts are asked about, in which order, and what nobody who answers may know.
+"""What is asked about the cards of an audit: flips, of people and of classifiers, and texts without the cards' words.
 
-A question shows a text and two answers, one of which is the model's own and one that with a card's words masked. Its
-key says which is which. Texts come in an order fixed by the seed; those that were asked least come first; the
-questions of the cards are mixed, and a text that serves several cards is asked about once.
+A person is shown a text and two options, one of which is the model's own prediction and one that with a card's words
+masked. The key of the question says which is which. A classifier is given all flips, with the words and without, and
+reference texts, which hold none of the words: they tell whether it is qualified, and towards which class it leans.
+
+All of it stands in one file in the audit's folder, `questions.jsonl`: a head, then a line for each key, each flip and
+each reference text. Whoever answers must not read it.
 """
 
 from __future__ import annotations
 
-import hashlib
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
+from typing_extensions import TypedDict
 
-from ..data import Count, Texts, text_hash
+from ..audit import AuditReport
+from ..cards import Card, Flip, find_flips
+from ..data import checked, counted, parse_json, read_utf8, write_file
+from ..errors import DataError
+from ..models import EncodedTexts, TextClassifier
+from ..text import WordFinder
+from ..typing import Progress, Text
+from .audited import AuditedCards
+from .drawing import (
+    REFERENCE,
+    Key,
+    Question,
+    ReferenceText,
+    draw_questions,
+    draw_references,
+    mixed,
+    near_boundary,
+    pair_of,
+    question_id,
+    reference_questions,
+)
+from .people import LEAST_FLIPS, MOST_QUESTIONS
 
-Option = Literal["a", "b"]
-Known = Literal["a", "b", "neither"]
+if TYPE_CHECKING:
+    from .answers import Answers
 
-REFERENCE = "reference"
-"""In place of a card in the keys of questions about texts without the cards' words: is the model right there?"""
-
-
-@dataclass(frozen=True)
-class Flip:
-    """A text whose answer changes when a card's words are masked.
-
-    Attributes:
-        row: Which of the texts it is, from 0.
-        before: The class that the model answers.
-        after: The class that it answers with the words masked.
-        margin: By how much the masked answer is ahead of the model's own, in log-probability; NaN where not kept.
-    """
-
-    row: int
-    before: int
-    after: int
-    margin: float = math.nan
-
-
-@dataclass(frozen=True)
-class Question:
-    """What somebody is asked: which of two answers to a text is right.
-
-    Attributes:
-        id: Tells the question, and nothing of the card.
-        row: Which of the texts it is, from 0.
-        option_a: The name of a class.
-        option_b: The name of another.
-    """
-
-    id: str
-    row: int
-    option_a: str
-    option_b: str
+QUESTIONS_FILE = "questions.jsonl"
+"""In the folder of the audit."""
 
 
-@dataclass(frozen=True)
-class Key:
-    """What a question tells about one card.
+class Case(NamedTuple):
+    """A flip as a classifier is asked about it.
 
     Attributes:
-        id: The question's.
-        card: The card's.
-        masked_option: Which of the two is the answer with the card's words masked.
-        text_hash: Tells the text again.
-        order: The place of the question among the card's, from 0.
-        label: What a label of the text's own answers; `None` where somebody has to be asked.
-        call: Which call of `flips` about the audit asked it, from 1; 0 where that is not known.
+        card: The card's id.
+        flip: The flip.
+        text: Its text.
+        without: The text with the card's words cut; `None` where nothing is left.
     """
 
-    id: str
     card: str
-    masked_option: Option
-    text_hash: str
-    order: Count
-    label: Known | None = None
-    call: Count = 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready dictionary: a line of `questions.jsonl`."""
-        return asdict(self)
+    flip: Flip
+    text: Text
+    without: Text | None
 
 
-def draw_questions(
-    flips: Mapping[str, Sequence[Flip]],
-    texts: Texts,
-    label_names: Sequence[str],
-    *,
-    audit: str,
-    n: int = 40,
-    seed: int = 0,
-    asked: Sequence[Key] = (),
-    labels: Sequence[int | None] | None = None,
-) -> tuple[list[Question], list[Key]]:
-    """Choose texts to ask about for each card.
+@dataclass(frozen=True)
+class ForJudges:
+    """What every judge is asked.
 
-    Args:
+    Attributes:
+        labels: Names of the C classes.
+        cases: Flips of the cards that can be decided.
+        reference: Texts without the cards' words.
+    """
+
+    labels: tuple[str, ...]
+    cases: tuple[Case, ...]
+    reference: tuple[ReferenceText, ...]
+
+    @cached_property
+    def texts(self) -> tuple[Text, ...]:
+        """Every text that is sent, once: reference texts first, in whose order a judge is checked."""
+        sent: dict[Text, None] = dict.fromkeys(one.text for one in self.reference)
+        for case in self.cases:
+            sent |= dict.fromkeys([case.text] if case.without is None else [case.text, case.without])
+        return tuple(sent)
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What is asked about the cards of one audit, of anybody.
+
+    Attributes:
+        audited: The cards, and what they were audited on.
         flips: By card, its flips; each text once.
-        texts: The N texts.
-        label_names: The names of the C classes.
-        audit: The audit's id, so that a question of another audit is known as one.
-        n: How many texts for each card; 0 for all.
-        seed: Of the order.
-        asked: The keys of earlier questions. Texts that they ask about come last.
-        labels: The class id of each text, shape (N,), `None` where it is not known. A text with a label is not asked
-            about: its label answers, before all questions, and counts toward n.
-
-    Returns:
-        The questions, the cards' mixed, and the keys of those that are new.
+        keys: What each question to a person tells about a card, of all calls.
+        reference: Texts without the cards' words.
+        models: Fingerprints of the deployed model and of its base, which are no judges.
+        asked: The questions of the last call in the order in which they are put, cards mixed.
+        one_by_one: Whether texts are asked about one after the other, and only for cards that somebody is unsure of,
+            as on the review page. Otherwise all are put at once, in a file.
     """
-    known = {(key.id, key.card) for key in asked}
-    rounds: list[tuple[int, str, Question]] = []
-    keys: list[Key] = []
-    for card, of_card in flips.items():
-        done = sum(key.card == card for key in asked)
-        drawn = _drawn(of_card, card, seed, known, texts, audit)
-        for place, flip in enumerate(drawn[: n or None]):
-            question, key = _question(flip, card, texts, label_names, audit, done)
-            label = None if labels is None else labels[flip.row]
-            if (key.id, card) not in known:
-                keys.append(_with_label(key, question, label, label_names))
-                done += 1
-            if label is None:
-                rounds.append((place, _digest(str(seed), card, question.id), question))
-    mixed = {question.id: question for _, _, question in sorted(rounds, key=lambda r: r[:2])}
-    return list(mixed.values()), keys
+
+    audited: AuditedCards
+    flips: Mapping[str, Sequence[Flip]]
+    keys: tuple[Key, ...] = ()
+    reference: tuple[ReferenceText, ...] = ()
+    models: tuple[str, ...] = ()
+    asked: tuple[Question, ...] = field(default=(), repr=False)
+    one_by_one: bool = False
+
+    @classmethod
+    def so_far(cls, audit: AuditReport | Questions | str | Path) -> Questions:
+        """Those that were asked about an audit so far, if any; it is in memory, or in a folder.
+
+        Raises:
+            DataError: See `from_folder`.
+        """
+        if isinstance(audit, Questions):
+            return audit
+        if isinstance(audit, AuditReport):
+            return cls(AuditedCards.of(audit), {})
+        asked = (Path(audit) / QUESTIONS_FILE).exists()
+        return cls.from_folder(audit) if asked else cls(AuditedCards.from_folder(Path(audit)), {})
+
+    def and_about(
+        self,
+        classifier: TextClassifier,
+        encoded: EncodedTexts,
+        *,
+        cards: str = "undecided",
+        n: int = 40,
+        seed: int = 0,
+        labels: Mapping[int, str] | None = None,
+        reference: bool = False,
+        models: tuple[str, ...] = (),
+        progress: Progress | None = None,
+    ) -> Questions:
+        """These, and those of one more call.
+
+        Args:
+            classifier: The deployed model.
+            encoded: The N audited texts.
+            cards: Which; see `AuditedCards.chosen`.
+            n: How many texts for each card; 0 for all.
+            seed: Of the order.
+            labels: By row, the label of a text where it is known. Such a text is not asked about: its label answers.
+            reference: Whether people are asked about reference texts too.
+            models: Fingerprints of the deployed model and of its base, which are no judges.
+            progress: Told how many cards are done.
+        """
+        audited, names, probs = self.audited, self.audited.labels, classifier.predict_proba(encoded)
+        found = find_flips(classifier, encoded, audited.chosen(cards), probs=probs, progress=progress)
+        flips = {**self.flips, **found}
+        texts = draw_references(encoded, probs, audited.cards, flips, names, seed=seed)
+        known: dict[str, Any] = {"audit": audited.id, "asked": self.keys, "known": labels}
+        asked, keys = draw_questions(found, names, n=n, seed=seed, **known)
+        if reference:
+            more = reference_questions(near_boundary(texts, names, seed=seed), names, **known)
+            asked, keys = mixed(asked, more[0], seed), [*keys, *more[1]]
+        return Questions(audited, flips, (*self.keys, *keys), tuple(texts), models, tuple(asked))
+
+    @classmethod
+    def of_audit(cls, audited: AuditedCards, flips: Mapping[str, Sequence[Flip]], *, seed: int = 0) -> Questions:
+        """Those that a person is asked one by one, from flips that an audit kept.
+
+        Args:
+            audited: The cards of the audit.
+            flips: By card, those of its flips that may be asked about, with their texts.
+            seed: Of the order.
+        """
+        asked, keys = draw_questions(flips, audited.labels, audit=audited.id, n=MOST_QUESTIONS, seed=seed)
+        return cls(audited, flips, tuple(keys), asked=tuple(asked), one_by_one=True)
+
+    # For people
+
+    def rows(self, *, redact: bool = False) -> list[dict[str, Any]]:
+        """The questions of the last call as rows of a table, whose column `answer` is to be filled in.
+
+        Args:
+            redact: Leave the texts out.
+        """
+        return [_row(question, redact) for question in self.asked]
+
+    def of_rows(self, ids: Iterable[str]) -> Questions:
+        """Those that stand in some files, so that nothing that is asked later changes what the files say.
+
+        They are judged by the keys of their own questions, and of labels that were known by then.
+
+        Args:
+            ids: Of all questions in the files, answered or not.
+        """
+        chosen = set(ids)
+        last: dict[str, int] = {}
+        for key in self.keys:
+            if key.id in chosen and key.label is None:
+                last[key.card] = max(last.get(key.card, 0), key.call)
+        latest = max(last.values(), default=0)
+        # A card may have labels alone, and no question in the files.
+        keys = [k for k in self.keys if (k.id in chosen if k.label is None else k.call <= last.get(k.card, latest))]
+        flips = {card: [f for f in of_card if self._id(f) in chosen] for card, of_card in self.flips.items()}
+        return replace(self, keys=tuple(keys), flips=flips)
+
+    def _id(self, flip: Flip) -> str:
+        return question_id(flip, self.audited.labels, self.audited.id)
+
+    # For classifiers
+
+    @cached_property
+    def for_judges(self) -> ForJudges:
+        """What classifiers are asked: the flips of cards that have enough of them, and reference texts.
+
+        Raises:
+            DataError: Flips were written without their texts.
+        """
+        labels = self.audited.labels
+        self._check_texts()
+        by_id = {card.id: card for card in self.audited.cards}
+        cases = [
+            case
+            for card, flips in self.flips.items()
+            if len(flips) >= LEAST_FLIPS
+            for case in _cases(by_id[card], flips)
+        ]
+        pairs = {pair_of(case.flip.before, case.flip.after, labels) for case in cases}
+        reference = [one for one in self.reference if pair_of(one.answer, one.other, labels) in pairs]
+        return ForJudges(labels, tuple(cases), tuple(reference))
+
+    def _check_texts(self) -> None:
+        known = {self._id(flip) for of_card in self.flips.values() for flip in of_card}
+        if missing := {key.id for key in self.keys if key.card != REFERENCE} - known:
+            raise DataError(
+                f"{QUESTIONS_FILE} lacks the texts of {counted(len(missing), 'question')}, about which classifiers are "
+                "asked: it was written with redact=True. Run `flips` again without it."
+            )
+
+    def answered_by(self, judges: Any, *, progress: Progress | None = None) -> Answers:
+        """The answers of classifiers, each of which is asked about every text.
+
+        Args:
+            judges: A `classifiers.Classifier`, a function from texts to probabilities (N, C) in the order of the labels
+                of the deployed model, what the command line takes (see `classifiers.open_classifiers`), or several.
+            progress: Told how many texts are done.
+
+        Raises:
+            ConfigError: One is the deployed model or its base, two are the same, or one has other labels.
+            DataError: The texts are not known.
+        """
+        from .answers import ask
+
+        return ask(self, judges, progress=progress)
+
+    # The file
+
+    def save(self, folder: Path, *, redact: bool = False) -> None:
+        """Write the file into the folder of the audit.
+
+        Args:
+            folder: That `audit` wrote.
+            redact: Leave the texts out: people's answers can be read, and no classifier be asked.
+        """
+        lines: list[dict[str, Any]] = [{"audit": self.audited.id, "models": list(self.models)}]
+        lines += [{"key": asdict(key)} for key in self.keys]
+        if not redact:
+            lines += [{"card": card, "flip": asdict(flip)} for card, flips in self.flips.items() for flip in flips]
+            lines += [{"reference": asdict(one)} for one in self.reference]
+        write_file(folder / QUESTIONS_FILE, "".join(json.dumps(line) + "\n" for line in lines), overwrite=True)
+
+    @classmethod
+    def from_folder(cls, folder: str | Path) -> Questions:
+        """Those that were asked about the audit in a folder.
+
+        Raises:
+            DataError: Nothing was asked, the file is damaged, or it belongs to another audit.
+        """
+        folder = Path(folder)
+        file, audited = folder / QUESTIONS_FILE, AuditedCards.from_folder(folder)
+        if not file.exists():
+            raise DataError(
+                f"Nothing was asked about the audit '{folder}' yet: it has no {QUESTIONS_FILE}. Run `flips`."
+            )
+        head, *lines = _lines(file) or [_Line()]
+        if head.get("audit") != audited.id:
+            raise DataError(
+                f"{file} asks about another audit than the one beside it: it was audited again. Remove "
+                f"{QUESTIONS_FILE} and run `flips`."
+            )
+        flips: dict[str, list[Flip]] = {}
+        for line in lines:
+            if "flip" in line:
+                flips.setdefault(line["card"], []).append(line["flip"])
+        return cls(
+            audited,
+            flips,
+            tuple(line["key"] for line in lines if "key" in line),
+            tuple(line["reference"] for line in lines if "reference" in line),
+            tuple(head.get("models", ())),
+        )
 
 
-def _drawn(
-    flips: Sequence[Flip], card: str, seed: int, known: set[tuple[str, str]], texts: Texts, audit: str
-) -> list[Flip]:
-    """A card's flips in random order, those first that nobody was asked about."""
-    rng = np.random.default_rng([seed, *_digest(card).encode()])
-    order = [flips[i] for i in rng.permutation(len(flips))]
-    return sorted(order, key=lambda flip: (question_id(flip, texts, audit), card) in known)
+class _Line(TypedDict, total=False):
+    audit: str
+    models: tuple[str, ...]
+    key: Key
+    card: str
+    flip: Flip
+    reference: ReferenceText
 
 
-def _question(
-    flip: Flip, card: str, texts: Texts, label_names: Sequence[str], audit: str, order: int
-) -> tuple[Question, Key]:
-    identity = question_id(flip, texts, audit)
-    # The place of the masked answer is a coin that falls the same way whenever the question is drawn.
-    first = int(_digest("order", identity)[:2], 16) % 2 == 0
-    a, b = (flip.after, flip.before) if first else (flip.before, flip.after)
-    question = Question(identity, flip.row, label_names[a], label_names[b])
-    return question, Key(identity, card, "a" if first else "b", text_hash(texts[flip.row]), order)
+def _lines(file: Path) -> list[_Line]:
+    found = []
+    for number, line in enumerate(read_utf8(file, str(file)).splitlines(), start=1):
+        try:
+            found.append(checked(parse_json(line), _Line, "the line", null_is_nan=True))
+        except ValueError as error:
+            raise DataError(
+                f"{file}, line {number}: this is no question ({error}). Write the questions again with `flips`; the "
+                "file may be removed before."
+            ) from error
+    return found
 
 
-def _with_label(key: Key, question: Question, label: int | None, label_names: Sequence[str]) -> Key:
-    if label is None:
-        return key
-    named = label_names[label]
-    known: Known = "a" if named == question.option_a else "b" if named == question.option_b else "neither"
-    return Key(key.id, key.card, key.masked_option, key.text_hash, key.order, known)
+def _row(question: Question, redact: bool) -> dict[str, Any]:
+    text = question.text
+    shown = {} if redact else {"text": text} if isinstance(text, str) else {"text": text[0], "text_pair": text[1]}
+    options = {"option_a": question.option_a, "option_b": question.option_b}
+    return {"id": question.id, "row": question.row, **shown, **options, "answer": ""}
 
 
-def question_id(flip: Flip, texts: Texts, audit: str) -> str:
-    """Tells the question about a flip, and nothing of its card."""
-    classes = sorted((flip.before, flip.after))
-    return _digest(audit, text_hash(texts[flip.row]), *map(str, classes))[:12]
+def _cases(card: Card, flips: Sequence[Flip]) -> Iterator[Case]:
+    finder = WordFinder(card.words, kept=card.except_in)
+    for flip in flips:
+        assert flip.content is not None  # texts are written of all flips or of none
+        sides = [flip.content] if isinstance(flip.content, str) else flip.content
+        cut = tuple(_cut(side, finder) for side in sides)
+        without = cut[0] if len(cut) == 1 else (cut[0], cut[1])
+        yield Case(card.id, flip, flip.content, without if all(cut) else None)
 
 
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def reference_questions(
-    near: Sequence[Flip],
-    texts: Texts,
-    label_names: Sequence[str],
-    *,
-    audit: str,
-    asked: Sequence[Key] = (),
-    labels: Sequence[int | None] | None = None,
-) -> tuple[list[Question], list[Key]]:
-    """Questions about texts without the cards' words: is the model right there?
-
-    Args:
-        near: The texts; `after` is the model's own answer, `before` the other class.
-        texts: The N texts.
-        label_names: The names of the C classes.
-        audit: The audit's id.
-        asked: The keys of earlier questions.
-        labels: See `draw_questions`.
-
-    Returns:
-        Questions that look like all others, and the keys of those that are new, whose `masked_option` is the model's
-        own answer.
-    """
-    known = {key.id for key in asked if key.card == REFERENCE}
-    questions, keys = [], []
-    for order, flip in enumerate(near):
-        question, key = _question(flip, REFERENCE, texts, label_names, audit, order)
-        label = None if labels is None else labels[flip.row]
-        if key.id not in known:
-            keys.append(_with_label(key, question, label, label_names))
-        if label is None:
-            questions.append(question)
-    return questions, keys
-
-
-def mixed(questions: Sequence[Question], more: Sequence[Question], seed: int) -> list[Question]:
-    """Two lists of questions as one, each in its order, so that nothing tells which list one is from; a question that
-    stands in both is asked once."""
-    rng = np.random.default_rng(seed)
-    both = list(questions), [one for one in more if one.id not in {other.id for other in questions}]
-    turns = rng.permutation(np.repeat([0, 1], [len(one) for one in both]))
-    queues = [iter(one) for one in both]
-    return [next(queues[turn]) for turn in turns]
+def _cut(text: str, finder: WordFinder) -> str:
+    """A text without the words, and without the space that they leave."""
+    kept, at = [], 0
+    for found in finder.find(text):
+        kept.append(text[at : max(at, found.start)])
+        at = max(at, found.end)
+    return " ".join("".join([*kept, text[at:]]).split())

@@ -5,25 +5,118 @@ Any program may write the file. Of a card `words` and `decision` are needed; the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from glob import escape
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from ..data import Count, NotEmpty, Word, checked, json_content
+from ..data import Count, NotEmpty, Share, Word, checked, json_content, to_json, write_file
 from ..errors import ConfigError, DataError
-from ..text import spaced
-from .opinion_record import Judge, MachineOpinion
+from ..text import spaced, visible_name
 
 DECISIONS_SCHEMA_VERSION = 1
 
+Rule = Literal["agreement", "reference", "answers"]
 DecisionName = Literal["keep", "neutralise", "unsure"]
 Source = Literal["person", "flips", "machine", "file"]
 
 FOLLOWS: dict[str, DecisionName] = {"shortcut": "neutralise", "genuine": "keep"}
 """What follows from the outcome of judged flips."""
+
+
+@dataclass(frozen=True)
+class Qualification:
+    """What is known of a judge for one pair of classes.
+
+    Attributes:
+        pair: The names of the two classes.
+        texts: Reference texts that it answered.
+        agreement: How often it agrees with the deployed model, the mean of the model's two answers, in [0, 1].
+        error: Its standard error.
+        qualified: Whether it may judge: it agrees enough, with 95 % confidence.
+        reason: Why not; empty where it is qualified.
+    """
+
+    pair: tuple[str, str]
+    texts: Count
+    agreement: Share | None
+    error: float | None
+    qualified: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class SecondOpinion:
+    """What judges say of one card.
+
+    Attributes:
+        judges: The qualified ones, whose standardised scores were averaged.
+        rule: By which it was tested: `agreement`, `reference` or `answers`.
+        mended: Flips to which they give the masked answer, with the words and without.
+        broken: All others.
+        unanswered: Of these, flips without an answer.
+        bound: The share of mended flips that the rule allows where masking mends no more than it breaks.
+        p_value: Of the test; `None` where it was not made.
+        rules: Bound and p-value by every rule that could be tried.
+        q_value: The p-value, adjusted for all cards that were asked about (Benjamini and Hochberg).
+        at_stake: How much accuracy masking the words would bring, from and to, as a share of the distinct texts
+            audited; see `stats.net_mended`. `None` where that cannot be told.
+        outcome: `shortcut` or `open`; a machine never says `genuine`.
+        reason: Why it is open, in a sentence; empty for a shortcut.
+    """
+
+    judges: tuple[str, ...]
+    rule: Rule
+    mended: Count
+    broken: Count
+    unanswered: Count
+    bound: Share | None
+    p_value: Share | None
+    outcome: Literal["shortcut", "open"]
+    reason: str = ""
+    rules: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    q_value: Share | None = None
+    at_stake: tuple[float, float] | None = None
+
+    def of_all(self, share: float | None) -> SecondOpinion:
+        """The same with what is at stake as a share of all texts, `share` of which are flips of the card, if known."""
+        stake = self.at_stake
+        return replace(self, at_stake=None if stake is None or share is None else (stake[0] * share, stake[1] * share))
+
+    @property
+    def sentence(self) -> str:
+        """Who judged, the counts and the bound, such as "gemma-3-270m, reviews.joblib, 72 : 16, bound .68"."""
+        judges = ", ".join(visible_name(name) for name in self.judges)
+        if not judges:
+            return "none is qualified"
+        bound = "" if self.bound is None else f", {self.rule} bound {self.bound:.2f}".replace("0.", ".")
+        return f"{judges}, {self.mended} : {self.broken}{bound}"
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A classifier that was asked.
+
+    Attributes:
+        name: As shown.
+        record: What its answers hang on: kind, fingerprint, prompts, versions, settings.
+        qualifications: Whether it may judge, for each pair of classes.
+        texts: How many texts it was sent.
+    """
+
+    name: str
+    record: Mapping[str, Any]
+    qualifications: tuple[Qualification, ...]
+    texts: Count
+
+    @property
+    def qualified(self) -> bool:
+        """Whether it may judge any pair of classes."""
+        return any(one.qualified for one in self.qualifications)
 
 
 @dataclass(frozen=True)
@@ -53,7 +146,7 @@ class Decision:
             `file` that somebody wrote.
         id: The card's.
         pulls_to: The class that the words pull to.
-        asked: See `Judged`, for this and what follows.
+        asked: See `people.Judged`, for this and what follows.
         mended: Judged flips that masking mends.
         broken: Judged flips that masking breaks.
         neither: Flips of which neither answer is right.
@@ -65,8 +158,8 @@ class Decision:
         text_hashes: Of the judged texts, which can certify nothing any more.
         reviews: What each person said; for judged flips who answered, with what followed from all answers.
         machine: The model whose answers stand in a file of questions; they are kept and decide nothing, since nobody
-            knows whether it is fit.
-        second_opinion: What second models say that were asked, apart from what people say.
+            knows whether it is qualified.
+        second_opinion: What judges say that were asked, apart from what people say.
     """
 
     words: Annotated[tuple[Word, ...], NotEmpty()]
@@ -86,7 +179,7 @@ class Decision:
     text_hashes: tuple[str, ...] = ()
     reviews: tuple[Review, ...] = ()
     machine: str | None = None
-    second_opinion: MachineOpinion | None = None
+    second_opinion: SecondOpinion | None = None
 
     @property
     def by_person(self) -> bool:
@@ -108,8 +201,22 @@ class Decision:
 
     @property
     def machine_says_shortcut(self) -> bool:
-        """Whether a second opinion takes the words for a shortcut."""
+        """Whether judges take the words for a shortcut."""
         return self.second_opinion is not None and self.second_opinion.outcome == "shortcut"
+
+    @property
+    def flips_counted(self) -> bool:
+        """Whether people judged flips of the card."""
+        return bool(self.asked) and not self.machine
+
+    def without_people(self) -> Decision:
+        """What follows from the card's judged flips, or else from judges, whatever people said of the card itself."""
+        if not self.machine and (follows := FOLLOWS.get(self.outcome or "")):
+            return replace(self, decision=follows, source="flips")
+        if self.machine_says_shortcut:
+            return replace(self, decision="neutralise", source="machine")
+        asked = "flips" if self.asked else "machine" if self.second_opinion else None
+        return replace(self, decision=None, source=asked)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -121,7 +228,7 @@ class Decisions:
         audit: The audit's id; `None` for a file that names none.
         model: Fingerprint of the audited model; `None` for a file that names none.
         data: Fingerprint of the audited texts; `None` for a file that names none.
-        judges: Second models that were asked.
+        judges: Classifiers that were asked.
         answers: The file beside this one that has their answers.
     """
 
@@ -150,11 +257,38 @@ class Decisions:
         }
         document |= {"data": self.data, "cards": [_stored(card) for card in self.cards]}
         if self.judges:
-            document |= {
-                "second_opinions": [asdict(one) for one in self.judges],
-                "second_opinion_answers": self.answers,
-            }
+            document |= {"judges": [asdict(one) for one in self.judges], "answers": self.answers}
         return document
+
+    def save(self, file: str | Path, *, answers: str = "", overwrite: bool = False) -> Decisions:
+        """Write a file of decisions, and beside it the answers of classifiers that they rest on.
+
+        At every instant the decisions that are there name the answers that they rest on. While others are there, new
+        ones get a name of their own, and the old ones go last.
+
+        Args:
+            file: `decisions.json`, or another JSON file.
+            answers: See `Answers.to_lines`; empty where no classifier was asked.
+            overwrite: Whether files that are there are replaced.
+
+        Returns:
+            The decisions with the name of the file of answers.
+        """
+        file = Path(file)
+        if not answers:
+            write_file(file, to_json(self.to_dict()), overwrite=overwrite)
+            return self
+        plain = beside = answers_file(file)
+        if plain.exists() and plain.read_text(encoding="utf-8") != answers:
+            beside = plain.with_suffix(f".{sha256(answers.encode()).hexdigest()[:8]}.jsonl")
+        write_file(beside, answers, overwrite=overwrite or beside != plain)
+        named = replace(self, answers=beside.name)
+        write_file(file, to_json(named.to_dict()), overwrite=overwrite)
+        hashed = f"{escape(file.stem)}.answers.{'[0-9a-f]' * 8}.jsonl"  # no other file that is named alike is ours
+        for old in (plain, *file.parent.glob(hashed)):
+            if old != beside:
+                old.unlink(missing_ok=True)
+        return named
 
     @classmethod
     def from_dict(cls, document: Any, *, source: str = "The decisions") -> Decisions:
@@ -180,8 +314,8 @@ class Decisions:
             found.get("audit"),
             found.get("model"),
             found.get("data"),
-            found.get("second_opinions", ()),
-            found.get("second_opinion_answers"),
+            found.get("judges", ()),
+            found.get("answers"),
         )
 
     @classmethod
@@ -193,6 +327,11 @@ class Decisions:
         """
         document = json_content(Path(file), advice="Give a file that `judge` wrote.")
         return cls.from_dict(document, source=str(file))
+
+
+def answers_file(decisions: Path) -> Path:
+    """Where the answers of classifiers go that decisions rest on."""
+    return decisions.with_name(f"{decisions.stem}.answers.jsonl")
 
 
 def _stored(card: Decision) -> dict[str, Any]:
@@ -209,8 +348,8 @@ class _Document(TypedDict):
     model: NotRequired[str | None]
     data: NotRequired[str | None]
     cards: tuple[Decision, ...]
-    second_opinions: NotRequired[tuple[Judge, ...]]
-    second_opinion_answers: NotRequired[str | None]
+    judges: NotRequired[tuple[Judge, ...]]
+    answers: NotRequired[str | None]
 
 
 def _check_source(card: Decision, where: str) -> None:

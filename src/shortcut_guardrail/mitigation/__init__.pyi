@@ -5,6 +5,7 @@ from .choosing import choose_unlabelled as choose_unlabelled
 from .few_shot import FOLDS as FOLDS
 from .fitting import FitReport as FitReport
 from .fitting import Fitted as Fitted
+from .fitting import LabelledRows as LabelledRows
 from .fitting import Support as Support
 from .fitting import encode_support as encode_support
 from .fitting import fit_guard as fit_guard
@@ -18,9 +19,9 @@ from .repairing import Plan as Plan
 from .repairing import Repair as Repair
 from .repairing import RepairStrategy as RepairStrategy
 from .repairing import RepairStrength as RepairStrength
-from .repairing import check_decides as check_decides
-from .repairing import nothing_to_repair as nothing_to_repair
-from .repairing import plan_repair as plan_repair
+from .repairing import Wanted as Wanted
+from .repairing import repair_model as repair_model
+from .repairing import search_shortcuts as search_shortcuts
 from .repairing import supported_strategy as supported_strategy
 from .scaling import logits_by_strength as logits_by_strength
 from .scaling import merged as merged
@@ -30,4 +31,3 @@ from .strategies import uses_shortcuts as uses_shortcuts
 from .training import first_of_equals as first_of_equals
 from .training import steps_to_take as steps_to_take
 from .validation import check_same_length as check_same_length
-from .validation import warn_about_absent as warn_about_absent

@@ -11,7 +11,7 @@ import numpy as np
 from ..config import CertifyConfig
 from ..data import Texts, check_texts, label_ids, text_hash
 from ..errors import ConfigError, DataError
-from ..models import TextClassifier
+from ..models import EncodedTexts, TextClassifier
 from ..shortcuts import find_shortcuts
 from ..strength import (
     Calibration,
@@ -29,11 +29,10 @@ from ..strength import (
 )
 from ..typing import Array, Progress
 from .distillation import counterfactual
-from .fitting import Fitted, Support, hashes
+from .fitting import Fitted, LabelledRows, Support, hashes
 from .strategies import uses_shortcuts
 from .validation import (
     check_kind,
-    check_same_length,
     check_untaught,
     check_unused,
     checked,
@@ -44,19 +43,16 @@ from .validation import (
 
 
 def choose_on_labels(
-    base: TextClassifier,
     fitted: Fitted,
-    support: Support,
+    support: LabelledRows,
     *,
     groups: Sequence[int] | None = None,
     without_labels: UnlabelledCalibration | None = None,
     progress: Progress | None = None,
 ) -> StrengthChoice:
     """The strength that labels choose. Arguments and errors: see `ShortcutGuardrail.calibrate`."""
-    labels = np.array(label_ids(support[1], base.label_names), dtype=np.int64)
+    encoded, labels = support
     check_support(labels)
-    encoded = base.encode(check_texts(support[0]))
-    check_same_length(encoded, labels)
     warn_about_copies(encoded.texts, "labelled", "The choice of the strength")
     check_untaught(encoded, fitted.shortcuts.rows, fitted.strategy)
     before = None if without_labels is None else without_labels.strength
@@ -80,7 +76,12 @@ def choose_on_labels(
 
 
 def choose_unlabelled(
-    base: TextClassifier, fitted: Fitted, texts: Texts, *, at_most: int = 256, progress: Progress | None = None
+    base: TextClassifier,
+    fitted: Fitted,
+    texts: Texts | EncodedTexts,
+    *,
+    at_most: int = 256,
+    progress: Progress | None = None,
 ) -> UnlabelledCalibration:
     """The strength that unlabelled texts choose.
 
@@ -93,7 +94,7 @@ def choose_unlabelled(
             "A guard that learned from labels has its strength from them too, by cross-validation: without labels "
             "only guards that neutralise words can be compared with the base without these words."
         )
-    encoded = base.encode(check_texts(texts))
+    encoded = texts if isinstance(texts, EncodedTexts) else base.encode(check_texts(texts))
     shortcuts = fitted.shortcuts
     if not uses_shortcuts(fitted.config):
         shortcuts = find_shortcuts(base, encoded, fitted.config.shortcuts, progress=progress)

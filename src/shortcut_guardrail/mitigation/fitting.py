@@ -26,6 +26,9 @@ from .validation import check_same_length, check_taught, warn_about_absent, warn
 Support = tuple[Texts, Sequence[str | int]]
 """A few labelled texts and their labels, all names or all class ids."""
 
+LabelledRows = tuple[EncodedTexts, Array]
+"""The same as a model takes them: n encoded texts and their class ids, shape (n,)."""
+
 
 @dataclass(frozen=True, repr=False)
 class FitReport(Shown):
@@ -36,8 +39,8 @@ class FitReport(Shown):
         config: The configuration used.
         seed: The seed used.
         n_truncated: Texts it was fitted on that are longer than the model takes.
-        seconds: Wall-clock time by stage: `tokenise`, `target` (looking for what to neutralise), `attribute`
-            or `teacher` (what training starts from), `cross-validate`, `adapt`.
+        seconds: Wall-clock time by stage: `tokenise` (nearly none of texts that were encoded before), `target` (looking
+            for what to neutralise), `attribute` or `teacher` (what training starts from), `cross-validate`, `adapt`.
         shortcuts: What is neutralised and what was weighed; nothing for plain `maskcl` and `few-shot`.
         calibration: How `few-shot` chose the strength, on answers of adapters that had not seen the text; `None` for
             the others, whose strength is chosen after fitting.
@@ -116,11 +119,11 @@ class Fitted:
 
 def fit_guard(
     base: TextClassifier,
-    texts: Texts,
+    texts: Texts | EncodedTexts,
     config: GuardrailConfig,
     *,
     seed: int,
-    support: Support | None = None,
+    support: LabelledRows | None = None,
     shortcuts: Shortcuts | None = None,
     progress: Progress | None = None,
 ) -> tuple[Fitted, FitReport, StrengthChoice]:
@@ -132,20 +135,19 @@ def fit_guard(
     clock = _Clock()
     learns = strategy_of(config).learns_from_labels
     warn_about_unused(config, support=support is not None, shortcuts=shortcuts is not None)
-    rows = encode_support(base, support)
     if learns:
-        check_taught(rows)
-    encoded = base.encode(check_texts(texts), progress=progress)
+        check_taught(support)
+    encoded = texts if isinstance(texts, EncodedTexts) else base.encode(check_texts(texts), progress=progress)
     check_ordinary(encoded)
     clock.lap("tokenise")
-    shortcuts = _shortcuts(base, encoded, config, rows, shortcuts, progress)
+    shortcuts = _shortcuts(base, encoded, config, support, shortcuts, progress)
     if uses_shortcuts(config):
         clock.lap("target")
-    learned_from = rows[0] if rows is not None and learns else encoded
+    learned_from = support[0] if support is not None and learns else encoded
     if learns:
         shortcuts = replace(shortcuts, rows=hashes(learned_from))
     trained = strategy_of(config).train(
-        Task(base, encoded, shortcuts.finder, config, seed, support=rows, lap=clock.lap, progress=progress)
+        Task(base, encoded, shortcuts.finder, config, seed, support=support, lap=clock.lap, progress=progress)
     )
     clock.lap("adapt")
     fitted = Fitted(
@@ -166,7 +168,7 @@ def _shortcuts(
     base: TextClassifier,
     encoded: EncodedTexts,
     config: GuardrailConfig,
-    rows: tuple[EncodedTexts, Array] | None,
+    rows: LabelledRows | None,
     given: Shortcuts | None,
     progress: Progress | None,
 ) -> Shortcuts:
@@ -189,7 +191,7 @@ def _first_choice(trained: Trained, fitted: Fitted) -> StrengthChoice:
     return StrengthChoice(chosen.strength, "cross-validated", calibration=chosen, rows=fitted.shortcuts.rows)
 
 
-def encode_support(base: TextClassifier, support: Support | None) -> tuple[EncodedTexts, Array] | None:
+def encode_support(base: TextClassifier, support: Support | None) -> LabelledRows | None:
     """The labelled texts as the model takes them, and their class ids, shape (n,).
 
     Raises:

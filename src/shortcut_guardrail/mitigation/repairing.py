@@ -9,18 +9,24 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
+from ..audit import AuditReport, model_digest, texts_fingerprint
 from ..config import GuardrailConfig, check_strength, preset, updated
 from ..data import enumerated
-from ..decisions import Decisions
+from ..decisions import Decisions, made_for
 from ..display import Shown, Summary
 from ..errors import ConfigError, DataError, GuardrailWarning, NothingToRepairError
-from ..shortcuts import Shortcuts
+from ..models import EncodedTexts, TextClassifier
+from ..shortcuts import Shortcuts, find_shortcuts
 from ..strength import StrengthChoice, check_support
-from ..typing import Array
-from .fitting import FitReport
+from ..text import text_key
+from ..typing import Array, Progress
+from .choosing import choose_on_labels, choose_unlabelled
+from .fitting import FitReport, Fitted, LabelledRows, fit_guard
 from .strategies import Strategy, strategy_of, uses_shortcuts
+from .validation import warn_about_absent
 
 RepairStrategy = Literal["auto", "maskcl", "paper", "mask", "distill", "few-shot"]
 RepairStrength = float | Literal["auto"] | None
@@ -124,7 +130,7 @@ def plan_repair(
         _check_few_shot(labels, strength)
     weighs = uses_shortcuts(configured) or kind.learns_from_labels
     if labels is not None and stated is not None and not weighs:
-        raise ConfigError("--support chooses the strength and --strength states it; give one of them.")
+        raise ConfigError("support= chooses the strength and strength= states it; give one of them.")
     automatic = strength == "auto" or (strength is None and kind.needs_shortcuts)
     if stated is not None:
         configured = replace(configured, calibration=replace(configured.calibration, fixed_strength=stated))
@@ -132,19 +138,6 @@ def plan_repair(
     if labels is None and strength is None and not automatic:
         _warn_uncalibrated(configured)
     return Plan(configured, weighs, automatic, on_labels, stated is not None)
-
-
-def check_decides(config: GuardrailConfig) -> None:
-    """Refuse decisions where the strategy does not know what it neutralises.
-
-    Raises:
-        ConfigError: The sentence names those that do.
-    """
-    if not uses_shortcuts(config):
-        raise ConfigError(
-            f"--decisions is for strategies that know what they neutralise, and '{config.strategy}' does not. Choose "
-            "--strategy auto, distill or mask."
-        )
 
 
 def _stated(strength: RepairStrength) -> float | None:
@@ -169,13 +162,17 @@ def _configured(
             f"The strategy is {strategy!r}, but the configuration is one of '{configured.strategy}'. Leave the "
             "strategy out of the configuration, or name that one."
         )
-    given = {"--shortcut": shortcuts, "--keep": keep, "--take-influential": configured.shortcuts.take_influential}
+    given = {
+        "shortcuts=": shortcuts,
+        "keep=": keep,
+        "take_influential=True": configured.shortcuts.take_influential,
+    }
     if not uses_shortcuts(configured) and any(given.values()):
         named = next(name for name, value in given.items() if value)
-        also = "" if strategy_of(configured).learns_from_labels else ", or --per-input"
+        also = "" if strategy_of(configured).learns_from_labels else ", or per_input=True"
         raise ConfigError(
             f"{named} is for strategies that know what they neutralise, and '{strategy}' does not. Choose "
-            f"--strategy mask or --strategy distill{also}."
+            f"strategy='mask' or strategy='distill'{also}."
         )
     said = configured.shortcuts
     return configured.with_shortcuts(named=(*said.named, *shortcuts), keep=(*said.keep, *keep))
@@ -185,7 +182,7 @@ def _changed(config: GuardrailConfig, changes: Mapping[str, Any]) -> GuardrailCo
     changed = updated(config, changes)
     if not strategy_of(changed).trains and changed.adapter != config.adapter:
         raise ConfigError(
-            f"Settings of the adapter are about training, and --strategy {changed.strategy} trains nothing. "
+            f"Settings of the adapter are about training, and strategy='{changed.strategy}' trains nothing. "
             "Leave them out."
         )
     return changed
@@ -194,13 +191,11 @@ def _changed(config: GuardrailConfig, changes: Mapping[str, Any]) -> GuardrailCo
 def _check_few_shot(labels: Array | None, strength: RepairStrength) -> None:
     """What learns from labels needs them, and chooses its strength on them."""
     if labels is None:
-        raise ConfigError(
-            "--support is missing: --strategy few-shot learns from a file with labelled rows, and from nothing else."
-        )
+        raise ConfigError("support= is missing: strategy='few-shot' learns from labelled rows, and from nothing else.")
     if strength is not None:
         raise ConfigError(
-            "--strength is for other strategies: --strategy few-shot chooses the strength by cross-validation on "
-            "--support. Leave it out."
+            "strength= is for other strategies: strategy='few-shot' chooses the strength by cross-validation on "
+            "support=. Leave it out."
         )
 
 
@@ -225,10 +220,140 @@ def _warn_uncalibrated(config: GuardrailConfig) -> None:
     warnings.warn(
         f"Without a support set the strength is not calibrated: {config.calibration.fixed_strength:g} is used, "
         "which can cost much accuracy, most where there is no shortcut to repair. "
-        "Give some 40 labelled rows with --support, or state a strength with --strength.",
+        "Give some 40 labelled rows with support=, or state a strength with strength=.",
         GuardrailWarning,
         stacklevel=4,
     )
+
+
+def search_shortcuts(
+    base: TextClassifier,
+    encoded: EncodedTexts,
+    config: GuardrailConfig,
+    *,
+    support: LabelledRows | None = None,
+    decisions: Decisions | None = None,
+    report: AuditReport | None = None,
+    known: AuditReport | None = None,
+    progress: Progress | None = None,
+) -> Shortcuts:
+    """What a repair would neutralise. Arguments: see `shortcuts.find_shortcuts`.
+
+    Raises:
+        ConfigError: The decisions were made for another model, or the strategy does not know what it neutralises.
+    """
+    if decisions is not None and not uses_shortcuts(config):
+        raise ConfigError(
+            f"decisions= is for strategies that know what they neutralise, and '{config.strategy}' does not. Choose "
+            "strategy='auto', 'distill' or 'mask'."
+        )
+    same_data = decisions is None or made_for(
+        decisions,
+        model=model_digest(base),
+        data=texts_fingerprint([text_key(text) for text in encoded.texts]),
+        warn=_warn,
+    )
+    found = find_shortcuts(
+        base,
+        encoded,
+        config.shortcuts,
+        support=support,
+        decisions=decisions,
+        same_data=same_data,
+        report=report,
+        known=known,
+        progress=progress,
+    )
+    warn_about_absent(found, encoded)
+    return found
+
+
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, GuardrailWarning, stacklevel=5)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What somebody asks of a repair; see `ShortcutGuardrail.repair`."""
+
+    strategy: str = "auto"
+    strength: RepairStrength = None
+    shortcuts: Sequence[str] = ()
+    keep: Sequence[str] = ()
+    config: GuardrailConfig | Mapping[str, Any] | None = None
+
+    @property
+    def named(self) -> str:
+        """The strategy that is asked for; a whole configuration names one."""
+        named = self.strategy == "auto" and isinstance(self.config, GuardrailConfig)
+        return self.config.strategy if named else self.strategy  # type: ignore[union-attr]
+
+    def plan(self, strategy: str, labels: Array | None) -> Plan:
+        """See `plan_repair`."""
+        return plan_repair(
+            strategy,
+            labels=labels,
+            strength=self.strength,
+            shortcuts=self.shortcuts,
+            keep=self.keep,
+            config=self.config,
+        )
+
+
+def repair_model(
+    base: TextClassifier,
+    encoded: EncodedTexts,
+    wanted: Wanted,
+    *,
+    support: LabelledRows | None = None,
+    decisions: Decisions | None = None,
+    known: AuditReport | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> tuple[Fitted, Repair]:
+    """Plan, search, fit, and choose the strength.
+
+    Args:
+        base: The base model; it is left as it was.
+        encoded: N unlabelled deployment texts.
+        wanted: What is asked for.
+        support: A few labelled texts and their class ids.
+        decisions: On cards of an audit of the base.
+        known: An audit of these texts, whose measurements serve again.
+        seed: The same seed gives the same guard.
+        progress: Told how much of each stage is done.
+
+    Raises:
+        NothingToRepairError: Neither words nor labels speak for a repair.
+        ConfigError: Options contradict or need one another.
+        DataError: See `fit_guard` and `choosing`.
+    """
+    labels = None if support is None else support[1]
+    search = partial(
+        search_shortcuts, base, encoded, support=support, decisions=decisions, known=known, progress=progress
+    )
+    strategy, reason, found = wanted.named, "", None
+    if strategy == "auto":
+        found = search(wanted.plan("distill", labels).config)
+        strategy, reason = supported_strategy(found, has_labels=support is not None)
+    plan = wanted.plan(strategy, labels)
+    if found is None and (decisions is not None or (known is not None and uses_shortcuts(plan.config))):
+        found = search(plan.config)
+    given = found if uses_shortcuts(plan.config) else None
+    weighing = support if plan.weighs and given is None else None
+    fitted, report, choice = fit_guard(
+        base, encoded, plan.config, seed=seed, support=weighing, shortcuts=given, progress=progress
+    )
+    if reason and found is not None and plan.strategy.learns_from_labels and choice.strength == 0:
+        raise nothing_to_repair(found, labels_say=", and cross-validation on the labelled rows prefers the base")
+    if plan.automatic:
+        chosen = choose_unlabelled(base, fitted, encoded, progress=progress)
+        fitted = replace(fitted, unlabelled=chosen)
+        choice = StrengthChoice(chosen.strength, "agreement", unlabelled=chosen)
+    if plan.on_labels and support is not None:
+        # Where both have a say, labels may overrule unlabelled texts.
+        choice = choose_on_labels(fitted, support, without_labels=choice.unlabelled, progress=progress)
+    return fitted, Repair(strategy, reason, report, choice, decisions)
 
 
 def supported_strategy(shortcuts: Shortcuts, *, has_labels: bool) -> tuple[str, str]:
@@ -269,7 +394,7 @@ def nothing_to_repair(shortcuts: Shortcuts, *, labels_say: str = "") -> NothingT
     hint = f" Many answers hang on {', '.join(map(repr, listed))}: should they?" if listed else ""
     return NothingToRepairError(
         f"Nothing speaks for a repair: no word is named, and none is found on these texts{labels_say}.{hint} Look at "
-        "what the model leans on with `audit --label-column`, and name what should not count with --shortcut WORD."
+        "what the model leans on with an audit, and name what should not count with shortcuts=."
     )
 
 

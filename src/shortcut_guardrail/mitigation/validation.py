@@ -47,7 +47,7 @@ def warn_without_shortcuts(shortcuts: Shortcuts) -> None:
         hint = f" Many answers hang on {', '.join(map(repr, listed))}: should they?" if listed else ""
         warnings.warn(
             "Nothing on these texts is taken for a shortcut, so the guard answers as the base does. Give more texts, "
-            f"labelled rows, or name what you know with the shortcuts option (--shortcut on the command line).{hint}",
+            f"labelled rows, or name what you know with shortcuts=.{hint}",
             GuardrailWarning,
             stacklevel=3,
         )
@@ -61,8 +61,7 @@ def check_taught(rows: tuple[EncodedTexts, Array] | None) -> None:
     """Refuse to learn from labels where there are none, or too few."""
     if rows is None:
         raise ConfigError(
-            "The strategy 'few-shot' learns from labelled texts, and there are none. Give support=(texts, labels), "
-            "or --support on the command line."
+            "The strategy 'few-shot' learns from labelled texts, and there are none. Give them with support=."
         )
     check_support(rows[1])
 

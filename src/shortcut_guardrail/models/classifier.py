@@ -463,8 +463,7 @@ def _classification_head(model: Any, head: Head | None) -> Head:
     if problem is None and head is None:
         raise ModelError(
             f"'{name}' has a single logit and its configuration does not say whether that is a binary classifier or a "
-            "regression (problem_type is not set). If it is a binary classifier, say so with head='sigmoid' "
-            "(--head sigmoid on the command line)."
+            "regression (problem_type is not set). If it is a binary classifier, say so with head='sigmoid'."
         )
     return "sigmoid"
 

@@ -167,7 +167,7 @@ def _check_model_folder(name: str, allow_pickle: bool) -> None:
     if not any(folder.glob("*.safetensors")) and not allow_pickle:
         raise ModelError(
             f"'{folder}' holds no .safetensors file. Weights in other formats can run code when they are opened; "
-            "convert them, or ask for them by name with allow_pickle=True (--allow-pickle on the command line)."
+            "convert them, or ask for them by name with allow_pickle=True."
         )
 
 

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from ..decisions import LEAST_FLIPS
 from ..text import visible_name
 from .terminal import new_table, screen
 
 if TYPE_CHECKING:
     from ..classifiers import Cost
-    from ..decisions import AuditedCard, Decision, Decisions, MachineOpinion
+    from ..decisions import Decision, Decisions, Questions, SecondOpinion
 
 
-def print_flips(cards: Sequence[tuple[AuditedCard, int]], *, least: int) -> None:
-    """How many texts of each card can be asked about.
+def print_questions(questions: Questions, flips: Mapping[str, int], out: Path) -> None:
+    """How many texts of each card can be asked about, and what to do next.
 
     Args:
-        cards: Each with its number of flips.
-        least: The fewest that can decide a card.
+        questions: Of the last call.
+        flips: By card that it asked about, the number of its flips.
+        out: The file of the questions.
     """
     shown = new_table("card", "words", "pulls to", "flips")
-    for card, flips in cards:
-        shown.add_row(card.id, words_of(card.words), Text(visible_name(card.pulls_to)), str(flips))
+    for card in questions.audited.cards:
+        if card.id in flips:
+            pulls_to = Text(visible_name(card.pulls_to))
+            shown.add_row(card.id, words_of(card.words), pulls_to, str(flips[card.id]))
     console = screen()
     console.print(shown)
-    few = sum(flips < least for _, flips in cards)
-    if few:
-        console.print(f"{few} with fewer than {least} flips cannot be decided: audit more texts, or say what you know.")
+    if few := sum(count < LEAST_FLIPS for count in flips.values()):
+        console.print(
+            f"{few} with fewer than {LEAST_FLIPS} flips cannot be decided: audit more texts, or say what you know."
+        )
+    if not questions.asked:
+        print("No question is left: no answer changes, or labels answer them all.")
+        return
+    print(f"Written: {out} ({len(questions.asked)} questions)")
+    print("Fill in the column 'answer' (a, b, neither, unclear), then: shortcut-guardrail judge")
 
 
 def print_costs(flips: int, word_free: int, costs: Mapping[str, Cost]) -> None:
@@ -53,11 +64,11 @@ def _print_opinions(decisions: Decisions) -> None:
     """What second models say, apart from what people say."""
     console = screen()
     for judge in decisions.judges:
-        for one in judge.fitness:
+        for one in judge.qualifications:
             agrees = (
                 "" if one.agreement is None else f", agrees with the model on {one.agreement:.2f} of word-free texts"
             )
-            said = f"fit{agrees}" if one.fit else f"not fit: {one.reason}"
+            said = f"qualified{agrees}" if one.qualified else f"not qualified: {one.reason}"
             pair = " / ".join(map(visible_name, one.pair))
             console.print(Text(f"Second opinion {visible_name(judge.name)} ({pair}): {said}"))
     opinions = [(card, card.second_opinion) for card in decisions.cards if card.second_opinion is not None]
@@ -105,9 +116,17 @@ def _print_opinions(decisions: Decisions) -> None:
         )
 
 
-def _nearly(opinion: MachineOpinion) -> bool:
+def _nearly(opinion: SecondOpinion) -> bool:
     """Whether a few answers of people may decide a card that a second opinion leaves open."""
     return opinion.outcome == "open" and opinion.q_value is not None and opinion.mended > opinion.broken
+
+
+def print_decided(decisions: Decisions, file: Path) -> None:
+    """What was decided, where it is written, and what to do next."""
+    print_decisions(decisions)
+    print(f"Written: {file}")
+    if any(card.decision for card in decisions.cards):
+        print(f"Next: shortcut-guardrail fit MODEL DATA --decisions {file} --out guarded")
 
 
 def print_decisions(decisions: Decisions) -> None:
@@ -147,7 +166,7 @@ def _print_judged(decisions: Decisions, judged: Sequence[Decision]) -> None:
         )
     if any(card.machine for card in decisions.cards):
         console.print(
-            "A machine answered: its answers are kept, and decide nothing, since nobody knows whether it is fit. "
+            "A machine answered: its answers are kept, and decide nothing, since nobody knows whether it is qualified. "
             "`judge --with` asks it about texts without the words too, and may decide."
         )
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from ..audit import AUDIT_SCHEMA_VERSION, Agreement, Candidate, Card, read_result
+from ..audit import AUDIT_SCHEMA_VERSION, Agreement, Candidate, read_result
+from ..cards import Card
 from ..config import Unit
 from ..data import Count, Defined, NotEmpty, Share, Word, checked
 from ..errors import DataError

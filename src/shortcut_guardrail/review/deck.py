@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ..cards import Card
 from ..data import Texts, text_hash
-from ..decisions import LEAST_FLIPS, AuditedCard, AuditedCards
+from ..decisions import LEAST_FLIPS, AuditedCards
 from ..errors import DataError
 from ..text import WordFinder, content_words, spaced, visible_name
 from .effects import Effect, effects_of
@@ -57,7 +58,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class FlipText:
-    """A text whose answer changes with a card's words masked; see `audit.KeptFlip`."""
+    """A text whose answer changes with a card's words masked; see `cards.Flip`."""
 
     row: int
     before: str
@@ -209,7 +210,7 @@ class _Texts:
             if text is not None:
                 yield FlipText(example["index"], example["label"], example["masked_label"], text)
 
-    def examples(self, card: AuditedCard, stored: Document, askable: Askable) -> list[FlipText]:
+    def examples(self, card: Card, stored: Document, askable: Askable) -> list[FlipText]:
         """Texts of different topics: each next one shares the fewest words with those before; flips come first.
 
         Where a card has few flips, these are left to be asked about, and texts whose answer may stay are shown.
@@ -239,7 +240,7 @@ def _overlap(bags: Mapping[int, set[str]], flip: FlipText, chosen: Sequence[Flip
 
 
 def _card(
-    card: AuditedCard, stored: Document, known: _Texts, examples: list[FlipText], shown: set[int], document: Document
+    card: Card, stored: Document, known: _Texts, examples: list[FlipText], shown: set[int], document: Document
 ) -> DeckCard:
     finder = WordFinder(card.words, kept=card.except_in)
     flips = known.flips(stored)
@@ -283,7 +284,7 @@ def too_few(asked: int, changes: int) -> tuple[str, ...]:
     )
 
 
-def _evidence(card: AuditedCard, stored: Document, document: Document) -> Iterator[str]:
+def _evidence(card: Card, stored: Document, document: Document) -> Iterator[str]:
     evidence = stored["evidence"]
     if evidence["flagged"]:
         names = [f"“{visible_name(word)}”" for word in evidence["flagged"][:5]]

@@ -18,10 +18,9 @@ from filelock import FileLock, Timeout
 from typing_extensions import TypedDict
 
 from ..data import Count, checked, json_content, to_json, write_file
-from ..decisions import Decision, Decisions
+from ..decisions import Answer, Answers, Decision, Decisions, agreed_decision
 from ..errors import ConfigError, DataError
-from .answers import Event, latest, without_last
-from .rules import Record, Rules, agreed_decision, without_people
+from .rules import Record, Rules, asked, latest
 
 BY_FILE = "file"
 """Who said what a file says without naming anybody."""
@@ -118,7 +117,7 @@ class Session:
             DataError: It is no answer, or to nothing that was asked, or another program damaged the file.
             RunError: The disk is full, or the like.
         """
-        event = Event.from_dict({**values, "by": self.by, "at": _now()}, "What was sent")
+        event = Answer.from_dict({**values, "by": self.by, "at": _now()}, "What was sent")
         if not self.rules.knows(event):
             raise DataError("What was sent answers nothing that this review asks. Load the page again.")
         with self._lock:
@@ -129,7 +128,7 @@ class Session:
         """Take the person's last answer back; see `save`."""
         with self._lock:
             self._check(revision)
-            self._write(self.record.with_events(without_last(self.record.events, self.by)))
+            self._write(self.record.with_events(Answers(self.record.events).without_last(self.by).said))
 
     def _check(self, revision: int) -> None:
         self._take_up()
@@ -183,7 +182,7 @@ class Session:
                 "said": cards,
                 "follows": {card: asdict(one) for card, one in rules.follows(record, self.by).items()},
                 "opinions": {card: text for card in cards if (text := second_opinion(record.before.get(card)))},
-                "question": None if question is None else question.to_dict(),
+                "question": None if question is None else asked(question),
                 "progress": rules.progress(record, self.by),
                 "can_undo": any(event.by == self.by for event in record.events),
                 "notice": self.notice,
@@ -235,7 +234,7 @@ def _now() -> str:
 def _with_review(record: Record, review: Mapping[str, Any], source: str) -> Record:
     """With the answers that stand in a file, each once."""
     given = review.get("events", [])
-    events = [Event.from_dict(one, source, f"review.events[{i}]") for i, one in enumerate(given)]
+    events = [Answer.from_dict(one, source, f"review.events[{i}]") for i, one in enumerate(given)]
     new = [event for event in events if event not in record.events]
     before = Decisions.from_dict({"cards": review.get("before") or []}, source=f"{source}: review.before").cards
     return replace(
@@ -264,21 +263,21 @@ def _with_cards(record: Record, cards: Sequence[Decision], rules: Rules) -> tupl
         kept = before.get(identity)
         if kept is None and (card.asked or card.machine or card.second_opinion) and (own is None or not own.asked):
             plain = replace(card, id=identity, words=known[identity].words, pulls_to=known[identity].pulls_to)
-            before[identity] = without_people(plain if not card.by_person else replace(plain, reviews=()))
+            before[identity] = (plain if not card.by_person else replace(plain, reviews=())).without_people()
             changed.append(f"“{card.words[0]}”")
         elif card.second_opinion and card.second_opinion != (kept or own or card).second_opinion:
             plain = kept or replace(card, asked=0, mended=0, broken=0, outcome=None, reviews=(), text_hashes=())
-            before[identity] = without_people(replace(plain, second_opinion=card.second_opinion))
+            before[identity] = replace(plain, second_opinion=card.second_opinion).without_people()
             changed.append(f"“{card.words[0]}”")
     return replace(record, events=tuple(events), before=before, others=tuple(others)), list(dict.fromkeys(changed))
 
 
-def _said_by_file(card: Decision, identity: str, events: Sequence[Event]) -> list[Event]:
+def _said_by_file(card: Decision, identity: str, events: Sequence[Answer]) -> list[Answer]:
     """The answers behind a card's decision: those of its reviewers, or else the file's own."""
-    told = [Event(review.by, review.at, review.decision, card=identity) for review in card.reviews]
+    told = [Answer(review.by, review.at, review.decision, card=identity) for review in card.reviews]
     new = [event for event in told if event not in events]
     if new and agreed_decision([event.said for event in told]) == (
         None if card.decision == "unsure" else card.decision
     ):
         return new
-    return [Event(BY_FILE, _now(), card.decision or "unsure", card=identity)]
+    return [Answer(BY_FILE, _now(), card.decision or "unsure", card=identity)]

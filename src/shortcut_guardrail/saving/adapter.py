@@ -46,8 +46,7 @@ def find_base(
     name = str(base) if base is not None else record.base_model["name"]
     if name is None:
         raise ModelError(
-            f"The adapter in '{folder}' was trained on a model in memory that had no name. "
-            "Name its base with base=... (--base on the command line)."
+            f"The adapter in '{folder}' was trained on a model in memory that had no name. Name its base with base=."
         )
     if base is None and not Path(name).exists():
         name = _moved(folder, name, record.base_model.get("from_folder"))
@@ -57,8 +56,7 @@ def find_base(
         )
     except ModelError as error:
         raise ModelError(
-            f"The base model of '{folder}' was not found. {error} "
-            "If it is elsewhere, name it with base=... (--base on the command line)."
+            f"The base model of '{folder}' was not found. {error} If it is elsewhere, name it with base=."
         ) from error
     return model, place_of(name)
 

@@ -128,7 +128,7 @@ def _check_weights(classifier: TextClassifier, folder: Path, record: GuardrailRe
         raise ModelError(
             f"The adapter in '{folder}' was trained on '{record.base_model['name']}' with weights "
             f"{record.base_model['fingerprint']}, but the weights of '{base_name}' are {found}. "
-            "Name the model it was trained on with base=... (--base on the command line)."
+            "Name the model it was trained on with base=."
         )
 
 

@@ -5,7 +5,7 @@ docs/explanation/audit-statistics.md ("Alike") says what is asked, for each clas
 
 - *Side*: the classes that lose probability, on average, where what was found is masked in the texts that hold it.
 - *Pool*: candidates that pull to a class of the side, and fixed phrases, that stand in `LEAST_TEXTS` distinct texts and
-  have a cosine of at least `ALIKE` to the mean vector of what was found (see `audit.word_vectors`).
+  have a cosine of at least `ALIKE` to the mean vector of what was found (see `cards.word_vectors`).
 - *Test* of the pool as a whole, all words masked at once, on texts with words of the pool and none that was found. The
   larger p-value of Brunner and Munzel's test without a margin and the exact binomial test has to be at most `fdr`,
   divided by the number of classes that are asked about (Bonferroni).
@@ -21,7 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..audit import AuditReport, MaskedAnswers, is_of_content, masked_answers, word_vectors
+from ..audit import AuditReport
+from ..cards import MaskedAnswers, is_of_content, masked_answers, word_vectors
 from ..config import AuditConfig
 from ..models import EncodedTexts, TextClassifier
 from ..stats import LEVELS, levels, p_relative_effect, relative_effect

@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..audit import AuditReport, Candidate, audit_texts, find_repeats
+from ..audit import AuditReport, Candidate, audit_texts
 from ..config import ShortcutConfig
 from ..data import text_hash
 from ..decisions import Decisions
@@ -35,10 +35,9 @@ from ..text import (
     MAX_PHRASE_WORDS,
     Units,
     WordFinder,
-    evidence_key,
+    distinct_rows,
     masked_texts,
     parts_of,
-    text_key,
     units_text,
     words_as_units,
 )
@@ -130,7 +129,7 @@ def ranked_shortcuts(
         serves = known is not None and known.unit != "token" and known.top_k == config.top_k
         measured = known if serves else None
         report = audit_texts(classifier, encoded, config.audit(), with_cards=False, known=measured, progress=progress)
-    distinct = np.flatnonzero(find_repeats(*_keys(encoded)).evidence)
+    distinct = distinct_rows(encoded.texts)
     texts, probs = encoded.select(distinct), np.asarray(report.saliency.probs)[distinct]
     dominant = _dominant(classifier, texts, probs, report, config, progress)
     brought = _brought(classifier, texts, probs, report, config)
@@ -250,10 +249,6 @@ def _dominant(
         if p_value <= config.fdr / len(report.label_names):
             chosen |= {found.text: found for found in members}
     return chosen
-
-
-def _keys(encoded: EncodedTexts) -> tuple[list[int], list[int]]:
-    return [text_key(text) for text in encoded.texts], [evidence_key(text) for text in encoded.texts]
 
 
 _MOST = 0.5

@@ -2,7 +2,10 @@ from .characters import printable as printable
 from .characters import visible_name as visible_name
 from .content import content_spans as content_spans
 from .content import is_content as is_content
+from .duplicates import Repeats as Repeats
+from .duplicates import distinct_rows as distinct_rows
 from .duplicates import evidence_key as evidence_key
+from .duplicates import find_repeats as find_repeats
 from .duplicates import text_key as text_key
 from .edits import masked_texts as masked_texts
 from .edits import shortened_texts as shortened_texts

@@ -6,7 +6,12 @@ import hashlib
 import json
 import re
 import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+import numpy as np
+
+from ..typing import Array
 from .words import word_spans
 
 _DIGITS = re.compile(r"\d+")
@@ -33,3 +38,36 @@ def evidence_key(text: str | tuple[str, str]) -> int:
         words = [_DIGITS.sub("0", folded[a:b]) for a, b in word_spans(folded) if any(map(str.isalnum, folded[a:b]))]
         reduced.append(" ".join(words) or folded)
     return text_key("\n".join(reduced))
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Which of N inputs repeat another.
+
+    Attributes:
+        same_as: The first input with exactly the same text, shape (N,).
+        weights: For the first of equal texts how many there are, for the others 0, shape (N,).
+        evidence: Whether the input is the first among near-identical ones, shape (N,); see `evidence_key`.
+    """
+
+    same_as: Array
+    weights: Array
+    evidence: Array
+
+
+def find_repeats(exact: Sequence[int] | Array, near: Sequence[int] | Array) -> Repeats:
+    """Sort inputs by the keys of `text_key` and `evidence_key`, both of length N."""
+    _, first, inverse, counts = np.unique(
+        np.asarray(exact, dtype=np.uint64), return_index=True, return_inverse=True, return_counts=True
+    )
+    weights = np.zeros(len(inverse), dtype=np.int64)
+    weights[first] = counts
+    evidence = np.zeros(len(inverse), dtype=bool)
+    evidence[np.unique(np.asarray(near, dtype=np.uint64), return_index=True)[1]] = True
+    return Repeats(first[inverse], weights, evidence)
+
+
+def distinct_rows(texts: Sequence[str | tuple[str, str]]) -> Array:
+    """The first of each kind of near-identical texts (case, digits, punctuation), as row numbers in their order."""
+    keys = [text_key(text) for text in texts], [evidence_key(text) for text in texts]
+    return np.flatnonzero(find_repeats(*keys).evidence)

@@ -1,4 +1,4 @@
-"""What masking whole sets of words does to answers: the flips of a set, and the cards of an audit."""
+"""What masking whole sets of words does to predictions: the flips of a set, and the cards of an audit."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..data import text_hash
+from ..data import Texts
 from ..models import EncodedTexts, TextClassifier
 from ..stats import LEVELS, levels, relative_effect
-from ..text import WordFinder, masked_texts, parts_of, spaced
+from ..text import WordFinder, distinct_rows, masked_texts, parts_of, spaced
 from ..typing import Array, Progress
-from .cards import Card, CardEvidence, KeptFlip, Moved, card_id
-from .evidence import Candidate
+from .card import Card, CardEvidence, Flip, Moved, Status, card_id
 from .grouping import PullingWord, group_words
 
 Pieces = Callable[[], Iterable[tuple[Array, EncodedTexts, Array]]]
@@ -51,8 +50,25 @@ class MaskedAnswers(NamedTuple):
 
     @property
     def flips(self) -> MaskedAnswers:
-        """The texts whose answer changes alone."""
+        """Only the texts whose prediction changes."""
         return MaskedAnswers(*(values[self.changed] for values in self))
+
+    def named(self, label_names: Sequence[str], texts: Texts, numbers: Array) -> list[Flip]:
+        """Each text as a flip, by the names of the classes.
+
+        Args:
+            label_names: Of the C classes.
+            texts: The N texts that `rows` counts.
+            numbers: Which of the audited texts each of these is, shape (N,).
+        """
+        was, becomes = self.before.argmax(axis=1), self.after.argmax(axis=1)
+        logs = np.log(np.clip(self.after, 1e-12, 1))
+        found = []
+        for i, row in enumerate(self.rows):
+            margin = float(logs[i, becomes[i]] - logs[i, was[i]])
+            names = label_names[was[i]], label_names[becomes[i]]
+            found.append(Flip.of(int(numbers[row]), *names, texts[row], margin))
+        return found
 
 
 def masked_answers(
@@ -101,32 +117,26 @@ def _phrases_of_others(words: Iterable[str], others: Iterable[str]) -> tuple[str
 
 def make_cards(
     classifier: TextClassifier,
-    candidates: Sequence[Candidate],
+    words: Sequence[PullingWord],
     pieces: Pieces,
     *,
     progress: Progress | None = None,
 ) -> tuple[Card, ...]:
-    """The cards of an audit, that on which most answers hang first.
+    """The cards of an audit, that on which most predictions depend first.
 
-    On cards stand candidates that pull to a class and whose masking alone changes an answer. A word within a phrase of
-    another card belongs to the phrase and is not masked there, as in the audit. At most `MOST_CARDS` sets are masked,
-    each in the texts that hold any of its words: one forward pass for each set and text that holds it. A set that
-    changes no answer makes no card. A token that is only a piece of words is on none, since only whole words are looked
-    for.
+    On cards stand words whose masking alone changes a prediction. A word within a phrase of another card belongs to the
+    phrase and is not masked there, as in the audit. At most `MOST_CARDS` sets are masked, each in the texts that hold
+    any of its words: one forward pass for each set and text that holds it. A set that changes no prediction makes no
+    card. A token that is only a piece of words is on none, since only whole words are looked for.
 
     Args:
         classifier: The model.
-        candidates: Of the audit.
+        words: What the audit found to pull to a class.
         pieces: Its distinct texts; read once.
         progress: Told how many texts are done.
     """
-    by_name = {c.text: c for c in candidates if c.pulls_to is not None and not c.text.startswith("##")}
-    words = [
-        PullingWord(c.text, c.pulls_to or "", _changes(c), c.flagged, c.flagged or c.takes_turns or c.collective)
-        for c in by_name.values()
-        if _changes(c)
-    ]
-    sets = group_words(classifier, words)[:MOST_CARDS]
+    whole = {word.text: word for word in words if word.changes and not word.text.startswith("##")}
+    sets = group_words(classifier, list(whole.values()))[:MOST_CARDS]
     counts = [_Counts(classifier.label_names, chosen[0].pulls_to) for chosen in sets]
     names = [[word.text for word in chosen] for chosen in sets]
     kept = [_phrases_of_others(mine, itertools.chain(*names)) for mine in names]
@@ -140,16 +150,11 @@ def make_cards(
         if progress is not None:
             progress("Masking cards", n, n)
     cards = [
-        _card(mine, phrases, counted, n, [by_name[word] for word in mine])
-        for mine, phrases, counted in zip(names, kept, counts, strict=True)
+        _card(chosen, phrases, counted, n)
+        for chosen, phrases, counted in zip(sets, kept, counts, strict=True)
         if counted.changes
     ]
     return tuple(sorted(cards, key=lambda card: (-card.changes, card.texts, card.words)))
-
-
-def _changes(candidate: Candidate) -> int:
-    """Distinct texts whose answer changes when it is masked."""
-    return round(candidate.flip_rate * candidate.n_distinct) if candidate.n_distinct else 0
 
 
 @dataclass
@@ -160,7 +165,7 @@ class _Counts:
     pulls_to: str
     texts: int = 0
     moved: Counter[tuple[str, str]] = field(default_factory=Counter)
-    flips: list[KeptFlip] = field(default_factory=list)
+    flips: list[Flip] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.target = self.label_names.index(self.pulls_to)
@@ -177,20 +182,16 @@ class _Counts:
         np.add.at(self.others, levels(without), 1)
 
     def keep(self, flips: MaskedAnswers, rows: Array, encoded: EncodedTexts) -> None:
-        for i, was, becomes in zip(flips.rows, flips.before.argmax(axis=1), flips.after.argmax(axis=1), strict=True):
-            moved = self.label_names[was], self.label_names[becomes]
-            self.moved[moved] += 1
-            text = encoded.texts[i]
-            sides = (text, None) if isinstance(text, str) else text
-            self.flips.append(KeptFlip(int(rows[i]), *moved, text_hash(text), *sides))
+        found = flips.named(self.label_names, encoded.texts, rows)
+        self.moved.update((flip.before, flip.after) for flip in found)
+        self.flips += found
         self.flips = sorted(self.flips, key=lambda flip: (flip.text_hash, flip.row))[:MOST_FLIPS]
 
 
-def _card(
-    words: Sequence[str], except_in: tuple[str, ...], counted: _Counts, n: int, candidates: Sequence[Candidate]
-) -> Card:
-    pulls_to = candidates[0].pulls_to or ""
-    statuses = {candidate.status for candidate in candidates}
+def _card(chosen: Sequence[PullingWord], except_in: tuple[str, ...], counted: _Counts, n: int) -> Card:
+    words, pulls_to = [word.text for word in chosen], chosen[0].pulls_to
+    statuses = {word.status for word in chosen}
+    strongest: tuple[Status, ...] = ("flagged", "undecided", "not_flagged")
     return Card(
         id=card_id(words, pulls_to),
         words=tuple(words),
@@ -199,12 +200,45 @@ def _card(
         changes=counted.changes,
         share=counted.changes / n,
         evidence=CardEvidence(
-            status=next(s for s in ("flagged", "undecided", "not_flagged") if s in statuses),
-            flagged=tuple(candidate.text for candidate in candidates if candidate.flagged),
-            q_value=min(candidate.q_value for candidate in candidates),
+            status=next(status for status in strongest if status in statuses),
+            flagged=tuple(word.text for word in chosen if word.flagged),
+            q_value=min(word.q_value for word in chosen),
             relative_effect=float(relative_effect(counted.rests[None], counted.others[None])[0]),
         ),
         except_in=except_in,
         moved=tuple(Moved(*sides, texts) for sides, texts in counted.moved.most_common()),
         flips=tuple(counted.flips),
     )
+
+
+def find_flips(
+    classifier: TextClassifier,
+    encoded: EncodedTexts,
+    cards: Iterable[Card],
+    *,
+    probs: Array | None = None,
+    progress: Progress | None = None,
+) -> dict[str, list[Flip]]:
+    """The flips of each card; of near-identical texts (case, digits, punctuation) the first alone.
+
+    Args:
+        classifier: The model.
+        encoded: N texts.
+        cards: Of an audit. All words of a card are masked at once.
+        probs: What the model predicts for the N texts, shape (N, C), where that is known; saves one pass.
+        progress: Told how many cards are done.
+
+    Returns:
+        By card, its flips in the order of the texts. One forward pass for each text that holds a word of the card.
+    """
+    distinct = distinct_rows(encoded.texts)
+    texts = encoded.select(distinct)
+    probs = classifier.predict_proba(texts) if probs is None else probs[distinct]
+    found: dict[str, list[Flip]] = {}
+    asked = list(cards)
+    for done, card in enumerate(asked, start=1):
+        seen = masked_answers(classifier, texts, card.words, kept=card.except_in, probs=probs).flips
+        found[card.id] = seen.named(classifier.label_names, texts.texts, distinct)
+        if progress is not None:
+            progress("Masking cards", done, len(asked))
+    return found

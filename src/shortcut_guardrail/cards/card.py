@@ -1,6 +1,6 @@
-"""A card: a set of words taken together that pull to one class, as it is put before somebody.
+"""A card: a set of words taken together that pull to one class. A flip: a text whose prediction changes without them.
 
-Plain frozen results; how words are grouped is in `grouping`, what masking them does in `masked_sets`.
+Plain frozen results; how words are grouped is in `grouping`, what masking them does in `masking`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ import hashlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Literal
 
-from ..data import Count, Defined, NotEmpty, Share, UserText, Word
-from .evidence import Status
+from ..data import Count, Defined, NotEmpty, Share, UserText, Word, text_hash
+from ..typing import Text
+
+Status = Literal["flagged", "undecided", "not_flagged"]
 
 
 @dataclass(frozen=True)
@@ -23,9 +25,9 @@ class CardEvidence:
         status: The strongest of its words: `flagged`, `undecided` or `not_flagged`; see `Candidate`.
         flagged: Its words that are flagged, in the card's order.
         q_value: The smallest of its words; 1 where none was tested.
-        relative_effect: In how large a share of pairs of a text that holds any of the words and one that holds none the
-            rest of the first, with all of them masked, speaks less for the class; a half is what chance gives, NaN
-            where every text holds one. The texts are those that the words were grouped on, so it is no test.
+        relative_effect: The share of pairs of a text that holds any of the words and one that holds none in which the
+            rest of the first speaks less for the class, with all words masked. A half is what chance gives, NaN where
+            every text holds one. The texts are those that the words were grouped on, so it is no test.
     """
 
     status: Status
@@ -36,7 +38,7 @@ class CardEvidence:
 
 @dataclass(frozen=True)
 class Moved:
-    """Answers that change from one class to another when the words of a card are masked.
+    """Predictions that change from one class to another when the words of a card are masked.
 
     Attributes:
         before: The class that the model answers.
@@ -50,24 +52,38 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class KeptFlip:
-    """A text whose answer changes when the words of a card are masked, as an audit keeps it to be asked about.
+class Flip:
+    """A text whose prediction changes when the words of a card are masked, all at once.
 
     Attributes:
         row: Which of the audited texts it is, from 0.
-        before: The class that the model answers.
-        after: The class that it answers with the words masked.
+        before: The class that the model predicts.
+        after: The class that it predicts with the words masked.
         text_hash: Tells the text again; empty in an audit that was written without hashes.
         text: The text; `None` in an audit that was written without texts.
         text_pair: The second text, where texts are pairs.
+        margin: By how much `after` is ahead of `before` with the words masked, in log-probability; `None` where it was
+            not kept.
     """
 
     row: Count
     before: str
     after: str
-    text_hash: str
+    text_hash: str = ""
     text: UserText | None = None
     text_pair: UserText | None = None
+    margin: float | None = None
+
+    @classmethod
+    def of(cls, row: int, before: str, after: str, text: Text, margin: float | None = None) -> Flip:
+        """From a text, or a pair."""
+        first, second = (text, None) if isinstance(text, str) else text
+        return cls(row, before, after, text_hash(text), first, second, margin)
+
+    @property
+    def content(self) -> Text | None:
+        """The text, or both of a pair; `None` where it is not known."""
+        return self.text if self.text is None or self.text_pair is None else (self.text, self.text_pair)
 
 
 @dataclass(frozen=True)
@@ -76,16 +92,16 @@ class Card:
 
     Attributes:
         id: See `card_id`.
-        words: Its words and phrases, that on which most answers hang first.
+        words: Its words and phrases, that on which most predictions depend first.
         pulls_to: The class.
         texts: Distinct texts that hold any of the words, near-identical ones counted once.
-        changes: Of these, texts whose answer changes when all the words are masked at once.
+        changes: Of these, texts whose prediction changes when all the words are masked at once.
         share: `changes` among all distinct texts, in [0, 1].
         evidence: What the audit says of the words.
         except_in: Phrases of other cards that hold one of its words. There the word belongs to the phrase: it is not
             masked, and does not count.
         moved: `changes` by class, the most frequent first.
-        flips: Texts whose answer changes, at most `masked_sets.MOST_FLIPS`, as if drawn at random: those with the
+        flips: Texts whose prediction changes, at most `masking.MOST_FLIPS`, as if drawn at random: those with the
             smallest hashes, in that order.
     """
 
@@ -98,7 +114,12 @@ class Card:
     evidence: CardEvidence
     except_in: tuple[str, ...] = ()
     moved: tuple[Moved, ...] = ()
-    flips: tuple[KeptFlip, ...] = field(default=(), repr=False)
+    flips: tuple[Flip, ...] = field(default=(), repr=False)
+
+    @property
+    def flagged(self) -> bool:
+        """Whether the audit flags one of the words by itself."""
+        return self.evidence.status == "flagged"
 
 
 def card_id(words: Iterable[str], pulls_to: str) -> str:

@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from audits import candidate
-from shortcut_guardrail.audit import masked_sets
-from shortcut_guardrail.audit.auditing import audit_texts
-from shortcut_guardrail.audit.cards import card_id
-from shortcut_guardrail.audit.grouping import PullingWord, group_words, word_vectors
-from shortcut_guardrail.audit.masked_sets import make_cards, masked_answers
+from shortcut_guardrail.audit import audit_texts
+from shortcut_guardrail.cards import PullingWord, make_cards, masked_answers, masking, word_vectors
+from shortcut_guardrail.cards.card import card_id
+from shortcut_guardrail.cards.grouping import group_words
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.data import text_hash
 from shortcut_guardrail.models.classifier import TextClassifier
@@ -199,7 +197,7 @@ def test_a_card_keeps_texts_whose_answer_changes(classifier, monkeypatch):
     assert sorted((f.row, f.text) for f in card.flips) == [(i, texts[i]) for i in (1, 2, 3)]
     assert [f.text_hash for f in card.flips] == sorted(text_hash(f.text) for f in card.flips)
     # Of many those with the smallest hashes are kept, and all are counted.
-    monkeypatch.setattr(masked_sets, "MOST_FLIPS", 2)
+    monkeypatch.setattr(masking, "MOST_FLIPS", 2)
     (fewer,) = [c for c in cards_of(classifier, texts) if "honestly" in c.words]
     assert (fewer.flips, fewer.changes, fewer.moved) == (card.flips[:2], 3, card.moved)
 
@@ -214,10 +212,10 @@ def test_a_redacted_audit_knows_its_flips_without_their_texts(classifier):
 def test_a_word_within_a_phrase_of_another_card_belongs_to_the_phrase(classifier):
     encoded = classifier.encode(["honestly the room was bad", "an honestly bad tea", "a hotel"])
     pieces = [(np.arange(3), encoded, classifier.predict_proba(encoded))]
-    word, phrase = candidate("honestly", "positive"), candidate("honestly bad", "negative")
+    word, phrase = PullingWord("honestly", "positive", 1), PullingWord("honestly bad", "negative", 1)
 
-    def counts(*candidates):
-        return {c.words: (c.except_in, c.texts, c.changes) for c in make_cards(classifier, candidates, lambda: pieces)}
+    def counts(*words):
+        return {c.words: (c.except_in, c.texts, c.changes) for c in make_cards(classifier, words, lambda: pieces)}
 
     # An even margin, as without "honestly bad", is answered with the first class.
     assert counts(word, phrase) == {("honestly",): (("honestly bad",), 1, 1), ("honestly bad",): ((), 1, 1)}
@@ -227,7 +225,7 @@ def test_a_word_within_a_phrase_of_another_card_belongs_to_the_phrase(classifier
 
 def test_only_so_many_sets_are_masked(classifier, monkeypatch):
     assert len(cards_of(classifier)) == 2
-    monkeypatch.setattr(masked_sets, "MOST_CARDS", 1)
+    monkeypatch.setattr(masking, "MOST_CARDS", 1)
     assert [card.words for card in cards_of(classifier)] == [("really", "honestly")]
 
 

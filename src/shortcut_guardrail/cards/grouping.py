@@ -13,8 +13,8 @@ Three things join words that pull to one class:
   alone.
 
 A flagged word brings its set before that. Its card grows by words whose cosine to the mean vector of the card is at
-least `ALIKE_TO_FLAGGED`, or `ALIKE_FOUND` for words that were found as well (flagged, taking turns, or one of a set):
-that they are of the same shortcut is likely already. What joins moves the mean, and lets more join.
+least `ALIKE_TO_FLAGGED`. For words that were found as well (flagged, taking turns, or one of a set) `ALIKE_FOUND` is
+enough, since they are likely of the same shortcut. What joins moves the mean, and lets more join.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import numpy as np
 from ..models import TextClassifier
 from ..text import content_words, is_content, stems
 from ..typing import Array
+from .card import Status
 
 ALIKE = 0.2
 """Sets of words whose mean cosine is at least this are of one meaning."""
@@ -40,14 +41,16 @@ ALIKE_FOUND = 0.15
 
 @dataclass(frozen=True)
 class PullingWord:
-    """A word or phrase to be put on a card.
+    """A word or phrase to be put on a card, and what an audit says of it.
 
     Attributes:
         text: Its characters, lower case.
         pulls_to: The class it pulls to.
-        changes: Distinct texts whose answer changes when it is masked.
+        changes: Distinct texts whose prediction changes when it is masked.
         flagged: Whether the audit flagged it.
-        found: Whether it was flagged, takes turns with what was, or is one of a set; see `context` and `sets`.
+        found: Whether it was flagged, takes turns with what was, or is one of a set that overrides its texts.
+        status: `flagged`, `undecided` or `not_flagged`.
+        q_value: Of the audit's test; 1 where it was not tested.
     """
 
     text: str
@@ -55,6 +58,8 @@ class PullingWord:
     changes: int
     flagged: bool = False
     found: bool = False
+    status: Status = "not_flagged"
+    q_value: float = 1.0
 
 
 def group_words(

@@ -1,0 +1,10 @@
+from .card import Card as Card
+from .card import Flip as Flip
+from .card import Status as Status
+from .grouping import PullingWord as PullingWord
+from .grouping import is_of_content as is_of_content
+from .grouping import word_vectors as word_vectors
+from .masking import MaskedAnswers as MaskedAnswers
+from .masking import find_flips as find_flips
+from .masking import make_cards as make_cards
+from .masking import masked_answers as masked_answers

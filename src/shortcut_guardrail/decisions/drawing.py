@@ -1,0 +1,335 @@
+"""Which texts are asked about, in which order: flips for people, reference texts for classifiers and people.
+
+Texts come in an order fixed by the seed; those that were asked least come first; the questions of the cards are mixed,
+and a text that serves several cards is asked about once. Evidence rests on that order being random.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from ..cards import Card, Flip
+from ..data import Count, UserText
+from ..models import EncodedTexts
+from ..text import WordFinder, distinct_rows
+from ..typing import Array, Text
+from .people import LEAST_FLIPS
+
+Option = Literal["a", "b"]
+Known = Literal["a", "b", "neither"]
+
+REFERENCE = "reference"
+"""In place of a card in the keys of questions about reference texts: is the model right there?"""
+
+DRAWN = 100
+"""Reference texts on each side, drawn at random: is the judge qualified?"""
+NEAR = 150
+"""Reference texts on each side, those nearest to the model's boundary: where does the judge lean?"""
+LEAST_NEAR = 75
+"""Of a side with fewer than twice as many texts, more than the nearer half count as near."""
+REFERENCES = 10
+"""Reference texts of each side that a person is asked about: is the model right there?"""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What somebody is asked: which of two options is right for a text.
+
+    Attributes:
+        id: Tells the question, and nothing of the card.
+        row: Which of the audited texts it is, from 0.
+        text: The text.
+        option_a: The name of a class.
+        option_b: The name of another.
+    """
+
+    id: str
+    row: int
+    text: Text
+    option_a: str
+    option_b: str
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a question tells about one card.
+
+    Attributes:
+        id: The question's.
+        card: The card's.
+        masked_option: Which of the two is the prediction with the card's words masked; of a reference text the model's.
+        text_hash: Tells the text again.
+        order: The place of the question among the card's, from 0.
+        label: What a label of the text's own answers; `None` where somebody has to be asked.
+        call: Which call about the audit asked it, from 1.
+    """
+
+    id: str
+    card: str
+    masked_option: Option
+    text_hash: str
+    order: Count
+    label: Known | None = None
+    call: Count = 1
+
+
+@dataclass(frozen=True)
+class ReferenceText:
+    """A text without the words of the cards, for one pair of classes.
+
+    Attributes:
+        row: Which of the audited texts it is, from 0.
+        text: The text, or the two of a pair.
+        answer: The class that the deployed model predicts.
+        other: The other class of the pair.
+        margin: By how much `answer` is ahead of `other`, in log-probability.
+        drawn: Whether it was drawn at random, to tell whether a judge is qualified.
+        near: Whether it is one of those near the model's boundary, to tell where a judge leans.
+        holds: Cards whose words it holds after all, since these stand in nearly all texts.
+    """
+
+    row: Count
+    text: UserText | tuple[UserText, UserText]
+    answer: str
+    other: str
+    margin: float
+    drawn: bool
+    near: bool
+    holds: tuple[str, ...] = ()
+
+
+def pair_of(one: str, other: str, labels: Sequence[str]) -> tuple[str, str]:
+    """Two classes in the order of the labels."""
+    return (one, other) if labels.index(one) < labels.index(other) else (other, one)
+
+
+# Questions to people
+
+
+def draw_questions(
+    flips: Mapping[str, Sequence[Flip]],
+    labels: Sequence[str],
+    *,
+    audit: str,
+    n: int = 40,
+    seed: int = 0,
+    asked: Sequence[Key] = (),
+    known: Mapping[int, str] | None = None,
+) -> tuple[list[Question], list[Key]]:
+    """Choose texts to ask about for each card.
+
+    Args:
+        flips: By card, its flips; each text once.
+        labels: The names of the C classes.
+        audit: The audit's id, so that a question of another audit is known as one.
+        n: How many texts for each card; 0 for all.
+        seed: Of the order.
+        asked: The keys of earlier questions. Texts that they ask about come last.
+        known: By row, the label of a text where it is known. Such a text is not asked about: its label answers, before
+            all questions, and counts toward n.
+
+    Returns:
+        The questions, the cards' mixed, and the keys of those that are new.
+    """
+    before = {(key.id, key.card) for key in asked}
+    call = _next_call(asked)
+    rounds: list[tuple[int, str, Question]] = []
+    keys: list[Key] = []
+    for card, of_card in flips.items():
+        done = sum(key.card == card for key in asked)
+        drawn = _in_order(of_card, card, seed, before, labels, audit)
+        for place, flip in enumerate(drawn[: n or None]):
+            question, key = _question(flip, card, labels, audit)
+            label = (known or {}).get(flip.row)
+            if (key.id, card) not in before:
+                keys.append(replace(_with_label(key, question, label), order=done, call=call))
+                done += 1
+            if label is None:
+                rounds.append((place, _digest(str(seed), card, question.id), question))
+    mixed = {question.id: question for _, _, question in sorted(rounds, key=lambda r: r[:2])}
+    return list(mixed.values()), keys
+
+
+def _next_call(asked: Sequence[Key]) -> int:
+    return 1 + max((key.call for key in asked), default=0)
+
+
+def _in_order(
+    flips: Sequence[Flip], card: str, seed: int, before: set[tuple[str, str]], labels: Sequence[str], audit: str
+) -> list[Flip]:
+    """A card's flips in random order, those first that nobody was asked about."""
+    rng = np.random.default_rng([seed, *_digest(card).encode()])
+    order = [flips[i] for i in rng.permutation(len(flips))]
+    return sorted(order, key=lambda flip: (question_id(flip, labels, audit), card) in before)
+
+
+def _question(flip: Flip, card: str, labels: Sequence[str], audit: str) -> tuple[Question, Key]:
+    assert flip.content is not None
+    identity = question_id(flip, labels, audit)
+    # The place of the masked prediction is a coin that falls the same way whenever the question is drawn.
+    first = int(_digest("order", identity)[:2], 16) % 2 == 0
+    a, b = (flip.after, flip.before) if first else (flip.before, flip.after)
+    question = Question(identity, flip.row, flip.content, a, b)
+    return question, Key(identity, card, "a" if first else "b", flip.text_hash, 0)
+
+
+def _with_label(key: Key, question: Question, label: str | None) -> Key:
+    if label is None:
+        return key
+    known: Known = "a" if label == question.option_a else "b" if label == question.option_b else "neither"
+    return replace(key, label=known)
+
+
+def question_id(flip: Flip, labels: Sequence[str], audit: str) -> str:
+    """Tells the question about a flip, and nothing of its card."""
+    classes = sorted((labels.index(flip.before), labels.index(flip.after)))
+    return _digest(audit, flip.text_hash, *map(str, classes))[:12]
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def reference_questions(
+    near: Sequence[Flip],
+    labels: Sequence[str],
+    *,
+    audit: str,
+    asked: Sequence[Key] = (),
+    known: Mapping[int, str] | None = None,
+) -> tuple[list[Question], list[Key]]:
+    """Questions about reference texts: is the model right there?
+
+    Args:
+        near: The texts; `after` is the model's own prediction, `before` the other class.
+        labels: The names of the C classes.
+        audit: The audit's id.
+        asked: The keys of earlier questions.
+        known: See `draw_questions`.
+
+    Returns:
+        Questions that look like all others, and the keys of those that are new.
+    """
+    before = {key.id for key in asked if key.card == REFERENCE}
+    questions, keys = [], []
+    for order, flip in enumerate(near):
+        question, key = _question(flip, REFERENCE, labels, audit)
+        label = (known or {}).get(flip.row)
+        if key.id not in before:
+            keys.append(replace(_with_label(key, question, label), order=order, call=_next_call(asked)))
+        if label is None:
+            questions.append(question)
+    return questions, keys
+
+
+def mixed(questions: Sequence[Question], more: Sequence[Question], seed: int) -> list[Question]:
+    """Two lists of questions as one, each in its order, so that nothing tells which list one is from; a question that
+    stands in both is asked once."""
+    rng = np.random.default_rng(seed)
+    both = list(questions), [one for one in more if one.id not in {other.id for other in questions}]
+    turns = rng.permutation(np.repeat([0, 1], [len(one) for one in both]))
+    queues = [iter(one) for one in both]
+    return [next(queues[turn]) for turn in turns]
+
+
+# Reference texts
+
+
+def draw_references(
+    encoded: EncodedTexts,
+    probs: Array,
+    cards: Sequence[Card],
+    flips: Mapping[str, Sequence[Flip]],
+    labels: Sequence[str],
+    *,
+    seed: int = 0,
+) -> list[ReferenceText]:
+    """Texts without the words of any card that can be decided, or that is flagged.
+
+    Args:
+        encoded: The N audited texts.
+        probs: The deployed model's class probabilities, shape (N, C).
+        cards: Of the audit.
+        flips: By card, its flips.
+        labels: The names of the C classes.
+        seed: Of the draw.
+    """
+    texts = encoded.texts
+    flips = {card: of_card for card, of_card in flips.items() if len(of_card) >= LEAST_FLIPS}
+    listed = [card for card in cards if card.flagged or card.id in flips]
+    holding = {card.id: np.array([_holds(WordFinder(card.words), text) for text in texts]) for card in listed}
+    logs = np.log(np.clip(probs, 1e-12, None))
+    free = _without(distinct_rows(texts), listed, holding, logs.argmax(axis=1))
+    margins: dict[tuple[int, int], list[float]] = {}
+    for flip in (flip for of_card in flips.values() for flip in of_card):
+        classes = sorted((labels.index(flip.before), labels.index(flip.after)))
+        margins.setdefault((classes[0], classes[1]), []).append(flip.margin or 0.0)
+    rng = np.random.default_rng(seed)
+    drawn: list[ReferenceText] = []
+    for pair in sorted(margins):
+        for answer, other in (pair, pair[::-1]):
+            for i, is_drawn, is_near in _of_side(logs, free, (answer, other), max(margins[pair]), rng):
+                holds = tuple(card for card, held in holding.items() if held[i])
+                margin = float(logs[i, answer] - logs[i, other])
+                names = labels[answer], labels[other]
+                drawn.append(ReferenceText(i, texts[i], *names, margin, is_drawn, is_near, holds))
+    return drawn
+
+
+def _without(rows: Array, listed: Sequence[Card], holding: Mapping[str, Array], answers: Array) -> Array:
+    """The texts without the words of the cards, those first on which most predictions depend. The words of a card that
+    stand in nearly all texts, such as full stops, stay, since without them too few texts would be left of a class."""
+    least = {one: min(DRAWN, 0.4 * (answers[rows] == one).sum()) for one in set(answers[rows].tolist())}
+    for card in sorted(listed, key=lambda card: -card.changes):
+        left = rows[~holding[card.id][rows]]
+        if all((answers[left] == one).sum() >= needed for one, needed in least.items()):
+            rows = left
+    return rows
+
+
+def _of_side(
+    logs: Array, free: Array, classes: tuple[int, int], reach: float, rng: np.random.Generator
+) -> list[tuple[int, bool, bool]]:
+    """Texts for which the first of two classes is predicted: some at random, and those nearest to the boundary among
+    the nearer half, no farther from it than masked flips are. Of each whether it is one, and whether the other."""
+    answer, other = classes
+    rows = free[logs[free].argmax(axis=1) == answer]
+    margins = logs[rows, answer] - logs[rows, other]
+    nearest = np.argsort(margins, kind="stable")[: min(NEAR, max(LEAST_NEAR, (len(rows) + 1) // 2))]
+    near = {int(rows[i]) for i in nearest if margins[i] <= reach}
+    drawn = {int(i) for i in rng.permutation(rows)[:DRAWN]}
+    return [(i, i in drawn, i in near) for i in map(int, rows) if i in drawn or i in near]
+
+
+def _holds(finder: WordFinder, text: Text) -> bool:
+    return any(finder.present(side) for side in ([text] if isinstance(text, str) else text))
+
+
+def near_boundary(
+    reference: Sequence[ReferenceText], labels: Sequence[str], *, n: int = REFERENCES, seed: int = 0
+) -> list[Flip]:
+    """Reference texts to ask a person about: of each pair of classes some near the boundary, on either side of it.
+
+    Args:
+        reference: What was drawn.
+        labels: The names of the C classes.
+        n: How many on each side.
+        seed: Of the draw.
+
+    Returns:
+        Each as if it were a flip, whose `after` is the model's own prediction.
+    """
+    rng = np.random.default_rng(seed)
+    ids = {name: i for i, name in enumerate(labels)}
+    sides = {pair for one in reference for pair in ((one.other, one.answer), (one.answer, one.other))}
+    found: list[Flip] = []
+    for before, after in sorted(sides, key=lambda side: (ids[side[0]], ids[side[1]])):
+        there = [one for one in reference if one.near and (one.answer, one.other) == (after, before)]
+        for i in rng.permutation(len(there))[:n]:
+            found.append(Flip.of(there[i].row, before, after, there[i].text, there[i].margin))
+    return found

@@ -1,0 +1,155 @@
+"""The rule by which people's answers decide a card.
+
+Only texts whose prediction changes when the card's words are masked tell anything about the card. For each of them
+somebody says, without knowing the word, which of the two predictions is right. The null hypothesis: among deployment
+texts like these (duplicates counted once) that flip, and of which one of the two predictions is right, masking mends at
+most half. Against it stands E = 1.5^mended * 0.5^broken, against its mirror image E' = 0.5^mended * 1.5^broken. The
+first of the two to reach 20 decides, for good: "shortcut" or "genuine". Each is wrong with probability 1/20 at most,
+whenever one stops asking (Ville's inequality), if reviewers do not err; `bench/experiments/flips` says what their
+errors do. "Genuine" holds for these texts only, and never clears a word for other ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+from ..stats import THRESHOLD, e_bh, paired_e_value
+
+if TYPE_CHECKING:
+    from .drawing import Key
+
+Choice = Literal["a", "b", "neither", "unclear"]
+Outcome = Literal["shortcut", "genuine", "open"]
+
+CHOICES: tuple[Choice, ...] = ("a", "b", "neither", "unclear")
+MOST_QUESTIONS = 40
+"""After so many questions without a decision a card is open."""
+LEAST_FLIPS = 8
+"""With fewer flips no card can be decided: 1.5^7 is below 20."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What people's answers say of one card.
+
+    Attributes:
+        card: Its id.
+        asked: Questions that count: up to the decision, unanswered ones too.
+        mended: Answers that call the prediction with the words masked right.
+        broken: Answers that call the model's own prediction right.
+        neither: Answers that call neither right.
+        unclear: Answers that cannot tell, and those on which reviewers disagree.
+        e_value: Evidence for the outcome: E, or for `genuine` E'.
+        outcome: `shortcut` here, `genuine` here, or `open`.
+        survives_e_bh: Whether the outcome stands when all cards asked are taken together (false-discovery rate 5 %).
+        text_hashes: Of the texts whose answer counted.
+    """
+
+    card: str
+    asked: int = 0
+    mended: int = 0
+    broken: int = 0
+    neither: int = 0
+    unclear: int = 0
+    e_value: float = 1.0
+    outcome: Outcome = "open"
+    survives_e_bh: bool = False
+    text_hashes: tuple[str, ...] = ()
+
+
+def judge_cards(keys: Sequence[Key], answers: Mapping[str, Choice], *, keep_asking: bool = False) -> tuple[Judged, ...]:
+    """Judge every card that was asked about.
+
+    Args:
+        keys: What each question is about. Those with a label of their own come first and need no answer.
+        answers: By question; what is missing was not answered.
+        keep_asking: Go on counting evidence after the decision, and past the 40th question. The decision stays what it
+            was at the first crossing; the e-value is that of all answers, which e-BH over many cards may need.
+
+    Returns:
+        One for each card, in the order of their first key.
+    """
+    by_card: dict[str, list[Key]] = {}
+    for key in keys:
+        by_card.setdefault(key.card, []).append(key)
+    judged = [_judge(card, of_card, answers, keep_asking) for card, of_card in by_card.items()]
+    # Each direction is a family of its own: one hypothesis for each card asked.
+    stands = {outcome: e_bh([_evidence(one, outcome) for one in judged]) for outcome in ("shortcut", "genuine")}
+    return tuple(
+        one if one.outcome == "open" else replace(one, survives_e_bh=stands[one.outcome][i])
+        for i, one in enumerate(judged)
+    )
+
+
+def _judge(card: str, keys: Sequence[Key], answers: Mapping[str, Choice], keep_asking: bool) -> Judged:
+    count = {"mended": 0, "broken": 0, "neither": 0, "unclear": 0}
+    outcome: Outcome = "open"
+    hashes: list[str] = []
+    asked = 0
+    for key in sorted(keys, key=lambda k: (k.label is None, k.order)):
+        if not keep_asking and (outcome != "open" or asked == MOST_QUESTIONS):
+            break
+        asked += 1
+        answer = key.label or answers.get(key.id)
+        if answer is None:
+            continue
+        hashes.append(key.text_hash)
+        count[
+            answer if answer in ("neither", "unclear") else "mended" if answer == key.masked_option else "broken"
+        ] += 1
+        if outcome == "open" and asked <= MOST_QUESTIONS:
+            outcome = _crossed(count["mended"], count["broken"])
+    counts = Judged(card, asked, count["mended"], count["broken"], count["neither"], count["unclear"])
+    return replace(counts, outcome=outcome, e_value=_evidence(counts, outcome), text_hashes=tuple(hashes))
+
+
+def _evidence(one: Judged, outcome: str) -> float:
+    """For an outcome; of an open card that for `shortcut`."""
+    return paired_e_value(one.broken, one.mended) if outcome == "genuine" else paired_e_value(one.mended, one.broken)
+
+
+def _crossed(mended: int, broken: int) -> Outcome:
+    if paired_e_value(mended, broken) >= THRESHOLD:
+        return "shortcut"
+    return "genuine" if paired_e_value(broken, mended) >= THRESHOLD else "open"
+
+
+@cache
+def fewest(mended: int, broken: int) -> int:
+    """How many further answers of one kind decide a card at least."""
+
+    def needed(one: int, other: int) -> int:
+        more = 0
+        while paired_e_value(one + more, other) < THRESHOLD:
+            more += 1
+        return more
+
+    return min(needed(mended, broken), needed(broken, mended))
+
+
+def agreed(answers: Sequence[Mapping[str, Choice]]) -> dict[str, Choice]:
+    """The answers of several reviewers as one: a text counts once, and where they disagree it is unclear."""
+    together: dict[str, Choice] = {}
+    for one in answers:
+        for question, answer in one.items():
+            if together.setdefault(question, answer) != answer:
+                together[question] = "unclear"
+    return together
+
+
+def first_five(keys: Sequence[Key], answers: Mapping[str, Choice]) -> dict[str, int]:
+    """By card, how many of the first five flips that people judged are mended; cards with fewer are left out.
+
+    Args:
+        keys: Of all questions, in whose order the flips are taken.
+        answers: By question; `neither` and `unclear` do not count.
+    """
+    found: dict[str, list[bool]] = {}
+    for key in sorted(keys, key=lambda key: key.order):
+        said = key.label or answers.get(key.id)
+        if said in ("a", "b"):
+            found.setdefault(key.card, []).append(said == key.masked_option)
+    return {card: sum(said[:5]) for card, said in found.items() if len(said) >= 5}
