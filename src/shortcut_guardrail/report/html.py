@@ -9,7 +9,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..display import interval, number, p_value
+from ..display import template
 from ..review import make_deck
 from ..saving import what_labels_said
 from .charts import AXIS
@@ -165,7 +165,10 @@ def _render(
     compared = compared_candidates(of_audits) if len(of_audits) > 1 else []
     strength = None if calibration is None else _document(calibration)
     deck = _deck(of_audits[first_name]) if len(of_audits) == 1 and not redact else None
-    page: str = _template("page.html.j2").render(
+    page: str = template("report/page.html.j2").render(
+        value=_value,
+        share=share,
+        axis=AXIS,
         title=title,
         subtitle=subtitle,
         introduction=introduction,
@@ -214,7 +217,7 @@ def render_review() -> tuple[str, str]:
         f"default-src 'none'; style-src '{own['style_hash']}'; script-src '{own['script_hash']}'; connect-src 'self'; "
         "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
-    return _template("review.html.j2").render(version=version("shortcut-guardrail"), **own), policy
+    return template("report/review.html.j2").render(version=version("shortcut-guardrail"), **own), policy
 
 
 def _deck(audit: Document) -> Document | None:
@@ -247,20 +250,6 @@ def _own_files(*rooms: str, style_of: str = "") -> dict[str, str]:
     }
 
 
-def _template(name: str) -> Any:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    environment = Environment(
-        loader=PackageLoader("shortcut_guardrail", "report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    environment.globals.update(number=number, interval=interval, p_value=p_value, value=_value, share=share, axis=AXIS)
-    return environment.get_template(name)
-
-
 def _document(result: Result | Document) -> Document:
     return result if isinstance(result, Mapping) else result.to_dict()
 
@@ -269,13 +258,13 @@ def _contents(audit: Any, *, scores: bool, strength: bool, certificate: bool, co
     """Anchors and names of the sections that the page has."""
     sections = (
         ("summary", "Summary", True),
-        ("cards", "Cards", audit is not None and bool(audit.cards)),
+        ("cards", "Cards", audit is not None and bool(audit["cards"])),
         ("scores", "Scores", scores),
         ("strength", "Strength", strength),
         ("certificate", "Certificate", certificate),
         ("comparison", "Comparison", compared),
         ("candidates", "Candidates", audit is not None),
-        ("texts", "Texts", audit is not None and bool(audit.texts)),
+        ("texts", "Texts", audit is not None and bool(audit["texts"])),
         ("sensitivity", "Sensitivity", audit is not None),
         ("words", "What the words mean", audit is not None),
     )
