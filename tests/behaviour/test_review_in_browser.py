@@ -19,7 +19,9 @@ from audits import HOSTILE, card, to_review
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.cards.card import Flip, Moved
 from shortcut_guardrail.report import render_audit, render_review
-from shortcut_guardrail.review import Page, ReviewServer, Rules, Session, make_deck
+from shortcut_guardrail.review import Page, make_deck
+from shortcut_guardrail.review.server import ReviewServer
+from shortcut_guardrail.review.session import Session
 from tiny_models import meaning_bag
 
 pytestmark = pytest.mark.slow
@@ -46,7 +48,7 @@ def serving(session: Session):
 
 
 def session_of(report, file: Path, by: str = "anna") -> Session:
-    return Session(Rules(make_deck(report.to_dict())), file, by)
+    return Session(make_deck(report.to_dict()), file, by)
 
 
 def heading(page, start: str) -> None:
@@ -219,8 +221,8 @@ def test_the_page_without_a_server_downloads_the_same_file(browser, tmp_path):
     page.click("document.querySelector('#review button.main')")
     found = json.loads(wait_for(folder / "decisions.json"))
     session = session_of(report, tmp_path / "decisions.json")
-    for one, decision in zip(session.rules.cards, ("neutralise", "keep", "unsure"), strict=True):
-        session.save({"card": one.id, "decision": decision}, session.record.revision)
+    for one, decision in zip(session.deck.cards, ("neutralise", "keep", "unsure"), strict=True):
+        session.save({"card": one.id, "decision": decision}, session.revision)
     wanted = json.loads(session.file.read_text())
     for document in (found, wanted):
         document["review"].pop("revision")
@@ -231,7 +233,7 @@ def test_the_page_without_a_server_downloads_the_same_file(browser, tmp_path):
         if "file:" not in request["request"]["url"] and "blob:" not in request["request"]["url"]
     ] == []
     assert not page.events("Log.entryAdded")
-    assert Session(session.rules, folder / "decisions.json", "anna").state()["said"] == session.state()["said"]
+    assert Session(session.deck, folder / "decisions.json", "anna").state()["said"] == session.state()["said"]
 
 
 def test_the_report_says_what_the_audit_decides_and_downloads_at_any_time(browser, tmp_path):
@@ -297,7 +299,7 @@ def test_with_single_keys_off_tab_arrows_and_enter_do(browser, tmp_path):
         page.click("document.getElementById('keys')")
         for key in "12z":
             page.press(key)
-        assert session.record.revision == 0
+        assert session.revision == 0
         page.evaluate("document.querySelector('#review h2').focus()")
         page.press("Tab")
         while page.evaluate("document.activeElement.type") != "radio":
@@ -305,11 +307,11 @@ def test_with_single_keys_off_tab_arrows_and_enter_do(browser, tmp_path):
         assert page.evaluate("document.activeElement.value") == "keep"  # preselected
         page.press("ArrowDown")
         assert page.evaluate("document.activeElement.value") == "neutralise"
-        assert session.record.revision == 0  # and written only when answered
+        assert session.revision == 0  # and written only when answered
         page.press("Enter")
         heading(page, "All cards are answered")
         assert page.evaluate("document.activeElement.tagName") == "H2"
-    assert session.state()["said"] == {session.rules.cards[0].id: "neutralise"}
+    assert session.state()["said"] == {session.deck.cards[0].id: "neutralise"}
 
 
 def test_enter_answers_in_the_form_alone_and_an_answered_card_shows_its_answer(browser, tmp_path):
@@ -322,7 +324,7 @@ def test_enter_answers_in_the_form_alone_and_an_answered_card_shows_its_answer(b
         page.evaluate("document.activeElement.blur()")
         page.press("Enter")
         time.sleep(0.2)
-        assert session.record.revision == 0
+        assert session.revision == 0
         page.evaluate("document.querySelector('#review input[value=neutralise]').click()")
         page.evaluate("document.querySelector('#review input[value=neutralise]').focus()")
         page.press("Enter")
@@ -333,7 +335,7 @@ def test_enter_answers_in_the_form_alone_and_an_answered_card_shows_its_answer(b
         assert page.evaluate(chosen) == "neutralise"
         page.press("Enter")  # on the heading, which has the focus
         time.sleep(0.2)
-        assert session.record.revision == 1
+        assert session.revision == 1
         press(page, "1")
         page.evaluate("document.querySelectorAll('.steps button')[0].click()")
         assert page.evaluate(chosen) == "keep"
@@ -356,7 +358,7 @@ def test_a_key_that_is_held_down_answers_once(browser, tmp_path):
         page.call("Input.dispatchKeyEvent", type="keyUp", key="1", windowsVirtualKeyCode=49)
         heading(page, "Card 2 of 3")
         time.sleep(0.2)
-        assert session.record.revision == 1
+        assert session.revision == 1
 
 
 def test_each_answer_says_what_would_change(browser, tmp_path):
@@ -421,8 +423,8 @@ def test_axe_finds_nothing(browser, tmp_path, dark, size):
     second = {"id": deck.cards[0].id, "words": ["w0", "w0s"], "machine": "gemma", "asked": 9, "mended": 7, "broken": 2}
     file.write_text(json.dumps({"audit": deck.audited.id, "cards": [second]}))
     ben = session_of(report, file, "ben")
-    for one in ben.rules.cards:
-        ben.save({"card": one.id, "decision": "keep"}, ben.record.revision)
+    for one in ben.deck.cards:
+        ben.save({"card": one.id, "decision": "keep"}, ben.revision)
     session = session_of(report, file, "anna")
     with serving(session) as server:
         page = opened(browser, server, *size, dark=dark)
@@ -471,9 +473,9 @@ def test_two_tabs_lose_nothing(browser, tmp_path):
         one.front()
         one.press("z")
         one.wait(f"{PROBLEM}.startsWith('Another tab answered meanwhile')")
-        assert len(session.record.events) == 3
+        assert len(session.answers.said) == 3
         press(one, "z")
-        assert len(session.record.events) == 2
+        assert len(session.answers.said) == 2
 
 
 def test_the_same_card_answered_in_another_tab_is_said(browser, tmp_path):
@@ -485,7 +487,7 @@ def test_the_same_card_answered_in_another_tab_is_said(browser, tmp_path):
         press(one, "2")
         assert "Before, it was “kept”." in one.evaluate(SAID)
         press(one, "z")
-        assert session.state()["said"] == {session.rules.cards[0].id: "keep"}
+        assert session.state()["said"] == {session.deck.cards[0].id: "keep"}
 
 
 def test_a_server_that_is_gone_confirms_nothing(browser, tmp_path):
@@ -520,7 +522,7 @@ def test_a_full_disk_is_said_and_the_answer_can_be_given_again(browser, tmp_path
         monkeypatch.undo()
         press(page, "1")
         assert page.evaluate(PROBLEM) == ""
-    assert len(session.record.events) == 1
+    assert len(session.answers.said) == 1
 
 
 def test_an_address_without_its_token_shows_nothing(browser, tmp_path):

@@ -15,17 +15,20 @@ import time
 import pytest
 
 from audits import to_review
-from shortcut_guardrail.review import Rules, Session, make_deck
+from shortcut_guardrail.review import make_deck
+from shortcut_guardrail.review.session import Session
 
 KILLS = 50
 
 SERVER = """
 import json, sys
 from pathlib import Path
-from shortcut_guardrail.review import Page, ReviewServer, Rules, Session, locked, make_deck
+from shortcut_guardrail.review import Page, make_deck
+from shortcut_guardrail.review.server import ReviewServer
+from shortcut_guardrail.review.session import Session, locked
 audit, file = map(Path, sys.argv[1:])
 with locked(file):
-    server = ReviewServer(Session(Rules(make_deck(json.loads(audit.read_text()))), file, "anna"), Page("", ""))
+    server = ReviewServer(Session(make_deck(json.loads(audit.read_text())), file, "anna"), Page("", ""))
     print(server.port, server.token, flush=True)
     server.run()
 """
@@ -63,8 +66,8 @@ def test_no_confirmed_answer_is_lost(tmp_path):
     """A server is killed with -9 at a random moment while answers pour in, and the next one goes on from there."""
     audit, file = tmp_path / "audit.json", tmp_path / "decisions.json"
     audit.write_text(json.dumps(to_review(3).to_dict()), encoding="utf-8")
-    rules = Rules(make_deck(to_review(3).to_dict()))
-    cards, moments = [card.id for card in rules.cards], random.Random(0)
+    deck = make_deck(to_review(3).to_dict())
+    cards, moments = [card.id for card in deck.cards], random.Random(0)
     revision, cut = 0, 0
     for _ in range(KILLS):
         process = subprocess.Popen(
@@ -82,10 +85,10 @@ def test_no_confirmed_answer_is_lost(tmp_path):
         thread.join()
         process.wait()
         process.stdout.close()
-        found = Session(rules, file, "anna").record
+        found = Session(deck, file, "anna")
         # What was not confirmed may have been saved, since the kill came before the answer; never more than that one.
         assert confirmed[-1] <= found.revision <= confirmed[-1] + 1
-        assert len(found.events) == found.revision
+        assert len(found.answers.said) == found.revision
         assert confirmed == list(range(revision + 1, confirmed[-1] + 1))
         cut += found.revision > confirmed[-1] or bool(list(tmp_path.glob(".decisions.json.new-*")))
         for left in tmp_path.glob(".decisions.json.new-*"):

@@ -14,7 +14,7 @@ import pytest
 from checkout import ROOT
 from shortcut_guardrail.demo.corpus import LABEL_NAMES, Part
 from shortcut_guardrail.demo.training import Recipe, train_classifier
-from shortcut_guardrail.review import ReviewServer
+from shortcut_guardrail.review.server import ReviewServer
 from tiny_models import save_tiny_encoder
 
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
@@ -90,7 +90,7 @@ def answer_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     """A person who says of the first card that it should not count, and stops the server."""
 
     def run(server: ReviewServer) -> bool:
-        first = server.session.rules.deck.cards[0].id
+        first = server.session.deck.cards[0].id
         server.session.save({"card": first, "decision": "neutralise"}, 0)
         server.server_close()
         return False

@@ -26,8 +26,8 @@ def said(monkeypatch):
 
     def answers(*decisions: str) -> None:
         def run(self):
-            for card, decision in zip(self.session.rules.deck.cards, decisions, strict=False):
-                self.session.save({"card": card.id, "decision": decision}, self.session.record.revision)
+            for card, decision in zip(self.session.deck.cards, decisions, strict=False):
+                self.session.save({"card": card.id, "decision": decision}, self.session.revision)
             self.server_close()
             return False
 
@@ -158,9 +158,10 @@ def test_over_ssh_it_says_how_to_forward_the_port(cli, audited, served, monkeypa
 
 
 def test_a_port_that_is_taken(cli, audited, tmp_path):
-    from shortcut_guardrail.review import Page, Rules, Session, make_deck
+    from shortcut_guardrail.review import Page, make_deck
+    from shortcut_guardrail.review.session import Session
 
-    server = ReviewServer(Session(Rules(make_deck(to_review(2).to_dict())), tmp_path / "d.json", "a"), Page("", ""))
+    server = ReviewServer(Session(make_deck(to_review(2).to_dict()), tmp_path / "d.json", "a"), Page("", ""))
     status, _, err = cli("review", audited, "--port", server.port, "--reviewer", "a", "--no-browser")
     server.server_close()
     assert status == 2
@@ -168,7 +169,7 @@ def test_a_port_that_is_taken(cli, audited, tmp_path):
 
 
 def test_a_second_review_of_the_same_decisions(cli, audited):
-    from shortcut_guardrail.review import locked
+    from shortcut_guardrail.review.session import locked
 
     with locked(audited / "decisions.json"):
         status, _, err = cli("review", audited, "--no-browser", "--reviewer", "a")

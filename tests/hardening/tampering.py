@@ -320,14 +320,12 @@ def _reviewed() -> Any:
 
 
 def _use_review(folder: Path, content: str) -> str | None:
-    from shortcut_guardrail.review.rules import Record
-    from shortcut_guardrail.review.session import _read, _with_review, seed_of
+    from shortcut_guardrail.review import make_deck
+    from shortcut_guardrail.review.session import Session
 
     file = folder / "reviewed.json"
     file.write_bytes(content.encode("utf-8", "surrogateescape"))
-    seed_of(file)
-    record = _with_review(Record(), _read(file)[1] or {}, str(file))
-    json.dumps([event.to_dict() for event in record.events])
+    json.dumps(Session(make_deck(to_review(1, 2).to_dict()), file, "anna").state())
     return None
 
 

@@ -55,8 +55,8 @@ PATTERNS = dict({pattern: (name, pattern) for name, pattern in reversed(list(pat
 
 # On what a person types on the command line, and on an excerpt that was cut before.
 NO_TEXTS = {
-    "shortcut_guardrail.review.deck._BEFORE",
-    "shortcut_guardrail.review.deck._AFTER",
+    "shortcut_guardrail.review.shown._BEFORE",
+    "shortcut_guardrail.review.shown._AFTER",
     "shortcut_guardrail.classifiers.opening._FUNCTION",
     "shortcut_guardrail.data.tables._HUB_NAME",
     *(

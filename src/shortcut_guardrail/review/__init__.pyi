@@ -1,8 +1,3 @@
-from .deck import make_deck as make_deck
-from .rules import Rules as Rules
+from .opening import review_in_browser as review_in_browser
 from .server import Page as Page
-from .server import ReviewServer as ReviewServer
-from .session import Session as Session
-from .session import locked as locked
-from .session import next_command as next_command
-from .session import seed_of as seed_of
+from .shown import make_deck as make_deck

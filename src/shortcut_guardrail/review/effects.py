@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import TypedDict
 
+from ..cards import Card
 from ..data import counted
+from ..decisions import LEAST_FLIPS, Decision
 from ..text import visible_name
 
 DONE = {"keep": "kept", "neutralise": "neutralised", "unsure": "not sure"}
 
 
-@dataclass(frozen=True)
-class Effect:
-    """What follows for one card.
-
-    Attributes:
-        how: What `fit` does, and who decides, for a table.
-        changes: How many answers change, for a table.
-        n: That number, at most.
-        line: Both, for the line below an answer.
-    """
+class Effect(TypedDict):
+    """What follows for a card: `how`, and who decides; which answers change, at most `n`; and all of it in a `line`."""
 
     how: str
     changes: str
@@ -28,30 +22,66 @@ class Effect:
     line: str
 
 
-def effects_of(
-    changes: int, moved: Sequence[tuple[str, str, int]], taken: Sequence[str], *, all_taken: bool
-) -> dict[str, Effect]:
+def effects_of(card: Card, taken: Sequence[str], *, all_taken: bool) -> dict[str, Effect]:
     """What follows from each decision on a card, where nobody else said anything.
 
     Args:
-        changes: Answers that change with all words masked.
-        moved: The same by class: before, after, texts.
+        card: The card.
         taken: Words that `fit` neutralises where nobody decides.
         all_taken: Whether these are all words of the card.
     """
-    moves = ", ".join(f"{n} from {visible_name(was)} to {visible_name(becomes)}" for was, becomes, n in moved)
-    which = f": {moves}" if moves else ""
-    answers = counted(changes, "answer")
-    made = {"keep": Effect(DONE["keep"], "none", 0, f"{DONE['keep']}. Nothing changes.")}
-    done = DONE["neutralise"]
-    made["neutralise"] = Effect(done, f"{answers}{which}", changes, f"{done}. {answers} would change{which}.")
+    moves = (f"{one.texts} from {visible_name(one.before)} to {visible_name(one.after)}" for one in card.moved)
+    which = f": {', '.join(moves)}" if card.moved else ""
+    answers, kept, done = counted(card.changes, "answer"), DONE["keep"], DONE["neutralise"]
     if not taken:
-        how, changed, n = "left as it is", "none", 0
+        how, changes, n, short = "left as it is", "none", 0, "nothing changes"
     elif all_taken:
-        how, changed, n = done, f"{answers}{which}", changes
+        how, changes, n, short = done, f"{answers}{which}", card.changes, answers
     else:
-        how, changed, n = f"{', '.join(f'“{word}”' for word in taken)} {done}", f"up to {answers}", changes
-    short = "nothing changes" if not taken else f"up to {answers}" if not all_taken else answers
+        words = ", ".join(f"“{word}”" for word in taken)
+        how, changes, n, short = f"{words} {done}", f"up to {answers}", card.changes, f"up to {answers}"
     how = f"the audit decides: {how}"
-    made["unsure"] = Effect(f"not sure; {how}", changed, n, f"{how}, {short}.")
-    return made
+    return {
+        "keep": Effect(how=kept, changes="none", n=0, line=f"{kept}. Nothing changes."),
+        "neutralise": Effect(
+            how=done, changes=f"{answers}{which}", n=card.changes, line=f"{done}. {answers} would change{which}."
+        ),
+        "unsure": Effect(how=f"{DONE['unsure']}; {how}", changes=changes, n=n, line=f"{how}, {short}."),
+    }
+
+
+def follows(effects: dict[str, Effect], said: str, one: Decision | None, *, flips: int, asked: bool) -> Effect:
+    """What follows for a card of which somebody said something.
+
+    Args:
+        effects: Of the card.
+        said: By the person who is told.
+        one: What everybody's answers come to.
+        flips: How many of the card's texts can be asked about.
+        asked: Whether the person is asked about texts of it.
+    """
+    decision = said if one is None else one.decision or "unsure"
+    effect, source = effects[decision], None if one is None else one.source
+    texts, done, unsure = "", DONE[said], DONE["unsure"]
+    if one is not None and source == "flips" and one.outcome is not None:
+        texts = f" (texts: {one.outcome}, {one.mended} mended, {one.broken} broken of {one.asked})"
+    how, line = effect["how"] + texts, effect["line"]
+    if decision != "unsure" and said == "unsure":
+        who = {"flips": "the texts decide", "machine": "the second opinion decides"}.get(
+            source or "", "somebody else decides"
+        )
+        how += " (by the second opinion)" * (source == "machine")
+        line = f"{done}; {who}: {line}" + " You are asked about texts, after the cards." * asked
+    elif decision == "unsure" and said != "unsure":
+        how = effect["how"].replace(unsure, "people differ", 1)
+        line = f"{done}. Somebody else said otherwise, so {line}"
+    elif said == "unsure":
+        how = effect["how"].replace(unsure, unsure + texts, 1)
+        if asked:
+            why = "You are asked about texts, after the cards. If they leave it open,"
+        elif flips < LEAST_FLIPS:
+            why = "Too few texts can be asked about to decide it, so"
+        else:
+            why = "Its texts leave it open, so"
+        line = f"{done}. {why} {line}"
+    return {**effect, "how": how, "line": line}

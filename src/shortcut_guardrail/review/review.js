@@ -220,7 +220,7 @@
   function cardView(card, i) {
     const many = card.words.length > 1;
     const facts = el("p", { class: "lead" }, `Pulls to `, el("b", {}, bdi(card.pulls_to)), `. In ${count(card.texts, "text")}; masking ${many ? "them" : "it"} changes `,
-      el("b", {}, count(card.changes, "answer")), ` (${(100 * card.share).toFixed(1)}% of all texts).`);
+      el("b", {}, count(card.changes, "answer")), ` (${card.share} of all texts).`);
     const often = card.patterns.length ? el("p", {}, "Often: ", card.patterns.flatMap((one, k) => [k ? ", " : "", el("b", {}, bdi(one.text)), ` (${count(one.texts, "text")})`]), ".") : "";
     const said = state.said[card.id];
     const choices = Object.entries(WORDS).map(([decision, words], k) => el("label", {},

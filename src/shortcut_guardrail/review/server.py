@@ -75,8 +75,8 @@ class ReviewServer(ThreadingHTTPServer):
             super().__init__((HOST, port), _Handler)
         except OSError as error:
             raise ConfigError(
-                f"Port {port} of this machine cannot be used ({error.strerror or error}). Name another with --port, or "
-                "leave it out for any free one."
+                f"Port {port} of this machine cannot be used ({error.strerror or error}). Name another with "
+                "port=, or leave it out for any free one."
             ) from error
         self.port: int = self.server_address[1]
         self.hosts = (f"{HOST}:{self.port}", f"localhost:{self.port}")
@@ -190,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._check_token()
         session = self.server.session
         if self.path == "/api/review":
-            return HTTPStatus.OK, *_as_json({"deck": session.rules.deck.to_dict(), "state": session.state()})
+            return HTTPStatus.OK, *_as_json({"deck": session.deck.to_dict(), "state": session.state()})
         if self.path == "/api/state":
             return HTTPStatus.OK, *_as_json(session.state())
         if self.path == "/api/decisions":

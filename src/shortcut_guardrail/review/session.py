@@ -2,13 +2,14 @@
 
 The file is the `decisions.json` of `judge`; what was said stands in it under `review`, so that the next review goes on
 from there. Other programs may change the file meanwhile: what they say is taken up and nothing is overwritten unread.
+What is asked next and what follows from answers is for `decisions` to say.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import RLock
@@ -18,13 +19,25 @@ from filelock import FileLock, Timeout
 from typing_extensions import TypedDict
 
 from ..data import Count, checked, json_content, to_json, write_file
-from ..decisions import Answer, Answers, Decision, Decisions, agreed_decision
+from ..decisions import (
+    Answer,
+    Answers,
+    Decision,
+    Decisions,
+    Questions,
+    agreed_decision,
+    decide,
+    next_question,
+    remaining,
+)
 from ..errors import ConfigError, DataError
-from .rules import Record, Rules, asked, latest
+from .effects import follows
+from .shown import Deck
 
 BY_FILE = "file"
 """Who said what a file says without naming anybody."""
 
+REVIEW_SCHEMA_VERSION = 1
 
 _ADVICE = "Remove 'review' to keep the decisions alone."
 
@@ -58,46 +71,35 @@ def locked(file: Path) -> Iterator[None]:
         # Where no file can be made, the lock may say that somebody holds it.
         if isinstance(error, Timeout) and Path(lock.lock_file).exists():
             raise ConfigError(
-                f"Another review has '{file}' open. Go on there, stop it with Ctrl-C, or name another file with --out."
+                f"Another review has '{file}' open. Go on there, stop it with Ctrl-C, or name another file with out=."
             ) from error
         why = error.strerror or "no file can be made there"
-        raise ConfigError(f"'{file}' cannot be written ({why}). Name another file with --out.") from error
+        raise ConfigError(f"'{file}' cannot be written ({why}). Name another file with out=.") from error
     try:
         yield
     finally:
         lock.release()
 
 
-def seed_of(file: Path) -> int | None:
-    """The seed that a review in this file was begun with; `None` where there is no review."""
-    review = _read(file)[1] if file.exists() else None
-    return review.get("seed") if review else None
-
-
-def _read(file: Path) -> tuple[Decisions, Mapping[str, Any] | None]:
-    decisions = Decisions.from_file(file)
-    review = json_content(file, advice=_ADVICE).get("review")
-    if review is None:
-        return decisions, None
-    return decisions, checked(review, _Review, str(file), path="review", advice=_ADVICE, open_ended=True)
-
-
 class Session:
     """A review by one person. Threads may share it.
 
     Args:
-        rules: What is asked.
-        file: The decisions; what it holds already is gone on from.
+        deck: The cards.
+        file: The decisions; what it holds already is gone on from, in the order in which it was begun.
         by: The person.
+        seed: Of the order of the questions.
 
     Raises:
         ConfigError: The file is of another audit.
         DataError: The file cannot be read.
     """
 
-    def __init__(self, rules: Rules, file: Path, by: str) -> None:
-        self.rules, self.file, self.by = rules, file, by
-        self.record, self.notice = Record(), ""
+    def __init__(self, deck: Deck, file: Path, by: str, *, seed: int = 0) -> None:
+        begun = _read(file)[1].get("seed") if file.exists() else None
+        self.deck, self.file, self.by, self.seed = deck, file, by, seed if begun is None else begun
+        self.questions = Questions.of_audit(deck.audited, deck.flips, seed=self.seed)
+        self.answers, self.revision, self.notice = Answers(earlier=Decisions(())), 0, ""
         self._lock = RLock()
         self._written: bytes | None = None
         self._take_up()
@@ -117,28 +119,42 @@ class Session:
             DataError: It is no answer, or to nothing that was asked, or another program damaged the file.
             RunError: The disk is full, or the like.
         """
-        event = Answer.from_dict({**values, "by": self.by, "at": _now()}, "What was sent")
-        if not self.rules.knows(event):
+        answer = Answer.from_dict({**values, "by": self.by, "at": _now()}, "What was sent")
+        asked = self.deck.shown if answer.card is not None else {question.id for question in self.questions.asked}
+        if answer.about not in asked:
             raise DataError("What was sent answers nothing that this review asks. Load the page again.")
         with self._lock:
             self._check(revision)
-            self._write(self.record.with_events([*self.record.events, event]))
+            self._write(replace(self.answers, said=(*self.answers.said, answer)))
 
     def undo(self, revision: int) -> None:
         """Take the person's last answer back; see `save`."""
         with self._lock:
             self._check(revision)
-            self._write(self.record.with_events(Answers(self.record.events).without_last(self.by).said))
+            self._write(self.answers.without_last(self.by))
 
     def _check(self, revision: int) -> None:
         self._take_up()
-        if revision != self.record.revision:
+        if revision != self.revision:
             raise StaleError
 
-    def _write(self, record: Record) -> None:
-        content = to_json(self.rules.stored(record, at=_now())).encode("utf-8", "backslashreplace")
+    def _write(self, answers: Answers) -> None:
+        content = self._stored(answers, self.revision + 1)
         write_file(self.file, content, overwrite=True)
-        self._written, self.record = content, record
+        self._written, self.answers, self.revision = content, answers, self.revision + 1
+
+    def _stored(self, answers: Answers, revision: int) -> bytes:
+        """The content of `decisions.json`: what `judge` writes, and under `review` what was said, to go on from."""
+        before = [card for card in _earlier(answers).cards if card.id in self.deck.shown]
+        review = {
+            "schema_version": REVIEW_SCHEMA_VERSION,
+            "revision": revision,
+            "seed": self.seed,
+            "events": [answer.to_dict() for answer in answers.said],
+            "before": Decisions(tuple(before)).to_dict()["cards"],
+        }
+        document = decide(self.questions, answers, at=_now()).to_dict() | {"review": review}
+        return to_json(document).encode("utf-8", "backslashreplace")
 
     # What other programs write
 
@@ -148,61 +164,104 @@ class Session:
         if content is None or content == self._written:
             return
         found, review = _read(self.file)
-        audit = self.rules.deck.audited.id
-        if found.audit not in (None, audit):
+        if found.audit not in (None, self.deck.audited.id):
             raise ConfigError(
-                f"'{self.file}' has the decisions of another audit. Name another file with --out, or remove it."
+                f"'{self.file}' has the decisions of another audit. Name another file with out=, or remove it."
             )
-        started = self.record.revision == 0 and not self.record.events
-        record = _with_review(self.record, review or {}, str(self.file))
-        record, changed = _with_cards(record, found.cards, self.rules)
-        if found.judges:
-            record = replace(record, judges=found.judges, answers=found.answers)
-        if not started and record != self.record:
-            record = replace(record, revision=max(record.revision, self.record.revision) + 1)
+        ours, started = self.answers, self.revision == 0 and not self.answers.said
+        self.answers, changed = self._with_cards(_with_review(ours, review, str(self.file)), found)
+        known = self.revision
+        self.revision = max(known, review.get("revision", 0))
+        if not started and (
+            self.revision != known or (self.answers.said, self.answers.earlier) != (ours.said, ours.earlier)
+        ):
+            self.revision += 1
         if changed and not started:
             self.notice = (
                 f"Another program changed {self.file.name}: what it says of {', '.join(changed)} was taken up."
             )
-        self.record, self._written = record, content
+        self._written = content
+
+    def _with_cards(self, answers: Answers, found: Decisions) -> tuple[Answers, list[str]]:
+        """With what cards of a file say beyond the answers, and the words of those that say something new."""
+        cards = {card.id: card for card in self.deck.cards}
+        by_words = {frozenset(map(str.casefold, card.words)): card.id for card in self.deck.cards}
+        ours = {card.id: card for card in decide(self.questions, answers, at="").cards}
+        said, others, changed = list(answers.said), [], []
+        before = {card.id: card for card in _earlier(answers).cards if card.id in cards}
+        for card in found.cards:
+            identity = card.id if card.id in cards else by_words.get(frozenset(map(str.casefold, card.words)), "")
+            if not identity:
+                others.append(card)
+                continue
+            own, kept = ours.get(identity), before.get(identity)
+            if card.by_person and (own is None or own.decision != card.decision):
+                said += _said_by_file(card, identity, said)
+                changed.append(f"“{card.words[0]}”")
+            new = _beyond_people(card, kept, own)
+            if new is not None:
+                before[identity] = replace(
+                    new, id=identity, words=cards[identity].words, pulls_to=cards[identity].pulls_to
+                )
+                changed.append(f"“{card.words[0]}”")
+        judges = found if found.judges else _earlier(answers)
+        earlier = replace(judges, cards=(*before.values(), *others))
+        return replace(answers, said=tuple(said), earlier=earlier), list(dict.fromkeys(changed))
 
     # What the person is shown
 
     def state(self) -> dict[str, Any]:
         """Where the person stands, JSON-ready: what they said, what is asked next, and at the end what came of it."""
         with self._lock:
-            record, rules = self.record, self.rules
-            said = {about: of[self.by].said for about, of in latest(record.events).items() if self.by in of}
-            cards = {card.id: said[card.id] for card in rules.deck.cards if card.id in said}
-            question = rules.next_question(record, self.by)
-            done = len(cards) == len(rules.deck.cards) and question is None
+            answers, shown = self.answers, self.deck.shown
+            to_cards = answers.to_cards()
+            said = {card: to_cards[card][self.by].said for card in shown if self.by in to_cards.get(card, {})}
+            decided = {one.id: one for one in decide(self.questions, answers, at="").cards}
+            left, question = (
+                remaining(self.questions, answers, self.by),
+                next_question(self.questions, answers, self.by),
+            )
+            before = {card.id: card for card in _earlier(answers).cards}
             return {
-                "revision": record.revision,
+                "revision": self.revision,
                 "by": self.by,
-                "said": cards,
-                "follows": {card: asdict(one) for card, one in rules.follows(record, self.by).items()},
-                "opinions": {card: text for card in cards if (text := second_opinion(record.before.get(card)))},
-                "question": None if question is None else asked(question),
-                "progress": rules.progress(record, self.by),
-                "can_undo": any(event.by == self.by for event in record.events),
+                "said": said,
+                "follows": {
+                    card: follows(
+                        shown[card]["effects"],
+                        own,
+                        decided.get(card),
+                        flips=len(self.deck.flips[card]),
+                        asked=card in left.open,
+                    )
+                    for card, own in said.items()
+                },
+                "opinions": {card: text for card in said if (text := second_opinion(before.get(card)))},
+                "question": question
+                and {
+                    "id": question.id,
+                    "sides": [question.text] if isinstance(question.text, str) else list(question.text),
+                    "a": question.option_a,
+                    "b": question.option_b,
+                },
+                "progress": {**vars(left), "open": len(left.open)},
+                "can_undo": any(answer.by == self.by for answer in answers.said),
                 "notice": self.notice,
-                "end": self._end() if done else None,
+                "end": self._end(decided) if len(said) == len(shown) and question is None else None,
             }
 
-    def _end(self) -> dict[str, Any]:
-        record, rules = self.record, self.rules
-        said = latest(record.events)
-        decided = {one.id: one.decision or "unsure" for one in rules.decisions(record).cards}
-        rows: list[dict[str, Any]] = []
-        for card in rules.cards:
-            people = {by: event.said for by, event in said.get(card.id, {}).items()}
-            rows.append({"id": card.id, "decision": decided[card.id], "people": people})
-        both = [set(row["people"].values()) for row in rows if len(row["people"]) > 1]
+    def _end(self, decided: Mapping[str, Decision]) -> dict[str, Any]:
+        to_cards = self.answers.to_cards()
+        people = {card: {by: one.said for by, one in to_cards[card].items()} for card in self.deck.shown}
+        both = [set(said.values()) for said in people.values() if len(said) > 1]
         return {
-            "cards": rows,
+            "cards": [
+                {"id": card, "decision": decided[card].decision or "unsure", "people": said}
+                for card, said in people.items()
+            ],
             "both": len(both),
-            "agree": sum(len(answers) == 1 for answers in both),
-            "differ": sum(len(answers - {"unsure"}) > 1 for answers in both),
+            "agree": sum(len(said) == 1 for said in both),
+            "differ": sum(len(said - {"unsure"}) > 1 for said in both),
             "file": str(self.file),
             "next": next_command(self.file),
         }
@@ -210,7 +269,7 @@ class Session:
     def content(self) -> bytes:
         """The file as it would be written now."""
         with self._lock:
-            return to_json(self.rules.stored(self.record, at=_now())).encode("utf-8", "backslashreplace")
+            return self._stored(self.answers, self.revision)
 
 
 def next_command(file: Path) -> str:
@@ -231,53 +290,42 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _with_review(record: Record, review: Mapping[str, Any], source: str) -> Record:
-    """With the answers that stand in a file, each once."""
-    given = review.get("events", [])
-    events = [Answer.from_dict(one, source, f"review.events[{i}]") for i, one in enumerate(given)]
-    new = [event for event in events if event not in record.events]
+def _read(file: Path) -> tuple[Decisions, Mapping[str, Any]]:
+    decisions = Decisions.from_file(file)
+    review = json_content(file, advice=_ADVICE).get("review", {"events": []})
+    return decisions, checked(review, _Review, str(file), path="review", advice=_ADVICE, open_ended=True)
+
+
+def _earlier(answers: Answers) -> Decisions:
+    """What the file said before the review: flips that `judge` counted, what a machine said, and of other cards."""
+    return answers.earlier or Decisions(())
+
+
+def _with_review(answers: Answers, review: Mapping[str, Any], source: str) -> Answers:
+    """With the answers that stand in a file, each once, and what stood there of other cards before them."""
+    events = [Answer.from_dict(one, source, f"review.events[{i}]") for i, one in enumerate(review["events"])]
+    new = [event for event in events if event not in answers.said]
     before = Decisions.from_dict({"cards": review.get("before") or []}, source=f"{source}: review.before").cards
-    return replace(
-        record,
-        events=(*record.events, *new),
-        revision=max(record.revision, review.get("revision", 0)),
-        before={card.id: card for card in before} | dict(record.before),
-    )
+    known = {card.id for card in _earlier(answers).cards}
+    cards = (*_earlier(answers).cards, *(card for card in before if card.id not in known))
+    return replace(answers, said=(*answers.said, *new), earlier=replace(_earlier(answers), cards=cards))
 
 
-def _with_cards(record: Record, cards: Sequence[Decision], rules: Rules) -> tuple[Record, list[str]]:
-    """With what cards of a file say beyond the answers, and the words of those that say something new."""
-    known = {card.id: card for card in rules.cards}
-    by_words = {frozenset(map(str.casefold, card.words)): card.id for card in rules.cards}
-    ours = {card.id: card for card in rules.decisions(record).cards}
-    events, before, others, changed = list(record.events), dict(record.before), [], []
-    for card in cards:
-        identity = card.id if card.id in known else by_words.get(frozenset(map(str.casefold, card.words)), "")
-        if not identity:
-            others.append(card)
-            continue
-        own = ours.get(identity)
-        if card.by_person and (own is None or own.decision != card.decision):
-            events += _said_by_file(card, identity, events)
-            changed.append(f"“{card.words[0]}”")
-        kept = before.get(identity)
-        if kept is None and (card.asked or card.machine or card.second_opinion) and (own is None or not own.asked):
-            plain = replace(card, id=identity, words=known[identity].words, pulls_to=known[identity].pulls_to)
-            before[identity] = (plain if not card.by_person else replace(plain, reviews=())).without_people()
-            changed.append(f"“{card.words[0]}”")
-        elif card.second_opinion and card.second_opinion != (kept or own or card).second_opinion:
-            plain = kept or replace(card, asked=0, mended=0, broken=0, outcome=None, reviews=(), text_hashes=())
-            before[identity] = replace(plain, second_opinion=card.second_opinion).without_people()
-            changed.append(f"“{card.words[0]}”")
-    return replace(record, events=tuple(events), before=before, others=tuple(others)), list(dict.fromkeys(changed))
+def _beyond_people(card: Decision, kept: Decision | None, own: Decision | None) -> Decision | None:
+    """What a file says newly of a card by judged flips or by a second opinion; `None` where that is nothing."""
+    if kept is None and (card.asked or card.machine or card.second_opinion) and (own is None or not own.asked):
+        return (replace(card, reviews=()) if card.by_person else card).without_people()
+    if card.second_opinion and card.second_opinion != (kept or own or card).second_opinion:
+        plain = kept or replace(card, asked=0, mended=0, broken=0, outcome=None, reviews=(), text_hashes=())
+        return replace(plain, second_opinion=card.second_opinion).without_people()
+    return None
 
 
-def _said_by_file(card: Decision, identity: str, events: Sequence[Answer]) -> list[Answer]:
+def _said_by_file(card: Decision, identity: str, said: Sequence[Answer]) -> list[Answer]:
     """The answers behind a card's decision: those of its reviewers, or else the file's own."""
     told = [Answer(review.by, review.at, review.decision, card=identity) for review in card.reviews]
-    new = [event for event in told if event not in events]
-    if new and agreed_decision([event.said for event in told]) == (
-        None if card.decision == "unsure" else card.decision
-    ):
+    new = [answer for answer in told if answer not in said]
+    together = None if card.decision == "unsure" else card.decision
+    if new and agreed_decision([answer.said for answer in told]) == together:
         return new
     return [Answer(BY_FILE, _now(), card.decision or "unsure", card=identity)]

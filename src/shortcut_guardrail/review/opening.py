@@ -1,0 +1,95 @@
+"""A review from its beginning to its end: the file is locked, the server runs, and the browser is shown the way."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from .server import Page, ReviewServer
+from .session import Session, locked, next_command
+from .shown import Deck
+
+
+def review_in_browser(
+    deck: Deck,
+    out: Path,
+    page: Page,
+    *,
+    by: str,
+    seed: int = 0,
+    port: int = 0,
+    minutes: int = 60,
+    browser: bool = True,
+) -> None:
+    """Let a person decide cards on a page of this machine, until they stop it or go away.
+
+    It prints the address of the page, and at the end where the decisions are.
+
+    Args:
+        deck: The cards.
+        out: File of decisions; an existing one is gone on with.
+        page: What the browser shows.
+        by: Who answers.
+        seed: Of the order of the questions.
+        port: Of this machine; 0 for any free one.
+        minutes: Without an answer, after which it stops.
+        browser: Whether to open the page.
+
+    Raises:
+        ConfigError: The file is of another audit or another review has it open, or the port cannot be used.
+        DataError: The file cannot be read.
+    """
+    with locked(out):
+        session = Session(deck, out, by, seed=seed)
+        server = ReviewServer(session, page, port=port, idle=60.0 * minutes)
+        try:
+            _serve(server, minutes=minutes, browser=browser)
+        except KeyboardInterrupt:
+            print()
+        finally:
+            if out.exists():
+                print(f"Decisions: {out}")
+                print(f"Next: {next_command(out)}")
+            else:
+                print("Nothing was answered, and nothing is written.")
+
+
+def _serve(server: ReviewServer, *, minutes: int, browser: bool) -> None:
+    """Serve the page until it is stopped."""
+    remote = bool(os.environ.get("SSH_CONNECTION"))
+    with _doorway(server.address, server.session.file.parent, browser and not remote) as opened:
+        if not opened:
+            print("Open this address in a browser on this machine:")
+        print(server.address, flush=True)
+        if remote:
+            print("From another machine, forward the port first, then open the address there:")
+            print(f"  ssh -N -L {server.port}:127.0.0.1:{server.port} USER@THIS-MACHINE")
+        print("Ctrl-C stops; every answer is saved as it is given.", flush=True)
+        if server.run():
+            print(f"Stopped after {minutes} minutes without an answer.")
+
+
+@contextmanager
+def _doorway(address: str, folder: Path, wanted: bool) -> Iterator[bool]:
+    """Open the address in a browser, and say whether that was possible.
+
+    The browser is given a file that leads there, which only this user can read: others on the machine can see what
+    programs are started with, and the address lets in.
+    """
+    if not wanted:
+        yield False
+        return
+    descriptor, name = tempfile.mkstemp(prefix="review-", suffix=".html", dir=folder)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}"><title>Review</title>')
+        opened = False
+        with suppress(webbrowser.Error, OSError):
+            opened = webbrowser.open(Path(name).resolve().as_uri())
+        yield opened
+    finally:
+        Path(name).unlink(missing_ok=True)

@@ -1,0 +1,320 @@
+"""What is put before a person: the first cards of an audit, each with its words, its counts and three of its texts."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..cards import Card, Flip
+from ..data import Texts, text_hash
+from ..decisions import LEAST_FLIPS, AuditedCards
+from ..errors import DataError
+from ..text import WordFinder, content_words, spaced, visible_name
+from ..typing import Text
+from .effects import effects_of
+
+Document = Mapping[str, Any]
+Piece = tuple[str, bool]
+"""A piece of a text, and whether it is one of the card's words."""
+
+MOST_CARDS = 10
+MOST_EXAMPLES = 3
+MOST_NAMES = 20
+"""Words that are spelled out on a card."""
+
+_AROUND = 12
+"""Words of a text that are shown on either side of the card's word; the whole text opens on demand."""
+
+
+@dataclass(frozen=True)
+class Deck:
+    """The cards of one review.
+
+    Attributes:
+        audited: All cards of the audit, by which decisions are recorded.
+        cards: Those that are asked about, most changeable predictions first.
+        shown: By id, what a person sees of a card, JSON-ready; see `shown_card`.
+        flips: By id, the texts that may be asked about, none of which is shown on any card.
+    """
+
+    audited: AuditedCards
+    cards: tuple[Card, ...]
+    shown: Mapping[str, dict[str, Any]]
+    flips: Mapping[str, tuple[Flip, ...]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """What the page is told, which are not the texts that it may ask about later."""
+        audited = self.audited
+        head = {"audit": audited.id, "model": audited.model, "data": audited.data, "n": audited.n}
+        return head | {"cards": list(self.shown.values())}
+
+
+def make_deck(document: Document, *, texts: Texts | None = None, which: str = "all", source: str = "The audit") -> Deck:
+    """The cards to review.
+
+    Args:
+        document: An audit, as `AuditReport.to_dict` gives it.
+        texts: The audited texts, for an audit without them.
+        which: See `AuditedCards.chosen`; of these the first ten.
+        source: What to call the audit in messages.
+
+    Raises:
+        DataError: The audit has no cards, has no texts and none are given, or those given are others.
+    """
+    audited = AuditedCards.from_dict(document, source=source)
+    chosen = audited.chosen(which)[:MOST_CARDS]
+    if not chosen:
+        raise DataError(f"{source} has no card to decide: no answer hangs on a word that the audit does not flag.")
+    flips = {card.id: _with_texts(card.flips, texts, source) for card in chosen}
+    spare = Spare(flips.values())
+    examples = {card.id: _examples(card, flips[card.id], _others(card, document, texts), spare) for card in chosen}
+    rows = {flip.row for of_card in examples.values() for flip in of_card}
+    left = {card: tuple(flip for flip in of_card if flip.row not in rows) for card, of_card in flips.items()}
+    shown = {
+        card.id: shown_card(card, flips[card.id], examples[card.id], len(left[card.id]), document) for card in chosen
+    }
+    return Deck(audited, chosen, shown, left)
+
+
+# Which texts
+
+
+class Spare:
+    """The texts that can still be shown. A card that texts can decide is left enough of them to be asked about.
+
+    Args:
+        flips: Of each card.
+    """
+
+    def __init__(self, flips: Iterable[Sequence[Flip]]) -> None:
+        rows = [{flip.row for flip in of_card} for of_card in flips]
+        self._rows = [of_card for of_card in rows if len(of_card) >= LEAST_FLIPS]
+
+    def taken(self, row: int) -> bool:
+        """Take a text to show it, if it can be spared; whether it was."""
+        holding = [of_card for of_card in self._rows if row in of_card]
+        spare = all(len(of_card) > LEAST_FLIPS for of_card in holding)
+        for of_card in holding if spare else ():
+            of_card.remove(row)
+        return spare
+
+
+def _with_texts(flips: Sequence[Flip], given: Texts | None, source: str) -> list[Flip]:
+    """Flips with their texts: those that the audit holds, or else those of the audited file, which must be the same."""
+    found = [flip if given is None else _given(flip, given) for flip in flips]
+    if any(flip.content is None for flip in found):
+        raise DataError(
+            f"{source} has no texts: it was made with redact=True. Give the audited file too: shortcut-guardrail "
+            "review AUDIT DATA"
+        )
+    return found
+
+
+def _given(flip: Flip, texts: Texts) -> Flip:
+    text = texts[flip.row] if flip.row < len(texts) else None
+    if text is None or (flip.text_hash and text_hash(text) != flip.text_hash):
+        raise DataError(
+            f"The texts given are not those that were audited: row {flip.row} (from 0) differs. Give the file that was "
+            "audited, as it was then."
+        )
+    return Flip.of(flip.row, flip.before, flip.after, text, flip.margin)
+
+
+def _others(card: Card, document: Document, given: Texts | None) -> Iterator[Flip]:
+    """Texts of the audit's examples of a card's words, whose prediction may stay."""
+    of_word = {candidate["text"]: candidate["examples"] for candidate in document["candidates"]}
+    for example in (one for word in card.words for one in of_word.get(word, ())):
+        before, after = example["label"], example["masked_label"]
+        stored = Flip(example["index"], before, after, text=example["text"], text_pair=example["text_pair"])
+        found = stored if given is None else _given(stored, given)
+        if found.content is not None:
+            yield found
+
+
+def _examples(card: Card, flips: Sequence[Flip], others: Iterable[Flip], spare: Spare) -> list[Flip]:
+    """Texts of different topics: each next one shares the fewest words with those before; flips come first.
+
+    Where a card has few flips, these are left to be asked about, and texts whose prediction may stay are shown.
+    """
+    chosen: list[Flip] = []
+    own = {part for word in card.words for part in content_words(word)}
+    bags = {flip.row: set(content_words(" ".join(_sides(flip)))) - own for flip in flips}
+    left = list(flips)
+    while left and len(chosen) < MOST_EXAMPLES:
+        # Of equal ones that which is read fastest.
+        best = min(left, key=lambda f: (_overlap(bags, f, chosen), sum(map(len, _sides(f))), f.row))
+        left.remove(best)
+        if spare.taken(best.row):
+            chosen.append(best)
+    for other in others:
+        new = other.row not in {one.row for one in chosen}
+        if len(chosen) < MOST_EXAMPLES and new and spare.taken(other.row):
+            chosen.append(other)
+    return chosen
+
+
+def _overlap(bags: Mapping[int, set[str]], flip: Flip, chosen: Sequence[Flip]) -> float:
+    mine = bags[flip.row]
+    others = (bags[one.row] for one in chosen)
+    # In steps, so that a short text is not passed over for a hair's breadth.
+    return max((round(len(mine & bag) / max(1, len(mine | bag)), 1) for bag in others), default=0.0)
+
+
+# What is seen of a card
+
+
+def shown_card(
+    card: Card, flips: Sequence[Flip], examples: Sequence[Flip], asked: int, document: Document
+) -> dict[str, Any]:
+    """What a person sees of a card, JSON-ready.
+
+    Args:
+        card: The card.
+        flips: Its flips at hand.
+        examples: The texts to show.
+        asked: How many of its flips may be asked about.
+        document: The audit.
+
+    Returns:
+        The card's `id`, `words`, `pulls_to`, `texts` and `changes`; `names`, the first words, such that each can be
+        read; `share` in percent; `patterns`, the two commonest neighbours of the words; `examples`; `evidence`,
+        sentences of the audit; `effects`, what follows from each decision.
+    """
+    finder = WordFinder(card.words, kept=card.except_in)
+    taken = [word for word in card.words if spaced(word) in _taken(document)]
+    return {
+        "id": card.id,
+        "words": card.words,
+        "names": [visible_name(word) for word in card.words[:MOST_NAMES]],
+        "pulls_to": card.pulls_to,
+        "texts": card.texts,
+        "changes": card.changes,
+        "share": f"{card.share:.1%}",
+        "patterns": patterns_of(finder, flips),
+        "examples": [shown_text(finder, example) for example in examples],
+        "evidence": [*_evidence(card, document), *_too_few(asked, card.changes)],
+        "effects": effects_of(card, list(map(visible_name, taken)), all_taken=len(taken) == len(card.words)),
+    }
+
+
+def _taken(document: Document) -> set[str]:
+    """The words that `fit` neutralises where nobody decides: those that the audit says, or else those that it found."""
+    said = document.get("fit_would_take")
+    if said is None:
+        said = [c for c in document["candidates"] if c["flagged"] or c["takes_turns"] or c["collective"]]
+    return {spaced(item["text"]) for item in said}
+
+
+def _too_few(asked: int, changes: int) -> Iterator[str]:
+    """A sentence where texts cannot decide a card."""
+    if changes < LEAST_FLIPS:
+        yield f"Texts cannot decide it: fewer than {LEAST_FLIPS} answers change."
+    elif asked < LEAST_FLIPS:
+        which = f"the command “flips” asks about all {changes:,}"
+        yield f"Too few of its texts can be asked about here to decide it; {which}."
+
+
+def _evidence(card: Card, document: Document) -> Iterator[str]:
+    evidence = card.evidence
+    if evidence.flagged:
+        names = [f"“{visible_name(word)}”" for word in evidence.flagged[:5]]
+        does = "they outweigh" if len(names) > 1 else "it outweighs"
+        yield f"The audit flags {', '.join(names)}: {does} the rest of the text."
+    elif evidence.status == "undecided":
+        yield "The audit could neither flag nor clear it."
+    else:
+        yield "The audit does not flag it."
+    if evidence.relative_effect == evidence.relative_effect:  # NaN where every text holds one of the words
+        words, whose = ("words", "their") if len(card.words) > 1 else ("word", "its")
+        yield (
+            f"Without the {words}, {whose} texts look less “{visible_name(card.pulls_to)}” than other texts do, in "
+            f"{evidence.relative_effect:.0%} of comparisons (50% would be chance)."
+        )
+    labelled = next((c["labelled"] for c in document["candidates"] if c["text"] == card.words[0]), None)
+    if labelled:
+        yield (
+            f"By the labels at hand, masking “{visible_name(card.words[0])}” mends {labelled['flips_to_right']} "
+            f"answers and breaks {labelled['flips_to_wrong']}."
+        )
+
+
+_NEAR = 100  # characters; a neighbour that is longer is none that repeats
+_BEFORE, _AFTER = re.compile(r"([\w'’-]+)\s+$"), re.compile(r"^\s+([\w'’-]+)")
+
+
+def patterns_of(finder: WordFinder, flips: Iterable[Flip], most: int = 2) -> list[dict[str, Any]]:
+    """The commonest neighbours of the words, each in at least two texts: `text`, and how many `texts`."""
+    found: Counter[str] = Counter()
+    for flip in flips:
+        found.update({pattern for side in _sides(flip) for pattern in _neighbours(finder, side)})
+    common = sorted(found.items(), key=lambda one: (-one[1], one[0]))
+    return [{"text": visible_name(text), "texts": n} for text, n in common[:most] if n > 1]
+
+
+def _neighbours(finder: WordFinder, text: str) -> Iterator[str]:
+    for start, end in _spans(finder, text):
+        word = text[start:end]
+        if before := _BEFORE.search(text[max(0, start - _NEAR) : start]):
+            yield f"{before[1]} {word}".casefold()
+        if after := _AFTER.search(text[end : end + _NEAR]):
+            yield f"{word} {after[1]}".casefold()
+
+
+def shown_text(finder: WordFinder, flip: Flip) -> dict[str, Any]:
+    """A text with the words marked: its `row`, the prediction `before` and `after`, and what is shown of it.
+
+    Each side of a pair is cut into pieces. `excerpt` is around the first marked word; `whole` is there where it is
+    longer.
+    """
+    whole = [_pieces(finder, side) for side in _sides(flip)]
+    excerpt = list(map(_excerpt, whole))
+    shown = {"row": flip.row, "before": flip.before, "after": flip.after, "excerpt": excerpt}
+    return shown | {"whole": None if excerpt == whole else whole}
+
+
+def _sides(flip: Flip) -> tuple[str, ...]:
+    content: Text = flip.content or ""
+    return (content,) if isinstance(content, str) else content
+
+
+def _spans(finder: WordFinder, text: str) -> list[tuple[int, int]]:
+    """Where the words stand, overlapping ones as one."""
+    spans: list[tuple[int, int]] = []
+    for found in finder.find(text):
+        if spans and found.start < spans[-1][1]:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], found.end))
+        else:
+            spans.append((found.start, found.end))
+    return spans
+
+
+def _pieces(finder: WordFinder, text: str) -> list[Piece]:
+    pieces: list[Piece] = []
+    at = 0
+    for start, end in _spans(finder, text):
+        pieces += [(text[at:start], False), (text[start:end], True)]
+        at = end
+    return [piece for piece in (*pieces, (text[at:], False)) if piece[0]]
+
+
+def _excerpt(pieces: list[Piece]) -> list[Piece]:
+    """The first marked word with the words around it; the beginning where none is marked."""
+    words = [match.span() for match in re.finditer(r"\S+", "".join(piece for piece, _ in pieces))]
+    if len(words) <= 2 * _AROUND + 1:
+        return pieces
+    starts = [sum(len(piece) for piece, _ in pieces[:i]) for i in range(len(pieces))]
+    first = next((start for start, (_, marked) in zip(starts, pieces, strict=True) if marked), 0)
+    centre = next((i for i, (_, end) in enumerate(words) if end > first), 0)
+    low = max(0, min(centre - _AROUND, len(words) - 2 * _AROUND - 1))
+    high = low + 2 * _AROUND
+    start, end = words[low][0], words[high][1]
+    cut = [
+        (piece[max(0, start - at) : end - at], marked)
+        for at, (piece, marked) in zip(starts, pieces, strict=True)
+        if at < end and at + len(piece) > start
+    ]
+    front, back = [("… ", False)] if low else [], [(" …", False)] if high < len(words) - 1 else []
+    return [*front, *((piece, marked) for piece, marked in cut if piece), *back]

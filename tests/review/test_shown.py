@@ -1,0 +1,163 @@
+"""What is put before a person: which cards, which three texts, and what stands around the words."""
+
+from __future__ import annotations
+
+import pytest
+
+from audits import card, to_review
+from shortcut_guardrail.cards import Flip
+from shortcut_guardrail.errors import DataError
+from shortcut_guardrail.review.shown import MOST_CARDS, make_deck
+
+
+def flips(*texts):
+    return tuple(Flip.of(i, "positive", "negative", text) for i, text in enumerate(texts))
+
+
+def deck_of(*cards, **how):
+    return make_deck(to_review(0, cards=cards).to_dict(), **how)
+
+
+def seen(*texts, words=("book",), **how):
+    """What is shown of a card with these texts, and its texts that may be asked about."""
+    deck = deck_of(card(*words, flips=flips(*texts), **how))
+    return *deck.shown.values(), *deck.flips.values()
+
+
+def rows_of(shown) -> set[int]:
+    return {example["row"] for example in shown["examples"]}
+
+
+def test_at_most_ten_cards_most_changeable_first():
+    deck = make_deck(to_review(14).to_dict())
+    assert [one.words[0] for one in deck.cards] == [f"w{i}" for i in range(MOST_CARDS)]
+    first = deck.to_dict()["cards"][0]
+    assert (first["texts"], first["changes"], first["share"]) == (50, 30, "7.5%")
+    assert [one.words[0] for one in make_deck(to_review(3).to_dict(), which=deck.cards[2].id).cards] == ["w2"]
+    with pytest.raises(DataError, match="has no card to decide"):
+        make_deck(to_review(0).to_dict())
+
+
+def test_shown_texts_are_of_different_topics_and_are_not_asked_about():
+    like = [f"the book about cats and dogs, page {i}" for i in "abcdefghi"]
+    shown, asked = seen(*like, "a book of cold weather reports", "no book repairs engines")
+    assert {9, 10} < rows_of(shown)
+    assert len(shown["examples"]) == 3
+    assert not rows_of(shown) & {flip.row for flip in asked}
+    assert len(asked) == 8
+
+
+def test_a_text_shown_on_one_card_is_not_asked_about_for_another():
+    both = flips(*(f"a book and a tea, {i}" for i in "abcdefghi"))
+    deck = deck_of(card("book", flips=both), card("tea", flips=both))
+    (row,) = set().union(*map(rows_of, deck.shown.values()))
+    assert all(row not in {flip.row for flip in of_card} for of_card in deck.flips.values())
+
+
+@pytest.mark.parametrize(("n", "shown", "asked"), [(7, 3, 4), (8, 0, 8), (9, 1, 8), (10, 2, 8), (11, 3, 8), (12, 3, 9)])
+def test_eight_texts_stay_to_be_asked_about(n, shown, asked):
+    texts = [f"a book on {word}" for word in "cats dogs cars tea snow rain birds bees sand salt ice iron".split()]
+    one, left = seen(*texts[:n], changes=n)
+    assert (len(one["examples"]), len(left)) == (shown, asked)
+    assert any("Texts cannot decide it" in sentence for sentence in one["evidence"]) == (n < 8)
+
+
+def test_a_card_is_left_its_texts_by_other_cards():
+    both = [f"a book and a tea, {i}" for i in "abcdefgh"]
+    more = flips(*both, *(f"the book of {i}" for i in "abcd"))
+    deck = deck_of(card("book", flips=more), card("tea", flips=flips(*both)))
+    assert list(map(len, deck.flips.values())) == [9, 8]
+
+
+def test_texts_whose_answer_stays_are_shown_where_flips_are_scarce():
+    report = to_review(1, n_flips=8).to_dict()
+    report["candidates"][0]["examples"] = [
+        {"text": f"a w0 day {i}", "text_pair": None, "index": i, "label": "positive", "masked_label": "positive"}
+        for i in (*range(2), *range(900, 905))
+    ]
+    deck = make_deck(report)
+    (shown,) = deck.shown.values()
+    # Rows 0 and 1 are flips: they are asked about.
+    assert [(one["row"], one["before"], one["after"]) for one in shown["examples"]] == [
+        (row, "positive", "positive") for row in (900, 901, 902)
+    ]
+    assert [len(of_card) for of_card in deck.flips.values()] == [8]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (30, "Too few of its texts can be asked about here to decide it; the command “flips” asks about all 30."),
+        (3, "Texts cannot decide it: fewer than 8 answers change."),
+    ],
+)
+def test_a_card_that_texts_cannot_decide_says_what_can(changes, sentence):
+    assert seen(*(f"a book {i}" for i in "abc"), changes=changes)[0]["evidence"][-1] == sentence
+
+
+def test_what_the_audit_does_with_a_card():
+    document = to_review(1).to_dict()
+
+    def unsure(**given):
+        (shown,) = make_deck(document | given).shown.values()
+        return shown["effects"]["unsure"]
+
+    def taken(*words):
+        return unsure(fit_would_take=[{"text": word} for word in words])
+
+    moved = "30 from positive to negative"
+    assert [tuple(one[key] for key in ("how", "changes", "n")) for one in (taken(), taken("W0"))] == [
+        ("not sure; the audit decides: left as it is", "none", 0),
+        ("not sure; the audit decides: “w0” neutralised", "up to 30 answers", 30),
+    ]
+    assert taken("w0", "w0s") == {
+        "how": "not sure; the audit decides: neutralised",
+        "changes": f"30 answers: {moved}",
+        "n": 30,
+        "line": "the audit decides: neutralised, 30 answers.",
+    }
+    # An audit that does not say what `fit` would take.
+    document["candidates"][0]["flagged"] = True
+    assert "“w0” neutralised" in unsure()["how"]
+
+
+def test_the_evidence_is_in_plain_words():
+    shown, _ = seen("a book", words=("book", "novel"), status="flagged", flagged=("book", "novel"))
+    assert shown["evidence"][:2] == [
+        "The audit flags “book”, “novel”: they outweigh the rest of the text.",
+        "Without the words, their texts look less “positive” than other texts do, in 62% of comparisons (50% would "
+        "be chance).",
+    ]
+
+
+def test_the_commonest_neighbours():
+    shown, _ = seen("this book is", "this book was", "This BOOK", "a book is", "book", "(this) book")
+    assert shown["patterns"] == [{"text": "this book", "texts": 3}, {"text": "book is", "texts": 2}]
+
+
+def test_words_are_marked_and_long_texts_cut_around_them():
+    words = [f"w{i}" for i in range(100)]
+    words[50] = "book"
+    (short,) = seen("Read this book.", words=("book", "this book"))[0]["examples"]
+    assert short["excerpt"] == [[("Read ", False), ("this book", True), (".", False)]]
+    assert short["whole"] is None
+    (long,) = seen((" ".join(words), "a pair"))[0]["examples"]
+    text = "".join(piece for piece, _ in long["excerpt"][0])
+    assert (text[:6], text[-6:]) == ("… w38 ", " w62 …")
+    assert [piece for piece, marked in long["excerpt"][0] if marked] == ["book"]
+    assert "".join(piece for piece, _ in long["whole"][0]) == " ".join(words)
+    assert long["excerpt"][1] == [("a pair", False)]
+
+
+def test_an_audit_without_texts_needs_the_file_and_one_with_texts_refuses_another():
+    texts = [f"a book {i}" for i in "abc"]
+    report = to_review(0, cards=(card("book", flips=flips(*texts)),))
+    redacted, whole = report.to_dict(redact=True), report.to_dict()
+    with pytest.raises(DataError, match=r"has no texts.*Give the audited file too"):
+        make_deck(redacted)
+    for document in (redacted, whole):
+        (shown,) = make_deck(document, texts=texts).shown.values()
+        assert rows_of(shown) == {0, 1, 2}
+        for other, row in ((["a book a", "another", "a book c"], 1), (texts[:2], 2)):
+            with pytest.raises(DataError, match=f"are not those that were audited: row {row}"):
+                make_deck(document, texts=other)
