@@ -1,10 +1,10 @@
-"""Texts that are asked about one by one: what is still needed, what people say together, and what is taken back."""
+"""Texts that are asked about one by one: what is still needed, and what people say of a card together."""
 
 from __future__ import annotations
 
 import pytest
 
-from shortcut_guardrail.decisions import Answer, Answers, agreed_decision
+from shortcut_guardrail.decisions import agreed_decision
 from shortcut_guardrail.decisions.people import fewest
 from shortcut_guardrail.stats import paired_e_value
 
@@ -25,9 +25,3 @@ def test_the_fewest_answers_that_decide(mended, broken):
 )
 def test_what_people_decide_together(said, together):
     assert agreed_decision(said) == together
-
-
-def test_only_ones_own_answers_are_taken_back():
-    both = Answers((Answer("anna", "", "keep", card="1"), Answer("ben", "", "keep", card="1")))
-    assert both.without_last("anna").said == both.said[1:]
-    assert both.without_last("carl").said == both.said

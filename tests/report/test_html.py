@@ -565,7 +565,7 @@ def test_a_page_of_many_candidates_is_limited_but_keeps_what_is_flagged(monkeypa
 def test_texts_take_turns_between_candidates():
     many = candidate("honestly", examples=tuple(example(i, TEXT, "Honestly") for i in range(20)))
     one = candidate("soup", examples=(example(50, TEXT, "soup"), example(0, TEXT, "soup")))
-    shown = [shown.index for _, shown in view.audit_view(audit(many, one).to_dict()).texts]
+    shown = [shown["index"] for _, shown in view.audit_view(audit(many, one).to_dict())["texts"]]
     assert shown[:3] == [0, 50, 1]
     assert len(shown) == len(set(shown)) == view.MOST_TEXTS
 

@@ -7,7 +7,6 @@ from .deciding import agreed_decision as agreed_decision
 from .deciding import decide as decide
 from .deciding import next_question as next_question
 from .deciding import remaining as remaining
-from .drawing import Question as Question
 from .people import LEAST_FLIPS as LEAST_FLIPS
 from .questions import QUESTIONS_FILE as QUESTIONS_FILE
 from .questions import Questions as Questions

@@ -166,9 +166,6 @@ def _render(
     strength = None if calibration is None else _document(calibration)
     deck = _deck(of_audits[first_name]) if len(of_audits) == 1 and not redact else None
     page: str = template("report/page.html.j2").render(
-        value=_value,
-        share=share,
-        axis=AXIS,
         title=title,
         subtitle=subtitle,
         introduction=introduction,
@@ -186,10 +183,8 @@ def _render(
         columns=COLUMNS,
         distributions=distributions(of_audits) if of_audits else [],
         evaluations=of_scores,
-        models=list(of_scores),
-        n_scored=next(iter(of_scores.values()))["n"] if of_scores else 0,
         scores=score_rows(of_scores) if of_scores else [],
-        groups=group_rows(of_scores) if of_scores else [],
+        groups=group_rows(of_scores),
         compared=compared,
         calibration=strength,
         labels_said="" if strength is None else what_labels_said(strength),
@@ -200,7 +195,10 @@ def _render(
         redacted=redact,
         version=version("shortcut-guardrail"),
         deck=deck,
-        **_own_files("report", "review") if deck else _own_files("report"),
+        value=_value,
+        share=share,
+        axis=AXIS,
+        **_own_files("report", *(["review"] if deck else [])),
     )
     # Half of a surrogate pair, which JSON can hold, cannot be written as UTF-8.
     return page.lstrip().encode("utf-8", "replace").decode("utf-8")
