@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from shortcut_guardrail import ConfigError, DataError, Decision, Decisions, Questions, ShortcutGuardrail, decide
+from shortcut_guardrail import (
+    ConfigError,
+    DataError,
+    Decision,
+    Decisions,
+    GuardrailWarning,
+    Questions,
+    ShortcutGuardrail,
+    decide,
+)
 from shortcut_guardrail.audit import auditing
 from shortcut_guardrail.data import text_hash
 from shortcut_guardrail.decisions.record import Judge
@@ -271,6 +280,26 @@ def test_in_python_three_calls_decide(bag):
     taken_in = decide(questions, questions.answered_by(judges["taken_in"]))
     own = guard.repair(TEXTS, strategy="mask", decisions=taken_in).fitted.shortcuts.items
     assert ("confirmed", "second opinion") not in {(item.verdict, item.reason) for item in own}
+
+
+def test_a_guard_and_its_base_are_no_judges_of_it(bag):
+    guard = ShortcutGuardrail(*bag)
+    guard.repair(TEXTS, strategy="mask", shortcuts=["honestly"], strength=1.0)
+    questions = guard.questions(guard.audit(TEXTS), cards="all")
+    for same in (guard, TextClassifier(*bag)):
+        with pytest.raises(ConfigError, match="is the model that was audited, or its base"):
+            questions.answered_by(same)
+
+
+def test_what_flips_call_genuine_holds_for_their_texts_alone(bag):
+    guard = ShortcutGuardrail(*bag)
+    report = guard.audit(TEXTS)
+    genuine = Decision(("honestly",), "keep", "flips", asked=8, broken=8, outcome="genuine")
+    own, others = (Decisions((genuine,), model=report.model, data=data) for data in (report.data, "others"))
+    with pytest.warns(GuardrailWarning, match="made on other texts"):
+        found = [guard.find_shortcuts(TEXTS, decisions=decisions).items for decisions in (own, others)]
+    cleared = [("honestly", "flips") in {(item.text, item.reason) for item in items} for items in found]
+    assert cleared == [True, False]
 
 
 def test_an_audit_serves_questions_and_repair(bag, monkeypatch):
