@@ -134,7 +134,10 @@ def beside_the_paper(experiment: str) -> str:
 
 def files(room: str) -> list[Path]:
     """The Python files of a package of the library, or of a single module, or of all of it."""
-    return sorted(LIBRARY.glob(f"{room}.py")) or sorted((LIBRARY / room).rglob("*.py"))
+    found = sorted(LIBRARY.glob(f"{room}.py")) or sorted((LIBRARY / room).rglob("*.py"))
+    if not found:
+        raise LookupError(f"the library has no room {room!r}")
+    return found
 
 
 def lines(room: str = "") -> int:
