@@ -63,19 +63,19 @@ class Answer:
             DataError: It is none; the sentence names the field.
         """
         to_question = isinstance(values, dict) and "question" in values
-        about, said, kind = ("question", "answer", _ToQuestion) if to_question else ("card", "decision", _ToCard)
+        about, said, kind = ("question", "answer", _SaidOfTexts) if to_question else ("card", "decision", _SaidOfCards)
         found: Any = checked(values, kind, source, path=path, open_ended=True)
         return cls(found["by"], found["at"], found[said], **{about: found[about]})
 
 
-class _ToCard(TypedDict):
+class _SaidOfCards(TypedDict):
     by: str
     at: str
     card: Word
     decision: DecisionName
 
 
-class _ToQuestion(TypedDict):
+class _SaidOfTexts(TypedDict):
     by: str
     at: str
     question: Word

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..audit import Metric, common_metrics
+from ..data import counted
 from ..display import interval, number, p_value
 from ..saving import what_labels_said
 from ..text import printable, visible_name
@@ -37,9 +38,9 @@ def screen() -> Console:
     return Console(highlight=False, markup=False, emoji=False)
 
 
-def new_table(*columns: str, title: str | None = None) -> Table:
+def new_table(*columns: str) -> Table:
     """First column left, all others right: a name and its numbers."""
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
     return table
@@ -68,16 +69,9 @@ def print_audit(audit: AuditReport | Mapping[str, Any]) -> None:
     """
     document = audit if isinstance(audit, Mapping) else audit.to_dict()
     console = screen()
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for column in AUDIT_COLUMNS:
-        is_text = column in ("", "candidate", "pulls to")
-        # Numbers keep their width; names are folded where both do not fit.
-        table.add_column(column, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
-    for candidate in document["candidates"][:SHOWN_CANDIDATES]:
-        table.add_row(*(Text(printable(cell)) for cell in _audit_row(candidate)))
-    console.print(table)
+    console.print(_ranked(AUDIT_COLUMNS, map(_audit_row, document["candidates"][:SHOWN_CANDIDATES])))
     if document["cards"]:
-        console.print(_table_of_cards(document["cards"]))
+        console.print(_ranked(CARD_COLUMNS, map(_card_row, document["cards"][:SHOWN_CARDS])))
     for line in _audit_summary(document):
         console.print(line)
 
@@ -86,23 +80,27 @@ CARD_COLUMNS = ("", "card", "texts", "answers\nchanged", "share\nof all", "pulls
 _CARD_WIDTH = 36
 
 
-def _table_of_cards(cards: Sequence[Mapping[str, Any]]) -> Table:
-    """The first cards."""
+def _ranked(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table of what comes by rank: its sign, its words, numbers, and a class."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for column in CARD_COLUMNS:
-        is_text = column in ("", "card", "pulls to")
+    for i, column in enumerate(columns):
+        is_text = i < 2 or i == len(columns) - 1
+        # Numbers keep their width; names are folded where both do not fit.
         table.add_column(column, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
-    for card in cards[:SHOWN_CARDS]:
-        cells = (
-            _SIGNS.get(card["evidence"]["status"], ""),
-            first_words(card["words"], _CARD_WIDTH),
-            str(card["texts"]),
-            str(card["changes"]),
-            f"{card['share']:.1%}",
-            card["pulls_to"],
-        )
-        table.add_row(*(Text(printable(cell)) for cell in cells))
+    for row in rows:
+        table.add_row(*(Text(printable(cell)) for cell in row))
     return table
+
+
+def _card_row(card: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        _SIGNS.get(card["evidence"]["status"], ""),
+        first_words(card["words"], _CARD_WIDTH),
+        str(card["texts"]),
+        str(card["changes"]),
+        f"{card['share']:.1%}",
+        card["pulls_to"],
+    )
 
 
 def first_words(words: Sequence[str], width: int) -> str:
@@ -148,16 +146,12 @@ def open_questions(candidates: Sequence[Mapping[str, Any]]) -> list[Mapping[str,
     return sorted((c for c in candidates if c["status"] == "undecided"), key=in_company)
 
 
-def _counted(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
-
-
 def _audit_summary(document: Mapping[str, Any]) -> list[str]:
     """Paragraphs below the table: what was found, what is undecided and why, and what the columns mean."""
     undecided = open_questions(document["candidates"])
     has_cards = bool(document["cards"])
     return [
-        f"{_counted(document['n'], 'text')}, {_counted(document['n_candidates'], 'candidate')}, "
+        f"{counted(document['n'], 'text')}, {counted(document['n_candidates'], 'candidate')}, "
         f"{document['n_tested']} of them tested; MSTPS "
         f"{document['mstps']:.3f}.{cut_note(document['n_truncated'])}",
         _audit_outcome(document),
@@ -523,7 +517,7 @@ def _repaired_with(repair: Repair | None) -> str:
         return "-"
     labels = 0 if repair.choice.calibration is None else repair.choice.calibration.n
     steps = repair.fitted.training.n_steps
-    return f"{_counted(labels, 'label')},\n{_counted(steps, 'step')},\nstrength {repair.choice.strength:g}"
+    return f"{counted(labels, 'label')},\n{counted(steps, 'step')},\nstrength {repair.choice.strength:g}"
 
 
 _WORST_GROUP: dict[str, Callable[[GroupAccuracy], str]] = {
