@@ -169,12 +169,7 @@ class ShortcutGuardrail(Shown):
             base: For a guarded folder: the base model, if it is not where the folder says. A folder, a Hub id or a
                 model in memory.
             revision: Branch, tag or commit of the classifier on the Hub.
-            head: See the class.
             max_length: See the class; a guarded folder remembers its own.
-            batch_size: See the class.
-            device: See the class.
-            precision: See the class.
-            fast: See the class.
             allow_pickle: Also read weights in formats that can run code when opened.
             trust_remote_code: Run modelling code that comes with the model.
             verify: Compare every file of a guarded folder with the hash in its manifest; sizes always are compared.
@@ -333,7 +328,6 @@ class ShortcutGuardrail(Shown):
             fdr: The false-discovery rate that flagged candidates keep to.
             config: The whole configuration, instead of the three above.
             strength: Audit at this strength; `None` takes the guard's own.
-            progress: Told how much of each stage is done.
 
         Raises:
             DataError: A text is empty or holds no ordinary token, or labels are unknown.
@@ -366,7 +360,6 @@ class ShortcutGuardrail(Shown):
             config: What is audited and how; `shard_size` is the number of inputs to a shard.
             resume: Go on with what an interrupted audit left in the folder.
             strength: See `audit`.
-            progress: Told how many inputs are done.
 
         Raises:
             ConfigError: The folder holds an audit and `resume` is not set, or one of something else.
@@ -400,7 +393,6 @@ class ShortcutGuardrail(Shown):
             decisions: On the cards of an audit of the base model, or their file.
             report: What `audit` gave for these texts and the base model, so that they are not audited again. Its unit,
                 `top_k` and `fdr` come before the configuration's, which looks for phrases too (`unit="phrase"`).
-            progress: Told how much of each stage is done.
 
         Raises:
             ConfigError: The decisions were made for another model. The report is of another model, of other texts, of
@@ -466,7 +458,6 @@ class ShortcutGuardrail(Shown):
             reference: Whether people are asked about texts without the cards' words too, ten on each side of the
                 model's boundary, which serve the test of classifiers on all cards.
             strength: Of the guard; `None` takes its own, 0 is the base model.
-            progress: Told how much of each stage is done.
 
         Raises:
             ConfigError: The audit is of another model or of other texts, or a card is unknown.
@@ -529,7 +520,6 @@ class ShortcutGuardrail(Shown):
                 nothing else, and chooses the strength by cross-validation.
             shortcuts: What `find_shortcuts` found, so that it need not be found again; `support` has no say then, what
                 the configuration's `shortcuts` names as shortcuts and as kept has.
-            progress: Told how much of each stage is done.
 
         Raises:
             DataError: A text is empty or holds no ordinary token, or, for `maskcl`, fewer than two are distinct.
@@ -577,7 +567,6 @@ class ShortcutGuardrail(Shown):
             report: What `audit` gave for these texts and the base model, whose measurements serve again.
             config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset.
             seed: The same seed, texts and configuration give the same guard.
-            progress: Told how much of each stage is done.
 
         Raises:
             NothingToRepairError: Neither words nor labels speak for a repair; the guard is left as it was.
@@ -616,7 +605,6 @@ class ShortcutGuardrail(Shown):
             groups: Group ids, for the metric `worst_group_accuracy`.
             without_labels: What `calibrate_without_labels` last chose for this guard. Where given, its strength stays,
                 unless the labels are evidence against it; see `choose_strength`.
-            progress: Told how many strengths are done.
 
         Raises:
             DataError: The set has fewer than two rows, one class only, or unknown labels, or has trained the adapter.
@@ -649,7 +637,6 @@ class ShortcutGuardrail(Shown):
         Args:
             texts: N unlabelled texts, or (text, pair) tuples; those of `fit` will do.
             at_most: How many of them, drawn at random, are answered at every strength, at least 1; see `strength.draw`.
-            progress: Told how much of each stage is done.
 
         Raises:
             ConfigError: `fit` has not been called, `at_most` is below 1, or the guard learned from labels.
@@ -683,7 +670,6 @@ class ShortcutGuardrail(Shown):
             labels: Their labels.
             unlabelled: Deployment texts that `fit` has not seen.
             config: Margin and confidence.
-            progress: Told how many strengths are done.
 
         Raises:
             ConfigError: `fit` has not been called, or the grid has no strength above 0.
@@ -720,7 +706,6 @@ class ShortcutGuardrail(Shown):
             unlabelled: Deployment texts that `fit` has not seen.
             n: How many at most.
             seed: Of the sample.
-            progress: Told how many strengths are done.
 
         Raises:
             ConfigError: `fit` has not been called, or `n` is below 1.
@@ -738,7 +723,6 @@ class ShortcutGuardrail(Shown):
 
         Args:
             texts: N texts, or (text, pair) tuples.
-            progress: Told how many strengths are done.
 
         Raises:
             ConfigError: `fit` has not been called.
@@ -770,7 +754,6 @@ class ShortcutGuardrail(Shown):
         Args:
             texts: N texts, or (text, pair) tuples.
             strength: At this strength; `None` takes the guard's own, 0 is the base model.
-            progress: Told how many texts are done.
             again: Makes no difference here: a guard keeps no answers; see `classifiers.Classifier`.
         """
         progress = shown_progress(progress)
@@ -828,7 +811,6 @@ class ShortcutGuardrail(Shown):
                 `none`. A text takes some ten times as long there as to be predicted.
             strength: At this strength; `None` takes the guard's own, 0 is the base model.
             seed: Of the draw.
-            progress: Told how much of each stage is done.
 
         Raises:
             ConfigError: `sensitivity` is no number of texts.
