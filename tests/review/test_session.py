@@ -46,6 +46,10 @@ def cards_in(file: Path) -> dict[str, dict]:
     return {card["words"][0]: card for card in json.loads(file.read_text())["cards"]}
 
 
+def said_of(word: str, file: Path) -> list[tuple[str, str]]:
+    return [(one["by"], one["decision"]) for one in cards_in(file)[word]["reviews"]]
+
+
 def test_an_answer_is_in_the_file_when_it_is_confirmed(file):
     review = session(file)
     assert not file.exists()
@@ -187,10 +191,7 @@ def test_several_people_and_their_agreement(file):
     assert (end["both"], end["agree"], end["differ"]) == (3, 1, 1)
     assert end["cards"][1]["people"] == {"anna": "keep", "ben": "neutralise"}
     assert [row["decision"] for row in end["cards"]] == ["neutralise", "unsure", "keep"]
-    assert [(r["by"], r["decision"]) for r in cards_in(file)["w1"]["reviews"]] == [
-        ("anna", "keep"),
-        ("ben", "neutralise"),
-    ]
+    assert said_of("w1", file) == [("anna", "keep"), ("ben", "neutralise")]
 
 
 def test_two_people_on_one_text_count_once_and_a_contradiction_is_unclear(file):
@@ -240,11 +241,8 @@ def test_what_the_audit_decides_is_said(file):
 
 
 def test_decisions_by_hand_are_taken_up(file):
-    file.write_text(
-        json.dumps(
-            {"cards": [{"words": ["W0s", "w0"], "decision": "neutralise"}, {"words": ["zebra"], "decision": "keep"}]}
-        )
-    )
+    by_hand = {"words": ["W0s", "w0"], "decision": "neutralise"}, {"words": ["zebra"], "decision": "keep"}
+    file.write_text(json.dumps({"cards": by_hand}))
     review = session(file)
     assert review.answers.said[0].by == BY_FILE
     say(review, "neutralise", "keep", "keep")
@@ -254,23 +252,19 @@ def test_decisions_by_hand_are_taken_up(file):
 
 
 def judged(**how) -> dict:
-    counts = {
-        "asked": 9,
-        "mended": 7,
-        "broken": 2,
-        "threshold": 20.0,
-        "e_value": 4.3,
-        "text_hashes": ["h"],
-        "survives_e_bh": False,
-    }
-    return (
-        {"id": W0, "words": ["w0", "w0s"], "pulls_to": "positive", "source": "flips", "outcome": "open"} | counts | how
-    )
+    card = {"id": W0, "words": ["w0", "w0s"], "pulls_to": "positive", "source": "flips", "outcome": "open"}
+    counts = {"asked": 9, "mended": 7, "broken": 2, "threshold": 20.0, "e_value": 4.3, "survives_e_bh": False}
+    return card | counts | {"text_hashes": ["h"]} | how
+
+
+def written(file: Path, *cards: dict, **head) -> Path:
+    """The file as another program writes it."""
+    file.write_text(json.dumps({"audit": DECK.audited.id, "cards": cards} | head))
+    return file
 
 
 def test_texts_that_judge_counted_stay_and_are_not_asked_again(file):
-    file.write_text(json.dumps({"audit": DECK.audited.id, "cards": [judged()]}))
-    review = session(file)
+    review = session(written(file, judged()))
     say(review, "unsure", "keep", "keep")
     assert review.state()["question"] is None
     card = cards_in(file)["w0"]
@@ -281,8 +275,7 @@ def test_texts_that_judge_counted_stay_and_are_not_asked_again(file):
 
 
 def test_a_second_opinion_is_shown_after_the_answer_alone(file):
-    file.write_text(json.dumps({"audit": DECK.audited.id, "cards": [judged(machine="gemma", source=None)]}))
-    review = session(file)
+    review = session(written(file, judged(machine="gemma", source=None)))
     assert review.state()["opinions"] == {}
     say(review, "unsure")
     assert review.state()["opinions"] == {W0: "gemma: 7 mended, 2 broken by masking"}
@@ -309,9 +302,7 @@ JUDGES = [{"name": "gemma", "record": {"kind": "causal"}, "qualifications": [], 
 
 
 def test_second_models_stand_apart_and_a_person_overrules_them(file):
-    head = {"audit": DECK.audited.id, "judges": JUDGES, "answers": "a.jsonl"}
-    file.write_text(json.dumps(head | {"cards": [by_machine()]}))
-    review = session(file)
+    review = session(written(file, by_machine(), judges=JUDGES, answers="a.jsonl"))
     assert review.state()["opinions"] == {}
     say(review, "unsure", "keep", "keep")
     assert review.state()["opinions"] == {W0: "gemma, 72 : 16, agreement bound .68, shortcut"}
@@ -331,8 +322,7 @@ def test_second_models_stand_apart_and_a_person_overrules_them(file):
 
 
 def test_an_open_second_opinion_decides_nothing(file):
-    file.write_text(json.dumps({"audit": DECK.audited.id, "cards": [by_machine("open")]}))
-    review = session(file)
+    review = session(written(file, by_machine("open")))
     say(review, "unsure")
     assert (cards_in(file)["w0"]["source"], cards_in(file)["w0"]["decision"]) == ("person", "unsure")
     answer_texts(review, "unclear")
@@ -358,9 +348,8 @@ def test_a_second_opinion_that_is_asked_meanwhile_is_taken_up(file):
 
 
 def test_another_audits_decisions_are_refused(file):
-    file.write_text(json.dumps({"audit": "0" * 64, "cards": []}))
     with pytest.raises(ConfigError, match=r"has the decisions of another audit\. Name another file with out="):
-        session(file)
+        session(written(file, audit="0" * 64))
 
 
 def test_what_another_program_writes_meanwhile_is_taken_up(file):
@@ -375,14 +364,14 @@ def test_what_another_program_writes_meanwhile_is_taken_up(file):
     assert "Another program changed decisions.json: what it says of “w1”" in review.state()["notice"]
     review.save({"card": W2, "decision": "keep"}, review.revision)
     cards = cards_in(file)
-    assert [(r["by"], r["decision"]) for r in cards["w1"]["reviews"]] == [("anna", "keep"), (BY_FILE, "neutralise")]
+    assert said_of("w1", file) == [("anna", "keep"), (BY_FILE, "neutralise")]
     assert set(cards) == {"w0", "w1", "w2", "zebra"}
 
 
 def test_a_file_that_judge_wrote_over_ours_loses_no_answer(file):
     review = session(file)
     say(review, "keep", "keep")
-    file.write_text(json.dumps({"audit": DECK.audited.id, "cards": [judged(id=W2, words=["w2", "w2s"])]}))
+    written(file, judged(id=W2, words=["w2", "w2s"]))
     with pytest.raises(StaleError):
         review.undo(review.revision)
     review.save({"card": W2, "decision": "unsure"}, review.revision)

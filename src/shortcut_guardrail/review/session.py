@@ -198,11 +198,9 @@ class Session:
             if card.by_person and (own is None or own.decision != card.decision):
                 said += _said_by_file(card, identity, said)
                 changed.append(f"“{card.words[0]}”")
-            new = _beyond_people(card, kept, own)
-            if new is not None:
-                before[identity] = replace(
-                    new, id=identity, words=cards[identity].words, pulls_to=cards[identity].pulls_to
-                )
+            if new := _beyond_people(card, kept, own):
+                known = cards[identity]
+                before[identity] = replace(new, id=identity, words=known.words, pulls_to=known.pulls_to)
                 changed.append(f"“{card.words[0]}”")
         judges = found if found.judges else _earlier(answers)
         earlier = replace(judges, cards=(*before.values(), *others))
@@ -217,10 +215,8 @@ class Session:
             to_cards = answers.to_cards()
             said = {card: to_cards[card][self.by].said for card in shown if self.by in to_cards.get(card, {})}
             decided = {one.id: one for one in decide(self.questions, answers, at="").cards}
-            left, question = (
-                remaining(self.questions, answers, self.by),
-                next_question(self.questions, answers, self.by),
-            )
+            left = remaining(self.questions, answers, self.by)
+            question = next_question(self.questions, answers, self.by)
             before = {card.id: card for card in _earlier(answers).cards}
             return {
                 "revision": self.revision,
