@@ -141,14 +141,7 @@ class Batch(NamedTuple):
         )
 
     def _rows(self, rows: Tensor) -> Batch:
-        def pick(values: Tensor | None) -> Any:
-            return None if values is None else values[rows]
-
-        return Batch(
-            indices=self.indices[rows.cpu().numpy()],
-            input_ids=self.input_ids[rows],
-            attention_mask=self.attention_mask[rows],
-            token_type_ids=pick(self.token_type_ids),
-            ordinary=self.ordinary[rows],
-            strengths=pick(self.strengths),
-        )
+        tensors = self._asdict()
+        indices = tensors.pop("indices")[rows.cpu().numpy()]
+        picked: dict[str, Any] = {name: None if x is None else x[rows] for name, x in tensors.items()}
+        return Batch(indices, **picked)
