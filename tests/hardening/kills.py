@@ -31,7 +31,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -40,7 +39,6 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 from made_guards import GUARDS, TEXTS, make_guards
 from shortcut_guardrail import GuardrailError, ShortcutGuardrail
 from shortcut_guardrail.cli import audit as audit_command
-from shortcut_guardrail.cli.second_opinion import write_with_answers
 from shortcut_guardrail.data import manifests, read_whole, write_file, write_files, write_folder
 from shortcut_guardrail.decisions import Decisions
 from shortcut_guardrail.report import read_audit
@@ -163,8 +161,8 @@ def decisions() -> Iterator[Output]:
         found = Decisions((), audit=audit, judges=(_Judge("other"),) if judge else ())  # type: ignore[arg-type]
         if not judge:
             return lambda place: write_file(place / "decisions.json", json.dumps(found.to_dict()), overwrite=True)
-        asked = SimpleNamespace(to_lines=lambda: f'{{"audit": "{audit}"}}\n' * 1000)
-        return lambda place: write_with_answers(place / "decisions.json", found, asked, overwrite=True)  # type: ignore[arg-type]
+        answers = f'{{"audit": "{audit}"}}\n' * 1000
+        return lambda place: found.save(place / "decisions.json", answers=answers, overwrite=True)
 
     yield Output("decisions", save("one", False), save("other", False), look)
     yield Output("decisions with answers", save("one", True), save("other", True), look)
