@@ -13,7 +13,7 @@ from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.cards.card import Card, CardEvidence
 from shortcut_guardrail.data import text_hash, to_json
 from shortcut_guardrail.decisions import AuditedCards
-from shortcut_guardrail.decisions.drawing import Key, ReferenceText, draw_questions
+from shortcut_guardrail.decisions.drawing import Drawing, Key, ReferenceText
 
 TEXTS = [f"text number {i}" for i in range(60)]
 NAMES = ("negative", "positive", "mixed")
@@ -30,7 +30,8 @@ FLIPS = {
 
 
 def drawn(flips=FLIPS, **changes):
-    return draw_questions(flips, NAMES, **{"audit": "audit-1", "n": 0, "seed": 0, **changes})
+    drawing = Drawing("audit-1", NAMES, **{name: changes.pop(name) for name in ("asked", "known") if name in changes})
+    return drawing.of_flips(flips, **{"n": 0, "seed": 0, **changes})
 
 
 def test_every_flip_is_asked_about_once_however_many_cards_it_serves():
@@ -136,7 +137,7 @@ def folder(tmp_path):
 
 def asked(folder, **changes) -> Questions:
     audited = AuditedCards.from_folder(folder)
-    questions, keys = draw_questions(FLIPS, NAMES, audit=audited.id, **changes)
+    questions, keys = Drawing(audited.id, NAMES, **changes).of_flips(FLIPS)
     reference = (ReferenceText(50, TEXTS[50], "positive", "negative", 1.5, True, False, ("second-card",)),)
     return Questions(audited, FLIPS, tuple(keys), reference, ("deployed",), tuple(questions))
 

@@ -172,7 +172,7 @@ class Answers:
         labelled = any(key.label for key in questions.keys)
         said: dict[tuple[str, str], Answer] = {}
         for file, name in zip(files, by, strict=True):
-            found = _answers_in(file, questions)
+            found = {question: choice for question, choice in _answers_in(file, questions).items() if choice}
             if not found and not labelled:
                 raise DataError(
                     f"{file} holds no answer. Fill in its column 'answer' ({', '.join(CHOICES)}); rows may stay empty, "
@@ -195,24 +195,17 @@ def _number(value: float) -> float | None:
 # Of people, in files
 
 
-@dataclass(frozen=True)
-class _Row:
-    line: int
-    id: str
-    answer: Choice | None
-
-
 def questions_in(files: Iterable[str], questions: Questions) -> set[str]:
     """The ids of the questions in files, answered or not.
 
     Raises:
         DataError: See `Answers.from_files`.
     """
-    return {row.id for file in files for row in _rows_of(file, questions)[0]}
+    return {question for file in files for question in _answers_in(file, questions)}
 
 
-def _rows_of(file: str, questions: Questions) -> tuple[list[_Row], str]:
-    """The rows of a file, checked, and what a row of it is called."""
+def _answers_in(file: str, questions: Questions) -> dict[str, Choice | None]:
+    """By question, what one file answers; `None` where it does not."""
     with closing(open_tables(file, semicolons=True)) as tables:
         table = next(tables)
     missing = [column for column in ("id", "answer") if column not in table.columns]
@@ -224,7 +217,8 @@ def _rows_of(file: str, questions: Questions) -> tuple[list[_Row], str]:
     if table.problems:
         raise DataError("\n".join(table.problems))
     hashes = {key.id: key.text_hash for key in questions.keys}
-    rows = []
+    found: dict[str, Choice | None] = {}
+    lines: dict[str, int] = {}
     columns = table.column("id"), table.column("answer"), _texts(table)
     for line, identity, answer, text in zip(table.rows, *columns, strict=True):
         where, question = f"{file}, {table.row_word} {line}", str(identity).strip()
@@ -238,8 +232,15 @@ def _rows_of(file: str, questions: Questions) -> tuple[list[_Row], str]:
                 f"{where}: the text is not the one that question '{question}' is about. Answer the file as `flips` "
                 "wrote it."
             )
-        rows.append(_Row(line, question, _choice(answer, where)))
-    return rows, table.row_word
+        before, choice = found.get(question), _choice(answer, where)
+        if None not in (before, choice) and before != choice:
+            raise DataError(
+                f"{file}, {table.row_word}s {lines[question]} and {line}: question '{question}' is answered "
+                f"'{before}' and '{choice}'. Leave one answer; two people's answers go into two files."
+            )
+        if before is None:
+            found[question], lines[question] = choice, line
+    return found
 
 
 def _texts(table: Any) -> list[Any]:
@@ -263,22 +264,6 @@ def _choice(value: Any, where: str) -> Choice | None:
         f"{where}: the answer must be {', '.join(CHOICES[:-1])} or {CHOICES[-1]}, or left empty, but is "
         f"'{str(value).strip()}'.{hint}"
     )
-
-
-def _answers_in(file: str, questions: Questions) -> dict[str, Choice]:
-    """Those in one file; rows without an answer are left out."""
-    rows, word = _rows_of(file, questions)
-    found: dict[str, _Row] = {}
-    for row in rows:
-        if row.answer is None:
-            continue
-        before = found.setdefault(row.id, row)
-        if before.answer != row.answer:
-            raise DataError(
-                f"{file}, {word}s {before.line} and {row.line}: question '{row.id}' is answered '{before.answer}' and "
-                f"'{row.answer}'. Leave one answer; two people's answers go into two files."
-            )
-    return {row.id: row.answer for row in found.values() if row.answer is not None}
 
 
 # Of classifiers

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -111,78 +111,71 @@ def pair_of(one: str, other: str, labels: Sequence[str]) -> tuple[str, str]:
 # Questions to people
 
 
-def draw_questions(
-    flips: Mapping[str, Sequence[Flip]],
-    labels: Sequence[str],
-    *,
-    audit: str,
-    n: int = 40,
-    seed: int = 0,
-    asked: Sequence[Key] = (),
-    known: Mapping[int, str] | None = None,
-) -> tuple[list[Question], list[Key]]:
-    """Choose texts to ask about for each card.
+@dataclass(frozen=True)
+class Drawing:
+    """What one more call about an audit draws questions with.
 
-    Args:
-        flips: By card, its flips; each text once.
-        labels: The names of the C classes.
+    Attributes:
         audit: The audit's id, so that a question of another audit is known as one.
-        n: How many texts for each card; 0 for all.
-        seed: Of the order.
+        labels: The names of the C classes.
         asked: The keys of earlier questions. Texts that they ask about come last.
         known: By row, the label of a text where it is known. Such a text is not asked about: its label answers, before
             all questions, and counts toward n.
-
-    Returns:
-        The questions, the cards' mixed, and the keys of those that are new.
     """
-    before = {(key.id, key.card) for key in asked}
-    call = _next_call(asked)
-    rounds: list[tuple[int, str, Question]] = []
-    keys: list[Key] = []
-    for card, of_card in flips.items():
-        done = sum(key.card == card for key in asked)
-        drawn = _in_order(of_card, card, seed, before, labels, audit)
-        for place, flip in enumerate(drawn[: n or None]):
-            question, key = _question(flip, card, labels, audit)
-            label = (known or {}).get(flip.row)
-            if (key.id, card) not in before:
-                keys.append(replace(_with_label(key, question, label), order=done, call=call))
-                done += 1
-            if label is None:
-                rounds.append((place, _digest(str(seed), card, question.id), question))
-    mixed = {question.id: question for _, _, question in sorted(rounds, key=lambda r: r[:2])}
-    return list(mixed.values()), keys
 
+    audit: str
+    labels: Sequence[str]
+    asked: Sequence[Key] = ()
+    known: Mapping[int, str] = field(default_factory=dict)
 
-def _next_call(asked: Sequence[Key]) -> int:
-    return 1 + max((key.call for key in asked), default=0)
+    def of_flips(
+        self, flips: Mapping[str, Sequence[Flip]], *, n: int = 40, seed: int = 0
+    ) -> tuple[list[Question], list[Key]]:
+        """Choose texts to ask about for each card.
 
+        Args:
+            flips: By card, its flips; each text once.
+            n: How many texts for each card; 0 for all.
+            seed: Of the order.
 
-def _in_order(
-    flips: Sequence[Flip], card: str, seed: int, before: set[tuple[str, str]], labels: Sequence[str], audit: str
-) -> list[Flip]:
-    """A card's flips in random order, those first that nobody was asked about."""
-    rng = np.random.default_rng([seed, *_digest(card).encode()])
-    order = [flips[i] for i in rng.permutation(len(flips))]
-    return sorted(order, key=lambda flip: (question_id(flip, labels, audit), card) in before)
+        Returns:
+            The questions, the cards' mixed, and the keys of those that are new.
+        """
+        before = {(key.id, key.card) for key in self.asked}
+        rounds: list[tuple[int, str, Question]] = []
+        keys: list[Key] = []
+        for card, of_card in flips.items():
+            rng = np.random.default_rng([seed, *_digest(card).encode()])
+            drawn = [self._question(of_card[i], card) for i in rng.permutation(len(of_card))]
+            drawn = sorted(drawn, key=lambda pair: (pair[1].id, card) in before)[: n or None]
+            new = [key for _, key in drawn if (key.id, card) not in before]
+            done = sum(key.card == card for key in self.asked)
+            keys += [replace(key, order=done + i) for i, key in enumerate(new)]
+            asked = [(place, question) for place, (question, key) in enumerate(drawn) if key.label is None]
+            rounds += [(place, _digest(str(seed), card, question.id), question) for place, question in asked]
+        mixed = {question.id: question for _, _, question in sorted(rounds, key=lambda r: r[:2])}
+        return list(mixed.values()), keys
 
+    def of_reference(self, near: Sequence[Flip]) -> tuple[list[Question], list[Key]]:
+        """The same about reference texts, whose `after` is the model's own prediction: is the model right there?"""
+        before = {key.id for key in self.asked if key.card == REFERENCE}
+        drawn = [self._question(flip, REFERENCE, order) for order, flip in enumerate(near)]
+        keys = [key for _, key in drawn if key.id not in before]
+        return [question for question, key in drawn if key.label is None], keys
 
-def _question(flip: Flip, card: str, labels: Sequence[str], audit: str) -> tuple[Question, Key]:
-    assert flip.content is not None
-    identity = question_id(flip, labels, audit)
-    # The place of the masked prediction is a coin that falls the same way whenever the question is drawn.
-    first = int(_digest("order", identity)[:2], 16) % 2 == 0
-    a, b = (flip.after, flip.before) if first else (flip.before, flip.after)
-    question = Question(identity, flip.row, flip.content, a, b)
-    return question, Key(identity, card, "a" if first else "b", flip.text_hash, 0)
-
-
-def _with_label(key: Key, question: Question, label: str | None) -> Key:
-    if label is None:
-        return key
-    known: Known = "a" if label == question.option_a else "b" if label == question.option_b else "neither"
-    return replace(key, label=known)
+    def _question(self, flip: Flip, card: str, order: int = 0) -> tuple[Question, Key]:
+        assert flip.content is not None
+        identity = question_id(flip, self.labels, self.audit)
+        # The place of the masked prediction is a coin that falls the same way whenever the question is drawn.
+        first = int(_digest("order", identity)[:2], 16) % 2 == 0
+        a, b = (flip.after, flip.before) if first else (flip.before, flip.after)
+        label: Known | None = None
+        if flip.row in self.known:
+            sides: dict[str, Known] = {a: "a", b: "b"}
+            label = sides.get(self.known[flip.row], "neither")
+        call = 1 + max((key.call for key in self.asked), default=0)
+        key = Key(identity, card, "a" if first else "b", flip.text_hash, order, label, call)
+        return Question(identity, flip.row, flip.content, a, b), key
 
 
 def question_id(flip: Flip, labels: Sequence[str], audit: str) -> str:
@@ -193,38 +186,6 @@ def question_id(flip: Flip, labels: Sequence[str], audit: str) -> str:
 
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def reference_questions(
-    near: Sequence[Flip],
-    labels: Sequence[str],
-    *,
-    audit: str,
-    asked: Sequence[Key] = (),
-    known: Mapping[int, str] | None = None,
-) -> tuple[list[Question], list[Key]]:
-    """Questions about reference texts: is the model right there?
-
-    Args:
-        near: The texts; `after` is the model's own prediction, `before` the other class.
-        labels: The names of the C classes.
-        audit: The audit's id.
-        asked: The keys of earlier questions.
-        known: See `draw_questions`.
-
-    Returns:
-        Questions that look like all others, and the keys of those that are new.
-    """
-    before = {key.id for key in asked if key.card == REFERENCE}
-    questions, keys = [], []
-    for order, flip in enumerate(near):
-        question, key = _question(flip, REFERENCE, labels, audit)
-        label = (known or {}).get(flip.row)
-        if key.id not in before:
-            keys.append(replace(_with_label(key, question, label), order=order, call=_next_call(asked)))
-        if label is None:
-            questions.append(question)
-    return questions, keys
 
 
 def mixed(questions: Sequence[Question], more: Sequence[Question], seed: int) -> list[Question]:

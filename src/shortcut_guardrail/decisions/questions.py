@@ -29,16 +29,15 @@ from ..typing import Progress, Text
 from .audited import AuditedCards
 from .drawing import (
     REFERENCE,
+    Drawing,
     Key,
     Question,
     ReferenceText,
-    draw_questions,
     draw_references,
     mixed,
     near_boundary,
     pair_of,
     question_id,
-    reference_questions,
 )
 from .people import LEAST_FLIPS, MOST_QUESTIONS
 
@@ -155,10 +154,10 @@ class Questions:
         found = find_flips(classifier, encoded, audited.chosen(cards), probs=probs, progress=progress)
         flips = {**self.flips, **found}
         texts = draw_references(encoded, probs, audited.cards, flips, names, seed=seed)
-        known: dict[str, Any] = {"audit": audited.id, "asked": self.keys, "known": labels}
-        asked, keys = draw_questions(found, names, n=n, seed=seed, **known)
+        drawing = Drawing(audited.id, names, self.keys, labels or {})
+        asked, keys = drawing.of_flips(found, n=n, seed=seed)
         if reference:
-            more = reference_questions(near_boundary(texts, names, seed=seed), names, **known)
+            more = drawing.of_reference(near_boundary(texts, names, seed=seed))
             asked, keys = mixed(asked, more[0], seed), [*keys, *more[1]]
         return Questions(audited, flips, (*self.keys, *keys), tuple(texts), models, tuple(asked))
 
@@ -171,7 +170,7 @@ class Questions:
             flips: By card, those of its flips that may be asked about, with their texts.
             seed: Of the order.
         """
-        asked, keys = draw_questions(flips, audited.labels, audit=audited.id, n=MOST_QUESTIONS, seed=seed)
+        asked, keys = Drawing(audited.id, audited.labels).of_flips(flips, n=MOST_QUESTIONS, seed=seed)
         return cls(audited, flips, tuple(keys), asked=tuple(asked), one_by_one=True)
 
     # For people
