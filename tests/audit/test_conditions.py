@@ -85,7 +85,7 @@ def test_what_a_condition_says(expression, condition):
 def test_a_condition_that_cannot_be_read_is_a_sentence(expression, sentence):
     with pytest.raises(ConfigError) as error:
         parse_condition(expression)
-    assert f"--fail-if '{expression}'" in str(error.value)
+    assert f"The condition '{expression}'" in str(error.value)
     assert sentence in str(error.value)
 
 
@@ -104,7 +104,7 @@ def test_a_limit_that_cannot_be_read_is_a_sentence(expression, sentence):
     with pytest.raises(ConfigError) as error:
         parse_limit(expression)
     assert sentence in str(error.value)
-    with pytest.raises(ConfigError, match="--max-decrease"):
+    with pytest.raises(ConfigError, match="The limit of a decrease"):
         parse_limit(expression, "decrease")
 
 
@@ -232,7 +232,7 @@ def test_an_evaluation_without_sensitivity_says_what_cannot_be_judged():
     limits = [parse_limit("mstps=0.02"), parse_limit("accuracy=0.05", "decrease")]
     outcome = check_limits(old, new, limits)
     assert outcome.notes == (
-        "mstps: not judged, since it was not measured in the new result; leave out --sensitivity none when evaluating.",
+        "mstps: not judged, since it was not measured in the new result; evaluate with sensitivity=.",
     )
     assert len(outcome.breaches) == 1
     assert "accuracy" in outcome.breaches[0]

@@ -248,7 +248,7 @@ def test_a_condition_that_does_not_hold_lets_it_pass(ok, model_folder, data, tmp
 
 def test_a_malformed_condition_is_bad_input_before_anything_is_read(refused, tmp_path):
     said = refused("audit", "nowhere", "nothing.csv", "--out", tmp_path / "audit", "--fail-if", "mstps is high")
-    assert said.startswith("--fail-if 'mstps is high' has no comparison.")
+    assert said.startswith("The condition 'mstps is high' has no comparison.")
     assert not (tmp_path / "audit").exists()
 
 

@@ -149,10 +149,10 @@ def parse_condition(expression: str) -> Condition:
     parts = re.fullmatch(r"(?P<metric>.*)(?<![<>=!])(?P<comparison>>=|<=|>|<)(?P<threshold>[^<>]*)", expression, re.S)
     if parts is None:
         raise ConfigError(
-            f"--fail-if '{expression}' has no comparison. Write a metric, one of >, >=, < or <=, and a number, "
+            f"The condition '{expression}' has no comparison. Write a metric, one of >, >=, < or <=, and a number, "
             f"{_CONDITION_EXAMPLE}."
         )
-    source = f"--fail-if '{expression}'"
+    source = f"The condition '{expression}'"
     metric = parse_metric(parts["metric"], source=source)
     _check_known(metric, AUDIT_METRICS, source)
     threshold = _parse_number(parts["threshold"], source=source, after=f"'{parts['comparison']}'")
@@ -169,7 +169,7 @@ def parse_limit(expression: str, direction: Direction = "increase") -> Limit:
         >>> parse_limit("mstps=0.02").amount
         0.02
     """
-    source = f"--max-{direction} '{expression}'"
+    source = f"The limit of a {direction} '{expression}'"
     name, equals, amount = expression.rpartition("=")
     if not equals:
         raise ConfigError(f"{source} has no '='. Write a metric and the most it may {direction}, {_LIMIT_EXAMPLE}.")
@@ -290,7 +290,7 @@ def _why_undefined(metric: Metric, document: Document, which: str) -> str:
     if metric.candidate is not None and find_candidate(document, metric.candidate) is None:
         return f"'{metric.candidate}' is not among the candidates of {which}"
     if document.get("sensitivity_n") == 0 and metric.key in ("mstps", "mstps_base_tokens"):
-        return f"it was not measured in {which}; leave out --sensitivity none when evaluating"
+        return f"it was not measured in {which}; evaluate with sensitivity="
     return f"it is undefined in {which}"
 
 
