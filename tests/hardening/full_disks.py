@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import builtins
+import copy
 import errno
 import io
 import json
@@ -50,7 +51,8 @@ def shards() -> Iterator[Output]:
     config = AuditConfig(unit="word", top_k=2, shard_size=10)
 
     def write(place: Path) -> None:
-        guard.audit_in_shards(MemoryTexts(texts), place / "partial", config=config, resume=True)
+        own = copy.deepcopy(guard)  # the writer is forked: it needs a guard of its own
+        own.audit_in_shards(MemoryTexts(texts), place / "partial", config=config, resume=True)
 
     def look(place: Path) -> list[Any]:
         found = sorted((place / "partial").glob("*"))

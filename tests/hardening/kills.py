@@ -36,6 +36,8 @@ from typing import Any
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+import torch
+
 from made_guards import GUARDS, TEXTS, make_guards
 from shortcut_guardrail import GuardrailError, ShortcutGuardrail
 from shortcut_guardrail.cli import audit as audit_command
@@ -309,6 +311,7 @@ def forked(work: Callable[[], Any]) -> int:
     process = os.fork()
     if process:
         return process
+    torch.set_num_threads(1)  # the others stayed behind
     try:
         work()
     except BaseException as error:
