@@ -122,7 +122,9 @@ def test_targets_that_were_found_need_not_be_found_again(model_folder, texts, mo
     guard = ShortcutGuardrail.from_pretrained(model_folder)
     found = guard.find_shortcuts(texts, config=CONFIGS["mask"])
     assert not guard.is_fitted
-    monkeypatch.setattr("shortcut_guardrail.guardrail.find_shortcuts", lambda *_, **__: pytest.fail("found again"))
+    monkeypatch.setattr(
+        "shortcut_guardrail.mitigation.fitting.find_shortcuts", lambda *_, **__: pytest.fail("found again")
+    )
     guard.fit(texts, config="mask", shortcuts=found)
     assert guard.shortcuts == found
 

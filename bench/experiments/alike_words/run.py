@@ -34,7 +34,8 @@ from shortcut_bench.datasets import LabelledTexts
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_bench.statistics import share_of_gap
 from shortcut_guardrail import ShortcutGuardrail, preset
-from shortcut_guardrail.audit import AuditReport, audit_texts, is_of_content, masked_answers
+from shortcut_guardrail.audit import AuditReport, audit_texts
+from shortcut_guardrail.cards import is_of_content, masked_answers
 from shortcut_guardrail.decisions.record import Decision, Decisions
 from shortcut_guardrail.metrics import balanced_accuracy
 from shortcut_guardrail.models import TextClassifier
