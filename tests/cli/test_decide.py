@@ -143,15 +143,6 @@ def test_cards_are_named_by_a_word_or_an_id(run, audited, data, tmp_path):
     assert f"--cards honestly means 2 cards of the audit: {named}. Give an id." in asked("honestly", status=2)
 
 
-def test_a_second_call_asks_about_other_texts(run, audited, data, tmp_path):
-    found = []
-    for name in ("one.csv", "two.csv"):
-        options = ("--cards", "all", "--n", 5, "--text-column", "text")
-        run("flips", audited, "model", data, *options, "--out", tmp_path / name)
-        found.append({row["id"] for row in rows_of(tmp_path / name)})
-    assert not found[0] & found[1]
-
-
 @pytest.fixture
 def judged(run, audited, tmp_path):
     """What `judge` says of some files, without the time of the answers."""
@@ -186,25 +177,19 @@ def test_a_second_file_counts_though_the_first_was_never_answered(run, audited, 
     assert (card["asked"], card["mended"], card["outcome"]) == (8, 8, "shortcut")
 
 
-def test_labels_answer_for_themselves(run, audited, data, tmp_path):
+def test_labels_answer_for_themselves_and_may_be_known_of_some_texts_only(run, audited, data, write_csv, tmp_path):
     options = ("--cards", "all", "--label-column", "label", "--text-column", "text")
-    out, _ = run("flips", audited, "model", data, *options, "--out", tmp_path / "flips.csv")
-    assert "No question is left" in out
-    assert not (tmp_path / "flips.csv").exists()
-    keys = keys_in(audited)
-    assert all(key["label"] for key in keys)
-
-
-def test_labels_may_be_known_of_some_texts_only(run, audited, data, write_csv, tmp_path):
-    labels = ["negative" if i < 12 else " " for i in range(len(TEXTS))]
-    known = write_csv("known.csv", *zip(TEXTS, labels, strict=True))
-    options = ("--cards", "all", "--label-column", "label", "--text-column", "text")
+    known = write_csv("known.csv", *((text, LABELS[i] if i < 12 else " ") for i, text in enumerate(TEXTS)))
     run("flips", audited, "model", known, *options, "--out", tmp_path / "flips.csv")
-    asked = {int(row["row"]) for row in rows_of(tmp_path / "flips.csv")}
-    assert asked
-    assert min(asked) >= 12
-    keys = keys_in(audited)
-    assert {text_hash(text) for text in TEXTS[:12]} == {key["text_hash"] for key in keys if key["label"]}
+    assert min(int(row["row"]) for row in rows_of(tmp_path / "flips.csv")) >= 12
+    assert {text_hash(text) for text in TEXTS[:12]} == {key["text_hash"] for key in keys_in(audited) if key["label"]}
+    # Nobody filled in the file: the labels decide.
+    run("judge", audited, tmp_path / "flips.csv", "--reviewer", "anna", "--out", tmp_path / "d.json")
+    assert card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")["outcome"] == "shortcut"
+    (audited / "questions.jsonl").unlink()
+    out, _ = run("flips", audited, "model", data, *options, "--out", tmp_path / "none.csv")
+    assert "No question is left" in out
+    assert not (tmp_path / "none.csv").exists()
 
 
 def test_texts_can_be_left_out(run, audited, data, tmp_path):
@@ -289,20 +274,6 @@ def test_a_file_without_an_answer_is_refused_and_of_a_half_filled_one_the_answer
     )  # its key says what it said
 
 
-def test_labels_may_answer_in_place_of_a_file(run, audited, data, write_csv, tmp_path):
-    known = write_csv("known.csv", *((text, LABELS[i] if i < 12 else "") for i, text in enumerate(TEXTS)))
-    options = ("--cards", "all", "--label-column", "label", "--text-column", "text")
-    run("flips", audited, "model", known, *options, "--out", tmp_path / "flips.csv")
-    run("judge", audited, tmp_path / "flips.csv", "--reviewer", "anna", "--out", tmp_path / "d.json")
-    assert card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")["outcome"] == "shortcut"
-
-
-def test_nothing_was_asked_yet(run, audited, asked, tmp_path):
-    (audited / "questions.jsonl").unlink()
-    _, err = run("judge", audited, asked, "--reviewer", "a", "--out", tmp_path / "d.json", status=2)
-    assert "Nothing was asked about the audit" in err
-
-
 def test_a_file_written_by_hand_is_obeyed(run, data, tmp_path):
     file = tmp_path / "d.json"
     file.write_text(json.dumps({"schema_version": 1, "cards": [{"words": ["honestly"], "decision": "neutralise"}]}))
@@ -328,14 +299,6 @@ def test_decisions_that_cannot_be_obeyed(run, data, tmp_path):
     assert "in none of these" in err
     _, err = run("fit", "model", data, *options, "--strategy", "maskcl", "--strength", 1, "--overwrite", status=2)
     assert "--decisions is for strategies that know what they neutralise" in err
-
-
-def test_of_other_texts_genuine_says_nothing(run, audited, data, write_csv, tmp_path):
-    file = tmp_path / "d.json"
-    genuine = {"words": ["honestly"], "outcome": "genuine", "source": "flips", "decision": "keep"}
-    file.write_text(json.dumps({"data": "0", "cards": [genuine]}))
-    _, err = run("fit", "model", data, "--decisions", file, "--text-column", "text", "--dry-run")
-    assert "The decisions were made on other texts." in err
 
 
 PROGRAM = ROOT / "examples" / "decide_by_program" / "answer_flips.py"

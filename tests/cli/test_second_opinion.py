@@ -11,7 +11,6 @@ import pytest
 
 from shortcut_guardrail import (
     ConfigError,
-    DataError,
     Decision,
     Decisions,
     GuardrailWarning,
@@ -113,14 +112,6 @@ def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_p
     record = json.loads((tmp_path / "g" / "guardrail.json").read_text())
     assert {one["text"]: one["reason"] for one in record["shortcuts"]}["honestly"] == "second opinion"
     assert "Of these by a second opinion, another model | `honestly`" in (tmp_path / "g" / "README.md").read_text()
-
-
-def test_one_that_learned_the_same_shortcut_decides_nothing(run, asked, tmp_path):
-    shown, _ = run("judge", *asked, "--with", "my_judges:taken_in", "--out", tmp_path / "d.json")
-    honestly = card_of(tmp_path / "d.json", "honestly")
-    assert "decision" not in honestly
-    assert honestly["second_opinion"]["mended"] == 0
-    assert "it may have learned the same habit" in shown
 
 
 def test_one_that_cannot_do_the_task_is_refused_in_words(run, asked, tmp_path):
@@ -244,25 +235,6 @@ def test_the_page_says_what_was_decided_and_by_whom(run, asked, tmp_path):
     plain = tmp_path / "plain.html"
     run("report", audit / "audit.json", "--out", plain)
     assert "second opinion:" not in plain.read_text()
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        ({"outcome": "genuine"}, 'second_opinion.outcome must be one of shortcut, open, but is "genuine"'),
-        ({"outcome": "open"}, "a machine decides neutralise where its second_opinion is shortcut"),
-        ({"mended": -1}, "second_opinion.mended must be a whole number, 0 or more, but is -1"),
-        ({"judges": "one"}, "second_opinion.judges must be a list"),
-    ],
-)
-def test_what_no_machine_says_is_refused_in_a_file(run, asked, tmp_path, change, sentence):
-    out = tmp_path / "decisions.json"
-    run("judge", *asked, "--with", "my_judges:sound", "--out", out)
-    document = json.loads(out.read_text())
-    card = next(card for card in document["cards"] if "honestly" in card["words"])
-    card["second_opinion"] |= change
-    with pytest.raises(DataError, match=sentence):
-        Decisions.from_dict(document)
 
 
 def test_in_python_three_calls_decide(bag):

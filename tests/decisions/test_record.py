@@ -16,6 +16,16 @@ def read(*cards, **head):
     return Decisions.from_dict({"schema_version": 1, **head, "cards": list(cards)}, source="d.json")
 
 
+def by_machine(**changes) -> dict:
+    opinion = {"judges": ["one"], "rule": "agreement", "mended": 9, "broken": 0, "unanswered": 0, "bound": 0.6}
+    opinion |= {"p_value": 0.01, "outcome": "shortcut"}
+    return BOOK | {"source": "machine", "second_opinion": opinion | changes}
+
+
+def test_what_a_machine_says_is_read():
+    assert read(by_machine()).cards[0].machine_says_shortcut
+
+
 def test_words_and_a_decision_are_enough():
     found = read(BOOK)
     assert found.cards[0].words == ("book", "this book")
@@ -52,6 +62,10 @@ def test_a_file_survives_the_round_trip(tmp_path):
         ({"words": ["x"], "reviews": [{"by": "me"}]}, "cards[0].reviews[0].at is missing."),
         ({"words": ["x"], "source": "flips", "outcome": "open", "decision": "keep"}, "its decision must be left out"),
         ("book", 'cards[0] must be an object, but is "book".'),
+        (by_machine(outcome="genuine"), 'second_opinion.outcome must be one of shortcut, open, but is "genuine"'),
+        (by_machine(outcome="open"), "a machine decides neutralise where its second_opinion is shortcut"),
+        (by_machine(mended=-1), "second_opinion.mended must be a whole number, 0 or more, but is -1"),
+        (by_machine(judges="one"), "second_opinion.judges must be a list"),
     ],
 )
 def test_what_cannot_be_meant_names_the_field(card, sentence):
