@@ -30,9 +30,6 @@ def test_paired_evidence_counts_answers_with_and_without(classifier):
     assert found[0].changes[0] == pytest.approx(probs[1, 0] - probs[0, 0])
     assert [len(one.changes) for one in found] == [3, 0]
     assert found[0].rows.tolist() == [0, 1, 2]
-    some = found[0].among(np.array([1, 3]))
-    assert (some.n, some.mended, some.broken) == (1, 0, 1)
-    assert some.changes == found[0].changes[[1]]
 
 
 def test_a_labelled_text_counts_once(classifier):

@@ -46,11 +46,6 @@ class Paired:
         """The other way round."""
         return int((self.answers < 0).sum())
 
-    def among(self, rows: Array) -> Paired:
-        """The same of some of the labelled texts."""
-        chosen = np.isin(self.rows, rows)
-        return Paired(self.rows[chosen], self.answers[chosen], self.changes[chosen])
-
 
 def paired_evidence(
     classifier: TextClassifier, items: list[Shortcut], support: EncodedTexts, labels: Array
