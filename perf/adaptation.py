@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from shortcut_guardrail import ShortcutGuardrail, preset
-from shortcut_guardrail.models.classifier import FastPaths
 
 from . import machine, material, plain
 from .timing import in_turns, once, ratio
@@ -18,9 +17,11 @@ PAPER_SECONDS = 323.0
 """The paper's epoch on SST-2 (872 inputs, BERT-base, k = 10) on an NVIDIA A6000: 5 min 23 s."""
 
 
-def adapt(model: Any, tokenizer: Any, texts: list[str], *, precision: str, batch_size: int = 16, **fast: bool) -> Any:
+def adapt(
+    model: Any, tokenizer: Any, texts: list[str], *, precision: str, batch_size: int = 16, packing: bool = True
+) -> Any:
     """The library's epoch, from texts to adapter."""
-    guard = ShortcutGuardrail(model, tokenizer, precision=precision, fast=FastPaths(**fast))
+    guard = ShortcutGuardrail(model, tokenizer, precision=precision, packing=packing)
     return guard.fit(texts, config=preset("paper").with_adapter(batch_size=batch_size))
 
 
@@ -127,14 +128,9 @@ def without_each(data_dir: Path) -> dict[str, Any]:
     model = material.random_bert(material.BERT_BASE)
     texts = material.spread(material.sst2(data_dir), n)
     precision = machine.precision()
-    ways: dict[str, dict[str, Any]] = {
-        "all": {},
-        "without packing": {"packing": False},
-        "without first_token_only": {"first_token_only": False},
-    }
     runs = {
-        name: lambda fast=fast: adapt(model, tokenizer, texts, precision=precision, **fast)  # type: ignore[misc]
-        for name, fast in ways.items()
+        "all": lambda: adapt(model, tokenizer, texts, precision=precision),
+        "without packing": lambda: adapt(model, tokenizer, texts, precision=precision, packing=False),
     }
     if precision != "float32":
         runs["in float32"] = lambda: adapt(model, tokenizer, texts, precision="float32")

@@ -13,7 +13,7 @@ from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.config import AdapterConfig
 from shortcut_guardrail.mitigation.lora import attach_adapter
 from shortcut_guardrail.mitigation.maskcl import MaskedContrastiveLearning
-from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
+from shortcut_guardrail.models.classifier import TextClassifier
 
 from . import machine, material
 
@@ -24,9 +24,8 @@ def trial(data_dir: Path, *, n: int = 8, steps: int = 3) -> dict[str, Any]:
     texts = material.spread(material.sst2(data_dir), n)
     results: dict[str, Any] = {"texts": n, "precision": precision}
     for name in ("packed", "padded", "padded and compiled"):
-        fast = FastPaths(packing=name == "packed")
         model = material.random_bert(material.BERT_BASE, num_hidden_layers=4)
-        classifier = TextClassifier(model, material.tokenizer(), precision=precision, fast=fast)
+        classifier = TextClassifier(model, material.tokenizer(), precision=precision, packing=name == "packed")
         encoded = classifier.encode(texts)
         positions = find_important_tokens(classifier, encoded).positions
         config = AdapterConfig(batch_size=n)

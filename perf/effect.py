@@ -12,7 +12,6 @@ from shortcut_bench.finetuning.training import finetune_classifier
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo.pretrained import find_minilm
-from shortcut_guardrail.models.classifier import FastPaths
 
 from .timing import once
 
@@ -40,8 +39,8 @@ def same_effect(data_dir: Path, *, seed: int = 0, n_support: int = 40) -> dict[s
     order = np.random.default_rng(seed).permutation(len(labels))
     support, rest = order[:n_support], order[n_support:]
     results: dict[str, Any] = {"seed": seed, "texts": len(labels)}
-    for name, precision, fast in (("fast", "auto", FastPaths()), ("plain", "float32", FastPaths.none())):
-        options: dict[str, Any] = {"max_length": 128, "precision": precision, "fast": fast}
+    for name, precision, packing in (("fast", "auto", True), ("plain", "float32", False)):
+        options: dict[str, Any] = {"max_length": 128, "precision": precision, "packing": packing}
         guard = ShortcutGuardrail(biased.model, biased.tokenizer, **options)
         report, seconds = once(lambda guard=guard: guard.fit(test.texts, seed=seed))  # type: ignore[misc]
         calibration = guard.calibrate([test.texts[i] for i in support], labels[support].tolist())

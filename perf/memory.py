@@ -19,7 +19,6 @@ import torch
 
 from shortcut_guardrail import ShortcutGuardrail, preset
 from shortcut_guardrail.data.sources import FileTexts
-from shortcut_guardrail.models.classifier import FastPaths
 
 from . import machine, material
 
@@ -51,7 +50,7 @@ def padding(data_dir: Path) -> dict[str, Any]:
 
 
 def _wasted(model: Any, tokenizer: Any, texts: list[str], *, packing: bool) -> float:
-    guard = ShortcutGuardrail(model, tokenizer, fast=FastPaths(packing=packing), max_length=512, batch_size=64)
+    guard = ShortcutGuardrail(model, tokenizer, packing=packing, max_length=512, batch_size=64)
     processed = padded = 0
 
     def count(_module: Any, arguments: tuple[torch.Tensor, ...]) -> None:

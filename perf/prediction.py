@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from shortcut_guardrail import ShortcutGuardrail, preset
-from shortcut_guardrail.models.classifier import FastPaths
 
 from . import machine, material
 from .timing import in_turns, once, ratio
@@ -20,40 +19,24 @@ def calibration(data_dir: Path, *, n_support: int = 40) -> dict[str, Any]:
     model = material.random_bert(material.MINILM)
     precision = machine.precision()
     support, labels = material.spread(texts, n_support), [i % 2 for i in range(n_support)]
-    guards = {}
-    for name, together in (("together", True), ("one after the other", False)):
-        fast = FastPaths(strengths_together=together)
-        guards[name] = ShortcutGuardrail(model, tokenizer, precision=precision, fast=fast, batch_size=64)
-    config = preset("paper").with_adapter(learning_rate=1e-3)
-    _, epoch = once(lambda: guards["together"].fit(texts, config=config))
-    guards["one after the other"].fit(texts[:32], config=config)
-    runs = {name: lambda g=g: g.calibrate(support, labels) for name, g in guards.items()}  # type: ignore[misc]
-    times = in_turns(runs, rounds=5)
-    return {
-        "epoch_s": epoch,
-        "times": times,
-        "share_of_epoch": times["together"]["median_s"] / epoch,
-        "one_after_the_other_over_together": ratio(times, "one after the other", "together"),
-    }
+    guard = ShortcutGuardrail(model, tokenizer, precision=precision, batch_size=64)
+    _, epoch = once(lambda: guard.fit(texts, config=preset("paper").with_adapter(learning_rate=1e-3)))
+    times = in_turns({"together": lambda: guard.calibrate(support, labels)}, rounds=5)
+    return {"epoch_s": epoch, "times": times, "share_of_epoch": times["together"]["median_s"] / epoch}
 
 
 def prediction(data_dir: Path) -> dict[str, Any]:
-    """The base model, the merged guard and the adapter beside the weights, in turns, at BERT-base shape."""
+    """The base model and the guard, in turns, at BERT-base shape."""
     n = 872 if machine.on_gpu() else 64
     texts, tokenizer = material.spread(material.sst2(data_dir), n), material.tokenizer()
     model = material.random_bert(material.BERT_BASE)
-    config = preset("paper").with_adapter(learning_rate=1e-3)
     precision = machine.precision()
-    guards = {}
-    for name, merging in (("merged", True), ("beside", False)):
-        fast = FastPaths(merging=merging)
-        guards[name] = ShortcutGuardrail(model, tokenizer, precision=precision, fast=fast, batch_size=64)
-        guards[name].fit(texts[:8], config=config)
+    guard = ShortcutGuardrail(model, tokenizer, precision=precision, batch_size=64)
+    guard.fit(texts[:8], config=preset("paper").with_adapter(learning_rate=1e-3))
     times = in_turns(
         {
-            "base": lambda: guards["merged"].predict_proba(texts, strength=0.0),
-            "merged": lambda: guards["merged"].predict_proba(texts, strength=0.7),
-            "beside": lambda: guards["beside"].predict_proba(texts, strength=0.7),
+            "base": lambda: guard.predict_proba(texts, strength=0.0),
+            "merged": lambda: guard.predict_proba(texts, strength=0.7),
         },
         rounds=12,
     )
@@ -62,7 +45,6 @@ def prediction(data_dir: Path) -> dict[str, Any]:
         "precision": precision,
         "times": times,
         "merged_over_base": ratio(times, "merged", "base"),
-        "beside_over_base": ratio(times, "beside", "base"),
     }
 
 

@@ -100,7 +100,6 @@ def _calibration(r: dict[str, Any]) -> Iterator[Row]:
 def _prediction(r: dict[str, Any]) -> Iterator[Row]:
     merged = r["merged_over_base"]
     yield "Guarded prediction over the base model's", _times(merged), "1.00", _met(merged["lowest"] <= 1.02)
-    yield "The same with the adapter beside the weights", _times(r["beside_over_base"]), "", ""
 
 
 def _start(r: dict[str, Any]) -> Iterator[Row]:

@@ -18,7 +18,7 @@ from shortcut_guardrail.attribution.occlusion import masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
 from shortcut_guardrail.config import AdapterConfig, GuardrailConfig, ShortcutConfig
 from shortcut_guardrail.models import packing
-from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
+from shortcut_guardrail.models.classifier import TextClassifier
 from tiny_models import FAMILIES, SHORTCUT_TEXTS
 
 GPU = "cuda"
@@ -54,7 +54,7 @@ def test_scores_and_effects_of_every_family_are_the_cpus(family, name, texts):
 
 
 def test_every_fast_path_gives_what_none_gives(bert, texts):
-    plain = TextClassifier(*bert, device=GPU, fast=FastPaths.none())
+    plain = TextClassifier(*bert, device=GPU, packing=False)
     fast = TextClassifier(*bert, device=GPU)
     batch = plain.collate(plain.encode(texts), range(len(texts)))
     with torch.inference_mode():
@@ -63,7 +63,7 @@ def test_every_fast_path_gives_what_none_gives(bert, texts):
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_gradients_do_not_depend_on_what_goes_together(bert, texts, precision, monkeypatch):
-    plain = TextClassifier(*bert, device=GPU, precision=precision, fast=FastPaths(packing=False))
+    plain = TextClassifier(*bert, device=GPU, precision=precision, packing=False)
     fast = TextClassifier(*bert, device=GPU, precision=precision)
     batch = plain.collate(plain.encode(texts), range(len(texts)))
     found = []
@@ -118,14 +118,12 @@ def test_a_fit_follows_the_cpus(bert, texts):
 
 
 def test_strengths_together_are_strengths_apart(bert, texts):
-    labels = [i % 3 for i in range(len(texts))]
-    curves = []
-    for together in (True, False):
-        guard = ShortcutGuardrail(*bert, device=GPU, fast=FastPaths(strengths_together=together))
-        guard.fit(texts, config=CONFIG)
-        guard.calibrate(texts, labels)
-        curves.append(guard.answers_by_strength(texts)[1])
-    np.testing.assert_allclose(np.asarray(curves[0], dtype=float), np.asarray(curves[1], dtype=float), atol=1e-4)
+    guard = ShortcutGuardrail(*bert, device=GPU)
+    guard.fit(texts, config=CONFIG)
+    guard.calibrate(texts, [i % 3 for i in range(len(texts))])
+    strengths, together = guard.answers_by_strength(texts)
+    alone = [guard.predict_proba(texts, strength=strength) for strength in strengths]
+    np.testing.assert_array_equal(together, np.argmax(alone, axis=-1))
 
 
 def test_an_audit_finds_what_the_cpu_finds(bert, texts):

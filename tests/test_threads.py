@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from shortcut_guardrail import AdapterConfig, FastPaths, GuardrailConfig, SaliencyConfig, ShortcutGuardrail
+from shortcut_guardrail import AdapterConfig, GuardrailConfig, SaliencyConfig, ShortcutGuardrail
 from shortcut_guardrail.threads import Lock, one_at_a_time
 
 STRONG = GuardrailConfig(
@@ -68,9 +68,9 @@ def test_copies_have_a_lock_of_their_own():
                 assert pool.submit(twin.enter, threading.Event(), 0).result(timeout=10) == 0
 
 
-@pytest.mark.parametrize("fast", [FastPaths(), FastPaths.none(), FastPaths(packing=False)])
-def test_threads_at_several_strengths_get_the_answers_of_one(bert, texts, fast):
-    guard = ShortcutGuardrail(*bert, batch_size=4, fast=fast)
+@pytest.mark.parametrize("packing", [True, False])
+def test_threads_at_several_strengths_get_the_answers_of_one(bert, texts, packing):
+    guard = ShortcutGuardrail(*bert, batch_size=4, packing=packing)
     guard.fit(texts, config=STRONG)
     strengths = [0.0, 0.5, 1.0]
     alone = {s: guard.predict_proba(texts, strength=s) for s in strengths}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .evaluation import Evaluation
     from .guardrail import ShortcutGuardrail
     from .mitigation import FitReport, Repair
-    from .models import FastPaths, TextClassifier
+    from .models import TextClassifier
     from .shortcuts import Shortcut, Shortcuts
     from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration
 
@@ -44,7 +44,6 @@ _LAZY = {
     "Decision": "decisions",
     "Decisions": "decisions",
     "Evaluation": "evaluation",
-    "FastPaths": "models",
     "FileTexts": "data",
     "FitReport": "mitigation",
     "ImportantToken": "audit",
@@ -78,7 +77,6 @@ __all__ = [
     "Decisions",
     "DistillConfig",
     "Evaluation",
-    "FastPaths",
     "FileTexts",
     "FitReport",
     "GuardrailConfig",

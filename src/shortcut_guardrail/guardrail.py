@@ -61,7 +61,7 @@ from .mitigation import (
     search_shortcuts,
     uses_shortcuts,
 )
-from .models import EncodedTexts, FastPaths, Precision, TextClassifier, load_model
+from .models import EncodedTexts, Precision, TextClassifier, load_model
 from .saving import (
     GUARDRAIL_FILE,
     GuardrailRecord,
@@ -104,7 +104,7 @@ class ShortcutGuardrail(Shown):
         device: E.g. `cpu` or `cuda:1`; `None` takes a GPU where there is one.
         precision: Number format of matrix products: `float32`, `bfloat16`, or `auto`, which takes bfloat16 where the
             hardware computes in it: faster, with slightly different predictions.
-        fast: Ways to the same result in less time; all by default, `FastPaths.none()` for none.
+        packing: Whether sequences run one after another in a row, without padding, where the model's family allows it.
 
     Raises:
         ModelError: The model or tokenizer cannot be guarded; the sentence says what is missing.
@@ -127,7 +127,7 @@ class ShortcutGuardrail(Shown):
         batch_size: int = 32,
         device: str | torch.device | None = None,
         precision: Precision = "float32",
-        fast: FastPaths | None = None,
+        packing: bool = True,
     ) -> None:
         self._base = TextClassifier(
             model,
@@ -137,7 +137,7 @@ class ShortcutGuardrail(Shown):
             batch_size=batch_size,
             device=device,
             precision=precision,
-            fast=fast,
+            packing=packing,
         )
         self._lock = Lock()
         self._base_name: str | None = place_of(self._base.name) if self._base.name else None
@@ -157,7 +157,7 @@ class ShortcutGuardrail(Shown):
         batch_size: int = 32,
         device: str | torch.device | None = None,
         precision: Precision = "float32",
-        fast: FastPaths | None = None,
+        packing: bool = True,
         allow_pickle: bool = False,
         trust_remote_code: bool = False,
         verify: bool = False,
@@ -177,7 +177,12 @@ class ShortcutGuardrail(Shown):
         Raises:
             ModelError: Nothing usable is there, or the base model's weights are not those the adapter was trained on.
         """
-        options: dict[str, Any] = {"batch_size": batch_size, "device": device, "precision": precision, "fast": fast}
+        options: dict[str, Any] = {
+            "batch_size": batch_size,
+            "device": device,
+            "precision": precision,
+            "packing": packing,
+        }
         loading = {"allow_pickle": allow_pickle, "trust_remote_code": trust_remote_code}
         if is_guarded_folder(source):
             loaded = load_guarded(

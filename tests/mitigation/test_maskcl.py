@@ -18,7 +18,7 @@ from shortcut_guardrail.mitigation.lora import adapted_layers, attach_adapter, p
 from shortcut_guardrail.mitigation.losses import masked_contrastive_loss
 from shortcut_guardrail.mitigation.maskcl import MaskedContrastiveLearning, texts_drawn, train_adapter
 from shortcut_guardrail.mitigation.training import _batch_bounds, length_chunks, steps_to_take
-from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
+from shortcut_guardrail.models.classifier import TextClassifier
 
 FAST = AdapterConfig(learning_rate=5e-3, batch_size=4, epochs=3)
 
@@ -207,7 +207,7 @@ def test_splitting_a_batch_does_not_change_the_loss(prepared, bert, texts):
     """Packed, padded in chunks of similar length, padded as a whole, and in passes of a few sequences."""
     config = AdapterConfig(learning_rate=5e-3, batch_size=8, epochs=2)
     packed = train_adapter(*prepared, config, seed=0)[1].losses
-    padded = TextClassifier(*bert, batch_size=8, fast=FastPaths.none()), *prepared[1:]
+    padded = TextClassifier(*bert, batch_size=8, packing=False), *prepared[1:]
     assert packed == pytest.approx(train_adapter(*padded, config, seed=0)[1].losses, rel=1e-4)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("shortcut_guardrail.mitigation.training.length_chunks", lambda lengths: [np.arange(len(lengths))])

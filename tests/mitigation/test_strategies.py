@@ -12,7 +12,7 @@ from shortcut_guardrail.config import AdapterConfig, GuardrailConfig, SaliencyCo
 from shortcut_guardrail.mitigation.guards import MaskGuard
 from shortcut_guardrail.mitigation.scaling import debias_strength
 from shortcut_guardrail.mitigation.strategies import Task, strategy_of
-from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
+from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 from shortcut_guardrail.text.edits import masked_texts
 from shortcut_guardrail.text.finder import WordFinder
@@ -34,9 +34,9 @@ def config(kind):
     return GuardrailConfig(saliency=SaliencyConfig(top_k=3), adapter=ADAPTER, **KINDS[kind])
 
 
-@pytest.fixture(params=[True, False], ids=["fast", "plain"])
+@pytest.fixture(params=[True, False], ids=["packed", "padded"])
 def classifier(bert, request):
-    return TextClassifier(*bert, batch_size=3, fast=FastPaths() if request.param else FastPaths.none())
+    return TextClassifier(*bert, batch_size=3, packing=request.param)
 
 
 @pytest.fixture(params=KINDS)

@@ -10,7 +10,7 @@ import torch
 from shortcut_guardrail import ShortcutGuardrail, preset
 from shortcut_guardrail.models import classifier as encoder
 from shortcut_guardrail.models import packing
-from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
+from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.models.packing import Run, can_pack, pack, packed_attention
 from tiny_models import FAMILIES, SHORTCUT_TEXTS
 
@@ -22,8 +22,8 @@ TEXTS = ["bad", *SHORTCUT_TEXTS, "soup bread", "bad"]
 def both(model, **options):
     """The same classifier, packed and padded."""
     return (
-        TextClassifier(*model, fast=FastPaths(), **options),
-        TextClassifier(*model, fast=FastPaths(packing=False), **options),
+        TextClassifier(*model, **options),
+        TextClassifier(*model, packing=False, **options),
     )
 
 
@@ -51,10 +51,7 @@ def test_logits_and_embeddings_are_those_of_the_padded_pass(family, name):
 def test_the_first_token_alone_is_enough_for_the_last_block(family, name):
     model = family(name)
     early = TextClassifier(*model)
-    late = TextClassifier(*model, fast=FastPaths(first_token_only=False))
     batch = early.collate(early.encode(TEXTS), range(len(TEXTS)))
-    with torch.inference_mode():
-        torch.testing.assert_close(early.logits(batch), late.logits(batch))
     seen = []
     block = early.encoder.get_submodule("transformer.layer" if name == "distilbert" else "encoder.layer")[-1]
     block.register_forward_hook(lambda _m, _i, out: seen.append(out.shape))
@@ -139,8 +136,8 @@ def test_a_pass_and_its_gradients_do_not_depend_on_what_goes_together(family, na
 
 def test_training_does_not_depend_on_what_goes_together(bert, most_pairs):
     losses = []
-    for fast in (FastPaths(), FastPaths(packing=False)):
-        guard = ShortcutGuardrail(*bert, fast=fast)
+    for packs in (True, False):
+        guard = ShortcutGuardrail(*bert, packing=packs)
         config = preset("paper").with_adapter(batch_size=4, epochs=3, learning_rate=5e-3)
         losses.append(guard.fit(list(SHORTCUT_TEXTS), config=config).training.losses)
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)

@@ -15,7 +15,7 @@ from shortcut_guardrail.errors import ConfigError
 from shortcut_guardrail.mitigation.lora import adapted_layers
 from shortcut_guardrail.mitigation.maskcl import train_adapter
 from shortcut_guardrail.mitigation.scaling import debias_strength, logits_by_strength, merged
-from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
+from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.strength.calibration import choose_strength, strengths_to_score
 
 
@@ -160,18 +160,17 @@ def test_labels_overrule_a_strength_chosen_without_them_by_paired_evidence_alone
 
 @pytest.mark.parametrize("packing", [True, False])
 def test_strengths_scored_together_are_those_scored_alone(bert, texts, packing):
-    options = {"packing": packing}
-    together = TextClassifier(*bert, batch_size=16, fast=FastPaths(**options))
-    alone = TextClassifier(*bert, batch_size=16, fast=FastPaths(**options, strengths_together=False))
-    encoded = together.encode(texts)
-    positions = find_important_tokens(together, encoded).positions
+    base = TextClassifier(*bert, batch_size=16, packing=packing)
+    encoded = base.encode(texts)
+    positions = find_important_tokens(base, encoded).positions
     config = AdapterConfig(learning_rate=5e-2, batch_size=4, epochs=10)
-    model, _ = train_adapter(together, encoded, positions, config, seed=0)
-    grid = (0.0, 0.3, 0.7, 1.0)
-    a, b = (logits_by_strength(c.with_model(model), encoded, grid) for c in (together, alone))
-    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-    assert np.array_equal(a[0], together.predict_logits(encoded))
-    assert np.abs(a[3] - a[1]).max() > 1e-2
+    model, _ = train_adapter(base, encoded, positions, config, seed=0)
+    together = logits_by_strength(base.with_model(model), encoded, (0.0, 0.3, 0.7, 1.0))
+    for strength, found in zip((0.3, 0.7, 1.0), together[1:], strict=True):
+        with debias_strength(model, strength):
+            np.testing.assert_allclose(found, base.with_model(model).predict_logits(encoded), rtol=1e-4, atol=1e-5)
+    assert np.array_equal(together[0], base.predict_logits(encoded))
+    assert np.abs(together[3] - together[1]).max() > 1e-2
     assert all(isinstance(layer.scaling["default"], float) for _, layer in adapted_layers(model))
 
 

@@ -21,7 +21,7 @@ from shortcut_bench.systems import Material
 from shortcut_guardrail.config import PRESETS
 from shortcut_guardrail.errors import GuardrailWarning
 from shortcut_guardrail.mitigation import maskcl as adapter
-from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
+from shortcut_guardrail.models.classifier import TextClassifier
 from tiny_models import tiny_bert
 
 
@@ -102,7 +102,7 @@ def literal_contrast(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
 
 def test_simcse_contrasts_two_passes_that_differ_by_dropout_alone(texts):
     model, tokenizer = tiny_bert()
-    plain = TextClassifier(model, tokenizer, fast=FastPaths.none()).with_model(model)
+    plain = TextClassifier(model, tokenizer, packing=False).with_model(model)
     objective = _DropoutContrast(plain, plain.encode(texts), 0.05, "cls")
     rows = [5, 1, 6, 3]
     weight = model.bert.embeddings.LayerNorm.weight

@@ -52,7 +52,7 @@ from shortcut_bench.methods.ltgr import (
 )
 from shortcut_bench.methods.nfl import ConstrainedOutputs, ConstrainedParameters, output_distance, weight_distance
 from shortcut_bench.methods.same_budget import bias_fit, em_prior, smoothed_prior
-from shortcut_guardrail.models.classifier import FastPaths, TextClassifier
+from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.models.encoding import EncodedTexts
 from tiny_models import tiny_bert
 
@@ -515,12 +515,12 @@ def error_gradients(model: Any, tokenizer: Any, text: str, label: int, layer: nn
 
 
 @pytest.mark.parametrize(
-    ("name", "batch_size", "fast"),
+    ("name", "batch_size", "packing"),
     [("bert", 1, True), ("bert", 3, True), ("bert", 64, False), ("distilbert", 3, True), ("distilbert", 64, False)],
 )
-def test_c2l_weighs_a_token_by_the_gradient_of_its_own_texts_error(name, batch_size, fast, texts, family):
+def test_c2l_weighs_a_token_by_the_gradient_of_its_own_texts_error(name, batch_size, packing, texts, family):
     model, tokenizer = family(name)
-    classifier = TextClassifier(model, tokenizer, batch_size=batch_size, fast=FastPaths(packing=fast))
+    classifier = TextClassifier(model, tokenizer, batch_size=batch_size, packing=packing)
     encoded = classifier.encode(texts)
     answered = classifier.predict_logits(encoded).argmax(axis=1)
     labels = np.where(np.arange(len(texts)) % 2, answered, 1 - answered)  # true of every other text

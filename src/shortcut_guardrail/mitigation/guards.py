@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ..models import Batch, EncodedTexts, TextClassifier
 from ..text import WordFinder
 from ..typing import Array, Progress
-from .scaling import debias_strength, logits_by_strength, merged, strength_of_each
+from .scaling import logits_by_strength, merged, strength_of_each
 
 
 class Guard(Protocol):
@@ -59,19 +59,12 @@ class AdapterGuard:
             return nullcontext(self.base)
         if self.only is not None:
             return nullcontext(_PerInput.around(self.adapted, self.only, strength))
-        if self.base.fast.merging:
-            return self._merged(strength)
-        return self._beside(strength)
+        return self._merged(strength)
 
     @contextmanager
     def _merged(self, strength: float) -> Iterator[TextClassifier]:
         with merged(self.base, self.adapted.model, strength):
             yield self.base
-
-    @contextmanager
-    def _beside(self, strength: float) -> Iterator[TextClassifier]:
-        with debias_strength(self.adapted.model, strength):
-            yield self.adapted
 
     def logits_by_strength(
         self, encoded: EncodedTexts, strengths: Sequence[float], *, progress: Progress | None = None

@@ -89,7 +89,7 @@ def logits_by_strength(
     """Class logits of every text at every strength, shape (S, N, C).
 
     Strength 0 is computed with the adapter switched off. The others share their forward passes, each sequence with a
-    scale of its own, unless the classifier's `fast` says otherwise.
+    scale of its own.
 
     Args:
         classifier: Around a PEFT model.
@@ -97,14 +97,12 @@ def logits_by_strength(
         strengths: S strengths in [0, 1].
     """
     out = np.empty((len(strengths), len(encoded), classifier.n_classes), dtype=np.float32)
-    together = classifier.fast.strengths_together
-    alone = [i for i, strength in enumerate(strengths) if strength == 0 or not together]
-    for done, i in enumerate(alone):
-        with debias_strength(classifier.model, strengths[i]):
-            out[i] = classifier.predict_logits(encoded)
+    shared = [i for i, strength in enumerate(strengths) if strength != 0]
+    if len(shared) < len(strengths):
+        with debias_strength(classifier.model, 0.0):
+            out[[i for i in range(len(strengths)) if i not in shared]] = classifier.predict_logits(encoded)
         if progress is not None:
-            progress("Calibrating", done + 1, len(strengths))
-    shared = [i for i in range(len(strengths)) if i not in alone]
+            progress("Calibrating", len(strengths) - len(shared), len(strengths))
     if shared:
         out[shared] = _logits_together(classifier, encoded, [strengths[i] for i in shared])
         if progress is not None:

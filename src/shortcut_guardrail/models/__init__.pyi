@@ -1,5 +1,4 @@
 from .causal import CausalModel as CausalModel
-from .classifier import FastPaths as FastPaths
 from .classifier import TextClassifier as TextClassifier
 from .classifier import share_weights as share_weights
 from .classifier import usable_length as usable_length

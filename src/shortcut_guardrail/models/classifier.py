@@ -11,7 +11,6 @@ import copy
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast, get_args
 
 import numpy as np
@@ -24,7 +23,7 @@ from ..errors import ConfigError, GuardrailWarning, ModelError, RunError
 from ..typing import Array, Capability, Head, Progress, Text
 from .cost import Cost, measured_seconds
 from .encoding import Batch, EncodedTexts
-from .packing import Keep, PackedSequences, can_pack, pack, packed_attention
+from .packing import PackedSequences, can_pack, pack, packed_attention
 from .precision import Precision, fast_precision, use_plain_attention
 from .weights import WeightsHash, versions
 
@@ -53,29 +52,6 @@ _LORA_PATTERNS = [
 ]
 
 
-@dataclass(frozen=True)
-class FastPaths:
-    """Ways to the same result in less time; each can be switched off. What they bring: docs/research/speed.md.
-
-    Attributes:
-        packing: Run sequences one after another in a row, without padding, where the model's family allows it.
-        first_token_only: Compute only the first token in the last block, from its attention output on, for heads that
-            read no other; takes effect with `packing`.
-        strengths_together: Score all strengths of a calibration in shared forward passes.
-        merging: Predict with the adapter added into the weights rather than beside them.
-    """
-
-    packing: bool = True
-    first_token_only: bool = True
-    strengths_together: bool = True
-    merging: bool = True
-
-    @classmethod
-    def none(cls) -> FastPaths:
-        """The plain way in everything."""
-        return cls(**dict.fromkeys(cls.__dataclass_fields__, False))
-
-
 def share_weights(model: Module) -> Module:
     """A copy of the module tree whose parameters are frozen views of the same memory.
 
@@ -98,7 +74,7 @@ class TextClassifier:
         device: `None` takes a GPU where there is one.
         precision: Number format of the matrix products: `float32`, `bfloat16` (autocast), or `auto`, which takes
             bfloat16 where the hardware computes in it. Scores, losses and probabilities are 32 bit in any case.
-        fast: Which of the ways to the same result in less time are taken; all by default.
+        packing: Whether sequences run one after another in a row, without padding, where the model's family allows it.
         masks: Whether words are to be masked; `False` for a model that only answers, which needs no mask token.
 
     Raises:
@@ -116,7 +92,7 @@ class TextClassifier:
         batch_size: int = 32,
         device: str | torch.device | None = None,
         precision: Precision = "float32",
-        fast: FastPaths | None = None,
+        packing: bool = True,
         masks: bool = True,
     ) -> None:
         if batch_size < 1:
@@ -131,10 +107,8 @@ class TextClassifier:
         self.batch_size = batch_size
         self.device = torch.device(device) if device is not None else default_device()
         self.precision: Precision = fast_precision(self.device) if precision == "auto" else precision
-        self.fast = fast or FastPaths()
         self.model = share_weights(model).to(self.device)
-        self.packs = self.fast.packing and can_pack(model)
-        self._first: Keep = "first" if self.fast.first_token_only else "first-late"
+        self.packs = packing and can_pack(model)
         if self.precision == "bfloat16" and self.device.type == "cpu":
             use_plain_attention(self.model)
         self.label_names = _label_names(model.config, self.head)
@@ -255,7 +229,7 @@ class TextClassifier:
         """
         if self.packs:
             packed = self.pack(batch)
-            with self.autocast(), packed_attention(self.plain_model, packed, keep=self._first):
+            with self.autocast(), packed_attention(self.plain_model, packed, keep="first"):
                 logits: Tensor = self.model(**packed.model_inputs()).logits.float()[packed.places]
         else:
             with self.autocast():
@@ -283,7 +257,7 @@ class TextClassifier:
         by_mean = how == "mean" or (how == "auto" and pools_by_mean)
         if self.packs:
             packed = self.pack(batch)
-            with self.autocast(), packed_attention(self.plain_model, packed, keep="all" if by_mean else self._first):
+            with self.autocast(), packed_attention(self.plain_model, packed, keep="all" if by_mean else "first"):
                 output = self.encoder(**packed.model_inputs())
             if by_mean:
                 return packed.mean(output.last_hidden_state)

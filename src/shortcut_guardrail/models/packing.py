@@ -23,8 +23,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-Keep = Literal["all", "first", "first-late"]
-
 PACKED_ATTENTION = "shortcut_guardrail_packed"
 
 _FUSED_FROM = 256
@@ -196,22 +194,21 @@ def _runs(equal: list[tuple[int, int]], mask: Tensor, most_pairs: float) -> Iter
 
 
 @contextmanager
-def packed_attention(model: Any, sequences: PackedSequences, *, keep: Keep) -> Iterator[None]:
+def packed_attention(model: Any, sequences: PackedSequences, *, keep: Literal["all", "first"]) -> Iterator[None]:
     """Within the block, the model takes `sequences.model_inputs()`.
 
     Args:
         model: The classifier, of a family that `can_pack` allows.
         sequences: What it will be run on.
         keep: `all` leaves the last hidden state as one row, shape (1, T, H). `first` gives each sequence's first token,
-            shape (M, 1, H), and computes no other from the last block's attention output on; `first-late` gives the
-            same and computes all.
+            shape (M, 1, H), and computes no other from the last block's attention output on.
     """
     _register_attention()
     config = model.config
     usual = config._attn_implementation
     # The setter of Transformers walks all modules; this one is called for every batch.
     config._attn_implementation = PACKED_ATTENTION
-    handle = _keep_first_tokens(model, sequences.starts, keep) if keep != "all" else None
+    handle = _keep_first_tokens(model, sequences.starts) if keep != "all" else None
     try:
         with _without_cudnn_attention(sequences.input_ids.device):
             yield
@@ -221,7 +218,7 @@ def packed_attention(model: Any, sequences: PackedSequences, *, keep: Keep) -> I
             handle.remove()
 
 
-def _keep_first_tokens(model: Any, starts: Tensor, keep: Keep) -> Any:
+def _keep_first_tokens(model: Any, starts: Tensor) -> Any:
     """Have the last block turn a row of tokens into M rows of one token; returns the hook's handle."""
     family = _FAMILIES[model.config.model_type]
     last: nn.Module = model.base_model.get_submodule(family.blocks)[-1]
@@ -229,10 +226,8 @@ def _keep_first_tokens(model: Any, starts: Tensor, keep: Keep) -> Any:
     def first(states: Tensor) -> Tensor:
         return states[0, starts][:, None]  # (1, T, H) -> (M, 1, H)
 
-    if keep == "first":
-        part = last.get_submodule(family.after_attention)
-        return part.register_forward_pre_hook(lambda _module, states: tuple(map(first, states)))
-    return last.register_forward_hook(lambda _module, _inputs, states: first(states))
+    part = last.get_submodule(family.after_attention)
+    return part.register_forward_pre_hook(lambda _module, states: tuple(map(first, states)))
 
 
 def _attend(

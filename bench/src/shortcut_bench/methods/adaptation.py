@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from shortcut_guardrail.data import Texts, to_json, write_folder
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
-from shortcut_guardrail.models import Batch, EncodedTexts, FastPaths, TextClassifier, load_model
+from shortcut_guardrail.models import Batch, EncodedTexts, TextClassifier, load_model
 from shortcut_guardrail.typing import Progress
 
 from ..systems import FittedSystem, Material, ModelSystem, Need
@@ -309,7 +309,7 @@ class Start:
             max_length=self.max_length,
             batch_size=self.batch_size,
             precision=self.precision,
-            fast=FastPaths.none(),
+            packing=False,
         )
         classifier.model = copy.deepcopy(classifier.model)
         return classifier

@@ -30,7 +30,7 @@ from shortcut_guardrail.mitigation import (
     steps_to_take,
     train_adapter,
 )
-from shortcut_guardrail.models import EncodedTexts, FastPaths, TextClassifier, load_model
+from shortcut_guardrail.models import EncodedTexts, TextClassifier, load_model
 from shortcut_guardrail.strength import choose_strength, strengths_to_score
 from shortcut_guardrail.typing import Progress
 
@@ -416,5 +416,5 @@ def _without_fast_paths(base: TextClassifier) -> TextClassifier:
         max_length=base.max_length,
         batch_size=base.batch_size,
         precision=base.precision,
-        fast=FastPaths.none(),
+        packing=False,
     )

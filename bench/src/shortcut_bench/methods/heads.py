@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from shortcut_guardrail.data import Texts, to_json, write_folder
 from shortcut_guardrail.errors import ConfigError, ModelError
-from shortcut_guardrail.models import Batch, FastPaths, TextClassifier, load_model, share_weights
+from shortcut_guardrail.models import Batch, TextClassifier, load_model, share_weights
 
 from ..systems import ModelSystem
 
@@ -88,7 +88,7 @@ def _plain(classifier: TextClassifier) -> TextClassifier:
         batch_size=classifier.batch_size,
         device=classifier.device,
         precision=classifier.precision,
-        fast=FastPaths.none(),
+        packing=False,
     )
 
 
