@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import pytest
 
-from audits import CALIBRATION, HOSTILE, NAN, UNDECIDED, UNTESTED, audit, candidate, evaluation, example, labelled
+from audits import HOSTILE, NAN, UNDECIDED, UNTESTED, audit, candidate, evaluation, example, labelled
 from shortcut_guardrail.report.html import render_audit, render_comparison
 
 TEXT = "Honestly, the soup was cold and nobody apologised."
@@ -188,7 +187,7 @@ def test_what_came_from_data_stays_text(browser, tmp_path):
     ]
     path = tmp_path / "report.html"
     path.write_text(
-        render_audit(audit(*hostile, label_names=(HOSTILE[0], "b")), title=HOSTILE[0], subtitle=HOSTILE[5]),
+        render_audit(audit(*hostile, label_names=(HOSTILE[0], "b")), title=HOSTILE[0]),
         encoding="utf-8",
     )
     page = browser.open(path)
@@ -241,7 +240,6 @@ def comparison():
         introduction=["What was done."],
         evaluations={name: evaluation("empty", "negative, with shortcut", "positive") for name in ("base", "guarded")},
         audits={name: some_audit() for name in ("base", "guarded")},
-        calibration=CALIBRATION,
     )
 
 
@@ -337,13 +335,10 @@ def test_texts_of_either_direction_of_writing(browser, tmp_path):
     assert directions == ["rtl", "ltr"]
 
 
-@pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
-def test_every_label_of_the_curve_lies_within_its_frame(browser, tmp_path, strength):
-    path = tmp_path / "compare.html"
-    page = render_comparison(
-        title="Fit", introduction=[], evaluations={}, audits={}, calibration=replace(CALIBRATION, strength=strength)
-    )
-    path.write_text(page, encoding="utf-8")
+@pytest.mark.parametrize("mstps", [0.0, 0.3, 1.0])
+def test_every_label_of_a_histogram_lies_within_its_frame(browser, tmp_path, mstps):
+    path = tmp_path / "report.html"
+    path.write_text(render_audit(audit(candidate("honestly"), mstps=mstps)), encoding="utf-8")
     outside = (
         "[...document.querySelectorAll('svg.wide text')].filter(t => { const b = t.getBBox();"
         " const v = t.ownerSVGElement.viewBox.baseVal;"
@@ -351,5 +346,6 @@ def test_every_label_of_the_curve_lies_within_its_frame(browser, tmp_path, stren
         ".map(t => t.textContent)"
     )
     opened = browser.open(path)
-    assert "chosen" in opened.evaluate("[...document.querySelectorAll('svg.wide text')].map(t => t.textContent)")
+    labels = opened.evaluate("[...document.querySelectorAll('svg.wide text')].map(t => t.textContent)")
+    assert f"mean {mstps:.3f}" in labels
     assert opened.evaluate(outside) == []

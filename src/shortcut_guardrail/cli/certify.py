@@ -125,7 +125,6 @@ def certify(
             introduction=[_what_is_used(found, before, guard, out)],
             evaluations={},
             audits={},
-            calibration=None,
             certificate={**found.to_dict(), "strength": before if out is None else found.strength},
         )
         write_file(html, page, overwrite=output.overwrite)

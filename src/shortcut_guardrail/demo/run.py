@@ -179,7 +179,6 @@ def write_demo(result: DemoResult, out: Path, *, overwrite: bool = False) -> Non
         introduction=_introduction(result),
         evaluations=result.evaluations,
         audits=result.audits,
-        calibration=None,
         notes=["All texts of this demo are synthetic; its numbers say nothing about real reviews."],
     )
     metrics = to_json(result.to_dict())

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 from ..display import interval, number, p_value
 from ..text import visible_name
-from .charts import Curve, Meter, curve, histogram, meter
+from .charts import histogram, meter
 from .marked_text import marked_pieces
-from .terminal import METRIC_ROWS, company_note
+from .terminal import METRIC_ROWS, company_note, open_questions
 
 Document = Mapping[str, Any]
 
@@ -28,17 +27,7 @@ COMPARED_CANDIDATES = 12
 """Candidates of each model in the comparison."""
 
 
-@dataclass(frozen=True)
-class Rate:
-    """A number with its interval and bar; a dash where it is undefined."""
-
-    value: float | None
-    shown: str
-    interval: str
-    meter: Meter | None
-
-
-def audit_view(document: Document, *, redact: bool = False, decided: Mapping[str, str] | None = None) -> Document:
+def audit_view(document: Document, *, redact: bool, decided: Mapping[str, str]) -> Document:
     """An audit as the page shows it.
 
     Args:
@@ -51,16 +40,19 @@ def audit_view(document: Document, *, redact: bool = False, decided: Mapping[str
         for rank, candidate in enumerate(document["candidates"], 1)
         if rank <= MOST_CANDIDATES or candidate["flagged"]
     ]
+    flagged = [candidate for candidate in listed if candidate["flagged"]]
     unit: str = document["unit"]
     agreement = document["agreement"]
     return {
         "document": document,
-        "summary": _summary(document, listed) + _open_question(document, listed),
-        "cards": [_card(card, (decided or {}).get(card["id"], "")) for card in document["cards"]],
+        "summary": _summary(document, listed, flagged) + _open_question(document, listed),
+        "cards": [_card(card, decided.get(card["id"], "")) for card in document["cards"]],
         "candidates": listed,
-        "n_candidates": document["n_candidates"],
-        "flagged": _flagged(listed),
-        "answers": list(_answers(document)),
+        "flagged": flagged,
+        "answers": [
+            (label, count, _percent(count / document["n"] if document["n"] else None))
+            for label, count in document["predicted"].items()
+        ],
         "pulls": sorted({candidate["pulls_to"] for candidate in listed if candidate["pulls_to"] is not None}),
         "texts": list(_texts(listed)),
         "agreement": histogram(agreement["histogram"], low=-1, high=1, mean=agreement["mean"]),
@@ -71,13 +63,9 @@ def audit_view(document: Document, *, redact: bool = False, decided: Mapping[str
     }
 
 
-def _flagged(listed: Sequence[Document]) -> list[Document]:
-    return [candidate for candidate in listed if candidate["flagged"]]
-
-
-def _summary(document: Document, listed: Sequence[Document]) -> str:
+def _summary(document: Document, listed: Sequence[Document], flagged: Sequence[Document]) -> str:
     """The finding in a sentence or two."""
-    n_tested, fdr, flagged = document["n_tested"], document["fdr"], _flagged(listed)
+    n_tested, fdr = document["n_tested"], document["fdr"]
     if not n_tested:
         return (
             "No candidate could be tested: none occurs in enough distinct texts. The ranking below says what the "
@@ -97,10 +85,9 @@ def _summary(document: Document, listed: Sequence[Document]) -> str:
 
 def _open_question(document: Document, listed: Sequence[Document]) -> str:
     """What is undecided and what would tell, after a space; nothing where nothing is."""
-    open_ = sorted((c for c in listed if c["status"] == "undecided"), key=lambda c: c["badge"] != "undecided")
+    open_, n = open_questions(listed), document["n_undecided"]
     if not open_:
         return ""
-    n = document["n_undecided"]
     tell = "what labels say of each is given with it" if open_[0]["labelled"] else "labels would tell, or more texts"
     return f" On {n} the test could not tell: {_named(open_, n)}; {tell}.{company_note(document)}"
 
@@ -117,7 +104,7 @@ def _leading(candidates: Sequence[Document]) -> str:
     pull = f"; it pulls to {first['pulls_to']}" if first["pulls_to"] else ""
     role = "" if first["flagged"] else ", which ranks first,"
     return (
-        f" Masking “{first['name']}”{role} changes the answer in {share(first['flip_rate'].value)} of "
+        f" Masking “{first['name']}”{role} changes the answer in {share(first['flip_rate']['value'])} of "
         f"{first['n_distinct']} text{'' if first['n_distinct'] == 1 else 's'}{pull}."
     )
 
@@ -155,7 +142,7 @@ def _card(card: Document, decided: str) -> Document:
         **card,
         "names": [visible_name(word) for word in card["words"][:CARD_WORDS]],
         "n_more": max(0, len(card["words"]) - CARD_WORDS),
-        "share": Rate(card["share"], f"{card['share']:.1%}", "", meter(card["share"])),
+        "share": _percent(card["share"], ".1%"),
         "badge": "" if status == "not_flagged" else status,
         "decided": decided,
     }
@@ -170,12 +157,18 @@ def _badge(candidate: Document) -> str:
     return "" if candidate["status"] == "not_flagged" else str(candidate["status"])
 
 
-def _rate(value: float | None, between: Sequence[float | None] = (None, None), *, signed: bool = False) -> Rate:
+def _rate(value: float | None, between: Sequence[float | None] = (None, None), *, signed: bool = False) -> Document:
+    """A number with its interval and bar; a dash where it is undefined."""
     low, high = between
     shown = ""
     if low is not None and high is not None:
         shown = f"{low:+.2f} to {high:+.2f}" if signed else interval(low, high)
-    return Rate(value, number(value, signed=signed), shown, meter(value, between, signed=signed))
+    bar = meter(value, between, signed=signed)
+    return {"value": value, "shown": number(value, signed=signed), "interval": shown, "meter": bar}
+
+
+def _percent(value: float | None, form: str = ".0%") -> Document:
+    return {"shown": "-" if value is None else format(value, form), "interval": "", "meter": meter(value)}
 
 
 def _example(example: Document, redact: bool) -> Document:
@@ -201,13 +194,6 @@ def _sides(example: Document) -> Iterator[Document]:
             yield {"name": name if example["text_pair"] is not None else "", "pieces": pieces}
 
 
-def _answers(document: Document) -> Iterator[tuple[str, str, str, Meter | None]]:
-    """Label, number, share and bar of every answer the model gave."""
-    for label, count in document["predicted"].items():
-        part = count / document["n"] if document["n"] else None
-        yield label, f"{count:,}", "-" if part is None else f"{part:.0%}", meter(part)
-
-
 def _texts(candidates: Sequence[Document]) -> Iterator[tuple[str, Document]]:
     """Different texts with the largest effects, taking turns between candidates so that one does not fill the list."""
     seen: set[int] = set()
@@ -220,7 +206,7 @@ def _texts(candidates: Sequence[Document]) -> Iterator[tuple[str, Document]]:
 
 def distributions(audits: Mapping[str, Document]) -> list[Document]:
     """MSTPS of each model, and the distribution of its sensitivity text by text, all with the same axes."""
-    most = max(max(document["sensitivity_histogram"]) for document in audits.values())
+    most = max((max(document["sensitivity_histogram"]) for document in audits.values()), default=0)
     return [
         {
             "name": name,
@@ -250,31 +236,21 @@ def compared_candidates(audits: Mapping[str, Document]) -> list[Document]:
 
 def comparison_lead(evaluations: Mapping[str, Document], audits: Mapping[str, Document]) -> str:
     """What changes from the first model to the last one, in a sentence; empty where there is only one."""
-    shown: list[str] = []
-    if len(evaluations) > 1:
-        shown += [_from_to(label, key, evaluations) for label, key in METRIC_ROWS if key in _LEAD_SCORES]
-    elif len(audits) > 1:
-        shown = [_from_to("MSTPS", "mstps", audits)]
-    if not shown:
+    documents = list(evaluations.items()) if len(evaluations) > 1 else list(audits.items())
+    if len(documents) < 2:
         return ""
-    names = list(evaluations if len(evaluations) > 1 else audits)
-    return f"From {names[0]} to {names[-1]}: {', '.join(shown)}."
-
-
-_LEAD_SCORES = ("accuracy", "worst_group_accuracy", "mstps")
-
-
-def _from_to(label: str, key: str, documents: Mapping[str, Document]) -> str:
-    values = [document[key] for document in documents.values()]
-    return f"{label} {number(values[0])} to {number(values[-1])}"
+    (first, old), (last, new) = documents[0], documents[-1]
+    keys = ("accuracy", "worst_group_accuracy", "mstps") if "accuracy" in old else ("mstps",)
+    shown = [f"{label} {number(old[key])} to {number(new[key])}" for label, key in METRIC_ROWS if key in keys]
+    return f"From {first} to {last}: {', '.join(shown)}."
 
 
 def score_rows(evaluations: Mapping[str, Document]) -> list[tuple[str, list[str]]]:
     """One row for each score, one cell for each model."""
     rows = [(label, [number(e[key]) for e in evaluations.values()]) for label, key in METRIC_ROWS]
-    for k in next(iter(evaluations.values()))["shortcut_token_recall"]:
-        recalls = [evaluation["shortcut_token_recall"][k] for evaluation in evaluations.values()]
-        cells = [f"{number(recall['recall'])} (chance {number(recall['chance'])})" for recall in recalls]
+    found = [evaluation["shortcut_token_recall"] for evaluation in evaluations.values()]
+    for k in found[0] if found else ():
+        cells = [f"{number(one[k]['recall'])} (chance {number(one[k]['chance'])})" for one in found]
         rows.append((f"shortcut token recall at {k}", cells))
     return rows
 
@@ -290,9 +266,3 @@ def group_rows(evaluations: Mapping[str, Document]) -> list[Document]:
         }
         for groups in per_model
     ]
-
-
-def calibration_curve(calibration: Document) -> Curve:
-    """Accuracy by strength, with its 95 % intervals."""
-    points = [(p["strength"], p["accuracy"], *p["interval"]) for p in calibration["curve"]]
-    return curve(points, picked=calibration["strength"])
