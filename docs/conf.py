@@ -68,7 +68,7 @@ nitpick_ignore = [
         "text.duplicates.Repeats",
         "audit.conditions.Metric",
         "audit.measurements.Shard",
-        "audit.results.AuditedInputs",
+        "audit.measurements.Measured",
         "data.sources.TextSource",
         "decisions.drawing.Key",
         "decisions.drawing.ReferenceText",

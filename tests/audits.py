@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shortcut_guardrail.audit.evidence import Agreement, Candidate, Example, ImportantUnit, Intervals, LabelledEvidence
+from shortcut_guardrail.audit.evidence import Agreement, Candidate, Example, ImportantToken, Intervals, LabelledEvidence
 from shortcut_guardrail.audit.results import AuditReport
 from shortcut_guardrail.cards.card import Card, CardEvidence, Flip, Moved, card_id
 from shortcut_guardrail.evaluation import Evaluation
@@ -27,10 +27,10 @@ HOSTILE = [
 ]
 
 
-def important(text: str, word: str, *, change: float = -0.5, flips: bool = False, segment: int = 0) -> ImportantUnit:
+def important(text: str, word: str, *, change: float = -0.5, flips: bool = False, segment: int = 0) -> ImportantToken:
     """A word of a text as an important unit; `word` has to occur in it."""
     start = text.index(word)
-    return ImportantUnit(word, start, start + len(word), segment, 1.0, change, flips)
+    return ImportantToken(word, start, start + len(word), segment, 1.0, change, flips)
 
 
 def example(

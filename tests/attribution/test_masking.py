@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from shortcut_guardrail.attribution.masking import mask_variants
+from shortcut_guardrail.attribution.occlusion import mask_variants
 
 
 def test_each_copy_differs_in_its_own_place():

@@ -77,7 +77,6 @@ def test_mstps_is_the_mean_of_the_largest_changes(report):
 def test_the_report_is_json_and_without_the_texts_where_they_are_not_wanted(report):
     values = json.loads(json.dumps(report.to_dict(redact=True), allow_nan=False))
     assert values["predicted"] == {"negative": 2, "positive": 3}
-    assert len(report.to_dict(max_candidates=2)["candidates"]) == 2 < len(values["candidates"])
     assert not any(text in json.dumps(values) for text in TEXTS)
 
 
@@ -126,7 +125,7 @@ def test_whole_words_are_candidates(bert):
     assert "dzzy" not in tokens
     assert {"d", "##z", "##y"} <= tokens
     token = next(t for t in guard.audit(texts, unit="word").important_tokens(0) if t.text == "dzzy")
-    assert (texts[0][token.start : token.end], token.position) == ("dzzy", 4)
+    assert texts[0][token.start : token.end] == "dzzy"
 
 
 def phrase_model():

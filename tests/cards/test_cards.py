@@ -40,8 +40,8 @@ def cards_of(classifier, texts=TEXTS, **config):
     return audit_texts(classifier, classifier.encode(texts), AuditConfig(**config)).cards
 
 
-def groups(classifier, *words, **options):
-    return [{w.text for w in found} for found in group_words(classifier, [PullingWord(*w) for w in words], **options)]
+def groups(classifier, *words):
+    return [{w.text for w in found} for found in group_words(classifier, [PullingWord(*w) for w in words])]
 
 
 # Which words go together
@@ -75,9 +75,8 @@ def test_a_phrase_goes_with_one_of_the_words_it_holds_and_joins_no_two(classifie
 def test_words_of_one_meaning_are_one_set():
     words = ("honestly", "a", 3), ("really", "a", 2), ("good", "a", 1)
     assert groups(meaning_bag(EFFECTS, ONE_MEANING), *words) == [{"honestly", "really"}, {"good"}]
-    # The partners: of another meaning, or when more is asked for than there is.
+    # The partner: of another meaning.
     assert groups(meaning_bag(EFFECTS, TWO_MEANINGS), *words) == [{"honestly"}, {"really"}, {"good"}]
-    assert len(groups(meaning_bag(EFFECTS, ONE_MEANING), *words, alike=1.01)) == 3
 
 
 def test_words_that_pull_to_different_classes_are_never_one_set(classifier):
@@ -104,7 +103,7 @@ def slanted(**cosines: float) -> TextClassifier:
 
 def test_the_card_of_a_flagged_word_grows_further_by_words_that_were_found_too():
     classifier = slanted(really=0.18, good=0.18, tea=0.4)
-    words = [PullingWord("honestly", "a", 9, flagged=True, found=True), PullingWord("really", "a", 3, found=True)]
+    words = [PullingWord("honestly", "a", 9, status="flagged", found=True), PullingWord("really", "a", 3, found=True)]
     words += [PullingWord("good", "a", 2), PullingWord("tea", "a", 1)]
 
     def sets(words):
@@ -113,7 +112,7 @@ def test_the_card_of_a_flagged_word_grows_further_by_words_that_were_found_too()
     assert sets(words) == [{"honestly", "really", "tea"}, {"good"}]
     # The partners: neither found, none flagged, or of another class.
     assert sets([words[0], replace(words[1], found=False), *words[2:]]) == [{"honestly", "tea"}, {"really"}, {"good"}]
-    assert {"honestly", "tea"} in sets([replace(word, flagged=False, found=False) for word in words])
+    assert {"honestly", "tea"} in sets([replace(word, status="not_flagged", found=False) for word in words])
     assert sets([words[0], replace(words[1], pulls_to="b"), *words[2:]])[1] == {"really"}
 
 
@@ -123,7 +122,7 @@ def test_what_joins_moves_the_mean():
     for word, degrees in (("really", 50), ("good", 80)):
         row, angle = classifier.tokenizer.convert_tokens_to_ids(word), np.deg2rad(degrees)
         weight.data[row, 1], weight.data[row, 2] = 100 * np.cos(angle), 100 * np.sin(angle)
-    words = [PullingWord("honestly", "a", 9, flagged=True, found=True), PullingWord("good", "a", 2)]
+    words = [PullingWord("honestly", "a", 9, status="flagged", found=True), PullingWord("good", "a", 2)]
     assert len(group_words(classifier, words)) == 2  # cosine .17
     assert len(group_words(classifier, [*words, PullingWord("really", "a", 1)])) == 1  # cosine .57 to the two together
 
@@ -272,7 +271,6 @@ def test_flips_of_some_rows_and_with_answers_that_are_known(classifier, monkeypa
     found = masked_answers(classifier, encoded, ["honestly", "really"])
     assert found.flips.rows.tolist() == [0, 1, 2]
     assert masked_answers(classifier, encoded, ["honestly"]).flips.rows.tolist() == [0]
-    assert masked_answers(classifier, encoded, ["honestly", "really"], rows=[1, 4]).rows.tolist() == [1]
     passes = []
     predict = TextClassifier.predict_proba
     monkeypatch.setattr(

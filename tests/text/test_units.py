@@ -8,10 +8,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from shortcut_guardrail.attribution.masking import mask_spans
-from shortcut_guardrail.attribution.occlusion import masking_effects
+from shortcut_guardrail.attribution.occlusion import mask_spans, masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
-from shortcut_guardrail.attribution.units import find_important_units, span_effects
 from shortcut_guardrail.config import SaliencyConfig
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.text.finder import WordFinder
@@ -155,7 +153,7 @@ def test_sides_of_a_pair_are_kept_apart():
 def test_a_word_scores_the_norm_over_its_tokens():
     classifier, encoded = encode("wordpiece", ["dzzy soup was xyz", "honestly good"])
     units = words_as_units(encoded)
-    found = find_important_units(classifier, encoded, units, SaliencyConfig(top_k=5))
+    found = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=5), units=units)
     for i in range(2):
         batch = classifier.collate(encoded, [i])
         scores = token_scores(classifier, batch).scores[0].numpy()
@@ -172,12 +170,12 @@ def test_single_tokens_as_units_give_the_papers_scores(bert):
     classifier = TextClassifier(*bert)
     encoded = classifier.encode(["the soup was dzzy", "honestly good bread"])
     units, config = tokens_as_units(encoded), SaliencyConfig(top_k=4)
-    ours = find_important_units(classifier, encoded, units, config)
+    ours = find_important_tokens(classifier, encoded, config, units=units)
     papers = find_important_tokens(classifier, encoded, config)
     assert (ours.positions == papers.positions).all()
     np.testing.assert_allclose(ours.scores, papers.scores, rtol=1e-4, atol=1e-7)
     np.testing.assert_allclose(
-        span_effects(classifier, encoded, units, ours.positions, ours.positions).probs,
+        masking_effects(classifier, encoded, ours.positions, units=units).probs,
         masking_effects(classifier, encoded, papers.positions).probs,
         atol=1e-6,
     )

@@ -1,16 +1,61 @@
-"""What masking does to a prediction: the forward passes behind MSTPS and the corpus ranking."""
+"""What masking does to a prediction: masked variants, and the forward passes behind MSTPS and the corpus ranking."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from ..models import Batch, EncodedTexts, TextClassifier
+from ..models import EncodedTexts, TextClassifier
+from ..text import Units
 from ..typing import Array, Progress
-from .masking import MaskedVariants, mask_variants
+from .saliency import Saliency, pad_units
+
+
+class MaskedVariants(NamedTuple):
+    """The variants of a batch, empty slots left out.
+
+    Attributes:
+        input_ids: Shape (M, L); each row differs from its input in one place.
+        rows: Which input each variant comes from, shape (M,), in [0, B), ascending.
+        slots: Which of the input's chosen tokens is masked, shape (M,), in [0, K).
+    """
+
+    input_ids: Tensor
+    rows: Tensor
+    slots: Tensor
+
+
+def mask_variants(input_ids: Tensor, positions: Tensor, mask_token_id: int) -> MaskedVariants:
+    """One copy of an input for every chosen position, with that position masked (paper Section 3.3, `x^{mask_j}`).
+
+    The ids are scattered, never decoded and tokenised again, so all other tokens stay as they are.
+
+    Args:
+        input_ids: Shape (B, L).
+        positions: Shape (B, K), in [0, L), or -1 for an empty slot.
+    """
+    rows, slots = (positions >= 0).nonzero(as_tuple=True)
+    copies = input_ids[rows].clone()
+    copies[torch.arange(len(rows), device=input_ids.device), positions[rows, slots]] = mask_token_id
+    return MaskedVariants(copies, rows, slots)
+
+
+def mask_spans(input_ids: Tensor, units: Tensor, first: Tensor, last: Tensor, mask_token_id: int) -> MaskedVariants:
+    """One copy of an input for every chosen span of units; a word of three pieces becomes three mask tokens.
+
+    Args:
+        input_ids: Shape (B, L).
+        units: The unit of each token, shape (B, L), ascending in each row, -1 for tokens that are never masked.
+        first: First unit of each span, shape (B, K), or -1 for an empty slot.
+        last: Last unit of each span, shape (B, K).
+    """
+    rows, slots = (first >= 0).nonzero(as_tuple=True)
+    inside = (units[rows] >= first[rows, slots][:, None]) & (units[rows] <= last[rows, slots][:, None])
+    return MaskedVariants(input_ids[rows].masked_fill(inside, mask_token_id), rows, slots)
 
 
 @dataclass(frozen=True)
@@ -27,44 +72,47 @@ class MaskingEffects:
         """P(class | variant), shape (N, K), for one class per text, shape (N,); NaN for empty slots."""
         return np.take_along_axis(self.probs, classes[:, None, None], axis=2)[..., 0]
 
-    def predictions(self) -> Array:
-        """Predicted class of every variant, shape (N, K); -1 for empty slots."""
-        empty = np.isnan(self.probs[..., 0])
-        return np.where(empty, -1, np.where(np.isnan(self.probs), -np.inf, self.probs).argmax(axis=2))
 
-
-def masking_effects(
-    classifier: TextClassifier, encoded: EncodedTexts, positions: Array, *, progress: Progress | None = None
-) -> MaskingEffects:
-    """Predict every single-mask variant of every text: k forward passes a text.
-
-    Args:
-        encoded: N texts.
-        positions: Which tokens are masked, one at a time, shape (N, K), -1 for an empty slot.
-    """
-
-    def variants_of(batch: Batch) -> MaskedVariants:
-        chosen = torch.from_numpy(positions[batch.indices].astype(np.int64)).to(batch.input_ids.device)
-        return mask_variants(batch.input_ids, chosen, classifier.tokenizer.mask_token_id)
-
-    return answers_to_variants(classifier, encoded, positions.shape[1], variants_of, "Masking", progress)
+def predicted_probabilities(saliency: Saliency, effects: MaskingEffects) -> tuple[Array, Array]:
+    """P(y_hat | x), shape (N,), and P(y_hat | x with one token masked), shape (N, K)."""
+    rows = np.arange(len(saliency.predictions))
+    return saliency.probs[rows, saliency.predictions], effects.probability_of(saliency.predictions)
 
 
 @torch.inference_mode()
-def answers_to_variants(
+def masking_effects(
     classifier: TextClassifier,
     encoded: EncodedTexts,
-    k: int,
-    variants_of: Callable[[Batch], MaskedVariants],
-    stage: str,
-    progress: Progress | None,
+    positions: Array,
+    *,
+    units: Units | None = None,
+    last: Array | None = None,
+    stage: str = "Masking",
+    progress: Progress | None = None,
 ) -> MaskingEffects:
-    """Predict up to k masked variants of each of N texts."""
-    n = len(encoded)
+    """Predict every text with one token masked at a time, or one span of units: K forward passes a text.
+
+    Args:
+        encoded: N texts.
+        positions: Which tokens are masked, or with `units` the first unit of each span, shape (N, K), -1 for an empty
+            slot.
+        units: The units of the texts.
+        last: Last unit of each span, shape (N, K); single units without.
+        stage: What to call this to `progress`.
+    """
+    n, k = positions.shape
+    mask_token_id = classifier.tokenizer.mask_token_id
     probs = np.full((n, k, classifier.n_classes), np.nan, dtype=np.float32)
     done = 0
     for batch in classifier.batches(encoded, sequences_per_text=max(k, 1)):
-        variants = variants_of(batch)
+        first, end = (
+            torch.from_numpy(x[batch.indices].astype(np.int64)).to(batch.input_ids.device)
+            for x in (positions, positions if last is None else last)
+        )
+        if units is None:
+            variants = mask_variants(batch.input_ids, first, mask_token_id)
+        else:
+            variants = mask_spans(batch.input_ids, pad_units(units, batch), first, end, mask_token_id)
         if len(variants.rows):
             logits = classifier.logits(batch.copies(variants.input_ids, variants.rows))
             rows = batch.indices[variants.rows.cpu().numpy()]

@@ -1,8 +1,7 @@
-"""Gradient x input scores of every token, and the choice of the top k (paper Section 3.2)."""
+"""Gradient x input scores of every token or word, and the choice of the top k (paper Section 3.2)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from ..config import SaliencyConfig
 from ..models import Batch, EncodedTexts, TextClassifier, gather_shares, n_processes, own_share
+from ..text import Units
 from ..typing import Array, Progress
 
 
@@ -110,40 +110,39 @@ def find_important_tokens(
     encoded: EncodedTexts,
     config: SaliencyConfig | None = None,
     *,
+    units: Units | None = None,
     progress: Progress | None = None,
 ) -> Saliency:
-    """Score all texts and keep the k most important tokens of each, the paper's H(x).
+    """Score all texts and keep the k most important tokens of each, the paper's H(x), or the k most important units.
 
-    Several processes share the texts, and each returns the result for all.
+    A unit's score is the root of the summed squares of its tokens' scores: the norm of gradient times input over all
+    of its tokens, as s_i is over one. Several processes share the texts where tokens are looked for, and each returns
+    the result for all.
 
     Args:
         classifier: The model whose predictions are explained.
         encoded: N texts.
         config: k and the form of the gradient.
+        units: The units to score in place of tokens; `positions` then holds their ids.
     """
     config = config or SaliencyConfig()
-    own = encoded.select(range(len(encoded))[own_share(len(encoded))]) if n_processes() > 1 else encoded
-    found = most_important(classifier, own, config, lambda batch, scores: (scores, batch.ordinary), progress)
+    if units is not None or n_processes() == 1:
+        return _most_important(classifier, encoded, config, units, progress)
+    own = encoded.select(range(len(encoded))[own_share(len(encoded))])
+    found = _most_important(classifier, own, config, None, progress)
     parts = (getattr(found, field.name) for field in fields(Saliency))
     return Saliency(
         *(gather_shares(torch.from_numpy(part).to(classifier.device), len(encoded)).cpu().numpy() for part in parts)
     )
 
 
-def most_important(
+def _most_important(
     classifier: TextClassifier,
     encoded: EncodedTexts,
     config: SaliencyConfig,
-    grouped: Callable[[Batch, Tensor], tuple[Tensor, Tensor]],
+    units: Units | None,
     progress: Progress | None,
 ) -> Saliency:
-    """The k most important places of each text, in this process.
-
-    Args:
-        encoded: N texts.
-        config: k and the form of the gradient.
-        grouped: Gives the scores of a batch's places, shape (B, P), from those of its tokens, and which may be chosen.
-    """
     n, k = len(encoded), config.top_k
     positions = np.full((n, k), -1, dtype=np.int32)
     scores = np.full((n, k), np.nan, dtype=np.float32)
@@ -152,7 +151,9 @@ def most_important(
     done = 0
     for batch in classifier.batches(encoded):
         result = token_scores(classifier, batch, config)
-        of_places, present = grouped(batch, result.scores)
+        of_places, present = result.scores, batch.ordinary
+        if units is not None:
+            of_places, present = _sum_by_unit(of_places, pad_units(units, batch))
         chosen = top_positions(of_places, present, k)
         kept = of_places.gather(1, chosen.clamp(min=0)).masked_fill(chosen < 0, float("nan"))
         positions[batch.indices] = chosen.cpu().numpy()
@@ -163,3 +164,22 @@ def most_important(
         if progress is not None:
             progress("Attributing", done, n)
     return Saliency(positions, scores, margin_scores, probs.argmax(axis=-1), probs)
+
+
+def pad_units(units: Units, batch: Batch) -> Tensor:
+    """The unit of each token of a batch, shape (B, L), -1 for padding and for tokens that are not ordinary: those that
+    nothing is attributed to, and those that a guard has taken out of the batch."""
+    out = np.full(tuple(batch.input_ids.shape), -1, dtype=np.int64)
+    for row, i in enumerate(batch.indices):
+        out[row, : len(units.of_token[i])] = units.of_token[i]
+    return torch.from_numpy(out).to(batch.input_ids.device).masked_fill(~batch.ordinary, -1)
+
+
+def _sum_by_unit(scores: Tensor, of_token: Tensor) -> tuple[Tensor, Tensor]:
+    """Root of the summed squares of each unit's scores, shape (B, U), and which units there are."""
+    ordinary = of_token >= 0
+    index = of_token.clamp(min=0)
+    summed = scores.new_zeros(len(scores), int(index.max()) + 1)
+    squares = summed.scatter_add(1, index, scores.square().masked_fill(~ordinary, 0.0))
+    present = summed.scatter_add(1, index, ordinary.to(summed.dtype)) > 0
+    return squares.sqrt(), present

@@ -17,6 +17,5 @@ from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
 from .results import AUDIT_SCHEMA_VERSION as AUDIT_SCHEMA_VERSION
 from .results import AuditReport as AuditReport
-from .results import predicted_probabilities as predicted_probabilities
 from .streaming import ShardedAudit as ShardedAudit
 from .streaming import audit_in_shards as audit_in_shards

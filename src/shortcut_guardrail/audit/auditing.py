@@ -5,20 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ..attribution import MaskingEffects, Saliency
-from ..cards import PullingWord, make_cards
+from ..cards import Pieces, PullingWord, make_cards
 from ..classifiers import require
 from ..config import AuditConfig
 from ..errors import DataError
 from ..models import EncodedTexts, TextClassifier
 from ..stats import exact_interval
-from ..text import Units, evidence_key, find_repeats, text_key
+from ..text import evidence_key, find_repeats, text_key
 from ..typing import Array, Progress
 from .context import Outcomes, Shards, Tally, judge, tally
 from .evidence import Agreement, Intervals
@@ -27,7 +26,7 @@ from .evidence import ImportantToken as ImportantToken
 from .examples import Details, TextsOf, find_details
 from .measurements import Measured, make_shard, measure
 from .phrases import acting_together, with_phrases
-from .results import AuditedInputs, AuditReport
+from .results import AuditReport
 from .sets import with_set
 
 MAX_CANDIDATES = 1000
@@ -71,69 +70,47 @@ def audit_texts(
     exact = [text_key(t) for t in encoded.texts]
     repeats = find_repeats(exact, [evidence_key(t) for t in encoded.texts])
     rows = np.flatnonzero(repeats.weights > 0)
-    distinct = encoded.select(rows)
-    measured = measure(classifier, distinct, config, progress=progress) if known is None else _measured(known, rows)
-    shard = make_shard(
-        classifier,
-        distinct,
-        config,
-        measured,
-        rows=rows,
-        weights=repeats.weights[rows],
-        evidence=repeats.evidence[rows],
-        labels=None if labels is None else labels[rows],
-        progress=progress,
-    )
+    if known is None:
+        measured = measure(classifier, encoded.select(rows), config, progress=progress)
+    else:
+        measured = known.measured.select(rows)
+    shard = make_shard(classifier, config, measured, rows=rows, repeats=repeats, labels=labels, progress=progress)
     report = make_report(
         lambda: [shard],
         config,
         classifier.label_names,
         texts_of=lambda indices: {i: encoded.texts[i] for i in indices},
-        inputs=_for_every_input(encoded, measured, np.searchsorted(rows, repeats.same_as)),
+        inputs=measured.select(np.searchsorted(rows, repeats.same_as)),
     )
     if not with_cards:
         return report
     counted = np.flatnonzero(shard.evidence)
-    pieces = [(rows[counted], distinct.select(counted), shard.probs[counted])]
-    cards = make_cards(classifier, pulling_words(report.candidates), lambda: pieces, progress=progress)
-    return replace(report, cards=cards, model=model_digest(classifier), data=texts_fingerprint(exact))
+    pieces = [(rows[counted], measured.encoded.select(counted), shard.probs[counted])]
+    return complete(report, classifier, lambda: pieces, exact, progress)
 
 
-def pulling_words(candidates: Sequence[Candidate]) -> list[PullingWord]:
-    """The candidates that pull to a class, as words for cards."""
-    return [
+def complete(
+    report: AuditReport,
+    classifier: TextClassifier,
+    pieces: Pieces,
+    exact: Sequence[int] | Array,
+    progress: Progress | None,
+) -> AuditReport:
+    """The report with its cards, and with what tells its model and its texts again, from the `text_key` of each."""
+    words = [
         PullingWord(
             c.text,
             c.pulls_to,
-            round(c.flip_rate * c.n_distinct) if c.n_distinct else 0,
-            c.flagged,
-            c.flagged or c.takes_turns or c.collective,
-            c.status,
-            c.q_value,
+            changes=round(c.flip_rate * c.n_distinct) if c.n_distinct else 0,
+            found=c.flagged or c.takes_turns or c.collective,
+            status=c.status,
+            q_value=c.q_value,
         )
-        for c in candidates
+        for c in report.candidates
         if c.pulls_to is not None
     ]
-
-
-def _measured(known: AuditReport, rows: Array) -> Measured:
-    """What an audit measured on its distinct texts, which are in these rows of its inputs."""
-    kept = known.measured
-    saliency = Saliency(*(getattr(kept.saliency, f.name)[rows] for f in fields(Saliency)))
-    units = Units(*([getattr(kept.units, f.name)[i] for i in rows] for f in fields(Units)))
-    return Measured(saliency, MaskingEffects(kept.effects.probs[rows]), units)
-
-
-def _for_every_input(encoded: EncodedTexts, measured: Measured, source: Array) -> AuditedInputs:
-    """What was measured on the distinct texts, for each of the N inputs; `source` says which distinct text each is."""
-    found, units = measured.saliency, measured.units
-    saliency = Saliency(*(getattr(found, f.name)[source] for f in fields(Saliency)))
-    return AuditedInputs(
-        encoded=encoded,
-        saliency=saliency,
-        effects=MaskingEffects(measured.effects.probs[source]),
-        units=Units(*([getattr(units, f.name)[i] for i in source] for f in fields(Units))),
-    )
+    cards = make_cards(classifier, words, pieces, progress=progress)
+    return replace(report, cards=cards, model=model_digest(classifier), data=texts_fingerprint(exact))
 
 
 def texts_fingerprint(exact: Sequence[int] | Array) -> str:
@@ -183,7 +160,7 @@ def make_report(
     label_names: tuple[str, ...],
     *,
     texts_of: TextsOf,
-    inputs: AuditedInputs | None = None,
+    inputs: Measured | None = None,
 ) -> AuditReport:
     """Everything an audit says, from its shards.
 
@@ -209,10 +186,10 @@ def make_report(
         label_names=label_names,
         candidates=candidates,
         n_candidates=int((sums.count > 0).sum()),
-        n_tested=int(outcomes.tested.sum()),
+        n_tested=int(sums.tested.sum()),
         n_undecided=int(outcomes.undecided.sum()),
         set_p_value=outcomes.set_p_value,
-        notes=_notes(totals, outcomes, label_names, config),
+        notes=_notes(totals, sums, label_names, config),
         inputs=inputs,
         **totals,
     )
@@ -283,7 +260,7 @@ def _candidate(
     details: Mapping[str, Details],
 ) -> Candidate:
     n = int(sums.important[i])
-    target, n_present = int(outcomes.target[i]), int(sums.present[i])
+    target, n_present = int(sums.target[i]), int(sums.present[i])
     detail = details.get(sums.names[i], Details())
     return Candidate(
         text=sums.names[i],
@@ -301,10 +278,10 @@ def _candidate(
         q_value=float(outcomes.q[i]),
         flagged=i in outcomes.flagged,
         status="flagged" if i in outcomes.flagged else "undecided" if outcomes.undecided[i] else "not_flagged",
-        reason=_reason(outcomes, i, n_present, label_names[target]) if outcomes.undecided[i] else None,
+        reason=_reason(sums, outcomes, i, label_names[target]) if outcomes.undecided[i] else None,
         n_distinct=n,
         n_present=n_present,
-        opposed_rate=float(outcomes.opposed[i]) if target >= 0 else float("nan"),
+        opposed_rate=_share(sums.opposed[i], n_present) if target >= 0 else float("nan"),
         expected_rate=float(outcomes.expected[i]) if target >= 0 else float("nan"),
         relative_effect=float(outcomes.relative_effect[i]),
         p_value=float(outcomes.p[i]),
@@ -316,9 +293,9 @@ def _candidate(
     )
 
 
-def _reason(outcomes: Outcomes, i: int, n_present: int, label: str) -> str:
+def _reason(sums: Tally, outcomes: Outcomes, i: int, label: str) -> str:
     """Why the test could not tell of an undecided candidate."""
-    without, needed = int(outcomes.without[i]), outcomes.needed[i]
+    n_present, without, needed = int(sums.present[i]), int(sums.without[i]), outcomes.needed[i]
     if outcomes.takes_turns[i]:
         return (
             "its rest speaks less for the class, but with the flagged ones masked not beyond doubt: it seems to take "
@@ -364,7 +341,7 @@ def _mean_interval(total: float, squares: float, n: int) -> tuple[float, float]:
 
 
 def _notes(
-    totals: Mapping[str, Any], outcomes: Outcomes, label_names: tuple[str, ...], config: AuditConfig
+    totals: Mapping[str, Any], sums: Tally, label_names: tuple[str, ...], config: AuditConfig
 ) -> tuple[str, ...]:
     notes = []
     never = [name for name, count in zip(label_names, totals["predicted"], strict=True) if not count]
@@ -375,7 +352,7 @@ def _notes(
             f"{totals['n'] - totals['n_distinct']} of {totals['n']} texts repeat another one, or nearly so, and add no "
             "evidence."
         )
-    if not outcomes.tested.any():
+    if not sums.tested.any():
         notes.append(
             f"Nothing occurs in {config.min_count} or more distinct texts, so no candidate was tested. More of them, "
             "not repeated ones, are needed."

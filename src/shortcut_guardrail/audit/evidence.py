@@ -8,6 +8,7 @@ from typing import Annotated
 from ..cards import Status
 from ..data import Count, Defined, NotEmpty, Share, UserText, Within
 from ..metrics import GroupAccuracy
+from ..typing import Array
 
 Segment = Annotated[int, Within(0, 1)]
 
@@ -18,7 +19,6 @@ class ImportantToken:
 
     Attributes:
         text: Its characters, lower case; for the unit `token`, `##` marks a piece from inside a word.
-        position: The position of its first token.
         start: First character in the text (or in the pair, if `segment` is 1).
         end: One past the last character.
         segment: 0 for the text, 1 for its pair.
@@ -28,26 +28,18 @@ class ImportantToken:
     """
 
     text: str
-    position: int
-    start: int
-    end: int
-    segment: int
-    score: float
-    change: float
-    flips: bool
-
-
-@dataclass(frozen=True)
-class ImportantUnit:
-    """One important unit of an example, for heat-maps; the fields are those of `ImportantToken`."""
-
-    text: str
     start: Count
     end: Count
     segment: Segment
     score: Annotated[float, Defined()]
     change: Annotated[float, Defined()]
     flips: bool
+
+    @classmethod
+    def of(cls, text: str, span: Array, score: float, change: float, flips: bool) -> ImportantToken:
+        """With a span as arrays hold it: start, end and segment, shape (3,)."""
+        start, end, segment = (int(x) for x in span)
+        return cls(text, start, end, segment, float(score), change, flips)
 
 
 @dataclass(frozen=True)
@@ -82,7 +74,7 @@ class Example:
     masked_label: str
     masked_probability: Annotated[Share, Defined()]
     change: Annotated[float, Defined()]
-    important: tuple[ImportantUnit, ...]
+    important: tuple[ImportantToken, ...]
     true_label: str | None = None
 
 

@@ -12,7 +12,7 @@ from ..metrics import GroupAccuracy
 from ..stats import exact_interval, paired_p_value
 from ..typing import Array
 from .context import Shards
-from .evidence import Example, ImportantUnit, LabelledEvidence
+from .evidence import Example, ImportantToken, LabelledEvidence
 from .measurements import Shard
 
 TextsOf = Callable[[Sequence[int]], Mapping[int, str | tuple[str, str]]]
@@ -119,26 +119,21 @@ def _example(shard: Shard, occurrence: int, label_names: tuple[str, ...]) -> dic
     }
 
 
-def important_units(shard: Shard, text: int) -> tuple[ImportantUnit, ...]:
+def important_units(shard: Shard, text: int) -> tuple[ImportantToken, ...]:
     """The important units of one text of a shard, most important first; phrases are left out."""
     mine = np.flatnonzero(shard.texts == text)
     mine = mine[(shard.ranks[mine] >= 0) & (shard.n_words[shard.keys[mine]] == 1)]
     answer = int(shard.predictions[text])
-    units = []
-    for o in map(int, mine[np.argsort(shard.ranks[mine], kind="stable")]):
-        start, end, segment = (int(x) for x in shard.spans[o])
-        units.append(
-            ImportantUnit(
-                text=shard.names[shard.keys[o]],
-                start=start,
-                end=end,
-                segment=segment,
-                score=float(shard.scores[o]),
-                change=_change(shard, o),
-                flips=int(shard.masked_probs[shard.masked[o]].argmax()) != answer,
-            )
+    return tuple(
+        ImportantToken.of(
+            shard.names[shard.keys[o]],
+            shard.spans[o],
+            shard.scores[o],
+            _change(shard, o),
+            int(shard.masked_probs[shard.masked[o]].argmax()) != answer,
         )
-    return tuple(units)
+        for o in map(int, mine[np.argsort(shard.ranks[mine], kind="stable")])
+    )
 
 
 def _with_text(found: dict[str, Any], text: str | tuple[str, str]) -> Example:

@@ -19,16 +19,15 @@ from ..attribution import (
     MaskingEffects,
     Saliency,
     find_important_tokens,
-    find_important_units,
     masking_effects,
-    span_effects,
+    predicted_probabilities,
 )
 from ..config import AuditConfig
 from ..errors import DataError
 from ..metrics import sensitivity
 from ..models import EncodedTexts, TextClassifier
 from ..text import (
-    MAX_PHRASE_WORDS,
+    Repeats,
     Units,
     choose_spans,
     recurring_phrases,
@@ -150,54 +149,48 @@ class Shard:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """The arrays behind a shard, for audits that keep every input.
+    """What is measured of N texts, and kept of every text where all of them fit into memory.
 
     Attributes:
-        saliency: Important units and predictions; `positions` holds unit ids.
-        effects: Answers with each important unit masked.
-        units: The units of each text.
+        encoded: The texts as the model saw them.
+        saliency: Important units and predictions of each text; `positions` holds unit ids.
+        effects: Predictions with each important unit masked.
+        units: The units of each text; for the unit `token` their ids are positions.
     """
 
+    encoded: EncodedTexts
     saliency: Saliency
     effects: MaskingEffects
     units: Units
 
+    def select(self, rows: Array) -> Measured:
+        """The same for some of the texts, in the order of `rows`."""
+        return Measured(
+            self.encoded.select(rows),
+            Saliency(*(getattr(self.saliency, f.name)[rows] for f in fields(Saliency))),
+            MaskingEffects(self.effects.probs[rows]),
+            Units(*([getattr(self.units, f.name)[i] for i in rows] for f in fields(Units))),
+        )
+
 
 def measure(
-    classifier: TextClassifier,
-    encoded: EncodedTexts,
-    config: AuditConfig,
-    *,
-    saliency: Saliency | None = None,
-    progress: Progress | None = None,
+    classifier: TextClassifier, encoded: EncodedTexts, config: AuditConfig, *, progress: Progress | None = None
 ) -> Measured:
-    """Find the important units of each text and mask them one at a time: 2 + k forward passes a text.
-
-    Args:
-        encoded: Distinct texts.
-        saliency: For the unit `token`: important tokens found before, to save finding them again.
-    """
-    if config.unit == "token":
-        # The paper's reading, by the paper's functions.
-        if saliency is None:
-            saliency = find_important_tokens(classifier, encoded, config.saliency(), progress=progress)
-        effects = masking_effects(classifier, encoded, saliency.positions, progress=progress)
-        return Measured(saliency, effects, tokens_as_units(encoded))
-    units = words_as_units(encoded)
-    saliency = find_important_units(classifier, encoded, units, config.saliency(), progress=progress)
-    effects = span_effects(classifier, encoded, units, saliency.positions, saliency.positions, progress=progress)
-    return Measured(saliency, effects, units)
+    """Find the important units of each text and mask them one at a time: 2 + k forward passes a text."""
+    units = tokens_as_units(encoded) if config.unit == "token" else words_as_units(encoded)
+    grouped = None if config.unit == "token" else units  # tokens by the paper's functions
+    saliency = find_important_tokens(classifier, encoded, config.saliency(), units=grouped, progress=progress)
+    effects = masking_effects(classifier, encoded, saliency.positions, units=grouped, progress=progress)
+    return Measured(encoded, saliency, effects, units)
 
 
 def make_shard(
     classifier: TextClassifier,
-    encoded: EncodedTexts,
     config: AuditConfig,
     measured: Measured,
     *,
     rows: Array,
-    weights: Array,
-    evidence: Array,
+    repeats: Repeats,
     labels: Array | None = None,
     known_phrases: tuple[str, ...] = (),
     progress: Progress | None = None,
@@ -205,40 +198,36 @@ def make_shard(
     """Put what was measured into a shard; for the unit `phrase`, mask recurring phrases first.
 
     Args:
-        encoded: D distinct texts.
-        measured: From `measure` on the same texts.
-        rows: Which input each text is, shape (D,).
-        weights: How many inputs have this text, shape (D,).
-        evidence: Which texts count as evidence, shape (D,).
-        labels: Class ids, shape (D,).
+        measured: From `measure` on D distinct texts.
+        rows: Which of N inputs each text is, shape (D,).
+        repeats: Which inputs repeat another.
+        labels: Class ids of the inputs, shape (N,).
         known_phrases: Phrases of earlier shards.
     """
-    saliency, effects, units = measured.saliency, measured.effects, measured.units
-    answers = saliency.predictions
-    before = saliency.probs[np.arange(len(encoded)), answers]
-    after = effects.probability_of(answers)
+    encoded, saliency, units = measured.encoded, measured.saliency, measured.units
+    before, after = predicted_probabilities(saliency, measured.effects)
     agreement, top_agrees = _agreement(saliency.margin_scores, before[:, None] - after)
     table = _Occurrences()
-    _add_units(table, units, saliency, effects)
-    phrases: tuple[str, ...] = ()
+    _add_units(table, measured)
+    phrases: set[str] = set()
     if config.unit == "phrase":
-        found = recurring_phrases(units, saliency.positions, min_count=PHRASE_COUNT, known=known_phrases)
-        phrases = tuple(sorted(found))
-        first, last = choose_spans(units, saliency.positions, found)
-        joint = span_effects(classifier, encoded, units, first, last, stage="Masking phrases", progress=progress)
-        _add_phrases(table, measured, first, last, joint, found)
-        _add_unmasked_phrases(table, units, found)
+        phrases = recurring_phrases(units, saliency.positions, min_count=PHRASE_COUNT, known=known_phrases)
+        first, last = choose_spans(units, saliency.positions, phrases)
+        joint = masking_effects(
+            classifier, encoded, first, units=units, last=last, stage="Masking phrases", progress=progress
+        )
+        _add_phrases(table, measured, first, last, joint, phrases)
     return Shard(
         rows=np.asarray(rows, dtype=np.int64),
-        weights=np.asarray(weights, dtype=np.int64),
-        evidence=np.asarray(evidence, dtype=bool),
-        labels=np.full(len(encoded), -1, dtype=np.int64) if labels is None else np.asarray(labels, dtype=np.int64),
+        weights=repeats.weights[rows],
+        evidence=repeats.evidence[rows],
+        labels=np.full(len(encoded), -1, dtype=np.int64) if labels is None else labels[rows].astype(np.int64),
         probs=saliency.probs,
         truncated=encoded.truncated,
         sensitivity=sensitivity(before, after),
         agreement=agreement,
         top_agrees=top_agrees,
-        phrases=phrases,
+        phrases=tuple(sorted(phrases)),
         **table.arrays(saliency.probs.shape[1]),
     )
 
@@ -303,15 +292,13 @@ def _span(units: Units, text: int, first: int, last: int) -> tuple[int, int, int
     return int(spans[first, 0]), int(spans[last, 1]), int(spans[first, 2])
 
 
-def _add_units(table: _Occurrences, units: Units, saliency: Saliency, effects: MaskingEffects) -> None:
+def _add_units(table: _Occurrences, measured: Measured) -> None:
+    saliency, units = measured.saliency, measured.units
     for i, names in enumerate(units.keys):
         for slot, unit in enumerate(saliency.positions[i]):
-            if unit < 0:
-                break
-            if names[unit]:
-                span = _span(units, i, unit, unit)
-                score = float(saliency.scores[i, slot])
-                table.add(i, names[unit], span, rank=slot, score=score, probs=effects.probs[i, slot])
+            if unit >= 0 and names[unit]:
+                score, probs = float(saliency.scores[i, slot]), measured.effects.probs[i, slot]
+                table.add(i, names[unit], _span(units, i, unit, unit), rank=slot, score=score, probs=probs)
         for unit, name in enumerate(names):
             if name:
                 table.add(i, name, _span(units, i, unit, unit))
@@ -320,18 +307,20 @@ def _add_units(table: _Occurrences, units: Units, saliency: Saliency, effects: M
 def _add_phrases(
     table: _Occurrences, measured: Measured, first: Array, last: Array, joint: MaskingEffects, phrases: set[str]
 ) -> None:
-    saliency, effects, units = measured.saliency, measured.effects, measured.units
+    saliency, units = measured.saliency, measured.units
     for i in range(len(units)):
-        effect = _Changes(saliency, effects, joint, first, last, i)
-        for slot, (a, b) in enumerate(zip(first[i].tolist(), last[i].tolist(), strict=True)):
+        spans = list(zip(first[i].tolist(), last[i].tolist(), strict=True))
+        changes = _changes(measured, joint, spans, i)
+        important = saliency.positions[i].tolist()
+        for slot, (a, b) in enumerate(spans):
             # A part of a longer phrase can be a phrase too, but is one here only if its own ends are important.
-            if a < 0 or not effect.has_ends(a, b) or (name := units_text(units, i, a, b)) not in phrases:
+            if a < 0 or a not in important or b not in important or (name := units_text(units, i, a, b)) not in phrases:
                 continue
             ends = (
-                effect.of(a, b) - effect.of(a + 1, b) - effect.of(a, a),
-                effect.of(a, b) - effect.of(a, b - 1) - effect.of(b, b),
+                changes[a, b] - changes[a + 1, b] - changes[a, a],
+                changes[a, b] - changes[a, b - 1] - changes[b, b],
             )
-            inside = [s for s, unit in enumerate(saliency.positions[i]) if a <= unit <= b]
+            inside = [s for s, unit in enumerate(important) if a <= unit <= b]
             table.add(
                 i,
                 name,
@@ -341,48 +330,33 @@ def _add_phrases(
                 score=float(np.sqrt(np.square(saliency.scores[i, inside]).sum())),
                 probs=joint.probs[i, slot],
                 interaction=min(ends, key=abs),
-                joint=effect.of(a, b),
+                joint=changes[a, b],
             )
+    # The texts that hold a phrase whose ends are not both important there.
+    lengths = sorted({phrase.count(" ") for phrase in phrases})
+    for i, names in enumerate(units.keys):
+        for a in range(len(names)):
+            for b in (a + length for length in lengths if a + length < len(names)):
+                if (name := units_text(units, i, a, b)) in phrases:
+                    table.add(i, name, _span(units, i, a, b), n_words=b - a + 1)
 
 
-class _Changes:
-    """Changes of the probability of one text's answer with a span of its words masked.
+def _changes(
+    measured: Measured, joint: MaskingEffects, spans: list[tuple[int, int]], text: int
+) -> dict[tuple[int, int], float]:
+    """Changes of the probability of one text's answer with each span of its words masked, and with each word; a word
+    that is not important changes nothing.
 
     Of the probability, not the log-odds: two words each of which could go without a change of the answer, but not both,
     act together on the answer, although their log-odds may well add up.
     """
-
-    def __init__(
-        self, saliency: Saliency, effects: MaskingEffects, joint: MaskingEffects, first: Array, last: Array, text: int
-    ) -> None:
-        answer = int(saliency.predictions[text])
-        before = float(saliency.probs[text, answer])
-        self._known: dict[tuple[int, int], float] = {}
-        for slot, unit in enumerate(saliency.positions[text].tolist()):
-            if unit >= 0:
-                self._known[unit, unit] = float(effects.probs[text, slot, answer]) - before
-        for slot, (a, b) in enumerate(zip(first[text].tolist(), last[text].tolist(), strict=True)):
-            if a >= 0:
-                self._known[a, b] = float(joint.probs[text, slot, answer]) - before
-
-    def has_ends(self, a: int, b: int) -> bool:
-        """Whether both a and b are important."""
-        return (a, a) in self._known and (b, b) in self._known
-
-    def of(self, a: int, b: int) -> float:
-        """The change with words a to b masked; a single word that is not important changes nothing."""
-        return self._known[a, b] if a < b else self._known.get((a, a), 0.0)
-
-
-def _add_unmasked_phrases(table: _Occurrences, units: Units, phrases: set[str]) -> None:
-    """The texts that hold a phrase whose ends are not both important there."""
-    lengths = sorted({phrase.count(" ") + 1 for phrase in phrases if phrase.count(" ") < MAX_PHRASE_WORDS})
-    for i, names in enumerate(units.keys):
-        for first in range(len(names)):
-            for length in lengths:
-                last = first + length - 1
-                if last < len(names) and (name := units_text(units, i, first, last)) in phrases:
-                    table.add(i, name, _span(units, i, first, last), n_words=length)
+    saliency, answer = measured.saliency, int(measured.saliency.predictions[text])
+    before = float(saliency.probs[text, answer])
+    changes = {(unit, unit): 0.0 for unit in range(len(measured.units.keys[text]))}
+    words = [(unit, unit) for unit in saliency.positions[text].tolist()]
+    for masked, after in ((words, measured.effects.probs[text]), (spans, joint.probs[text])):
+        changes |= {span: float(probs[answer]) - before for span, probs in zip(masked, after, strict=True)}
+    return changes
 
 
 def _agreement(scores: Array, drops: Array) -> tuple[Array, Array]:

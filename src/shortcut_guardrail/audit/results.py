@@ -6,40 +6,22 @@ import math
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-import numpy as np
-
-from ..attribution import MaskingEffects, Saliency
+from ..attribution import Saliency, predicted_probabilities
 from ..cards import Card
 from ..data import counted
 from ..display import LEGEND_ABOVE, MOST_ROWS, WIDTH, Shown, Summary, chart, cut, number, p_value, some, whiskers
 from ..errors import ConfigError
 from ..metrics import sensitivity
 from ..models import EncodedTexts
-from ..text import Units, visible_name
+from ..text import visible_name
 from ..typing import Array
 from .evidence import Agreement
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
+from .measurements import Measured
 
 AUDIT_SCHEMA_VERSION = 1
 """The layout of `audit.json` that is written and rendered."""
-
-
-@dataclass(frozen=True)
-class AuditedInputs:
-    """What an audit keeps of every text, where all of them fit into memory.
-
-    Attributes:
-        encoded: The texts as the model saw them.
-        saliency: Important tokens and predictions of each text.
-        effects: Predictions with each important token masked.
-        units: The units of each text; `saliency.positions` names them (for the unit `token` they are positions).
-    """
-
-    encoded: EncodedTexts
-    saliency: Saliency
-    effects: MaskingEffects
-    units: Units
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,7 +79,7 @@ class AuditReport(Shown):
     cards: tuple[Card, ...] = ()
     model: str = ""
     data: str = ""
-    inputs: AuditedInputs | None = None
+    inputs: Measured | None = None
 
     @property
     def flagged(self) -> tuple[Candidate, ...]:
@@ -120,12 +102,7 @@ class AuditReport(Shown):
         return self.measured.saliency
 
     @property
-    def effects(self) -> MaskingEffects:
-        """Predictions with each important unit masked; see `inputs`."""
-        return self.measured.effects
-
-    @property
-    def measured(self) -> AuditedInputs:
+    def measured(self) -> Measured:
         """What is kept of every text.
 
         Raises:
@@ -138,30 +115,28 @@ class AuditReport(Shown):
             )
         return self.inputs
 
+    @property
+    def sensitivity(self) -> Array:
+        """Each text's term in MSTPS, shape (N,), in [0, 1]."""
+        return sensitivity(*predicted_probabilities(self.saliency, self.measured.effects))
+
     def important_tokens(self, index: int) -> tuple[ImportantToken, ...]:
         """The important units of one text, the most important first."""
-        kept = self.measured
-        predicted = int(kept.saliency.predictions[index])
-        before = float(kept.saliency.probs[index, predicted])
-        tokens = []
-        for slot, unit in enumerate(kept.saliency.positions[index]):
-            if unit < 0:
-                break
-            after = kept.effects.probs[index, slot]
-            start, end, segment = (int(x) for x in kept.units.spans[index][unit])
-            tokens.append(
-                ImportantToken(
-                    text=kept.units.keys[index][unit],
-                    position=int((kept.units.of_token[index] == unit).argmax()),
-                    start=start,
-                    end=end,
-                    segment=segment,
-                    score=float(kept.saliency.scores[index, slot]),
-                    change=float(after[predicted]) - before,
-                    flips=int(after.argmax()) != predicted,
-                )
+        saliency, units = self.saliency, self.measured.units
+        predicted = int(saliency.predictions[index])
+        before = float(saliency.probs[index, predicted])
+        found = zip(saliency.positions[index], saliency.scores[index], self.measured.effects.probs[index], strict=True)
+        return tuple(
+            ImportantToken.of(
+                units.keys[index][unit],
+                units.spans[index][unit],
+                score,
+                float(after[predicted]) - before,
+                int(after.argmax()) != predicted,
             )
-        return tuple(tokens)
+            for unit, score, after in found
+            if unit >= 0
+        )
 
     def input_to_dict(self, index: int, *, redact: bool = False) -> dict[str, Any]:
         """One text's answer and its important units, JSON-ready.
@@ -180,15 +155,6 @@ class AuditReport(Shown):
             "important_tokens": [] if redact else [asdict(token) for token in tokens],
         }
 
-    @property
-    def sensitivity(self) -> Array:
-        """Each text's term in MSTPS, shape (N,), in [0, 1]."""
-        original, masked = self._predicted_probabilities()
-        return sensitivity(original, masked)
-
-    def _predicted_probabilities(self) -> tuple[Array, Array]:
-        return predicted_probabilities(self.saliency, self.effects)
-
     def to_pandas(self) -> Any:
         """One row for each candidate, in the order of the ranking; intervals are two columns each. Needs pandas.
 
@@ -203,8 +169,8 @@ class AuditReport(Shown):
             ) from error
         rows = []
         for candidate in self.candidates:
-            names = [f.name for f in fields(Candidate) if f.name not in _NESTED]
-            row = {name: getattr(candidate, name) for name in names}
+            nested = ("interval", "examples", "labelled")
+            row = {f.name: getattr(candidate, f.name) for f in fields(Candidate) if f.name not in nested}
             for name, (low, high) in asdict(candidate.interval).items():
                 row |= {f"{name}_low": low, f"{name}_high": high}
             rows.append(row)
@@ -280,41 +246,23 @@ class AuditReport(Shown):
         cards = [replace(card, flips=tuple(replace(flip, text_hash="") for flip in card.flips)) for card in self.cards]
         return replace(self, cards=tuple(cards))
 
-    def to_dict(self, *, max_candidates: int | None = None, redact: bool = False) -> dict[str, Any]:
+    def to_dict(self, *, redact: bool = False) -> dict[str, Any]:
         """A JSON-ready dictionary, documented in docs/explanation/audit.md; what is undefined is `None`.
 
         Args:
-            max_candidates: Only the first so many; `None` for all.
             redact: Leave the texts and their important units out. Candidates are still spelled out, since they are the
                 finding.
         """
-        names = [name for name in self.__dataclass_fields__ if name != "inputs"]
-        values = {name: getattr(self, name) for name in names}
+        values = {"schema_version": AUDIT_SCHEMA_VERSION, **asdict(replace(self, inputs=None))}
+        del values["inputs"]
         values["predicted"] = dict(zip(self.label_names, self.predicted, strict=True))
-        values["agreement"] = asdict(self.agreement)
-        values["candidates"] = [_candidate_dict(candidate, redact) for candidate in self.candidates[:max_candidates]]
-        values["cards"] = [_card_dict(card, redact) for card in self.cards]
-        plain: dict[str, Any] = _defined({"schema_version": AUDIT_SCHEMA_VERSION, **values})
+        if redact:
+            for example in (example for candidate in values["candidates"] for example in candidate["examples"]):
+                example.update(text=None, text_pair=None, important=())
+            for flip in (flip for card in values["cards"] for flip in card["flips"]):
+                flip.update(text=None, text_pair=None)
+        plain: dict[str, Any] = _defined(values)
         return plain
-
-
-_NESTED = ("interval", "examples", "labelled")
-
-
-def _candidate_dict(candidate: Candidate, redact: bool) -> dict[str, Any]:
-    values = asdict(candidate)
-    if redact:
-        for example in values["examples"]:
-            example.update(text=None, text_pair=None, important=())
-    return values
-
-
-def _card_dict(card: Card, redact: bool) -> dict[str, Any]:
-    values = asdict(card)
-    if redact:
-        for flip in values["flips"]:
-            flip.update(text=None, text_pair=None)
-    return values
 
 
 def _defined(value: Any) -> Any:
@@ -324,9 +272,3 @@ def _defined(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_defined(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def predicted_probabilities(saliency: Saliency, effects: MaskingEffects) -> tuple[Array, Array]:
-    """P(y_hat | x), shape (N,), and P(y_hat | x with one token masked), shape (N, K)."""
-    rows = np.arange(len(saliency.predictions))
-    return saliency.probs[rows, saliency.predictions], effects.probability_of(saliency.predictions)

@@ -13,12 +13,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 from typing_extensions import TypedDict
 
-from ..cards import make_cards
 from ..classifiers import require
 from ..config import AuditConfig
 from ..data import (
@@ -39,7 +38,7 @@ from ..errors import ConfigError, DataError, GuardrailWarning, RunError
 from ..models import EncodedTexts, TextClassifier
 from ..text import Repeats, evidence_key, find_repeats, text_key
 from ..typing import Array, Progress
-from .auditing import check_ordinary, make_report, model_digest, pulling_words, texts_fingerprint
+from .auditing import check_ordinary, complete, make_report, model_digest, texts_fingerprint
 from .examples import important_units
 from .measurements import Shard, make_shard, measure
 from .results import AuditReport
@@ -73,7 +72,7 @@ class ShardedAudit(Shown):
 
     def shards(self) -> Iterator[Shard]:
         """The shards in their order, one at a time."""
-        return _read_shards(self.folder, self.n_shards)
+        return (Shard.from_file(_shard_file(self.folder, number)) for number in range(self.n_shards))
 
     def inputs(self, *, redact: bool = False) -> Iterator[dict[str, Any]]:
         """One JSON-ready line for every input, in order: its answer and important units, or which one it repeats.
@@ -132,44 +131,37 @@ def audit_in_shards(
     repeats = find_repeats(read.exact, read.near)
     n = len(read.exact)
     _open_folder(folder, _manifest(classifier, config, size, read), resume)
-    n_shards = -(-n // size)
+    files = [_shard_file(folder, number) for number in range(-(-n // size))]
     phrases: tuple[str, ...] = ()
-    pieces = _in_pieces(source, size)
-    for number in range(n_shards):
-        texts = next(pieces)
-        shard = _finished(_shard_file(folder, number))
+    for number, texts in enumerate(_in_pieces(source, size)):
+        shard = _finished(files[number])
         if shard is None:
-            rows = number * size + np.flatnonzero(repeats.weights[number * size : (number + 1) * size] > 0)
-            offset = number * size
-            rows = rows if len(rows) else np.array([offset])  # a shard without a text would need care everywhere
-            distinct = cast(Texts, [texts[row - offset] for row in rows])
-            labels = None if read.labels is None else read.labels[rows]
-            shard = _compute(classifier, config, distinct, labels, rows=rows, repeats=repeats, phrases=phrases)
-            _write_shard(_shard_file(folder, number), shard)
+            chosen = np.flatnonzero(repeats.weights[number * size : (number + 1) * size])
+            chosen = chosen if len(chosen) else np.array([0])  # a shard without a text would need care everywhere
+            rows = number * size + chosen
+            encoded = classifier.encode(cast(Texts, [texts[i] for i in chosen]))
+            check_ordinary(encoded, rows + 1)
+            measured = measure(classifier, encoded, config)
+            shard = make_shard(
+                classifier, config, measured, rows=rows, repeats=repeats, labels=read.labels, known_phrases=phrases
+            )
+            _write_shard(files[number], shard)
         phrases = tuple(sorted({*phrases, *shard.phrases}))
         if progress is not None:
             progress("Auditing", min((number + 1) * size, n), n)
     report = make_report(
-        lambda: _read_shards(folder, n_shards),
+        lambda: map(Shard.from_file, files),
         config,
         classifier.label_names,
         texts_of=lambda rows: _texts_at(source, set(map(int, rows))),
     )
-    distinct_texts = partial(_distinct_texts, classifier, source, folder, size)
-    cards = make_cards(classifier, pulling_words(report.candidates), distinct_texts, progress=progress)
-    report = replace(report, cards=cards, model=model_digest(classifier), data=texts_fingerprint(read.exact))
-    return ShardedAudit(report, folder, n_shards, repeats)
+    pieces = partial(_distinct_texts, classifier, source, folder, size)
+    return ShardedAudit(complete(report, classifier, pieces, read.exact, progress), folder, len(files), repeats)
 
 
-@dataclass(frozen=True)
-class _Read:
-    """What is kept of N inputs from the first time that they are read.
-
-    Attributes:
-        exact: Keys that tell equal texts, shape (N,).
-        near: Keys that tell texts that are one piece of evidence, shape (N,).
-        labels: Class ids, shape (N,), or `None` for a source without.
-    """
+class _Read(NamedTuple):
+    """What is kept of N inputs from the first time that they are read: the keys that tell equal texts, those that tell
+    texts that are one piece of evidence, and class ids, each of shape (N,); no ids of a source without labels."""
 
     exact: Array
     near: Array
@@ -179,18 +171,16 @@ class _Read:
 def _read_once(source: TextSource, label_names: Sequence[str], progress: Progress | None) -> _Read:
     """Keys and labels of all texts. Labels are understood all at once: a shard alone may fit another reading."""
     exact, near, codes = [], [], []
-    known: dict[str, int] = {}
-    first: list[int] = []  # where each label of `known` stands first
+    first: dict[str, int] = {}  # where each label stands first
     done = 0
     for texts, labels in source.chunks():
         exact.append(np.array([text_key(text) for text in texts], dtype=np.uint64))
         near.append(np.array([evidence_key(text) for text in texts], dtype=np.uint64))
-        for row, label in enumerate(labels or (), start=done + 1):
-            if label not in known:
-                known[label] = len(first)
-                first.append(row)
         if labels is not None:
-            codes.append(np.array([known[label] for label in labels], dtype=np.int32))
+            for row, label in enumerate(labels, start=done + 1):
+                first.setdefault(label, row)
+            number = {label: i for i, label in enumerate(first)}
+            codes.append(np.array([number[label] for label in labels], dtype=np.int32))
         done += len(texts)
         if progress is not None:
             progress("Reading", done, done + 1)  # the end is not known yet
@@ -200,8 +190,8 @@ def _read_once(source: TextSource, label_names: Sequence[str], progress: Progres
         progress("Reading", done, done)
     ids = None
     if codes:
-        meant = np.array(label_ids(list(known), label_names, source=source.name, rows=first), dtype=np.int64)
-        ids = meant[np.concatenate(codes)]
+        meant = label_ids(list(first), label_names, source=source.name, rows=list(first.values()))
+        ids = np.array(meant, dtype=np.int64)[np.concatenate(codes)]
     return _Read(np.concatenate(exact), np.concatenate(near), ids)
 
 
@@ -215,31 +205,6 @@ def _in_pieces(source: TextSource, size: int) -> Iterator[Texts]:
             texts = texts[size:]
     if texts:
         yield texts
-
-
-def _compute(
-    classifier: TextClassifier,
-    config: AuditConfig,
-    texts: Texts,
-    labels: Array | None,
-    *,
-    rows: Array,
-    repeats: Repeats,
-    phrases: tuple[str, ...],
-) -> Shard:
-    encoded = classifier.encode(texts)
-    check_ordinary(encoded, rows + 1)
-    return make_shard(
-        classifier,
-        encoded,
-        config,
-        measure(classifier, encoded, config),
-        rows=rows,
-        weights=repeats.weights[rows],
-        evidence=repeats.evidence[rows] & (repeats.weights[rows] > 0),
-        labels=labels,
-        known_phrases=phrases,
-    )
 
 
 def _distinct_texts(
@@ -270,18 +235,6 @@ def _texts_at(source: TextSource, rows: set[int]) -> dict[int, str | tuple[str, 
 
 def _manifest(classifier: TextClassifier, config: AuditConfig, size: int, read: _Read) -> dict[str, Any]:
     """What has to be the same for shards to belong to one audit."""
-    shards = asdict(config)
-    for name in (
-        "fdr",
-        "min_count",
-        "confidence",
-        "min_pull",
-        "min_relative_effect",
-        "compare_with",
-        "n_examples",
-        "shard_size",
-    ):
-        del shards[name]  # they only decide how shards are read
     return {
         "schema_version": PARTIAL_SCHEMA_VERSION,
         "model": model_digest(classifier),
@@ -290,7 +243,8 @@ def _manifest(classifier: TextClassifier, config: AuditConfig, size: int, read: 
         "labels": None if read.labels is None else hashlib.sha256(read.labels.tobytes()).hexdigest(),
         "n": len(read.exact),
         "shard_size": size,
-        "config": shards,
+        # The others only decide how shards are read.
+        "config": {name: getattr(config, name) for name in ("unit", "top_k", "gradient")},
     }
 
 
@@ -353,11 +307,6 @@ def _read_manifest(folder: Path) -> _Manifest:
 
 def _shard_file(folder: Path, number: int) -> Path:
     return folder / f"shard-{number:06d}.npz"
-
-
-def _read_shards(folder: Path, n_shards: int) -> Iterator[Shard]:
-    for number in range(n_shards):
-        yield Shard.from_file(_shard_file(folder, number))
 
 
 def _finished(path: Path) -> Shard | None:

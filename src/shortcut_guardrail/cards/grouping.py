@@ -47,7 +47,6 @@ class PullingWord:
         text: Its characters, lower case.
         pulls_to: The class it pulls to.
         changes: Distinct texts whose prediction changes when it is masked.
-        flagged: Whether the audit flagged it.
         found: Whether it was flagged, takes turns with what was, or is one of a set that overrides its texts.
         status: `flagged`, `undecided` or `not_flagged`.
         q_value: Of the audit's test; 1 where it was not tested.
@@ -56,27 +55,18 @@ class PullingWord:
     text: str
     pulls_to: str
     changes: int
-    flagged: bool = False
     found: bool = False
     status: Status = "not_flagged"
     q_value: float = 1.0
 
 
-def group_words(
-    classifier: TextClassifier, words: Sequence[PullingWord], *, alike: float = ALIKE
-) -> list[tuple[PullingWord, ...]]:
-    """Sets of words, each sorted so that the one on which most answers hang is first; see the head of this module.
-
-    Args:
-        classifier: The model, for its input embeddings.
-        words: Each text once.
-        alike: Least mean cosine.
-    """
+def group_words(classifier: TextClassifier, words: Sequence[PullingWord]) -> list[tuple[PullingWord, ...]]:
+    """Sets of words, each sorted so that the one on which most answers hang is first; see the head of this module."""
     sets: list[tuple[PullingWord, ...]] = []
     for pulls_to in sorted({word.pulls_to for word in words}):
         members = sorted((w for w in words if w.pulls_to == pulls_to), key=_by_changes)
         roots = _by_content(members)
-        for cluster in _by_meaning(classifier, [[members[i] for i in root] for root in roots], alike):
+        for cluster in _by_meaning(classifier, [[members[i] for i in root] for root in roots]):
             chosen = [members[i] for r in cluster for i in roots[r]]
             sets.append(tuple(sorted(chosen, key=_by_changes)))
     return sorted(sets, key=lambda chosen: (-sum(word.changes for word in chosen), chosen[0].text, chosen[0].pulls_to))
@@ -111,7 +101,7 @@ def _by_content(words: Sequence[PullingWord]) -> list[list[int]]:
     return list(joined.values())
 
 
-def _by_meaning(classifier: TextClassifier, groups: Sequence[Sequence[PullingWord]], alike: float) -> list[list[int]]:
+def _by_meaning(classifier: TextClassifier, groups: Sequence[Sequence[PullingWord]]) -> list[list[int]]:
     """Numbers of groups of one meaning, each in one list; a group means the mean of its words."""
     kinds = np.array([_kind(group[0].text) for group in groups])
     clusters = [[i] for i in np.flatnonzero(kinds == "function").tolist()]
@@ -119,10 +109,10 @@ def _by_meaning(classifier: TextClassifier, groups: Sequence[Sequence[PullingWor
         chosen = np.flatnonzero(kinds == kind).tolist()
         vectors = np.array([_mean(word_vectors(classifier, _core(groups[i]))) for i in chosen])
         found = np.array([any(word.found for word in groups[i]) for i in chosen], dtype=bool)
-        flagged = [k for k, i in enumerate(chosen) if any(word.flagged for word in groups[i])]
+        flagged = [k for k, i in enumerate(chosen) if any(word.status == "flagged" for word in groups[i])]
         grown = _grown(vectors, flagged, np.where(found, ALIKE_FOUND, ALIKE_TO_FLAGGED))
         rest = np.setdiff1d(np.arange(len(chosen)), [k for cluster in grown for k in cluster]).tolist()
-        linked = [[rest[k] for k in cluster] for cluster in linked_sets(vectors[rest], alike)]
+        linked = [[rest[k] for k in cluster] for cluster in _linked(vectors[rest])]
         clusters += [[chosen[k] for k in cluster] for cluster in grown + linked]
     return clusters
 
@@ -196,7 +186,7 @@ def word_vectors(classifier: TextClassifier, words: Sequence[str]) -> Array:
     return unit
 
 
-def linked_sets(vectors: Array, alike: float) -> list[list[int]]:
+def _linked(vectors: Array) -> list[list[int]]:
     """Clusters of average linkage by cosine, as lists of row numbers."""
     if len(vectors) < 2:
         return [[i] for i in range(len(vectors))]
@@ -205,5 +195,5 @@ def linked_sets(vectors: Array, alike: float) -> list[list[int]]:
 
     distances = np.clip(1 - vectors @ vectors.T, 0, 2)
     np.fill_diagonal(distances, 0)
-    labels = fcluster(linkage(squareform(distances, checks=False), "average"), 1 - alike, "distance")
+    labels = fcluster(linkage(squareform(distances, checks=False), "average"), 1 - ALIKE, "distance")
     return [np.flatnonzero(labels == label).tolist() for label in np.unique(labels)]

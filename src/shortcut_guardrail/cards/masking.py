@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -77,31 +75,27 @@ def masked_answers(
     words: Iterable[str],
     *,
     kept: Iterable[str] = (),
-    rows: Sequence[int] | Array | None = None,
     probs: Array | None = None,
 ) -> MaskedAnswers:
     """Answer the texts that hold any of some words, with and without all of them: two forward passes a text.
 
     Args:
-        classifier: The model.
         encoded: N texts or pairs.
         words: Words and phrases, found as `text.WordFinder` does in what the model sees of a text.
         kept: Phrases in which nothing is masked, such as a card's `except_in`.
-        rows: Which of the texts to look at, in ascending order; all without.
         probs: What the model answers to all N texts, shape (N, C), where that is known; saves the first pass.
 
     Example:
         `masked_answers(classifier, encoded, ["book", "this book"]).flips.rows` are the texts whose answer changes.
     """
     finder = WordFinder(words, kept=tuple(kept))
-    looked_at = np.arange(len(encoded)) if rows is None else np.asarray(rows, dtype=np.int64)
-    positions = {int(i): np.flatnonzero(finder.tokens(encoded, int(i))) for i in looked_at}
-    holding = np.array([i for i, at in positions.items() if len(at)], dtype=np.int64)
+    found = [np.flatnonzero(finder.tokens(encoded, i)) for i in range(len(encoded))]
+    holding = np.flatnonzero([len(tokens) > 0 for tokens in found])
     if not len(holding):
         return MaskedAnswers(holding, *np.zeros((2, 0, classifier.n_classes), dtype=np.float32))
     chosen = encoded.select(holding)
     before = classifier.predict_proba(chosen) if probs is None else np.asarray(probs)[holding]
-    masked = masked_texts(chosen, [positions[int(i)] for i in holding], classifier.tokenizer.mask_token_id)
+    masked = masked_texts(chosen, [found[i] for i in holding], classifier.tokenizer.mask_token_id)
     return MaskedAnswers(holding, before, classifier.predict_proba(masked))
 
 
@@ -130,85 +124,66 @@ def make_cards(
     card. A token that is only a piece of words is on none, since only whole words are looked for.
 
     Args:
-        classifier: The model.
         words: What the audit found to pull to a class.
         pieces: Its distinct texts; read once.
         progress: Told how many texts are done.
     """
     whole = {word.text: word for word in words if word.changes and not word.text.startswith("##")}
-    sets = group_words(classifier, list(whole.values()))[:MOST_CARDS]
-    counts = [_Counts(classifier.label_names, chosen[0].pulls_to) for chosen in sets]
-    names = [[word.text for word in chosen] for chosen in sets]
-    kept = [_phrases_of_others(mine, itertools.chain(*names)) for mine in names]
+    groups = group_words(classifier, list(whole.values()))[:MOST_CARDS]
+    on_cards = [word.text for group in groups for word in group]
+    sets = [_Set(group, on_cards, classifier.label_names) for group in groups]
     n = 0
     for rows, encoded, probs in pieces() if sets else ():
         n += len(encoded)
-        for mine, phrases, counted in zip(names, kept, counts, strict=True):
-            seen = masked_answers(classifier, encoded, mine, kept=phrases, probs=probs)
-            counted.add(seen, probs)
-            counted.keep(seen.flips, rows, encoded)
+        for one in sets:
+            one.add(masked_answers(classifier, encoded, one.words, kept=one.kept, probs=probs), rows, encoded, probs)
         if progress is not None:
             progress("Masking cards", n, n)
-    cards = [
-        _card(chosen, phrases, counted, n)
-        for chosen, phrases, counted in zip(sets, kept, counts, strict=True)
-        if counted.changes
-    ]
+    cards = [one.card(n) for one in sets if one.moved]
     return tuple(sorted(cards, key=lambda card: (-card.changes, card.texts, card.words)))
 
 
-@dataclass
-class _Counts:
-    """What is counted of one set, piece by piece."""
+class _Set:
+    """A set of words, and what is counted of it piece by piece."""
 
-    label_names: Sequence[str]
-    pulls_to: str
-    texts: int = 0
-    moved: Counter[tuple[str, str]] = field(default_factory=Counter)
-    flips: list[Flip] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.target = self.label_names.index(self.pulls_to)
+    def __init__(self, group: Sequence[PullingWord], on_cards: Sequence[str], label_names: Sequence[str]) -> None:
+        self.group, self.label_names = group, label_names
+        self.words, self.pulls_to = tuple(word.text for word in group), group[0].pulls_to
+        self.kept = _phrases_of_others(self.words, on_cards)
+        self.texts = 0
+        self.moved: Counter[tuple[str, str]] = Counter()
+        self.flips: list[Flip] = []
         self.rests, self.others = np.zeros((2, LEVELS), dtype=np.int64)
 
-    @property
-    def changes(self) -> int:
-        return self.moved.total()
-
-    def add(self, seen: MaskedAnswers, probs: Array) -> None:
+    def add(self, seen: MaskedAnswers, rows: Array, encoded: EncodedTexts, probs: Array) -> None:
+        target = self.label_names.index(self.pulls_to)
+        np.add.at(self.rests, levels(seen.after[:, target]), 1)
+        np.add.at(self.others, levels(np.delete(probs[:, target], seen.rows)), 1)
         self.texts += len(seen.rows)
-        without = np.delete(probs[:, self.target], seen.rows)
-        np.add.at(self.rests, levels(seen.after[:, self.target]), 1)
-        np.add.at(self.others, levels(without), 1)
-
-    def keep(self, flips: MaskedAnswers, rows: Array, encoded: EncodedTexts) -> None:
-        found = flips.named(self.label_names, encoded.texts, rows)
+        found = seen.flips.named(self.label_names, encoded.texts, rows)
         self.moved.update((flip.before, flip.after) for flip in found)
-        self.flips += found
-        self.flips = sorted(self.flips, key=lambda flip: (flip.text_hash, flip.row))[:MOST_FLIPS]
+        self.flips = sorted(self.flips + found, key=lambda flip: (flip.text_hash, flip.row))[:MOST_FLIPS]
 
-
-def _card(chosen: Sequence[PullingWord], except_in: tuple[str, ...], counted: _Counts, n: int) -> Card:
-    words, pulls_to = [word.text for word in chosen], chosen[0].pulls_to
-    statuses = {word.status for word in chosen}
-    strongest: tuple[Status, ...] = ("flagged", "undecided", "not_flagged")
-    return Card(
-        id=card_id(words, pulls_to),
-        words=tuple(words),
-        pulls_to=pulls_to,
-        texts=counted.texts,
-        changes=counted.changes,
-        share=counted.changes / n,
-        evidence=CardEvidence(
-            status=next(status for status in strongest if status in statuses),
-            flagged=tuple(word.text for word in chosen if word.flagged),
-            q_value=min(word.q_value for word in chosen),
-            relative_effect=float(relative_effect(counted.rests[None], counted.others[None])[0]),
-        ),
-        except_in=except_in,
-        moved=tuple(Moved(*sides, texts) for sides, texts in counted.moved.most_common()),
-        flips=tuple(counted.flips),
-    )
+    def card(self, n: int) -> Card:
+        statuses = {word.status for word in self.group}
+        strongest: tuple[Status, ...] = ("flagged", "undecided", "not_flagged")
+        return Card(
+            id=card_id(self.words, self.pulls_to),
+            words=self.words,
+            pulls_to=self.pulls_to,
+            texts=self.texts,
+            changes=self.moved.total(),
+            share=self.moved.total() / n,
+            evidence=CardEvidence(
+                status=next(status for status in strongest if status in statuses),
+                flagged=tuple(word.text for word in self.group if word.status == "flagged"),
+                q_value=min(word.q_value for word in self.group),
+                relative_effect=float(relative_effect(self.rests[None], self.others[None])[0]),
+            ),
+            except_in=self.kept,
+            moved=tuple(Moved(*sides, texts) for sides, texts in self.moved.most_common()),
+            flips=tuple(self.flips),
+        )
 
 
 def find_flips(
@@ -222,7 +197,6 @@ def find_flips(
     """The flips of each card; of near-identical texts (case, digits, punctuation) the first alone.
 
     Args:
-        classifier: The model.
         encoded: N texts.
         cards: Of an audit. All words of a card are masked at once.
         probs: What the model predicts for the N texts, shape (N, C), where that is known; saves one pass.

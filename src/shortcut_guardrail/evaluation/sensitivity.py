@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..attribution import MaskingEffects, Saliency
-from ..audit import predicted_probabilities
+from ..attribution import MaskingEffects, Saliency, predicted_probabilities
 from ..errors import ConfigError
 from ..metrics import TokenRecall, sensitivity, token_recall
 from ..models import EncodedTexts

@@ -40,7 +40,7 @@ def marked_pieces(
 
     Args:
         text: One side of the input.
-        important: The important units of the input as `evidence.ImportantUnit`s, the most important first.
+        important: The important units of the input as `ImportantToken`s, the most important first.
         segment: Which side `text` is.
         named: The candidate in question, if it is on this side: its `start`, `end`, `change` and whether it `flips`.
 

@@ -166,7 +166,7 @@ def choose_spans(
     """Where given phrases stand, and what is left of them without their first or last word.
 
     Returns:
-        First and last unit of each span, for `span_effects`, both of shape (N, S), -1 where empty. Single words are
+        First and last unit of each span, for `masking_effects`, both of shape (N, S), -1 where empty. Single words are
         left out: their effects are known.
     """
     found = []
