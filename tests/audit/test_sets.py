@@ -12,7 +12,7 @@ from scipy.stats import binom, t
 from made_shards import shard
 from shortcut_guardrail.audit.auditing import make_report
 from shortcut_guardrail.audit.context import judge, tally
-from shortcut_guardrail.audit.sets import LEAST_MOVED, Member, WordSet, _coin, find_set, p_of_set, set_p_value, with_set
+from shortcut_guardrail.audit.sets import LEAST_MOVED, WordSet, _coin, find_set, p_of_set, set_p_value, with_set
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.shortcuts.search import _unlabelled_verdict
 from shortcut_guardrail.stats.brunner_munzel import levels
@@ -203,17 +203,17 @@ def test_the_p_value_is_that_of_a_literal_evaluation():
     made = shard(rows, evidence=rng.random(150) < 0.9)
     made.probs[:] = rng.dirichlet(np.ones(3), size=len(made.probs))
     made.masked_probs[:] = rng.dirichlet(np.ones(3), size=len(made.masked_probs))
-    members = {"a": Member(1, 0.2), "b": Member(2, 0.1)}
+    members = {"a": (1, 0.2), "b": (2, 0.1)}
 
     rests, moved, others = [], 0, []
     for i, (_, words) in enumerate(rows):
         if not made.evidence[i]:
             continue
-        held = sorted(set(words) & set(members), key=lambda w: -members[w].pull)
+        held = sorted(set(words) & set(members), key=lambda w: -members[w][1])
         if not held:
             others.append(levels(made.probs[i]))
             continue
-        c = members[held[0]].target
+        c = members[held[0]][0]
         (at,) = (o for o in range(len(made.texts)) if made.texts[o] == i and made.names[made.keys[o]] == held[0])
         rest = made.masked_probs[made.masked[at]]
         rests.append((c, levels(rest)[c]))

@@ -57,21 +57,25 @@ too rare to be tested is undecided, and not just rare, if it decides `RARE_TEXTS
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Sums over the texts that hold each of M candidates. Of D texts, those that count as evidence are summed.
+    """What the tests of M candidates are made of. Of D texts, those that count as evidence are summed.
 
     Attributes:
         names: The candidates.
         n_words: Words of each one, shape (M,).
         count: Inputs in which it is important, repeats included, shape (M,).
         present: Evidence texts that hold it, shape (M,).
+        without: Evidence texts that do not, shape (M,).
         important: Evidence texts in which it is important, shape (M,).
         flips: Of those, texts whose answer changes when it is masked, shape (M,).
         contradicted: Of those, texts whose rest is confidently given the other answer, shape (M,).
         change: Sum and sum of squares of the change of the answer's probability, shape (M, 2).
         rank: Sum of its ranks from 1, shape (M,).
         pull: Sum over the texts that hold it of what it adds to the probability of each class, shape (M, C).
-        lost: Texts with each answer that lose it when the candidate is masked, shape (M, C).
-        rest: Texts whose rest is given each answer, shape (M, C).
+        target: The class with the largest pull, -1 if it pulls nowhere, shape (M,).
+        lost: Texts that lose this class when it is masked, shape (M,).
+        opposed: Texts whose rest is given another class, shape (M,).
+        tested: Whether it occurs often enough, shape (M,).
+        p_pull: p-value of the null hypothesis's second part, shape (M,).
         n_texts: Number of evidence texts.
     """
 
@@ -79,14 +83,18 @@ class Tally:
     n_words: Array
     count: Array
     present: Array
+    without: Array
     important: Array
     flips: Array
     contradicted: Array
     change: Array
     rank: Array
     pull: Array
+    target: Array
     lost: Array
-    rest: Array
+    opposed: Array
+    tested: Array
+    p_pull: Array
     n_texts: int
 
 
@@ -95,13 +103,10 @@ class Outcomes:
     """Outcome of the test, one entry for each of M candidates of a tally.
 
     Attributes:
-        target: The class it pulls to, -1 if it pulls nowhere, shape (M,).
-        opposed: Share of the texts with it whose rest is given another answer than `target`, shape (M,).
-        expected: The same share of the texts without it, as the test last saw them, shape (M,); NaN where nothing was
-            asked, because it pulls nowhere or is important in too few texts.
-        relative_effect: The share of pairs in which the rest of a text with it speaks less for `target` than a text
+        expected: The share of the texts without it that are given another answer than its class, as the test last saw
+            them, shape (M,); NaN where nothing was asked, because it pulls nowhere or is important in too few texts.
+        relative_effect: The share of pairs in which the rest of a text with it speaks less for its class than a text
             without it, shape (M,). As the test last saw them; NaN where not tested or where every text holds it.
-        tested: Whether it occurs often enough, shape (M,).
         p: p-values, shape (M,); NaN where not tested.
         q: q-values, shape (M,); 1 where not tested.
         flagged: Candidates in the order in which they were flagged.
@@ -111,16 +116,12 @@ class Outcomes:
             `sets`.
         set_p_value: Of the null hypothesis that there is no such set; NaN from `judge`, which does not ask it.
         too_few: Whether the test could not have flagged it whatever its texts say, shape (M,).
-        without: Texts without it, shape (M,).
         needed: Texts that hold it, in a larger corpus of the same shares, with which the test could have flagged it,
             shape (M,); NaN where no larger corpus would do, and for all that are not undecided.
     """
 
-    target: Array
-    opposed: Array
     expected: Array
     relative_effect: Array
-    tested: Array
     p: Array
     q: Array
     flagged: tuple[int, ...]
@@ -129,7 +130,6 @@ class Outcomes:
     collective: Array
     set_p_value: float
     too_few: Array
-    without: Array
     needed: Array
 
 
@@ -137,36 +137,49 @@ def tally(shards: Shards, config: AuditConfig) -> Tally:
     """Sum up the evidence for every candidate.
 
     Args:
-        config: `confidence`.
+        config: `confidence`, `min_count` and `min_pull`.
     """
+    from scipy.stats import binom
+
     names: dict[str, int] = {}
-    sums: dict[str, Array] = {}
-    n_texts, n_classes = 0, 0
+    sums = np.zeros(0, _sums(0))
+    n_texts = 0
     for shard in shards():
         ids = np.array([names.setdefault(name, len(names)) for name in shard.names], dtype=np.int64)
-        n_classes = shard.probs.shape[1]
-        _grow(sums, len(names), n_classes)
+        sums = sums if len(sums) else np.zeros(0, _sums(shard.probs.shape[1]))
+        sums = np.concatenate([sums, np.zeros(len(names) - len(sums), sums.dtype)])
         sums["n_words"][ids] = shard.n_words
         _add_shard(sums, shard, ids, config.confidence)
         n_texts += int(shard.evidence.sum())
-    _grow(sums, len(names), n_classes)
-    return Tally(names=tuple(names), n_texts=n_texts, **sums)
+    rows = np.arange(len(sums))
+    target = sums["pull"].argmax(axis=1) if len(sums) else rows
+    lost = sums["lost"][rows, target]
+    counts = ("n_words", "count", "present", "important", "flips", "contradicted", "change", "rank", "pull")
+    return Tally(
+        names=tuple(names),
+        **{name: sums[name] for name in counts},
+        without=n_texts - sums["present"],
+        target=np.where(sums["pull"][rows, target] > 0, target, -1),
+        lost=lost,
+        opposed=sums["present"] - sums["rest"][rows, target],
+        tested=(sums["present"] >= config.min_count) & (sums["important"] > 0),
+        p_pull=binom.sf(lost - 1, sums["present"], config.min_pull),
+        n_texts=n_texts,
+    )
 
 
-_COUNTS = ("n_words", "count", "present", "important", "flips", "contradicted", "rank")
+def _sums(n_classes: int) -> np.dtype[np.void]:
+    """What is summed of each candidate: as in `Tally`, and by class how many texts lose it, and whose rest is given
+    it."""
+    counts = ("n_words", "count", "present", "important", "flips", "contradicted", "rank")
+    return np.dtype(
+        [(name, np.int64) for name in counts]
+        + [("change", np.float64, (2,)), ("pull", np.float64, (n_classes,))]
+        + [(name, np.int64, (n_classes,)) for name in ("lost", "rest")]
+    )
 
 
-def _grow(sums: dict[str, Array], size: int, n_classes: int) -> None:
-    """Room for `size` candidates."""
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(_COUNTS, ())
-    shapes |= {"change": (2,), "pull": (n_classes,), "lost": (n_classes,), "rest": (n_classes,)}
-    for name, shape in shapes.items():
-        kind = np.float64 if name in ("change", "pull") else np.int64
-        have = sums.get(name, np.zeros((0, *shape), dtype=kind))
-        sums[name] = np.concatenate([have, np.zeros((size - len(have), *shape), dtype=kind)])
-
-
-def _add_shard(sums: dict[str, Array], shard: Shard, ids: Array, confidence: float) -> None:
+def _add_shard(sums: Array, shard: Shard, ids: Array, confidence: float) -> None:
     keys = ids[shard.keys]
     important = shard.masked >= 0
     np.add.at(sums["count"], keys[important], shard.weights[shard.texts[important]])
@@ -207,17 +220,15 @@ class LevelCounts:
     against: Array
 
 
-def count_levels(
-    shards: Shards, sums: Tally, counts: Counts, flagged: Sequence[int], config: AuditConfig
-) -> LevelCounts:
+def count_levels(shards: Shards, sums: Tally, flagged: Sequence[int], config: AuditConfig) -> LevelCounts:
     """What the texts with and without each candidate say, with some candidates masked in the latter."""
     # Words that are rare and never asked about are most of a large corpus's.
-    candidates = np.flatnonzero(counts.pulls & (counts.tested | (sums.important >= RARE_TEXTS)))
+    candidates = np.flatnonzero((sums.target >= 0) & (sums.tested | (sums.important >= RARE_TEXTS)))
     row = np.full(len(sums.names), -1)
     row[candidates] = np.arange(len(candidates))
     names = {name: i for i, name in enumerate(sums.names)}
     masked = {sums.names[i] for i in flagged}
-    n_classes = sums.rest.shape[1]
+    n_classes = sums.pull.shape[1]
     every, answers = np.zeros((n_classes, LEVELS), dtype=np.int64), np.zeros(n_classes, dtype=np.int64)
     held, rests = (np.zeros((len(candidates), LEVELS), dtype=np.int32) for _ in range(2))
     given = np.zeros(len(candidates), dtype=np.int64)  # of those that hold it, texts given its class
@@ -230,12 +241,12 @@ def count_levels(
         ids = np.array([names[name] for name in shard.names], dtype=np.int64)[shard.keys]
         chosen = np.flatnonzero(shard.evidence[shard.texts] & (row[ids] >= 0))
         ids, holders = ids[chosen], shard.texts[chosen]
-        target = counts.target[ids]
+        target = sums.target[ids]
         np.add.at(given, row[ids], (answer[holders] == target) & speaks[holders])
         np.add.at(held, (row[ids], strength[holders, target]), 1)
         np.add.at(rests, (row[ids], levels(shard.rest_probs(chosen)[np.arange(len(chosen)), target])), 1)
-    target = counts.target[candidates]
-    against = counts.without[candidates] - (answers[target] - given)
+    target = sums.target[candidates]
+    against = sums.without[candidates] - (answers[target] - given)
     return LevelCounts(candidates, every[target] - held, rests, against)
 
 
@@ -270,58 +281,14 @@ def _without(shard: Shard, masked: set[str]) -> Array:
     return probs
 
 
-@dataclass(frozen=True, eq=False)
-class Counts:
-    """What the test of each of M candidates is made of, all of shape (M,).
-
-    Attributes:
-        target: The class with the largest pull.
-        pulls: Whether it pulls there at all.
-        tested: Whether it occurs often enough.
-        present: Texts that hold it.
-        lost: Those that lose `target` when it is masked.
-        opposed: Those whose rest is given another class.
-        without: Texts that do not hold it.
-        p_pull: p-value of the null hypothesis's second part.
-    """
-
-    target: Array
-    pulls: Array
-    tested: Array
-    present: Array
-    lost: Array
-    opposed: Array
-    without: Array
-    p_pull: Array
-
-
-def count(sums: Tally, config: AuditConfig) -> Counts:
-    """What the tests of the candidates of a tally are made of."""
-    from scipy.stats import binom
-
-    target = sums.pull.argmax(axis=1) if len(sums.names) else np.zeros(0, dtype=np.int64)
-    rows = np.arange(len(target))
-    lost = sums.lost[rows, target]
-    return Counts(
-        target=target,
-        pulls=sums.pull[rows, target] > 0,
-        tested=(sums.present >= config.min_count) & (sums.important > 0),
-        present=sums.present,
-        lost=lost,
-        opposed=sums.rest.sum(axis=1) - sums.rest[rows, target],
-        without=sums.n_texts - sums.present,
-        p_pull=binom.sf(lost - 1, sums.present, config.min_pull),
-    )
-
-
 def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Outcomes:
     """Test every candidate and flag those that override the rest of their texts; see the head of this module.
 
     Args:
+        sums: Of these shards, with this configuration.
         config: `fdr`, `min_count`, `min_pull`, `min_relative_effect` and `compare_with`.
     """
-    counts = count(sums, config)
-    rows = np.arange(len(counts.target))
+    rows = np.arange(len(sums.names))
     opposed_pairs, p_context = np.full(len(rows), np.nan), np.ones(len(rows))
     against, spoken_for = np.full(len(rows), np.nan), np.zeros(len(rows), dtype=bool)
     q = np.zeros(len(rows))
@@ -329,8 +296,8 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Outcomes:
 
     def look() -> LevelCounts:
         """See the texts with what is flagged masked; p- and q-values can only rise, and those of the flagged stay."""
-        seen = count_levels(shards, sums, counts, flagged, config)
-        new = _p_context(counts, seen, config.min_relative_effect)
+        seen = count_levels(shards, sums, flagged, config)
+        new = _p_context(sums, seen, config.min_relative_effect)
         i, open_ = seen.candidates, ~np.isin(rows, flagged)
         still = open_[i]
         i = i[still]
@@ -338,29 +305,28 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Outcomes:
         opposed_pairs[i] = relative_effect(seen.rests, seen.others)[still]
         against[i] = seen.against[still]
         spoken_for[i] = (p_relative_effect(seen.others, seen.rests, EVEN) <= config.fdr)[still]
-        q[open_] = np.maximum(q, _q_values(counts, p_context))[open_]
+        q[open_] = np.maximum(q, _q_values(sums, p_context))[open_]
         return seen
 
-    opposed_at_first = _opposed_at_all(counts, look(), config.fdr)
+    opposed_at_first = _opposed_at_all(sums, look(), config.fdr)
     while len(flagged) < MAX_FLAGGED:
-        passing = np.setdiff1d(np.flatnonzero(counts.tested & (q <= config.fdr)), flagged)
+        passing = np.setdiff1d(np.flatnonzero(sums.tested & (q <= config.fdr)), flagged)
         if not len(passing):
             break
-        flagged.append(int(min(passing, key=lambda i: (max(counts.p_pull[i], p_context[i]), -counts.lost[i]))))
+        flagged.append(int(min(passing, key=lambda i: (max(sums.p_pull[i], p_context[i]), -sums.lost[i]))))
         look()
-    needed_levels = levels_needed(counts.p_pull, p_context, counts.tested, config.fdr)
-    too_few = ~counts.tested | (_smallest_p(counts, against, config) > needed_levels)
+    needed_levels = levels_needed(sums.p_pull, p_context, sums.tested, config.fdr)
+    # As if the rest of every text that holds it were opposed.
+    smallest = p_all_opposed(sums.present, against, sums.without, config.min_relative_effect)
+    too_few = ~sums.tested | (np.maximum(sums.p_pull, smallest) > needed_levels)
     takes_turns = opposed_at_first & (opposed_pairs > EVEN) & bool(flagged)
     takes_turns[flagged] = False
-    undecided = (_asks(sums, counts, too_few, config) & ~spoken_for) | takes_turns
+    undecided = (_asks(sums, too_few, config) & ~spoken_for) | takes_turns
     undecided[flagged] = False
     return Outcomes(
-        target=np.where(counts.pulls, counts.target, -1),
-        opposed=counts.opposed / np.maximum(counts.present, 1),
-        expected=against / np.maximum(counts.without, 1),
-        relative_effect=np.where(counts.tested, opposed_pairs, np.nan),
-        tested=counts.tested,
-        p=np.where(counts.tested, np.maximum(counts.p_pull, p_context), np.nan),
+        expected=against / np.maximum(sums.without, 1),
+        relative_effect=np.where(sums.tested, opposed_pairs, np.nan),
+        p=np.where(sums.tested, np.maximum(sums.p_pull, p_context), np.nan),
         q=q,
         flagged=tuple(flagged),
         undecided=undecided,
@@ -368,47 +334,43 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Outcomes:
         collective=np.zeros(len(rows), dtype=bool),
         set_p_value=float("nan"),
         too_few=too_few,
-        without=counts.without,
-        needed=_needed(counts, against, needed_levels, undecided & too_few & ~takes_turns, config),
+        needed=_needed(sums, against, needed_levels, undecided & too_few & ~takes_turns, config),
     )
 
 
-def _smallest_p(counts: Counts, against: Array, config: AuditConfig) -> Array:
-    """The p-value of each candidate if the rest of every text that holds it were opposed."""
-    of_context = p_all_opposed(counts.present, against, counts.without, config.min_relative_effect)
-    smallest: Array = np.maximum(counts.p_pull, of_context)
-    return smallest
-
-
-def _p_context(counts: Counts, seen: LevelCounts, largest: float) -> Array:
+def _p_context(sums: Tally, seen: LevelCounts, largest: float) -> Array:
     """p-values of the null hypothesis's first part for the candidates that are seen, with that margin for pairs."""
+    from scipy.stats import hypergeom
+
     i = seen.candidates
-    answers = _more_often(counts.opposed[i], counts.present[i], seen.against, counts.without[i])
+    # Fisher's exact test, one-sided: are rests given another class more often than the others?
+    opposed, n, m = sums.opposed[i], sums.present[i], sums.without[i]
+    answers = np.where(m > 0, hypergeom.sf(opposed - 1, n + m, opposed + seen.against, n), 1.0)
     p: Array = np.minimum(1.0, 2 * np.minimum(answers, p_relative_effect(seen.rests, seen.others, largest)))
     return p
 
 
-def _opposed_at_all(counts: Counts, seen: LevelCounts, fdr: float) -> Array:
+def _opposed_at_all(sums: Tally, seen: LevelCounts, fdr: float) -> Array:
     """Which candidates' rests speak less for their class than other texts at all, by no matter how little."""
-    p_context = np.ones(len(counts.target))
-    p_context[seen.candidates] = _p_context(counts, seen, EVEN)
-    found: Array = counts.tested & (_q_values(counts, p_context) <= fdr)
+    p_context = np.ones(len(sums.names))
+    p_context[seen.candidates] = _p_context(sums, seen, EVEN)
+    found: Array = sums.tested & (_q_values(sums, p_context) <= fdr)
     return found
 
 
-def _asks(sums: Tally, counts: Counts, too_few: Array, config: AuditConfig) -> Array:
+def _asks(sums: Tally, too_few: Array, config: AuditConfig) -> Array:
     """Which candidates are an open question unless they are flagged or their context speaks for them."""
     decides = sums.flips >= DECIDES * sums.important
     rare = decides & (sums.important >= RARE_TEXTS)
-    tested = (counts.p_pull <= config.fdr) & (too_few | decides)
-    found: Array = counts.pulls & np.where(counts.tested, tested, rare)
+    tested = (sums.p_pull <= config.fdr) & (too_few | decides)
+    found: Array = (sums.target >= 0) & np.where(sums.tested, tested, rare)
     return found
 
 
-def _needed(counts: Counts, against: Array, needed_levels: Array, undecided: Array, config: AuditConfig) -> Array:
-    needed = np.full(len(undecided), np.nan)
-    needed[undecided] = texts_needed(
-        *(x[undecided] for x in (counts.present, counts.lost, against, counts.without, needed_levels)),
+def _needed(sums: Tally, against: Array, needed_levels: Array, few: Array, config: AuditConfig) -> Array:
+    needed = np.full(len(few), np.nan)
+    needed[few] = texts_needed(
+        *(x[few] for x in (sums.present, sums.lost, against, sums.without, needed_levels)),
         min_count=config.min_count,
         min_pull=config.min_pull,
         min_relative_effect=config.min_relative_effect,
@@ -416,15 +378,7 @@ def _needed(counts: Counts, against: Array, needed_levels: Array, undecided: Arr
     return needed
 
 
-def _more_often(hits: Array, n: Array, other_hits: Array, other_n: Array) -> Array:
-    """Fisher's exact test, one-sided, row by row: are hits / n more frequent than other_hits / other_n?"""
-    from scipy.stats import hypergeom
-
-    p: Array = hypergeom.sf(hits - 1, n + other_n, hits + other_hits, n)
-    return np.where(other_n > 0, p, 1.0)
-
-
-def _q_values(counts: Counts, p_context: Array) -> Array:
+def _q_values(sums: Tally, p_context: Array) -> Array:
     q = np.ones(len(p_context))
-    q[counts.tested] = q_values(counts.p_pull[counts.tested], p_context[counts.tested])
+    q[sums.tested] = q_values(sums.p_pull[sums.tested], p_context[sums.tested])
     return q

@@ -31,7 +31,7 @@ of one template may fall into both halves. `bench/experiments/audit_simulation` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -39,21 +39,8 @@ import numpy as np
 from ..config import AuditConfig
 from ..stats import LEVELS, Placements, levels, p_of_placements, relative_effect
 from ..typing import Array
-from .context import EVEN, Counts, Outcomes, Shards, Tally, count, count_levels, heard, tally
+from .context import EVEN, Outcomes, Shards, Tally, count_levels, heard, tally
 from .measurements import Shard
-
-
-@dataclass(frozen=True)
-class Member:
-    """A candidate of a set, as some texts show it.
-
-    Attributes:
-        target: The class it pulls to.
-        pull: What it adds to that class's probability, on average over the texts that hold it.
-    """
-
-    target: int
-    pull: float
 
 
 @dataclass(frozen=True)
@@ -61,12 +48,13 @@ class WordSet:
     """What some texts say of a set of words.
 
     Attributes:
-        members: The candidates that belong to it, by name.
+        members: The candidates that belong to it, by name: the class that each pulls to, and what it adds to that
+            class's probability, on average over the texts that hold it.
         left_out: Candidates that are nearly members, or may be. Texts that hold one are not compared with; see the
             head of this module.
     """
 
-    members: Mapping[str, Member]
+    members: Mapping[str, tuple[int, float]]
     left_out: frozenset[str] = frozenset()
 
 
@@ -89,27 +77,29 @@ def with_set(shards: Shards, sums: Tally, outcomes: Outcomes, config: AuditConfi
     left_out[list(outcomes.flagged)] = True
     names = {name for name, out in zip(sums.names, left_out, strict=True) if out}
     p_value = set_p_value(shards, config, names)
-    members = find_set(_without_texts_of(shards, names), config).members if p_value <= config.fdr else {}
+    members = find_set(_only(shards, _holding_none(names)), config).members if p_value <= config.fdr else {}
     chosen = np.array([name in members for name in sums.names], dtype=bool)
     return replace(outcomes, collective=chosen, set_p_value=p_value, undecided=outcomes.undecided | chosen)
 
 
-def _without_texts_of(shards: Shards, names: Set[str]) -> Shards:
-    """The shards with the texts that hold none of these candidates as the only evidence."""
+def _only(shards: Shards, chosen: Callable[[Shard], Array]) -> Shards:
+    """The shards with those texts as the only evidence that `chosen` says of each, shape (D,)."""
 
     def left() -> Iterator[Shard]:
         for shard in shards():
-            yield replace(shard, evidence=_evidence_without(shard, names))
+            yield replace(shard, evidence=shard.evidence & chosen(shard))
 
     return left
 
 
-def _evidence_without(shard: Shard, names: Set[str]) -> Array:
-    """Which evidence texts hold none of these candidates, shape (D,)."""
-    holds = np.array([name in names for name in shard.names], dtype=bool)
-    evidence = shard.evidence.copy()
-    evidence[shard.texts[holds[shard.keys]]] = False
-    return evidence
+def _holding_none(names: Set[str]) -> Callable[[Shard], Array]:
+    """Says which texts of a shard hold none of these candidates."""
+
+    def chosen(shard: Shard) -> Array:
+        holds = np.array([name in names for name in shard.names], dtype=bool)
+        return np.isin(np.arange(len(shard)), shard.texts[holds[shard.keys]], invert=True)
+
+    return chosen
 
 
 def set_p_value(shards: Shards, config: AuditConfig, left_out: Set[str] = frozenset()) -> float:
@@ -120,24 +110,14 @@ def set_p_value(shards: Shards, config: AuditConfig, left_out: Set[str] = frozen
         left_out: Names of what is flagged or takes turns with it.
     """
     half = replace(config, min_count=max(2, config.min_count // 2))
-    others = _without_texts_of(shards, left_out) if left_out else shards
+    others = _only(shards, _holding_none(left_out))
 
     def p_value(k: int) -> float:
-        words = find_set(_half(others, k), half)
-        p = p_of_set(_half(others, 1 - k), words, config)
-        return max(p, p_of_set(_half(shards, 1 - k), words, config)) if left_out else p
+        words = find_set(_only(others, lambda shard: _coin(shard.rows) == k), half)
+        tested = (others, shards) if left_out else (others,)
+        return max(p_of_set(_only(x, lambda shard: _coin(shard.rows) != k), words, config) for x in tested)
 
     return min(1.0, 2 * min(p_value(0), p_value(1)))
-
-
-def _half(shards: Shards, which: int) -> Shards:
-    """The shards with about half of the texts, drawn by a hash of their number, as the only evidence."""
-
-    def halved() -> Iterator[Shard]:
-        for shard in shards():
-            yield replace(shard, evidence=shard.evidence & (_coin(shard.rows) == which))
-
-    return halved
 
 
 def _coin(rows: Array) -> Array:
@@ -154,47 +134,46 @@ def find_set(shards: Shards, config: AuditConfig) -> WordSet:
     from scipy.stats import binom, false_discovery_control
 
     sums = tally(shards, config)
-    counts = count(sums, config)
-    tested = np.flatnonzero(counts.tested & counts.pulls)
+    tested = np.flatnonzero(sums.tested & (sums.target >= 0))
     if not len(tested):
         return _NO_SET
-    all_moved = _moved(shards, sums, counts)
+    all_moved = _moved(shards, sums)
     moved = all_moved[tested]
-    q = false_discovery_control(binom.sf(moved - 1, counts.present[tested], config.min_pull))
-    opposed = _relative_effects(shards, sums, counts, [], config)
+    q = false_discovery_control(binom.sf(moved - 1, sums.present[tested], config.min_pull))
+    opposed = _relative_effects(shards, sums, [], config)
     moves = q <= config.fdr
     moving, matters = tested[moves], tested[moves & (moved >= LEAST_MOVED * sums.n_texts)]
     alike = matters[opposed[matters] > config.min_relative_effect]
     if len(alike) < 2:
         return _NO_SET
-    stays = alike[_relative_effects(shards, sums, counts, alike.tolist(), config)[alike] > EVEN]
+    stays = alike[_relative_effects(shards, sums, alike.tolist(), config)[alike] > EVEN]
     if len(stays) < 2:
         return _NO_SET
-    targets = counts.target[stays]
-    pulls = sums.pull[stays, targets] / counts.present[stays]
-    members = {sums.names[i]: Member(int(c), float(pull)) for i, c, pull in zip(stays, targets, pulls, strict=True)}
+    targets = sums.target[stays]
+    pulls = sums.pull[stays, targets] / sums.present[stays]
+    members = {sums.names[i]: (int(c), float(pull)) for i, c, pull in zip(stays, targets, pulls, strict=True)}
     # Nobody can say of a rare word whether it is a member, but its texts may speak for the class because of it.
-    rare = np.flatnonzero(~counts.tested & counts.pulls & (counts.present > 0) & (2 * all_moved >= counts.present))
+    rare = np.flatnonzero(~sums.tested & (sums.target >= 0) & (2 * all_moved >= sums.present))
     near = np.union1d(np.setdiff1d(moving[opposed[moving] > EVEN], stays), rare)
     return WordSet(members, frozenset(sums.names[i] for i in near))
 
 
-def _relative_effects(shards: Shards, sums: Tally, counts: Counts, masked: list[int], config: AuditConfig) -> Array:
+def _relative_effects(shards: Shards, sums: Tally, masked: list[int], config: AuditConfig) -> Array:
     """Of each candidate, with some masked in the texts that it is compared with, shape (M,); NaN where not counted."""
-    seen = count_levels(shards, sums, counts, masked, config)
+    seen = count_levels(shards, sums, masked, config)
     found = np.full(len(sums.names), np.nan)
     found[seen.candidates] = relative_effect(seen.rests, seen.others)
     return found
 
 
-def _moved(shards: Shards, sums: Tally, counts: Counts) -> Array:
+def _moved(shards: Shards, sums: Tally) -> Array:
     """Texts with each candidate whose answer it moves, shape (M,)."""
     number = {name: i for i, name in enumerate(sums.names)}
     moved = np.zeros(len(number), dtype=np.int64)
     for shard in shards():
         ids = np.array([number[name] for name in shard.names], dtype=np.int64)[shard.keys]
         chosen = np.flatnonzero(shard.evidence[shard.texts])
-        np.add.at(moved, ids[chosen], _moves(shard, chosen, counts.target[ids[chosen]]))
+        np.add.at(moved, ids[chosen], _moves(shard, chosen, sums.target[ids[chosen]]))
     return moved
 
 
@@ -212,67 +191,41 @@ def p_of_set(shards: Shards, words: WordSet, config: AuditConfig) -> float:
 
     if not words.members:
         return 1.0
-    seen = _Counted.of(shards, words, config)
-    n, m = int(seen.rests.sum()), seen.n_others
+    rests = others = np.zeros((0, LEVELS), dtype=np.int64)
+    moved = 0
+    for shard in shards():
+        if not len(rests):
+            rests, others = np.zeros((2, shard.probs.shape[1], LEVELS), dtype=np.int64)
+        strongest, targets = _strongest(shard, words.members)
+        np.add.at(rests, (targets, levels(shard.rest_probs(strongest))[np.arange(len(strongest)), targets]), 1)
+        moved += int(_moves(shard, strongest, targets).sum())
+        for counted, speaks in zip(others, _others(shard, words, config).T, strict=True):
+            np.add.at(counted, speaks, 1)
+    n, m = int(rests.sum()), int(others[0].sum())
     if min(n, m) < config.min_count:
         return 1.0
-    above = 1 - (np.cumsum(seen.others, axis=1) - seen.others / 2) / m
-    rests = Placements(n, float((seen.rests * above).sum()), float((seen.rests * above**2).sum()))
+    above = 1 - (np.cumsum(others, axis=1) - others / 2) / m
+    placements = Placements(n, float((rests * above).sum()), float((rests * above**2).sum()))
     # The shares of the set's rests below each level add up over classes to those that a text speaks more than.
-    below = (np.cumsum(seen.rests, axis=1) - seen.rests / 2) / n
+    below = (np.cumsum(rests, axis=1) - rests / 2) / n
     total = squares = 0.0
     for shard in shards():
-        shares = below[np.arange(len(below)), _without(shard, words, config)].sum(axis=1)
+        shares = below[np.arange(len(below)), _others(shard, words, config)].sum(axis=1)
         total, squares = total + float(shares.sum()), squares + float((shares**2).sum())
-    p_opposed = p_of_placements(rests, Placements(m, total, squares), config.min_relative_effect)
-    return max(p_opposed, float(binom.sf(seen.moved - 1, n, config.min_pull)))
+    p_opposed = p_of_placements(placements, Placements(m, total, squares), config.min_relative_effect)
+    return max(p_opposed, float(binom.sf(moved - 1, n, config.min_pull)))
 
 
-@dataclass(frozen=True, eq=False)
-class _Counted:
-    """What texts say of a set.
-
-    Attributes:
-        rests: Texts with members, by the class of the strongest and the level of their rest, shape (C, LEVELS).
-        moved: Of these, texts whose answer it moves.
-        others: The other texts by how strongly they speak for each class, shape (C, LEVELS).
-        n_others: Their number.
-    """
-
-    rests: Array
-    moved: int
-    others: Array
-    n_others: int
-
-    @classmethod
-    def of(cls, shards: Shards, words: WordSet, config: AuditConfig) -> _Counted:
-        """Each text counts by the strongest member in it."""
-        rests = others = np.zeros((0, LEVELS), dtype=np.int64)
-        moved = n_others = 0
-        for shard in shards():
-            if not len(rests):
-                rests, others = np.zeros((2, shard.probs.shape[1], LEVELS), dtype=np.int64)
-            strongest, targets = _strongest(shard, words.members)
-            speaks = levels(shard.rest_probs(strongest))[np.arange(len(strongest)), targets]
-            np.add.at(rests, (targets, speaks), 1)
-            moved += int(_moves(shard, strongest, targets).sum())
-            without = _without(shard, words, config)
-            n_others += len(without)
-            for c, counted in enumerate(others):
-                np.add.at(counted, without[:, c], 1)
-        return cls(rests, moved, others, n_others)
-
-
-def _without(shard: Shard, words: WordSet, config: AuditConfig) -> Array:
+def _others(shard: Shard, words: WordSet, config: AuditConfig) -> Array:
     """How strongly the evidence texts without members and what is left out speak for each class, by level, (m, C)."""
-    compared = _evidence_without(shard, words.members.keys() | words.left_out)
+    compared = shard.evidence & _holding_none(words.members.keys() | words.left_out)(shard)
     return levels(heard(shard, set(), config)[0][compared])
 
 
-def _strongest(shard: Shard, members: Mapping[str, Member]) -> tuple[Array, Array]:
+def _strongest(shard: Shard, members: Mapping[str, tuple[int, float]]) -> tuple[Array, Array]:
     """Of each evidence text with members the occurrence of the strongest, and its class, both of shape (n,)."""
-    known = [members.get(name, Member(-1, -np.inf)) for name in shard.names]
-    pulls, targets = np.array([m.pull for m in known]), np.array([m.target for m in known], dtype=np.int64)
+    known = [members.get(name, (-1, -np.inf)) for name in shard.names]
+    targets, pulls = np.array([c for c, _ in known], dtype=np.int64), np.array([pull for _, pull in known])
     chosen = np.flatnonzero(shard.evidence[shard.texts])
     chosen = chosen[targets[shard.keys[chosen]] >= 0]
     chosen = chosen[np.argsort(-pulls[shard.keys[chosen]], kind="stable")]
