@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 import math
+import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NotRequired
@@ -39,12 +40,7 @@ CANDIDATE_METRICS = (
 
 _ZERO_WHERE_ABSENT = ("count", "flip_rate", "contradiction_rate", "mean_change", "flagged")
 _CANDIDATE = "candidate:"
-_COMPARISONS = {
-    ">": lambda value, threshold: value > threshold,
-    ">=": lambda value, threshold: value >= threshold,
-    "<": lambda value, threshold: value < threshold,
-    "<=": lambda value, threshold: value <= threshold,
-}
+_COMPARISONS = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _CONDITION_EXAMPLE = "such as 'mstps > 0.4' or 'candidate:honestly.flip_rate > 0.1'"
 _LIMIT_EXAMPLE = "such as 'mstps=0.02' or 'candidate:honestly.flip_rate=0.1'"
@@ -91,10 +87,6 @@ class Condition:
 
     def __str__(self) -> str:
         return f"{self.metric} {self.comparison} {self.threshold:g}"
-
-    def holds(self, value: float) -> bool:
-        """Whether a value of the metric meets the condition, which is what fails the gate."""
-        return bool(_COMPARISONS[self.comparison](value, self.threshold))
 
 
 @dataclass(frozen=True)
@@ -153,10 +145,10 @@ def parse_condition(expression: str) -> Condition:
             f"{_CONDITION_EXAMPLE}."
         )
     source = f"The condition '{expression}'"
-    metric = parse_metric(parts["metric"], source=source)
-    _check_known(metric, AUDIT_METRICS, source)
-    threshold = _parse_number(parts["threshold"], source=source, after=f"'{parts['comparison']}'")
-    return Condition(metric, parts["comparison"], threshold)
+    metric = _parse_metric(parts["metric"], source)
+    if metric.candidate is None and metric.key not in AUDIT_METRICS:
+        raise ConfigError(f"{source}: {_unknown(metric.key, [*AUDIT_METRICS, 'candidate:TEXT.KEY'], 'an audit')}")
+    return Condition(metric, parts["comparison"], _parse_number(parts["threshold"], source, parts["comparison"]))
 
 
 def parse_limit(expression: str, direction: Direction = "increase") -> Limit:
@@ -173,44 +165,28 @@ def parse_limit(expression: str, direction: Direction = "increase") -> Limit:
     name, equals, amount = expression.rpartition("=")
     if not equals:
         raise ConfigError(f"{source} has no '='. Write a metric and the most it may {direction}, {_LIMIT_EXAMPLE}.")
-    metric = parse_metric(name, source=source)
-    if metric.candidate is not None:
-        _check_known(metric, (), source)
-    parsed = _parse_number(amount, source=source, after="'='")
-    if parsed < 0:
-        raise ConfigError(f"{source} must allow 0 or more, but allows {parsed:g}.")
-    return Limit(metric, parsed, direction)
+    limit = Limit(_parse_metric(name, source), _parse_number(amount, source, "="), direction)
+    if limit.amount < 0:
+        raise ConfigError(f"{source} must allow 0 or more, but allows {limit.amount:g}.")
+    return limit
 
 
-def parse_metric(text: str, *, source: str) -> Metric:
-    """Read `KEY` or `candidate:TEXT.KEY`; TEXT may hold blanks and dots, KEY is what follows the last dot.
-
-    Args:
-        text: The metric as it was written.
-        source: What it was written in, for the sentence of an error.
-
-    Raises:
-        ConfigError: It is empty or has no key.
-    """
+def _parse_metric(text: str, source: str) -> Metric:
+    """Read `KEY` or `candidate:TEXT.KEY`; TEXT may hold blanks and dots, KEY is what follows the last dot."""
     text = text.strip()
     if not text.startswith(_CANDIDATE):
         if not re.fullmatch(r"\w+", text):
             raise ConfigError(f"{source} needs the name of a metric in front, {_CONDITION_EXAMPLE}, but has '{text}'.")
         return Metric(text)
-    candidate, dot, key = text.removeprefix(_CANDIDATE).rpartition(".")
-    if not dot or not candidate.strip() or not key:
+    candidate, _, key = text.removeprefix(_CANDIDATE).rpartition(".")
+    if not candidate.strip() or not key:
         raise ConfigError(
             f"{source}: '{text}' must name a candidate and one of its numbers, such as "
             f"'candidate:honestly.flip_rate'; the numbers are {', '.join(CANDIDATE_METRICS)}."
         )
+    if key not in CANDIDATE_METRICS:
+        raise ConfigError(f"{source}: {_unknown(key, CANDIDATE_METRICS, 'a candidate')}")
     return Metric(key, candidate)
-
-
-def _check_known(metric: Metric, known: Sequence[str], source: str) -> None:
-    if metric.candidate is not None and metric.key not in CANDIDATE_METRICS:
-        raise ConfigError(f"{source}: {_unknown(metric.key, CANDIDATE_METRICS, 'a candidate')}")
-    if metric.candidate is None and metric.key not in known:
-        raise ConfigError(f"{source}: {_unknown(metric.key, [*known, 'candidate:TEXT.KEY'], 'an audit')}")
 
 
 def _unknown(key: str, known: Iterable[str], owner: str) -> str:
@@ -220,45 +196,35 @@ def _unknown(key: str, known: Iterable[str], owner: str) -> str:
     return f"{owner} has no number '{key}' (it has: {', '.join(names)}).{hint}"
 
 
-def _parse_number(text: str, *, source: str, after: str) -> float:
+def _parse_number(text: str, source: str, after: str) -> float:
     text = text.strip()
     if re.fullmatch(_NUMBER, text):
         return float(text)
     if re.fullmatch(rf"{_NUMBER}\s*%", text):
         raise ConfigError(f"{source}: shares are written as fractions; write {float(text[:-1]) / 100:g} for '{text}'.")
-    raise ConfigError(f"{source} needs a number after {after}, such as 0.1, but has '{text}'.")
+    raise ConfigError(f"{source} needs a number after '{after}', such as 0.1, but has '{text}'.")
 
 
 def check_conditions(document: Document, conditions: Iterable[Condition]) -> GateOutcome:
-    """Judge an audit by conditions that must not hold.
+    """Judge an audit, as `AuditReport.to_dict` gives it, by conditions that must not hold.
 
-    Args:
-        document: An audit as `AuditReport.to_dict` gives it.
-        conditions: What must not hold.
-
-    Returns:
-        The breaches. A condition on a candidate that the audit does not list cannot hold and leaves a note.
+    A condition on a candidate that the audit does not list cannot hold and leaves a note.
     """
     breaches, notes = [], []
     for condition in conditions:
         value = condition.metric.value(document)
         if value is None:
             notes.append(f"{condition}: not judged, since {_why_undefined(condition.metric, document, 'the audit')}.")
-        elif condition.holds(value):
+        elif _COMPARISONS[condition.comparison](value, condition.threshold):
             breaches.append(f"{condition}: it is {value:.4g}.")
     return GateOutcome(tuple(breaches), tuple(notes))
 
 
 def check_limits(old: Document, new: Document, limits: Iterable[Limit]) -> GateOutcome:
-    """Judge the way from one result to the next.
+    """Judge the way from one audit or evaluation to the next.
 
     A candidate that only one of the two lists counts as 0 in the other: where it is never important, masking it changes
     nothing that was seen. That way a new shortcut is a rise and not a gap.
-
-    Args:
-        old: An audit or evaluation.
-        new: One of the same kind.
-        limits: How much what may change.
 
     Raises:
         ConfigError: A limit names a number that the results do not have.
@@ -315,11 +281,8 @@ def common_metrics(old: Document, new: Document) -> tuple[str, ...]:
 
 def _metrics_of(document: Document) -> list[str]:
     """Names of a result's own numbers; those that are `None` are numbers that are undefined."""
-    names = [
-        key
-        for key, value in document.items()
-        if key != "schema_version" and (value is None or _as_number(value) is not None) and key != "worst_group"
-    ]
+    others = ("schema_version", "worst_group")
+    names = [k for k, v in document.items() if k not in others and (v is None or _as_number(v) is not None)]
     return [*names, "n_flagged"] if "candidates" in document and "n_flagged" not in names else names
 
 
