@@ -189,7 +189,7 @@ def _consult(
         report = guard.audit(texts, strength=0, progress=progress)
         questions = guard.questions(report, strength=0, seed=seed, progress=progress)
     answers = asking.ask(questions, specs, dry_run=dry_run, output=output)
-    decisions = decide(questions, replace(answers, earlier=people), rule=asking.rule.value)
+    decisions = decide(questions, replace(answers, earlier=people or answers.earlier), rule=asking.rule.value)
     if output.speaks:
         print_decisions(decisions)
     return report, decisions, answers
