@@ -12,9 +12,8 @@ from shortcut_guardrail.cards import Card, Flip
 from shortcut_guardrail.cards.card import CardEvidence
 from shortcut_guardrail.decisions import Answer, AuditedCards, Decision, Decisions
 from shortcut_guardrail.decisions.answers import JudgeAnswers
-from shortcut_guardrail.decisions.drawing import REFERENCE, Key, ReferenceText
-from shortcut_guardrail.decisions.judges import is_qualified
-from shortcut_guardrail.decisions.ordered import is_ordered, sides_of
+from shortcut_guardrail.decisions.drawing import REFERENCE, Drawing, Key, ReferenceText
+from shortcut_guardrail.decisions.judges import decides, is_ordered, sides_of
 
 LABELS = ("negative", "positive")
 N = 200
@@ -89,12 +88,17 @@ def test_a_qualified_judge_decides_a_shortcut():
     assert found.rules["reference"]["bound"] == pytest.approx(qualification.agreement, abs=0.03)
 
 
-def test_a_judge_is_qualified_with_confidence():
-    """Agreement of .56 on 400 texts is above .55, and not with 95 % confidence; on 40,000 texts it is."""
-    for n, qualified in ((200, False), (20_000, True)):
-        up = np.repeat([True, False], n)
-        says = np.where(np.arange(2 * n) % 100 < 56, up, ~up)
-        assert is_qualified(says, up) is qualified
+@pytest.mark.parametrize(("agrees", "qualified"), [(116, False), (117, False), (119, True), (122, True)])
+def test_a_judge_is_qualified_with_confidence(agrees, qualified):
+    """Agreement on 117 of 200 texts of either side is above .55, and not with 95 % confidence; on 119 it is.
+
+    The standard error is .0246, and 1.645 of it is .0405: .595 - .0405 is above .55, and .585 - .0405 is below.
+    """
+    positive = {one.text for one in FREE if (one.answer == "positive") == (one.row < agrees)}
+    found = judged(lambda text: 1.0 if text in positive else -1.0)[1]
+    assert found.agreement == agrees / N
+    assert found.error == pytest.approx(0.0246, abs=0.0002)
+    assert found.qualified is qualified
 
 
 def test_what_is_at_stake_is_a_share_of_the_audited_texts():
@@ -202,7 +206,7 @@ def test_qualified_judges_are_averaged_and_others_left_out():
     }
     found = decided(given)
     assert found.cards[0].second_opinion.judges == ("one", "two")
-    assert [judge.qualified for judge in found.judges] == [True, True, False]
+    assert [judge.qualifications[0].qualified for judge in found.judges] == [True, True, False]
     # The unit of a judge's scores makes no difference.
     louder = {**given, "two": JudgeAnswers(3 * given["two"].log_probs)}
     assert decided(louder).cards[0].second_opinion == found.cards[0].second_opinion
@@ -254,24 +258,25 @@ def test_five_answers_to_its_own_flips_settle_a_card_that_is_nearly_decided():
     def says(text: str) -> float:
         return plain(text) if text.startswith("free") else -1.0 if int(text.split()[-1]) < 39 else 1.0
 
-    keys = tuple(Key(f"f{i}", "book", "a", "h", i) for i in range(5))
-    (opinion, _) = judged(says)
+    keys = Drawing("audit", LABELS).of_flips({"book": FLIPS})[1][:5]
+    asked = replace(QUESTIONS, keys=tuple(keys))
+    opinion, _ = judged(says)
     assert 0.05 < opinion.q_value <= 0.15
+    other = {"a": "b", "b": "a"}
     outcomes = []
     for mended in (3, 4):
-        said = [Answer("anna", "", "a" if i < mended else "b", question=f"f{i}") for i in range(5)]
-        found = Answers(tuple(said), {"judge": scores(QUESTIONS, says)}, QUESTIONS.for_judges.texts)
-        flips = {"book": FLIPS}
-        card = decide(_PeopleAndJudges(QUESTIONS.audited, flips, keys, FREE), found).cards[0]
-        outcomes.append(card.second_opinion.outcome)
+        right = [key.masked_option if i < mended else other[key.masked_option] for i, key in enumerate(keys)]
+        said = [Answer("anna", "", one, question=key.id) for key, one in zip(keys, right, strict=True)]
+        outcomes.append(judged(says, asked, said=said)[0].outcome)
     assert outcomes == ["open", "shortcut"]
 
 
-class _PeopleAndJudges(Questions):
-    """Keys whose ids are not those of the flips, which only `for_judges` compares."""
-
-    def _check_texts(self) -> None:
-        pass
+@pytest.mark.parametrize(
+    ("q_value", "five", "taken"),
+    [(0.05, None, True), (0.051, None, False), (0.025, 0, True), (0.026, 3, False), (0.15, 4, True), (0.151, 5, False)],
+)
+def test_five_answers_cost_half_of_the_level_and_lend_three_times_as_much(q_value, five, taken):
+    assert decides(q_value, five) is taken
 
 
 def three(text: str) -> list[float]:
@@ -359,7 +364,7 @@ def test_what_was_answered_becomes_decisions_that_people_overrule():
     (card,) = found.cards
     assert (card.decision, card.source, card.outcome, card.asked) == ("neutralise", "machine", None, 0)
     assert not card.by_person
-    assert found.judges[0].qualified
+    assert found.judges[0].qualifications[0].qualified
     assert found.judges[0].texts == len(answers.texts)
 
     def over(**changes) -> Decision:

@@ -10,9 +10,10 @@ never "genuine": one that learned half of the same habit would say so falsely in
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from itertools import pairwise
 
 import numpy as np
 
@@ -32,8 +33,6 @@ from ..stats import (
 from ..typing import Array, Text
 from .answers import Answers
 from .drawing import ReferenceText, pair_of
-from .ordered import is_ordered, sides_of
-from .people import LEAST_FLIPS
 from .questions import Case, ForJudges
 from .record import Qualification, Rule, SecondOpinion
 
@@ -54,95 +53,11 @@ LEAST_ANSWERS = 15
 MOST_OUTSIDE = 1 / 3
 """The share of flips that may be without an answer for one of the two classes."""
 _FARTHEST = 20.0  # from the middle, in log-odds; beyond it a judge is certain
-_INFINITE = 1e9
 _Z = 1.645  # of a one-sided level of 5 %
+_RANK = re.compile(r"(\d{1,4})[\s_-]{1,3}[^\W\d_]{1,40}")
 
 Pair = tuple[str, str]
 """Two classes, in the order of the labels."""
-
-
-def is_qualified(says: Array, up: Array) -> bool:
-    """Whether a judge agrees with the model enough to judge.
-
-    Args:
-        says: Whether the judge gives one of two classes to texts drawn at random, shape (n,), bool.
-        up: Whether the model does.
-    """
-    share, error = agreement_share(says, up)
-    return share - _Z * error >= LEAST_AGREEMENT
-
-
-@dataclass(frozen=True)
-class _Scores:
-    """Log-probabilities of one classifier, by text."""
-
-    name: str
-    labels: tuple[str, ...]
-    rows: Mapping[Text, int]
-    values: Array
-
-    def _sides(self, pair: Pair) -> tuple[list[int], list[int]]:
-        ids = self.labels.index(pair[0]), self.labels.index(pair[1])
-        return sides_of(ids, len(self.labels), ordered=is_ordered(self.labels))
-
-    def of(self, texts: Sequence[Text | None], pair: Pair) -> Array:
-        """By how much what speaks for the second class of a pair is ahead, shape (n,); NaN without an answer."""
-        first, second = self._sides(pair)
-        found = np.full(len(texts), np.nan)
-        for i, text in enumerate(texts):
-            if text is not None:
-                row = self.values[self.rows[text]]
-                if np.isnan(row).any():
-                    continue
-                ahead = np.logaddexp.reduce(row[second]) - np.logaddexp.reduce(row[first])
-                found[i] = 0.0 if np.isnan(ahead) else np.clip(ahead, -_INFINITE, _INFINITE)
-        return found
-
-    def elsewhere(self, text: Text, pair: Pair) -> bool:
-        """Whether its answer is a class that speaks for neither."""
-        row = self.values[self.rows[text]]
-        first, second = self._sides(pair)
-        return bool(not np.isnan(row).any() and row.argmax() not in {*first, *second})
-
-
-class _Scale(NamedTuple):
-    """How the scores of a classifier are made those of a judge: cut at 0, with a spread of 1."""
-
-    middle: float
-    cut: float
-    spread: float
-
-    @classmethod
-    def of(cls, values: Array, up: Array) -> _Scale:
-        """From its scores on texts drawn at random, shape (n,), and whether the model gives the second answer."""
-        middle = float(np.median(values))
-        near = np.clip(values, middle - _FARTHEST, middle + _FARTHEST)
-        return cls(middle, balanced_cut(near, up), max(float(near.std()), 1e-12))
-
-    def __call__(self, values: Array) -> Array:
-        near: Array = np.clip(values, self.middle - _FARTHEST, self.middle + _FARTHEST)
-        return (near - self.cut) / self.spread
-
-
-@dataclass(frozen=True)
-class JointJudge:
-    """The qualified judges of one pair of classes as one, which gives the second class above 0."""
-
-    pair: Pair
-    members: tuple[_Scores, ...]
-    scales: tuple[_Scale, ...]
-    centre: float = 0.0
-
-    def score(self, texts: Sequence[Text | None]) -> Array:
-        """The mean of what the members say, shape (n,); NaN where none answered."""
-        each = [scale(member.of(texts, self.pair)) for member, scale in zip(self.members, self.scales, strict=True)]
-        answered = ~np.isnan(each)
-        mean: Array = np.where(answered, each, 0.0).sum(axis=0) / np.maximum(answered.sum(axis=0), 1)
-        return np.where(answered.any(axis=0), mean - self.centre, np.nan)
-
-    def sign(self, after: str) -> int:
-        """1 where a score above 0 speaks for a class, else -1."""
-        return 1 if after == self.pair[1] else -1
 
 
 def opinions_of(
@@ -165,37 +80,20 @@ def opinions_of(
     Returns:
         By card what is said of it, and by judge its qualification for each pair of classes.
     """
-    judges, qualifications = qualified_judges(asked, answers)
+    rows = {text: i for i, text in enumerate(answers.texts)}
+    judges: dict[Pair, _Judges] = {}
+    qualifications: dict[str, tuple[Qualification, ...]] = dict.fromkeys(answers.judges, ())
+    pairs = {pair_of(one.answer, one.other, asked.labels) for one in asked.reference}
+    for pair in sorted(pairs, key=lambda pair: [asked.labels.index(name) for name in pair]):
+        found, together = _qualified(pair, asked, answers, rows)
+        qualifications = {name: (*before, found[name]) for name, before in qualifications.items()}
+        if together is not None:
+            judges[pair] = together
     cards: dict[str, list[Case]] = {}
     for case in asked.cases:
         cards.setdefault(case.card, []).append(case)
-    bench = _Bench(asked, judges, rule, right or {})
+    bench = _Bench(asked, rows, judges, rule, right or {})
     return _with_outcomes({card: bench.judge(cases) for card, cases in cards.items()}, five or {}), qualifications
-
-
-def qualified_judges(
-    asked: ForJudges, answers: Answers
-) -> tuple[dict[Pair, JointJudge], dict[str, tuple[Qualification, ...]]]:
-    """Of each pair of classes the qualified judges as one, and the qualification of every judge.
-
-    Arguments: see `opinions_of`.
-    """
-    rows = {text: i for i, text in enumerate(answers.texts)}
-    scores = [_Scores(name, asked.labels, rows, one.log_probs) for name, one in answers.judges.items()]
-    qualifications: dict[str, list[Qualification]] = {name: [] for name in answers.judges}
-    judges: dict[Pair, JointJudge] = {}
-    pairs = {pair_of(one.answer, one.other, asked.labels) for one in asked.reference}
-    for pair in sorted(pairs, key=lambda pair: [asked.labels.index(name) for name in pair]):
-        texts, up = _drawn(asked, pair)
-        qualified = []
-        for one in scores:
-            found, scale = _qualification(one, texts, up, pair, answers.judges[one.name].refused)
-            qualifications[one.name].append(found)
-            if found.qualified and scale is not None:
-                qualified.append((one, scale))
-        if qualified:
-            judges[pair] = _together(pair, qualified, texts, up)
-    return judges, {name: tuple(of) for name, of in qualifications.items()}
 
 
 def _with_outcomes(opinions: Mapping[str, SecondOpinion], five: Mapping[str, int]) -> dict[str, SecondOpinion]:
@@ -210,6 +108,18 @@ def _with_outcomes(opinions: Mapping[str, SecondOpinion], five: Mapping[str, int
     return made
 
 
+def decides(q_value: float, five: int | None = None) -> bool:
+    """Whether judges decide a card, beside five answers of people if there are.
+
+    Args:
+        q_value: Its p-value, adjusted for all cards that were asked about.
+        five: How many of five flips people call mended; `None` where nobody was asked.
+    """
+    if five is None:
+        return q_value <= LEVEL
+    return q_value <= LEVEL_WITH_FIVE or (five >= 4 and q_value <= LEVEL_OF_BOTH)
+
+
 def _why_open(opinion: SecondOpinion) -> str:
     n = opinion.mended + opinion.broken
     if opinion.mended * 2 < n:
@@ -222,35 +132,88 @@ def _why_open(opinion: SecondOpinion) -> str:
     )
 
 
-def _drawn(asked: ForJudges, pair: Pair) -> tuple[list[Text], Array]:
-    """The reference texts that were drawn at random, and whether the model gives the second class."""
+# Which judges are qualified
+
+
+@dataclass(frozen=True)
+class _Judges:
+    """The qualified judges of one pair of classes as one.
+
+    Attributes:
+        pair: The classes.
+        names: The judges'.
+        scores: Of each of the T texts the mean of theirs, above 0 for the second class; NaN where none answered.
+        elsewhere: Whether all of them answer a class that speaks for neither, shape (T,), bool.
+    """
+
+    pair: Pair
+    names: tuple[str, ...]
+    scores: Array
+    elsewhere: Array
+
+    def towards(self, name: str) -> Array:
+        """The scores, above 0 for one of the two classes."""
+        return self.scores if name == self.pair[1] else -self.scores
+
+
+def _qualified(
+    pair: Pair, asked: ForJudges, answers: Answers, rows: Mapping[Text, int]
+) -> tuple[dict[str, Qualification], _Judges | None]:
+    """The qualification of every judge for a pair of classes, by what it says of texts drawn at random."""
     drawn = [one for one in asked.reference if one.drawn and {one.answer, one.other} == set(pair)]
-    return [one.text for one in drawn], np.array([one.answer == pair[1] for one in drawn], dtype=bool)
+    at = np.array([rows[one.text] for one in drawn], dtype=int)
+    up = np.array([one.answer == pair[1] for one in drawn], dtype=bool)
+    ids = asked.labels.index(pair[0]), asked.labels.index(pair[1])
+    first, second = sides_of(ids, len(asked.labels), ordered=is_ordered(asked.labels))
+    found: dict[str, Qualification] = {}
+    scores, elsewhere = [], []
+    for name, judge in answers.judges.items():
+        given = ~np.asarray(np.isnan(judge.log_probs).any(axis=1))
+        logs = np.where(given[:, None], judge.log_probs, 0.0)
+        ahead = np.logaddexp.reduce(logs[:, second], axis=1) - np.logaddexp.reduce(logs[:, first], axis=1)
+        own = np.where(given, ahead, np.nan)
+        found[name], scaled = _qualification(pair, own, at, up, judge.refused)
+        if found[name].qualified:
+            scores.append(scaled)
+            elsewhere.append(given & ~np.isin(logs.argmax(axis=1), [*first, *second]))
+    if not scores:
+        return found, None
+    answered: Array = ~np.isnan(scores)
+    mean = np.where(answered, scores, 0.0).sum(axis=0) / np.maximum(answered.sum(axis=0), 1)
+    known = np.asarray(answered.any(axis=0))
+    centre = balanced_cut(mean[at][known[at]], up[known[at]])
+    names = tuple(name for name, one in found.items() if one.qualified)
+    return found, _Judges(pair, names, np.where(known, mean - centre, np.nan), np.all(elsewhere, axis=0))
 
 
-def _qualification(
-    scores: _Scores, texts: Sequence[Text], up: Array, pair: Pair, refused: str
-) -> tuple[Qualification, _Scale | None]:
-    """Whether a classifier may judge a pair of classes, and its scale."""
-    values = scores.of(texts, pair)
-    answered = ~np.isnan(values)
-    values, up = values[answered], up[answered]
-    least = int(min(up.sum(), (~up).sum())) if len(up) else 0
-    reason = refused or _unusable(values, least, len(texts))
-    if reason:
-        return Qualification(pair, len(up), None, None, False, reason), None
-    scale = _Scale.of(values, up)
-    says = scale(values) > 0
-    share, error = agreement_share(says, up)
-    qualified = is_qualified(says, up)
+def _qualification(pair: Pair, scores: Array, at: Array, up: Array, refused: str) -> tuple[Qualification, Array]:
+    """Whether a judge may judge a pair of classes, and its scores cut where it does not lean, with a spread of 1.
+
+    Args:
+        pair: The classes.
+        scores: By how much what speaks for the second is ahead, shape (T,); NaN without an answer.
+        at: Which of these texts were drawn at random, shape (n,).
+        up: Whether the model gives the second to them.
+        refused: Why it may judge nothing, if so.
+    """
+    answered = ~np.isnan(scores[at])
+    values, up = scores[at][answered], up[answered]
+    if reason := refused or _unusable(values, up, len(at)):
+        return Qualification(pair, len(up), None, None, False, reason), scores
+    middle = float(np.median(values))
+    near = np.clip(scores, middle - _FARTHEST, middle + _FARTHEST)
+    values = near[at][answered]
+    scaled: Array = (near - balanced_cut(values, up)) / max(float(values.std()), 1e-12)
+    share, error = agreement_share(scaled[at][answered] > 0, up)
+    qualified = share - _Z * error >= LEAST_AGREEMENT
     reason = "" if qualified else _unqualified(share, error, pair)
-    return Qualification(pair, len(up), share, error, qualified, reason), scale
+    return Qualification(pair, len(up), share, error, qualified, reason), scaled
 
 
-def _unusable(values: Array, least: int, asked: int) -> str:
+def _unusable(values: Array, up: Array, asked: int) -> str:
     if len(values) == 0 and asked:
         return "It answered nothing."
-    if least < LEAST_SIDE:
+    if (least := int(min(up.sum(), (~up).sum()))) < LEAST_SIDE:
         return (
             f"It answered {least} texts without the words on one side, and {LEAST_SIDE} are needed to know whether it "
             "is qualified. Audit more texts."
@@ -267,20 +230,44 @@ def _unqualified(share: float, error: float, pair: Pair) -> str:
     )
 
 
-def _together(pair: Pair, qualified: Sequence[tuple[_Scores, _Scale]], texts: Sequence[Text], up: Array) -> JointJudge:
-    """One judge of several, centred once more."""
-    judge = JointJudge(pair, tuple(one for one, _ in qualified), tuple(scale for _, scale in qualified))
-    values = judge.score(texts)
-    known = ~np.isnan(values)
-    return replace(judge, centre=balanced_cut(values[known], up[known]))
+# Classes in an order
+
+
+def is_ordered(labels: Sequence[str]) -> bool:
+    """Whether labels are in an order: three or more, each a number and a word, and the numbers ascend.
+
+    Numbers alone do not count, since they may be the numbers of classes in no order.
+
+    Example:
+        >>> is_ordered(["1 star", "2 stars", "3 stars"]), is_ordered(["0", "1", "2"])
+        (True, False)
+    """
+    found = [_RANK.fullmatch(label.strip()) for label in labels]
+    ranks = [int(match[1]) for match in found if match]
+    return 3 <= len(labels) == len(ranks) and all(a < b for a, b in pairwise(ranks))
+
+
+def sides_of(pair: tuple[int, int], n_classes: int, *, ordered: bool) -> tuple[list[int], list[int]]:
+    """The classes that speak for the one and the other of two: in an order the nearer ones, otherwise these two.
+
+    A class as near to both speaks for neither.
+    """
+    if not ordered:
+        return [pair[0]], [pair[1]]
+    nearer = [abs(c - pair[0]) - abs(c - pair[1]) for c in range(n_classes)]
+    return [c for c, d in enumerate(nearer) if d < 0], [c for c, d in enumerate(nearer) if d > 0]
+
+
+# What they say of a card
 
 
 @dataclass(frozen=True)
 class _Bench:
-    """The judges of all pairs, and the rule."""
+    """The judges of all pairs, the rows of the texts that they answered, the rule, and what a person said of texts."""
 
     asked: ForJudges
-    judges: Mapping[Pair, JointJudge]
+    rows: Mapping[Text, int]
+    judges: Mapping[Pair, _Judges]
     rule: Rule
     right: Mapping[Text, bool]
 
@@ -291,25 +278,25 @@ class _Bench:
             directions.setdefault((case.flip.before, case.flip.after), []).append(case)
         n, mended, unanswered, elsewhere = len(cases), 0, 0, 0
         names: dict[str, None] = {}
-        bounds: dict[str, list[_Tested]] = {}
+        tested: dict[str, list[tuple[Bound, int, int]]] = {}
         low = high = 0.0
         for (before, after), some in directions.items():
-            judge = self.judges.get(pair_of(before, after, self.asked.labels))
-            if judge is None:
+            net = -1.0, 1.0  # anything is possible where nobody tells
+            if judges := self.judges.get(pair_of(before, after, self.asked.labels)):
+                names |= dict.fromkeys(judges.names)
+                kept, left, none = self._votes(judges, some, after)
+                mended, unanswered = mended + kept, unanswered + none
+                elsewhere += sum(bool(judges.elsewhere[self.rows[case.text]]) for case in some)
+                near, says, up = self._near(judges, cases[0].card, after)
+                if _both_sides(up):
+                    net = net_mended(kept, left, len(some), says, up)
+                for name, bound in self._bounds(near, says, up, after).items():
+                    tested.setdefault(name, []).append((bound, len(some), kept))
+            else:
                 unanswered += len(some)
-                low, high = low - len(some) / n, high + len(some) / n
-                continue
-            names |= dict.fromkeys(member.name for member in judge.members)
-            votes = _votes(judge, some, after)
-            near = self._near(judge, cases[0].card, after)
-            mended, unanswered = mended + votes.after, unanswered + votes.none
-            net = near.net_mended(votes, len(some))
             low, high = low + net[0] * len(some) / n, high + net[1] * len(some) / n
-            elsewhere += sum(all(member.elsewhere(case.text, judge.pair) for member in judge.members) for case in some)
-            for name, bound in self._bounds(near, after).items():
-                bounds.setdefault(name, []).append(_Tested(bound, len(some), votes.after))
         most = n * (1 - MOST_OUTSIDE)
-        rules = {name: _test(n, of) for name, of in bounds.items() if sum(one.n for one in of) >= most}
+        rules = {name: _test(n, of) for name, of in tested.items() if sum(flips for _, flips, _ in of) >= most}
         rule: Rule = "answers" if "answers" in rules else self.rule
         found = rules.get(rule)
         return SecondOpinion(
@@ -326,22 +313,33 @@ class _Bench:
             at_stake=(max(low, -1.0), min(high, 1.0)) if names else None,
         )
 
-    def _near(self, judge: JointJudge, card: str, after: str) -> _Near:
-        pair = set(judge.pair)
+    def _votes(self, judges: _Judges, cases: Sequence[Case], after: str) -> tuple[int, int, int]:
+        """Flips to which judges give the masked answer, with the words and without; the model's own both times; none.
+
+        Of a text with nothing but the words, nothing is left to ask about.
+        """
+        scores = judges.towards(after)
+        sides = [(case.text, case.without) for case in cases]
+        both = np.array([[np.nan if text is None else scores[self.rows[text]] for text in side] for side in sides])
+        votes = (both > 0).all(axis=1), (both <= 0).all(axis=1), np.isnan(both).any(axis=1)
+        return int(votes[0].sum()), int(votes[1].sum()), int(votes[2].sum())
+
+    def _near(self, judges: _Judges, card: str, after: str) -> tuple[list[ReferenceText], Array, Array]:
+        """Reference texts near the boundary, m of them, and whether the judges and the model say "after", (m,) each."""
+        pair, scores = set(judges.pair), judges.towards(after)
         near = [
             one
             for one in self.asked.reference
             if one.near and {one.answer, one.other} == pair and card not in one.holds
+            if not np.isnan(scores[self.rows[one.text]])
         ]
-        scores = judge.score([one.text for one in near]) * judge.sign(after)
-        near, scores = [one for one, s in zip(near, scores, strict=True) if not np.isnan(s)], scores[~np.isnan(scores)]
-        return _Near(near, scores > 0, np.array([one.answer == after for one in near], dtype=bool))
+        says = np.array([scores[self.rows[one.text]] > 0 for one in near], dtype=bool)
+        return near, says, np.array([one.answer == after for one in near], dtype=bool)
 
-    def _bounds(self, there: _Near, after: str) -> dict[str, Bound]:
+    def _bounds(self, near: Sequence[ReferenceText], says: Array, up: Array, after: str) -> dict[str, Bound]:
         """By every rule that there are texts enough for."""
-        near, says, up = there
         found: dict[str, Bound] = {}
-        if there.enough:
+        if _both_sides(up):
             found["agreement"] = agreement_bound(says, up)
         if up.sum() >= LEAST_REFERENCES:
             found["reference"] = reference_bound(says[up])
@@ -361,8 +359,6 @@ class _Bench:
         """Why a card cannot be tested; empty where it can."""
         if not self.judges:
             return "No judge is qualified."
-        if n < LEAST_FLIPS:
-            return f"It has {n} flips, and fewer than {LEAST_FLIPS} cannot be decided: audit more texts."
         if unanswered > n * MOST_OUTSIDE:
             return f"No qualified judge answered {unanswered} of its {n} flips."
         if elsewhere > n * MOST_OUTSIDE:
@@ -372,61 +368,12 @@ class _Bench:
         return ""
 
 
-def decides(q_value: float, five: int | None = None) -> bool:
-    """Whether judges decide a card, beside five answers of people if there are.
-
-    Args:
-        q_value: Its p-value, adjusted for all cards that were asked about.
-        five: How many of five flips people call mended; `None` where nobody was asked.
-    """
-    if five is None:
-        return q_value <= LEVEL
-    return q_value <= LEVEL_WITH_FIVE or (five >= 4 and q_value <= LEVEL_OF_BOTH)
+def _both_sides(up: Array) -> bool:
+    return bool(min(up.sum(), (~up).sum()) >= LEAST_SIDE)
 
 
-class _Votes(NamedTuple):
-    """Flips to which a judge gives the masked answer, with the words and without; the model's own both times; none."""
-
-    after: int
-    before: int
-    none: int
-
-
-def _votes(judge: JointJudge, cases: Sequence[Case], after: str) -> _Votes:
-    scores = judge.score([case.text for case in cases]), judge.score([case.without for case in cases])
-    both = judge.sign(after) * np.array(scores)
-    none = np.isnan(both).any(axis=0)
-    counts = ((both > 0).all(axis=0), (both <= 0).all(axis=0), none)
-    return _Votes(*(int(each.sum()) for each in counts))
-
-
-class _Near(NamedTuple):
-    """Reference texts near the boundary, of which the judge and the model may say "after", shape (m,) each."""
-
-    texts: list[ReferenceText]
-    says: Array
-    up: Array
-
-    @property
-    def enough(self) -> bool:
-        """Whether there are enough on both sides."""
-        return bool(min(self.up.sum(), (~self.up).sum()) >= LEAST_SIDE)
-
-    def net_mended(self, votes: _Votes, n: int) -> tuple[float, float]:
-        """See `stats.net_mended`; anything is possible where there are too few texts."""
-        return net_mended(votes.after, votes.before, n, self.says, self.up) if self.enough else (-1.0, 1.0)
-
-
-class _Tested(NamedTuple):
-    """The flips of one direction that has a bound."""
-
-    bound: Bound
-    n: int
-    mended: int
-
-
-def _test(n: int, directions: Sequence[_Tested]) -> dict[str, float]:
-    """Bound and p-value; flips of directions without a bound count as broken."""
-    total = sum(one.n for one in directions)
-    bound = mixed_bound([one.bound for one in directions], [one.n / total for one in directions])
-    return {"bound": bound.value, "p_value": p_of_bound(sum(one.mended for one in directions), n, bound)}
+def _test(n: int, directions: Sequence[tuple[Bound, int, int]]) -> dict[str, float]:
+    """Bound and p-value, of directions that have a bound, each with its flips and mended ones; others are broken."""
+    bounds, flips, mended = zip(*directions, strict=True)
+    bound = mixed_bound(list(bounds), [one / sum(flips) for one in flips])
+    return {"bound": bound.value, "p_value": p_of_bound(sum(mended), n, bound)}
