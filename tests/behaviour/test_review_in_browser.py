@@ -43,7 +43,7 @@ def serving(session: Session):
     try:
         yield server
     finally:
-        server.shutdown()
+        server.stop()
         thread.join(10)
 
 

@@ -28,7 +28,7 @@ def running(session, **how):
     try:
         yield server
     finally:
-        server.shutdown()
+        server.stop()
         thread.join(10)
 
 
@@ -285,4 +285,4 @@ def test_who_is_not_let_in_does_not_keep_it_awake(session):
     assert server.last == before
     ask(server)
     assert server.last > before
-    server.shutdown()
+    server.stop()

@@ -46,8 +46,18 @@ def review_in_browser(
     with locked(out):
         session = Session(deck, out, by, seed=seed)
         server = ReviewServer(session, page, port=port, idle=60.0 * minutes)
+        remote = bool(os.environ.get("SSH_CONNECTION"))
         try:
-            _serve(server, minutes=minutes, browser=browser)
+            with _doorway(server.address, out.parent, browser and not remote) as opened:
+                if not opened:
+                    print("Open this address in a browser on this machine:")
+                print(server.address, flush=True)
+                if remote:
+                    print("From another machine, forward the port first, then open the address there:")
+                    print(f"  ssh -N -L {server.port}:127.0.0.1:{server.port} USER@THIS-MACHINE")
+                print("Ctrl-C stops; every answer is saved as it is given.", flush=True)
+                if server.run():
+                    print(f"Stopped after {minutes} minutes without an answer.")
         except KeyboardInterrupt:
             print()
         finally:
@@ -56,21 +66,6 @@ def review_in_browser(
                 print(f"Next: {next_command(out)}")
             else:
                 print("Nothing was answered, and nothing is written.")
-
-
-def _serve(server: ReviewServer, *, minutes: int, browser: bool) -> None:
-    """Serve the page until it is stopped."""
-    remote = bool(os.environ.get("SSH_CONNECTION"))
-    with _doorway(server.address, server.session.file.parent, browser and not remote) as opened:
-        if not opened:
-            print("Open this address in a browser on this machine:")
-        print(server.address, flush=True)
-        if remote:
-            print("From another machine, forward the port first, then open the address there:")
-            print(f"  ssh -N -L {server.port}:127.0.0.1:{server.port} USER@THIS-MACHINE")
-        print("Ctrl-C stops; every answer is saved as it is given.", flush=True)
-        if server.run():
-            print(f"Stopped after {minutes} minutes without an answer.")
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,31 +37,20 @@ _SLOW = 30.0
 
 @dataclass(frozen=True)
 class Page:
-    """The page, without data.
-
-    Attributes:
-        content: HTML.
-        policy: Its content security policy.
-    """
+    """The page, HTML without data, and its content security policy."""
 
     content: str
     policy: str
 
 
 class ReviewServer(ThreadingHTTPServer):
-    """Serves one session until it is told to stop or is idle for long.
-
-    Args:
-        session: The review.
-        page: What the browser shows it with.
-        port: 0 for any free one.
-        idle: Seconds without a request after which it stops.
+    """Serves one session on a port (0: any free one) until it is told to stop or had no request for `idle` seconds.
 
     Raises:
         ConfigError: The port is taken or not allowed.
     """
 
-    daemon_threads = True
+    daemon_threads, timeout = True, 0.2
     # Elsewhere than on POSIX it would let two servers have one port, and take turns.
     allow_reuse_address = os.name == "posix"
 
@@ -88,10 +76,9 @@ class ReviewServer(ThreadingHTTPServer):
 
     def run(self) -> bool:
         """Serve until it is stopped; whether that was because it was idle."""
-        watch = threading.Thread(target=self._watch, daemon=True)
-        watch.start()
         try:
-            self.serve_forever(poll_interval=0.2)
+            while not self.gone and time.monotonic() - self.last < self.idle:
+                self.handle_request()
         finally:
             # Browsers open connections ahead: what comes in on them now would be saved after the lock is given back.
             self.gone = True
@@ -100,28 +87,14 @@ class ReviewServer(ThreadingHTTPServer):
 
     def stop(self) -> None:
         """Stop soon, from any thread; an answer that is under way is still given."""
-        threading.Thread(target=self.shutdown, daemon=True).start()
-
-    def _watch(self) -> None:
-        while (left := self.idle - (time.monotonic() - self.last)) > 0:
-            time.sleep(min(left, 60.0))
-        self.shutdown()
+        self.gone = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that left in the middle of an answer is nothing to report."""
 
 
 class _Refused(Exception):
-    """A request that is not answered.
-
-    Attributes:
-        status: The HTTP status.
-        sentence: Why.
-    """
-
-    def __init__(self, status: HTTPStatus, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status, self.sentence = status, sentence
+    """A request that is not answered: the HTTP status, and why in a sentence."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -136,22 +109,27 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer(self._post)
 
-    def _answer(self, method: Callable[[], tuple[HTTPStatus, str, bytes]]) -> None:
+    def _answer(self, method: Callable[[], Any]) -> None:
         if self.server.gone:
             self.close_connection = True
             return
         try:
             self._check_host()
-            self._send(*method())
+            self._send(HTTPStatus.OK, method())
+        except StaleError:
+            self._send(HTTPStatus.CONFLICT, self.server.session.state())
         except _Refused as refused:
-            self._send(refused.status, *_as_json({"error": refused.sentence}))
+            self.send_error(*refused.args)
+        except RunError as error:
+            self.send_error(HTTPStatus.INSUFFICIENT_STORAGE, f"Not saved. {error}")
+        except (ConfigError, DataError) as error:
+            self.send_error(HTTPStatus.BAD_REQUEST, f"Not saved. {error}")
         except OSError as error:
-            sentence = f"Not saved: {error.strerror or error}."
-            self._send(HTTPStatus.INTERNAL_SERVER_ERROR, *_as_json({"error": sentence}))
+            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, f"Not saved: {error.strerror or error}.")
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the standard library refuses, such as another method, with the headers of every answer."""
-        self._send(HTTPStatus(code), *_as_json({"error": message or HTTPStatus(code).phrase}))
+        """What is refused, also by the standard library, such as another method, with the headers of every answer."""
+        self._send(HTTPStatus(code), {"error": message or HTTPStatus(code).phrase})
 
     # Who may ask
 
@@ -184,50 +162,46 @@ class _Handler(BaseHTTPRequestHandler):
 
     # What is answered
 
-    def _get(self) -> tuple[HTTPStatus, str, bytes]:
+    def _get(self) -> Any:
         if self.path == "/":
-            return HTTPStatus.OK, "text/html; charset=utf-8", self.server.page.content.encode("utf-8", "replace")
+            return self.server.page
         self._check_token()
         session = self.server.session
         if self.path == "/api/review":
-            return HTTPStatus.OK, *_as_json({"deck": session.deck.to_dict(), "state": session.state()})
+            return {"deck": session.deck.to_dict(), "state": session.state()}
         if self.path == "/api/state":
-            return HTTPStatus.OK, *_as_json(session.state())
+            return session.state()
         if self.path == "/api/decisions":
-            return HTTPStatus.OK, "application/json", session.content()
+            return session.content()
         raise _Refused(HTTPStatus.NOT_FOUND, "There is no such address.")
 
-    def _post(self) -> tuple[HTTPStatus, str, bytes]:
+    def _post(self) -> Any:
         self._check_token()
         self._check_sender()
-        body = self._body()
+        body, session = self._body(), self.server.session
         if self.path == "/api/stop":
             self.server.stop()
-            return HTTPStatus.OK, *_as_json({"stopped": True})
+            return {"stopped": True}
         if self.path not in ("/api/answer", "/api/undo"):
             raise _Refused(HTTPStatus.NOT_FOUND, "There is no such address.")
         if not isinstance(body, dict) or not isinstance(body.get("revision"), int):
             raise _Refused(HTTPStatus.BAD_REQUEST, "An object with a 'revision' is needed.")
-        session = self.server.session
-        try:
-            if self.path == "/api/undo":
-                session.undo(body["revision"])
-            else:
-                session.save(body, body["revision"])
-        except StaleError:
-            return HTTPStatus.CONFLICT, *_as_json(session.state())
-        except RunError as error:
-            raise _Refused(HTTPStatus.INSUFFICIENT_STORAGE, f"Not saved. {error}") from error
-        except (ConfigError, DataError) as error:
-            raise _Refused(HTTPStatus.BAD_REQUEST, f"Not saved. {error}") from error
-        return HTTPStatus.OK, *_as_json(session.state())
+        if self.path == "/api/undo":
+            session.undo(body["revision"])
+        else:
+            session.save(body, body["revision"])
+        return session.state()
 
-    def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
+    def _send(self, status: HTTPStatus, values: Any) -> None:
+        """Send the page, the content of a file of JSON, or values as JSON."""
+        is_page = isinstance(values, Page)
+        text = values.content if is_page else to_json(values) if not isinstance(values, bytes) else ""
+        content = text.encode("utf-8", "replace") if text else values
         # One answer a connection: a body that is not read is not taken for a request, and none outlives the server.
         self.close_connection = True
         self.send_response(status)
         for name, value in {
-            "Content-Type": kind,
+            "Content-Type": "text/html; charset=utf-8" if is_page else "application/json",
             "Content-Length": str(len(content)),
             "Content-Security-Policy": self.server.page.policy,
             "X-Content-Type-Options": "nosniff",
@@ -244,7 +218,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is printed: the terminal is for the person."""
-
-
-def _as_json(values: Any) -> tuple[str, bytes]:
-    return "application/json", to_json(values).encode("utf-8", "replace")
