@@ -248,7 +248,7 @@ def test_in_python_three_calls_decide(bag):
     )
     items = {item.text: (item.verdict, item.reason) for item in repaired.fitted.shortcuts.items}
     assert items["honestly"] == ("confirmed", "second opinion")
-    assert repaired.decisions.judges[0].qualified
+    assert repaired.decisions.judges[0].qualifications[0].qualified
     taken_in = decide(questions, questions.answered_by(judges["taken_in"]))
     own = guard.repair(TEXTS, strategy="mask", decisions=taken_in).fitted.shortcuts.items
     assert ("confirmed", "second opinion") not in {(item.verdict, item.reason) for item in own}

@@ -71,7 +71,7 @@ def test_labels_come_first():
 def test_decisions_among_many_cards():
     of_cards = [key for card in "xyz" for key in keys(40, card)]
     answers = {f"x{i}": "a" for i in range(8)} | {f"y{i}": "b" for i in range(40)} | {f"z{i}": "a" for i in range(40)}
-    found = {one.card: one for one in judge_cards(of_cards, answers, keep_asking=True)}
+    found = {one.id: one for one in judge_cards(of_cards, answers, keep_asking=True)}
     assert {card: one.outcome for card, one in found.items()} == {"x": "shortcut", "y": "genuine", "z": "shortcut"}
     # 25.6 is below 3 / (.05 * 2) = 30, so that x alone does not survive; the others do.
     assert {card: one.survives_e_bh for card, one in found.items()} == {"x": False, "y": True, "z": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -87,7 +88,8 @@ def judge(
     questions = questions.of_rows(questions_in(answers, questions))
     given = Answers.from_files(answers, questions, by=reviewers, machine=machine) if reviewers else Answers()
     if second:
-        given = given.and_by(asking.ask(questions, second, dry_run=dry_run, output=output))
+        asked = asking.ask(questions, second, dry_run=dry_run, output=output)
+        given = replace(given, judges=asked.judges, texts=asked.texts)
     found = decide(questions, given, rule=asking.rule.value, keep_asking=keep_asking)
     assert target is not None  # a dry run has ended
     found = found.without_text_hashes() if no_text_hashes else found

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from typing_extensions import TypedDict
 
-from ..classifiers import Classifier, log_probs, open_classifiers
+from ..classifiers import Classifier, log_probs
 from ..data import Word, checked, enumerated, open_tables, text_hash
 from ..errors import ConfigError, DataError
 from ..typing import Array, Progress, Text
 from .people import CHOICES, Choice
-from .questions import Questions
 from .record import DecisionName, Decisions
+
+if TYPE_CHECKING:
+    from .questions import Questions
 
 TWICE = 20
 """Texts that a judge is asked about twice."""
@@ -44,16 +46,11 @@ class Answer:
     card: str | None = None
     question: str | None = None
 
-    @property
-    def about(self) -> str:
-        """What it answers."""
-        return self.card or self.question or ""
-
-    def to_dict(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, str | None]:
         """As it is stored."""
         if self.card is not None:
             return {"by": self.by, "at": self.at, "card": self.card, "decision": self.said}
-        return {"by": self.by, "at": self.at, "question": self.question or "", "answer": self.said}
+        return {"by": self.by, "at": self.at, "question": self.question, "answer": self.said}
 
     @classmethod
     def from_dict(cls, values: Any, source: str, path: str = "") -> Answer:
@@ -63,19 +60,19 @@ class Answer:
             DataError: It is none; the sentence names the field.
         """
         to_question = isinstance(values, dict) and "question" in values
-        about, said, kind = ("question", "answer", _SaidOfTexts) if to_question else ("card", "decision", _SaidOfCards)
-        found: Any = checked(values, kind, source, path=path, open_ended=True)
-        return cls(found["by"], found["at"], found[said], **{about: found[about]})
+        found: Any = checked(values, _OfText if to_question else _OfCard, source, path=path, open_ended=True)
+        said = found["answer" if to_question else "decision"]
+        return cls(found["by"], found["at"], said, found.get("card"), found.get("question"))
 
 
-class _SaidOfCards(TypedDict):
+class _OfCard(TypedDict):
     by: str
     at: str
     card: Word
     decision: DecisionName
 
 
-class _SaidOfTexts(TypedDict):
+class _OfText(TypedDict):
     by: str
     at: str
     question: Word
@@ -114,11 +111,7 @@ class Answers:
     judges: Mapping[str, JudgeAnswers] = field(default_factory=dict)
     texts: tuple[Text, ...] = ()
     machine: str | None = None
-    earlier: Decisions | None = None
-
-    def and_by(self, others: Answers) -> Answers:
-        """These, and what classifiers answered."""
-        return replace(self, judges=others.judges, texts=others.texts)
+    earlier: Decisions = field(default_factory=lambda: Decisions(()))
 
     def to_questions(self) -> dict[str, dict[str, Choice]]:
         """Of each person the last answer to each question about a text."""
@@ -145,7 +138,8 @@ class Answers:
         """Every answer of classifiers as JSON Lines: the hash of the text, and by name the log-probabilities."""
         lines = []
         for i, text in enumerate(self.texts):
-            scores = {name: [_number(value) for value in one.log_probs[i]] for name, one in self.judges.items()}
+            rows = {name: one.log_probs[i].tolist() for name, one in self.judges.items()}
+            scores = {name: [None if np.isnan(x) else round(x, 6) for x in row] for name, row in rows.items()}
             lines.append(json.dumps({"text_hash": text_hash(text), "scores": scores}) + "\n")
         return "".join(lines)
 
@@ -154,9 +148,6 @@ class Answers:
         cls, files: Sequence[str], questions: Questions, *, by: Sequence[str], machine: str | None = None
     ) -> Answers:
         """What people filled in, in the files of questions.
-
-        Comma, semicolon or tab, a byte order mark and any line ends are read as meant, and so are spaces and capital
-        letters in an answer.
 
         Args:
             files: CSV, TSV, JSON Lines or Parquet, with the columns `id` and `answer`. Where one has the texts, they
@@ -170,29 +161,31 @@ class Answers:
                 text, holds no answer though no label answers either, or one person contradicts himself.
         """
         labelled = any(key.label for key in questions.keys)
-        said: dict[tuple[str, str], Answer] = {}
+        said: dict[tuple[str, str], tuple[Answer, str]] = {}
         for file, name in zip(files, by, strict=True):
-            found = {question: choice for question, choice in _answers_in(file, questions).items() if choice}
+            found = [(where, question, choice) for where, question, choice in _answers_in(file, questions) if choice]
             if not found and not labelled:
                 raise DataError(
                     f"{file} holds no answer. Fill in its column 'answer' ({', '.join(CHOICES)}); rows may stay empty, "
                     "but not all of them."
                 )
-            for question, choice in found.items():
-                before = said.setdefault((name, question), Answer(name, "", choice, question=question))
-                if before.said != choice:
+            for where, question, choice in found:
+                answer = Answer(name, "", choice, question=question)
+                before, first = said.setdefault((name, question), (answer, where))
+                if before != answer:
                     raise DataError(
-                        f"{file}: {name} answers question '{question}' with '{choice}', and with '{before.said}' in "
-                        "another file. Leave one answer, or name two reviewers."
+                        f"{where}: {name} answers question '{question}' with '{choice}', and with '{before.said}' in "
+                        f"{first}. Leave one answer, or give a file to each of two reviewers."
                     )
-        return cls(tuple(said.values()), machine=machine)
-
-
-def _number(value: float) -> float | None:
-    return round(float(value), 6) if np.isfinite(value) else None
+        return cls(tuple(answer for answer, _ in said.values()), machine=machine)
 
 
 # Of people, in files
+
+
+def now() -> str:
+    """The time, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def questions_in(files: Iterable[str], questions: Questions) -> set[str]:
@@ -201,11 +194,11 @@ def questions_in(files: Iterable[str], questions: Questions) -> set[str]:
     Raises:
         DataError: See `Answers.from_files`.
     """
-    return {question for file in files for question in _answers_in(file, questions)}
+    return {question for file in files for _, question, _ in _answers_in(file, questions)}
 
 
-def _answers_in(file: str, questions: Questions) -> dict[str, Choice | None]:
-    """By question, what one file answers; `None` where it does not."""
+def _answers_in(file: str, questions: Questions) -> list[tuple[str, str, Choice | None]]:
+    """Of each row of a file where it stands, the question, and the answer, if it has one."""
     with closing(open_tables(file, semicolons=True)) as tables:
         table = next(tables)
     missing = [column for column in ("id", "answer") if column not in table.columns]
@@ -217,8 +210,7 @@ def _answers_in(file: str, questions: Questions) -> dict[str, Choice | None]:
     if table.problems:
         raise DataError("\n".join(table.problems))
     hashes = {key.id: key.text_hash for key in questions.keys}
-    found: dict[str, Choice | None] = {}
-    lines: dict[str, int] = {}
+    found: list[tuple[str, str, Choice | None]] = []
     columns = table.column("id"), table.column("answer"), _texts(table)
     for line, identity, answer, text in zip(table.rows, *columns, strict=True):
         where, question = f"{file}, {table.row_word} {line}", str(identity).strip()
@@ -232,14 +224,7 @@ def _answers_in(file: str, questions: Questions) -> dict[str, Choice | None]:
                 f"{where}: the text is not the one that question '{question}' is about. Answer the file as `flips` "
                 "wrote it."
             )
-        before, choice = found.get(question), _choice(answer, where)
-        if None not in (before, choice) and before != choice:
-            raise DataError(
-                f"{file}, {table.row_word}s {lines[question]} and {line}: question '{question}' is answered "
-                f"'{before}' and '{choice}'. Leave one answer; two people's answers go into two files."
-            )
-        if before is None:
-            found[question], lines[question] = choice, line
+        found.append((where, question, _choice(answer, where)))
     return found
 
 
@@ -255,39 +240,21 @@ def _choice(value: Any, where: str) -> Choice | None:
     said = "" if value is None else str(value).strip().lower()
     if not said:
         return None
-    for choice in CHOICES:
-        if said == choice:
-            return choice
-    close = difflib.get_close_matches(said, CHOICES, n=1, cutoff=0.6)
-    hint = f" Did you mean '{close[0]}'?" if close else ""
-    raise DataError(
-        f"{where}: the answer must be {', '.join(CHOICES[:-1])} or {CHOICES[-1]}, or left empty, but is "
-        f"'{str(value).strip()}'.{hint}"
-    )
+    choice: Choice = checked(said, Choice, where, path="the answer", advice="It may be left empty.")
+    return choice
 
 
 # Of classifiers
 
 
-def ask(questions: Questions, judges: Any, *, progress: Progress | None = None) -> Answers:
-    """See `Questions.answered_by`."""
-    given = [*judges] if isinstance(judges, list | tuple) else [judges]
-    asked, labels = questions.for_judges, questions.audited.labels
-    opened = open_classifiers(given, labels)
-    for judge in opened:
-        if judge.fingerprint() in questions.models:
-            raise ConfigError(
-                f"The judge '{judge.name}' is the model that was audited, or its base: it leans on the same words. "
-                "Give a model that learned from other data."
-            )
-    return Answers(
-        judges={judge.name: _answered(judge, asked.texts, labels, progress) for judge in opened}, texts=asked.texts
-    )
-
-
-def _answered(
+def answers_of(
     judge: Classifier, texts: Sequence[Text], labels: Sequence[str], progress: Progress | None
 ) -> JudgeAnswers:
+    """What a judge answers to texts, some of which it is asked about twice.
+
+    Raises:
+        ConfigError: It has other labels.
+    """
     if not texts:
         return JudgeAnswers(np.zeros((0, len(labels))), judge.record())
     probs = np.asarray(judge.predict_proba(texts, progress=progress), dtype=np.float64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,12 @@ class AuditedCards:
             raise DataError(f"'{file}' is no audit. Audit again.")
         return cls.from_dict(document, source=f"'{file}'")
 
+    def id_of(self, card: str, words: Iterable[str]) -> str:
+        """The id of the card that has this id, or else just these words in any case; empty if none has."""
+        if any(one.id == card for one in self.cards):
+            return card
+        return {_folded(one.words): one.id for one in self.cards}.get(_folded(words), "")
+
     def chosen(self, which: str) -> tuple[Card, ...]:
         """Some of the cards.
 
@@ -129,6 +135,10 @@ class AuditedCards:
             raise ConfigError("The audit is of another model. Give the model that was audited, or audit this one.")
         if self.data != data:
             raise ConfigError("The audit is of other texts. Give the texts that were audited, or audit these.")
+
+
+def _folded(words: Iterable[str]) -> frozenset[str]:
+    return frozenset(word.casefold() for word in words)
 
 
 _SETTINGS = ("unit", "top_k", "fdr", "min_relative_effect")

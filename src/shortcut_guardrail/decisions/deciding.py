@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from ..data import text_hash
 from ..stats import THRESHOLD
 from ..typing import Text
-from .answers import Answer, Answers
+from .answers import Answer, Answers, now
+from .audited import AuditedCards
 from .drawing import REFERENCE, Key, Question
 from .judges import opinions_of
-from .people import LEAST_FLIPS, Choice, Judged, agreed, fewest, first_five, judge_cards
+from .people import FOLLOWS, LEAST_FLIPS, Choice, Judged, agreed, fewest, first_five, judge_cards
 from .questions import Questions
-from .record import FOLLOWS, Decision, DecisionName, Decisions, Judge, Review, Rule, SecondOpinion
+from .record import Decision, DecisionName, Decisions, Judge, Review, Rule, SecondOpinion
 
 
 def decide(
@@ -39,11 +39,11 @@ def decide(
         keep_asking: See `people.judge_cards`.
         at: When, ISO 8601; now without.
     """
-    at = datetime.now(UTC).isoformat(timespec="seconds") if at is None else at
-    audited, before = questions.audited, answers.earlier or Decisions(())
+    at = now() if at is None else at
+    audited, before = questions.audited, answers.earlier
     by_flips = _by_flips(questions, answers, at, keep_asking)
     opinions, judges = _opinions(questions, answers, rule)
-    said, earlier = answers.to_cards(), _by_card(before, questions)
+    said, earlier = answers.to_cards(), _by_card(before, audited)
     made = []
     for card in audited.cards:
         blank = Decision(card.words, id=card.id, pulls_to=card.pulls_to)
@@ -68,14 +68,11 @@ def decide(
     )
 
 
-def _by_card(decisions: Decisions, questions: Questions) -> dict[str, Decision]:
-    """By the id of the card, where it has one of the audit, else by its words."""
-    by_words = {frozenset(map(str.casefold, card.words)): card.id for card in questions.audited.cards}
-    known = {card.id for card in questions.audited.cards}
-    found: dict[str, Decision] = {}
+def _by_card(decisions: Decisions, audited: AuditedCards) -> dict[str, Decision]:
+    """By the id of the card, and those on other cards by their words."""
+    found = {}
     for one in decisions.cards:
-        words = frozenset(map(str.casefold, one.words))
-        found[one.id if one.id in known else by_words.get(words, "/".join(sorted(words)))] = one
+        found[audited.id_of(one.id, one.words) or "/".join(sorted(map(str.casefold, one.words)))] = one
     return found
 
 
@@ -110,28 +107,21 @@ def _by_flips(questions: Questions, answers: Answers, at: str, keep_asking: bool
         return {}
     made = {}
     for one in judge_cards(keys, agreed(list(given.values())), keep_asking=keep_asking):
-        outcome = "open" if answers.machine else one.outcome
-        decision = FOLLOWS.get(outcome)
-        asked = {key.id for key in keys if key.card == one.card}
+        if answers.machine:
+            one = replace(one, outcome="open", survives_e_bh=False)
+        card, decision = cards[one.id], FOLLOWS.get(one.outcome)
+        asked = {key.id for key in keys if key.card == one.id}
         by = [name for name, own in given.items() if asked & own.keys() and answers.machine is None]
-        made[one.card] = Decision(
-            words=cards[one.card].words,
-            decision=decision,
-            source="flips",
-            id=one.card,
-            pulls_to=cards[one.card].pulls_to,
-            asked=one.asked,
-            mended=one.mended,
-            broken=one.broken,
-            neither=one.neither,
-            unclear=one.unclear,
+        reviews = tuple(Review(name, at, decision or "unsure") for name in by)
+        made[one.id] = Decision(
+            card.words,
+            decision,
+            "flips",
+            pulls_to=card.pulls_to,
             threshold=THRESHOLD,
-            e_value=one.e_value,
-            outcome=outcome,
-            survives_e_bh=one.survives_e_bh and not answers.machine,
-            text_hashes=one.text_hashes,
-            reviews=tuple(Review(name, at, decision or "unsure") for name in by),
+            reviews=reviews,
             machine=answers.machine,
+            **vars(one),
         )
     return made
 
@@ -166,7 +156,12 @@ def _opinions(questions: Questions, answers: Answers, rule: Rule) -> tuple[dict[
     )
     n = questions.audited.n
     shares = {card.id: card.changes / n for card in questions.audited.cards if n}
-    return {card: opinion.of_all(shares.get(card)) for card, opinion in opinions.items()}, judges
+    for card, one in opinions.items():
+        # Judges tell what is at stake among the flips of a card; of these a share of all texts is known.
+        of_flips, share = one.at_stake, shares.get(card)
+        of_all = (of_flips[0] * share, of_flips[1] * share) if of_flips is not None and share is not None else None
+        opinions[card] = replace(one, at_stake=of_all)
+    return opinions, judges
 
 
 def _right(questions: Questions, people: Mapping[str, Choice]) -> dict[Text, bool]:
@@ -189,6 +184,7 @@ class Remaining:
     """How far a person's texts are, where they are asked about one by one.
 
     Attributes:
+        question: What is asked next; `None` where no card of theirs is left to judge.
         answered: Texts that the person answered.
         open: Cards whose texts decide nothing yet, but can.
         least: Answers that decide all open cards where those on a card agree.
@@ -196,6 +192,7 @@ class Remaining:
         lost: Cards that the texts left cannot decide any more.
     """
 
+    question: Question | None
     answered: int
     open: tuple[str, ...]
     least: int
@@ -203,28 +200,25 @@ class Remaining:
     lost: int
 
 
-def next_question(questions: Questions, answers: Answers, by: str) -> Question | None:
-    """The next text that somebody is asked about; `None` where no card of theirs is left to judge."""
-    answered = answers.to_questions().get(by, {})
-    open_ = remaining(questions, answers, by).open
-    wanted = {key.id for key in questions.keys if key.card in open_} - answered.keys()
-    return next((question for question in questions.asked if question.id in wanted), None)
-
-
 def remaining(questions: Questions, answers: Answers, by: str) -> Remaining:
-    """How far somebody's texts are; see `Remaining`."""
+    """How far somebody's texts are, and the next one."""
     answered = answers.to_questions().get(by, {})
-    judged = {card: _judged(questions, card, answered) for card in _unsure(questions, answers, by)}
-    left = {card: {key.id for key in questions.keys if key.card == card} - answered.keys() for card in judged}
+    keys = {card: [key for key in questions.keys if key.card == card] for card in _unsure(questions, answers, by)}
+    judged = {}
+    for card, of_card in keys.items():
+        found = judge_cards([key for key in of_card if key.id in answered], answered)
+        judged[card] = found[0] if found else Judged(card)
+    left = {card: {key.id for key in of_card} - answered.keys() for card, of_card in keys.items()}
     least = {card: fewest(one.mended, one.broken) for card, one in judged.items()}
     open_ = [card for card, one in judged.items() if one.outcome == "open" and least[card] <= len(left[card])]
-    most = len(set().union(*(left[card] for card in open_)))
-    together = most == sum(len(left[card]) for card in open_)  # else one answer may count for several cards
+    wanted = set().union(*(left[card] for card in open_))
+    apart = len(wanted) == sum(len(left[card]) for card in open_)  # else one answer may count for several cards
     return Remaining(
+        next((question for question in questions.asked if question.id in wanted), None),
         answered=len(answered),
         open=tuple(open_),
-        least=sum(least[card] for card in open_) if together else max((least[card] for card in open_), default=0),
-        most=most,
+        least=(sum if apart else max)([0, *(least[card] for card in open_)]),
+        most=len(wanted),
         lost=sum(one.outcome == "open" and card not in open_ for card, one in judged.items()),
     )
 
@@ -232,7 +226,7 @@ def remaining(questions: Questions, answers: Answers, by: str) -> Remaining:
 def _unsure(questions: Questions, answers: Answers, by: str | None = None) -> list[str]:
     """The cards of which somebody, or anybody, is unsure, and whose texts nobody judged before."""
     said = answers.to_cards()
-    counted = {card: one.flips_counted for card, one in _by_card(answers.earlier or Decisions(()), questions).items()}
+    counted = {card: one.flips_counted for card, one in _by_card(answers.earlier, questions.audited).items()}
     return [
         card
         for card, flips in questions.flips.items()
@@ -240,8 +234,3 @@ def _unsure(questions: Questions, answers: Answers, by: str | None = None) -> li
         if any(answer.said == "unsure" and by in (None, who) for who, answer in said.get(card, {}).items())
         if len(flips) >= LEAST_FLIPS
     ]
-
-
-def _judged(questions: Questions, card: str, answered: Mapping[str, Choice]) -> Judged:
-    keys = [key for key in questions.keys if key.card == card and key.id in answered]
-    return next(iter(judge_cards(keys, answered)), Judged(card))

@@ -7,6 +7,7 @@ and a text that serves several cards is asked about once. Evidence rests on that
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -38,14 +39,9 @@ REFERENCES = 10
 
 @dataclass(frozen=True)
 class Question:
-    """What somebody is asked: which of two options is right for a text.
+    """What somebody is asked: which of two classes is right for a text, which is a `row` of those audited, from 0.
 
-    Attributes:
-        id: Tells the question, and nothing of the card.
-        row: Which of the audited texts it is, from 0.
-        text: The text.
-        option_a: The name of a class.
-        option_b: The name of another.
+    Its id tells the question, and nothing of the card.
     """
 
     id: str
@@ -63,7 +59,7 @@ class Key:
         id: The question's.
         card: The card's.
         masked_option: Which of the two is the prediction with the card's words masked; of a reference text the model's.
-        text_hash: Tells the text again.
+        text_hash: See `data.text_hash`.
         order: The place of the question among the card's, from 0.
         label: What a label of the text's own answers; `None` where somebody has to be asked.
         call: Which call about the audit asked it, from 1.
@@ -103,6 +99,11 @@ class ReferenceText:
     holds: tuple[str, ...] = ()
 
 
+def sides(text: Text | None) -> tuple[str, ...]:
+    """A text, or both of a pair; nothing where the text is not known."""
+    return (text,) if isinstance(text, str) else text or ()
+
+
 def pair_of(one: str, other: str, labels: Sequence[str]) -> tuple[str, str]:
     """Two classes in the order of the labels."""
     return (one, other) if labels.index(one) < labels.index(other) else (other, one)
@@ -131,16 +132,7 @@ class Drawing:
     def of_flips(
         self, flips: Mapping[str, Sequence[Flip]], *, n: int = 40, seed: int = 0
     ) -> tuple[list[Question], list[Key]]:
-        """Choose texts to ask about for each card.
-
-        Args:
-            flips: By card, its flips; each text once.
-            n: How many texts for each card; 0 for all.
-            seed: Of the order.
-
-        Returns:
-            The questions, the cards' mixed, and the keys of those that are new.
-        """
+        """The questions about n flips of each card (0: all), the cards' mixed, and the keys of those that are new."""
         before = {(key.id, key.card) for key in self.asked}
         rounds: list[tuple[int, str, Question]] = []
         keys: list[Key] = []
@@ -169,10 +161,8 @@ class Drawing:
         # The place of the masked prediction is a coin that falls the same way whenever the question is drawn.
         first = int(_digest("order", identity)[:2], 16) % 2 == 0
         a, b = (flip.after, flip.before) if first else (flip.before, flip.after)
-        label: Known | None = None
-        if flip.row in self.known:
-            sides: dict[str, Known] = {a: "a", b: "b"}
-            label = sides.get(self.known[flip.row], "neither")
+        named: dict[str, Known] = {a: "a", b: "b"}
+        label = named.get(self.known[flip.row], "neither") if flip.row in self.known else None
         call = 1 + max((key.call for key in self.asked), default=0)
         key = Key(identity, card, "a" if first else "b", flip.text_hash, order, label, call)
         return Question(identity, flip.row, flip.content, a, b), key
@@ -180,8 +170,12 @@ class Drawing:
 
 def question_id(flip: Flip, labels: Sequence[str], audit: str) -> str:
     """Tells the question about a flip, and nothing of its card."""
-    classes = sorted((labels.index(flip.before), labels.index(flip.after)))
-    return _digest(audit, flip.text_hash, *map(str, classes))[:12]
+    return _digest(audit, flip.text_hash, *map(str, _ids(flip, labels)))[:12]
+
+
+def _ids(flip: Flip, labels: Sequence[str]) -> tuple[int, int]:
+    before, after = labels.index(flip.before), labels.index(flip.after)
+    return min(before, after), max(before, after)
 
 
 def _digest(*parts: str) -> str:
@@ -189,12 +183,14 @@ def _digest(*parts: str) -> str:
 
 
 def mixed(questions: Sequence[Question], more: Sequence[Question], seed: int) -> list[Question]:
-    """Two lists of questions as one, each in its order, so that nothing tells which list one is from; a question that
-    stands in both is asked once."""
-    rng = np.random.default_rng(seed)
-    both = list(questions), [one for one in more if one.id not in {other.id for other in questions}]
-    turns = rng.permutation(np.repeat([0, 1], [len(one) for one in both]))
-    queues = [iter(one) for one in both]
+    """Two lists of questions as one, each in its order, so that nothing tells which list one is from.
+
+    A question that stands in both is asked once.
+    """
+    ids = {one.id for one in questions}
+    new = [one for one in more if one.id not in ids]
+    turns = np.random.default_rng(seed).permutation(np.repeat([0, 1], [len(questions), len(new)]))
+    queues = iter(questions), iter(new)
     return [next(queues[turn]) for turn in turns]
 
 
@@ -216,30 +212,35 @@ def draw_references(
         encoded: The N audited texts.
         probs: The deployed model's class probabilities, shape (N, C).
         cards: Of the audit.
-        flips: By card, its flips.
+        flips: By card.
         labels: The names of the C classes.
         seed: Of the draw.
     """
     texts = encoded.texts
     flips = {card: of_card for card, of_card in flips.items() if len(of_card) >= LEAST_FLIPS}
     listed = [card for card in cards if card.flagged or card.id in flips]
-    holding = {card.id: np.array([_holds(WordFinder(card.words), text) for text in texts]) for card in listed}
+    holding = {card.id: _holding(card, texts) for card in listed}
     logs = np.log(np.clip(probs, 1e-12, None))
     free = _without(distinct_rows(texts), listed, holding, logs.argmax(axis=1))
-    margins: dict[tuple[int, int], list[float]] = {}
-    for flip in (flip for of_card in flips.values() for flip in of_card):
-        classes = sorted((labels.index(flip.before), labels.index(flip.after)))
-        margins.setdefault((classes[0], classes[1]), []).append(flip.margin or 0.0)
+    reach: dict[tuple[int, int], float] = {}
+    for flip in itertools.chain(*flips.values()):
+        pair = _ids(flip, labels)
+        reach[pair] = max(reach.get(pair, -np.inf), flip.margin or 0.0)
     rng = np.random.default_rng(seed)
     drawn: list[ReferenceText] = []
-    for pair in sorted(margins):
+    for pair in sorted(reach):
         for answer, other in (pair, pair[::-1]):
-            for i, is_drawn, is_near in _of_side(logs, free, (answer, other), max(margins[pair]), rng):
+            for i, is_drawn, is_near in _of_side(logs, free, (answer, other), reach[pair], rng):
                 holds = tuple(card for card, held in holding.items() if held[i])
                 margin = float(logs[i, answer] - logs[i, other])
                 names = labels[answer], labels[other]
                 drawn.append(ReferenceText(i, texts[i], *names, margin, is_drawn, is_near, holds))
     return drawn
+
+
+def _holding(card: Card, texts: Sequence[Text]) -> Array:
+    finder = WordFinder(card.words)
+    return np.array([any(map(finder.present, sides(text))) for text in texts])
 
 
 def _without(rows: Array, listed: Sequence[Card], holding: Mapping[str, Array], answers: Array) -> Array:
@@ -267,29 +268,18 @@ def _of_side(
     return [(i, i in drawn, i in near) for i in map(int, rows) if i in drawn or i in near]
 
 
-def _holds(finder: WordFinder, text: Text) -> bool:
-    return any(finder.present(side) for side in ([text] if isinstance(text, str) else text))
-
-
 def near_boundary(
     reference: Sequence[ReferenceText], labels: Sequence[str], *, n: int = REFERENCES, seed: int = 0
 ) -> list[Flip]:
-    """Reference texts to ask a person about: of each pair of classes some near the boundary, on either side of it.
-
-    Args:
-        reference: What was drawn.
-        labels: The names of the C classes.
-        n: How many on each side.
-        seed: Of the draw.
+    """Reference texts to ask a person about: of each pair of classes n near the boundary, on either side of it.
 
     Returns:
         Each as if it were a flip, whose `after` is the model's own prediction.
     """
     rng = np.random.default_rng(seed)
-    ids = {name: i for i, name in enumerate(labels)}
-    sides = {pair for one in reference for pair in ((one.other, one.answer), (one.answer, one.other))}
+    pairs = {pair for one in reference for pair in ((one.other, one.answer), (one.answer, one.other))}
     found: list[Flip] = []
-    for before, after in sorted(sides, key=lambda side: (ids[side[0]], ids[side[1]])):
+    for before, after in sorted(pairs, key=lambda pair: [labels.index(name) for name in pair]):
         there = [one for one in reference if one.near and (one.answer, one.other) == (after, before)]
         for i in rng.permutation(len(there))[:n]:
             found.append(Flip.of(there[i].row, before, after, there[i].text, there[i].margin))

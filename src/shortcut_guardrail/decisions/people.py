@@ -11,6 +11,7 @@ errors do. "Genuine" holds for these texts only, and never clears a word for oth
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -25,6 +26,8 @@ Choice = Literal["a", "b", "neither", "unclear"]
 Outcome = Literal["shortcut", "genuine", "open"]
 
 CHOICES: tuple[Choice, ...] = ("a", "b", "neither", "unclear")
+FOLLOWS: dict[Outcome, Literal["neutralise", "keep"]] = {"shortcut": "neutralise", "genuine": "keep"}
+"""The decision that follows from the outcome of judged flips."""
 MOST_QUESTIONS = 40
 """After so many questions without a decision a card is open."""
 LEAST_FLIPS = 8
@@ -36,7 +39,7 @@ class Judged:
     """What people's answers say of one card.
 
     Attributes:
-        card: Its id.
+        id: The card's.
         asked: Questions that count: up to the decision, unanswered ones too.
         mended: Answers that call the prediction with the words masked right.
         broken: Answers that call the model's own prediction right.
@@ -48,7 +51,7 @@ class Judged:
         text_hashes: Of the texts whose answer counted.
     """
 
-    card: str
+    id: str
     asked: int = 0
     mended: int = 0
     broken: int = 0
@@ -77,7 +80,7 @@ def judge_cards(keys: Sequence[Key], answers: Mapping[str, Choice], *, keep_aski
         by_card.setdefault(key.card, []).append(key)
     judged = [_judge(card, of_card, answers, keep_asking) for card, of_card in by_card.items()]
     # Each direction is a family of its own: one hypothesis for each card asked.
-    stands = {outcome: e_bh([_evidence(one, outcome) for one in judged]) for outcome in ("shortcut", "genuine")}
+    stands = {name: e_bh([_evidence(one.mended, one.broken, name) for one in judged]) for name in FOLLOWS}
     return tuple(
         one if one.outcome == "open" else replace(one, survives_e_bh=stands[one.outcome][i])
         for i, one in enumerate(judged)
@@ -97,37 +100,26 @@ def _judge(card: str, keys: Sequence[Key], answers: Mapping[str, Choice], keep_a
         if answer is None:
             continue
         hashes.append(key.text_hash)
-        count[
-            answer if answer in ("neither", "unclear") else "mended" if answer == key.masked_option else "broken"
-        ] += 1
+        tells = answer in ("a", "b")
+        count[("mended" if answer == key.masked_option else "broken") if tells else answer] += 1
         if outcome == "open" and asked <= MOST_QUESTIONS:
-            outcome = _crossed(count["mended"], count["broken"])
-    counts = Judged(card, asked, count["mended"], count["broken"], count["neither"], count["unclear"])
-    return replace(counts, outcome=outcome, e_value=_evidence(counts, outcome), text_hashes=tuple(hashes))
+            crossed = (o for o in FOLLOWS if _evidence(count["mended"], count["broken"], o) >= THRESHOLD)
+            outcome = next(crossed, "open")
+    evidence = _evidence(count["mended"], count["broken"], outcome)
+    counts = count["mended"], count["broken"], count["neither"], count["unclear"]
+    return Judged(card, asked, *counts, evidence, outcome, text_hashes=tuple(hashes))
 
 
-def _evidence(one: Judged, outcome: str) -> float:
+def _evidence(mended: int, broken: int, outcome: Outcome) -> float:
     """For an outcome; of an open card that for `shortcut`."""
-    return paired_e_value(one.broken, one.mended) if outcome == "genuine" else paired_e_value(one.mended, one.broken)
-
-
-def _crossed(mended: int, broken: int) -> Outcome:
-    if paired_e_value(mended, broken) >= THRESHOLD:
-        return "shortcut"
-    return "genuine" if paired_e_value(broken, mended) >= THRESHOLD else "open"
+    return paired_e_value(broken, mended) if outcome == "genuine" else paired_e_value(mended, broken)
 
 
 @cache
 def fewest(mended: int, broken: int) -> int:
     """How many further answers of one kind decide a card at least."""
-
-    def needed(one: int, other: int) -> int:
-        more = 0
-        while paired_e_value(one + more, other) < THRESHOLD:
-            more += 1
-        return more
-
-    return min(needed(mended, broken), needed(broken, mended))
+    most, least = max(mended, broken), min(mended, broken)
+    return next(more for more in itertools.count() if paired_e_value(most + more, least) >= THRESHOLD)
 
 
 def agreed(answers: Sequence[Mapping[str, Choice]]) -> dict[str, Choice]:
@@ -143,9 +135,7 @@ def agreed(answers: Sequence[Mapping[str, Choice]]) -> dict[str, Choice]:
 def first_five(keys: Sequence[Key], answers: Mapping[str, Choice]) -> dict[str, int]:
     """By card, how many of the first five flips that people judged are mended; cards with fewer are left out.
 
-    Args:
-        keys: Of all questions, in whose order the flips are taken.
-        answers: By question; `neither` and `unclear` do not count.
+    Flips are taken in the order of their questions; `neither` and `unclear` do not count.
     """
     found: dict[str, list[bool]] = {}
     for key in sorted(keys, key=lambda key: key.order):

@@ -15,17 +15,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from typing_extensions import TypedDict
 
 from ..audit import AuditReport
 from ..cards import Card, Flip, find_flips
+from ..classifiers import open_classifiers
 from ..data import checked, counted, parse_json, read_utf8, write_file
-from ..errors import DataError
+from ..errors import ConfigError, DataError
 from ..models import EncodedTexts, TextClassifier
 from ..text import WordFinder
 from ..typing import Progress, Text
+from .answers import Answers, answers_of
 from .audited import AuditedCards
 from .drawing import (
     REFERENCE,
@@ -38,25 +40,16 @@ from .drawing import (
     near_boundary,
     pair_of,
     question_id,
+    sides,
 )
 from .people import LEAST_FLIPS, MOST_QUESTIONS
-
-if TYPE_CHECKING:
-    from .answers import Answers
 
 QUESTIONS_FILE = "questions.jsonl"
 """In the folder of the audit."""
 
 
 class Case(NamedTuple):
-    """A flip as a classifier is asked about it.
-
-    Attributes:
-        card: The card's id.
-        flip: The flip.
-        text: Its text.
-        without: The text with the card's words cut; `None` where nothing is left.
-    """
+    """A flip of a card as a classifier is asked about it: the text, and `without` the words, `None` if none is left."""
 
     card: str
     flip: Flip
@@ -66,13 +59,7 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True)
 class ForJudges:
-    """What every judge is asked.
-
-    Attributes:
-        labels: Names of the C classes.
-        cases: Flips of the cards that can be decided.
-        reference: Texts without the cards' words.
-    """
+    """What every judge is asked: flips of the cards that can be decided, and texts without the cards' words."""
 
     labels: tuple[str, ...]
     cases: tuple[Case, ...]
@@ -145,9 +132,9 @@ class Questions:
             cards: Which; see `AuditedCards.chosen`.
             n: How many texts for each card; 0 for all.
             seed: Of the order.
-            labels: By row, the label of a text where it is known. Such a text is not asked about: its label answers.
+            labels: By row, the label of a text where it is known; see `Drawing`.
             reference: Whether people are asked about reference texts too.
-            models: Fingerprints of the deployed model and of its base, which are no judges.
+            models: See the class.
             progress: Told how many cards are done.
         """
         audited, names, probs = self.audited, self.audited.labels, classifier.predict_proba(encoded)
@@ -176,30 +163,28 @@ class Questions:
     # For people
 
     def rows(self, *, redact: bool = False) -> list[dict[str, Any]]:
-        """The questions of the last call as rows of a table, whose column `answer` is to be filled in.
-
-        Args:
-            redact: Leave the texts out.
-        """
-        return [_row(question, redact) for question in self.asked]
+        """The questions of the last call as rows of a table, whose column `answer` is to be filled in."""
+        rows = []
+        for one in self.asked:
+            texts = dict(zip(("text", "text_pair"), sides(one.text), strict=False))
+            options = {"option_a": one.option_a, "option_b": one.option_b}
+            rows.append({"id": one.id, "row": one.row, **({} if redact else texts), **options, "answer": ""})
+        return rows
 
     def of_rows(self, ids: Iterable[str]) -> Questions:
-        """Those that stand in some files, so that nothing that is asked later changes what the files say.
+        """Those that stand in some files, answered or not, so that nothing that is asked later changes what these say.
 
         They are judged by the keys of their own questions, and of labels that were known by then.
-
-        Args:
-            ids: Of all questions in the files, answered or not.
         """
-        chosen = set(ids)
-        last: dict[str, int] = {}
+        chosen, last = set(ids), dict[str, int]()
         for key in self.keys:
             if key.id in chosen and key.label is None:
                 last[key.card] = max(last.get(key.card, 0), key.call)
         latest = max(last.values(), default=0)
         # A card may have labels alone, and no question in the files.
         keys = [k for k in self.keys if (k.id in chosen if k.label is None else k.call <= last.get(k.card, latest))]
-        flips = {card: [f for f in of_card if self._id(f) in chosen] for card, of_card in self.flips.items()}
+        asked = {key.id for key in keys}
+        flips = {card: [f for f in of_card if self._id(f) in asked] for card, of_card in self.flips.items()}
         return replace(self, keys=tuple(keys), flips=flips)
 
     def _id(self, flip: Flip) -> str:
@@ -215,25 +200,18 @@ class Questions:
             DataError: Flips were written without their texts.
         """
         labels = self.audited.labels
-        self._check_texts()
-        by_id = {card.id: card for card in self.audited.cards}
-        cases = [
-            case
-            for card, flips in self.flips.items()
-            if len(flips) >= LEAST_FLIPS
-            for case in _cases(by_id[card], flips)
-        ]
-        pairs = {pair_of(case.flip.before, case.flip.after, labels) for case in cases}
-        reference = [one for one in self.reference if pair_of(one.answer, one.other, labels) in pairs]
-        return ForJudges(labels, tuple(cases), tuple(reference))
-
-    def _check_texts(self) -> None:
         known = {self._id(flip) for of_card in self.flips.values() for flip in of_card}
         if missing := {key.id for key in self.keys if key.card != REFERENCE} - known:
             raise DataError(
                 f"{QUESTIONS_FILE} lacks the texts of {counted(len(missing), 'question')}, about which classifiers are "
                 "asked: it was written with redact=True. Run `flips` again without it."
             )
+        by_id = {card.id: card for card in self.audited.cards}
+        decidable = {by_id[card]: flips for card, flips in self.flips.items() if len(flips) >= LEAST_FLIPS}
+        cases = [case for card, flips in decidable.items() for case in _cases(card, flips)]
+        pairs = {pair_of(case.flip.before, case.flip.after, labels) for case in cases}
+        reference = [one for one in self.reference if pair_of(one.answer, one.other, labels) in pairs]
+        return ForJudges(labels, tuple(cases), tuple(reference))
 
     def answered_by(self, judges: Any, *, progress: Progress | None = None) -> Answers:
         """The answers of classifiers, each of which is asked about every text.
@@ -247,19 +225,22 @@ class Questions:
             ConfigError: One is the deployed model or its base, two are the same, or one has other labels.
             DataError: The texts are not known.
         """
-        from .answers import ask
-
-        return ask(self, judges, progress=progress)
+        given = [*judges] if isinstance(judges, list | tuple) else [judges]
+        texts, labels = self.for_judges.texts, self.audited.labels
+        opened = open_classifiers(given, labels)
+        for judge in opened:
+            if judge.fingerprint() in self.models:
+                raise ConfigError(
+                    f"The judge '{judge.name}' is the model that was audited, or its base: it leans on the same words. "
+                    "Give a model that learned from other data."
+                )
+        said = {judge.name: answers_of(judge, texts, labels, progress) for judge in opened}
+        return Answers(judges=said, texts=texts)
 
     # The file
 
     def save(self, folder: Path, *, redact: bool = False) -> None:
-        """Write the file into the folder of the audit.
-
-        Args:
-            folder: That `audit` wrote.
-            redact: Leave the texts out: people's answers can be read, and no classifier be asked.
-        """
+        """Write the file into the folder of the audit; without texts no classifier can be asked."""
         lines: list[dict[str, Any]] = [{"audit": self.audited.id, "models": list(self.models)}]
         lines += [{"key": asdict(key)} for key in self.keys]
         if not redact:
@@ -321,27 +302,24 @@ def _lines(file: Path) -> list[_Line]:
     return found
 
 
-def _row(question: Question, redact: bool) -> dict[str, Any]:
-    text = question.text
-    shown = {} if redact else {"text": text} if isinstance(text, str) else {"text": text[0], "text_pair": text[1]}
-    options = {"option_a": question.option_a, "option_b": question.option_b}
-    return {"id": question.id, "row": question.row, **shown, **options, "answer": ""}
-
-
 def _cases(card: Card, flips: Sequence[Flip]) -> Iterator[Case]:
     finder = WordFinder(card.words, kept=card.except_in)
     for flip in flips:
         assert flip.content is not None  # texts are written of all flips or of none
-        sides = [flip.content] if isinstance(flip.content, str) else flip.content
-        cut = tuple(_cut(side, finder) for side in sides)
+        left = ["".join(piece for piece, found in pieces_of(finder, side) if not found) for side in sides(flip.content)]
+        cut = tuple(" ".join(side.split()) for side in left)  # without the space that the words leave
         without = cut[0] if len(cut) == 1 else (cut[0], cut[1])
         yield Case(card.id, flip, flip.content, without if all(cut) else None)
 
 
-def _cut(text: str, finder: WordFinder) -> str:
-    """A text without the words, and without the space that they leave."""
-    kept, at = [], 0
+def pieces_of(finder: WordFinder, text: str) -> list[tuple[str, bool]]:
+    """A text in pieces, and whether each is one of some words; words that overlap are one piece."""
+    pieces: list[tuple[str, bool]] = []
+    at = 0
     for found in finder.find(text):
-        kept.append(text[at : max(at, found.start)])
+        if found.start >= at:
+            pieces += [(text[at : found.start], False), (text[found.start : found.end], True)]
+        elif found.end > at:
+            pieces[-1] = (pieces[-1][0] + text[at : found.end], True)
         at = max(at, found.end)
-    return " ".join("".join([*kept, text[at:]]).split())
+    return [piece for piece in (*pieces, (text[at:], False)) if piece[0]]

@@ -10,22 +10,19 @@ from dataclasses import asdict, dataclass, field, replace
 from glob import escape
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired
-
-from typing_extensions import TypedDict
+from typing import Annotated, Any, Literal
 
 from ..data import Count, NotEmpty, Share, Word, checked, json_content, to_json, write_file
 from ..errors import ConfigError, DataError
 from ..text import spaced, visible_name
+from .people import FOLLOWS, Outcome
 
 DECISIONS_SCHEMA_VERSION = 1
+_ADVICE = "Give a file that `judge` wrote."
 
 Rule = Literal["agreement", "reference", "answers"]
 DecisionName = Literal["keep", "neutralise", "unsure"]
 Source = Literal["person", "flips", "machine", "file"]
-
-FOLLOWS: dict[str, DecisionName] = {"shortcut": "neutralise", "genuine": "keep"}
-"""What follows from the outcome of judged flips."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class Qualification:
     """What is known of a judge for one pair of classes.
 
     Attributes:
-        pair: The names of the two classes.
+        pair: The two classes.
         texts: Reference texts that it answered.
         agreement: How often it agrees with the deployed model, the mean of the model's two answers, in [0, 1].
         error: Its standard error.
@@ -82,11 +79,6 @@ class SecondOpinion:
     q_value: Share | None = None
     at_stake: tuple[float, float] | None = None
 
-    def of_all(self, share: float | None) -> SecondOpinion:
-        """The same with what is at stake as a share of all texts, `share` of which are flips of the card, if known."""
-        stake = self.at_stake
-        return replace(self, at_stake=None if stake is None or share is None else (stake[0] * share, stake[1] * share))
-
     @property
     def sentence(self) -> str:
         """Who judged, the counts and the bound, such as "gemma-3-270m, reviews.joblib, 72 : 16, bound .68"."""
@@ -113,21 +105,10 @@ class Judge:
     qualifications: tuple[Qualification, ...]
     texts: Count
 
-    @property
-    def qualified(self) -> bool:
-        """Whether it may judge any pair of classes."""
-        return any(one.qualified for one in self.qualifications)
-
 
 @dataclass(frozen=True)
 class Review:
-    """What one person said of a card.
-
-    Attributes:
-        by: Who.
-        at: When, ISO 8601.
-        decision: What.
-    """
+    """What one person said of a card, and when (ISO 8601)."""
 
     by: str
     at: str
@@ -136,7 +117,7 @@ class Review:
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided about a card.
+    """What was decided about a card. From `asked` to `text_hashes` it says of judged flips what `people.Judged` does.
 
     Attributes:
         words: The card's words.
@@ -146,15 +127,8 @@ class Decision:
             `file` that somebody wrote.
         id: The card's.
         pulls_to: The class that the words pull to.
-        asked: See `people.Judged`, for this and what follows.
-        mended: Judged flips that masking mends.
-        broken: Judged flips that masking breaks.
-        neither: Flips of which neither answer is right.
-        unclear: Flips that could not be judged.
         threshold: The e-value that decides.
-        e_value: Evidence for the outcome.
-        outcome: `shortcut`, `genuine` or `open`; `None` where no flip was judged.
-        survives_e_bh: Whether it stands among all cards asked.
+        outcome: `None` where no flip was judged.
         text_hashes: Of the judged texts, which can certify nothing any more.
         reviews: What each person said; for judged flips who answered, with what followed from all answers.
         machine: The model whose answers stand in a file of questions; they are kept and decide nothing, since nobody
@@ -174,7 +148,7 @@ class Decision:
     unclear: Count = 0
     threshold: float | None = None
     e_value: float | None = None
-    outcome: Literal["shortcut", "genuine", "open"] | None = None
+    outcome: Outcome | None = None
     survives_e_bh: bool | None = None
     text_hashes: tuple[str, ...] = ()
     reviews: tuple[Review, ...] = ()
@@ -211,12 +185,12 @@ class Decision:
 
     def without_people(self) -> Decision:
         """What follows from the card's judged flips, or else from judges, whatever people said of the card itself."""
-        if not self.machine and (follows := FOLLOWS.get(self.outcome or "")):
+        if not self.machine and (follows := FOLLOWS.get(self.outcome or "open")):
             return replace(self, decision=follows, source="flips")
         if self.machine_says_shortcut:
             return replace(self, decision="neutralise", source="machine")
-        asked = "flips" if self.asked else "machine" if self.second_opinion else None
-        return replace(self, decision=None, source=asked)  # type: ignore[arg-type]
+        asked: Source | None = "flips" if self.asked else "machine" if self.second_opinion else None
+        return replace(self, decision=None, source=asked)
 
 
 @dataclass(frozen=True)
@@ -225,9 +199,9 @@ class Decisions:
 
     Attributes:
         cards: One for each card that somebody was asked about.
-        audit: The audit's id; `None` for a file that names none.
-        model: Fingerprint of the audited model; `None` for a file that names none.
-        data: Fingerprint of the audited texts; `None` for a file that names none.
+        audit: The audit's id; `None` for a file that names none, as for what follows.
+        model: Fingerprint of the audited model.
+        data: Fingerprint of the audited texts.
         judges: Classifiers that were asked.
         answers: The file beside this one that has their answers.
     """
@@ -250,15 +224,11 @@ class Decisions:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
-        document: dict[str, Any] = {
-            "schema_version": DECISIONS_SCHEMA_VERSION,
-            "audit": self.audit,
-            "model": self.model,
-        }
-        document |= {"data": self.data, "cards": [_stored(card) for card in self.cards]}
-        if self.judges:
-            document |= {"judges": [asdict(one) for one in self.judges], "answers": self.answers}
-        return document
+        # What nobody decided or measured is left out.
+        cards = [{name: x for name, x in asdict(card).items() if x is not None} for card in self.cards]
+        head = {"audit": self.audit, "model": self.model, "data": self.data, "cards": cards}
+        judged = {"judges": [asdict(one) for one in self.judges], "answers": self.answers} if self.judges else {}
+        return {"schema_version": DECISIONS_SCHEMA_VERSION, **head, **judged}
 
     def save(self, file: str | Path, *, answers: str = "", overwrite: bool = False) -> Decisions:
         """Write a file of decisions, and beside it the answers of classifiers that they rest on.
@@ -267,7 +237,7 @@ class Decisions:
         ones get a name of their own, and the old ones go last.
 
         Args:
-            file: `decisions.json`, or another JSON file.
+            file: A JSON file.
             answers: See `Answers.to_lines`; empty where no classifier was asked.
             overwrite: Whether files that are there are replaced.
 
@@ -292,31 +262,22 @@ class Decisions:
 
     @classmethod
     def from_dict(cls, document: Any, *, source: str = "The decisions") -> Decisions:
-        """The decisions that a file holds.
-
-        Args:
-            document: What was read from JSON.
-            source: What to call the file in messages.
+        """The decisions that a document of JSON holds, which messages call `source`.
 
         Raises:
             DataError: A field is missing or of another kind, a decision is unknown, or two cards contradict each other.
                 The sentence names the field.
         """
-        found = checked(document, _Document, source, advice="Give a file that `judge` wrote.", open_ended=True)
+        found: Decisions = checked(document, cls, source, advice=_ADVICE, open_ended=True)
+        version = document.get("schema_version", DECISIONS_SCHEMA_VERSION)
+        checked(version, Literal[1], source, path="schema_version", advice=_ADVICE)
         cards = tuple(
-            replace(card, source="file") if card.decision and not card.source else card for card in found["cards"]
+            replace(card, source="file") if card.decision and not card.source else card for card in found.cards
         )
         for i, card in enumerate(cards):
             _check_source(card, f"{source}: cards[{i}]")
         _check_contradictions(cards, source)
-        return cls(
-            cards,
-            found.get("audit"),
-            found.get("model"),
-            found.get("data"),
-            found.get("judges", ()),
-            found.get("answers"),
-        )
+        return replace(found, cards=cards)
 
     @classmethod
     def from_file(cls, file: str | Path) -> Decisions:
@@ -325,31 +286,12 @@ class Decisions:
         Raises:
             DataError: The file cannot be read, or holds none.
         """
-        document = json_content(Path(file), advice="Give a file that `judge` wrote.")
-        return cls.from_dict(document, source=str(file))
+        return cls.from_dict(json_content(Path(file), advice=_ADVICE), source=str(file))
 
 
 def answers_file(decisions: Path) -> Path:
     """Where the answers of classifiers go that decisions rest on."""
     return decisions.with_name(f"{decisions.stem}.answers.jsonl")
-
-
-def _stored(card: Decision) -> dict[str, Any]:
-    """By the keys of files; what nobody decided or measured is left out."""
-    values = asdict(card)
-    order = ["id", "words", "pulls_to", "decision", "source"]
-    ordered = {name: values[name] for name in order} | values
-    return {name: value for name, value in ordered.items() if value is not None}
-
-
-class _Document(TypedDict):
-    schema_version: NotRequired[Literal[1]]
-    audit: NotRequired[str | None]
-    model: NotRequired[str | None]
-    data: NotRequired[str | None]
-    cards: tuple[Decision, ...]
-    judges: NotRequired[tuple[Judge, ...]]
-    answers: NotRequired[str | None]
 
 
 def _check_source(card: Decision, where: str) -> None:
@@ -384,13 +326,7 @@ def _check_contradictions(cards: Sequence[Decision], source: str) -> None:
 
 
 def made_for(decisions: Decisions, *, model: str, data: str, warn: Callable[[str], None]) -> bool:
-    """Whether decisions were made on these texts, for which alone "genuine" holds.
-
-    Args:
-        decisions: What was decided.
-        model: Fingerprint of the model at hand.
-        data: Fingerprint of the texts at hand.
-        warn: Told in a sentence that the texts are others.
+    """Whether decisions were made on these texts, for which alone "genuine" holds; `warn` is told where they were not.
 
     Raises:
         ConfigError: They were made for another model.
@@ -400,10 +336,10 @@ def made_for(decisions: Decisions, *, model: str, data: str, warn: Callable[[str
             "The decisions were made for an audit of another model, of which other answers change. Audit this model "
             "and decide on its cards."
         )
-    same = decisions.data is None or decisions.data == data
-    if not same:
-        warn(
-            "The decisions were made on other texts. What the flips called a shortcut is neutralised here too; what "
-            "they called genuine holds for their texts only and is left to the audit."
-        )
-    return same
+    if decisions.data in (None, data):
+        return True
+    warn(
+        "The decisions were made on other texts. What the flips called a shortcut is neutralised here too; what "
+        "they called genuine holds for their texts only and is left to the audit."
+    )
+    return False

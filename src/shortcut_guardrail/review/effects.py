@@ -22,20 +22,19 @@ class Effect(TypedDict):
     line: str
 
 
-def effects_of(card: Card, taken: Sequence[str], *, all_taken: bool) -> dict[str, Effect]:
-    """What follows from each decision on a card, where nobody else said anything.
+def effects_of(card: Card, taken: Sequence[str]) -> dict[str, Effect]:
+    """What follows from each decision on a card where nobody else said anything.
 
     Args:
         card: The card.
-        taken: Words that `fit` neutralises where nobody decides.
-        all_taken: Whether these are all words of the card.
+        taken: Words of it that `fit` neutralises where nobody decides, as they are shown.
     """
     moves = (f"{one.texts} from {visible_name(one.before)} to {visible_name(one.after)}" for one in card.moved)
     which = f": {', '.join(moves)}" if card.moved else ""
     answers, kept, done = counted(card.changes, "answer"), DONE["keep"], DONE["neutralise"]
     if not taken:
         how, changes, n, short = "left as it is", "none", 0, "nothing changes"
-    elif all_taken:
+    elif len(taken) == len(card.words):
         how, changes, n, short = done, f"{answers}{which}", card.changes, answers
     else:
         words = ", ".join(f"“{word}”" for word in taken)

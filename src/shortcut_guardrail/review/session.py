@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
-from typing import Any, Literal, NotRequired
+from typing import Any, Literal
 
 from filelock import FileLock, Timeout
-from typing_extensions import TypedDict
 
 from ..data import Count, checked, json_content, to_json, write_file
 from ..decisions import (
@@ -27,8 +25,9 @@ from ..decisions import (
     Questions,
     agreed_decision,
     decide,
-    next_question,
+    now,
     remaining,
+    sides,
 )
 from ..errors import ConfigError, DataError
 from .effects import follows
@@ -37,19 +36,18 @@ from .shown import Deck
 BY_FILE = "file"
 """Who said what a file says without naming anybody."""
 
-REVIEW_SCHEMA_VERSION = 1
-
 _ADVICE = "Remove 'review' to keep the decisions alone."
 
 
-class _Review(TypedDict):
-    """What a file of decisions keeps of a review."""
+@dataclass(frozen=True)
+class _Review:
+    """What a file of decisions keeps of a review, to go on from: what was said, and what others had said before."""
 
-    schema_version: NotRequired[Literal[1]]
-    revision: NotRequired[Count]
-    seed: NotRequired[Count | None]
-    events: tuple[Any, ...]
-    before: NotRequired[Any]
+    schema_version: Literal[1] = 1
+    revision: Count = 0
+    seed: Count | None = None
+    events: tuple[Any, ...] = ()
+    before: tuple[Decision, ...] = ()
 
 
 class StaleError(Exception):
@@ -96,14 +94,13 @@ class Session:
     """
 
     def __init__(self, deck: Deck, file: Path, by: str, *, seed: int = 0) -> None:
-        begun = _read(file)[1].get("seed") if file.exists() else None
+        begun = _read(file)[1].seed if file.exists() else None
         self.deck, self.file, self.by, self.seed = deck, file, by, seed if begun is None else begun
         self.questions = Questions.of_audit(deck.audited, deck.flips, seed=self.seed)
-        self.answers, self.revision, self.notice = Answers(earlier=Decisions(())), 0, ""
+        self.answers, self.revision, self.notice = Answers(), 0, ""
         self._lock = RLock()
         self._written: bytes | None = None
         self._take_up()
-        self.notice = ""  # at the start all of it is as expected
 
     # Answers
 
@@ -119,9 +116,9 @@ class Session:
             DataError: It is no answer, or to nothing that was asked, or another program damaged the file.
             RunError: The disk is full, or the like.
         """
-        answer = Answer.from_dict({**values, "by": self.by, "at": _now()}, "What was sent")
+        answer = Answer.from_dict({**values, "by": self.by, "at": now()}, "What was sent")
         asked = self.deck.shown if answer.card is not None else {question.id for question in self.questions.asked}
-        if answer.about not in asked:
+        if (answer.card or answer.question) not in asked:
             raise DataError("What was sent answers nothing that this review asks. Load the page again.")
         with self._lock:
             self._check(revision)
@@ -145,15 +142,12 @@ class Session:
 
     def _stored(self, answers: Answers, revision: int) -> bytes:
         """The content of `decisions.json`: what `judge` writes, and under `review` what was said, to go on from."""
-        before = [card for card in _earlier(answers).cards if card.id in self.deck.shown]
-        review = {
-            "schema_version": REVIEW_SCHEMA_VERSION,
-            "revision": revision,
-            "seed": self.seed,
+        before = Decisions(tuple(card for card in answers.earlier.cards if card.id in self.deck.shown))
+        review = vars(_Review(revision=revision, seed=self.seed)) | {
             "events": [answer.to_dict() for answer in answers.said],
-            "before": Decisions(tuple(before)).to_dict()["cards"],
+            "before": before.to_dict()["cards"],
         }
-        document = decide(self.questions, answers, at=_now()).to_dict() | {"review": review}
+        document = decide(self.questions, answers, at=now()).to_dict() | {"review": review}
         return to_json(document).encode("utf-8", "backslashreplace")
 
     # What other programs write
@@ -170,12 +164,9 @@ class Session:
             )
         ours, started = self.answers, self.revision == 0 and not self.answers.said
         self.answers, changed = self._with_cards(_with_review(ours, review, str(self.file)), found)
-        known = self.revision
-        self.revision = max(known, review.get("revision", 0))
-        if not started and (
-            self.revision != known or (self.answers.said, self.answers.earlier) != (ours.said, ours.earlier)
-        ):
-            self.revision += 1
+        known, now = max(self.revision, review.revision), (self.answers.said, self.answers.earlier)
+        is_new = not started and (known != self.revision or now != (ours.said, ours.earlier))
+        self.revision = known + is_new
         if changed and not started:
             self.notice = (
                 f"Another program changed {self.file.name}: what it says of {', '.join(changed)} was taken up."
@@ -185,13 +176,12 @@ class Session:
     def _with_cards(self, answers: Answers, found: Decisions) -> tuple[Answers, list[str]]:
         """With what cards of a file say beyond the answers, and the words of those that say something new."""
         cards = {card.id: card for card in self.deck.cards}
-        by_words = {frozenset(map(str.casefold, card.words)): card.id for card in self.deck.cards}
         ours = {card.id: card for card in decide(self.questions, answers, at="").cards}
         said, others, changed = list(answers.said), [], []
-        before = {card.id: card for card in _earlier(answers).cards if card.id in cards}
+        before = {card.id: card for card in answers.earlier.cards if card.id in cards}
         for card in found.cards:
-            identity = card.id if card.id in cards else by_words.get(frozenset(map(str.casefold, card.words)), "")
-            if not identity:
+            identity = self.deck.audited.id_of(card.id, card.words)
+            if identity not in cards:
                 others.append(card)
                 continue
             own, kept = ours.get(identity), before.get(identity)
@@ -202,7 +192,7 @@ class Session:
                 known = cards[identity]
                 before[identity] = replace(new, id=identity, words=known.words, pulls_to=known.pulls_to)
                 changed.append(f"“{card.words[0]}”")
-        judges = found if found.judges else _earlier(answers)
+        judges = found if found.judges else answers.earlier
         earlier = replace(judges, cards=(*before.values(), *others))
         return replace(answers, said=tuple(said), earlier=earlier), list(dict.fromkeys(changed))
 
@@ -216,34 +206,24 @@ class Session:
             said = {card: to_cards[card][self.by].said for card in shown if self.by in to_cards.get(card, {})}
             decided = {one.id: one for one in decide(self.questions, answers, at="").cards}
             left = remaining(self.questions, answers, self.by)
-            question = next_question(self.questions, answers, self.by)
-            before = {card.id: card for card in _earlier(answers).cards}
+            before = {card.id: card for card in answers.earlier.cards}
+            effects = {}
+            for card, own in said.items():
+                n, asked = len(self.deck.flips[card]), card in left.open
+                effects[card] = follows(shown[card]["effects"], own, decided.get(card), flips=n, asked=asked)
+            one = left.question
             return {
                 "revision": self.revision,
                 "by": self.by,
                 "said": said,
-                "follows": {
-                    card: follows(
-                        shown[card]["effects"],
-                        own,
-                        decided.get(card),
-                        flips=len(self.deck.flips[card]),
-                        asked=card in left.open,
-                    )
-                    for card, own in said.items()
-                },
-                "opinions": {card: text for card in said if (text := second_opinion(before.get(card)))},
-                "question": question
-                and {
-                    "id": question.id,
-                    "sides": [question.text] if isinstance(question.text, str) else list(question.text),
-                    "a": question.option_a,
-                    "b": question.option_b,
-                },
-                "progress": {**vars(left), "open": len(left.open)},
+                "follows": effects,
+                "opinions": {card: text for card in said if (text := _second_opinion(before.get(card)))},
+                "question": one and {"id": one.id, "sides": sides(one.text), "a": one.option_a, "b": one.option_b},
+                "progress": {name: getattr(left, name) for name in ("answered", "least", "most", "lost")}
+                | {"open": len(left.open)},
                 "can_undo": any(answer.by == self.by for answer in answers.said),
                 "notice": self.notice,
-                "end": self._end(decided) if len(said) == len(shown) and question is None else None,
+                "end": self._end(decided) if len(said) == len(shown) and one is None else None,
             }
 
     def _end(self, decided: Mapping[str, Decision]) -> dict[str, Any]:
@@ -273,7 +253,7 @@ def next_command(file: Path) -> str:
     return f"shortcut-guardrail fit MODEL DATA --decisions {file} --out guarded"
 
 
-def second_opinion(card: Decision | None) -> str:
+def _second_opinion(card: Decision | None) -> str:
     """What a machine said of a card's flips, in a few words; empty where none was asked."""
     if card is not None and card.second_opinion is not None:
         return f"{card.second_opinion.sentence}, {card.second_opinion.outcome}"
@@ -282,29 +262,18 @@ def second_opinion(card: Decision | None) -> str:
     return f"{card.machine}: {card.mended} mended, {card.broken} broken by masking"
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _read(file: Path) -> tuple[Decisions, Mapping[str, Any]]:
-    decisions = Decisions.from_file(file)
-    review = json_content(file, advice=_ADVICE).get("review", {"events": []})
+def _read(file: Path) -> tuple[Decisions, _Review]:
+    decisions, review = Decisions.from_file(file), json_content(file, advice=_ADVICE).get("review", {})
     return decisions, checked(review, _Review, str(file), path="review", advice=_ADVICE, open_ended=True)
 
 
-def _earlier(answers: Answers) -> Decisions:
-    """What the file said before the review: flips that `judge` counted, what a machine said, and of other cards."""
-    return answers.earlier or Decisions(())
-
-
-def _with_review(answers: Answers, review: Mapping[str, Any], source: str) -> Answers:
+def _with_review(answers: Answers, review: _Review, source: str) -> Answers:
     """With the answers that stand in a file, each once, and what stood there of other cards before them."""
-    events = [Answer.from_dict(one, source, f"review.events[{i}]") for i, one in enumerate(review["events"])]
+    events = [Answer.from_dict(one, source, f"review.events[{i}]") for i, one in enumerate(review.events)]
     new = [event for event in events if event not in answers.said]
-    before = Decisions.from_dict({"cards": review.get("before") or []}, source=f"{source}: review.before").cards
-    known = {card.id for card in _earlier(answers).cards}
-    cards = (*_earlier(answers).cards, *(card for card in before if card.id not in known))
-    return replace(answers, said=(*answers.said, *new), earlier=replace(_earlier(answers), cards=cards))
+    known = {card.id for card in answers.earlier.cards}
+    cards = (*answers.earlier.cards, *(card for card in review.before if card.id not in known))
+    return replace(answers, said=(*answers.said, *new), earlier=replace(answers.earlier, cards=cards))
 
 
 def _beyond_people(card: Decision, kept: Decision | None, own: Decision | None) -> Decision | None:
@@ -324,4 +293,4 @@ def _said_by_file(card: Decision, identity: str, said: Sequence[Answer]) -> list
     together = None if card.decision == "unsure" else card.decision
     if new and agreed_decision([answer.said for answer in told]) == together:
         return new
-    return [Answer(BY_FILE, _now(), card.decision or "unsure", card=identity)]
+    return [Answer(BY_FILE, now(), card.decision or "unsure", card=identity)]

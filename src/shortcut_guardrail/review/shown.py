@@ -10,10 +10,9 @@ from typing import Any
 
 from ..cards import Card, Flip
 from ..data import Texts, text_hash
-from ..decisions import LEAST_FLIPS, AuditedCards
+from ..decisions import LEAST_FLIPS, AuditedCards, pieces_of, sides
 from ..errors import DataError
 from ..text import WordFinder, content_words, spaced, visible_name
-from ..typing import Text
 from .effects import effects_of
 
 Document = Mapping[str, Any]
@@ -36,7 +35,7 @@ class Deck:
     Attributes:
         audited: All cards of the audit, by which decisions are recorded.
         cards: Those that are asked about, most changeable predictions first.
-        shown: By id, what a person sees of a card, JSON-ready; see `shown_card`.
+        shown: By id, what a person sees of a card, JSON-ready.
         flips: By id, the texts that may be asked about, none of which is shown on any card.
     """
 
@@ -47,9 +46,8 @@ class Deck:
 
     def to_dict(self) -> dict[str, Any]:
         """What the page is told, which are not the texts that it may ask about later."""
-        audited = self.audited
-        head = {"audit": audited.id, "model": audited.model, "data": audited.data, "n": audited.n}
-        return head | {"cards": list(self.shown.values())}
+        audited, cards = self.audited, list(self.shown.values())
+        return {"audit": audited.id, "model": audited.model, "data": audited.data, "n": audited.n, "cards": cards}
 
 
 def make_deck(document: Document, *, texts: Texts | None = None, which: str = "all", source: str = "The audit") -> Deck:
@@ -69,12 +67,12 @@ def make_deck(document: Document, *, texts: Texts | None = None, which: str = "a
     if not chosen:
         raise DataError(f"{source} has no card to decide: no answer hangs on a word that the audit does not flag.")
     flips = {card.id: _with_texts(card.flips, texts, source) for card in chosen}
-    spare = Spare(flips.values())
-    examples = {card.id: _examples(card, flips[card.id], _others(card, document, texts), spare) for card in chosen}
+    kept = [{flip.row for flip in of_card} for of_card in flips.values() if len(of_card) >= LEAST_FLIPS]
+    examples = {card.id: _examples(card, flips[card.id], _others(card, document, texts), kept) for card in chosen}
     rows = {flip.row for of_card in examples.values() for flip in of_card}
     left = {card: tuple(flip for flip in of_card if flip.row not in rows) for card, of_card in flips.items()}
     shown = {
-        card.id: shown_card(card, flips[card.id], examples[card.id], len(left[card.id]), document) for card in chosen
+        card.id: _shown_card(card, flips[card.id], examples[card.id], len(left[card.id]), document) for card in chosen
     }
     return Deck(audited, chosen, shown, left)
 
@@ -82,24 +80,13 @@ def make_deck(document: Document, *, texts: Texts | None = None, which: str = "a
 # Which texts
 
 
-class Spare:
-    """The texts that can still be shown. A card that texts can decide is left enough of them to be asked about.
-
-    Args:
-        flips: Of each card.
-    """
-
-    def __init__(self, flips: Iterable[Sequence[Flip]]) -> None:
-        rows = [{flip.row for flip in of_card} for of_card in flips]
-        self._rows = [of_card for of_card in rows if len(of_card) >= LEAST_FLIPS]
-
-    def taken(self, row: int) -> bool:
-        """Take a text to show it, if it can be spared; whether it was."""
-        holding = [of_card for of_card in self._rows if row in of_card]
-        spare = all(len(of_card) > LEAST_FLIPS for of_card in holding)
-        for of_card in holding if spare else ():
-            of_card.remove(row)
-        return spare
+def _taken(row: int, left: Sequence[set[int]]) -> bool:
+    """Take a text to show it, if every card that texts can decide is left enough; whether it was."""
+    holding = [rows for rows in left if row in rows]
+    spare = all(len(rows) > LEAST_FLIPS for rows in holding)
+    for rows in holding if spare else ():
+        rows.remove(row)
+    return spare
 
 
 def _with_texts(flips: Sequence[Flip], given: Texts | None, source: str) -> list[Flip]:
@@ -134,24 +121,24 @@ def _others(card: Card, document: Document, given: Texts | None) -> Iterator[Fli
             yield found
 
 
-def _examples(card: Card, flips: Sequence[Flip], others: Iterable[Flip], spare: Spare) -> list[Flip]:
+def _examples(card: Card, flips: Sequence[Flip], others: Iterable[Flip], kept: Sequence[set[int]]) -> list[Flip]:
     """Texts of different topics: each next one shares the fewest words with those before; flips come first.
 
     Where a card has few flips, these are left to be asked about, and texts whose prediction may stay are shown.
     """
     chosen: list[Flip] = []
     own = {part for word in card.words for part in content_words(word)}
-    bags = {flip.row: set(content_words(" ".join(_sides(flip)))) - own for flip in flips}
+    bags = {flip.row: set(content_words(" ".join(sides(flip.content)))) - own for flip in flips}
     left = list(flips)
     while left and len(chosen) < MOST_EXAMPLES:
         # Of equal ones that which is read fastest.
-        best = min(left, key=lambda f: (_overlap(bags, f, chosen), sum(map(len, _sides(f))), f.row))
+        best = min(left, key=lambda f: (_overlap(bags, f, chosen), sum(map(len, sides(f.content))), f.row))
         left.remove(best)
-        if spare.taken(best.row):
+        if _taken(best.row, kept):
             chosen.append(best)
     for other in others:
         new = other.row not in {one.row for one in chosen}
-        if len(chosen) < MOST_EXAMPLES and new and spare.taken(other.row):
+        if len(chosen) < MOST_EXAMPLES and new and _taken(other.row, kept):
             chosen.append(other)
     return chosen
 
@@ -166,25 +153,16 @@ def _overlap(bags: Mapping[int, set[str]], flip: Flip, chosen: Sequence[Flip]) -
 # What is seen of a card
 
 
-def shown_card(
+def _shown_card(
     card: Card, flips: Sequence[Flip], examples: Sequence[Flip], asked: int, document: Document
 ) -> dict[str, Any]:
-    """What a person sees of a card, JSON-ready.
-
-    Args:
-        card: The card.
-        flips: Its flips at hand.
-        examples: The texts to show.
-        asked: How many of its flips may be asked about.
-        document: The audit.
-
-    Returns:
-        The card's `id`, `words`, `pulls_to`, `texts` and `changes`; `names`, the first words, such that each can be
-        read; `share` in percent; `patterns`, the two commonest neighbours of the words; `examples`; `evidence`,
-        sentences of the audit; `effects`, what follows from each decision.
-    """
+    """What a person sees of a card, JSON-ready, where so many of its flips may be asked about."""
     finder = WordFinder(card.words, kept=card.except_in)
-    taken = [word for word in card.words if spaced(word) in _taken(document)]
+    # What `fit` neutralises where nobody decides: words that the audit says, or else those that it found.
+    found = [c for c in document["candidates"] if c["flagged"] or c["takes_turns"] or c["collective"]]
+    said = document.get("fit_would_take")
+    neutralised = {spaced(item["text"]) for item in (found if said is None else said)}
+    taken = [visible_name(word) for word in card.words if spaced(word) in neutralised]
     return {
         "id": card.id,
         "words": card.words,
@@ -193,19 +171,11 @@ def shown_card(
         "texts": card.texts,
         "changes": card.changes,
         "share": f"{card.share:.1%}",
-        "patterns": patterns_of(finder, flips),
-        "examples": [shown_text(finder, example) for example in examples],
+        "patterns": _patterns(finder, flips),
+        "examples": [_shown_text(finder, example) for example in examples],
         "evidence": [*_evidence(card, document), *_too_few(asked, card.changes)],
-        "effects": effects_of(card, list(map(visible_name, taken)), all_taken=len(taken) == len(card.words)),
+        "effects": effects_of(card, taken),
     }
-
-
-def _taken(document: Document) -> set[str]:
-    """The words that `fit` neutralises where nobody decides: those that the audit says, or else those that it found."""
-    said = document.get("fit_would_take")
-    if said is None:
-        said = [c for c in document["candidates"] if c["flagged"] or c["takes_turns"] or c["collective"]]
-    return {spaced(item["text"]) for item in said}
 
 
 def _too_few(asked: int, changes: int) -> Iterator[str]:
@@ -245,59 +215,32 @@ _NEAR = 100  # characters; a neighbour that is longer is none that repeats
 _BEFORE, _AFTER = re.compile(r"([\w'’-]+)\s+$"), re.compile(r"^\s+([\w'’-]+)")
 
 
-def patterns_of(finder: WordFinder, flips: Iterable[Flip], most: int = 2) -> list[dict[str, Any]]:
-    """The commonest neighbours of the words, each in at least two texts: `text`, and how many `texts`."""
+def _patterns(finder: WordFinder, flips: Iterable[Flip]) -> list[dict[str, Any]]:
+    """The two commonest neighbours of the words, each in at least two texts."""
     found: Counter[str] = Counter()
     for flip in flips:
-        found.update({pattern for side in _sides(flip) for pattern in _neighbours(finder, side)})
+        found.update({pattern for side in sides(flip.content) for pattern in _neighbours(finder, side)})
     common = sorted(found.items(), key=lambda one: (-one[1], one[0]))
-    return [{"text": visible_name(text), "texts": n} for text, n in common[:most] if n > 1]
+    return [{"text": visible_name(text), "texts": n} for text, n in common[:2] if n > 1]
 
 
 def _neighbours(finder: WordFinder, text: str) -> Iterator[str]:
-    for start, end in _spans(finder, text):
-        word = text[start:end]
-        if before := _BEFORE.search(text[max(0, start - _NEAR) : start]):
-            yield f"{before[1]} {word}".casefold()
-        if after := _AFTER.search(text[end : end + _NEAR]):
-            yield f"{word} {after[1]}".casefold()
+    at = 0
+    for piece, marked in pieces_of(finder, text):
+        end = at + len(piece)
+        if marked and (before := _BEFORE.search(text[max(0, at - _NEAR) : at])):
+            yield f"{before[1]} {piece}".casefold()
+        if marked and (after := _AFTER.search(text[end : end + _NEAR])):
+            yield f"{piece} {after[1]}".casefold()
+        at = end
 
 
-def shown_text(finder: WordFinder, flip: Flip) -> dict[str, Any]:
-    """A text with the words marked: its `row`, the prediction `before` and `after`, and what is shown of it.
-
-    Each side of a pair is cut into pieces. `excerpt` is around the first marked word; `whole` is there where it is
-    longer.
-    """
-    whole = [_pieces(finder, side) for side in _sides(flip)]
+def _shown_text(finder: WordFinder, flip: Flip) -> dict[str, Any]:
+    """A text with the words marked: of each side an excerpt in pieces, and the whole where it is longer."""
+    whole = [pieces_of(finder, side) for side in sides(flip.content)]
     excerpt = list(map(_excerpt, whole))
     shown = {"row": flip.row, "before": flip.before, "after": flip.after, "excerpt": excerpt}
     return shown | {"whole": None if excerpt == whole else whole}
-
-
-def _sides(flip: Flip) -> tuple[str, ...]:
-    content: Text = flip.content or ""
-    return (content,) if isinstance(content, str) else content
-
-
-def _spans(finder: WordFinder, text: str) -> list[tuple[int, int]]:
-    """Where the words stand, overlapping ones as one."""
-    spans: list[tuple[int, int]] = []
-    for found in finder.find(text):
-        if spans and found.start < spans[-1][1]:
-            spans[-1] = (spans[-1][0], max(spans[-1][1], found.end))
-        else:
-            spans.append((found.start, found.end))
-    return spans
-
-
-def _pieces(finder: WordFinder, text: str) -> list[Piece]:
-    pieces: list[Piece] = []
-    at = 0
-    for start, end in _spans(finder, text):
-        pieces += [(text[at:start], False), (text[start:end], True)]
-        at = end
-    return [piece for piece in (*pieces, (text[at:], False)) if piece[0]]
 
 
 def _excerpt(pieces: list[Piece]) -> list[Piece]:
