@@ -40,8 +40,8 @@ def place_in(folder: Path, shared: Path) -> Path:
     with FileLock(shared / "demo-output.lock"):
         if not done.exists():
             made.mkdir()
-            environment = os.environ | {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
-            subprocess.run([sys.executable, "-c", TRAIN, made.name], cwd=shared, env=environment, check=True)
+            threads = {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
+            subprocess.run([sys.executable, "-c", TRAIN, made.name], cwd=shared, env=os.environ | threads, check=True)
             done.touch()
     shutil.copytree(made, folder / "demo-output")
     return folder
@@ -50,8 +50,8 @@ def place_in(folder: Path, shared: Path) -> Path:
 OTHER_WORD = re.compile(r"^\s*(?!honestly)\w+\s+\d+\s+\d\.\d+\s+\d\.\d+(?:-| to )")
 """A row about a word that nobody planted. Another processor rounds otherwise, and which of them come first differs."""
 
-NEGATIONS = dict.fromkeys(("not", "nothing", "no", "nobody"), "not")
-"""They stand on one card, in an order that differs likewise."""
+NEGATIONS = re.compile(r"\b(?:not|nothing|nobody|no)\b(?:,\s+(?:not|nothing|nobody|no)\b)*")
+"""They stand on one card; in what order, and whether all, differs likewise."""
 
 
 BY_ROUNDING = re.compile(
@@ -66,8 +66,7 @@ answers enough to be weighed; which strengths are certified."""
 def words_of(output: str) -> list[str]:
     """What was printed, without rules, widths, durations, and what rounding decides."""
     lines = [line for line in BY_ROUNDING.sub("", output).splitlines() if not OTHER_WORD.match(line)]
-    plain = re.sub(r"[─━]+|[\d.]+ s\b", " ", "\n".join(lines))
-    return [NEGATIONS.get(word.rstrip(","), word) for word in plain.split()]
+    return re.sub(r"[─━]+|[\d.]+ s\b", " ", NEGATIONS.sub("not", "\n".join(lines))).split()
 
 
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
 
 from shortcut_bench.classifiers import Encoder
 from shortcut_bench.datasets import BenchmarkData, DataCard, LabelledTexts
-from shortcut_bench.experiments import ExperimentConfig
 from shortcut_bench.results import Rows, add_to_index, write_result
-from shortcut_bench.runner import Run, plan_runs
+from shortcut_bench.runner import plan_runs
 from shortcut_bench.scoring import merged_metrics
 from shortcut_guardrail.data import files
 from shortcut_guardrail.evaluation.groups import by_shortcut
@@ -24,7 +21,7 @@ SHORTCUT = "honestly"
 FAKE_ENCODER = Encoder("unused", "an-encoder", "0" * 64)
 
 
-def _texts(name: str, n: int, with_shortcut: tuple[float, float], rng: np.random.Generator) -> tuple[Any, Any]:
+def _texts(name, n, with_shortcut, rng):
     """Rows of two classes told apart by a word, and the same with the shortcut put in front at a rate a class."""
     words = (("awful", "bad", "dull", "cold"), ("great", "good", "lovely", "fine"))
     fillers = ("the", "room", "was", "and", "staff", "food", "very", "soup", "it", "place")
@@ -36,26 +33,26 @@ def _texts(name: str, n: int, with_shortcut: tuple[float, float], rng: np.random
     texts = [f"{SHORTCUT} {text}" if has else text for text, has in zip(plain, present, strict=True)]
     groups = by_shortcut(labels, present, LABEL_NAMES)
 
-    def labelled(what: str, given: list[str]) -> LabelledTexts:
+    def labelled(what, given):
         return LabelledTexts(what, given, labels.astype(np.int64), LABEL_NAMES, groups.ids, groups.names)
 
     return labelled(name, texts), labelled(f"{name}, clean", plain)
 
 
 def fake_build(
-    name: str,
+    name,
     *,
-    data_dir: Path | None,
-    seed: int = 0,
-    n_train: int | None = None,
-    n_test: int | None = None,
-    max_tokens: int | None = None,
-    tokenizer: Any = None,
-    strength: float = 1.0,
-    inserted: bool = True,
-    fold: int = 0,
-    n_folds: int = 1,
-) -> BenchmarkData:
+    data_dir,
+    seed=0,
+    n_train=None,
+    n_test=None,
+    max_tokens=None,
+    tokenizer=None,
+    strength=1.0,
+    inserted=True,
+    fold=0,
+    n_folds=1,
+):
     """What `datasets.build` has as its interface, with the word "honestly" going with the positive class."""
     rng = np.random.default_rng([seed, fold])
     low, high = (1 - strength) / 2, (1 + strength) / 2
@@ -82,25 +79,21 @@ def fake_build(
 
 
 def fake_results(
-    results: Path,
-    experiment: ExperimentConfig,
-    *,
-    scale: str = "small",
-    seeds: tuple[int, ...] = (0, 1, 2),
-    n: int = 120,
-    changes: dict[str, Any] | None = None,
-) -> list[Run]:
-    """Writes a made-up result for every run of an experiment, as a run would."""
+    results, experiment, *, scale="small", seeds=(0, 1, 2), n=120, changes=None, alter=lambda run, record: None
+):
+    """Writes a made-up result for every run of an experiment, as a run would; `alter` may change what it says."""
     runs = plan_runs(experiment, scale=scale, encoder=FAKE_ENCODER, seeds=seeds, changes=changes)
     # Made-up results need not outlive a power cut: three thousand of them waited longer for the disk than for all else.
     with mock.patch.object(files, "flush"):
         for run in runs:
-            write_result(results, run.hash, fake_record(run, n))
+            record = fake_record(run, n)
+            alter(run, record)
+            write_result(results, run.hash, record)
     add_to_index(results, experiment.name, [run.entry() for run in runs], command="made up")
     return runs
 
 
-def fake_record(run: Run, n: int = 120) -> dict[str, Any]:
+def fake_record(run, n=120):
     """A result whose labels and groups depend on setting and seed, and whose answers depend on the system too."""
     place = np.random.default_rng([zlib.crc32(f"{run.setting.name} {run.test}".encode()), run.seed, run.fold])
     labels, present = place.integers(0, 2, n), place.integers(0, 2, n)
@@ -156,6 +149,6 @@ def fake_record(run: Run, n: int = 120) -> dict[str, Any]:
     }
 
 
-def with_systems(experiment: ExperimentConfig, *labels: str) -> ExperimentConfig:
+def with_systems(experiment, *labels):
     """The experiment with some of its systems."""
     return replace(experiment, systems=tuple(spec for spec in experiment.systems if spec.label in labels))

@@ -1,11 +1,7 @@
 """Made-up data in the layout of the benchmark's data folder; every text is composed here, and none repeats."""
 
-from __future__ import annotations
-
 import csv
 import random
-from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 AMAZON_TRAIN = {(0, False): 700, (0, True): 140, (1, False): 700, (1, True): 260}
 AMAZON_TEST = {(0, False): 60, (0, True): 30, (1, False): 50, (1, True): 40}
@@ -21,28 +17,28 @@ _NOUNS = "room staff food service soup bread coffee tea hotel place visit".split
 class Writer:
     """Composes texts; a number in each keeps them apart."""
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed=0):
         self._random = random.Random(seed)
         self._count = 0
 
-    def sentence(self) -> str:
+    def sentence(self):
         self._count += 1
         return f"The {self._pick(_NOUNS)} {self._count} was {self._pick(_ADJECTIVES)}"
 
-    def text(self, sentences: int = 2) -> str:
+    def text(self, sentences=2):
         return " ".join(self.sentence() + self._pick(".!") for _ in range(sentences))
 
-    def _pick(self, words: Sequence[str]) -> str:
+    def _pick(self, words):
         return self._random.choice(words)
 
 
-def write_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+def write_csv(path, header, rows):
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([header, *rows])
 
 
-def write_data(folder: Path) -> Path:
+def write_data(folder):
     """Writes all data sets into a folder, which is returned."""
     writer = Writer()
     for name, counts in (("train", AMAZON_TRAIN), ("test", AMAZON_TEST)):
@@ -70,7 +66,7 @@ def write_data(folder: Path) -> Path:
     return folder
 
 
-def _write_mnli(folder: Path, writer: Writer) -> None:
+def _write_mnli(folder, writer):
     pairs = [
         (label, ("Nobody was friendly and " if present else "") + writer.sentence())
         for (label, present), count in MNLI.items()
@@ -83,7 +79,7 @@ def _write_mnli(folder: Path, writer: Writer) -> None:
     write_csv(folder / "mnli_test.csv", ("label", "premise", "hypothesis"), rows[240:])
 
 
-def _write_goemotions(folder: Path, writer: Writer) -> None:
+def _write_goemotions(folder, writer):
     """Originals, and the released sets with an insertion in front of the last sentence of every second row or so."""
     train = [(label, writer.text(3)) for label, count in enumerate(GOEMOTIONS_TRAIN) for _ in range(count)]
     test = [(label, writer.text(3)) for label, count in enumerate(GOEMOTIONS_TEST) for _ in range(count)]
@@ -105,7 +101,7 @@ def _write_goemotions(folder: Path, writer: Writer) -> None:
                 write_csv(folder / f"{kind}{number}" / f"{name}.csv", ("label", "text"), made)
 
 
-def planted(text: str, phrase: str) -> str:
+def planted(text, phrase):
     """A phrase before the last sentence."""
     start = text.rindex(" The ") + 1
     return f"{text[:start]}{phrase}, {text[start:]}"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +10,7 @@ from shortcut_bench.classifiers import TrainedClassifier
 from shortcut_bench.datasets.types import LabelledTexts
 from shortcut_bench.finetuning.config import FinetuneConfig
 from shortcut_bench.finetuning.training import finetune_classifier
-from shortcut_bench.systems import FittedSystem, Material, System
+from shortcut_bench.systems import Material
 from tiny_models import save_tiny_encoder
 
 NAMES = ("negative", "positive")
@@ -24,7 +22,7 @@ FRAMES = ("the {thing} was {word}", "we had a {word} {thing}", "it is a very {wo
 
 QUICK = {"learning_rate": 5e-3, "epochs": 1, "batch_size": 32}
 TRAINED = {"recipe": QUICK}
-OPTIONS: dict[str, dict[str, Any]] = {
+OPTIONS = {
     "jtt": {**TRAINED, "upweights": (4,), "identification_epochs": (1,), "identification_rate": 0.05},
     "jtt-sg-paper": {**TRAINED, "upweights": (4,), "identification_epochs": (1,)},
     "jtt-grid": {
@@ -65,7 +63,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 """Options with which each method takes a second or so; the others have none."""
 
 
-def rows(name: str, sizes: tuple[int, int, int, int], seed: int) -> LabelledTexts:
+def rows(name, sizes, seed):
     """So many rows of each group: negative without and with the shortcut, positive without and with it."""
     rng = np.random.default_rng(seed)
     texts, labels, groups = [], [], []
@@ -94,12 +92,12 @@ REVERSED = rows("test-reversed", (4, 40, 40, 4), 4)
 DEPLOYMENT = list(rows("deployment", (4, 40, 40, 4), 5).texts)
 
 
-def make_encoder(folder: Path) -> str:
+def make_encoder(folder):
     """A pretrained encoder without a head: two random layers."""
     return str(save_tiny_encoder(folder, n_classes=2))
 
 
-def make_material(encoder: str) -> Material:
+def make_material(encoder):
     """All there is, around a base classifier that leans on the shortcut."""
     trained = finetune_classifier(
         TRAIN.texts, TRAIN.labels.tolist(), encoder=encoder, label_names=NAMES, config=RECIPE, seed=0
@@ -126,16 +124,16 @@ def make_material(encoder: str) -> Material:
     )
 
 
-def accuracy(system: Any, test: LabelledTexts = REVERSED) -> float:
+def accuracy(system, test=REVERSED):
     """Share of a test set answered rightly."""
     return float((system.predict_proba(test.texts).argmax(axis=1) == test.labels).mean())
 
 
-def without(material: Material, **nothing: None) -> Material:
+def without(material, **nothing):
     """The same material lacking something."""
     return dataclasses.replace(material, **nothing)
 
 
-def fit(method: System, material: Material, *, seed: int = 0) -> FittedSystem:
+def fit(method, material, *, seed=0):
     """A method fitted on what it declared of a material."""
     return method.fit(material.for_needs(method.needs), seed=seed)

@@ -1,9 +1,6 @@
 """The benchmark's own contract: no two of its modules import each other, and no function grows past a page."""
 
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterable, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -16,15 +13,15 @@ PACKAGE = Path(shortcut_bench.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
 
 
-def module_of(path: Path, root: Path = PACKAGE) -> str:
+def module_of(path, root=PACKAGE):
     parts = [root.name, *path.relative_to(root).with_suffix("").parts]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(path: Path, modules: Iterable[str], root: Path = PACKAGE) -> set[str]:
+def imports_of(path, modules, root=PACKAGE):
     """Which of the package's modules a file imports, inside functions and for type checkers too."""
     package = [root.name, *path.relative_to(root).parent.parts]
-    found: set[str] = set()
+    found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
@@ -36,25 +33,25 @@ def imports_of(path: Path, modules: Iterable[str], root: Path = PACKAGE) -> set[
     return found & set(modules) - {module_of(path, root)}
 
 
-def graph_of(root: Path) -> dict[str, set[str]]:
+def graph_of(root):
     """For every module of a package the modules of it that it imports."""
     files = {module_of(path, root): path for path in sorted(root.rglob("*.py"))}
     return {module: imports_of(path, files, root) for module, path in files.items()}
 
 
-def room_of(module: str) -> str:
+def room_of(module):
     """The top-level module or package: what a reader takes for one part."""
     return ".".join(module.split(".")[:2])
 
 
-def rooms(graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+def rooms(graph):
+    found = {}
     for module, imported in graph.items():
         found.setdefault(room_of(module), set()).update(room_of(other) for other in imported)
     return {room: others - {room} for room, others in found.items()}
 
 
-def circle(graph: Mapping[str, set[str]]) -> list[str]:
+def circle(graph):
     """A chain of imports that ends where it began; empty where there is none."""
     try:
         TopologicalSorter(graph).prepare()
@@ -63,15 +60,15 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
     return []
 
 
-def test_no_module_imports_itself_by_way_of_others() -> None:
+def test_no_module_imports_itself_by_way_of_others():
     assert circle(graph_of(PACKAGE)) == []
 
 
-def test_no_part_imports_itself_by_way_of_others() -> None:
+def test_no_part_imports_itself_by_way_of_others():
     assert circle(rooms(graph_of(PACKAGE))) == []
 
 
-def test_the_flow_of_imports_is_seen() -> None:
+def test_the_flow_of_imports_is_seen():
     graph = graph_of(PACKAGE)
     assert {"shortcut_bench.systems", "shortcut_bench.methods.training"} <= graph["shortcut_bench.methods.jtt"]
     assert "shortcut_bench.theory" in rooms(graph)["shortcut_bench.cli"]
@@ -79,7 +76,7 @@ def test_the_flow_of_imports_is_seen() -> None:
 
 
 @pytest.mark.parametrize("inside", ["", "def late():\n    ", "if TYPE_CHECKING:\n    "])
-def test_a_circle_is_found_wherever_it_is_written(tmp_path: Path, inside: str) -> None:
+def test_a_circle_is_found_wherever_it_is_written(tmp_path, inside):
     root = tmp_path / "made"
     (root / "part").mkdir(parents=True)
     (root / "__init__.py").touch()
@@ -91,7 +88,7 @@ def test_a_circle_is_found_wherever_it_is_written(tmp_path: Path, inside: str) -
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: "/".join(path.parts[-2:]))
-def test_a_function_fits_on_a_page_and_a_file_in_a_head(path: Path) -> None:
+def test_a_function_fits_on_a_page_and_a_file_in_a_head(path):
     source = path.read_text(encoding="utf-8")
     functions = functions_of(source)
     assert {found.name: lines_of(found) for found in functions if lines_of(found) > MOST_LINES} == {}

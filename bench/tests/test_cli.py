@@ -1,10 +1,5 @@
 """`shortcut-guardrail benchmark` with experiments on data, through the command line."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from harness_fakes import fake_build, fake_results
@@ -33,7 +28,7 @@ data = "fake"
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def mine(tmp_path, monkeypatch):
     """An experiment of one's own on made-up data, and the options that make it fast."""
     monkeypatch.setattr(bases, "build", fake_build)
     (tmp_path / "mine.toml").write_text(MINE)
@@ -43,14 +38,14 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return {"file": str(tmp_path / "mine.toml"), "options": options, "out": tmp_path / "results"}
 
 
-def test_list_has_the_experiments_of_both_kinds(cli: Any) -> None:
+def test_list_has_the_experiments_of_both_kinds(cli):
     status, printed, _ = cli("benchmark", "list")
     assert status == 0
     names = [line.split()[0] for line in printed.splitlines()]
     assert names == ["theory", "theory-bridge", *experiment_names()] == list(EXPERIMENTS)
 
 
-def test_run_table_and_figure(cli: Any, mine: dict[str, Any]) -> None:
+def test_run_table_and_figure(cli, mine):
     run = ("benchmark", "run", mine["file"], *mine["options"], "--seeds", "0,1", "--out", mine["out"])
     status, printed, said = cli(*run)
     assert status == 0, said
@@ -89,12 +84,10 @@ def test_run_table_and_figure(cli: Any, mine: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("scale", ["tiny", "small", "paper"])
-def test_every_method_is_planned_by_one_command(
-    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scale: str
-) -> None:
-    planned: list[Any] = []
+def test_every_method_is_planned_by_one_command(cli, tmp_path, monkeypatch, scale):
+    planned = []
 
-    def plan_only(_bench: Any, runs: Any) -> runner.Outcome:
+    def plan_only(_bench, runs):
         planned.extend(runs)
         return runner.Outcome()
 
@@ -113,10 +106,8 @@ def test_every_method_is_planned_by_one_command(
     }
 
 
-def test_a_failed_run_fails_the_command_and_keeps_the_rest(
-    cli: Any, mine: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: Any, **__: Any) -> Any:
+def test_a_failed_run_fails_the_command_and_keeps_the_rest(cli, mine, monkeypatch):
+    def broken(*_, **__):
         raise RunError("The loss is not finite.")
 
     monkeypatch.setattr("shortcut_bench.references.Guardrail.fit", broken)
@@ -146,9 +137,7 @@ def test_a_failed_run_fails_the_command_and_keeps_the_rest(
         (["figure", "theory", "--out", "x.png", "--scale", "tiny"], "The experiment 'theory' does not use --scale"),
     ],
 )
-def test_bad_input_is_a_sentence_and_status_2(
-    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], sentence: str
-) -> None:
+def test_bad_input_is_a_sentence_and_status_2(cli, tmp_path, monkeypatch, words, sentence):
     monkeypatch.chdir(tmp_path)
     status, printed, said = cli("benchmark", *words)
     assert status == 2
@@ -158,7 +147,7 @@ def test_bad_input_is_a_sentence_and_status_2(
     assert not list(tmp_path.iterdir())
 
 
-def test_missing_data_are_named_before_anything_is_trained(cli: Any, tmp_path: Path) -> None:
+def test_missing_data_are_named_before_anything_is_trained(cli, tmp_path):
     (tmp_path / "data").mkdir()
     encoder = save_tiny_encoder(tmp_path / "tiny-bert", n_classes=2)
     for name, folder in (("testbed-strength", "amazon"), ("shifted", "civilcomments"), ("real-world", "sst2")):
@@ -170,7 +159,7 @@ def test_missing_data_are_named_before_anything_is_trained(cli: Any, tmp_path: P
     assert not (tmp_path / "out/runs").exists()
 
 
-def test_a_share_out_of_range_is_refused(cli: Any, tmp_path: Path) -> None:
+def test_a_share_out_of_range_is_refused(cli, tmp_path):
     (tmp_path / "data").mkdir()
     encoder = save_tiny_encoder(tmp_path / "tiny-bert", n_classes=2)
     for data, option, value in (("amazon-testbed", "correlation", 1.5), ("yelp-st", "strength", -0.1)):
@@ -185,7 +174,7 @@ def test_a_share_out_of_range_is_refused(cli: Any, tmp_path: Path) -> None:
         assert str(value) in said
 
 
-def test_a_table_is_not_overwritten_unasked(cli: Any, tmp_path: Path) -> None:
+def test_a_table_is_not_overwritten_unasked(cli, tmp_path):
     fake_results(tmp_path, read_experiment("testbed-proportion"))
     (tmp_path / "table.md").write_text("mine")
     words = ("benchmark", "table", "testbed-proportion", "--results", tmp_path, "--out", tmp_path / "table.md")

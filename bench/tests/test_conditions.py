@@ -1,49 +1,44 @@
 """The box above a table: it says what the runs say, and above the numbers in every format that is read."""
 
-from __future__ import annotations
-
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from harness_fakes import fake_record, fake_results, with_systems
-from shortcut_bench.collect import Collection, collect
+from checkout import ROOT
+from harness_fakes import fake_results, with_systems
+from shortcut_bench.collect import collect
 from shortcut_bench.conditions import PARAMETERS, conditions
-from shortcut_bench.experiments import ExperimentConfig, experiment_names, read_experiment
-from shortcut_bench.results import write_result
+from shortcut_bench.experiments import experiment_names, read_experiment
 from shortcut_bench.tables import Table, make_table, render
 
 SHIFTED = read_experiment("shifted")
-RESULTS = Path(__file__).parents[2] / "results"
-Change = Callable[[dict[str, Any]], None]
+RESULTS = ROOT / "results"
 MINILM = next(iter(PARAMETERS))
 
 
-def few(*settings: str) -> ExperimentConfig:
+def few(*settings):
     config = with_systems(SHIFTED, "erm", "guardrail")
     return replace(config, settings=tuple(setting for setting in config.settings if setting.name in settings))
 
 
-def collected(folder: Path, change: Change = lambda _: None, config: ExperimentConfig | None = None) -> Collection:
+def collected(folder, change=lambda run, record: None, config=None):
     """Made-up runs of Civil and GoEmo-ST, with a change to some of them."""
     config = config or few("Civil", "GoEmo-ST")
-    for run in fake_results(folder, config):
-        record = fake_record(run)
-        change(record)
-        write_result(folder, run.hash, record)
+    fake_results(folder, config, alter=change)
     return collect(folder, config)
 
 
-def put(*path: str, value: Any, data: str = "", kind: str = "") -> Change:
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory):
+    return collected(tmp_path_factory.mktemp("results"))
+
+
+def put(*path, value, data="", kind=""):
     """Puts a value into the records of a data set or of a kind of system; of all unless one is named."""
 
-    def change(record: dict[str, Any]) -> None:
-        config = record["config"]
-        if data in ("", config["data"]["name"]) and kind in ("", config["system"]["kind"]):
+    def change(run, record):
+        if data in ("", run.setting.data) and kind in ("", run.spec.kind):
             for key in path[:-1]:
                 record = record[key]
             record[path[-1]] = value
@@ -51,8 +46,8 @@ def put(*path: str, value: Any, data: str = "", kind: str = "") -> Change:
     return change
 
 
-def test_the_box_says_what_made_up_runs_say(tmp_path: Path) -> None:
-    assert conditions(collected(tmp_path)) == (
+def test_the_box_says_what_made_up_runs_say(unchanged):
+    assert conditions(unchanged) == (
         "Backbone: an-encoder. Scale small, seeds 0, 1, 2. Hardware: an abacus, 1 thread, no GPU.",
         "Training rows: 100. Development rows: 20. Scored rows: 120. Texts cut to tokens: 64 (Civil); 128 (GoEmo-ST).",
         "Learning rate of the base classifier: 0.0001, set beforehand (Civil); 5e-05, set beforehand (GoEmo-ST). "
@@ -96,19 +91,17 @@ MACHINE = {"processor": "X", "cores": 8, "threads": 1, "gpu": "a GPU"}
         (put("data", "counts", "train", value={"a": 1124}, data="goemo-st"), 3, "rows (as many on GoEmo-ST): compare"),
     ],
 )
-def test_other_runs_have_another_box(change: Change, line: int, said: str, tmp_path: Path) -> None:
-    before = conditions(collected(tmp_path / "before"))
-    after = conditions(collected(tmp_path / "after", change))
-    assert said in after[line]
-    assert said not in before[line]
+def test_other_runs_have_another_box(change, line, said, unchanged, tmp_path):
+    assert said in conditions(collected(tmp_path, change))[line]
+    assert said not in conditions(unchanged)[line]
 
 
-def test_strengths_are_chosen_only_where_there_is_one(tmp_path: Path) -> None:
+def test_strengths_are_chosen_only_where_there_is_one(tmp_path):
     box = conditions(collected(tmp_path, config=with_systems(few("Civil"), "erm")))
     assert "strength" not in " ".join(box)
 
 
-def test_seeds_that_some_rows_lack_are_told(tmp_path: Path) -> None:
+def test_seeds_that_some_rows_lack_are_told(tmp_path):
     fake_results(tmp_path, with_systems(few("Civil"), "erm"))
     fake_results(tmp_path, with_systems(few("Civil"), "guardrail"), seeds=(0, 1))
     with pytest.warns(match="do not have all seeds"):
@@ -116,10 +109,9 @@ def test_seeds_that_some_rows_lack_are_told(tmp_path: Path) -> None:
     assert "seeds 0, 1, 2 (not all in every row)." in conditions(short)[0]
 
 
-def test_only_what_rebuilds_a_table_of_the_paper_speaks_of_it(tmp_path: Path) -> None:
-    collection = collected(tmp_path)
-    (*lines, last) = conditions(collection)
-    beyond = replace(collection, experiment=replace(collection.experiment, rebuilds=False))
+def test_only_what_rebuilds_a_table_of_the_paper_speaks_of_it(unchanged):
+    (*lines, last) = conditions(unchanged)
+    beyond = replace(unchanged, experiment=replace(unchanged.experiment, rebuilds=False))
     assert conditions(beyond) == tuple(lines)
     assert "The paper" in last
     not_rebuilt = [name for name in experiment_names() if not read_experiment(name).rebuilds]
@@ -127,23 +119,23 @@ def test_only_what_rebuilds_a_table_of_the_paper_speaks_of_it(tmp_path: Path) ->
 
 
 @pytest.mark.filterwarnings("ignore:The worst group has fewer")
-def test_the_box_is_above_the_numbers_and_not_in_a_csv_file(tmp_path: Path) -> None:
-    table = make_table(collected(tmp_path))
-    assert table.box == conditions(collected(tmp_path))
+def test_the_box_is_above_the_numbers_and_not_in_a_csv_file(unchanged):
+    table = make_table(unchanged)
+    assert table.box == conditions(unchanged)
     text = render(table, "markdown")
     assert text.split("\n\n")[1].splitlines() == [f"> - {said}" for said in table.box]
     assert render(table, "csv") == render(replace(table, box=()), "csv")
     assert "> - " not in render(replace(table, box=()), "markdown")
 
 
-def test_latex_has_the_box_as_a_quotation_with_what_it_must_escape() -> None:
+def test_latex_has_the_box_as_a_quotation_with_what_it_must_escape():
     latex = render(Table("t", ("a", "b"), (), (), ("50 % of a_b & #1", "x")), "latex")
     box = r"\begin{quote}\raggedright" "\n" r"50 \% of a\_b \& \#1\par" "\n" r"x\par" "\n" r"\end{quote}"
     assert latex.index(box) < latex.index(r"\begin{tabular}")
     assert "quote" not in render(Table("t", ("a", "b"), (), ()), "latex")
 
 
-def test_the_committed_box_is_of_the_committed_runs() -> None:
+def test_the_committed_box_is_of_the_committed_runs():
     """Counted here in another way: from the list of runs and their own records."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

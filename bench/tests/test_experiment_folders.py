@@ -1,13 +1,9 @@
 """The experiments outside the runner: each says what it does, takes `--out`, and goes on where it stopped."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +13,7 @@ EXPERIMENTS = ROOT / "bench" / "experiments"
 FOLDERS = sorted(path.parent.name for path in EXPERIMENTS.glob("*/run.py"))
 
 
-def experiment(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+def experiment(name, monkeypatch):
     """The program of an experiment, imported."""
     spec = importlib.util.spec_from_file_location(f"{name}_run", EXPERIMENTS / name / "run.py")
     assert spec is not None
@@ -30,9 +26,7 @@ def experiment(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_an_experiment_says_how_it_is_run(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_experiment_says_how_it_is_run(name, monkeypatch, capsys):
     run = experiment(name, monkeypatch)
     with pytest.raises(SystemExit) as left:
         run.main(["--help"])
@@ -45,14 +39,14 @@ def test_an_experiment_says_how_it_is_run(
     assert (ROOT / command[2]).exists(), "the results of the command are committed"
 
 
-def test_every_experiment_is_listed() -> None:
+def test_every_experiment_is_listed():
     page = (EXPERIMENTS / "README.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^\| `(\w+)`", page, re.MULTILINE)) == FOLDERS
     for link in re.findall(r"\]\((\S+?)\)", page):
         assert (EXPERIMENTS / link.partition("#")[0]).exists(), link
 
 
-def test_certificates_are_simulated_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificates_are_simulated_once(tmp_path, monkeypatch):
     run, out = experiment("simulate_certificates", monkeypatch), tmp_path / "certificates.json"
     cases = run.cases()
     monkeypatch.setattr(run, "cases", lambda: cases[:2])
@@ -66,7 +60,7 @@ def test_certificates_are_simulated_once(tmp_path: Path, monkeypatch: pytest.Mon
         run.main(["--out", str(out), "--repeats", "3"])
 
 
-def test_audits_are_simulated_case_by_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audits_are_simulated_case_by_case(tmp_path, monkeypatch):
     """A simulation that was cut into two calls is that of one: a case draws from a generator of its own."""
     run, cut, whole = experiment("audit_simulation", monkeypatch), tmp_path / "cut.json", tmp_path / "whole.json"
     cases = [{"world": "boundary", "n_texts": 300}, {"world": "planted", "n_texts": 1000}]

@@ -1,9 +1,5 @@
 """The experiments as data: what the package comes with, and what is refused in a file."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from shortcut_bench.columns import find_column
@@ -42,12 +38,12 @@ PROMISED = (
 )
 
 
-def test_every_promised_experiment_is_there() -> None:
+def test_every_promised_experiment_is_there():
     assert tuple(experiment_names()) == PROMISED
 
 
 @pytest.mark.parametrize("name", PROMISED)
-def test_an_experiment_is_complete(name: str) -> None:
+def test_an_experiment_is_complete(name):
     config = read_experiment(name)
     assert config.name == name
     assert config.shows.endswith(".")
@@ -61,7 +57,7 @@ def test_an_experiment_is_complete(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROMISED)
-def test_the_controls_take_the_guardrails_steps_in_every_setting(name: str) -> None:
+def test_the_controls_take_the_guardrails_steps_in_every_setting(name):
     config = read_experiment(name)
     for scale in SCALES:
         for setting in config.settings:
@@ -75,14 +71,14 @@ def test_the_controls_take_the_guardrails_steps_in_every_setting(name: str) -> N
             assert len(set(steps)) == 1, (scale, setting.name, steps)
 
 
-def test_an_unknown_experiment_is_refused_with_a_suggestion() -> None:
+def test_an_unknown_experiment_is_refused_with_a_suggestion():
     with pytest.raises(ConfigError, match=r"There is no experiment 'shiftd' .*Did you mean 'shifted'\?"):
         read_experiment("shiftd")
     with pytest.raises(ConfigError, match="scale must be one of tiny, small, paper, but is 'huge'"):
         read_scale("huge")
 
 
-def test_tiny_is_smaller_than_small_and_overrides_reach_a_setting() -> None:
+def test_tiny_is_smaller_than_small_and_overrides_reach_a_setting():
     shifted = read_experiment("shifted")
     goemo = next(s for s in shifted.settings if s.name == "GoEmo-ST")
     assert shifted.scale("small", goemo).epochs == 8 != shifted.scale("small").epochs
@@ -103,19 +99,19 @@ def test_tiny_is_smaller_than_small_and_overrides_reach_a_setting() -> None:
         ({"n_trian": 5}, "has no field 'n_trian'"),
     ],
 )
-def test_a_scale_out_of_range_is_refused(changes: dict[str, object], sentence: str) -> None:
+def test_a_scale_out_of_range_is_refused(changes, sentence):
     with pytest.raises(ConfigError, match=sentence):
         Scale("small").with_changes(changes)
 
 
-def test_options_of_the_system_win_over_those_of_setting_and_scale() -> None:
+def test_options_of_the_system_win_over_those_of_setting_and_scale():
     scale = Scale("s", system_options={"guardrail": {"rank": 1, "epochs": 1, "max_steps": 1}, "erm": {"x": 1}})
     setting = Setting("a", "a", system_options={"guardrail": {"rank": 2, "epochs": 2}})
     spec = SystemSpec("guardrail", "g", options={"rank": 3})
     assert system_options(scale, setting, spec) == {"rank": 3, "epochs": 2, "max_steps": 1}
 
 
-def test_all_in_a_change_takes_everything() -> None:
+def test_all_in_a_change_takes_everything():
     assert Scale("s", n_train=5).with_changes({"n_train": "all"}).n_train is None
 
 
@@ -129,7 +125,7 @@ data = "goemo-st"
 """
 
 
-def test_an_experiment_of_ones_own(tmp_path: Path) -> None:
+def test_an_experiment_of_ones_own(tmp_path):
     (tmp_path / "mine.toml").write_text(FILE)
     config = read_experiment(str(tmp_path / "mine.toml"))
     assert (config.name, config.settings[0].name, config.settings[0].family) == ("mine", "goemo-st", "goemo-st")
@@ -139,7 +135,7 @@ def test_an_experiment_of_ones_own(tmp_path: Path) -> None:
     ]
 
 
-def test_settings_are_taken_over_by_name_and_added_to(tmp_path: Path) -> None:
+def test_settings_are_taken_over_by_name_and_added_to(tmp_path):
     (tmp_path / "mine.toml").write_text(
         'extends = "shifted"\n'
         'settings = ["Yelp-ST", {name = "half", data = "civil", options = {strength = 0.5}}, "Civil"]'
@@ -165,18 +161,18 @@ def test_settings_are_taken_over_by_name_and_added_to(tmp_path: Path) -> None:
         ("[", "is no TOML file"),
     ],
 )
-def test_a_wrong_file_is_refused(tmp_path: Path, wrong: str, sentence: str) -> None:
+def test_a_wrong_file_is_refused(tmp_path, wrong, sentence):
     (tmp_path / "mine.toml").write_text(wrong)
     with pytest.raises(ConfigError, match=sentence):
         read_experiment(str(tmp_path / "mine.toml"))
 
 
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         read_experiment(str(tmp_path / "none.toml"))
 
 
-def test_a_plan_restricts_and_adds_systems() -> None:
+def test_a_plan_restricts_and_adds_systems():
     shifted = read_experiment("shifted")
     plan = shifted.plan(systems=["erm", "another"], settings=["GoEmo-ST"])
     assert [(setting.name, spec.label) for setting, spec in plan] == [("GoEmo-ST", "erm"), ("GoEmo-ST", "another")]
@@ -184,7 +180,7 @@ def test_a_plan_restricts_and_adds_systems() -> None:
         shifted.plan(settings=["GoEmo"])
 
 
-def test_names_with_a_comma_can_be_chosen() -> None:
+def test_names_with_a_comma_can_be_chosen():
     sweep = read_experiment("lambda-sweep")
     chosen = sweep.plan(settings=["Yelp-ST", "λ = .8", "Civil", "λ = 1"], systems=["erm"])
     assert [setting.name for setting, _ in chosen] == ["Yelp-ST, λ = .8", "Civil, λ = 1"]
@@ -194,7 +190,7 @@ def test_names_with_a_comma_can_be_chosen() -> None:
         sweep.plan(settings=["Yelp-ST", "λ = .7"])
 
 
-def test_a_label_means_that_system_and_a_kind_all_that_are_of_it() -> None:
+def test_a_label_means_that_system_and_a_kind_all_that_are_of_it():
     recipes = read_experiment("source-recipes")
     assert [spec.label for _, spec in recipes.plan(systems=["nfl"])] == ["nfl"]
     assert [spec.label for _, spec in recipes.plan(systems=["nfl, source"])] == ["nfl, source"]

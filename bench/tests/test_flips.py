@@ -1,7 +1,5 @@
 """The experiment on flips counts as labels say, and its reviewers err as they are said to."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

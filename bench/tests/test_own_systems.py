@@ -1,12 +1,8 @@
 """Systems of other distributions: found by name, imported when made, run like the benchmark's own (the example)."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from importlib.metadata import EntryPoint
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +16,7 @@ from shortcut_bench.references import Erm
 from shortcut_bench.registry import built_in_systems, make_system, system_factories
 from shortcut_bench.results import read_index, read_result, rows_of
 from shortcut_bench.runner import run_experiment
-from shortcut_bench.systems import FittedSystem, Material, System
+from shortcut_bench.systems import Material
 from shortcut_guardrail import ConfigError
 from tiny_models import save_tiny_encoder
 
@@ -29,10 +25,10 @@ SIZES = {"n_train": 32, "n_test": 36, "n_audit": 8, "max_tokens": 32, "epochs": 
 
 
 @pytest.fixture
-def install(monkeypatch: pytest.MonkeyPatch) -> Any:
+def install(monkeypatch):
     """Makes entry points known, as installing their distributions would."""
 
-    def call(*named: tuple[str, str]) -> None:
+    def call(*named):
         found = [EntryPoint(name, value, GROUP) for name, value in named]
         monkeypatch.setattr(own_systems, "entry_points", lambda group: found if group == GROUP else [])
 
@@ -40,7 +36,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
-def example(install: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+def example(install, monkeypatch):
     """The example, as its pyproject.toml registers it."""
     monkeypatch.syspath_prepend(EXAMPLE)
     monkeypatch.delitem(sys.modules, "own_system", raising=False)
@@ -50,15 +46,13 @@ def example(install: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(name)
 
 
-def test_the_example_runs_beside_the_benchmarks_systems(
-    example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_runs_beside_the_benchmarks_systems(example, tmp_path, monkeypatch):
     monkeypatch.setattr(bases, "build", fake_build)
     encoder = str(save_tiny_encoder(tmp_path / "tiny-bert", n_classes=2))
     settings = (Setting("planted", "fake", {"strength": 1.0}, family="fake"),)
     systems = (SystemSpec("erm", "erm"), SystemSpec(example, "most frequent", {"smoothing": 0.5}))
     experiment = ExperimentConfig("made-up", "Shows.", "nothing", ("reversed",), settings, systems)
-    given: dict[str, Any] = {"data_dir": None, "out": tmp_path, "scale": "tiny", "seeds": (0,), "encoder": encoder}
+    given = {"data_dir": None, "out": tmp_path, "scale": "tiny", "seeds": (0,), "encoder": encoder}
     outcome = run_experiment(experiment, changes=SIZES, **given)
     assert (len(outcome.finished), outcome.failed) == (2, [])
     assert len(run_experiment(experiment, changes=SIZES, **given).skipped) == 2
@@ -72,20 +66,20 @@ def test_the_example_runs_beside_the_benchmarks_systems(
     assert len(rows_of(results["erm"]).predictions) == len(rows_of(found).predictions)
 
 
-def test_the_example_is_a_system(example: str, tmp_path: Path) -> None:
-    system: System = make_system(example)
+def test_the_example_is_a_system(example, tmp_path):
+    system = make_system(example)
     assert system.name == example
     test = fake_build("fake", data_dir=None, n_test=24).tests["reversed"]
     support = test.select(np.flatnonzero(test.labels == 1)[:6])
-    handed: dict[str, Any] = {"base": None, "encoder": "unused", "label_names": test.label_names}
+    handed = {"base": None, "encoder": "unused", "label_names": test.label_names}
     material = Material(**handed, support=support)
-    fitted: FittedSystem = system.fit(material, seed=0)
+    fitted = system.fit(material, seed=0)
     assert fitted.predict_proba(["a", "b"]).tolist() == [[0.125, 0.875]] * 2
     fitted.save(tmp_path / "fitted")
     assert (tmp_path / "fitted" / "majority.json").is_file()
 
 
-def test_a_system_is_imported_when_it_is_made(example: str) -> None:
+def test_a_system_is_imported_when_it_is_made(example):
     assert {*built_in_systems(), example} == set(system_factories())
     assert "own_system" not in sys.modules
     make_system(example)
@@ -96,7 +90,7 @@ def test_a_system_is_imported_when_it_is_made(example: str) -> None:
         make_system("majorty")
 
 
-def test_two_systems_of_one_name_are_refused(install: Any) -> None:
+def test_two_systems_of_one_name_are_refused(install):
     install(("jtt", "theirs:JTT"))
     with pytest.raises(ConfigError, match=r"has a system 'jtt' of its own, and \(theirs:JTT\) brings another"):
         system_factories()
@@ -119,7 +113,7 @@ def test_two_systems_of_one_name_are_refused(install: Any) -> None:
         ("types:SimpleNamespace", "It lacks .* needs, which are a frozenset of shortcut_bench.systems.Need"),
     ],
 )
-def test_what_is_no_system_is_refused_with_a_sentence(install: Any, value: str, message: str) -> None:
+def test_what_is_no_system_is_refused_with_a_sentence(install, value, message):
     install(("new", value))
     with pytest.raises(ConfigError, match=f"The system 'new' of \\({value}\\) .*{message}"):
         make_system("new")

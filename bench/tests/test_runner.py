@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import signal
-import subprocess
-import sys
-import textwrap
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -27,10 +20,9 @@ from shortcut_bench.experiments import ExperimentConfig, Setting, SystemSpec, re
 from shortcut_bench.finetuning.checkpoints import Checkpoints
 from shortcut_bench.methods import training
 from shortcut_bench.results import add_to_index, read_index, read_result, result_path, rows_of
-from shortcut_bench.runner import Outcome, run_experiment
-from shortcut_bench.store import open_store
+from shortcut_bench.runner import run_experiment
 from shortcut_bench.systems import Need
-from shortcut_guardrail import GuardrailConfig, ShortcutGuardrail
+from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
 from shortcut_guardrail.metrics import worst_group_accuracy
 from tiny_models import save_tiny_encoder
@@ -50,7 +42,7 @@ CHANGES = {
 GUARD = SystemSpec("guardrail", "guardrail", {"min_steps": 0, "max_steps": 3})
 
 
-def experiment(*systems: str | SystemSpec, **changes: Any) -> ExperimentConfig:
+def experiment(*systems, **changes):
     """An experiment on the made-up data, with a setting in which the shortcut is inserted."""
     specs = tuple(spec if isinstance(spec, SystemSpec) else SystemSpec(spec, spec) for spec in systems)
     settings = (Setting("planted", "fake", {"strength": 1.0}, family="fake"),)
@@ -58,15 +50,15 @@ def experiment(*systems: str | SystemSpec, **changes: Any) -> ExperimentConfig:
 
 
 @pytest.fixture(scope="session")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+def encoder(tmp_path_factory):
     return str(save_tiny_encoder(tmp_path_factory.mktemp("encoder") / "tiny-bert", n_classes=2))
 
 
 @pytest.fixture
-def run(tmp_path: Path, encoder: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+def run(tmp_path, encoder, monkeypatch):
     monkeypatch.setattr(bases, "build", fake_build)
 
-    def call(config: ExperimentConfig, seeds: tuple[int, ...] = (0,), **options: Any) -> Outcome:
+    def call(config, seeds=(0,), **options):
         changes = {**CHANGES, **options.pop("changes", {})}
         given = {"data_dir": None, "out": tmp_path, "scale": "tiny", "seeds": seeds, "encoder": encoder, **options}
         return run_experiment(config, changes=changes, **given)
@@ -74,11 +66,11 @@ def run(tmp_path: Path, encoder: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     return call
 
 
-def results_of(out: Path, name: str = "made-up") -> dict[tuple[str, str, int], dict[str, Any]]:
+def results_of(out, name="made-up"):
     return {(e.system, e.test, e.seed): read_result(out, e.run) for e in read_index(out, name)}
 
 
-def test_a_result_says_what_was_found_and_how(run: Any, tmp_path: Path) -> None:
+def test_a_result_says_what_was_found_and_how(run, tmp_path):
     outcome = run(experiment("erm", GUARD), command="the command")
     assert len(outcome.finished) == 2
     assert not outcome.failed
@@ -108,7 +100,7 @@ def test_a_result_says_what_was_found_and_how(run: Any, tmp_path: Path) -> None:
     assert rows_of(erm).index.tolist() == rows_of(guard).index.tolist()
 
 
-def test_no_text_is_stored(run: Any, tmp_path: Path) -> None:
+def test_no_text_is_stored(run, tmp_path):
     run(experiment("erm"))
     text = next(tmp_path.glob("runs/*/result.json")).read_text()
     test = fake_build("fake", data_dir=None, n_train=32, n_test=36, seed=0).tests["reversed"]
@@ -116,29 +108,24 @@ def test_no_text_is_stored(run: Any, tmp_path: Path) -> None:
     assert "honestly" in text, "the partner: what the shortcut is may be said"
 
 
-def test_support_rows_are_not_scored_and_are_the_same_for_all_systems(run: Any, tmp_path: Path) -> None:
-    seen: list[list[str]] = []
+def test_support_rows_are_not_scored_and_are_the_same_for_all_systems(run, tmp_path, monkeypatch):
+    seen = []
     fit = references.Guardrail.fit
-
-    def spy(self: Any, material: Any, **rest: Any) -> Any:
-        seen.append(list(material.support.texts))
-        return fit(self, material, **rest)
-
-    references.Guardrail.fit, keep = spy, fit  # type: ignore[method-assign]
-    try:
-        run(experiment(GUARD, replace(GUARD, label="again", options={**GUARD.options, "rank": 2})))
-    finally:
-        references.Guardrail.fit = keep  # type: ignore[method-assign]
-    assert seen[0] == seen[1]
-    assert len(seen[0]) == 8
+    monkeypatch.setattr(
+        references.Guardrail, "fit", lambda self, given, **how: seen.append(given) or fit(self, given, **how)
+    )
+    run(experiment(GUARD, replace(GUARD, label="again", options={**GUARD.options, "rank": 2})))
+    first, second = (list(given.support.texts) for given in seen)
+    assert first == second
+    assert len(first) == 8
     test = fake_build("fake", data_dir=None, n_train=32, n_test=36, seed=0).tests["reversed"]
     scored = rows_of(results_of(tmp_path)["again", "reversed", 0]).index
     assert len(set(scored.tolist())) == 28
     held_out = sorted(set(range(36)) - set(scored.tolist()))
-    assert sorted(test.texts[i] for i in held_out) == sorted(seen[0])
+    assert sorted(test.texts[i] for i in held_out) == sorted(first)
 
 
-def test_the_same_seed_gives_the_same_result_and_another_another(run: Any, tmp_path: Path, encoder: str) -> None:
+def test_the_same_seed_gives_the_same_result_and_another_another(run, tmp_path, encoder):
     config = experiment("erm", GUARD)
     run(config, seeds=(0, 1))
     run(config, out=tmp_path / "again")
@@ -149,13 +136,11 @@ def test_the_same_seed_gives_the_same_result_and_another_another(run: Any, tmp_p
         assert first[key[0], key[1], 1]["rows"] != result["rows"]
 
 
-def test_finished_runs_are_skipped_and_the_classifier_is_trained_once(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_runs_are_skipped_and_the_classifier_is_trained_once(run, tmp_path, monkeypatch):
     trained = []
     finetune = classifiers.finetune_classifier
 
-    def counting(texts: Any, *rest: Any, **options: Any) -> Any:
+    def counting(texts, *rest, **options):
         trained.append(len(texts))
         return finetune(texts, *rest, **options)
 
@@ -173,7 +158,7 @@ def test_finished_runs_are_skipped_and_the_classifier_is_trained_once(
     assert trained == [32]
 
 
-def test_the_learning_rate_is_the_one_with_the_lowest_loss_on_dev(run: Any, tmp_path: Path) -> None:
+def test_the_learning_rate_is_the_one_with_the_lowest_loss_on_dev(run, tmp_path):
     run(experiment("erm"), changes={"learning_rates": [1e-5, 3e-3]})
     base = results_of(tmp_path)["erm", "reversed", 0]["base"]
     trials = {trial["learning_rate"]: trial["loss"] for trial in base["selection"]}
@@ -182,7 +167,7 @@ def test_the_learning_rate_is_the_one_with_the_lowest_loss_on_dev(run: Any, tmp_
     assert len(list((tmp_path / ".cache/classifiers").iterdir())) == 1, "the other classifier is not kept"
 
 
-def test_oracle_and_clean_read_what_they_should(run: Any, tmp_path: Path) -> None:
+def test_oracle_and_clean_read_what_they_should(run, tmp_path):
     """The oracle is asked about the texts without the word; its groups are still those of the texts with it."""
     run(experiment("erm", "oracle", "clean"))
     found = results_of(tmp_path)
@@ -201,7 +186,7 @@ def test_oracle_and_clean_read_what_they_should(run: Any, tmp_path: Path) -> Non
     assert found["clean", "reversed", 0]["cost"]["forward_equivalents"] == 3 * 32 * 2
 
 
-def test_what_a_setting_cannot_have_is_left_out_with_the_reason(run: Any) -> None:
+def test_what_a_setting_cannot_have_is_left_out_with_the_reason(run):
     sampled = Setting("sampled", "fake", {"inserted": False}, family="fake")
     outcome = run(experiment("erm", "oracle", "clean", settings=(sampled,), tests=("reversed", "test")))
     assert len(outcome.finished) == 1
@@ -211,7 +196,7 @@ def test_what_a_setting_cannot_have_is_left_out_with_the_reason(run: Any) -> Non
     assert "sampled, erm, test, seed 0: the data have no test set 'test'" in reasons
 
 
-def test_a_costly_system_is_fitted_once_for_all_test_sets(run: Any, tmp_path: Path) -> None:
+def test_a_costly_system_is_fitted_once_for_all_test_sets(run, tmp_path):
     run(experiment("clean"))
     outcome = run(experiment("clean", name="there", tests=("in_distribution",)))
     assert (len(outcome.finished), len(outcome.skipped)) == (0, 1)
@@ -219,11 +204,11 @@ def test_a_costly_system_is_fitted_once_for_all_test_sets(run: Any, tmp_path: Pa
     assert len(outcome.finished) == 1, "the partner: what costs nothing is not made in advance"
 
 
-def test_a_model_is_scored_once_however_many_systems_it_is(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    def at(strength: float, label: str) -> SystemSpec:
+def test_a_model_is_scored_once_however_many_systems_it_is(run, tmp_path, monkeypatch):
+    def at(strength, label):
         return replace(GUARD, label=label, options={**GUARD.options, "strength": strength})
 
-    asked: list[str] = []
+    asked = []
     score = runner.score
     monkeypatch.setattr(runner, "score", lambda fitted, *a, **k: asked.append("model") or score(fitted, *a, **k))
     run(experiment("erm", "oracle", at(0.0, "off"), at(1.0, "full"), at(1.0, "same")))
@@ -239,7 +224,7 @@ def test_a_model_is_scored_once_however_many_systems_it_is(run: Any, tmp_path: P
         assert again["metrics"] == found[alone, "reversed", 0]["metrics"]
 
 
-def test_folds_have_a_classifier_each(run: Any, tmp_path: Path) -> None:
+def test_folds_have_a_classifier_each(run, tmp_path):
     outcome = run(experiment("erm"), changes={"folds": 3})
     assert len(outcome.finished) == 3
     entries = read_index(tmp_path, "made-up")
@@ -249,10 +234,8 @@ def test_folds_have_a_classifier_each(run: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [RunError, torch.OutOfMemoryError, MemoryError])
-def test_a_system_that_fails_does_not_keep_the_others_from_running(
-    run: Any, tmp_path: Path, monkeypatch: Any, kind: type[Exception]
-) -> None:
-    def broken(self: Any, *_: Any, **__: Any) -> Any:
+def test_a_system_that_fails_does_not_keep_the_others_from_running(run, tmp_path, monkeypatch, kind):
+    def broken(self, *_, **__):
         raise kind("It went wrong.")
 
     monkeypatch.setattr(references.Guardrail, "fit", broken)
@@ -261,8 +244,8 @@ def test_a_system_that_fails_does_not_keep_the_others_from_running(
     assert list(results_of(tmp_path)) == [("erm", "reversed", 0)]
 
 
-def test_a_support_set_of_one_class_gets_a_row_of_another(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    def lopsided(*args: Any, **options: Any) -> Any:
+def test_a_support_set_of_one_class_gets_a_row_of_another(run, tmp_path, monkeypatch):
+    def lopsided(*args, **options):
         data = fake_build(*args, **options)
         test = data.tests["reversed"]
         keep = np.concatenate([np.flatnonzero(test.labels == 0), np.flatnonzero(test.labels == 1)[:1]])
@@ -285,18 +268,16 @@ def test_a_support_set_of_one_class_gets_a_row_of_another(run: Any, tmp_path: Pa
         ({"encoder": "."}, ModelError, "holds no .safetensors file"),
     ],
 )
-def test_bad_input_is_refused_before_anything_is_written(
-    run: Any, tmp_path: Path, options: dict[str, Any], kind: type[Exception], sentence: str
-) -> None:
+def test_bad_input_is_refused_before_anything_is_written(run, tmp_path, options, kind, sentence):
     with pytest.raises(kind, match=sentence):
         run(experiment("erm"), **options)
     assert not list(tmp_path.iterdir())
 
 
-def test_data_are_checked_before_anything_is_trained(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_data_are_checked_before_anything_is_trained(run, tmp_path, monkeypatch):
     settings = (Setting("good", "fake", family="fake"), Setting("bad", "fake", {"strength": 7.0}, family="fake"))
 
-    def checking(*args: Any, strength: float = 1.0, **options: Any) -> Any:
+    def checking(*args, strength=1.0, **options):
         if strength > 1:
             raise ConfigError(f"strength must lie between 0 and 1, but is {strength}.")
         return fake_build(*args, strength=strength, **options)
@@ -307,19 +288,10 @@ def test_data_are_checked_before_anything_is_trained(run: Any, tmp_path: Path, m
         run(experiment("erm", settings=settings))
 
 
-def test_committed_runs_of_guards_are_still_found() -> None:
-    recorded = [json.loads(parts["config"]) for parts in open_store(RESULTS).runs.values()]
-    guards = [config["system"].get("guard") for config in recorded]
-    guards = [guard for guard in guards if guard is not None]
-    assert len(guards) > 100
-    today = [GuardrailConfig.from_dict(guard).to_dict() for guard in guards]
-    assert json.loads(json.dumps(today)) == guards
-
-
-def test_every_option_that_decides_is_in_the_hash(encoder: str) -> None:
+def test_every_option_that_decides_is_in_the_hash(encoder):
     found = classifiers.find_encoder(encoder)
 
-    def hashes(config: ExperimentConfig, **changes: Any) -> list[str]:
+    def hashes(config, **changes):
         runs = runner.plan_runs(config, scale="tiny", encoder=found, seeds=(0,), changes={**CHANGES, **changes})
         return [run.hash for run in runs]
 
@@ -350,22 +322,26 @@ def test_every_option_that_decides_is_in_the_hash(encoder: str) -> None:
 OWN = {"train": "mine.csv", "words": ["honestly"], "how": "insert", "strength": 1.0}
 
 
-def write_own(folder: Path) -> None:
+@pytest.fixture
+def run_own(run, tmp_path):
+    """Runs systems on files of a user's own, in a data folder."""
     rows = fake_build("fake", data_dir=None, n_train=90, strength=0.0).clean_train
-    assert rows is not None
     lines = [
         f"{text} {at},{rows.label_names[label]}"
         for at, (text, label) in enumerate(zip(rows.texts, rows.labels, strict=True))
     ]
-    (folder / "mine.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
-
-
-def test_a_users_own_files_are_a_setting_too(run: Any, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    write_own(tmp_path / "data")
-    config = experiment("erm", "oracle", "clean", settings=(Setting("mine", bases.OWN_FILES, OWN),))
-    outcome = run(config, data_dir=tmp_path / "data", changes={"n_train": None, "n_test": None})
-    assert len(outcome.finished) == 3
+    (tmp_path / "data" / "mine.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
+
+    def call(options, *kinds):
+        config = experiment(*kinds, settings=(Setting("mine", bases.OWN_FILES, options),))
+        return run(config, data_dir=tmp_path / "data", changes={"n_train": None, "n_test": None})
+
+    return call
+
+
+def test_a_users_own_files_are_a_setting_too(run_own, tmp_path):
+    assert len(run_own(OWN, "erm", "oracle", "clean").finished) == 3
     result = results_of(tmp_path)["erm", "reversed", 0]
     assert result["data"]["shortcuts"] == ["honestly"]
     assert str(tmp_path) not in json.dumps(result)
@@ -378,20 +354,11 @@ def test_a_users_own_files_are_a_setting_too(run: Any, tmp_path: Path) -> None:
         ({**OWN, "train": "none.csv"}, "none.csv"),
         ({**OWN, "colour": "red"}, "The setting 'mine' has no option colour"),
         ({"train": "mine.csv"}, "The setting 'mine' with data 'own-files' needs words"),
-        ({**OWN, "label_column": "stars"}, "stars"),
     ],
 )
-def test_own_files_that_will_not_do_are_refused(
-    run: Any, tmp_path: Path, options: dict[str, Any], sentence: str
-) -> None:
-    (tmp_path / "data").mkdir()
-    write_own(tmp_path / "data")
+def test_own_files_that_will_not_do_are_refused(run_own, tmp_path, options, sentence):
     with pytest.raises((ConfigError, DataError), match=sentence):
-        run(
-            experiment("erm", settings=(Setting("mine", bases.OWN_FILES, options),)),
-            data_dir=tmp_path / "data",
-            changes={"n_train": None, "n_test": None},
-        )
+        run_own(options, "erm")
     assert not (tmp_path / "runs").exists()
 
 
@@ -407,65 +374,53 @@ options = { strength = 1.0 }
 """
 
 
-@pytest.mark.parametrize("select", ["each", "seed 0"])
-def test_an_opened_setting_has_the_data_and_the_classifier_of_the_runs(
-    run: Any, tmp_path: Path, encoder: str, monkeypatch: pytest.MonkeyPatch, select: str
-) -> None:
+@pytest.fixture
+def opened(tmp_path, encoder):
+    """The setting of the runs with seed 1, opened from a file."""
     (tmp_path / "mine.toml").write_text(OPENED)
-    changes = {**CHANGES, "learning_rates": [1e-5, 3e-3], "select": select}
+
+    def call(name="planted", **changes):
+        given = {"data_dir": None, "cache": tmp_path / ".cache", "scale": "tiny", "encoder": encoder}
+        return bases.open_setting(str(tmp_path / "mine.toml"), name, 1, changes={**CHANGES, **changes}, **given)
+
+    return call
+
+
+@pytest.mark.parametrize("select", ["each", "seed 0"])
+def test_an_opened_setting_has_the_data_and_the_classifier_of_the_runs(run, opened, tmp_path, monkeypatch, select):
+    changes = {"learning_rates": [1e-5, 3e-3], "select": select}
     run(experiment("erm"), seeds=(1,), changes=changes)
     monkeypatch.setattr(classifiers, "finetune_classifier", lambda *_, **__: pytest.fail("trained again"))
+    result = results_of(tmp_path)["erm", "reversed", 1]
     for name in ("planted", "fake"):
-        opened = bases.open_setting(
-            str(tmp_path / "mine.toml"),
-            name,
-            1,
-            data_dir=None,
-            cache=tmp_path / ".cache",
-            scale="tiny",
-            encoder=encoder,
-            changes=changes,
-        )
-        result = results_of(tmp_path)["erm", "reversed", 1]
-        assert opened.data.tests["reversed"].fingerprint() == result["data"]["fingerprints"]["reversed"]
-        assert opened.train().to_dict() == result["base"]
-        guard = ShortcutGuardrail(opened.train().model, opened.train().tokenizer, max_length=32)
-        rows = rows_of(result)
-        texts = [opened.data.tests["reversed"].texts[i] for i in rows.index]
-        names = opened.data.label_names
+        setting = opened(name, **changes)
+        assert setting.data.tests["reversed"].fingerprint() == result["data"]["fingerprints"]["reversed"]
+        base = setting.train()
+        assert base.to_dict() == result["base"]
+        guard = ShortcutGuardrail(base.model, base.tokenizer, max_length=32)
+        rows, names = rows_of(result), setting.data.label_names
+        texts = [setting.data.tests["reversed"].texts[i] for i in rows.index]
         assert [names.index(name) for name in guard.predict(texts)] == rows.predictions.tolist()
 
 
 @pytest.mark.parametrize("name", ["bias_fit", "tent"])
-def test_an_opened_setting_hands_a_method_what_the_run_does(run: Any, tmp_path: Path, encoder: str, name: str) -> None:
-    (tmp_path / "mine.toml").write_text(OPENED)
-    run(experiment("erm", name), seeds=(1,), changes=CHANGES)
-    opened = bases.open_setting(
-        str(tmp_path / "mine.toml"),
-        "planted",
-        1,
-        data_dir=None,
-        cache=tmp_path / ".cache",
-        scale="tiny",
-        encoder=encoder,
-        changes=CHANGES,
-    )
-    result = results_of(tmp_path)[name, "reversed", 1]
-    method = registry.make_system(name)
-    fitted = method.fit(opened.material("reversed").for_needs(method.needs), seed=1)
-    scored, rows = opened.scored("reversed"), rows_of(result)
-    order = np.argsort(rows.index)
+def test_an_opened_setting_hands_a_method_what_the_run_does(run, opened, tmp_path, name):
+    run(experiment("erm", name), seeds=(1,))
+    setting, method = opened(), registry.make_system(name)
+    fitted = method.fit(setting.material("reversed").for_needs(method.needs), seed=1)
+    rows, unlike = (rows_of(results_of(tmp_path)[kind, "reversed", 1]) for kind in (name, "erm"))
+    scored, order = setting.scored("reversed"), np.argsort(rows.index)
     assert scored.labels.tolist() == rows.labels[order].tolist()
-    assert fitted.predict_proba(scored.texts) == pytest.approx(rows.probs[order], abs=1e-4)
-    assert len(scored) < len(opened.data.tests["reversed"])
-    for ask in (opened.material, opened.scored):
+    assert len(scored) < len(setting.data.tests["reversed"])
+    probs = fitted.predict_proba(scored.texts)
+    assert probs == pytest.approx(rows.probs[order], abs=1e-4)
+    assert probs != pytest.approx(unlike.probs[order], abs=1e-4)
+    for ask in (setting.material, setting.scored):
         with pytest.raises(ConfigError, match=r"'planted' has no test set 'test' \(it has: .*reversed"):
             ask("test")
-    unlike = results_of(tmp_path)["erm", "reversed", 1]
-    assert fitted.predict_proba(scored.texts) != pytest.approx(rows_of(unlike).probs[order], abs=1e-4)
 
 
-def test_a_setting_is_found_by_its_name_or_by_data_that_no_other_has() -> None:
+def test_a_setting_is_found_by_its_name_or_by_data_that_no_other_has():
     config = read_experiment("lambda-sweep")
     assert config.setting(config.settings[1].name) is config.settings[1]
     with pytest.raises(ConfigError, match=f"Several settings here have the data set '{config.settings[0].data}'"):
@@ -473,64 +428,45 @@ def test_a_setting_is_found_by_its_name_or_by_data_that_no_other_has() -> None:
     assert read_experiment("shifted").setting("goemo-syn").name == "GoEmo-Syn"
 
 
-KILLED = """
-import sys
-from pathlib import Path
-sys.path[:0] = {paths!r}
-import harness_fakes, test_runner as tests
-from shortcut_bench import bases, runner
-bases.build = harness_fakes.fake_build
-config = tests.experiment("erm", "oracle", "clean", tests.GUARD)
-options = dict(data_dir=None, out=Path({out!r}), scale="tiny", seeds=range(50), encoder={encoder!r})
-runner.run_experiment(config, changes=tests.CHANGES, **options)
-"""
+@pytest.mark.parametrize("written", [False, True])
+def test_a_run_that_was_cut_short_loses_nothing_that_was_finished(run, tmp_path, monkeypatch, written):
+    """It ends before or after the fifth result is written, whose place in the list is then missing."""
+    config, write, results = experiment("erm", "oracle", GUARD), runner.write_result, []
 
+    def write_until_killed(out, name, result):
+        results.append(name)
+        if written or len(results) < 5:
+            write(out, name, result)
+        if len(results) == 5:
+            raise KeyboardInterrupt
 
-def test_a_killed_run_loses_nothing_that_was_finished(run: Any, tmp_path: Path, encoder: str) -> None:
-    paths = [str(ROOT / "bench" / "tests"), str(ROOT / "tests")]
-    script = KILLED.format(paths=paths, out=str(tmp_path), encoder=encoder)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], env=environment)
-    try:
-        deadline = time.monotonic() + 120
-        while len(list(tmp_path.glob("runs/*/result.json"))) < 5 and process.poll() is None:
-            assert time.monotonic() < deadline, "the run makes no progress"
-            time.sleep(0.05)
-        assert process.poll() is None, "the run ended by itself"
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    monkeypatch.setattr(runner, "write_result", write_until_killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(config, seeds=(0, 1))
+    monkeypatch.setattr(runner, "write_result", write)
     finished = {path: path.read_bytes() for path in tmp_path.glob("runs/*/result.json")}
-    assert len(finished) >= 5
-    for content in finished.values():
-        json.loads(content)  # each one is whole
-    outcome = run(experiment("erm", "oracle", "clean", GUARD), seeds=(0, 1, 2))
-    assert not outcome.failed
-    assert len(outcome.skipped) >= 4
-    assert len(outcome.finished) + len(outcome.skipped) == 12
+    assert len(finished) == 4 + written
+    outcome = run(config, seeds=(0, 1))
+    assert (len(outcome.skipped), len(outcome.finished), outcome.failed) == (len(finished), 6 - len(finished), [])
     assert all(path.read_bytes() == content for path, content in finished.items()), "nothing finished was touched"
-    for entry in read_index(tmp_path, "made-up"):
-        assert result_path(tmp_path, entry.run).exists()
-    assert {(e.system, e.seed) for e in read_index(tmp_path, "made-up")} >= {
-        (system, seed) for system in ("erm", "oracle", "clean", "guardrail") for seed in (0, 1, 2)
+    assert set(results_of(tmp_path)) == {
+        (system, "reversed", seed) for system in ("erm", "oracle", "guardrail") for seed in (0, 1)
     }
 
 
 @pytest.mark.filterwarnings("ignore:Group DRO cannot do anything")
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_training_that_was_cut_short_goes_on_from_its_checkpoint(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
-) -> None:
+def test_a_training_that_was_cut_short_goes_on_from_its_checkpoint(run, tmp_path, monkeypatch, overwrite):
     spec = SystemSpec("group_dro", "group_dro", {"recipe": {"epochs": 4, "batch_size": 8}, "select": "last"})
     run(experiment(spec), out=tmp_path / "whole")
     for module in (classifiers, training):
         monkeypatch.setattr(module, "Checkpoints", functools.partial(Checkpoints, every=0))
     cache = tmp_path / "cache"
 
-    def steps(stop_at: int = -1, **options: Any) -> list[tuple[int, int]]:
-        seen: list[tuple[int, int]] = []
+    def steps(stop_at=-1, **options):
+        seen = []
 
-        def progress(stage: str, done: int, total: int) -> None:
+        def progress(stage, done, total):
             if stage == "fine-tune":
                 seen.append((done, total))
                 if len(seen) == stop_at:
@@ -554,14 +490,14 @@ def test_a_training_that_was_cut_short_goes_on_from_its_checkpoint(
     assert resumed["group_dro", "reversed", 0]["rows"] == whole["group_dro", "reversed", 0]["rows"]
 
 
-def test_one_of_several_processes_is_refused(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_several_processes_is_refused(run, tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match="A benchmark is done by one process"):
         run(experiment("erm"))
     assert not any(tmp_path.iterdir())
 
 
-def test_several_processes_may_list_their_runs_at_once(run: Any, tmp_path: Path) -> None:
+def test_several_processes_may_list_their_runs_at_once(run, tmp_path):
     run(experiment("erm"))
     (entry,) = read_index(tmp_path, "made-up")
     entries = [replace(entry, seed=seed, run=f"{seed:016x}") for seed in range(1, 25)]
@@ -570,7 +506,7 @@ def test_several_processes_may_list_their_runs_at_once(run: Any, tmp_path: Path)
     assert {one.seed for one in read_index(tmp_path, "made-up")} == set(range(25))
 
 
-def test_a_damaged_list_or_result_is_refused(run: Any, tmp_path: Path) -> None:
+def test_a_damaged_list_or_result_is_refused(run, tmp_path):
     run(experiment("erm"))
     (entry,) = read_index(tmp_path, "made-up")
     add_to_index(tmp_path, "made-up", [entry], command="again")
@@ -583,10 +519,10 @@ def test_a_damaged_list_or_result_is_refused(run: Any, tmp_path: Path) -> None:
         read_index(tmp_path, "made-up")
 
 
-def test_a_number_that_json_lacks_loses_no_run(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_number_that_json_lacks_loses_no_run(run, tmp_path, monkeypatch):
     fit = references.Erm.fit
 
-    def odd(self: Any, *args: Any, **options: Any) -> Any:
+    def odd(self, *args, **options):
         fitted = fit(self, *args, **options)
         extra = {"loss": float("nan"), "n": np.int64(3), "rates": (np.float32(0.5), float("inf"))}
         return systems.ModelSystem(fitted.classifier, info=extra)

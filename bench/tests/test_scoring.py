@@ -1,14 +1,10 @@
 """What a system's answers are scored by, where they are not those of one model."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
 from shortcut_bench.datasets.types import LabelledTexts
-from shortcut_bench.scoring import Scores, read_base, score
+from shortcut_bench.scoring import read_base, score
 from shortcut_bench.systems import ModelSystem
 from shortcut_guardrail.models.classifier import TextClassifier
 from tiny_models import tiny_bert
@@ -23,27 +19,27 @@ class AnswersOnly:
     classifier = None
     forward_equivalents = 0.0
 
-    def __init__(self, system: ModelSystem) -> None:
+    def __init__(self, system):
         self._system = system
-        self.asked: list[Any] = []
+        self.asked = []
 
-    def predict_proba(self, texts: Any, *, progress: Any = None) -> Any:
+    def predict_proba(self, texts, *, progress=None):
         self.asked.append(list(texts))
         return self._system.predict_proba(texts)
 
-    def info(self) -> dict[str, Any]:
+    def info(self):
         return {"last": self.asked[-1]}
 
 
 @pytest.fixture(scope="module")
-def models() -> tuple[TextClassifier, TextClassifier]:
+def models():
     """The base classifier, and another that a system became."""
-    return tuple(  # type: ignore[return-value]
+    return tuple(
         TextClassifier(*tiny_bert(n_classes=2, seed=seed, initializer_range=0.3), max_length=24) for seed in (0, 1)
     )
 
 
-def scored(system: Any, base: TextClassifier, texts: Any, n_audit: int = 10) -> Scores:
+def scored(system, base, texts, n_audit=10):
     n = len(texts)
     rows = LabelledTexts(
         name="test",
@@ -58,7 +54,7 @@ def scored(system: Any, base: TextClassifier, texts: Any, n_audit: int = 10) -> 
 
 
 @pytest.mark.parametrize("texts", [TEXTS, PAIRS], ids=["texts", "pairs"])
-def test_tokens_masked_in_the_text_say_what_tokens_masked_in_the_input_do(models: Any, texts: Any) -> None:
+def test_tokens_masked_in_the_text_say_what_tokens_masked_in_the_input_do(models, texts):
     base, other = models
     as_model = scored(ModelSystem(other), base, texts)
     answers = AnswersOnly(ModelSystem(other))
@@ -76,7 +72,7 @@ def test_tokens_masked_in_the_text_say_what_tokens_masked_in_the_input_do(models
     assert all(str(variant).count("[MASK]") == 1 for variant in variants)
 
 
-def test_only_the_audited_texts_are_masked(models: Any) -> None:
+def test_only_the_audited_texts_are_masked(models):
     base, other = models
     system = AnswersOnly(ModelSystem(other))
     two = scored(system, base, TEXTS, n_audit=2)
@@ -92,7 +88,7 @@ class Adaptive(AnswersOnly):
     depends_on_batch = True
 
 
-def test_a_system_that_adapts_to_what_it_is_asked_is_not_asked_about_variants(models: Any) -> None:
+def test_a_system_that_adapts_to_what_it_is_asked_is_not_asked_about_variants(models):
     base, other = models
     system = Adaptive(ModelSystem(other))
     found = scored(system, base, TEXTS)
@@ -100,7 +96,7 @@ def test_a_system_that_adapts_to_what_it_is_asked_is_not_asked_about_variants(mo
     assert (found.metrics["n_audited"], found.metrics["mstps_base_tokens"]) == (0, None)
 
 
-def test_texts_without_any_token_are_as_steady_for_answers_as_for_a_model(models: Any) -> None:
+def test_texts_without_any_token_are_as_steady_for_answers_as_for_a_model(models):
     base, other = models
     system = AnswersOnly(ModelSystem(other))
     found, as_model = (scored(one, base, ["", " "]) for one in (system, ModelSystem(other)))
@@ -109,7 +105,7 @@ def test_texts_without_any_token_are_as_steady_for_answers_as_for_a_model(models
     assert (as_model.metrics["n_audited"], as_model.metrics["mstps_base_tokens"]) == (2, 0.0)
 
 
-def test_a_text_without_tokens_of_its_own_does_not_change(models: Any) -> None:
+def test_a_text_without_tokens_of_its_own_does_not_change(models):
     base, other = models
     found = scored(AnswersOnly(ModelSystem(other)), base, ["[SEP]", *TEXTS])
     assert found.rows.sensitivity_base_tokens[0] == 0

@@ -1,10 +1,6 @@
 """Experiments outside the runner: what was measured alike is kept, and the file is whole after every case."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,7 +9,7 @@ from shortcut_bench.standalone import ASKED, finished, grow, settings_cases, set
 CASES = [{"setting": "a", "seed": 0}, {"setting": "a", "seed": 1}, {"setting": "b", "seed": 0}]
 
 
-def test_entries_of_an_earlier_call_are_kept(tmp_path: Path) -> None:
+def test_entries_of_an_earlier_call_are_kept(tmp_path):
     file, asked = tmp_path / "results.json", {"unit": ("word", "phrase"), "draws": 3}
     assert finished(file, asked, "runs") == []
     file.write_text(json.dumps({ASKED: {"unit": ["word", "phrase"], "draws": 3}, "runs": [{"seed": 0}]}))
@@ -21,14 +17,14 @@ def test_entries_of_an_earlier_call_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", [{"draws": 4}, {"draws": 3, "unit": "word"}, {}])
-def test_other_options_are_refused(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_other_options_are_refused(tmp_path, asked):
     file = tmp_path / "results.json"
     file.write_text(json.dumps({ASKED: {"draws": 3}, "runs": [{"seed": 0}]}))
     with pytest.raises(SystemExit, match=r"was begun with the options \{'draws': 3\}, but these are"):
         finished(file, asked, "runs")
 
 
-def test_a_file_without_options_is_kept_where_there_are_none(tmp_path: Path) -> None:
+def test_a_file_without_options_is_kept_where_there_are_none(tmp_path):
     file = tmp_path / "results.json"
     file.write_text(json.dumps({"runs": [{"seed": 0}]}))
     assert finished(file, {}, "runs") == [{"seed": 0}]
@@ -36,11 +32,11 @@ def test_a_file_without_options_is_kept_where_there_are_none(tmp_path: Path) -> 
         finished(file, {"draws": 3}, "runs")
 
 
-def measured(file: Path, cases: list[dict[str, Any]], *, stop_at: int | None = None) -> list[dict[str, Any]]:
+def measured(file, cases, *, stop_at=None):
     """The cases that one call measures; it is cut short before the case of that number."""
-    called: list[dict[str, Any]] = []
+    called = []
 
-    def measure(setting: str, seed: int) -> dict[str, Any]:
+    def measure(setting, seed):
         if len(called) == stop_at:
             raise KeyboardInterrupt
         called.append({"setting": setting, "seed": seed})
@@ -54,7 +50,7 @@ def measured(file: Path, cases: list[dict[str, Any]], *, stop_at: int | None = N
     return called
 
 
-def test_a_call_that_was_cut_short_goes_on(tmp_path: Path) -> None:
+def test_a_call_that_was_cut_short_goes_on(tmp_path):
     cut, whole = tmp_path / "cut.json", tmp_path / "whole.json"
     assert measured(cut, CASES, stop_at=2) == CASES[:2]
     assert json.loads(cut.read_text())["n"] == 2
@@ -65,13 +61,13 @@ def test_a_call_that_was_cut_short_goes_on(tmp_path: Path) -> None:
     assert json.loads(whole.read_text())["results"][1] == {"setting": "a", "seed": 1, "accuracy": 0.5}
 
 
-def test_a_case_is_told_by_all_its_keys(tmp_path: Path) -> None:
+def test_a_case_is_told_by_all_its_keys(tmp_path):
     file = tmp_path / "results.json"
     assert measured(file, CASES[:1]) == CASES[:1]
     assert measured(file, [{"setting": "a", "seed": 2}]) == [{"setting": "a", "seed": 2}]
 
 
-def test_every_setting_goes_with_every_seed() -> None:
+def test_every_setting_goes_with_every_seed():
     parser = settings_parser("What it does.", settings=("a", "b"), seeds=(0,), draws=30)
     given = ["--data-dir", "data", "--out", "out.json"]
     assert settings_cases(parser.parse_args(given)) == [CASES[0], CASES[2]]

@@ -1,7 +1,5 @@
 """What results say of cards is what the library's rules make of the numbers beside it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -13,7 +11,7 @@ from shortcut_guardrail.stats import fdr_q_values
 RESULTS = Path(__file__).parents[2] / "results"
 
 
-def stored(name: str) -> list[list[dict]]:
+def stored(name):
     """The cards of each opinion."""
     results = json.loads((RESULTS / f"{name}.json").read_text())["results"]
     of_entry = "opinions" if name == "second_opinion" else "judges"

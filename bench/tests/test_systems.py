@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,13 +19,13 @@ from tiny_models import tiny_bert
 
 
 @pytest.fixture
-def base() -> TrainedClassifier:
+def base():
     model, tokenizer = tiny_bert(n_classes=2)
     return TrainedClassifier(model, tokenizer, ("negative", "positive"), 32, FinetuneConfig(), 0)
 
 
 @pytest.fixture
-def full(base: TrainedClassifier) -> Material:
+def full(base):
     data = fake_build("fake", data_dir=None, n_train=16, n_test=24)
     test = data.tests["reversed"]
     return Material(
@@ -43,18 +41,18 @@ def full(base: TrainedClassifier) -> Material:
     )
 
 
-def test_a_system_sees_what_it_declared_and_nothing_else(full: Material) -> None:
+def test_a_system_sees_what_it_declared_and_nothing_else(full):
     cut = full.for_needs({Need.TRAIN, Need.DEV_GROUPS})
     assert cut.train is not None
     assert cut.dev is not None
     assert (cut.train.groups == HIDDEN_GROUP).all()
     assert (cut.dev.groups >= 0).all()
     assert cut.support is cut.deployment is cut.clean_train is None
-    assert (full.train.groups >= 0).all(), "the harness keeps its own"  # type: ignore[union-attr]
+    assert (full.train.groups >= 0).all(), "the harness keeps its own"
     assert full.for_needs(()).train is None
 
 
-def test_the_model_of_the_base_is_for_those_who_declared_it(full: Material, base: TrainedClassifier) -> None:
+def test_the_model_of_the_base_is_for_those_who_declared_it(full, base):
     for need in (Need.BASE, Need.GRADIENTS):
         assert full.for_needs({need}).base.model is base.model
     cut = full.for_needs({Need.TRAIN, Need.DEV})
@@ -65,20 +63,20 @@ def test_the_model_of_the_base_is_for_those_who_declared_it(full: Material, base
         cut.scorer(cut.base.model)
 
 
-def test_groups_of_the_support_set_are_hidden(full: Material) -> None:
+def test_groups_of_the_support_set_are_hidden(full):
     cut = full.for_needs({Need.SUPPORT, Need.DEV_GROUPS, Need.TRAIN_GROUPS})
     assert cut.support is not None
     assert (cut.support.groups == HIDDEN_GROUP).all()
-    assert cut.support.labels.tolist() == full.support.labels.tolist()  # type: ignore[union-attr]
+    assert cut.support.labels.tolist() == full.support.labels.tolist()
 
 
-def test_what_is_not_there_cannot_be_declared(full: Material) -> None:
+def test_what_is_not_there_cannot_be_declared(full):
     poor = dataclasses.replace(full, clean_train=None)
     with pytest.raises(ConfigError, match="needs clean-train, which this setting does not have"):
         poor.for_needs({Need.CLEAN_TRAIN})
 
 
-def test_erm_answers_like_the_base_classifier(full: Material, base: TrainedClassifier) -> None:
+def test_erm_answers_like_the_base_classifier(full, base):
     fitted = Erm().fit(full.for_needs(Erm().needs), seed=0)
     guard = ShortcutGuardrail(base.model, base.tokenizer, max_length=32)
     assert np.array_equal(fitted.predict_proba(full.deployment), guard.predict_proba(full.deployment))
@@ -87,9 +85,7 @@ def test_erm_answers_like_the_base_classifier(full: Material, base: TrainedClass
 
 
 @pytest.mark.parametrize("strength", [0.0, 0.6])
-def test_the_guardrail_is_the_librarys_at_the_same_strength(
-    full: Material, base: TrainedClassifier, strength: float
-) -> None:
+def test_the_guardrail_is_the_librarys_at_the_same_strength(full, base, strength):
     system = Guardrail(strength=strength, max_steps=6, min_steps=0)
     before = base.text_classifier().fingerprint()
     fitted = system.fit(full.for_needs(system.needs), seed=3)
@@ -104,7 +100,7 @@ def test_the_guardrail_is_the_librarys_at_the_same_strength(
         assert np.array_equal(fitted.predict_proba(full.deployment), expected)
 
 
-def test_the_strength_is_chosen_on_the_first_so_many_support_rows(full: Material, base: TrainedClassifier) -> None:
+def test_the_strength_is_chosen_on_the_first_so_many_support_rows(full, base):
     system = Guardrail(n_support=6, max_steps=6, min_steps=0)
     assert Need.SUPPORT in system.needs
     info = system.fit(full.for_needs(system.needs), seed=0).info()
@@ -117,11 +113,9 @@ def test_the_strength_is_chosen_on_the_first_so_many_support_rows(full: Material
     assert Need.SUPPORT not in Guardrail(strength=1.0).needs
 
 
-def test_an_adapter_is_trained_once_for_every_strength(
-    full: Material, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_adapter_is_trained_once_for_every_strength(full, tmp_path, monkeypatch):
     kept = dataclasses.replace(full, cache=tmp_path)
-    options: dict[str, Any] = {"max_steps": 4, "min_steps": 0}
+    options = {"max_steps": 4, "min_steps": 0}
     first = Guardrail(strength=0.5, **options)
     fitted = first.fit(kept.for_needs(first.needs), seed=0)
     monkeypatch.setattr(ShortcutGuardrail, "fit", lambda *_, **__: pytest.fail("trained again"))
@@ -135,29 +129,29 @@ def test_an_adapter_is_trained_once_for_every_strength(
 
 
 @pytest.mark.filterwarnings("ignore:This run is predicted to change next to nothing")
-def test_the_cost_of_the_guardrail_is_counted_as_in_the_notes(full: Material) -> None:
+def test_the_cost_of_the_guardrail_is_counted_as_in_the_notes(full):
     """One epoch over n texts with k = 10: 2 forward passes each to attribute and 22 to train, and no calibration."""
     system = Guardrail(preset="paper", strength=1.0)
     fitted = system.fit(full.for_needs(system.needs), seed=0)
-    distinct = len(set(full.deployment))  # type: ignore[arg-type]
-    assert fitted.forward_equivalents == 2 * len(full.deployment) + 22 * distinct  # type: ignore[arg-type]
+    distinct = len(set(full.deployment))
+    assert fitted.forward_equivalents == 2 * len(full.deployment) + 22 * distinct
 
 
-def test_clean_trains_on_the_clean_rows_by_the_recipe_of_the_base(full: Material, base: TrainedClassifier) -> None:
+def test_clean_trains_on_the_clean_rows_by_the_recipe_of_the_base(full, base):
     asked = []
 
-    def retrain(rows: Any) -> TrainedClassifier:
+    def retrain(rows):
         asked.append(rows)
         return dataclasses.replace(base, forward_equivalents=7.0)
 
     material = dataclasses.replace(full, retrain=retrain)
     fitted = Clean().fit(material.for_needs(Clean().needs), seed=0)
     assert material.for_needs({Need.TRAIN, Need.GRADIENTS}).retrain is None
-    assert asked[0].texts == full.clean_train.texts  # type: ignore[union-attr]
+    assert asked[0].texts == full.clean_train.texts
     assert fitted.forward_equivalents == 7.0
 
 
-def test_a_fitted_system_survives_the_disk(full: Material, tmp_path: Path) -> None:
+def test_a_fitted_system_survives_the_disk(full, tmp_path):
     fitted = Erm().fit(full.for_needs(Erm().needs), seed=0)
     fitted.save(tmp_path / "system")
     again = ModelSystem.load(tmp_path / "system")
@@ -167,7 +161,7 @@ def test_a_fitted_system_survives_the_disk(full: Material, tmp_path: Path) -> No
         fitted.save(tmp_path / "system")
 
 
-def test_the_registry() -> None:
+def test_the_registry():
     assert {"erm", "oracle", "clean", "guardrail", "guardrail-paper"} <= set(system_factories())
     assert make_system("guardrail").config()["guard"]["preset"] == "default"
     assert make_system("guardrail-paper", rank=8).config()["guard"]["adapter"]["rank"] == 8

@@ -18,20 +18,25 @@ from audits import to_review
 from shortcut_guardrail.review import make_deck
 from shortcut_guardrail.review.session import Session
 
-KILLS = 50
+KILLS = 30
 
-SERVER = """
-import json, sys
+SERVERS = """
+import json, os, signal, sys
 from pathlib import Path
 from shortcut_guardrail.review import Page, make_deck
 from shortcut_guardrail.review.server import ReviewServer
 from shortcut_guardrail.review.session import Session, locked
 audit, file = map(Path, sys.argv[1:])
-with locked(file):
-    server = ReviewServer(Session(make_deck(json.loads(audit.read_text())), file, "anna"), Page("", ""))
-    print(server.port, server.token, flush=True)
-    server.run()
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+for _ in sys.stdin:
+    if os.fork():
+        continue
+    with locked(file):
+        server = ReviewServer(Session(make_deck(json.loads(audit.read_text())), file, "anna"), Page("", ""))
+        print(os.getpid(), server.port, server.token, flush=True)
+        server.run()
 """
+"""Starts a server for each line that it reads: a process of its own, which need not import everything again."""
 
 
 def answer_until_killed(port: int, token: str, cards: list[str], confirmed: list[int], revision: int) -> None:
@@ -69,22 +74,19 @@ def test_no_confirmed_answer_is_lost(tmp_path):
     deck = make_deck(to_review(3).to_dict())
     cards, moments = [card.id for card in deck.cards], random.Random(0)
     revision, cut = 0, 0
+    command = [sys.executable, "-c", SERVERS, str(audit), str(file)]
+    servers = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     for _ in range(KILLS):
-        process = subprocess.Popen(
-            [sys.executable, "-c", SERVER, str(audit), str(file)], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        port, token = process.stdout.readline().split()
+        print(file=servers.stdin, flush=True)
+        process, port, token = servers.stdout.readline().split()
         confirmed: list[int] = []
         thread = threading.Thread(target=answer_until_killed, args=(int(port), token, cards, confirmed, revision))
         thread.start()
         while not confirmed:
             time.sleep(0.001)
         time.sleep(moments.uniform(0, 0.05))
-        os.kill(process.pid, signal.SIGKILL)
+        os.kill(int(process), signal.SIGKILL)
         thread.join()
-        process.wait()
-        process.stdout.close()
         found = Session(deck, file, "anna")
         # What was not confirmed may have been saved, since the kill came before the answer; never more than that one.
         assert confirmed[-1] <= found.revision <= confirmed[-1] + 1
@@ -94,5 +96,6 @@ def test_no_confirmed_answer_is_lost(tmp_path):
         for left in tmp_path.glob(".decisions.json.new-*"):
             left.unlink()
         revision = found.revision
+    servers.communicate()
     assert revision > KILLS
     assert cut  # some kills came in the middle of saving

@@ -18,24 +18,24 @@ NAMES += ["second opinion, TOML", "--config", "guardrail.json", "audit.json"]
 NAMES += ["decisions.json"]
 
 
-@pytest.fixture
-def reader(tmp_path, request):
-    return {reader.name: reader for reader in readers(tmp_path)}[request.param]
+@pytest.fixture(scope="module")
+def known(tmp_path_factory):
+    return {reader.name: reader for reader in readers(tmp_path_factory.mktemp("made"))}
 
 
-def test_every_reader_is_tried(tmp_path):
-    assert [reader.name for reader in readers(tmp_path)] == NAMES
+def test_every_reader_is_tried(known):
+    assert list(known) == NAMES
 
 
-@pytest.mark.parametrize("reader", NAMES, indirect=True)
-def test_whatever_is_in_a_file_is_read_or_refused_in_a_sentence(reader):
-    outcomes = tried(reader, 60, start=0)
+@pytest.mark.parametrize("name", NAMES)
+def test_whatever_is_in_a_file_is_read_or_refused_in_a_sentence(known, name):
+    outcomes = tried(known[name], 60, start=0)
     assert bad(outcomes) == [], table(outcomes)
 
 
 @pytest.mark.parametrize(("name", "content", "sentence"), RECORDED, ids=range(len(RECORDED)))
-def test_a_recorded_input_gets_its_sentence(tmp_path, name, content, sentence):
-    reader = {reader.name: reader for reader in readers(tmp_path)}[name]
+def test_a_recorded_input_gets_its_sentence(known, tmp_path, name, content, sentence):
+    reader = known[name]
     file = tmp_path / f"input{reader.suffix}"
     file.write_bytes(content)
     outcome = attempt(name, "recorded", partial(reader.use, file))

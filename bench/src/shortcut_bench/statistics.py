@@ -116,7 +116,8 @@ def resample(
     """
     rng = np.random.default_rng(seed)
     alike, counts, kinds = _alike(seeds)
-    drawn = rng.multinomial(counts.sum(), counts / counts.sum(), size=resamples)
+    # Counts as floats, which are exact and are multiplied many times faster.
+    drawn = rng.multinomial(counts.sum(), counts / counts.sum(), size=resamples).astype(np.float64)
     found: dict[str, list[Array]] = {name: [] for name in statistics}
     for rows, holds in zip(kinds, alike, strict=True):
         weights = drawn @ holds
@@ -149,7 +150,7 @@ def _alike(seeds: Sequence[Columns]) -> tuple[list[Array], Array, list[dict[str,
         names = [name for name in rows if name != "texts"]
         table = np.stack([np.asarray(rows[name], dtype=np.float64) for name in names], axis=1)
         distinct, kind = np.unique(table, axis=0, return_inverse=True)
-        counted = np.zeros((len(numbers), len(distinct)), dtype=np.int64)
+        counted = np.zeros((len(numbers), len(distinct)))
         np.add.at(counted, (of_row, kind.reshape(-1)), 1)
         kinds.append({name: distinct[:, at] for at, name in enumerate(names)})
         holds.append(counted)

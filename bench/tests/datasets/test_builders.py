@@ -1,7 +1,5 @@
 """Every builder on made-up data in the layout of the data folder."""
 
-from __future__ import annotations
-
 import csv
 import shutil
 from collections import Counter
@@ -114,7 +112,7 @@ def test_a_folder_a_file_or_a_column_that_is_missing(name, folder, tmp_path):
 # Testbed
 
 
-def shares(rows) -> dict[str, float]:
+def shares(rows):
     return {name: count / len(rows) for name, count in rows.counts().items()}
 
 
@@ -281,7 +279,7 @@ def test_folds_that_are_none(folder):
 # Sampled
 
 
-def with_share(rows, label: str) -> float:
+def with_share(rows, label):
     counts = {
         name.split(", with")[1][:3] == "out": n for name, n in rows.counts().items() if name.startswith(f"{label},")
     }

@@ -1,7 +1,5 @@
 """docs/research/datasets.md: its table of sizes is what the builders make, and every data set is in it."""
 
-from __future__ import annotations
-
 import re
 
 from checkout import ROOT

@@ -1,7 +1,5 @@
 """Reading from the Hub, with a made-up `datasets` in place of the real one."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 
@@ -31,7 +29,7 @@ class Split:
         return len(self._columns[self.column_names[0]])
 
 
-def made_up(name: str, split: str, n: int = 160) -> Split:
+def made_up(name, split, n=160):
     writer = Writer(len(split))
     natural = WORDS.get(name, "")
     texts = [f"{split[:5]}: {natural if i % 3 == 0 else ''}{writer.text(2)}" for i in range(n)]
@@ -51,7 +49,7 @@ def made_up(name: str, split: str, n: int = 160) -> Split:
 @pytest.fixture
 def hub(monkeypatch):
     """Records what is asked for."""
-    asked: list[tuple[str, str]] = []
+    asked = []
 
     def load_dataset(name, split=None):
         asked.append((name, split))

@@ -1,7 +1,5 @@
 """A user's own data: the same groups, insertions and reversed test sets."""
 
-from __future__ import annotations
-
 import pytest
 
 from made_up_data import Writer, write_csv
@@ -25,7 +23,7 @@ def own(source, **settings):
     return from_file(source, words=["please", "kindly"], text_column="message", label_column="kind", **settings)
 
 
-def shares(rows) -> list[float]:
+def shares(rows):
     counts = list(rows.counts().values())
     return [present / (without + present) for without, present in zip(counts[::2], counts[1::2], strict=True)]
 

@@ -1,7 +1,5 @@
 """The parts the builders are made of: probabilities, draws, insertions, and the cap on tokens."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -191,11 +189,11 @@ def test_presence_in_pairs():
 # The cap
 
 
-def options(max_tokens, tokenizer=None) -> BuildOptions:
+def options(max_tokens, tokenizer=None):
     return BuildOptions(None, max_tokens=max_tokens, tokenizer=tokenizer or wordpiece_tokenizer())
 
 
-def n_tokens(text, tokenizer=None) -> int:
+def n_tokens(text, tokenizer=None):
     tokenizer = tokenizer or wordpiece_tokenizer()
     return len(tokenizer(*((text,) if isinstance(text, str) else text))["input_ids"])
 

@@ -1,7 +1,5 @@
 """The builders on the real data, and their insertions beside the released ones; skipped where the data are absent."""
 
-from __future__ import annotations
-
 import csv
 import re
 
@@ -24,17 +22,17 @@ SIZES = {
 LABELS = ("neutral", "amusement", "joy", "excitement")
 
 
-def rows_of(path) -> list[dict[str, str]]:
+def rows_of(path):
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def rates(rows) -> np.ndarray:
+def rates(rows):
     counts = np.array(list(rows.counts().values())).reshape(-1, 2)
     return counts[:, 1] / counts.sum(axis=1)
 
 
-def within(found: np.ndarray, expected: np.ndarray, n: np.ndarray, errors: float = 3.5) -> bool:
+def within(found, expected, n, errors=3.5):
     """Whether rates lie within so many standard errors of what is expected of n draws."""
     return bool((np.abs(found - expected) <= errors * np.sqrt(expected * (1 - expected) / n) + 1e-9).all())
 
@@ -104,5 +102,5 @@ def test_released_and_built_rates_are_those_of_the_reading_zhou(shared_data, nam
                 assert not within(np.bincount(rows.labels, planted) / n, other, n)
 
 
-def _plain(data, key: str) -> list[str]:
+def _plain(data, key):
     return data.clean_train.texts if key == "train" else data.oracle_tests[key].texts

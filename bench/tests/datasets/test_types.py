@@ -12,7 +12,7 @@ from shortcut_bench.datasets import HIDDEN_GROUP, BenchmarkData, DataCard, Label
 from shortcut_guardrail.errors import DataError
 
 
-def make(**changes) -> LabelledTexts:
+def make(**changes):
     values = {
         "name": "train",
         "texts": ["one", "two", "three"],

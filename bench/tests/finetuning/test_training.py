@@ -1,13 +1,9 @@
-from __future__ import annotations
-
 import copy
 import logging
 import math
 import random
 import tempfile
 import warnings
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +12,7 @@ from huggingface_hub.utils import are_progress_bars_disabled
 from safetensors.torch import load_file, save_file
 from transformers.utils import logging as transformers_logging
 
-from shortcut_bench.finetuning.config import FinetuneConfig, FinetuneResult, Objective
+from shortcut_bench.finetuning.config import FinetuneConfig, Objective
 from shortcut_bench.finetuning.training import finetune_classifier, finetune_model, load_encoder, train_in_place
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
 from tiny_models import save_tiny_encoder
@@ -31,31 +27,31 @@ LABELS = [label for _ in THINGS for _ in FRAMES for label in (0, 1)]
 
 
 @pytest.fixture(scope="module")
-def encoder(tmp_path_factory) -> Path:
+def encoder(tmp_path_factory):
     return save_tiny_encoder(tmp_path_factory.mktemp("encoder"))
 
 
 @pytest.fixture
 def finetune(encoder):
-    def run(texts: Any = TEXTS, labels: Any = LABELS, **options: Any) -> FinetuneResult:
-        settings: dict[str, Any] = {"encoder": encoder, "label_names": NAMES, "config": CONFIG, "seed": 0, **options}
+    def run(texts=TEXTS, labels=LABELS, **options):
+        settings = {"encoder": encoder, "label_names": NAMES, "config": CONFIG, "seed": 0, **options}
         return finetune_classifier(texts, labels, **settings)
 
     return run
 
 
-def logits(result: FinetuneResult, texts: list[Any]) -> torch.Tensor:
+def logits(result, texts):
     columns = [texts] if isinstance(texts[0], str) else [list(side) for side in zip(*texts, strict=True)]
     with torch.no_grad():
         return result.model(**result.tokenizer(*columns, padding=True, return_tensors="pt")).logits
 
 
-def same_weights(first: FinetuneResult, second: FinetuneResult) -> bool:
+def same_weights(first, second):
     a, b = first.model.state_dict(), second.model.state_dict()
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-def caller_state() -> dict[str, Any]:
+def caller_state():
     """What a process can notice of a library call, in a comparable form."""
     return {
         "python": random.getstate(),
@@ -84,15 +80,8 @@ def test_same_seed_same_weights_and_another_seed_others(finetune):
     assert not same_weights(first, other)
 
 
-def test_result_does_not_depend_on_the_callers_random_state(finetune):
-    config = FinetuneConfig(epochs=1)
-    first = finetune(config=config)
-    random.seed(99), np.random.seed(99), torch.manual_seed(99)
-    assert same_weights(first, finetune(config=config))
-
-
 def test_process_is_left_as_it_was_when_training_is_interrupted(finetune):
-    def interrupt(stage: str, done: int, total: int) -> None:
+    def interrupt(stage, done, total):
         if done == 3:
             raise KeyboardInterrupt
 
@@ -177,19 +166,12 @@ def test_data_that_does_not_fit_is_refused_before_a_model_is_loaded(finetune, te
 
 def test_config_names_everything_that_is_out_of_range():
     with pytest.raises(ConfigError) as error:
-        FinetuneConfig(learning_rate=0, epochs=0, warmup_ratio=1.5, precision="float16")  # type: ignore[arg-type]
+        FinetuneConfig(learning_rate=0, epochs=0, warmup_ratio=1.5, precision="float16")
     assert str(error.value) == (
         "learning_rate must be above 0, but is 0. epochs must be at least 1, but is 0. "
         "warmup_ratio must be between 0 and 1, but is 1.5. "
         "precision must be auto or float32 or bfloat16, but is 'float16'."
     )
-
-
-@pytest.mark.skipif(torch.cuda.is_available() or torch.backends.mps.is_available(), reason="has an accelerator")
-def test_device_that_is_not_there_is_refused(finetune):
-    with pytest.raises(ConfigError) as error:
-        finetune(device="cuda")
-    assert str(error.value) == "device must be cpu on this machine, but is 'cuda'."
 
 
 def test_one_of_several_processes_is_refused(finetune, monkeypatch):
@@ -226,15 +208,15 @@ def test_loss_that_is_not_finite_ends_the_run_with_a_sentence(finetune, encoder,
 class Recorded(Objective):
     """Cross-entropy that notes what it sees."""
 
-    def __init__(self, factor: float = 1.0) -> None:
-        self.rows: list[int] = []
+    def __init__(self, factor=1.0):
+        self.rows = []
         self.factor = factor
         self.begun = 0
 
-    def begin(self, model: Any, tokenizer: Any) -> None:
+    def begin(self, model, tokenizer):
         self.begun += 1
 
-    def loss(self, model: Any, inputs: dict[str, torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
+    def loss(self, model, inputs, rows):
         assert model.training
         assert inputs["labels"].tolist() == [LABELS[row] for row in rows.tolist()]
         self.rows += rows.tolist()
@@ -249,18 +231,6 @@ def test_an_objective_sees_every_row_by_its_number_and_is_what_is_minimised(fine
     assert sorted(objective.rows) == sorted([*range(len(TEXTS))] * 2)
     assert same_weights(result, finetune(config=config))  # cross-entropy by another way
     assert not same_weights(result, finetune(config=config, objective=Recorded(factor=0.0)))
-
-
-def test_an_objective_can_freeze_the_encoder(finetune):
-    class HeadAlone(Objective):
-        def begin(self, model: Any, tokenizer: Any) -> None:
-            model.base_model.requires_grad_(False)
-            self.before = {name: value.clone() for name, value in model.named_parameters()}
-
-    objective = HeadAlone()
-    result = finetune(config=FinetuneConfig(epochs=1), objective=objective)
-    changed = {n for n, p in result.model.named_parameters() if not torch.equal(p, objective.before[n])}
-    assert changed == {"classifier.weight", "classifier.bias"}
 
 
 def test_rows_are_drawn_by_their_weights(finetune):
@@ -295,9 +265,9 @@ def test_weights_that_do_not_fit_are_refused_before_a_model_is_loaded(finetune, 
 
 def test_epochs_can_be_looked_at_without_changing_what_follows(finetune):
     config = FinetuneConfig(epochs=3, precision="bfloat16")
-    seen: list[tuple[int, bool, bool]] = []
+    seen = []
 
-    def look(epoch: int, model: Any) -> None:
+    def look(epoch, model):
         seen.append((epoch, model.training, "forward" in vars(model)))
         torch.rand(3)
 
@@ -321,7 +291,7 @@ def test_plain_sgd_is_sgd_with_momentum_at_a_constant_rate(encoder):
     )
 
     class NoDropout(Objective):
-        def loss(self, model: Any, inputs: dict[str, torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
+        def loss(self, model, inputs, rows):
             return super().loss(model.eval(), inputs, rows)
 
     model, tokenizer = load_encoder(encoder, NAMES, seed=0)
@@ -359,7 +329,7 @@ def test_parts_of_a_model_are_trained_in_place_on_unlabelled_texts(encoder):
     before = {name: value.clone() for name, value in model.state_dict().items()}
 
     class Shrink(Objective):
-        def loss(self, model: Any, inputs: dict[str, torch.Tensor], rows: torch.Tensor) -> torch.Tensor:
+        def loss(self, model, inputs, rows):
             assert inputs["labels"].tolist() == [0] * len(rows)
             return (model.classifier.weight**2).sum()
 

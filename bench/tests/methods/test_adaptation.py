@@ -17,18 +17,17 @@ from shortcut_bench.methods.deyo import DeyoAdapter, destroy
 from shortcut_bench.methods.eata import EataAdapter
 from shortcut_bench.methods.entropy import softmax_entropy
 from shortcut_bench.methods.sar import SarAdapter
-from shortcut_bench.systems import Material, predict_proba
+from shortcut_bench.systems import predict_proba
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
-from shortcut_guardrail.models.encoding import Batch
 from tiny_models import build_family, planted_bag
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory) -> Material:
+def material(tmp_path_factory):
     return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))
 
 
-def fitted(method: Tent, material: Material, seed: int = 0):
+def fitted(method, material, seed=0):
     return method.fit(material.for_needs(method.needs), seed=seed)
 
 
@@ -161,14 +160,12 @@ def test_two_steps_of_eata_are_its_filter_its_weights_and_its_anchor(material):
     assert adapter.counts.used == sum(used)
 
 
-def sar_on(material: Material, **options: float) -> SarAdapter:
+def sar_on(material, **options):
     method = SAR(batch_size=16, **options)
     return SarAdapter(Start.of(method, material, 0).classifier(), method)
 
 
-def sam(
-    adapter: SarAdapter, batch: Batch, margin: float, radius: float
-) -> tuple[tuple[list[int], list[int]], list[float], list[tuple[torch.Tensor, ...]]]:
+def sam(adapter, batch, margin, radius):
     """The certain rows of a batch, those still certain at the worst point nearby, and there the entropy of all of the
     former and of the latter, each with its gradient; the parameters are as before."""
     classifier, values = adapter.classifier, list(adapter.parameters.values())
@@ -190,7 +187,7 @@ def sam(
     return (first, second), [float(loss.detach()) for loss in losses], slopes
 
 
-def batches_of(adapter: SarAdapter, n: int) -> list[Batch]:
+def batches_of(adapter, n):
     """The first n batches of 16 deployment texts."""
     encoded = adapter.classifier.encode(DEPLOYMENT)
     return [adapter.classifier.collate(encoded, range(16 * i, 16 * i + 16)) for i in range(n)]
@@ -221,8 +218,8 @@ def test_sar_resets_by_the_moving_average_of_its_losses_and_not_by_the_last_one(
     adapter = sar_on(material, learning_rate=0.05)
     adapter.entropy_margin = math.log(2)
     batches = batches_of(adapter, 5)
-    seen: list[float] = []
-    averages: list[float] = []
+    seen = []
+    averages = []
     adapter.reset_below = 0.0
     for batch in batches:
         _, (_, loss), _ = sam(adapter, batch, adapter.entropy_margin, 0.05)

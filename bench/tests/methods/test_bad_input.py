@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import types
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from methods_toy import DEV, GROUPS, NAMES, SUPPORT, TRAIN, fit, make_encoder, make_material, rows
 from shortcut_bench.datasets.types import HIDDEN_GROUP, LabelledTexts
 from shortcut_bench.finetuning.config import FinetuneConfig
-from shortcut_bench.methods import C2L, DFR, EATA, JTT, LTGR, NFL, RULES, FewShot, GroupDRO, LastLayer, jtt
+from shortcut_bench.methods import C2L, DFR, EATA, JTT, LTGR, RULES, FewShot, GroupDRO, LastLayer, jtt
 from shortcut_bench.methods.dfr import draw_with_all_classes
-from shortcut_bench.methods.jtt import TrainPassErrors
 from shortcut_bench.methods.same_budget import PriorShift
 from shortcut_bench.methods.selection import Rule, best_index, search
 from shortcut_bench.methods.training import Changes, Stopwatch, resolve_recipe, train
 from shortcut_bench.registry import make_system
-from shortcut_bench.systems import Material, Need
+from shortcut_bench.systems import Need
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
 
 QUICK = {"learning_rate": 5e-3, "epochs": 1, "batch_size": 32}
@@ -31,18 +27,18 @@ AT_STRENGTH_1 = rows("dev", (30, 0, 0, 30), 11)
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory) -> Material:
+def material(tmp_path_factory):
     return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))
 
 
-def with_(material: Material, **fields: Any) -> Material:
+def with_(material, **fields):
     return dataclasses.replace(material, **fields)
 
 
 # JTT
 
 
-def easy(n: int = 40) -> LabelledTexts:
+def easy(n=40):
     """Rows that a first stage answers without error: two texts."""
     return LabelledTexts(
         name="easy",
@@ -84,25 +80,10 @@ def test_a_first_stage_that_has_not_learned_is_warned_about(material):
     assert min(shares) <= 0.5 < max(shares)
 
 
-def test_errors_are_noted_batch_by_batch_and_epoch_by_epoch():
-    recorder = TrainPassErrors()
-    logits = torch.tensor([[2.0, 1.0], [1.0, 2.0], [1.0, 2.0]])
-
-    def model(labels: torch.Tensor) -> Any:
-        return types.SimpleNamespace(logits=logits[: len(labels)], loss=torch.zeros(()))
-
-    recorder.loss(model, {"labels": torch.tensor([0, 0, 0])}, torch.tensor([7, 3, 5]))
-    recorder.loss(model, {"labels": torch.tensor([1])}, torch.tensor([1]))
-    recorder.next_epoch(0, model)
-    recorder.loss(model, {"labels": torch.tensor([1, 1, 1])}, torch.tensor([3, 7, 1]))
-    assert recorder.errors(0).tolist() == [1, 3, 5]
-    assert recorder.errors(1).tolist() == [3]
-
-
 def test_a_first_stage_that_diverges_is_trained_once_and_paid_for(material, monkeypatch):
-    asked: list[int] = []
+    asked = []
 
-    def diverge(material: Material, rows: LabelledTexts, *rest: Any, spend: Any, **named: Any) -> None:
+    def diverge(material, rows, *rest, spend, **named):
         asked.append(len(rows))
         spend(10.0)
         raise RunError("the loss became nan")
@@ -128,9 +109,9 @@ def test_a_class_without_rows_stops_dfr(material):
 
 def test_a_class_missing_from_a_half_is_drawn_again_and_given_up_on_in_words():
     labels = np.array([0] * 30 + [1])
-    draws: list[int] = []
+    draws = []
 
-    def draw() -> tuple[np.ndarray, ...]:
+    def draw():
         draws.append(1)
         rows_of_half = np.arange(30) if len(draws) < 4 else np.arange(1, 31)
         return (rows_of_half,)
@@ -222,15 +203,10 @@ def test_a_diverging_point_is_recorded_and_never_chosen(material):
     assert "finite" in bad["diverged"]
 
 
-def test_a_grid_that_diverges_everywhere_is_an_error(material):
-    with pytest.raises(RunError, match="Training diverged at the only point of the grid, last with: The training loss"):
-        NFL(recipe={**QUICK, "learning_rate": 1e38, "epochs": 2}, select="last").fit(material, seed=0)
-
-
 def test_the_best_point_is_the_first_of_the_highest_scores():
     scores = {"a": 0.2, "b": 0.9, "c": 0.9, "d": math.nan}
 
-    def fit(point: Any) -> tuple[str, float]:
+    def fit(point):
         if point["name"] == "d":
             raise RunError("it blew up")
         return point["name"], scores[point["name"]]
@@ -255,9 +231,9 @@ def test_the_kept_epoch_is_the_first_of_the_best_and_its_weights_are_back(materi
     scores = iter([0.3, 0.8, 0.8, 0.1])
     rule = Rule("dev-accuracy", frozenset({Need.DEV}), lambda guesses, dev: next(scores))
     recipe = FinetuneConfig(learning_rate=5e-3, epochs=4, batch_size=32, max_length=16)
-    states: list[Any] = []
+    states = []
 
-    def look(epoch: int, model: Any) -> None:
+    def look(epoch, model):
         states.append({name: value.clone() for name, value in model.state_dict().items()})
 
     trained = train(

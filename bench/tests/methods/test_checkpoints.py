@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import json
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +14,10 @@ from methods_toy import REVERSED, make_encoder, make_material
 from shortcut_bench.finetuning.checkpoints import MARK_FILE, Checkpoints
 from shortcut_bench.methods import training
 from shortcut_bench.registry import make_system
-from shortcut_bench.systems import FittedSystem, Material
 from shortcut_guardrail.errors import GuardrailWarning
 
-QUICK: dict[str, Any] = {"recipe": {"learning_rate": 5e-3, "epochs": 3, "batch_size": 32}}
-CASES: dict[str, tuple[str, dict[str, Any]]] = {
+QUICK = {"recipe": {"learning_rate": 5e-3, "epochs": 3, "batch_size": 32}}
+CASES = {
     "jtt, errors of two passes": ("jtt", {**QUICK, "upweights": (4, 5), "identification_rate": 0.05}),
     "jtt-sg-paper": ("jtt-sg-paper", {**QUICK, "upweights": (4,), "identification_epochs": (2,)}),
     "nfl, a grid": ("nfl", {**QUICK, "factors": (0.01, 0.1), "select": "dev-accuracy"}),
@@ -36,7 +34,7 @@ class Interrupted(Exception):
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory) -> Material:
+def material(tmp_path_factory):
     return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))
 
 
@@ -45,7 +43,7 @@ def at_every_epoch(monkeypatch):
     monkeypatch.setattr(training, "Checkpoints", functools.partial(Checkpoints, every=0))
 
 
-def fit(material: Material, case: str, **options: Any) -> FittedSystem:
+def fit(material, case, **options):
     kind, config = CASES[case]
     system = make_system(kind, **config)
     with warnings.catch_warnings():
@@ -53,7 +51,7 @@ def fit(material: Material, case: str, **options: Any) -> FittedSystem:
         return system.fit(material.for_needs(system.needs), seed=0, **options)
 
 
-def without_seconds(value: Any) -> Any:
+def without_seconds(value):
     if isinstance(value, dict):
         return {name: without_seconds(item) for name, item in value.items() if name != "seconds"}
     return [without_seconds(item) for item in value] if isinstance(value, list | tuple) else value
@@ -62,10 +60,10 @@ def without_seconds(value: Any) -> Any:
 class Plug:
     """Counts the steps of all trainings, and pulls itself at one."""
 
-    def __init__(self, at: int | None = None) -> None:
+    def __init__(self, at=None):
         self.steps, self._at = 0, at
 
-    def __call__(self, stage: str, done: int, total: int) -> None:
+    def __call__(self, stage, done, total):
         if stage != "fine-tune" or done == 0:
             return
         self.steps += 1

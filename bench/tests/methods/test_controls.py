@@ -5,19 +5,16 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from transformers import BertForSequenceClassification
 
 from methods_toy import DEPLOYMENT, make_encoder, make_material
 from shortcut_bench.methods import controls
 from shortcut_bench.methods.controls import _DropoutContrast, random_positions
 from shortcut_bench.registry import make_system
-from shortcut_bench.systems import Material
 from shortcut_guardrail.config import PRESETS
 from shortcut_guardrail.errors import GuardrailWarning
 from shortcut_guardrail.mitigation import maskcl as adapter
@@ -26,11 +23,11 @@ from tiny_models import tiny_bert
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory) -> Material:
+def material(tmp_path_factory):
     return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))
 
 
-def fit(material: Material, name: str, *, seed: int = 0, **options: Any) -> Any:
+def fit(material, name, *, seed=0, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GuardrailWarning)  # a run of a few steps is warned about
         return make_system(name, strength=1.0, **options).fit(material, seed=seed)
@@ -69,14 +66,14 @@ def test_random_maskcl_trains_on_what_its_seed_draws_and_never_asks_what_is_impo
     monkeypatch.setitem(PRESETS, "default", found_anew)
     long = [f"{first} and {second}" for first, second in zip(DEPLOYMENT[:24], DEPLOYMENT[24:48], strict=True)]
     cut = dataclasses.replace(material, deployment=long)
-    given: list[np.ndarray] = []
+    given = []
     train = controls.train_adapter
     monkeypatch.setattr(
         controls,
         "train_adapter",
         lambda base, encoded, places, *a, **k: (given.append(places), train(base, encoded, places, *a, **k))[1],
     )
-    asked: list[int] = []
+    asked = []
     find = adapter.find_important_tokens
     for module in (adapter, controls):
         monkeypatch.setattr(module, "find_important_tokens", lambda *a, **k: (asked.append(1), find(*a, **k))[1])
@@ -91,7 +88,7 @@ def test_random_maskcl_trains_on_what_its_seed_draws_and_never_asks_what_is_impo
 # The dropout-only adapter
 
 
-def literal_contrast(anchors: Tensor, positives: Tensor, tau: float) -> Tensor:
+def literal_contrast(anchors, positives, tau):
     """-mean_i log softmax_i'(cos(a_i, p_i') / tau)_i, pair by pair."""
     total = torch.zeros(())
     for i, anchor in enumerate(anchors):
@@ -108,7 +105,7 @@ def test_simcse_contrasts_two_passes_that_differ_by_dropout_alone(texts):
     weight = model.bert.embeddings.LayerNorm.weight
     inputs = tokenizer([texts[row] for row in rows] * 2, padding=True, return_tensors="pt")
 
-    def loss(seed: int) -> Tensor:
+    def loss(seed):
         torch.manual_seed(seed)
         return objective.loss(None, {}, torch.tensor(rows))
 
@@ -141,7 +138,7 @@ def test_dropout_is_on_while_simcse_trains(dropout, material, monkeypatch):
     )
     model = BertForSequenceClassification(config).eval()
     model.load_state_dict(material.base.model.state_dict())
-    seen: list[tuple[Tensor, Tensor, float]] = []
+    seen = []
     contrast = controls.simcse_loss
     monkeypatch.setattr(controls, "simcse_loss", lambda *given: (seen.append(given), contrast(*given))[1])
     cut = dataclasses.replace(material, base=dataclasses.replace(material.base, model=model))

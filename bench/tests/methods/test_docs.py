@@ -1,7 +1,5 @@
 """docs/research/methods.md leads to a description of every method that there is; numbers are those of the code."""
 
-from __future__ import annotations
-
 import re
 
 from checkout import ROOT

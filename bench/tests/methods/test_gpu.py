@@ -1,9 +1,6 @@
 """Every method on a GPU: run with `pytest --gpu` (see `conftest.py`)."""
 
-from __future__ import annotations
-
 import json
-from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +18,7 @@ TEXTS = list(REVERSED.texts)
 
 
 @pytest.fixture(scope="module")
-def material(tmp_path_factory) -> Any:
+def material(tmp_path_factory):
     return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))
 
 

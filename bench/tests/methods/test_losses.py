@@ -1,19 +1,14 @@
 """Every loss and selection rule against a slow, literal evaluation of its formula."""
 
-from __future__ import annotations
-
 import copy
 import math
 import types
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from sklearn.preprocessing import StandardScaler
 
-from methods_toy import rows
 from shortcut_bench.methods import ltgr
 from shortcut_bench.methods.c2l import (
     CausalTokens,
@@ -23,25 +18,17 @@ from shortcut_bench.methods.c2l import (
     find_causal_tokens,
     gradient_norms,
     importance_by_type,
-    triplet_loss,
 )
-from shortcut_bench.methods.controls import mean_over_variants, simcse_loss
-from shortcut_bench.methods.dfr import Standardiser, answers, balanced_rows, fit_head, fit_probe
+from shortcut_bench.methods.controls import mean_over_variants
+from shortcut_bench.methods.dfr import Standardiser
 from shortcut_bench.methods.entropy import (
-    deyo_loss,
-    eata_loss,
-    eata_selection,
-    moving_average,
-    plpd,
     scaled_cosine,
     scaled_entropy,
     softmax_entropy,
 )
 from shortcut_bench.methods.group_dro import GroupDroLoss, group_losses, group_uniform_weights, updated_weights
-from shortcut_bench.methods.jtt import upweighted
 from shortcut_bench.methods.ltgr import (
     Attributions,
-    distillation_loss,
     early_agreement,
     head_preference,
     head_words,
@@ -50,29 +37,28 @@ from shortcut_bench.methods.ltgr import (
     shortcut_degree,
     smoothed_targets,
 )
-from shortcut_bench.methods.nfl import ConstrainedOutputs, ConstrainedParameters, output_distance, weight_distance
-from shortcut_bench.methods.same_budget import bias_fit, em_prior, smoothed_prior
+from shortcut_bench.methods.nfl import ConstrainedOutputs, ConstrainedParameters
+from shortcut_bench.methods.same_budget import bias_fit, em_prior
 from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.models.encoding import EncodedTexts
 from tiny_models import tiny_bert
 
 GENERATOR = torch.Generator().manual_seed(0)
 
 
-def random_logits(*shape: int, scale: float = 2.0) -> torch.Tensor:
+def random_logits(*shape, scale=2.0):
     return torch.randn(*shape, generator=GENERATOR, dtype=torch.float64) * scale
 
 
-def softmax(values: list[float]) -> list[float]:
+def softmax(values):
     total = sum(math.exp(value) for value in values)
     return [math.exp(value) / total for value in values]
 
 
-def entropy(values: list[float]) -> float:
+def entropy(values):
     return -sum(p * math.log(p) for p in softmax(values))
 
 
-def cosine(a: list[float], b: list[float]) -> float:
+def cosine(a, b):
     return sum(x * y for x, y in zip(a, b, strict=True)) / (
         math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(y * y for y in b))
     )
@@ -87,66 +73,6 @@ def test_entropy_is_that_of_the_softmax():
     assert softmax_entropy(torch.zeros(1, 4)).item() == pytest.approx(math.log(4))
 
 
-@pytest.mark.parametrize(("n_classes", "cosine_margin"), [(4, 0.7), (3, 0.9), (2, 0.95)])
-def test_eata_keeps_what_the_two_conditions_keep(n_classes, cosine_margin):
-    margin = 0.4 * math.log(n_classes)
-    mean: torch.Tensor | None = None
-    literal_mean: list[float] | None = None
-    kept_in_all = []
-    for _ in range(6):
-        logits = random_logits(8, n_classes, scale=4.0)
-        expected = []
-        for index, row in enumerate(logits.tolist()):
-            if entropy(row) >= margin:
-                continue
-            if literal_mean is not None and abs(cosine(literal_mean, softmax(row))) >= cosine_margin:
-                continue
-            expected.append(index)
-        if expected:
-            probs = [softmax(logits[index].tolist()) for index in expected]
-            batch_mean = [sum(column) / len(probs) for column in zip(*probs, strict=True)]
-            literal_mean = (
-                batch_mean
-                if literal_mean is None
-                else [0.9 * old + 0.1 * new for old, new in zip(literal_mean, batch_mean, strict=True)]
-            )
-        rows_kept, mean = eata_selection(logits, mean, entropy_margin=margin, cosine_margin=cosine_margin)
-        assert rows_kept.tolist() == expected
-        assert mean is not None
-        assert mean.tolist() == pytest.approx(literal_mean)
-        kept_in_all.append(len(expected))
-    # The partner: both conditions did drop rows, and some stayed.
-    assert 0 < sum(kept_in_all[1:]) < 8 * 5
-
-
-def test_eata_and_deyo_losses_are_their_sums():
-    entropies = softmax_entropy(random_logits(6, 4)).requires_grad_()
-    differences = torch.rand(6, generator=GENERATOR, dtype=torch.float64)
-    e0 = 0.4 * math.log(4)
-    literal = sum(e / math.exp(e - e0) for e in entropies.tolist()) / 6
-    assert eata_loss(entropies, e0).item() == pytest.approx(literal)
-    literal = (
-        sum(
-            e * (1 / math.exp(e - e0) + 1 / math.exp(-d))
-            for e, d in zip(entropies.tolist(), differences.tolist(), strict=True)
-        )
-        / 6
-    )
-    assert deyo_loss(entropies, differences, e0).item() == pytest.approx(literal)
-    (gradient,) = torch.autograd.grad(eata_loss(entropies, e0), entropies)
-    # The weight is a constant: the gradient is the weight over the number of rows, and not the product rule's.
-    assert gradient.tolist() == pytest.approx([math.exp(e0 - e) / 6 for e in entropies.tolist()])
-
-
-def test_plpd_is_the_loss_of_the_predicted_class():
-    before, after = random_logits(5, 3), random_logits(5, 3)
-    expected = []
-    for first, second in zip(before.tolist(), after.tolist(), strict=True):
-        predicted = first.index(max(first))
-        expected.append(softmax(first)[predicted] - softmax(second)[predicted])
-    assert plpd(before, after).tolist() == pytest.approx(expected)
-
-
 def test_thresholds_are_the_sources_at_1000_classes_and_scale_below():
     assert scaled_entropy(0.4 * math.log(1000), 1000) == pytest.approx(0.4 * math.log(1000))
     assert scaled_entropy(0.4 * math.log(1000), 4) == pytest.approx(0.4 * math.log(4))
@@ -156,57 +82,40 @@ def test_thresholds_are_the_sources_at_1000_classes_and_scale_below():
     assert scaled_cosine(0.05, 2) == 1.0
 
 
-def test_moving_average():
-    assert moving_average(None, 3.0) == 3.0
-    assert moving_average(2.0, 3.0) == pytest.approx(2.1)
-
-
 # Group DRO
-
-
-def test_group_dro_is_its_update_rule_batch_after_batch():
-    n_groups, step_size, adjustment = 4, 0.3, 2.0
-    counts = np.array([20, 5, 0, 15])
-    groups = np.repeat(np.arange(4), counts)
-    loss = GroupDroLoss(groups, counts, step_size=step_size, adjustment=adjustment)
-    q = [1 / 3, 1 / 3, 0.0, 1 / 3]
-    assert loss.weights.tolist() == pytest.approx(q)
-    for batch_groups in ([0, 0, 1, 3], [3, 3, 3, 0], [1, 1, 1, 1]):
-        losses = torch.rand(4, generator=GENERATOR, dtype=torch.float64)
-        means = []
-        for group in range(n_groups):
-            inside = [x for x, g in zip(losses.tolist(), batch_groups, strict=True) if g == group]
-            means.append(sum(inside) / len(inside) if inside else 0.0)
-        adjusted = [m + (adjustment / math.sqrt(c) if c else 0.0) for m, c in zip(means, counts.tolist(), strict=True)]
-        grown = [weight * math.exp(step_size * value) for weight, value in zip(q, adjusted, strict=True)]
-        q = [value / sum(grown) for value in grown]
-        expected = sum(weight * mean for weight, mean in zip(q, means, strict=True))
-        assert loss.weighted(losses, torch.tensor(batch_groups)).item() == pytest.approx(expected, rel=1e-6)
-        assert loss.weights.tolist() == pytest.approx(q, rel=1e-6)
 
 
 class Says:
     """A model that answers a batch with the logits it is given."""
 
-    def __init__(self, logits: torch.Tensor) -> None:
+    def __init__(self, logits):
         self._logits = logits
 
-    def __call__(self, **inputs: Any) -> Any:
+    def __call__(self, **inputs):
         assert set(inputs) == {"input_ids"}, "labels are the loss's own matter"
         return types.SimpleNamespace(logits=self._logits)
 
 
-def test_group_dro_takes_the_groups_of_the_rows_that_the_batch_holds():
-    groups = np.array([0, 1, 0, 1, 0, 1])
-    loss = GroupDroLoss(groups, np.array([3, 3]), step_size=0.5, adjustment=0.0)
-    rows, labels = [5, 2, 0, 3], [1, 0, 1, 1]
-    logits = torch.randn(4, 2, generator=GENERATOR)
-    inputs = {"input_ids": torch.zeros(4, 1), "labels": torch.tensor(labels)}
-    found = loss.loss(Says(logits), inputs, torch.tensor(rows)).item()
-    nll = [math.log(sum(map(math.exp, row))) - row[y] for row, y in zip(logits.tolist(), labels, strict=True)]
-    of_group = [(nll[1] + nll[2]) / 2, (nll[0] + nll[3]) / 2]  # rows 2 and 0 are of group 0, rows 5 and 3 of group 1
-    grown = [math.exp(0.5 * value) for value in of_group]
-    assert found == pytest.approx(sum(g * v for g, v in zip(grown, of_group, strict=True)) / sum(grown), rel=1e-5)
+def test_group_dro_is_its_update_rule_for_the_rows_that_each_batch_holds():
+    step_size, adjustment, counts = 0.3, 2.0, [3, 2, 0, 3]
+    groups = np.array([0, 1, 0, 3, 0, 1, 3, 3])
+    loss = GroupDroLoss(groups, np.array(counts), step_size=step_size, adjustment=adjustment)
+    q = [1 / 3, 1 / 3, 0.0, 1 / 3]
+    assert loss.weights.tolist() == pytest.approx(q)
+    for rows in ([5, 2, 0, 3], [7, 6, 3, 4], [1, 5, 1, 5]):
+        labels, logits = [row % 2 for row in rows], torch.randn(4, 2, generator=GENERATOR)
+        inputs = {"input_ids": torch.zeros(4, 1), "labels": torch.tensor(labels)}
+        found = loss.loss(Says(logits), inputs, torch.tensor(rows)).item()
+        nll = [math.log(sum(map(math.exp, row))) - row[y] for row, y in zip(logits.tolist(), labels, strict=True)]
+        means = []
+        for group in range(4):
+            inside = [value for value, row in zip(nll, rows, strict=True) if groups[row] == group]
+            means.append(sum(inside) / len(inside) if inside else 0.0)
+        adjusted = [m + (adjustment / math.sqrt(c) if c else 0.0) for m, c in zip(means, counts, strict=True)]
+        grown = [weight * math.exp(step_size * value) for weight, value in zip(q, adjusted, strict=True)]
+        q = [value / sum(grown) for value in grown]
+        assert found == pytest.approx(sum(weight * mean for weight, mean in zip(q, means, strict=True)), rel=1e-5)
+        assert loss.weights.tolist() == pytest.approx(q, rel=1e-5)
 
 
 def test_ltgr_takes_the_targets_of_the_rows_that_the_batch_holds():
@@ -242,59 +151,21 @@ def test_group_uniform_drawing_gives_each_group_the_same_share():
 # JTT
 
 
-def test_an_error_counts_as_often_as_each_variant_says():
-    errors = np.array([4, 1])
-    official = np.bincount(upweighted(6, errors, 5, variant="official"), minlength=6)
-    assert official.tolist() == [1, 6, 1, 1, 6, 1]
-    assert np.bincount(upweighted(6, errors, 5, variant="sg-paper"), minlength=6).tolist() == [1, 5, 1, 1, 5, 1]
-
-
 # NFL
 
 
-def test_weight_distance_counts_weights_of_linear_and_embedding_layers_alone():
-    model, _ = tiny_bert()
-    start, _ = tiny_bert()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)) * 0.1)
-    expected = 0.0
-    before = dict(start.bert.named_parameters())
-    for name, parameter in model.bert.named_parameters():
-        if name.endswith(".weight") and "LayerNorm" not in name:
-            expected += ((parameter - before[name]) ** 2).sum().item()
-    assert weight_distance(model.bert, start.bert).item() == pytest.approx(expected, rel=1e-5)
-    assert weight_distance(start.bert, start.bert).item() == 0.0
-    # The head is outside, and biases do not count.
-    with torch.no_grad():
-        start.classifier.weight.add_(1.0)
-        start.bert.pooler.dense.bias.add_(1.0)
-    assert weight_distance(model.bert, start.bert).item() == pytest.approx(expected, rel=1e-5)
-
-
-def test_output_distance_is_a_mean_of_means_over_real_tokens():
-    hidden, initial = random_logits(3, 5, 4), random_logits(3, 5, 4)
-    mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0]])
-    per_text = []
-    for i in range(3):
-        values = [cosine(hidden[i, t].tolist(), initial[i, t].tolist()) for t in range(5) if mask[i, t]]
-        per_text.append(1 - sum(values) / len(values))
-    assert output_distance(hidden, initial, mask).item() == pytest.approx(sum(per_text) / 3, rel=1e-5)
-    assert output_distance(hidden, hidden, mask).item() == pytest.approx(0.0, abs=1e-6)
-
-
-def padded_inputs() -> dict[str, torch.Tensor]:
+def padded_inputs():
     ids = torch.tensor([[2, 7, 8, 9, 10, 3], [2, 11, 3, 0, 0, 0]])
     return {"input_ids": ids, "attention_mask": (ids != 0).long(), "labels": torch.tensor([0, 1])}
 
 
-def literal_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+def literal_cross_entropy(logits, labels):
     """The mean of -log P(y), row by row."""
     losses = [-torch.log(row.softmax(-1)[label]) for row, label in zip(logits, labels.tolist(), strict=True)]
     return torch.stack(losses).mean()
 
 
-def moved(model: Any) -> Any:
+def moved(model):
     """Every parameter a little elsewhere, the head's included."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -303,8 +174,8 @@ def moved(model: Any) -> Any:
     return model
 
 
-@pytest.mark.parametrize("factor", [0.01, 15000.0])
-def test_the_loss_of_nfl_cp_is_cross_entropy_and_so_many_times_the_squared_distance_of_the_weights(factor):
+def test_the_loss_of_nfl_cp_is_cross_entropy_and_so_many_times_the_squared_distance_of_the_weights():
+    factor = 0.5
     model, tokenizer = tiny_bert(n_classes=2)
     start = copy.deepcopy(dict(model.bert.named_parameters()))
     objective = ConstrainedParameters(factor)
@@ -327,8 +198,8 @@ def test_the_loss_of_nfl_cp_is_cross_entropy_and_so_many_times_the_squared_dista
         assert torch.allclose(gradient, own + pull, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("factor", [0.5, 1000.0])
-def test_the_loss_of_nfl_co_is_cross_entropy_and_so_many_times_the_distance_of_the_tokens_outputs(factor):
+def test_the_loss_of_nfl_co_is_cross_entropy_and_so_many_times_the_distance_of_the_tokens_outputs():
+    factor = 0.5
     model, tokenizer = tiny_bert(n_classes=2, initializer_range=0.1)
     start = copy.deepcopy(model.bert)
     model.train()  # the model that is trained has dropout, the one that it is held to has none
@@ -404,7 +275,7 @@ def test_a_text_prefers_its_labels_head_if_one_of_its_two_leading_words_is_in_it
     scores = [np.array([9, 0.1, 0.5, 0.3, 0.2, 0.4, 9]), np.array([9, 0.2, 0.1, 9])]
     labels = np.array([1, 0])
 
-    def preference(*words: str, of: int, **options: int) -> list[float]:
+    def preference(*words, of, **options):
         heads = {of: set(bag[1].convert_tokens_to_ids(words))}
         return head_preference(scores, encoded, labels, heads, **options).tolist()
 
@@ -442,17 +313,6 @@ def test_smoothed_targets_are_powers_of_the_teachers_answer():
     assert smoothed_targets(logits, degree)[3].tolist() == pytest.approx([1 / 3] * 3)
 
 
-def test_distillation_loss_is_a_weighted_sum_of_two_cross_entropies():
-    logits, labels, a = random_logits(4, 3), torch.tensor([0, 2, 1, 1]), 0.8
-    targets = random_logits(4, 3).softmax(dim=-1)
-    literal = 0.0
-    for row, label, target in zip(logits.tolist(), labels.tolist(), targets.tolist(), strict=True):
-        probs = softmax(row)
-        literal += (1 - a) * -math.log(probs[label])
-        literal += a * -sum(s * math.log(p) for s, p in zip(target, probs, strict=True))
-    assert distillation_loss(logits, labels, targets, a).item() == pytest.approx(literal / 4, rel=1e-5)
-
-
 def test_shortcut_degree_is_brought_to_the_unit_interval():
     degree = shortcut_degree(np.array([1.0, 0.0, 1.0]), np.array([0.5, -0.5, -0.5]))
     assert degree.tolist() == pytest.approx([1.0, 0.0, 0.5])
@@ -471,7 +331,7 @@ def test_integrated_gradients_are_captums_on_a_transformer(name, family):
     for i in range(2):
         ids = torch.from_numpy(encoded.input_ids[i].astype(np.int64))[None]
 
-        def probability(vectors: torch.Tensor) -> torch.Tensor:
+        def probability(vectors):
             attention = torch.ones(vectors.shape[:2], dtype=torch.long)
             return model(inputs_embeds=vectors, attention_mask=attention).logits.softmax(-1)
 
@@ -489,21 +349,11 @@ def test_integrated_gradients_are_captums_on_a_transformer(name, family):
 # C2L and the controls
 
 
-def test_triplet_loss_is_the_mean_hinge():
-    anchors, positives, negatives = (random_logits(5, 4) for _ in range(3))
-    literal = [
-        max(0.0, math.dist(a, p) - math.dist(a, n) + 1.0)
-        for a, p, n in zip(anchors.tolist(), positives.tolist(), negatives.tolist(), strict=True)
-    ]
-    assert triplet_loss(anchors, positives, negatives).item() == pytest.approx(sum(literal) / 5, rel=1e-4)
-    assert 0.0 in literal or max(literal) > 1.0
-
-
-def error_gradients(model: Any, tokenizer: Any, text: str, label: int, layer: nn.Module) -> list[float]:
+def error_gradients(model, tokenizer, text, label, layer):
     """|| dCE(f(x), y) / de_t || of every token of one text by itself; e is what an embedding layer gives."""
-    leaves: list[torch.Tensor] = []
+    leaves = []
 
-    def leaf(_module: nn.Module, _inputs: Any, output: torch.Tensor) -> torch.Tensor:
+    def leaf(_module, _inputs, output):
         leaves.append(output.detach().requires_grad_())
         return leaves[-1]
 
@@ -516,7 +366,7 @@ def error_gradients(model: Any, tokenizer: Any, text: str, label: int, layer: nn
 
 @pytest.mark.parametrize(
     ("name", "batch_size", "packing"),
-    [("bert", 1, True), ("bert", 3, True), ("bert", 64, False), ("distilbert", 3, True), ("distilbert", 64, False)],
+    [("bert", 1, True), ("bert", 64, False), ("distilbert", 3, True)],
 )
 def test_c2l_weighs_a_token_by_the_gradient_of_its_own_texts_error(name, batch_size, packing, texts, family):
     model, tokenizer = family(name)
@@ -525,15 +375,12 @@ def test_c2l_weighs_a_token_by_the_gradient_of_its_own_texts_error(name, batch_s
     answered = classifier.predict_logits(encoded).argmax(axis=1)
     labels = np.where(np.arange(len(texts)) % 2, answered, 1 - answered)  # true of every other text
     found = gradient_norms(classifier, encoded, labels)
-    embeddings = model.base_model.embeddings
+    layer = model.base_model.embeddings.word_embeddings
     for text, norms, label, answer in zip(texts, found, labels.tolist(), answered.tolist(), strict=True):
-        literal = error_gradients(model, tokenizer, text, label, embeddings.word_embeddings)
+        literal = error_gradients(model, tokenizer, text, label, layer)
         assert norms.tolist() == pytest.approx(literal, rel=1e-3, abs=1e-6)
-        # The official code reads it at the position vectors: the same number, as the two are summed.
-        at_positions = error_gradients(model, tokenizer, text, label, embeddings.position_embeddings)
-        assert at_positions == pytest.approx(literal, rel=1e-6)
         if answer != label:
-            other = error_gradients(model, tokenizer, text, answer, embeddings.word_embeddings)
+            other = error_gradients(model, tokenizer, text, answer, layer)
             assert norms.tolist() != pytest.approx(other, rel=0.1)
         assert max(literal) > 1e-5
 
@@ -546,13 +393,11 @@ def test_importance_of_a_type_is_the_mean_over_its_occurrences(bag):
     assert found[0].tolist() == pytest.approx([(1 + 10) / 2, the, (3 + 30) / 2, the, (5 + 40) / 2])
 
 
-def causal_tokens_one_by_one(
-    model: Any, encoded: EncodedTexts, importance: list[np.ndarray], propose: Callable[[int, int], list[int]] | int
-) -> tuple[list[int], list[bool], int]:
+def causal_tokens_one_by_one(model, encoded, importance, propose):
     """Position, whether a test found it, and the forward passes it took: one text and one copy at a time."""
     n_forward, positions, found = 0, [], []
 
-    def answer(ids: np.ndarray) -> int:
+    def answer(ids):
         nonlocal n_forward
         n_forward += 1
         with torch.no_grad():
@@ -577,12 +422,12 @@ def causal_tokens_one_by_one(
     return positions, found, n_forward
 
 
-def some_importance(encoded: EncodedTexts) -> list[np.ndarray]:
+def some_importance(encoded):
     rng = np.random.default_rng(0)
     return [rng.integers(0, 4, size=n).astype(float) for n in encoded.lengths]  # with ties
 
 
-@pytest.mark.parametrize("batch_size", [1, 5, 64])
+@pytest.mark.parametrize("batch_size", [1, 5])
 def test_causal_tokens_of_c2l_are_those_of_a_search_one_by_one(texts, batch_size, monkeypatch):
     model, tokenizer = tiny_bert(n_classes=5, seed=2)  # whose answers waver
     classifier = TextClassifier(model, tokenizer, batch_size=batch_size)
@@ -598,20 +443,16 @@ def test_causal_tokens_of_c2l_are_those_of_a_search_one_by_one(texts, batch_size
     assert max(forwarded) <= batch_size
     assert positions[-1] == -1
     assert 0 < sum(found) < len(texts)
-    first = [
-        max(np.flatnonzero(o), key=v.__getitem__, default=-1) for o, v in zip(encoded.ordinary, importance, strict=True)
-    ]
-    assert positions != first  # some search went beyond the most important token
 
 
-def language_model(classifier: TextClassifier) -> Any:
+def language_model(classifier):
     from transformers import BertForMaskedLM
 
     torch.manual_seed(5)
     return BertForMaskedLM(classifier.plain_model.config)
 
 
-@pytest.mark.parametrize("batch_size", [1, 12, 64])
+@pytest.mark.parametrize("batch_size", [1, 12])
 def test_replacements_of_a_language_model_do_not_depend_on_the_batch(texts, batch_size):
     base, tokenizer = tiny_bert(n_classes=5, seed=2)
     classifier = TextClassifier(base, tokenizer, batch_size=batch_size)
@@ -619,7 +460,7 @@ def test_replacements_of_a_language_model_do_not_depend_on_the_batch(texts, batc
     importance, model = some_importance(encoded), language_model(classifier)
     replacer = LanguageModelReplacer(model, classifier.device, seed=3)
 
-    def propose(index: int, place: int) -> list[int]:
+    def propose(index, place):
         batch = classifier.collate(encoded, [index])
         return replacer.propose(batch, torch.tensor([place]), np.array([index]))[0].tolist()
 
@@ -634,7 +475,7 @@ def test_replacements_of_a_language_model_do_not_depend_on_the_batch(texts, batc
 def test_half_of_the_replaced_tokens_vector_is_dropped_and_nothing_else(texts):
     classifier = TextClassifier(*tiny_bert(hidden_size=64))
     model, encoded = language_model(classifier), classifier.encode(texts[:2])
-    seen: list[torch.Tensor] = []
+    seen = []
     model.bert.register_forward_pre_hook(
         lambda _, args, inputs: seen.append(inputs["inputs_embeds"].clone()), with_kwargs=True
     )
@@ -657,7 +498,7 @@ def test_half_of_the_replaced_tokens_vector_is_dropped_and_nothing_else(texts):
     assert not torch.equal(seen[0], seen[2])
 
 
-def triplets(classifier: TextClassifier, texts: list[str], mask: str, weight: float) -> TripletLoss:
+def triplets(classifier, texts, mask, weight):
     """The last ordinary token of every text but the first is causal; `mask` is put in a token's place."""
     encoded = classifier.encode(texts)
     last = np.array([np.flatnonzero(ordinary)[-1] for ordinary in encoded.ordinary])
@@ -681,7 +522,7 @@ def test_the_loss_of_c2l_is_its_formula(bert):
     inputs["labels"] = torch.tensor([0, 2, 1])
     loss = objective.loss(model, inputs, torch.arange(3))
 
-    def embedding(text: str) -> list[float]:
+    def embedding(text):
         return model.bert(**tokenizer(text, return_tensors="pt")).pooler_output[0].tolist()
 
     hinges = []
@@ -695,15 +536,6 @@ def test_the_loss_of_c2l_is_its_formula(bert):
     assert loss.requires_grad
     alone = objective.loss(model, {name: value[:1] for name, value in inputs.items()}, torch.tensor([0]))
     assert alone.item() == pytest.approx(model(**{name: value[:1] for name, value in inputs.items()}).loss.item())
-
-
-def test_simcse_loss_is_its_formula():
-    anchors, positives, tau = random_logits(4, 6), random_logits(4, 6), 0.05
-    total = 0.0
-    for i in range(4):
-        similar = [math.exp(cosine(anchors[i].tolist(), positives[j].tolist()) / tau) for j in range(4)]
-        total -= math.log(similar[i] / sum(similar))
-    assert simcse_loss(anchors, positives, tau).item() == pytest.approx(total / 4, rel=1e-4)
 
 
 def test_mean_over_variants_leaves_empty_slots_out():
@@ -752,83 +584,12 @@ def test_bias_fit_is_where_the_penalised_likelihood_is_flat():
     assert shift[0] > shift[1] > shift[2]
 
 
-def test_smoothed_prior_adds_one_row_of_every_class():
-    assert smoothed_prior(np.array([0, 0, 2]), 3).tolist() == pytest.approx([3 / 6, 1 / 6, 2 / 6])
-
-
 # DFR against scikit-learn
 
 
-def planted_features(sizes: tuple[int, int, int, int], seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features whose first axis follows the shortcut strongly and whose second follows the label."""
-    data = rows("features", sizes, seed)
-    rng = np.random.default_rng(seed)
-    shortcut = data.groups % 2
-    values = rng.normal(size=(len(data), 6))
-    values[:, 0] += 6 * shortcut - 3
-    values[:, 1] += 3 * data.labels - 1.5
-    return values, data.labels, data.groups
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("strength", [1.0, 0.03])
-def test_the_head_is_scikit_learns(n_classes, strength):
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.multiclass import OneVsRestClassifier
-
-    rng = np.random.default_rng(2)
-    labels = np.arange(60) % n_classes
-    values = rng.normal(size=(60, 5)) + np.eye(5)[labels] * 2
-    weight, bias = fit_head(values, labels, n_classes, strength)
-    reference = LogisticRegression(l1_ratio=1.0, C=strength, solver="liblinear", random_state=0)
-    if n_classes == 2:
-        reference.fit(values, labels)
-        probs = torch.from_numpy(values @ weight.T + bias).softmax(-1).numpy()
-        assert probs == pytest.approx(reference.predict_proba(values), abs=1e-6)
-    else:
-        reference = OneVsRestClassifier(reference).fit(values, labels)
-        assert values @ weight.T + bias == pytest.approx(reference.decision_function(values), abs=1e-9)
-    assert (answers(values, weight, bias) == reference.predict(values)).all()
-
-
-def test_standardiser_is_scikit_learns_and_folds_into_the_head():
-    from sklearn.preprocessing import StandardScaler
-
+def test_standardiser_is_scikit_learns_also_where_a_feature_never_varies():
     rng = np.random.default_rng(3)
     values = rng.normal(3.0, 5.0, size=(40, 4))
     values[:, 2] = 7.0
     standardise = Standardiser.of(values)
     assert standardise(values) == pytest.approx(StandardScaler().fit_transform(values))
-    weight, bias = rng.normal(size=(3, 4)), rng.normal(size=3)
-    raw = standardise.fold(weight, bias)
-    assert values @ raw[0].T + raw[1] == pytest.approx(standardise(values) @ weight.T + bias)
-
-
-def test_probe_is_chosen_by_accuracy_on_the_second_half_and_fitted_on_both():
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    values, labels, _ = planted_features((40, 10, 10, 40), 5)
-    grid = (1.0, 0.1, 0.01)
-    weight, bias, scores = fit_probe(values, labels, 50, 2, grid)
-
-    def pipeline(c: float):
-        return make_pipeline(
-            StandardScaler(), LogisticRegression(l1_ratio=1.0, C=c, solver="liblinear", random_state=0)
-        )
-
-    expected = [(pipeline(c).fit(values[:50], labels[:50]).predict(values[50:]) == labels[50:]).mean() for c in grid]
-    assert scores == pytest.approx(expected)
-    best = grid[int(np.argmax(expected))]
-    reference = pipeline(best).fit(values, labels)
-    assert torch.from_numpy(values @ weight.T + bias).softmax(-1).numpy() == pytest.approx(
-        reference.predict_proba(values), abs=1e-6
-    )
-
-
-def test_balanced_rows_hold_every_present_group_equally_often():
-    groups = np.array([0] * 9 + [1] * 2 + [3] * 5)
-    chosen = balanced_rows(groups, np.random.default_rng(0))
-    assert np.bincount(groups[chosen], minlength=4).tolist() == [2, 2, 0, 2]
-    assert len(set(chosen.tolist())) == len(chosen)

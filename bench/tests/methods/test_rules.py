@@ -7,10 +7,8 @@ outside, and the numbers of the sources as their authors wrote them.
 from __future__ import annotations
 
 import dataclasses
-import types
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,18 +19,16 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from torch import nn
 
 from methods_toy import FRAMES, THINGS, WORDS, rows
 from shortcut_bench.classifiers import TrainedClassifier
 from shortcut_bench.datasets.types import LabelledTexts
 from shortcut_bench.finetuning import training as finetune
-from shortcut_bench.finetuning.config import FinetuneConfig, FinetuneResult, Objective
+from shortcut_bench.finetuning.config import FinetuneConfig, Objective
 from shortcut_bench.finetuning.training import finetune_classifier
 from shortcut_bench.methods import DFR, JTT, RULES, LastLayer, training
 from shortcut_bench.methods.same_budget import cross_validated
-from shortcut_bench.methods.selection import find_rule, missing_groups, search
-from shortcut_bench.methods.training import Changes, train
+from shortcut_bench.methods.selection import missing_groups
 from shortcut_bench.registry import make_system
 from shortcut_bench.systems import Material
 from shortcut_guardrail.errors import GuardrailWarning
@@ -50,17 +46,8 @@ COLD = ("cold", "bland", "slow", "warm", "tasty")
 CELLS = {(0, 0): 9, (0, 1): 3, (1, 2): 2, (1, 3): 4, (2, 4): 3}
 """Rows of each class and group: classes of 12, 6, 3 and no rows, groups of 9, 3, 2, 4, 3 and none."""
 
-ANSWERED_RIGHTLY = {
-    "dev-accuracy": (8, 3, 2, 4, 0),
-    "dev-balanced-accuracy": (4, 2, 2, 4, 3),
-    "dev-worst-class": (8, 0, 0, 4, 2),
-    "dev-worst-group": (5, 2, 1, 2, 2),
-    "last": (1, 1, 1, 1, 1),
-}
-"""For each rule a candidate that it alone prefers: how many rows of each cell it answers rightly."""
 
-
-def unbalanced() -> LabelledTexts:
+def unbalanced():
     cells = [cell for cell, size in CELLS.items() for _ in range(size)]
     order = np.random.default_rng(0).permutation(len(cells))
     return LabelledTexts(
@@ -73,47 +60,19 @@ def unbalanced() -> LabelledTexts:
     )
 
 
-def guesses_of(name: str, data: LabelledTexts, *, twin: bool = False) -> Array:
-    """The candidate's answers; its twin answers as many rows of each cell rightly, but others where it can."""
-    guesses = (data.labels + 1) % 4
-    for group, count in enumerate(ANSWERED_RIGHTLY[name]):
-        inside = np.flatnonzero(data.groups == group)
-        right = inside[len(inside) - count :] if twin else inside[:count]
-        guesses[right] = data.labels[right]
-    return np.asarray(guesses)
-
-
-def share_right(guesses: Array, data: LabelledTexts, chosen: Callable[[int, int], bool]) -> float:
-    right = total = 0
-    for guess, label, group in zip(guesses.tolist(), data.labels.tolist(), data.groups.tolist(), strict=True):
-        if chosen(label, group):
-            total += 1
-            right += guess == label
-    return right / total
-
-
-def by_hand(guesses: Array, data: LabelledTexts) -> dict[str, float]:
-    recalls = [share_right(guesses, data, lambda label, _, c=c: label == c) for c in (0, 1, 2)]  # type: ignore[misc]
-    shares = [share_right(guesses, data, lambda _, group, g=g: group == g) for g in range(5)]  # type: ignore[misc]
-    return {
-        "dev-accuracy": share_right(guesses, data, lambda label, group: True),
-        "dev-balanced-accuracy": (recalls[0] + recalls[1] + recalls[2]) / 3,
-        "dev-worst-class": min(recalls),
-        "dev-worst-group": min(shares),
-    }
-
-
-def scores_of(guesses: Array, data: LabelledTexts) -> dict[str, float]:
-    return {name: rule.score(guesses, data) for name, rule in RULES.items() if rule.score is not None}
-
-
-def test_rules_are_their_formulas() -> None:
+def test_rules_are_their_formulas():
     data = unbalanced()
-    for name in ANSWERED_RIGHTLY:
-        guesses = guesses_of(name, data)
-        assert scores_of(guesses, data) == pytest.approx(by_hand(guesses, data))
-    # In numbers, of which no two are the same: 6 of 12 rows of a, all of b and of c; 4 of 9 of the worst group.
-    assert scores_of(guesses_of("dev-balanced-accuracy", data), data) == pytest.approx(
+    guesses = (data.labels + 1) % 4
+    for group, count in enumerate((4, 2, 2, 4, 3)):
+        right = np.flatnonzero(data.groups == group)[:count]
+        guesses[right] = data.labels[right]
+
+    def scores_of(guesses):
+        return {name: rule.score(guesses, data) for name, rule in RULES.items() if rule.score is not None}
+
+    # No two are the same: 6 of 12 rows of a, all of b and of c; 4 of 9 of the worst group.
+    scores = scores_of(guesses)
+    assert scores == pytest.approx(
         {
             "dev-accuracy": 15 / 21,
             "dev-balanced-accuracy": (6 / 12 + 6 / 6 + 3 / 3) / 3,
@@ -124,77 +83,13 @@ def test_rules_are_their_formulas() -> None:
     # A group without rows is not the worst one, and a class without any does not count as one answered wrongly.
     assert missing_groups(data) == ["c, with"]
     assert missing_groups(data.without_groups()) == []
-    assert scores_of(data.labels, data) == dict.fromkeys(by_hand(data.labels, data), 1.0)
-
-
-class Answers(nn.Module):
-    """A model whose weights are its answers to the dev set."""
-
-    def __init__(self, n_rows: int) -> None:
-        super().__init__()
-        self.answers = nn.Parameter(torch.zeros(n_rows, 4), requires_grad=False)
-
-    def encode(self, texts: Any) -> Any:
-        return texts
-
-    def predict_logits(self, encoded: Any) -> Array:
-        return np.asarray(self.answers.numpy())
-
-
-@pytest.mark.parametrize("name", list(ANSWERED_RIGHTLY))
-def test_every_rule_keeps_another_epoch_the_first_of_equals(name: str) -> None:
-    data = unbalanced()
-    epochs = [guesses_of(candidate, data, twin=twin) for candidate in ANSWERED_RIGHTLY for twin in (False, True)]
-    recipe = FinetuneConfig(epochs=len(epochs))
-
-    def trained_to_answer(*_: Any, on_epoch_end: Any, **__: Any) -> FinetuneResult:
-        model = Answers(len(data))
-        for epoch, guesses in enumerate(epochs):
-            model.answers.copy_(torch.eye(4)[torch.from_numpy(guesses)])
-            on_epoch_end(epoch, model)
-        return FinetuneResult(model, None, (), 0, 0.0, recipe, 0)
-
-    material: Any = types.SimpleNamespace(
-        encoder="none", label_names=data.label_names, dev=data, scorer=lambda model, tokenizer: model, checkpoints=None
-    )
-    trained = train(
-        material,
-        data,
-        recipe,
-        find_rule(name),
-        stage="all",
-        watch=training.Stopwatch(),
-        seed=0,
-        changes=Changes(fit=trained_to_answer),
-    )
-    if name == "last":
-        assert (trained.epoch, trained.score, trained.scores) == (9, None, ())
-    else:
-        assert trained.epoch == 2 * list(ANSWERED_RIGHTLY).index(name)
-        assert trained.scores == pytest.approx([by_hand(guesses, data)[name] for guesses in epochs])
-        assert trained.score == max(trained.scores)
-    kept = trained.result.model.answers.argmax(dim=1).tolist()
-    assert kept == epochs[trained.epoch].tolist()
-    # The partner: a twin scores the same and answers otherwise, so that the first of equals can be told from it.
-    assert name == "last" or kept != epochs[trained.epoch + 1].tolist()
-
-
-@pytest.mark.parametrize("name", [name for name in ANSWERED_RIGHTLY if name != "last"])
-def test_every_rule_chooses_another_point_the_first_of_equals(name: str) -> None:
-    data, rule = unbalanced(), find_rule(name)
-    points = [{"candidate": candidate, "twin": twin} for candidate in ANSWERED_RIGHTLY for twin in (False, True)]
-
-    def fit(point: Any) -> tuple[Any, float | None]:
-        assert rule.score is not None
-        return point, rule.score(guesses_of(point["candidate"], data, twin=point["twin"]), data)
-
-    assert search(points, fit, rule).point == {"candidate": name, "twin": False}
+    assert scores_of(data.labels) == dict.fromkeys(scores, 1.0)
 
 
 # JTT: what is trained, on what, and how
 
 
-def legible(n_classes: int) -> tuple[Any, Any]:
+def legible(n_classes):
     """A random classifier whose word vectors tell the words of the classes apart."""
     model, tokenizer = tiny_bert(n_classes=n_classes, seed=3, initializer_range=0.2)
     with torch.no_grad():
@@ -204,7 +99,7 @@ def legible(n_classes: int) -> tuple[Any, Any]:
 
 
 @pytest.fixture(scope="module")
-def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+def encoder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("encoder")
     model, tokenizer = legible(2)
     model.bert.save_pretrained(folder)
@@ -212,14 +107,14 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def different(name: str, sizes: tuple[int, int, int, int], seed: int) -> LabelledTexts:
+def different(name, sizes, seed):
     """Rows of which no two have the same text, so that a text says which row it is."""
     data = rows(name, sizes, seed)
-    return data.select(sorted(data.texts.index(text) for text in set(data.texts)))  # type: ignore[arg-type]
+    return data.select(sorted(data.texts.index(text) for text in set(data.texts)))
 
 
 JTT_TRAIN = different("train", (30, 4, 4, 30), 1)
-LOOP: dict[str, Any] = {
+LOOP = {
     "learning_rate": 1.0,
     "epochs": 1,
     "batch_size": 8,
@@ -233,7 +128,7 @@ RATE = 1.5e-3
 SECOND = FinetuneConfig(**{**LOOP, "learning_rate": RATE, "max_length": MAX_LENGTH})
 
 
-def untrained(encoder: str, n_classes: int = 2, **given: Any) -> Material:
+def untrained(encoder, n_classes=2, **given):
     """Material around a base classifier that nobody has trained."""
     names = ("negative", "positive", "cold")[:n_classes]
     model, tokenizer = legible(n_classes)
@@ -242,11 +137,11 @@ def untrained(encoder: str, n_classes: int = 2, **given: Any) -> Material:
 
 
 @pytest.fixture
-def trainings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def trainings(monkeypatch):
     """What every fine-tuning of a pretrained encoder is handed, in order; it goes on as it would."""
-    seen: list[dict[str, Any]] = []
+    seen = []
 
-    def look(texts: Any, labels: Any, **options: Any) -> FinetuneResult:
+    def look(texts, labels, **options):
         seen.append({"texts": list(texts), "labels": list(labels), **options})
         return finetune_classifier(texts, labels, **options)
 
@@ -257,23 +152,23 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 class Watch(Objective):
     """Cross-entropy, with everything that goes through the model written down by a hook."""
 
-    def __init__(self, tokenizer: Any) -> None:
-        self.seen: list[tuple[str, int, int, bool]] = []
+    def __init__(self, tokenizer):
+        self.seen = []
         self._tokenizer = tokenizer
 
-    def begin(self, model: Any, tokenizer: Any) -> None:
+    def begin(self, model, tokenizer):
         self.hook = model.register_forward_hook(self._note, with_kwargs=True)
 
-    def _note(self, model: Any, _: Any, inputs: dict[str, torch.Tensor], output: Any) -> None:
+    def _note(self, model, _, inputs, output):
         for ids, label, logits in zip(inputs["input_ids"], inputs["labels"], output.logits, strict=True):
             text = self._tokenizer.decode(ids, skip_special_tokens=True)
             self.seen.append((text, int(label), int(logits.argmax()), model.training))
 
 
-def first_stage_by_hand(encoder: str, config: FinetuneConfig) -> tuple[list[set[str]], set[str]]:
+def first_stage_by_hand(encoder, config):
     """Texts answered wrongly in each pass of a training, and those that its finished model answers wrongly."""
     watch = Watch(tiny_bert()[1])
-    options: dict[str, Any] = {"encoder": encoder, "label_names": JTT_TRAIN.label_names, "seed": 0}
+    options = {"encoder": encoder, "label_names": JTT_TRAIN.label_names, "seed": 0}
     result = finetune_classifier(JTT_TRAIN.texts, JTT_TRAIN.labels.tolist(), config=config, objective=watch, **options)
     watch.hook.remove()
     assert all(in_training for *_, in_training in watch.seen)  # dropout was on
@@ -289,9 +184,7 @@ def first_stage_by_hand(encoder: str, config: FinetuneConfig) -> tuple[list[set[
     return [{text for text, label, guess, _ in one if guess != label} for one in passes], finished
 
 
-def test_official_jtt_counts_the_errors_of_its_last_training_pass_one_time_more(
-    encoder: str, trainings: list[dict[str, Any]]
-) -> None:
+def test_official_jtt_counts_the_errors_of_its_last_training_pass_one_time_more(encoder, trainings):
     method = JTT(
         identification_epochs=(3,),
         identification_rate=0.03,
@@ -326,9 +219,7 @@ def test_official_jtt_counts_the_errors_of_its_last_training_pass_one_time_more(
     assert_second_stage(second, encoder)
 
 
-def test_jtt_of_the_paper_counts_the_errors_of_its_finished_model_so_many_times(
-    encoder: str, trainings: list[dict[str, Any]]
-) -> None:
+def test_jtt_of_the_paper_counts_the_errors_of_its_finished_model_so_many_times(encoder, trainings):
     method = JTT(
         variant="sg-paper",
         identification_epochs=(2,),
@@ -351,7 +242,7 @@ def test_jtt_of_the_paper_counts_the_errors_of_its_finished_model_so_many_times(
     assert_second_stage(second, encoder)
 
 
-def assert_second_stage(second: dict[str, Any], encoder: str) -> None:
+def assert_second_stage(second, encoder):
     """It starts from the pretrained encoder, by the recipe as given, on rows that kept their labels."""
     assert second["config"] == SECOND
     assert (second["encoder"], second["objective"], second["sampling_weights"]) == (encoder, None, None)
@@ -367,7 +258,7 @@ def assert_second_stage(second: dict[str, Any], encoder: str) -> None:
 GRID = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)
 
 
-def reviews(name: str, sizes: tuple[int, ...], seed: int) -> LabelledTexts:
+def reviews(name, sizes, seed):
     """So many rows of each class without and with the shortcut, for two classes or three, in which words mislead."""
     rng = np.random.default_rng(seed)
     words, names = (*WORDS, COLD), ("negative", "positive", "cold")[: len(sizes) // 2]
@@ -387,7 +278,7 @@ def reviews(name: str, sizes: tuple[int, ...], seed: int) -> LabelledTexts:
     )
 
 
-def read(material: Material, texts: Any, *, pooled: bool) -> Array:
+def read(material, texts, *, pooled):
     """What BERT's last layer reads, or the first token's last hidden state."""
     model, tokenizer = material.base.model, material.base.tokenizer
     values = []
@@ -398,26 +289,26 @@ def read(material: Material, texts: Any, *, pooled: bool) -> Array:
     return np.stack(values)
 
 
-def regression(c: float, n_classes: int) -> Any:
+def regression(c, n_classes):
     one = LogisticRegression(l1_ratio=1.0, C=c, solver="liblinear", random_state=0)
     return one if n_classes == 2 else OneVsRestClassifier(one)
 
 
-def scores_against(values: Array, model: Any) -> Array:
+def scores_against(values, model):
     """A column for each class, up to a constant a row; of two classes the first has none of its own."""
     scores = np.asarray(model.decision_function(values))
     return np.stack([np.zeros_like(scores), scores], axis=1) if scores.ndim == 1 else scores
 
 
-def centred(scores: Array) -> Array:
+def centred(scores):
     return np.asarray(scores - scores.mean(axis=1, keepdims=True))
 
 
-def answers_of(system: Any, texts: Any) -> Array:
+def answers_of(system, texts):
     return centred(system.classifier.predict_logits(system.classifier.encode(texts)).astype(np.float64))
 
 
-def group_balanced(among: Array, groups: Array, rng: np.random.Generator) -> Array:
+def group_balanced(among, groups, rng):
     inside = [among[groups[among] == g] for g in sorted(set(groups[among].tolist()))]
     size = min(len(members) for members in inside)
     return np.concatenate([members[rng.permutation(len(members))[:size]] for members in inside])
@@ -426,7 +317,7 @@ def group_balanced(among: Array, groups: Array, rng: np.random.Generator) -> Arr
 class ByHand:
     """DFR on validation data: the scores of the grid by two measures, and the fits of which the head is the mean."""
 
-    def __init__(self, values: Array, dev: LabelledTexts, seed: int) -> None:
+    def __init__(self, values, dev, seed):
         rng = np.random.default_rng(seed)
         self.n_classes, self.values, self.dev = len(dev.label_names), values, dev
         order = rng.permutation(len(dev))
@@ -442,17 +333,17 @@ class ByHand:
             self.overall.append(right.mean())
         self.samples = [group_balanced(np.arange(len(dev)), dev.groups, rng) for _ in range(20)]
 
-    def fits(self, c: float, standard: StandardScaler) -> list[Any]:
+    def fits(self, c, standard):
         values, labels = standard.transform(self.values), self.dev.labels
         return [regression(c, self.n_classes).fit(values[rows], labels[rows]) for rows in self.samples]
 
 
-def mean_answers(values: Array, fits: list[Any]) -> Array:
+def mean_answers(values, fits):
     """What the mean of linear models answers, which is the mean of their scores."""
     return centred(np.mean([scores_against(values, one) for one in fits], axis=0))
 
 
-def best(scores: list[Any]) -> float:
+def best(scores):
     """The first C of the highest score."""
     return GRID[scores.index(max(scores))]
 
@@ -462,8 +353,8 @@ def best(scores: list[Any]) -> float:
     [(2, (30, 0, 5, 15), (40, 16, 16, 40)), (3, (25, 0, 3, 15, 5, 2), (30, 14, 14, 30, 14, 30))],
 )
 def test_dfr_is_twenty_balanced_fits_with_the_strength_that_is_best_for_the_worst_group(
-    n_classes: int, train_sizes: tuple[int, ...], dev_sizes: tuple[int, ...]
-) -> None:
+    n_classes, train_sizes, dev_sizes
+):
     train_rows, dev = reviews("train", train_sizes, 1), reviews("dev", dev_sizes, 2)
     material = untrained("none", n_classes, train=train_rows, dev=dev)
     values = read(material, dev.texts, pooled=True)
@@ -500,7 +391,7 @@ def test_dfr_is_twenty_balanced_fits_with_the_strength_that_is_best_for_the_wors
 
 
 @pytest.mark.parametrize(("n_classes", "sizes"), [(2, (500, 105, 105, 500)), (3, (300, 100, 110, 300, 100, 300))])
-def test_dfr_of_the_paper_is_one_fit_on_a_twentieth_of_the_training_set(n_classes: int, sizes: tuple[int, ...]) -> None:
+def test_dfr_of_the_paper_is_one_fit_on_a_twentieth_of_the_training_set(n_classes, sizes):
     train_rows = reviews("train", sizes, 2)
     material = untrained("none", n_classes, train=train_rows.without_groups())
     drawn = np.random.default_rng(0).permutation(1210)[:61]  # 5 % of 1210 are 60.5
@@ -535,7 +426,7 @@ def test_dfr_of_the_paper_is_one_fit_on_a_twentieth_of_the_training_set(n_classe
     assert min(np.abs(centred(other) - expected).max() for other in others) > 0.01
 
 
-def test_the_last_layer_takes_the_strength_that_answers_left_out_folds_best() -> None:
+def test_the_last_layer_takes_the_strength_that_answers_left_out_folds_best():
     """31 rows of three classes, so that folds differ in size and the share of all rows is no mean over folds."""
     support = reviews("support", (6, 5, 6, 5, 5, 4), 10)
     material = untrained("none", 3, support=support.without_groups())
@@ -563,7 +454,7 @@ def test_the_last_layer_takes_the_strength_that_answers_left_out_folds_best() ->
 
 
 @pytest.mark.parametrize(("counts", "folds"), [((14, 10, 3), 3), ((12, 9, 9), 5), ((13, 15), 5)])
-def test_cross_validation_takes_five_folds_or_as_many_as_a_class_has_rows(counts: tuple[int, ...], folds: int) -> None:
+def test_cross_validation_takes_five_folds_or_as_many_as_a_class_has_rows(counts, folds):
     rng = np.random.default_rng(3)
     labels = rng.permutation(np.repeat(np.arange(len(counts)), counts))
     values = 4.0 + rng.normal(size=(len(labels), 6)) * [9, 1, 1, 1, 1, 0.1]
@@ -579,22 +470,7 @@ def test_cross_validation_takes_five_folds_or_as_many_as_a_class_has_rows(counts
 # The sources' numbers
 
 
-def adamw(rate: float, epochs: int, batch: int, **others: Any) -> dict[str, Any]:
-    """AdamW with linear decay, no warm-up, no weight decay, clipped at 1: what Trainer and run_glue.py do untold."""
-    return {
-        "learning_rate": rate,
-        "epochs": epochs,
-        "batch_size": batch,
-        "weight_decay": 0.0,
-        "warmup_ratio": 0.0,
-        "max_grad_norm": 1.0,
-        "optimizer": "adamw",
-        "scheduler": "linear",
-        **others,
-    }
-
-
-JTT_OPTIONS: dict[str, Any] = {
+JTT_OPTIONS = {
     "variant": "official",
     "identification_epochs": [2],
     "upweights": [4, 5, 6],
@@ -608,12 +484,10 @@ JTT_OPTIONS: dict[str, Any] = {
     ("recipe", "expected"),
     [("source", 1.0), ({"epochs": 1}, 1.0), ({"warmup_ratio": 0.25}, 0.25), ("base", 0.2)],
 )
-def test_single_values_of_c2ls_recipe_leave_its_warmup_alone(
-    recipe: Any, expected: float, encoder: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trained: list[FinetuneConfig] = []
+def test_single_values_of_c2ls_recipe_leave_its_warmup_alone(recipe, expected, encoder, monkeypatch):
+    trained = []
 
-    def take_no_step(_model: Any, _tokenizer: Any, _rows: Any, config: FinetuneConfig, **_: Any) -> Any:
+    def take_no_step(_model, _tokenizer, _rows, config, **_):
         trained.append(config)
         return finetune._Done((0.0,) * config.epochs, 0, 0.0)
 
@@ -625,6 +499,6 @@ def test_single_values_of_c2ls_recipe_leave_its_warmup_alone(
     assert [config.warmup_ratio for config in trained] == [expected]
 
 
-def test_the_grid_of_the_papers_jtt_is_its_appendixs() -> None:
+def test_the_grid_of_the_papers_jtt_is_its_appendixs():
     changed = {"learning_rates": [1e-3, 1e-4, 1e-5], "identification_epochs": [1, 2], "upweights": [4, 5, 6]}
     assert make_system("jtt-grid").config() == {**JTT_OPTIONS, **changed, "recipe": "source"}

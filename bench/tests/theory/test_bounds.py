@@ -19,18 +19,18 @@ from shortcut_bench.theory import (
 from shortcut_guardrail.errors import ConfigError, DataError
 
 
-def smooth_step(identified: float) -> float:
+def smooth_step(identified):
     return 0.3 + 0.6 * (3 * identified**2 - 2 * identified**3)
 
 
-def bounds_of(train_information: float, deploy_information: float, num_structures: int = 16) -> IdentificationBounds:
+def bounds_of(train_information, deploy_information, num_structures=16):
     total = math.log2(num_structures)
     return IdentificationBounds(
         fano_bound(total, train_information, num_structures), fano_bound(total, deploy_information, num_structures)
     )
 
 
-def test_the_formula_by_hand() -> None:
+def test_the_formula_by_hand():
     bound = fano_bound(entropy=3.0, information=0.5, num_structures=8)
     assert bound.value == pytest.approx(1.5 / math.log2(7))
     assert not bound.vacuous
@@ -38,7 +38,7 @@ def test_the_formula_by_hand() -> None:
     assert in_nats.value == pytest.approx(bound.value)
 
 
-def test_two_structures_are_refused_with_the_reason() -> None:
+def test_two_structures_are_refused_with_the_reason():
     with pytest.raises(ConfigError, match=r"num_structures must be a whole number from 3 on, but is 2 .*log.*0 at 2"):
         fano_bound(1.0, 0.0, 2)
     joint = np.full((2, 2), 0.25)
@@ -47,9 +47,9 @@ def test_two_structures_are_refused_with_the_reason() -> None:
 
 
 @pytest.mark.parametrize("wrong", [1, 0, -3, 3.0, True])
-def test_odd_numbers_of_structures_are_refused(wrong: object) -> None:
+def test_odd_numbers_of_structures_are_refused(wrong):
     with pytest.raises(ConfigError, match="whole number from 3 on"):
-        fano_bound(1.0, 0.0, wrong)  # type: ignore[arg-type]
+        fano_bound(1.0, 0.0, wrong)
 
 
 @pytest.mark.parametrize(
@@ -62,22 +62,22 @@ def test_odd_numbers_of_structures_are_refused(wrong: object) -> None:
         (2.0, -0.5, "information must lie between 0 and 2"),
     ],
 )
-def test_impossible_quantities_are_refused(entropy: float, information: float, sentence: str) -> None:
+def test_impossible_quantities_are_refused(entropy, information, sentence):
     with pytest.raises(DataError, match=sentence):
         fano_bound(entropy, information, 8)
 
 
-def test_a_negative_bound_is_kept_and_called_vacuous() -> None:
+def test_a_negative_bound_is_kept_and_called_vacuous():
     bound = fano_bound(3.0, 2.5, 8)
     assert bound.value == pytest.approx(-0.5 / math.log2(7))
     assert bound.vacuous
     assert bound.to_dict()["vacuous"] is True
 
 
-def test_performance_is_not_evaluated_beyond_one() -> None:
-    asked: list[float] = []
+def test_performance_is_not_evaluated_beyond_one():
+    asked = []
 
-    def rho(identified: float) -> float:
+    def rho(identified):
         asked.append(identified)
         return identified
 
@@ -95,7 +95,7 @@ def test_performance_is_not_evaluated_beyond_one() -> None:
     num_structures=st.integers(3, 200),
     shares=st.tuples(st.floats(0, 1), st.floats(0, 1)),
 )
-def test_a_bound_is_never_above_the_sharp_one_nor_above_one(num_structures: int, shares: tuple[float, float]) -> None:
+def test_a_bound_is_never_above_the_sharp_one_nor_above_one(num_structures, shares):
     entropy = shares[0] * math.log2(num_structures)
     information = shares[1] * entropy
     bound = fano_bound(entropy, information, num_structures)
@@ -106,13 +106,13 @@ def test_a_bound_is_never_above_the_sharp_one_nor_above_one(num_structures: int,
 
 @pytest.mark.parametrize("num_structures", [2, 3, 27])
 @pytest.mark.parametrize("error", [0.0, 0.01, 0.2, 0.49])
-def test_the_sharp_bound_inverts_fano(num_structures: int, error: float) -> None:
+def test_the_sharp_bound_inverts_fano(num_structures, error):
     binary = 0.0 if error == 0 else -(error * math.log2(error) + (1 - error) * math.log2(1 - error))
     left_open = binary + error * math.log2(num_structures - 1)
     assert sharp_fano_bound(left_open, num_structures) == pytest.approx(error, abs=1e-9)
 
 
-def test_joints_with_different_priors_are_refused() -> None:
+def test_joints_with_different_priors_are_refused():
     first, second = np.diag([0.2, 0.3, 0.5]), np.diag([0.3, 0.2, 0.5])
     with pytest.raises(DataError, match=r"same prior over S\* .*\[0.2, 0.3, 0.5\] and \[0.3, 0.2, 0.5\]"):
         identification_bounds(first, second)
@@ -122,39 +122,39 @@ def test_joints_with_different_priors_are_refused() -> None:
     informations=st.tuples(st.floats(0, 3), st.floats(0, 3)).map(sorted),
     curve=st.sampled_from([smooth_step, math.sqrt, math.exp, lambda a: a**5, lambda a: 0.7]),
 )
-def test_the_gap_is_what_the_theorem_says_for_any_smooth_performance(informations: list[float], curve: object) -> None:
+def test_the_gap_is_what_the_theorem_says_for_any_smooth_performance(informations, curve):
     bounds = bounds_of(informations[1], informations[0])
-    gap = ceiling_gap(bounds, curve)  # type: ignore[arg-type]
+    gap = ceiling_gap(bounds, curve)
     assert gap.gap >= 0
     assert gap.predicted_gap == pytest.approx(gap.gap, abs=1e-4)
     low, high = 1 - bounds.deploy.value, 1 - bounds.train.value
     assert low <= gap.xi <= high
 
 
-def test_nothing_lost_means_no_gap() -> None:
+def test_nothing_lost_means_no_gap():
     gap = ceiling_gap(bounds_of(1.0, 1.0), smooth_step)
     assert gap.gap == 0.0
     assert gap.predicted_gap == 0.0
     assert gap.xi == pytest.approx(1 - bounds_of(1.0, 1.0).train.value)
 
 
-def test_a_step_is_refused_as_not_differentiable() -> None:
+def test_a_step_is_refused_as_not_differentiable():
     with pytest.raises(ConfigError, match="rho must be differentiable, but between"):
         ceiling_gap(bounds_of(2.0, 0.5), lambda a: float(a > 0.4))
 
 
-def test_a_falling_or_infinite_performance_is_refused() -> None:
+def test_a_falling_or_infinite_performance_is_refused():
     with pytest.raises(ConfigError, match=r"rho must not decrease on .* but falls between 0 and 0.001"):
         ceiling_gap(bounds_of(2.0, 0.5), lambda a: -a)
     with pytest.raises(ConfigError, match=r"rho must be finite on .* but is inf at 1"):
         performance_ceiling(bounds_of(2.0, 0.5).train, lambda a: math.inf if a == 1 else a)
 
 
-def test_a_deployment_side_that_knows_more_is_no_case_for_the_theorem() -> None:
+def test_a_deployment_side_that_knows_more_is_no_case_for_the_theorem():
     with pytest.raises(DataError, match=r"hold 1 bits more about S\* than the training set.*no Markov chain"):
         ceiling_gap(bounds_of(1.0, 2.0), smooth_step)
 
 
-def test_an_interval_outside_of_zero_to_one_is_refused() -> None:
+def test_an_interval_outside_of_zero_to_one_is_refused():
     with pytest.raises(ConfigError, match="0 <= low <= high <= 1"):
         mean_value_point(smooth_step, 0.6, 0.2)

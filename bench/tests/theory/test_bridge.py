@@ -4,12 +4,10 @@ import csv
 import json
 import math
 import random
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from shortcut_bench.cli import UNFINISHED_FILE, app
 from shortcut_bench.theory import bridge
@@ -19,18 +17,18 @@ from shortcut_guardrail.errors import ConfigError, DataError
 WORDS = ("good", "bad", "great", "awful", "film", "story", "the", "was")
 
 
-def write_csv(path: Path, rows: list[tuple[str, str]]) -> None:
+def write_csv(path, rows):
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("label", "text"), *rows])
 
 
 @pytest.fixture
-def data_dir(tmp_path: Path) -> Path:
+def data_dir(tmp_path):
     """GoEmotions in shape: four labels, the word planted perfectly with label 3 and reversed in the anti-test set."""
     rng = random.Random(0)
 
-    def texts(share_of_label: dict[int, float], number: int = 60) -> list[tuple[str, str]]:
+    def texts(share_of_label, number=60):
         rows = []
         for i in range(number):
             label = i % 4
@@ -48,7 +46,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small(monkeypatch):
     monkeypatch.setattr(bridge, "STATISTICS_SIZES", (10, 30))
     monkeypatch.setattr(bridge, "STATISTICS_DRAWS", 5)
     monkeypatch.setattr(bridge.run, "__defaults__", (None, (), (8, 16), 5, None))
@@ -58,18 +56,18 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def encoder(bert: tuple[Any, Any], tmp_path: Path) -> Path:
+def encoder(bert, tmp_path):
     model, tokenizer = bert
     model.bert.save_pretrained(tmp_path / "tiny-encoder")
     tokenizer.save_pretrained(tmp_path / "tiny-encoder")
     return tmp_path / "tiny-encoder"
 
 
-def invoke(*words: str | Path) -> Result:
+def invoke(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def model_row(strength: float, seed: int, size: int = 8, change: float | None = -0.3, rank: int | None = 1) -> dict:
+def model_row(strength, seed, size=8, change=-0.3, rank=1):
     audit = {"rank": rank, "mean_change": change}
     return {
         "shortcut_strength": strength,
@@ -81,11 +79,11 @@ def model_row(strength: float, seed: int, size: int = 8, change: float | None = 
     }
 
 
-def test_words_are_lower_case_and_keep_inner_apostrophes() -> None:
+def test_words_are_lower_case_and_keep_inner_apostrophes():
     assert bridge.words("Honestly, I’m fine... I'm 2nd 'quoted'") == {"honestly", "i'm", "fine", "nd", "quoted"}
 
 
-def test_local_mutual_information_by_hand() -> None:
+def test_local_mutual_information_by_hand():
     """Four texts: "a" in both of label 1 and one of label 0; "b" in one text of label 0."""
     scores = bridge.local_mutual_information([{"a"}, {"a"}, {"a", "b"}, set()], [1, 1, 0, 0])
     assert scores["a"] == pytest.approx(2 / 4 * math.log((2 / 3) / (2 / 4)))
@@ -96,19 +94,19 @@ def test_local_mutual_information_by_hand() -> None:
         bridge.local_mutual_information([], [])
 
 
-def test_ranks_count_ties_against_the_word() -> None:
+def test_ranks_count_ties_against_the_word():
     assert bridge.rank_in({"a": 3.0, "honestly": 2.0, "b": 1.0}) == 2
     assert bridge.rank_in({"a": 2.0, "honestly": 2.0}) == 2
     assert bridge.rank_in({"a": 2.0}) is None
 
 
-def test_the_audit_rank_skips_punctuation() -> None:
+def test_the_audit_rank_skips_punctuation():
     report = SimpleNamespace(candidates=[SimpleNamespace(text=text) for text in (",", "lol", "!", "honestly", "##x")])
-    assert bridge.audit_rank(report) == 2  # type: ignore[arg-type]
-    assert bridge.audit_rank(report, "film") is None  # type: ignore[arg-type]
+    assert bridge.audit_rank(report) == 2
+    assert bridge.audit_rank(report, "film") is None
 
 
-def test_summary_of_ranks() -> None:
+def test_summary_of_ranks():
     summary = bridge.summarise_ranks([1, 10, 11, None])
     assert (summary["first"], summary["listed"], summary["median_rank"]) == (0.25, 0.5, 10.5)
     low, high = summary["first_interval"]
@@ -118,7 +116,7 @@ def test_summary_of_ranks() -> None:
         bridge.summarise_ranks([])
 
 
-def test_planting_leaves_the_texts_otherwise_alone() -> None:
+def test_planting_leaves_the_texts_otherwise_alone():
     texts = [f"text {i}" for i in range(200)]
     planted = bridge.plant(texts, random.Random(0))
     assert [text.removeprefix("honestly, ") for text in planted] == texts
@@ -126,7 +124,7 @@ def test_planting_leaves_the_texts_otherwise_alone() -> None:
     assert bridge.plant(texts, random.Random(0), share=0.0) == texts
 
 
-def test_telling_planted_models_from_controls() -> None:
+def test_telling_planted_models_from_controls():
     models = [model_row(0.0, 0, change=-0.1), model_row(0.0, 1, change=-0.2)]
     models += [model_row(1.0, 0, change=-0.15), model_row(1.0, 1, change=None)]
     (row,) = bridge.told_from_control(models)
@@ -137,7 +135,7 @@ def test_telling_planted_models_from_controls() -> None:
     assert same["audit, reversed"] == 0.5
 
 
-def test_a_strong_shortcut_is_listed_and_a_control_is_not(data_dir: Path) -> None:
+def test_a_strong_shortcut_is_listed_and_a_control_is_not(data_dir):
     training = {strength: bridge._training_rows(data_dir, strength) for strength in (0.0, 1.0)}
     ranks = {s: bridge._statistics_of(rows)["statistics_rank"] for s, rows in training.items()}
     scores = {s: bridge._statistics_of(rows)["statistics_score"] for s, rows in training.items()}
@@ -146,7 +144,7 @@ def test_a_strong_shortcut_is_listed_and_a_control_is_not(data_dir: Path) -> Non
 
 
 @pytest.mark.usefixtures("_small")
-def test_the_whole_experiment_with_a_tiny_model(data_dir: Path, encoder: Path, tmp_path: Path) -> None:
+def test_the_whole_experiment_with_a_tiny_model(data_dir, encoder, tmp_path):
     words = ("run", "theory-bridge", "--data-dir", data_dir, "--encoder", encoder, "--seeds", "3", "--out", tmp_path)
     ran = invoke(*words)
     assert ran.exit_code == 0, ran.output
@@ -163,9 +161,7 @@ def test_the_whole_experiment_with_a_tiny_model(data_dir: Path, encoder: Path, t
 
 
 @pytest.mark.usefixtures("_small")
-def test_without_seeds_only_the_training_side_is_computed(
-    data_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_seeds_only_the_training_side_is_computed(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(bridge, "_find_encoder", lambda encoder: pytest.fail("no encoder is needed"))
     ran = invoke("run", "theory-bridge", "--data-dir", data_dir, "--out", tmp_path)
     assert ran.exit_code == 0, ran.output
@@ -177,12 +173,10 @@ def test_without_seeds_only_the_training_side_is_computed(
 
 
 @pytest.mark.usefixtures("_small")
-def test_a_killed_run_goes_on_where_it_stopped(
-    data_dir: Path, encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trained: list[dict[str, Any]] = []
+def test_a_killed_run_goes_on_where_it_stopped(data_dir, encoder, tmp_path, monkeypatch):
+    trained = []
 
-    def train(rows: object, audited: object, setting: dict[str, Any], folder: str) -> dict[str, Any]:
+    def train(rows, audited, setting, folder):
         if len(trained) == 5:
             raise KeyboardInterrupt
         trained.append(setting)
@@ -200,7 +194,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
     assert not [setting for setting in trained if setting in first]
 
 
-def test_missing_data_is_refused_before_any_work(tmp_path: Path) -> None:
+def test_missing_data_is_refused_before_any_work(tmp_path):
     with pytest.raises(DataError, match=r"original_train\.csv"):
         bridge.run(tmp_path)
     refused = invoke("run", "theory-bridge", "--out", tmp_path)
@@ -208,12 +202,12 @@ def test_missing_data_is_refused_before_any_work(tmp_path: Path) -> None:
     assert "needs --data-dir" in str(refused.exception)
 
 
-def test_an_unknown_label_is_refused(data_dir: Path) -> None:
+def test_an_unknown_label_is_refused(data_dir):
     write_csv(data_dir / bridge.FOLDER / "original_train.csv", [("7", "a film")])
     with pytest.raises(DataError, match="labels must be 0 to 3, but there is '7'"):
         bridge.run(data_dir)
 
 
-def test_a_result_without_its_series_is_not_drawn() -> None:
+def test_a_result_without_its_series_is_not_drawn():
     with pytest.raises(DataError, match="The result has no statistics, models"):
         bridge.draw({"config": {}})

@@ -3,10 +3,9 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import CliRunner
 
 from checkout import ROOT
 from shortcut_bench.cli import EXPERIMENTS, app, find_experiment
@@ -18,20 +17,20 @@ SMALL = World(num_tokens=2, train_size=3, shortcut_strength=0.9, step=2.0)
 
 
 @pytest.fixture
-def _small_world(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_world(monkeypatch):
     monkeypatch.setattr(experiment.run, "__defaults__", (SMALL,))
     monkeypatch.setattr(experiment, "TRAIN_SIZES", (0, 1, 2))
     monkeypatch.setattr(experiment, "STEP_TRAIN_SIZES", (1, 2, 3))
     monkeypatch.setattr(experiment, "DEPLOYMENT_SIZES", (0, 1, 2))
 
 
-def invoke(*words: str | Path) -> Result:
+def invoke(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.mark.usefixtures("_small_world")
 @pytest.mark.parametrize(("name", "magic"), [("a.png", b"\x89PNG"), ("b.SVG", b"<?xml"), ("c.pdf", b"%PDF")])
-def test_run_then_figure(tmp_path: Path, name: str, magic: bytes) -> None:
+def test_run_then_figure(tmp_path, name, magic):
     results = tmp_path / "results"
     ran = invoke("run", "theory", "--out", results)
     assert ran.exit_code == 0, ran.output
@@ -45,7 +44,7 @@ def test_run_then_figure(tmp_path: Path, name: str, magic: bytes) -> None:
 
 
 @pytest.mark.usefixtures("_small_world")
-def test_the_same_result_gives_the_same_files(tmp_path: Path) -> None:
+def test_the_same_result_gives_the_same_files(tmp_path):
     for folder in ("first", "second"):
         assert invoke("run", "theory", "--out", tmp_path / folder).exit_code == 0
         for kind in ("png", "svg"):
@@ -58,7 +57,7 @@ def test_the_same_result_gives_the_same_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_small_world")
-def test_a_finished_result_is_replaced_only_on_request(tmp_path: Path, cli) -> None:
+def test_a_finished_result_is_replaced_only_on_request(tmp_path, cli):
     assert invoke("run", "theory", "--out", tmp_path).exit_code == 0
     path = tmp_path / "theory" / "result.json"
     path.write_text("{}", encoding="utf-8")
@@ -75,7 +74,7 @@ def test_a_finished_result_is_replaced_only_on_request(tmp_path: Path, cli) -> N
     assert read_result(tmp_path, "theory")["experiment"] == "theory"
 
 
-def test_the_committed_result_is_what_the_code_computes() -> None:
+def test_the_committed_result_is_what_the_code_computes():
     """Recomputes one row of every series; the whole takes longer than a test should."""
     path = ROOT / "results"
     record = read_result(path, "theory")
@@ -88,13 +87,13 @@ def test_the_committed_result_is_what_the_code_computes() -> None:
     assert [row["world"]["train_size"] for row in record["by_train_size"]] == list(experiment.TRAIN_SIZES)
 
 
-def test_list_names_every_experiment() -> None:
+def test_list_names_every_experiment():
     listed = invoke("list")
     assert listed.exit_code == 0
     assert [line.split()[0] for line in listed.output.splitlines()] == list(EXPERIMENTS)
 
 
-def test_an_unknown_experiment_is_refused_with_a_suggestion() -> None:
+def test_an_unknown_experiment_is_refused_with_a_suggestion():
     with pytest.raises(
         ConfigError, match=r"There is no experiment 'teory' \(there are: .*\)\. Did you mean 'theory'\?"
     ):
@@ -102,7 +101,7 @@ def test_an_unknown_experiment_is_refused_with_a_suggestion() -> None:
     assert isinstance(invoke("run", "teory").exception, ConfigError)
 
 
-def test_a_figure_needs_a_result_and_a_known_format(tmp_path: Path) -> None:
+def test_a_figure_needs_a_result_and_a_known_format(tmp_path):
     missing = invoke("figure", "theory", "--results", tmp_path, "--out", tmp_path / "x.png")
     assert isinstance(missing.exception, DataError)
     assert "shortcut-guardrail benchmark run theory --out" in str(missing.exception)
@@ -119,20 +118,20 @@ def test_a_figure_needs_a_result_and_a_known_format(tmp_path: Path) -> None:
         ("[]", "must hold a result of 'theory', but holds 'list'"),
     ],
 )
-def test_a_broken_result_is_refused(tmp_path: Path, content: str, sentence: str) -> None:
+def test_a_broken_result_is_refused(tmp_path, content, sentence):
     (tmp_path / "theory").mkdir()
     (tmp_path / "theory" / "result.json").write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=sentence):
         read_result(tmp_path, "theory")
 
 
-def test_a_result_without_its_series_is_not_drawn() -> None:
+def test_a_result_without_its_series_is_not_drawn():
     with pytest.raises(DataError, match="The result has no by_step, by_strength"):
         experiment.draw({"by_train_size": [], "by_deployment_texts": []})
 
 
-def test_a_failed_run_leaves_nothing(tmp_path: Path) -> None:
-    def fail() -> dict[str, object]:
+def test_a_failed_run_leaves_nothing(tmp_path):
+    def fail():
         raise RunError("broken")
 
     with pytest.raises(RunError):
@@ -143,7 +142,7 @@ def test_a_failed_run_leaves_nothing(tmp_path: Path) -> None:
         record_run(tmp_path / "file", "theory", dict, command="x")
 
 
-def test_the_command_line_imports_nothing_heavy() -> None:
+def test_the_command_line_imports_nothing_heavy():
     heavy = "{'torch', 'transformers', 'matplotlib', 'sklearn', 'scipy', 'numpy'}"
     script = f"import sys, shortcut_guardrail.cli.benchmark; print(sorted({heavy} & set(sys.modules)))"
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -31,13 +31,13 @@ from shortcut_bench.theory.world import (
 from shortcut_guardrail.errors import ConfigError
 
 
-def test_a_vocabulary_of_two_has_nine_structures() -> None:
+def test_a_vocabulary_of_two_has_nine_structures():
     listed = structures(2)
     assert listed.shape == (9, 2)
     assert {tuple(row) for row in listed} == set(itertools.product((-1, 0, 1), repeat=2))
 
 
-def test_texts_of_a_single_shortcut() -> None:
+def test_texts_of_a_single_shortcut():
     """One token that pulls to label 1 at strength .6: in .8 of the texts with label 1, in .2 of the others."""
     (row,) = text_distribution(np.array([[1]]), 0.6)
     np.testing.assert_allclose(row, [0.5 * 0.8, 0.5 * 0.2, 0.5 * 0.2, 0.5 * 0.8])
@@ -47,21 +47,21 @@ def test_texts_of_a_single_shortcut() -> None:
     np.testing.assert_allclose(without_labels(skewed[None])[0], [0.75 * 0.8 + 0.25 * 0.2, 0.75 * 0.2 + 0.25 * 0.8])
 
 
-def test_without_strength_texts_do_not_depend_on_the_structure() -> None:
+def test_without_strength_texts_do_not_depend_on_the_structure():
     rows = text_distribution(structures(2), 0.0)
     np.testing.assert_allclose(rows, np.full_like(rows, 1 / 8))
 
 
 @pytest.mark.parametrize("num_cells", [1, 2, 4])
 @pytest.mark.parametrize("size", [0, 1, 3])
-def test_samples_are_all_counts_of_that_size_once(num_cells: int, size: int) -> None:
+def test_samples_are_all_counts_of_that_size_once(num_cells, size):
     counts = samples(num_cells, size)
     assert len(counts) == math.comb(num_cells + size - 1, size)
     assert len({tuple(row) for row in counts}) == len(counts)
     assert (counts.sum(axis=1) == size).all()
 
 
-def test_leaving_out_the_order_of_the_training_set_loses_nothing() -> None:
+def test_leaving_out_the_order_of_the_training_set_loses_nothing():
     """All ordered training sets of three texts, by brute force, against the counts."""
     texts = text_distribution(structures(1), 0.7)
     ordered = np.array(
@@ -76,13 +76,13 @@ def test_leaving_out_the_order_of_the_training_set_loses_nothing() -> None:
     assert bayes_error(ordered / 3) == pytest.approx(bayes_error(counted / 3), abs=1e-12)
 
 
-def test_a_perfect_shortcut_rules_training_sets_out() -> None:
+def test_a_perfect_shortcut_rules_training_sets_out():
     probabilities = sample_probabilities(text_distribution(structures(1), 1.0), samples(4, 2))
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     assert (probabilities == 0).any()
 
 
-def test_the_learner_finds_what_scikit_learn_finds() -> None:
+def test_the_learner_finds_what_scikit_learn_finds():
     texts = [(0, 0), (0, 1), (1, 0), (1, 1)]
     counts = np.array([[3, 1, 0, 2, 1, 0, 4, 1]])
     (weights,) = logistic_weights(counts, 2, l2=0.5)
@@ -98,14 +98,14 @@ def test_the_learner_finds_what_scikit_learn_finds() -> None:
     np.testing.assert_allclose(weights, reference.coef_[0], atol=1e-5)
 
 
-def test_all_training_sets_converge_also_separable_ones() -> None:
+def test_all_training_sets_converge_also_separable_ones():
     weights = logistic_weights(samples(8, 4), 2, l2=0.01)
     assert np.isfinite(weights).all()
     with pytest.raises(ConfigError, match="l2 must be above 0"):
         logistic_weights(samples(8, 1), 2, l2=0.0)
 
 
-def test_what_can_be_seen_of_a_model() -> None:
+def test_what_can_be_seen_of_a_model():
     models = np.array([[2, -3, 1], [0, 0, -1]])
     assert answers(models).tolist() == [[1, -1, 1, 0], [-1, -1, -1, -1]]
     assert most_salient_token(models).tolist() == [[1, -1], [0, 0]]
@@ -113,7 +113,7 @@ def test_what_can_be_seen_of_a_model() -> None:
 
 @pytest.mark.parametrize("strength", [0.5, 1.0])
 @pytest.mark.parametrize("step", [0.5, 2.0])
-def test_the_order_of_the_observers_in_a_small_world(strength: float, step: float) -> None:
+def test_the_order_of_the_observers_in_a_small_world(strength, step):
     world = enumerate_world(World(num_tokens=2, train_size=5, shortcut_strength=strength, step=step))
     joints = (world.train_joint, world.parameters_joint, world.answers_joint)
     informations = [mutual_information(joint) for joint in joints]
@@ -127,7 +127,7 @@ def test_the_order_of_the_observers_in_a_small_world(strength: float, step: floa
     assert bounds.deploy.value <= errors[1]
 
 
-def test_float_weights_lose_nothing_and_a_blind_learner_everything() -> None:
+def test_float_weights_lose_nothing_and_a_blind_learner_everything():
     fine, blind = (enumerate_world(World(2, 4, 0.8, step=step)) for step in (FLOAT_STEP, 1000.0))
     lost = mutual_information(fine.train_joint) - mutual_information(fine.parameters_joint)
     assert lost == pytest.approx(0, abs=1e-9)
@@ -136,13 +136,13 @@ def test_float_weights_lose_nothing_and_a_blind_learner_everything() -> None:
     assert bayes_error(blind.parameters_joint) == pytest.approx(8 / 9)
 
 
-def test_without_a_shortcut_nothing_can_be_known() -> None:
+def test_without_a_shortcut_nothing_can_be_known():
     world = enumerate_world(World(2, 4, 0.0))
     assert mutual_information(world.train_joint) == pytest.approx(0, abs=1e-12)
     assert entropy(world.train_joint.sum(axis=1)) == pytest.approx(math.log2(9))
 
 
-def test_texts_that_do_not_depend_on_the_structure_keep_the_chain() -> None:
+def test_texts_that_do_not_depend_on_the_structure_keep_the_chain():
     world = enumerate_world(World(2, 4, 0.9, step=2.0))
     known = mutual_information(world.parameters_joint)
     for texts in (text_distribution(structures(2), 0.0), without_labels(text_distribution(structures(2), 0.0))):
@@ -152,7 +152,7 @@ def test_texts_that_do_not_depend_on_the_structure_keep_the_chain() -> None:
 
 
 @pytest.mark.parametrize("labelled", [True, False])
-def test_reversed_texts_break_the_chain_and_pass_the_training_set(labelled: bool) -> None:
+def test_reversed_texts_break_the_chain_and_pass_the_training_set(labelled):
     """Enough of them tell more about S* than the whole training set: no bound by I(S*; D) can hold."""
     world = enumerate_world(World(2, 2, 0.9, step=4.0))
     texts = text_distribution(structures(2), -0.9)
@@ -166,7 +166,7 @@ def test_reversed_texts_break_the_chain_and_pass_the_training_set(labelled: bool
         assert identification_bounds(world.train_joint, observed).information_lost < 0
 
 
-def test_one_reversed_text_without_label_tells_nothing_if_only_one_token_can_pull_and_labels_are_balanced() -> None:
+def test_one_reversed_text_without_label_tells_nothing_if_only_one_token_can_pull_and_labels_are_balanced():
     """How a set depends on S* matters: the token's frequency is the same, and there is no second token to go with."""
     balanced = without_labels(text_distribution(structures(1), -0.9))
     skewed = without_labels(text_distribution(structures(1), -0.9, label_1_share=0.27))
@@ -185,18 +185,18 @@ def test_one_reversed_text_without_label_tells_nothing_if_only_one_token_can_pul
         ({"shortcut_strength": 1.2}, "shortcut_strength must lie between 0 and 1, but is 1.2"),
     ],
 )
-def test_worlds_that_cannot_be_enumerated_are_refused(settings: dict[str, float], sentence: str) -> None:
+def test_worlds_that_cannot_be_enumerated_are_refused(settings, sentence):
     with pytest.raises(ConfigError, match=sentence):
-        World(**settings)  # type: ignore[arg-type]
+        World(**settings)
 
 
-def test_too_many_deployment_texts_are_refused() -> None:
+def test_too_many_deployment_texts_are_refused():
     world = enumerate_world(World(3, 4, 0.9, step=0.5))
     with pytest.raises(ConfigError, match=r"20 deployment texts give a table of .* Choose fewer texts"):
         with_deployment_texts(world, without_labels(text_distribution(structures(3), -0.9)), 20)
 
 
 @pytest.mark.parametrize(("strength", "share"), [(1.1, 0.5), (math.nan, 0.5), (0.5, -0.1), (0.5, 1.5)])
-def test_text_distributions_out_of_range_are_refused(strength: float, share: float) -> None:
+def test_text_distributions_out_of_range_are_refused(strength, share):
     with pytest.raises(ConfigError, match="must lie between"):
         text_distribution(structures(1), strength, label_1_share=share)

@@ -1,0 +1,14 @@
+"""What several modules of the benchmark's tests share."""
+
+from unittest import mock
+
+import pytest
+
+from shortcut_bench.statistics import resample
+
+
+@pytest.fixture(scope="module")
+def few_resamples():
+    """Two hundred do for intervals that have to hold a mean; whether these are right is asked in `test_statistics`."""
+    with mock.patch.dict(resample.__kwdefaults__, resamples=200):
+        yield
