@@ -31,8 +31,14 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--gpu needs a GPU and a PyTorch that sees it, but torch.cuda.is_available() is False.")
 
 
+LONG = ("test_first_hour", "test_whole_or_not", "test_store", "methods/test_properties", "methods/test_checkpoints")
+"""Files that take longest. They come first, so that several processes end at about the same time."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
+    order = {f"{name}.py": place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: next((at for name, at in order.items() if str(item.path).endswith(name)), len(LONG)))
     for item in items:
         chosen[(item.get_closest_marker("gpu") is not None) == config.getoption("--gpu")].append(item)
     config.hook.pytest_deselected(items=chosen[False])
@@ -57,13 +63,6 @@ def shared_data() -> Path:
     if not SHARED_DATA.is_dir():
         pytest.skip(f"needs the real data in {SHARED_DATA.parent.name}/{SHARED_DATA.name} beside the checkout")
     return SHARED_DATA
-
-
-@pytest.fixture(scope="session")
-def shared_folder(tmp_path_factory) -> Path:
-    """One folder for all processes of this run of the tests."""
-    base = tmp_path_factory.getbasetemp()
-    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from unittest import mock
 
 import pytest
 
+from methods_toy import make_encoder, make_material
 from shortcut_bench.statistics import resample
 
 
@@ -12,3 +13,9 @@ def few_resamples():
     """Two hundred do for intervals that have to hold a mean; whether these are right is asked in `test_statistics`."""
     with mock.patch.dict(resample.__kwdefaults__, resamples=200):
         yield
+
+
+@pytest.fixture(scope="session")
+def material(tmp_path_factory):
+    """The toy's material, which methods leave as it is."""
+    return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))

@@ -1,7 +1,5 @@
 """Made-up data sets, encoders and results for the tests of the benchmark's harness."""
 
-from __future__ import annotations
-
 import zlib
 from dataclasses import replace
 from unittest import mock

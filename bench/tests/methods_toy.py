@@ -1,7 +1,5 @@
 """A toy in which a word goes with a label, small enough to train on in a second: what the tests of methods share."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

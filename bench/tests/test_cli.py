@@ -2,11 +2,10 @@
 
 import pytest
 
-from harness_fakes import fake_build, fake_results
-from shortcut_bench import bases, runner
-from shortcut_bench.classifiers import Encoder
+from harness_fakes import fake_build
+from shortcut_bench import bases
 from shortcut_bench.cli import EXPERIMENTS
-from shortcut_bench.experiments import experiment_names, read_experiment
+from shortcut_bench.experiments import experiment_names
 from shortcut_bench.results import read_index, read_result
 from shortcut_guardrail.errors import RunError
 from tiny_models import save_tiny_encoder
@@ -83,29 +82,6 @@ def test_run_table_and_figure(cli, mine):
     assert cli(*again, "--overwrite")[0] == 0
 
 
-@pytest.mark.parametrize("scale", ["tiny", "small", "paper"])
-def test_every_method_is_planned_by_one_command(cli, tmp_path, monkeypatch, scale):
-    planned = []
-
-    def plan_only(_bench, runs):
-        planned.extend(runs)
-        return runner.Outcome()
-
-    monkeypatch.setattr(runner._Bench, "make", plan_only)
-    monkeypatch.setattr(runner, "find_encoder", lambda name: Encoder(name, name, None))
-    names = "erm,jtt,nfl,dfr,group_dro,ltgr,c2l,tent,eata,sar,deyo,guardrail"
-    status, _, said = cli(
-        *("benchmark", "run", "shifted", "--scale", scale, "--methods", names, "--out", tmp_path / "results")
-    )
-    assert (status, said) == (0, "")
-    assert {run.scale.name for run in planned} == {scale}
-    assert {(run.setting.name, run.spec.label) for run in planned} == {
-        (setting, name)
-        for setting in ("Civil", "MultiNLI", "Yelp-ST", "Yelp-Syn", "GoEmo-ST", "GoEmo-Syn")
-        for name in names.split(",")
-    }
-
-
 def test_a_failed_run_fails_the_command_and_keeps_the_rest(cli, mine, monkeypatch):
     def broken(*_, **__):
         raise RunError("The loss is not finite.")
@@ -172,13 +148,3 @@ def test_a_share_out_of_range_is_refused(cli, tmp_path):
         assert status == 2
         assert option in said
         assert str(value) in said
-
-
-def test_a_table_is_not_overwritten_unasked(cli, tmp_path):
-    fake_results(tmp_path, read_experiment("testbed-proportion"))
-    (tmp_path / "table.md").write_text("mine")
-    words = ("benchmark", "table", "testbed-proportion", "--results", tmp_path, "--out", tmp_path / "table.md")
-    status, _, said = cli(*words)
-    assert (status, (tmp_path / "table.md").read_text()) == (2, "mine")
-    assert "--overwrite" in said
-    assert cli(*words, "--overwrite")[0] == 0

@@ -1,7 +1,5 @@
 """Figures from made-up results: every experiment draws, with axes, units and legends, what is in its runs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

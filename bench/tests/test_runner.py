@@ -1,7 +1,5 @@
 """Runs of an experiment on made-up data with a tiny encoder: what is written, shared, skipped, resumed and refused."""
 
-from __future__ import annotations
-
 import functools
 import json
 from concurrent.futures import ThreadPoolExecutor

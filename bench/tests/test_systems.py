@@ -1,7 +1,5 @@
 """What a system may see, and the systems of the harness themselves, on tiny models."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -9,11 +7,9 @@ import pytest
 
 from harness_fakes import fake_build
 from shortcut_bench.classifiers import TrainedClassifier
-from shortcut_bench.datasets import HIDDEN_GROUP
 from shortcut_bench.finetuning.config import FinetuneConfig
 from shortcut_bench.references import Clean, Erm, Guardrail, Oracle
-from shortcut_bench.registry import make_system, system_factories
-from shortcut_bench.systems import Material, ModelSystem, Need
+from shortcut_bench.systems import Material, Need
 from shortcut_guardrail import ConfigError, ShortcutGuardrail
 from tiny_models import tiny_bert
 
@@ -41,17 +37,6 @@ def full(base):
     )
 
 
-def test_a_system_sees_what_it_declared_and_nothing_else(full):
-    cut = full.for_needs({Need.TRAIN, Need.DEV_GROUPS})
-    assert cut.train is not None
-    assert cut.dev is not None
-    assert (cut.train.groups == HIDDEN_GROUP).all()
-    assert (cut.dev.groups >= 0).all()
-    assert cut.support is cut.deployment is cut.clean_train is None
-    assert (full.train.groups >= 0).all(), "the harness keeps its own"
-    assert full.for_needs(()).train is None
-
-
 def test_the_model_of_the_base_is_for_those_who_declared_it(full, base):
     for need in (Need.BASE, Need.GRADIENTS):
         assert full.for_needs({need}).base.model is base.model
@@ -61,13 +46,6 @@ def test_the_model_of_the_base_is_for_those_who_declared_it(full, base):
     assert full.base.model is base.model, "the harness keeps its own"
     with pytest.raises(ConfigError, match="for systems that declare the need 'gradients'"):
         cut.scorer(cut.base.model)
-
-
-def test_groups_of_the_support_set_are_hidden(full):
-    cut = full.for_needs({Need.SUPPORT, Need.DEV_GROUPS, Need.TRAIN_GROUPS})
-    assert cut.support is not None
-    assert (cut.support.groups == HIDDEN_GROUP).all()
-    assert cut.support.labels.tolist() == full.support.labels.tolist()
 
 
 def test_what_is_not_there_cannot_be_declared(full):
@@ -149,27 +127,3 @@ def test_clean_trains_on_the_clean_rows_by_the_recipe_of_the_base(full, base):
     assert material.for_needs({Need.TRAIN, Need.GRADIENTS}).retrain is None
     assert asked[0].texts == full.clean_train.texts
     assert fitted.forward_equivalents == 7.0
-
-
-def test_a_fitted_system_survives_the_disk(full, tmp_path):
-    fitted = Erm().fit(full.for_needs(Erm().needs), seed=0)
-    fitted.save(tmp_path / "system")
-    again = ModelSystem.load(tmp_path / "system")
-    assert np.array_equal(again.predict_proba(full.deployment), fitted.predict_proba(full.deployment))
-    assert again.info() == fitted.info()
-    with pytest.raises(ConfigError, match="already exists"):
-        fitted.save(tmp_path / "system")
-
-
-def test_the_registry():
-    assert {"erm", "oracle", "clean", "guardrail", "guardrail-paper"} <= set(system_factories())
-    assert make_system("guardrail").config()["guard"]["preset"] == "default"
-    assert make_system("guardrail-paper", rank=8).config()["guard"]["adapter"]["rank"] == 8
-    with pytest.raises(ConfigError, match=r"There is no system 'gardrail' .*Did you mean 'guardrail'\?"):
-        make_system("gardrail")
-    with pytest.raises(ConfigError, match=r"cannot be made with \{'colour': 'red'\}"):
-        make_system("guardrail", colour="red")
-    with pytest.raises(ConfigError, match="must be a number from 0 to 1, but is 2"):
-        make_system("guardrail", strength=2)
-    with pytest.raises(ConfigError, match="n_support must be at least 2, but is 1"):
-        make_system("guardrail", n_support=1)

@@ -1,11 +1,10 @@
 """Fills the disk at every file operation of a writer, and looks at what is said and what is left.
 
-    PYTHONPATH=tests python -m hardening.full_disks                every operation, and as root every size of a disk
+    PYTHONPATH=tests python -m hardening.full_disks                every operation
     PYTHONPATH=tests python -m hardening.full_disks --trials 60    a sample, as the tests take it
 
 A writer is what `kills.py` kills. Here its n-th operation that needs room fails (opened for writing, written, renamed,
-linked, made, flushed), for n from 1 on until it comes to its end: that one alone, or that and all later ones. Then it
-is given a small disk that really is full after some kilobytes, which the writers in Rust meet as well.
+linked, made, flushed), for n from 1 on until it comes to its end: that one alone, or that and all later ones.
 
 It must come to its end, or say in a sentence which place could not be written, with exit status 1. The old version must
 be there, or the new one where that is said, or, where a folder is replaced, none. The next run must come to the
@@ -16,72 +15,24 @@ from __future__ import annotations
 
 import argparse
 import builtins
-import copy
 import errno
 import io
 import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import Any
 
-from shortcut_guardrail import AuditConfig, ShortcutGuardrail
-from shortcut_guardrail.classifiers.kept import AnswerCache
 from shortcut_guardrail.cli.running import FAILED_RUN, run
-from shortcut_guardrail.data import MemoryTexts, manifests
-from tiny_models import tiny_bert
+from shortcut_guardrail.data import manifests
 
 from .kills import GROUPS, PARTNER, Bench, Output, forked, watch
 
-ALONE, STAYS, SMALL = "one operation", "from one on", "small disk"
-PAGE = 4096
+ALONE, STAYS = "one operation", "from one on"
 _NEED_NO_ROOM = {"os.remove", "os.rmdir", "os.chmod", "os.truncate"}
-_DISK = 32 * 2**20
-
-
-def shards() -> Iterator[Output]:
-    """What an audit in shards keeps as it goes: three shards and what they are of."""
-    guard = ShortcutGuardrail(*tiny_bert())
-    texts = [f"visit {i}: the tea was {word}" for i in range(8) for word in ("fine", "dull", "cold")]
-    config = AuditConfig(unit="word", top_k=2, shard_size=10)
-
-    def write(place: Path) -> None:
-        own = copy.deepcopy(guard)  # the writer is forked: it needs a guard of its own
-        own.audit_in_shards(MemoryTexts(texts), place / "partial", config=config, resume=True)
-
-    def look(place: Path) -> list[Any]:
-        found = sorted((place / "partial").glob("*"))
-        whole = [path for path in found if not path.name.startswith(".")]
-        return [[path.name for path in whole] if len(whole) == 4 else None]
-
-    yield Output("shards of an audit", None, write, look)
-
-
-def answers() -> Iterator[Output]:
-    """Answers of a second model, kept as they come."""
-
-    def write(place: Path) -> None:
-        cache = AnswerCache(place / "answers.sqlite")
-        try:
-            for key in ("a", "b", "c"):
-                if key not in cache:
-                    cache.add(key, [0.25, 0.75] * 1000)
-        finally:
-            cache.close()
-
-    def look(place: Path) -> list[Any]:
-        cache = AnswerCache(place / "answers.sqlite")
-        try:
-            return [True if all(key in cache for key in "abc") else None]
-        finally:
-            cache.close()
-
-    yield Output("kept answers", None, write, look)
 
 
 def broken() -> Iterator[Output]:
@@ -140,68 +91,38 @@ class FullDisk(Bench):
         super().__init__(output, work)
 
     def _measured(self) -> tuple[int, float]:
-        """How many operations need room, or how many kilobytes are needed."""
+        """How many operations need room."""
         self.reset()
-        if self.kind == SMALL:
-            free = self._free()
-            lowest = min(self._free_during_writing())
-            return max(1, (free - lowest) // PAGE), 0.0
         self._attempt(10**9)
         return int(json.loads(self.said.read_text())["operations"]), 0.0
 
-    def _free(self) -> int:
-        found = os.statvfs(self.place)
-        return found.f_bavail * found.f_frsize
-
-    def _free_during_writing(self) -> list[int]:
-        """What is free before each operation; what others write meanwhile only makes the sample larger."""
-        process = forked(lambda: self._noting(self.said))
-        os.waitpid(process, 0)
-        return [*map(int, self.said.read_text().split()), self._free()]
-
-    def _noting(self, file: Path) -> None:
-        found: list[int] = []
-        watch(self.place, lambda _: found.append(self._free()))
-        self.write()
-        file.write_text(" ".join(map(str, found)))
-
     def fail_at(self, number: int) -> None:
-        """Have the disk full at one operation, counted from 1, or after so many pages."""
+        """Have the disk full at one operation, counted from 1."""
         self.reset()
-        if self.kind == SMALL:
-            filler = self.place.parent / "filler"
-            with filler.open("wb") as file:
-                os.posix_fallocate(file.fileno(), 0, max(1, self._free() - (number - 1) * PAGE))
-            self._attempt(None)
-            filler.unlink()
-        else:
-            self._attempt(number)
+        self._attempt(number)
         self._check(number)
         self.judge()
 
-    def _attempt(self, number: int | None) -> None:
+    def _attempt(self, number: int) -> None:
         """Write in a process of its own, as a command does; what it said goes into a file elsewhere."""
         os.waitpid(forked(lambda: self._command(number)), 0)
 
-    def _command(self, number: int | None) -> None:
+    def _command(self, number: int) -> None:
         done: list[str] = []
 
         def before(name: str) -> None:
             if name not in _NEED_NO_ROOM:
                 done.append(name)
-                if len(done) == number or (self.kind == STAYS and len(done) > (number or 0)):
+                if len(done) == number or (self.kind == STAYS and len(done) > number):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         said = io.StringIO()
         plain = open(self.said, "w", encoding="utf-8")  # noqa: SIM115
         with redirect_stderr(said):
-            if number is not None:
-                watch(self.place, before)
-                with writing(before):
-                    status = run(self.write)
-            else:
+            watch(self.place, before)
+            with writing(before):
                 status = run(self.write)
-        failed = done[number - 1] if number is not None and number <= len(done) else ""
+        failed = done[number - 1] if number <= len(done) else ""
         at_end = {"status": status, "said": said.getvalue(), "operations": len(done), "failed": failed}
         plain.write(json.dumps(at_end))
         plain.close()
@@ -224,29 +145,13 @@ class FullDisk(Bench):
             self.problems.append(f"{self.output.name}, {self.kind} {number} {end['failed']}: {problem}: {said}")
 
 
-def benches(work: Path, disk: Path | None) -> Iterator[FullDisk]:
+def benches(work: Path) -> Iterator[FullDisk]:
     """All outputs with all kinds of full disks."""
     groups = [group for group in GROUPS if group.__name__ != "partner"]
-    for group in (*groups, shards, answers, broken):
+    for group in (*groups, broken):
         for output in group():
-            for kind in (ALONE, STAYS, *([] if disk is None else [SMALL])):
-                at = disk if kind == SMALL else work
-                yield FullDisk(output, Path(tempfile.mkdtemp(dir=at)), kind, work / "said")
-
-
-@contextmanager
-def small_disk(work: Path) -> Iterator[Path | None]:
-    """A disk in memory of some megabytes; `None` where this user may mount none."""
-    place = work / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "tmpfs", str(place)]
-    if os.geteuid() or subprocess.run(mount, check=False, capture_output=True).returncode:
-        yield None
-        return
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
+            for kind in (ALONE, STAYS):
+                yield FullDisk(output, Path(tempfile.mkdtemp(dir=work)), kind, work / "said")
 
 
 def tried(trials: int, seed: int, work: Path) -> list[FullDisk]:
@@ -258,17 +163,14 @@ def tried(trials: int, seed: int, work: Path) -> list[FullDisk]:
         work: A folder for all of it.
     """
     manifests.PATIENCE = 0
-    with small_disk(work) as disk:
-        if disk is None:
-            print("No small disk can be mounted here: operations alone fail.", file=sys.stderr)
-        all_of_them = list(benches(work, disk))
-        pairs = [(bench, number) for bench in all_of_them for number in range(1, bench.row.operations + 1)]
-        if trials:
-            sample = random.Random(seed).sample(pairs, min(trials, len(pairs)))
-            pairs = [pair for pair in pairs if pair in sample or pair[0].output.name == PARTNER]
-        for bench, number in pairs:
-            bench.fail_at(number)
-        return all_of_them
+    all_of_them = list(benches(work))
+    pairs = [(bench, number) for bench in all_of_them for number in range(1, bench.row.operations + 1)]
+    if trials:
+        sample = random.Random(seed).sample(pairs, min(trials, len(pairs)))
+        pairs = [pair for pair in pairs if pair in sample or pair[0].output.name == PARTNER]
+    for bench, number in pairs:
+        bench.fail_at(number)
+    return all_of_them
 
 
 def main() -> None:

@@ -22,48 +22,13 @@ import pyarrow.parquet
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from hardening.outcomes import Outcome, attempt, bad, table
+from hardening.outcomes import Outcome, attempt, bad, report
 from hardening.tampering import DAMAGES, at, audit_subjects, damaged, places
 from made_guards import make_guards
 
-JUNK = [
-    b"\x00",
-    b"\xff\xfe",
-    b"\xef\xbb\xbf",
-    b"\xed\xa0\x80",
-    b'"',
-    b'""',
-    b"'",
-    b",",
-    b";",
-    b"\t",
-    b"\r",
-    b"\n",
-    b"\r\n",
-    b"\\",
-    b"\\u0000",
-    b"\\ud800",
-    b"NaN",
-    b"1e999",
-    b"-0",
-    b"null",
-    b"true",
-    b"[]",
-    b"{}",
-    b"[" * 2000,
-    b"{" * 2000,
-    b"9" * 5000,
-    b"#",
-    b"=",
-    "\u2028\u202e\u200b".encode(),
-    "İﬀ字😀".encode(),
-    b"x" * 200_000,
-    b" " * 5000,
-    b"\x1b[31m",
-    b"text",
-    b"label",
-    b"id",
-]
+JUNK = [b"\x00", b"\xff\xfe", b"\xef\xbb\xbf", b"\xed\xa0\x80", b"\t", b"\r", b"\n", b"\r\n", b" " * 5000, b"\x1b[31m"]
+JUNK += r"""" "" ' , ; \ \u0000 \ud800 NaN 1e999 -0 null true [] {} # = text label id İﬀ字😀""".encode().split()
+JUNK += ["\u2028\u202e\u200b".encode(), b"[" * 2000, b"{" * 2000, b"9" * 5000, b"x" * 200_000]
 
 
 @st.composite
@@ -196,32 +161,11 @@ def _use_questions(file: Path) -> str | None:
 def _questions() -> bytes:
     from shortcut_guardrail.decisions import AuditedCards
 
-    lines = [
-        {"audit": AuditedCards.from_dict(_audited()).id, "models": ["m"]},
-        {
-            "key": {
-                "id": "q0",
-                "card": "c",
-                "masked_option": "a",
-                "text_hash": "h",
-                "order": 0,
-                "label": None,
-                "call": 1,
-            }
-        },
-        {"card": "c", "flip": {"row": 0, "before": "x", "after": "y", "text_hash": "h", "text": "t", "margin": 0.5}},
-        {
-            "reference": {
-                "row": 1,
-                "text": ["t", "u"],
-                "answer": "x",
-                "other": "y",
-                "margin": 1,
-                "drawn": True,
-                "near": True,
-            }
-        },
-    ]
+    key = {"id": "q0", "card": "c", "masked_option": "a", "text_hash": "h", "order": 0, "label": None, "call": 1}
+    flip = {"row": 0, "before": "x", "after": "y", "text_hash": "h", "text": "t", "margin": 0.5}
+    reference = {"row": 1, "text": ["t", "u"], "answer": "x", "other": "y", "margin": 1, "drawn": True, "near": True}
+    audit = AuditedCards.from_dict(_audited()).id
+    lines = [{"audit": audit, "models": ["m"]}, {"key": key}, {"card": "c", "flip": flip}, {"reference": reference}]
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
@@ -280,30 +224,23 @@ def _damaged_documents(draw: st.DrawFn, document: Any) -> bytes:
 def readers(folder: Path) -> list[Reader]:
     """All of them; documents that are damaged come from files of this version."""
     record = make_guards(folder / "made") / "few-shot/guardrail.json"
-    documents = [
-        Reader(
-            subject.name, ".json", _damaged_documents(subject.document), lambda file, use=subject.use: use(_text(file))
-        )  # type: ignore[misc]
-        for subject in audit_subjects(folder)
-    ]
+    texts = st.lists(TEXTS, min_size=1).map(lambda texts: json.dumps(texts).encode())
     return [
         Reader("CSV", ".csv", contents([_table(","), _table(";")]), _use_texts),
         Reader("TSV", ".tsv", contents([_table("\t")]), _use_texts),
         Reader("JSON Lines", ".jsonl", contents([JSON_LINES]), _use_texts),
         Reader("Parquet", ".parquet", contents([_parquet()]), _use_texts),
-        Reader(
-            "round trips",
-            ".json",
-            st.lists(TEXTS, min_size=1).map(lambda texts: json.dumps(texts).encode()),
-            _use_round_trips,
-        ),
+        Reader("round trips", ".json", texts, _use_round_trips),
         Reader("word list", ".txt", contents([b"honestly\nto be frank # a comment\n\nbook club\n"]), _use_word_list),
         Reader("answered questions", ".csv", contents([ANSWERS]), _use_answers),
         Reader("questions.jsonl", ".jsonl", contents([_questions()]), _use_questions),
         Reader("second opinion, TOML", ".toml", contents(TOML), _use_toml),
         Reader("--config", ".json", contents(CONFIG), _use_config),
         Reader("guardrail.json", ".json", _damaged_documents(json.loads(record.read_text("utf-8"))), _use_record),
-        *documents,
+        *(
+            Reader(of.name, ".json", _damaged_documents(of.document), lambda file, use=of.use: use(_text(file)))
+            for of in audit_subjects(folder)
+        ),
     ]
 
 
@@ -350,13 +287,7 @@ def main() -> None:
                 if time.monotonic() < end:
                     outcomes += tried(reader, 40, start=number)
             number += 1
-    print(table(outcomes))
-    for outcome in bad(outcomes):
-        print(
-            f"{outcome.kind}: {outcome.reader}: {outcome.said[:150]}: {outcome.what[:200]}".encode(
-                "ascii", "replace"
-            ).decode()
-        )
+    print(report(outcomes))
     raise SystemExit(1 if bad(outcomes) else 0)
 
 

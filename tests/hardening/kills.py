@@ -40,11 +40,8 @@ import torch
 
 from made_guards import GUARDS, TEXTS, make_guards
 from shortcut_guardrail import GuardrailError, ShortcutGuardrail
-from shortcut_guardrail.cli import audit as audit_command
-from shortcut_guardrail.data import manifests, read_whole, write_file, write_files, write_folder
+from shortcut_guardrail.data import manifests, read_whole, write_file, write_folder
 from shortcut_guardrail.decisions import Decisions
-from shortcut_guardrail.report import read_audit
-from tiny_models import tiny_bert
 
 KINDS = ("old", "new", "absent", "mixed")
 PARTNER = "one by one (must be mixed)"
@@ -122,27 +119,6 @@ def guards() -> Iterator[Output]:
     yield Output("guard where none was", None, save(other), look)
 
 
-def audits() -> Iterator[Output]:
-    """The folder of `audit`: three files."""
-    guard = ShortcutGuardrail(*tiny_bert())
-    reports = [guard.audit(some) for some in (TEXTS[:4], TEXTS[2:6])]
-
-    def save(which: int) -> Write:
-        report = reports[which]
-        inputs = [report.input_to_dict(index) for index in range(report.n)]
-        return lambda place: audit_command._write(place / "out", report.to_dict(), inputs, redact=False, overwrite=True)
-
-    def look(place: Path) -> list[Any]:
-        try:
-            read_audit(place / "out" / "audit.json")
-        except GuardrailError:
-            return [None]
-        names = ("audit.json", "report.html", "important_tokens.jsonl")
-        return [tuple((place / "out" / name).read_bytes() for name in names)]
-
-    yield Output("audit", save(0), save(1), look, "out")
-
-
 @dataclass(frozen=True)
 class _Judge:
     name: str
@@ -168,54 +144,6 @@ def decisions() -> Iterator[Output]:
 
     yield Output("decisions", save("one", False), save("other", False), look)
     yield Output("decisions with answers", save("one", True), save("other", True), look)
-
-
-def predictions() -> Iterator[Output]:
-    """A table of `predict`: one file."""
-
-    def save(label: str) -> Write:
-        return lambda place: write_file(place / "out.csv", f"label\n{label}\n" * 10_000, overwrite=True)
-
-    yield Output("predictions", save("a"), save("b"), lambda place: [_bytes(place / "out.csv")])
-
-
-def benchmark() -> Iterator[Output]:
-    """Results of the benchmark: one of a run, and the three compact files of all."""
-    from shortcut_bench.results import result_path, write_result
-    from shortcut_bench.store import PREDICTIONS_FILE, RUNS_FILE, TEST_SETS_FILE, open_store, write_store
-
-    def result(answers: list[int]) -> dict[str, Any]:
-        rows = {name: [0, 1, 2] for name in ("index", "texts", "labels", "groups", "shortcut_rank")}
-        return {
-            "config": {"data": {"name": "made-up"}, "test": "reversed", "seed": 0},
-            "system": {"name": "erm"},
-            "metrics": {},
-            "rows": {**rows, "predictions": answers, "sensitivity": [], "sensitivity_base_tokens": []},
-        }
-
-    def save_run(answers: list[int]) -> Write:
-        return lambda place: write_result(place, "aa", result(answers))
-
-    yield Output("result of a run", save_run([0]), save_run([1]), lambda place: [_bytes(result_path(place, "aa"))])
-
-    made = Path(tempfile.mkdtemp())  # Arrow has threads, which a forked process lacks: it copies what was made
-    for name, answers in (("old", [0, 0, 0]), ("new", [1, 1, 1])):
-        write_store(made / name, {"aa": result(answers)})
-
-    def copy(name: str) -> Write:
-        def fill(folder: Path) -> None:
-            for file in (PREDICTIONS_FILE, RUNS_FILE, TEST_SETS_FILE):
-                (folder / file).write_bytes((made / name / file).read_bytes())
-
-        return lambda place: write_files(place / "results", fill)
-
-    def look(place: Path) -> list[Any]:
-        try:
-            return [json.dumps(open_store(place / "results").result("aa"))]
-        except (GuardrailError, KeyError):
-            return [None]
-
-    yield Output("compact results", copy("old"), copy("new"), look, "results")
 
 
 def _bytes(file: Path) -> bytes | None:
@@ -249,25 +177,20 @@ def folders_of_any_kind() -> Iterator[Output]:
     yield Output("folder of any kind", save(1), save(2), look, "out")
 
 
-def one_by_one(place: Path) -> None:
-    """The partner that must show up as mixed: files are replaced one by one."""
-    for name in ("config.json", "a"):
-        write_file(place / "out" / name, "new", overwrite=True)
-
-
-def look_one_by_one(place: Path) -> list[Any]:
-    """What such a folder holds."""
-    return [tuple(_bytes(place / "out" / name) for name in ("config.json", "a"))]
-
-
 def partner() -> Iterator[Output]:
-    """A writer that does not write whole, to see that it is found out."""
+    """A writer that does not write whole, but files one by one, to see that it is found out."""
+    names = ("config.json", "a")
 
-    def old(place: Path) -> None:
-        for name in ("config.json", "a"):
-            write_file(place / "out" / name, "old")
+    def save(text: str) -> Write:
+        def write(place: Path) -> None:
+            for name in names:
+                write_file(place / "out" / name, text, overwrite=True)
 
-    yield Output(PARTNER, old, one_by_one, look_one_by_one, "out")
+        return write
+
+    yield Output(
+        PARTNER, save("old"), save("new"), lambda p: [tuple(_bytes(p / "out" / name) for name in names)], "out"
+    )
 
 
 # Kills
@@ -434,7 +357,7 @@ class Bench:
         return self._others is not None and self.output.old is not None and _bytes(self._others) != b"mine"
 
 
-GROUPS = (guards, audits, decisions, predictions, benchmark, folders_of_any_kind, partner)
+GROUPS = (guards, decisions, folders_of_any_kind, partner)
 
 
 def benches(work: Path) -> Iterator[Bench]:

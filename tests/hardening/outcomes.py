@@ -90,3 +90,9 @@ def table(outcomes: Iterable[Outcome]) -> str:
 def bad(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """Those that must not happen."""
     return [outcome for outcome in outcomes if outcome.kind not in ("sentence", "right")]
+
+
+def report(outcomes: list[Outcome]) -> str:
+    """The table, and below it what ended badly, in characters that every terminal has."""
+    said = [f"{found.kind}: {found.reader}: {found.what[:200]}: {found.said[:150]}" for found in bad(outcomes)]
+    return "\n".join([table(outcomes), *said]).encode("ascii", "backslashreplace").decode()

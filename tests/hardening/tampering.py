@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from audits import to_review
-from hardening.outcomes import Outcome, attempt, bad, table
+from hardening.outcomes import Outcome, attempt, bad, report, table
 from made_guards import make_guards
 
 DEEP, DOUBLE = "@deep@", "@double@"
@@ -295,20 +295,15 @@ def _use_decisions(folder: Path, content: str) -> str | None:
 
 
 def kept_subjects(folder: Path) -> list[Subject]:
-    """What is written to go on from: a review, manifests, an audit in shards, kept answers."""
+    """What is written to go on from: a review, and manifests."""
     return [
         Subject("review", _reviewed(), lambda content: _use_review(folder, content), ours=False),
         Subject("guardrail-manifest.json", _MANIFEST, lambda content: _use_manifest(folder, content)),
         Subject("manifest of what is ready", _MANIFEST, lambda content: _use_ready(folder, content)),
-        Subject("partial-audit.json", _PARTIAL, lambda content: _use_partial(folder, content), ("config",)),
-        Subject("answers.sqlite", _ANSWER, lambda content: _use_answer(folder, content)),
     ]
 
 
 _MANIFEST = {"schema_version": 1, "files": {"a": {"size": 1, "sha256": "ab"}, "b": {"size": 1, "sha256": "ab"}}}
-_PARTIAL: dict[str, Any] = {"schema_version": 2, "model": "m", "max_length": 64, "texts": "t", "labels": "x", "n": 9}
-_PARTIAL |= {"shard_size": 10, "config": {"unit": "word"}}
-_ANSWER = {"content": "yes", "model": "m", "tokens": [["yes", [["yes", -0.5]]]]}
 
 
 def _reviewed() -> Any:
@@ -353,33 +348,6 @@ def _use_ready(folder: Path, content: str) -> str | None:
     return None if (folder / "notes").read_text() == "mine" else "the file of somebody else is gone"
 
 
-def _use_partial(folder: Path, content: str) -> str | None:
-    from shortcut_guardrail.audit.streaming import MANIFEST, _open_folder, _started_with
-
-    place = folder / "partial"
-    place.mkdir(exist_ok=True)
-    (place / MANIFEST).write_bytes(content.encode("utf-8", "surrogateescape"))
-    _started_with(place)
-    _open_folder(place, _PARTIAL, True)
-    return None
-
-
-def _use_answer(folder: Path, content: str) -> str | None:
-    from shortcut_guardrail.classifiers.chat_answers import ChatAnswer, sample_scores, token_scores
-    from shortcut_guardrail.classifiers.kept import AnswerCache
-
-    cache = AnswerCache(folder / "answers.sqlite", ChatAnswer)
-    try:
-        cache.add("k", None)
-        said = content.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        cache._run(folder / "answers.sqlite", "UPDATE answers SET answer = ?", said)
-        token_scores(cache.get("k")["tokens"], ["yes", "no"])
-        sample_scores([cache.get("k")["content"]], ["yes", "no"])
-    finally:
-        cache.close()
-    return None
-
-
 def subjects(folder: Path) -> list[Subject]:
     """All of them; files are written below the folder."""
     return [*audit_subjects(folder), *kept_subjects(folder), *guard_subjects(folder)]
@@ -401,13 +369,7 @@ def main() -> None:
         for subject in subjects(Path(folder)):
             outcomes += tried(subject, random.Random(0), most)
             print(table(outcomes).splitlines()[-2], flush=True)
-    print(table(outcomes))
-    for outcome in bad(outcomes):
-        print(
-            f"{outcome.kind}: {outcome.reader}: {outcome.what}: {outcome.said}".encode(
-                "ascii", "backslashreplace"
-            ).decode()
-        )
+    print(report(outcomes))
     raise SystemExit(1 if bad(outcomes) else 0)
 
 

@@ -90,12 +90,6 @@ def test_each_data_set_knows_its_place_on_the_hub(hub, name):
     assert all(test[:5] in str(text) for rows in data.tests.values() for text in rows.texts)
 
 
-def test_larger_sets_read_more_rows(hub):
-    with pytest.raises(DataError, match="n_train is 30000"):  # more than the stand-in has
-        build("yelp-st", data_dir=None, n_train=30_000, n_test=4000)
-    assert hub == [(YELP[0], "train[:60000]"), (YELP[0], "test[:8000]")]
-
-
 def test_the_labels_of_goemotions(hub):
     data = build("goemo-st", data_dir=None)
     assert data.label_names == ("neutral", "amusement", "joy", "excitement")

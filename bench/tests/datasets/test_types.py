@@ -1,7 +1,5 @@
 """What a data set is: counts, selections, fingerprints, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -41,12 +39,6 @@ def test_a_selection_keeps_texts_labels_and_groups_together():
     assert rows.groups.tolist() == [3, 0]
     assert rows.overlapping.members.tolist() == [[True], [True]]
     assert rows.overlapping.counts() == {"some": 2}
-
-
-@pytest.mark.parametrize("indices", [[3], [-1], [0.5], [[0]]])
-def test_a_selection_of_rows_that_are_not_there(indices):
-    with pytest.raises(DataError, match="indices"):
-        make().select(indices)
 
 
 def test_hidden_groups_are_not_told():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from filelock import FileLock
-from safetensors.torch import load_file, save_file
 
 from shortcut_bench.finetuning import checkpoints as checkpoint_files
 from shortcut_bench.finetuning import trainer as trainer_module
@@ -277,24 +276,6 @@ def test_what_another_process_has_open_is_not_discarded(finetune, checkpoints):
     discard(checkpoints.folder.parent)
     assert not checkpoints.folder.exists()
     discard(checkpoints.folder)  # of nothing there is nothing to remove
-
-
-def test_names_of_old_weight_files_are_no_obstacle(finetune, checkpoints, encoder, tmp_path):
-    """As those of google-bert/bert-base-uncased, in whose place others are loaded, and saved again as they were."""
-    old = tmp_path / "old"
-    shutil.copytree(encoder, old)
-    weights_of = load_file(encoder / "model.safetensors")
-    renamed = {
-        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
-        for name, value in weights_of.items()
-    }
-    assert renamed.keys() != weights_of.keys()
-    save_file(renamed, old / "model.safetensors", {"format": "pt"})
-    whole = finetune(encoder=old)
-    with pytest.raises(Interrupted):
-        finetune(encoder=old, checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
-    assert same(finetune(encoder=old, checkpoints=checkpoints), whole)
-    assert same(finetune(encoder=old, checkpoints=checkpoints), whole), "loaded when finished"
 
 
 @pytest.mark.parametrize("other", ["recipe", "seed", "texts", "weights", "objective", "encoder"])

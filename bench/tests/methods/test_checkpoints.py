@@ -1,7 +1,5 @@
 """A method whose run is cut short goes on from its last checkpoint, with what it had noted on the way."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -10,7 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
-from methods_toy import REVERSED, make_encoder, make_material
+from methods_toy import REVERSED
 from shortcut_bench.finetuning.checkpoints import MARK_FILE, Checkpoints
 from shortcut_bench.methods import training
 from shortcut_bench.registry import make_system
@@ -31,11 +29,6 @@ CASES = {
 
 class Interrupted(Exception):
     """Somebody pulled the plug."""
-
-
-@pytest.fixture(scope="module")
-def material(tmp_path_factory):
-    return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,5 @@
 """The controls that train an adapter: what is masked at random, and between what dropout makes a difference."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import warnings
@@ -11,7 +9,7 @@ import pytest
 import torch
 from transformers import BertForSequenceClassification
 
-from methods_toy import DEPLOYMENT, make_encoder, make_material
+from methods_toy import DEPLOYMENT
 from shortcut_bench.methods import controls
 from shortcut_bench.methods.controls import _DropoutContrast, random_positions
 from shortcut_bench.registry import make_system
@@ -20,11 +18,6 @@ from shortcut_guardrail.errors import GuardrailWarning
 from shortcut_guardrail.mitigation import maskcl as adapter
 from shortcut_guardrail.models.classifier import TextClassifier
 from tiny_models import tiny_bert
-
-
-@pytest.fixture(scope="module")
-def material(tmp_path_factory):
-    return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))
 
 
 def fit(material, name, *, seed=0, **options):

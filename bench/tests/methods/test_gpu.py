@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from methods_toy import OPTIONS, REVERSED, fit, make_encoder, make_material
+from methods_toy import OPTIONS, REVERSED, fit
 from shortcut_bench.methods import METHODS, load_fitted
 from shortcut_bench.registry import make_system
 
@@ -15,11 +15,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::shortcut_guardrail.errors.GuardrailWarning"),
 ]
 TEXTS = list(REVERSED.texts)
-
-
-@pytest.fixture(scope="module")
-def material(tmp_path_factory):
-    return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))
 
 
 @pytest.mark.parametrize("name", sorted({*METHODS, "erm", "guardrail", "guardrail-paper"}))

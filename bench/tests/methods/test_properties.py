@@ -1,7 +1,5 @@
 """One list of properties, gone through for every method, the base classifier as it is and the guardrail."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json
@@ -20,8 +18,6 @@ from methods_toy import (
     REVERSED,
     SUPPORT,
     TRAIN,
-    make_encoder,
-    make_material,
 )
 from methods_toy import fit as fit_toy
 from shortcut_bench.datasets.types import HIDDEN_GROUP
@@ -41,11 +37,6 @@ PARTS = {"train_texts": "train", "train_class_counts": "train", "dev_texts": "de
 """What is handed of rows to those who read no more of them, and of which rows."""
 ROWS = ("train", "dev", "support", "deployment", "clean_train", *PARTS)
 """What a method is handed only if it declares it, beside the shortcut's words."""
-
-
-@pytest.fixture(scope="module")
-def material(tmp_path_factory):
-    return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))
 
 
 def state(material):

@@ -4,8 +4,6 @@ By hand is: loops over rows, scikit-learn as its documentation shows it, a secon
 outside, and the numbers of the sources as their authors wrote them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import warnings
 from collections import Counter

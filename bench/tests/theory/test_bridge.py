@@ -4,7 +4,6 @@ import csv
 import json
 import math
 import random
-from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -79,10 +78,6 @@ def model_row(strength, seed, size=8, change=-0.3, rank=1):
     }
 
 
-def test_words_are_lower_case_and_keep_inner_apostrophes():
-    assert bridge.words("Honestly, I’m fine... I'm 2nd 'quoted'") == {"honestly", "i'm", "fine", "nd", "quoted"}
-
-
 def test_local_mutual_information_by_hand():
     """Four texts: "a" in both of label 1 and one of label 0; "b" in one text of label 0."""
     scores = bridge.local_mutual_information([{"a"}, {"a"}, {"a", "b"}, set()], [1, 1, 0, 0])
@@ -100,12 +95,6 @@ def test_ranks_count_ties_against_the_word():
     assert bridge.rank_in({"a": 2.0}) is None
 
 
-def test_the_audit_rank_skips_punctuation():
-    report = SimpleNamespace(candidates=[SimpleNamespace(text=text) for text in (",", "lol", "!", "honestly", "##x")])
-    assert bridge.audit_rank(report) == 2
-    assert bridge.audit_rank(report, "film") is None
-
-
 def test_summary_of_ranks():
     summary = bridge.summarise_ranks([1, 10, 11, None])
     assert (summary["first"], summary["listed"], summary["median_rank"]) == (0.25, 0.5, 10.5)
@@ -114,14 +103,6 @@ def test_summary_of_ranks():
     assert bridge.summarise_ranks([None, None, 1])["median_rank"] is None
     with pytest.raises(ConfigError, match="at least one run"):
         bridge.summarise_ranks([])
-
-
-def test_planting_leaves_the_texts_otherwise_alone():
-    texts = [f"text {i}" for i in range(200)]
-    planted = bridge.plant(texts, random.Random(0))
-    assert [text.removeprefix("honestly, ") for text in planted] == texts
-    assert 60 < sum(text.startswith("honestly, ") for text in planted) < 140
-    assert bridge.plant(texts, random.Random(0), share=0.0) == texts
 
 
 def test_telling_planted_models_from_controls():
@@ -161,18 +142,6 @@ def test_the_whole_experiment_with_a_tiny_model(data_dir, encoder, tmp_path):
 
 
 @pytest.mark.usefixtures("_small")
-def test_without_seeds_only_the_training_side_is_computed(data_dir, tmp_path, monkeypatch):
-    monkeypatch.setattr(bridge, "_find_encoder", lambda encoder: pytest.fail("no encoder is needed"))
-    ran = invoke("run", "theory-bridge", "--data-dir", data_dir, "--out", tmp_path)
-    assert ran.exit_code == 0, ran.output
-    record = read_result(tmp_path, "theory-bridge")
-    assert record["models"] == record["told_from_control"] == []
-    assert len(record["statistics"]) == len(bridge.STRENGTHS) * 2
-    drawn = invoke("figure", "theory-bridge", "--results", tmp_path, "--out", tmp_path / "bridge.svg")
-    assert drawn.exit_code == 0, drawn.output
-
-
-@pytest.mark.usefixtures("_small")
 def test_a_killed_run_goes_on_where_it_stopped(data_dir, encoder, tmp_path, monkeypatch):
     trained = []
 
@@ -200,14 +169,3 @@ def test_missing_data_is_refused_before_any_work(tmp_path):
     refused = invoke("run", "theory-bridge", "--out", tmp_path)
     assert isinstance(refused.exception, ConfigError)
     assert "needs --data-dir" in str(refused.exception)
-
-
-def test_an_unknown_label_is_refused(data_dir):
-    write_csv(data_dir / bridge.FOLDER / "original_train.csv", [("7", "a film")])
-    with pytest.raises(DataError, match="labels must be 0 to 3, but there is '7'"):
-        bridge.run(data_dir)
-
-
-def test_a_result_without_its_series_is_not_drawn():
-    with pytest.raises(DataError, match="The result has no statistics, models"):
-        bridge.draw({"config": {}})

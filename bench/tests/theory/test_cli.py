@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from checkout import ROOT
-from shortcut_bench.cli import EXPERIMENTS, app, find_experiment
+from shortcut_bench.cli import app, find_experiment
 from shortcut_bench.theory import World, experiment
 from shortcut_bench.theory.record import read_result, record_run
 from shortcut_guardrail.errors import ConfigError, DataError, RunError
@@ -44,19 +44,6 @@ def test_run_then_figure(tmp_path, name, magic):
 
 
 @pytest.mark.usefixtures("_small_world")
-def test_the_same_result_gives_the_same_files(tmp_path):
-    for folder in ("first", "second"):
-        assert invoke("run", "theory", "--out", tmp_path / folder).exit_code == 0
-        for kind in ("png", "svg"):
-            out = tmp_path / folder / f"figure.{kind}"
-            assert invoke("figure", "theory", "--results", tmp_path / folder, "--out", out).exit_code == 0
-    first, second = (read_result(tmp_path / folder, "theory") for folder in ("first", "second"))
-    assert {**first, "seconds": 0} == {**second, "seconds": 0}
-    for kind in ("png", "svg"):
-        assert (tmp_path / f"first/figure.{kind}").read_bytes() == (tmp_path / f"second/figure.{kind}").read_bytes()
-
-
-@pytest.mark.usefixtures("_small_world")
 def test_a_finished_result_is_replaced_only_on_request(tmp_path, cli):
     assert invoke("run", "theory", "--out", tmp_path).exit_code == 0
     path = tmp_path / "theory" / "result.json"
@@ -87,27 +74,12 @@ def test_the_committed_result_is_what_the_code_computes():
     assert [row["world"]["train_size"] for row in record["by_train_size"]] == list(experiment.TRAIN_SIZES)
 
 
-def test_list_names_every_experiment():
-    listed = invoke("list")
-    assert listed.exit_code == 0
-    assert [line.split()[0] for line in listed.output.splitlines()] == list(EXPERIMENTS)
-
-
 def test_an_unknown_experiment_is_refused_with_a_suggestion():
     with pytest.raises(
         ConfigError, match=r"There is no experiment 'teory' \(there are: .*\)\. Did you mean 'theory'\?"
     ):
         find_experiment("teory")
     assert isinstance(invoke("run", "teory").exception, ConfigError)
-
-
-def test_a_figure_needs_a_result_and_a_known_format(tmp_path):
-    missing = invoke("figure", "theory", "--results", tmp_path, "--out", tmp_path / "x.png")
-    assert isinstance(missing.exception, DataError)
-    assert "shortcut-guardrail benchmark run theory --out" in str(missing.exception)
-    odd = invoke("figure", "theory", "--results", tmp_path, "--out", tmp_path / "x.gif")
-    assert isinstance(odd.exception, ConfigError)
-    assert "must end in .png, .svg or .pdf, but is 'x.gif'" in str(odd.exception)
 
 
 @pytest.mark.parametrize(
@@ -123,11 +95,6 @@ def test_a_broken_result_is_refused(tmp_path, content, sentence):
     (tmp_path / "theory" / "result.json").write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=sentence):
         read_result(tmp_path, "theory")
-
-
-def test_a_result_without_its_series_is_not_drawn():
-    with pytest.raises(DataError, match="The result has no by_step, by_strength"):
-        experiment.draw({"by_train_size": [], "by_deployment_texts": []})
 
 
 def test_a_failed_run_leaves_nothing(tmp_path):

@@ -74,12 +74,6 @@ def test_a_noisy_binary_channel_loses_the_entropy_of_its_noise():
     assert bayes_error(joint) == pytest.approx(0.1)
 
 
-def test_compose_is_the_product_of_the_channels():
-    first, second = np.array([[0.5, 0.5, 0.0], [0.0, 0.2, 0.8]]), np.array([[1.0, 0.0], [0.3, 0.7], [0.0, 1.0]])
-    np.testing.assert_allclose(compose(first, second), first @ second)
-    np.testing.assert_allclose(compose(first), first)
-
-
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
@@ -171,12 +165,6 @@ def test_a_lossless_step_loses_nothing(chain, data):
     assert mutual_information(renamed) == pytest.approx(mutual_information(train), abs=TOLERANCE)
     assert bayes_error(renamed) == pytest.approx(bayes_error(train), abs=TOLERANCE)
     assert identification_bounds(train, renamed).information_lost == pytest.approx(0, abs=TOLERANCE)
-
-
-def test_merging_what_differs_loses_something():
-    train = joint_distribution([1 / 3] * 3, np.eye(3))
-    merged = push_forward(train, [0, 0, 1])
-    assert mutual_information(train) - mutual_information(merged) == pytest.approx(2 / 3)
 
 
 def test_a_third_variable_that_is_no_function_of_the_second_can_know_more():

@@ -11,7 +11,6 @@ from shortcut_bench.theory import (
     World,
     bayes_error,
     conditional_mutual_information,
-    entropy,
     enumerate_world,
     identification_bounds,
     mutual_information,
@@ -31,12 +30,6 @@ from shortcut_bench.theory.world import (
 from shortcut_guardrail.errors import ConfigError
 
 
-def test_a_vocabulary_of_two_has_nine_structures():
-    listed = structures(2)
-    assert listed.shape == (9, 2)
-    assert {tuple(row) for row in listed} == set(itertools.product((-1, 0, 1), repeat=2))
-
-
 def test_texts_of_a_single_shortcut():
     """One token that pulls to label 1 at strength .6: in .8 of the texts with label 1, in .2 of the others."""
     (row,) = text_distribution(np.array([[1]]), 0.6)
@@ -45,11 +38,6 @@ def test_texts_of_a_single_shortcut():
     np.testing.assert_allclose(reversed_row, row[[1, 0, 3, 2]])
     (skewed,) = text_distribution(np.array([[1]]), 0.6, label_1_share=0.25)
     np.testing.assert_allclose(without_labels(skewed[None])[0], [0.75 * 0.8 + 0.25 * 0.2, 0.75 * 0.2 + 0.25 * 0.8])
-
-
-def test_without_strength_texts_do_not_depend_on_the_structure():
-    rows = text_distribution(structures(2), 0.0)
-    np.testing.assert_allclose(rows, np.full_like(rows, 1 / 8))
 
 
 @pytest.mark.parametrize("num_cells", [1, 2, 4])
@@ -74,12 +62,6 @@ def test_leaving_out_the_order_of_the_training_set_loses_nothing():
     assert ordered.shape[1] > counted.shape[1]
     assert mutual_information(ordered / 3) == pytest.approx(mutual_information(counted / 3), abs=1e-12)
     assert bayes_error(ordered / 3) == pytest.approx(bayes_error(counted / 3), abs=1e-12)
-
-
-def test_a_perfect_shortcut_rules_training_sets_out():
-    probabilities = sample_probabilities(text_distribution(structures(1), 1.0), samples(4, 2))
-    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
-    assert (probabilities == 0).any()
 
 
 def test_the_learner_finds_what_scikit_learn_finds():
@@ -134,12 +116,6 @@ def test_float_weights_lose_nothing_and_a_blind_learner_everything():
     assert len(blind.parameters) == 1
     assert mutual_information(blind.parameters_joint) == pytest.approx(0, abs=1e-12)
     assert bayes_error(blind.parameters_joint) == pytest.approx(8 / 9)
-
-
-def test_without_a_shortcut_nothing_can_be_known():
-    world = enumerate_world(World(2, 4, 0.0))
-    assert mutual_information(world.train_joint) == pytest.approx(0, abs=1e-12)
-    assert entropy(world.train_joint.sum(axis=1)) == pytest.approx(math.log2(9))
 
 
 def test_texts_that_do_not_depend_on_the_structure_keep_the_chain():

@@ -1,0 +1,70 @@
+"""The benchmark's pages name every data set and method, and their examples run and print what they say."""
+
+import contextlib
+import doctest
+import io
+import re
+
+import pytest
+
+from checkout import ROOT
+from shortcut_bench.datasets import DATASETS, dataset_settings
+from shortcut_bench.methods import METHODS, RULES
+from shortcut_bench.methods.entropy import scaled_cosine
+from shortcut_bench.references import REFERENCES
+from shortcut_bench.registry import make_system
+from shortcut_bench.theory import bounds, information, world
+
+RESEARCH = ROOT / "docs" / "research"
+
+
+def read(page):
+    return (ROOT / "docs" / page).read_text(encoding="utf-8")
+
+
+def test_every_data_set_and_setting_is_on_the_page():
+    table = read("research/datasets.md").partition("## Sizes")[0]
+    for name in DATASETS:
+        row = next(line for line in table.splitlines() if line.startswith("|") and f"`{name}`" in line)
+        assert set(re.findall(r"`(\w+)`", row.split("|")[-2])) == set(dataset_settings(name))
+
+
+def test_every_method_and_rule_is_described():
+    text = read("research/methods.md")
+    rows = re.findall(r"^\| (`.*?) \| \[[^]]*\]\((methods/[\w-]+\.md)\)", text, flags=re.MULTILINE)
+    named = [(name, page) for cell, page in rows for name in re.findall(r"`([a-z0-9_-]+)`", cell)]
+    assert sorted(name for name, _ in named) == sorted({*REFERENCES, *METHODS})
+    for name, page in named:
+        described = read(f"research/{page}")
+        assert any(f"`{name}`" in heading for heading in re.findall(r"^#+ .*", described, flags=re.MULTILINE))
+    assert all(f"`{name}`" in text for name in RULES)
+
+
+def test_numbers_of_the_text_are_those_of_the_code():
+    assert [round(scaled_cosine(0.05, c), 2) for c in (3, 4, 2)] == [0.91, 0.79, 1.0]
+    assert make_system("jtt").config()["upweights"] == [4, 5, 6]
+    assert make_system("nfl").config()["factor"] == 15000.0
+    assert make_system("group_dro").config()["step_size"] == 0.01
+    assert make_system("ltgr").config()["weight"] == 0.8
+    assert make_system("deyo").config()["plpd_margin"] == 0.2
+    assert make_system("dfr").config()["resamples"] == 20
+
+
+@pytest.mark.parametrize("module", [information, bounds, world], ids=lambda module: module.__name__.split(".")[-1])
+def test_docstring_examples(module):
+    assert doctest.testmod(module).failed == 0
+
+
+def test_the_page_prints_what_it_shows():
+    blocks = re.findall(r"```(\w*)\n(.*?)```", read("explanation/theory.md"), flags=re.DOTALL)
+    position = next(i for i, (language, _) in enumerate(blocks) if language == "python")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(blocks[position][1], "theory.md", "exec"), {})
+    assert printed.getvalue() == blocks[position + 1][1]
+
+
+def test_the_figures_of_the_page_with_checks_exist():
+    linked = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", read("research/theory-checked.md"))
+    assert linked
+    assert all((RESEARCH / link).is_file() for link in linked)

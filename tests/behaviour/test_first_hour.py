@@ -1,0 +1,182 @@
+"""The README and the notebooks, on a classifier and files like the demo's: what they say is what happens."""
+
+import ast
+import csv
+import io
+import re
+import shlex
+import warnings
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import nbformat
+import pytest
+from IPython.lib.pretty import pretty
+
+import notebooks
+from checkout import ROOT
+from shortcut_guardrail.demo.corpus import LABEL_NAMES, Part, make_corpus
+from shortcut_guardrail.demo.pretrained import find_minilm
+from shortcut_guardrail.demo.run import write_inputs
+from shortcut_guardrail.demo.training import Recipe, train_classifier
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+COMMANDS = [
+    (body, BLOCKS[i + 1][1])
+    for i, (kind, body) in enumerate(BLOCKS[:-1])
+    if not kind and body.startswith("shortcut-guardrail ") and not BLOCKS[i + 1][1].startswith("shortcut-guardrail ")
+]
+(QUESTIONS,) = (body for kind, body in BLOCKS if body.startswith("shortcut-guardrail flips "))
+PYTHON, PRINTED = next((body, BLOCKS[i + 1][1]) for i, (kind, body) in enumerate(BLOCKS) if kind == "python")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder in which `make demo` was run, as far as the README and the notebooks need it, on half of its training
+    texts: its classifier leans on the word as much."""
+    place, corpus = tmp_path_factory.mktemp("first-hour"), make_corpus(seed=0)
+    half = Part(corpus.train.texts[::2], corpus.train.labels[::2])
+    (place / "demo-output").mkdir()
+    write_inputs(place / "demo-output", corpus, train_classifier(half, encoder=find_minilm(), recipe=Recipe(), seed=0))
+    return place
+
+
+# Whether what is printed is what a page says
+
+OTHER_WORD = re.compile(r"^\s*(?!honestly)\w+\s+\d+\s+\d\.\d+\s+\d\.\d+(?:-| to )")
+"""A row about a word that nobody planted. Another processor rounds otherwise, and which of them come first differs."""
+
+NEGATIONS = re.compile(r"\b(?:not|nothing|nobody|no)\b(?:,\s+(?:not|nothing|nobody|no)\b)*")
+"""They stand on one card; in what order, and whether all, differs likewise."""
+
+BY_ROUNDING = re.compile(
+    r"(?<=^strength) +[\d.]+(?= \(agreement\))|(?<=^chosen) +[\d.]+| of \d+(?= weighed)|^\w+ +(?:cleared|kept) .*\n?"
+    r"|^ +[\d.]+(?: +\d+){4} .*\n?|(?<=strengths)(?:,?\s+(?:0\.\d|1)\b)+",
+    re.MULTILINE,
+)
+"""What a few answers decide: the strength that is chosen, as several do as well; whether a word that stays changes
+answers enough to be weighed; which strengths are certified."""
+
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
+
+
+def words_of(output):
+    """What was printed, without rules, widths, durations, and what rounding decides."""
+    lines = [line for line in BY_ROUNDING.sub("", output).splitlines() if not OTHER_WORD.match(line)]
+    return re.sub(r"[─━]+|[\d.]+ s\b", " ", NEGATIONS.sub("not", "\n".join(lines))).split()
+
+
+def alike(said, printed):
+    """Whether two words are the same; numbers may differ by what another training or processor makes of them: a share
+    by a tenth, other numbers by a quarter."""
+    if NUMBER.sub("#", said) != NUMBER.sub("#", printed):
+        return False
+    pairs = zip(NUMBER.findall(said), NUMBER.findall(printed), strict=True)
+    numbers = ((float(a.replace(",", "")), float(b.replace(",", ""))) for a, b in pairs)
+    return all(abs(a - b) <= max(0.1, 0.25 * abs(a)) for a, b in numbers)
+
+
+def check_output(said, printed):
+    """Compare word by word; "..." stands for any words, where something is left out."""
+    found, start = words_of(printed), 0
+    parts = [part.split() for part in " ".join(words_of(said)).split("...")]
+    for i, part in enumerate(parts):
+        places = range(start, len(found) - len(part) + 1)
+        if i == 0:
+            places = places[:1]
+        elif i == len(parts) - 1:
+            places = places[-1:]
+        fits = (at for at in places if all(map(alike, part, found[at : at + len(part)])))
+        at = next(fits, None)
+        assert at is not None, f"{' '.join(part)} is not what is printed: {' '.join(found[start:])}"
+        start = at + len(part)
+    assert "..." in said or start == len(found)
+
+
+def test_an_output_that_differs_is_seen():
+    check_output("accuracy 0.50 ... done", "accuracy 0.51 more rows done")
+    check_output("accuracy ... rows ...", "accuracy 0.51 more rows done")
+    for said in ("accuracy ... lines ... done", "rows ...", "... rows", "accuracy 0.51 more rows"):
+        with pytest.raises(AssertionError):
+            check_output(said, "accuracy 0.51 more rows done")
+    for said, printed in (("accuracy 0.50 done", "accuracy 0.90 done"), ("flagged honestly", "flagged book")):
+        with pytest.raises(AssertionError):
+            check_output(said, printed)
+
+
+# The README
+
+
+def answer_rightly(file):
+    """Fill in what a reader who does not err says about the demo's texts."""
+    truth = make_corpus(seed=0).deployment.labels
+    with file.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    for row in rows:
+        row["answer"] = "a" if row["option_a"] == LABEL_NAMES[truth[int(row["row"])]] else "b"
+    with file.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def test_the_readme_is_read_in_minutes_and_its_commands_stand_with_their_output():
+    assert len(README.split()) <= 1000
+    assert [command.split()[1] for command, _ in COMMANDS] == ["audit", "fit", "evaluate", "judge"]
+
+
+@pytest.mark.slow
+def test_every_command_prints_what_the_readme_says(place, ok, monkeypatch):
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("COLUMNS", "80")
+    for command, said in COMMANDS:
+        if command.split()[1] == "judge":
+            ok(*shlex.split(QUESTIONS)[1:])
+            answer_rightly(Path("flips.csv"))
+        check_output(said, ok(*shlex.split(command)[1:])[0])
+
+
+@pytest.mark.slow
+def test_the_python_block_prints_what_the_readme_says(place, tmp_path, capsys, monkeypatch):
+    # Of the first 150 texts, from which it says the same as from all.
+    (tmp_path / "demo-output").mkdir()
+    (tmp_path / "demo-output" / "biased-model").symlink_to((place / "demo-output" / "biased-model").resolve())
+    rows = (place / "demo-output" / "deployment.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    (tmp_path / "demo-output" / "deployment.csv").write_text("".join(rows[:151]), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(PYTHON, "README.md", "exec"), {})
+    check_output(PRINTED, capsys.readouterr().out)
+
+
+# The notebooks
+
+
+def run_here(book, command):
+    """What the cells of a notebook print and show, in this process, but for those tagged `texts`."""
+    names, shown = {"command": command}, []
+    for cell in book.cells:
+        if cell.cell_type != "code":
+            continue
+        source = re.sub(r"^!shortcut-guardrail (.*)$", r'command(f"\1")', cell.source, flags=re.MULTILINE)
+        body = ast.parse(source).body
+        asked = body.pop() if isinstance(body[-1], ast.Expr) and not source.endswith(";") else None
+        with redirect_stdout(io.StringIO()) as printed:
+            exec(compile(ast.Module(body, []), "a notebook", "exec"), names)
+            value = asked and eval(compile(ast.Expression(asked.value), "a notebook", "eval"), names)
+        if "texts" not in cell.metadata.get("tags", ()):
+            shown += [text for text in (printed.getvalue(), "" if value is None else pretty(value)) if text]
+    return shown
+
+
+@pytest.mark.slow
+def test_the_notebooks_show_what_they_hold(place, ok, monkeypatch):
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("SHORTCUT_GUARDRAIL_DEMO", "demo-output")
+    for file in sorted(notebooks.NOTEBOOKS.glob("*.ipynb")):
+        book = nbformat.read(file, 4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            shown = run_here(book, lambda line: ok(*shlex.split(line)))
+        for said, printed in zip(notebooks.printed(book), shown, strict=True):
+            check_output(said, printed)
