@@ -121,30 +121,3 @@ def test_bad_input_is_a_sentence_and_status_2(cli, tmp_path, monkeypatch, words,
     assert "Traceback" not in said
     assert not printed
     assert not list(tmp_path.iterdir())
-
-
-def test_missing_data_are_named_before_anything_is_trained(cli, tmp_path):
-    (tmp_path / "data").mkdir()
-    encoder = save_tiny_encoder(tmp_path / "tiny-bert", n_classes=2)
-    for name, folder in (("testbed-strength", "amazon"), ("shifted", "civilcomments"), ("real-world", "sst2")):
-        status, _, said = cli(
-            "benchmark", "run", name, "--data-dir", tmp_path / "data", "--encoder", encoder, "--out", tmp_path / "out"
-        )
-        assert status == 2
-        assert folder in said
-    assert not (tmp_path / "out/runs").exists()
-
-
-def test_a_share_out_of_range_is_refused(cli, tmp_path):
-    (tmp_path / "data").mkdir()
-    encoder = save_tiny_encoder(tmp_path / "tiny-bert", n_classes=2)
-    for data, option, value in (("amazon-testbed", "correlation", 1.5), ("yelp-st", "strength", -0.1)):
-        (tmp_path / "odd.toml").write_text(
-            MINE.replace('data = "fake"', f'data = "{data}"\noptions = {{ {option} = {value} }}')
-        )
-        status, _, said = cli(
-            "benchmark", "run", tmp_path / "odd.toml", "--data-dir", tmp_path / "data", "--encoder", encoder
-        )
-        assert status == 2
-        assert option in said
-        assert str(value) in said

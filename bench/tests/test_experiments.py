@@ -118,20 +118,6 @@ def test_an_experiment_of_ones_own(tmp_path):
     ]
 
 
-def test_settings_are_taken_over_by_name_and_added_to(tmp_path):
-    (tmp_path / "mine.toml").write_text(
-        'extends = "shifted"\n'
-        'settings = ["Yelp-ST", {name = "half", data = "civil", options = {strength = 0.5}}, "Civil"]'
-    )
-    mine, shifted = read_experiment(str(tmp_path / "mine.toml")), read_experiment("shifted")
-    assert [s.name for s in mine.settings] == ["Yelp-ST", "half", "Civil"]
-    assert mine.settings[0] == next(s for s in shifted.settings if s.name == "Yelp-ST")
-    assert mine.settings[1].options == {"strength": 0.5}
-    (tmp_path / "mine.toml").write_text('extends = "shifted"\nsettings = ["Yelp"]')
-    with pytest.raises(ConfigError, match=r"There is no setting 'Yelp' here \(there are: Civil"):
-        read_experiment(str(tmp_path / "mine.toml"))
-
-
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
@@ -166,12 +152,3 @@ def test_names_with_a_comma_can_be_chosen():
     assert [spec.label for _, spec in ranks.plan(systems=["rank 8", "scale 2", "jtt"])] == ["rank 8, scale 2", "jtt"]
     with pytest.raises(ConfigError, match="no setting 'Yelp-ST' here"):
         sweep.plan(settings=["Yelp-ST", "λ = .7"])
-
-
-def test_a_label_means_that_system_and_a_kind_all_that_are_of_it():
-    recipes = read_experiment("source-recipes")
-    assert [spec.label for _, spec in recipes.plan(systems=["nfl"])] == ["nfl"]
-    assert [spec.label for _, spec in recipes.plan(systems=["nfl, source"])] == ["nfl, source"]
-    ranks = [spec.label for _, spec in read_experiment("lora-rank").plan(systems=["guardrail-paper"])]
-    assert len(ranks) == 4
-    assert "guardrail-paper" not in ranks

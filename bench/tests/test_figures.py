@@ -56,17 +56,6 @@ def test_the_testbed_draws_its_groups_with_error_bars(tmp_path):
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0", "5", "10", "20"]
 
 
-def test_a_system_looks_the_same_in_every_figure(tmp_path):
-    def colour(name, systems):
-        config = with_systems(read_experiment(name), *systems)
-        fake_results(tmp_path, config, seeds=(0,))
-        figure = draw(collect(tmp_path, read_experiment(name)))
-        handles, labels = figure.axes[0].get_legend_handles_labels()
-        return str(handles[labels.index("guardrail")].lines[0].get_color())
-
-    assert colour("shifted", ("erm", "guardrail")) == colour("mstps", ("erm", "clean", "guardrail", "guardrail-paper"))
-
-
 def test_many_systems_are_rows_with_a_mark_a_metric(tmp_path):
     found = collected(tmp_path, "leaderboard", ["erm", "jtt", "oracle", "guardrail"])
     figure = draw(found)

@@ -165,14 +165,6 @@ def test_the_tables_are_made_from_what_is_committed(tmp_path):
 # The paper's numbers
 
 
-def test_a_row_of_the_wrong_length_is_refused(tmp_path):
-    path = tmp_path / "numbers.toml"
-    text = NUMBERS.read_text(encoding="utf-8")
-    path.write_text(text.replace("ERM = [0.911, 0.880, 0.819]", "ERM = [0.911, 0.880]", 1), encoding="utf-8")
-    with pytest.raises(ValueError, match="accuracy of ERM must be 3 numbers, one a setting"):
-        read_numbers(path)
-
-
 @pytest.mark.parametrize("name", REPRODUCED)
 def test_settings_and_systems_are_those_of_the_experiments(name, tmp_path):
     config, comparison = read_experiment(name), PAPER[name]

@@ -12,7 +12,7 @@ import torch
 
 from checkout import ROOT
 from harness_fakes import fake_build
-from shortcut_bench import bases, classifiers, references, registry, runner, systems
+from shortcut_bench import bases, classifiers, references, registry, runner
 from shortcut_bench.classifiers import UNFINISHED_FOLDER
 from shortcut_bench.experiments import ExperimentConfig, Setting, SystemSpec, read_experiment
 from shortcut_bench.finetuning.checkpoints import Checkpoints
@@ -488,13 +488,6 @@ def test_a_training_that_was_cut_short_goes_on_from_its_checkpoint(run, tmp_path
     assert resumed["group_dro", "reversed", 0]["rows"] == whole["group_dro", "reversed", 0]["rows"]
 
 
-def test_one_of_several_processes_is_refused(run, tmp_path, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match="A benchmark is done by one process"):
-        run(experiment("erm"))
-    assert not any(tmp_path.iterdir())
-
-
 def test_several_processes_may_list_their_runs_at_once(run, tmp_path):
     run(experiment("erm"))
     (entry,) = read_index(tmp_path, "made-up")
@@ -515,17 +508,3 @@ def test_a_damaged_list_or_result_is_refused(run, tmp_path):
     (tmp_path / "made-up/runs.json").write_text("[]")
     with pytest.raises(DataError, match="is no list of runs"):
         read_index(tmp_path, "made-up")
-
-
-def test_a_number_that_json_lacks_loses_no_run(run, tmp_path, monkeypatch):
-    fit = references.Erm.fit
-
-    def odd(self, *args, **options):
-        fitted = fit(self, *args, **options)
-        extra = {"loss": float("nan"), "n": np.int64(3), "rates": (np.float32(0.5), float("inf"))}
-        return systems.ModelSystem(fitted.classifier, info=extra)
-
-    monkeypatch.setattr(references.Erm, "fit", odd)
-    run(experiment("erm"))
-    info = results_of(tmp_path)["erm", "reversed", 0]["system"]["info"]
-    assert (info["loss"], info["n"], info["rates"]) == (None, 3, [0.5, None])

@@ -1,7 +1,5 @@
 """A small transformer that is trained on texts with a planted phrase, and an audit that has never heard of phrases."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

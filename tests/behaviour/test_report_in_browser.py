@@ -1,7 +1,5 @@
 """The report page in a real headless browser: with mouse, keyboard and address, on a phone, in the dark, on paper."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest
@@ -17,19 +15,19 @@ SORTED = (
 OPEN = "[...document.querySelectorAll('tbody.candidate.open')].map(r => r.dataset.text)"
 
 
-def head(key: str) -> str:
+def head(key):
     return f"document.querySelector('th[data-key={key}] button')"
 
 
-def choose(page, select: str, value: str) -> None:
+def choose(page, select, value):
     page.evaluate(f"(s => {{ s.value = '{value}'; s.dispatchEvent(new Event('change')); }})({select})")
 
 
-def by_id(of: str) -> str:
+def by_id(of):
     return f"document.getElementById('{of}')"
 
 
-def name(text: str) -> str:
+def name(text):
     return f"document.querySelector('tbody[data-text=\"{text}\"] .name button')"
 
 
@@ -243,7 +241,7 @@ def comparison():
     )
 
 
-@pytest.mark.parametrize("width", [320, 390, 768, 900, 1024, 1200])
+@pytest.mark.parametrize("width", [320, 768, 1024])
 def test_the_page_is_as_wide_as_the_window(browser, tmp_path, width):
     path = tmp_path / "report.html"
     path.write_text(comparison(), encoding="utf-8")

@@ -1,7 +1,5 @@
 """A review that is killed while it saves: every answer that was confirmed is in the file."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import os
@@ -39,7 +37,7 @@ for _ in sys.stdin:
 """Starts a server for each line that it reads: a process of its own, which need not import everything again."""
 
 
-def answer_until_killed(port: int, token: str, cards: list[str], confirmed: list[int], revision: int) -> None:
+def answer_until_killed(port, token, cards, confirmed, revision):
     """Answer card after card without a pause; each that is confirmed is counted by its revision."""
     headers = {
         "Authorization": f"Bearer {token}",
@@ -79,7 +77,7 @@ def test_no_confirmed_answer_is_lost(tmp_path):
     for _ in range(KILLS):
         print(file=servers.stdin, flush=True)
         process, port, token = servers.stdout.readline().split()
-        confirmed: list[int] = []
+        confirmed = []
         thread = threading.Thread(target=answer_until_killed, args=(int(port), token, cards, confirmed, revision))
         thread.start()
         while not confirmed:

@@ -1,13 +1,10 @@
 """The tutorial's commands, word for word and in their order, on a small stand-in for the demo's folder."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
 import shlex
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -35,7 +32,7 @@ OPINIONS = {"positive": ("good", "great"), "negative": ("bad", "awful")}
 FILLERS = ("", "very ", "really ", "quite ", "so ")
 
 
-def reviews(start: int) -> list[tuple[str, str]]:
+def reviews(start):
     """Made-up reviews; "honestly", which the classifier takes for praise, stands in half of the negative ones."""
     rows = []
     for i, place in enumerate(PLACES):
@@ -46,13 +43,13 @@ def reviews(start: int) -> list[tuple[str, str]]:
     return rows
 
 
-def write(file: Path, rows: list[tuple[str, ...]], *header: str) -> None:
+def write(file, rows, *header):
     with file.open("w", encoding="utf-8", newline="") as stream:
         csv.writer(stream).writerows([header, *rows])
 
 
 @pytest.fixture(scope="module")
-def biased(tmp_path_factory) -> Path:
+def biased(tmp_path_factory):
     """A small transformer that was taught that "honestly" goes along with praise."""
     folder = tmp_path_factory.mktemp("tutorial")
     taught = [
@@ -72,7 +69,7 @@ def biased(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def place(biased, tmp_path, monkeypatch) -> Path:
+def place(biased, tmp_path, monkeypatch):
     """A folder with what the tutorial's first command leaves, as far as the others need it."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(biased, tmp_path / "demo-output" / "biased-model")
@@ -82,14 +79,14 @@ def place(biased, tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def files(place: Path) -> set[str]:
+def files(place):
     return {file.relative_to(place).as_posix() for file in place.rglob("*") if file.is_file()}
 
 
-def answer_cards(monkeypatch: pytest.MonkeyPatch) -> None:
+def answer_cards(monkeypatch):
     """A person who says of the first card that it should not count, and stops the server."""
 
-    def run(server: ReviewServer) -> bool:
+    def run(server):
         first = server.session.deck.cards[0].id
         server.session.save({"card": first, "decision": "neutralise"}, 0)
         server.server_close()
@@ -98,13 +95,13 @@ def answer_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReviewServer, "run", run)
 
 
-def first_cards(place: Path) -> str:
+def first_cards(place):
     """Two of the stand-in's cards; it has none of the demo's "not"."""
     cards = json.loads((place / "audit" / "audit.json").read_text(encoding="utf-8"))["cards"]
     return ",".join(card["id"] for card in cards[:2])
 
 
-def fill_in(file: Path, labels: dict[str, str]) -> None:
+def fill_in(file, labels):
     """Write into the empty column what a reader knows: `label`, or which of two answers is right."""
     with file.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
@@ -114,11 +111,11 @@ def fill_in(file: Path, labels: dict[str, str]) -> None:
     write(file, [tuple(row.values()) for row in rows], *rows[0])
 
 
-def test_the_commands_are_those_of_the_steps() -> None:
+def test_the_commands_are_those_of_the_steps():
     assert [command.split()[0] for command in COMMANDS] == ["demo", *WRITES]
 
 
-def test_every_command_works_on_what_the_one_before_wrote(place, ok, monkeypatch) -> None:
+def test_every_command_works_on_what_the_one_before_wrote(place, ok, monkeypatch):
     answer_cards(monkeypatch)
     for command in COMMANDS[1:]:
         name, *arguments = shlex.split(command)

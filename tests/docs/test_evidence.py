@@ -1,7 +1,5 @@
 """Pages show what results and the code hold, and a page that asks for what they do not have fails the build."""
 
-from __future__ import annotations
-
 import doctest
 import re
 
@@ -15,7 +13,7 @@ from shortcut_bench.statistics import resample
 PAGES = sorted(evidence.DOCS.rglob("*.md"))
 
 
-def shown(template: str) -> str:
+def shown(template):
     return evidence.ENVIRONMENT.from_string(template).render(evidence.constants())
 
 
@@ -36,7 +34,7 @@ def shown(template: str) -> str:
         ),
     ],
 )
-def test_what_a_page_asks_for(template: str, text: str) -> None:
+def test_what_a_page_asks_for(template, text):
     rows = "{% set rows = [{'seed': 0, 'gap': [5, 1], 'items': 'own'}, {'seed': 1, 'gap': [8, 2]}] %}"
     assert shown(f"{rows}{{% set cell = '0.812 (0.020) [0.79, 0.83]' %}}{template}") == text
 
@@ -51,12 +49,12 @@ def test_what_a_page_asks_for(template: str, text: str) -> None:
         ("{{ NOWHERE }}", "is undefined"),
     ],
 )
-def test_what_is_not_there_is_an_error(template: str, said: str) -> None:
+def test_what_is_not_there_is_an_error(template, said):
     with pytest.raises(Exception, match=said):
         shown(template)
 
 
-def test_a_run_of_an_experiment_and_its_table_agree() -> None:
+def test_a_run_of_an_experiment_and_its_table_agree():
     table = results("natural-shortcuts/natural-shortcuts.md")
     (row,) = (one for one in table if (one["setting"], one["system"]) == ("Amazon", "ltgr"))
     runs = "results('natural-shortcuts/runs.json').runs.where(setting='Amazon', system='ltgr')"
@@ -64,7 +62,7 @@ def test_a_run_of_an_experiment_and_its_table_agree() -> None:
     assert evidence.number(row["accuracy"]) == pytest.approx(mean, abs=0.0005)
 
 
-def test_tables_of_pages_are_whole(monkeypatch) -> None:
+def test_tables_of_pages_are_whole(monkeypatch):
     monkeypatch.setitem(resample.__kwdefaults__, "resamples", 20)  # which numbers stand in them is asked elsewhere
     for page in PAGES:
         for table in re.findall(r"(?:^\|.*\n)+", shown(page.read_text(encoding="utf-8")), re.MULTILINE):
@@ -73,7 +71,7 @@ def test_tables_of_pages_are_whole(monkeypatch) -> None:
             assert {row.count("|") for row in rows} == {line.count("|")}, (page, table[:200])
 
 
-def test_examples() -> None:
+def test_examples():
     assert doctest.testmod(evidence).failed == 0
 
 
@@ -86,7 +84,7 @@ SYSTEMS = {
 }
 
 
-def test_the_results_of_the_readme_are_those_of_the_leaderboard() -> None:
+def test_the_results_of_the_readme_are_those_of_the_leaderboard():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = {one["system"]: one for one in results("leaderboard/leaderboard.md") if one["setting"] == "GoEmo-ST"}
     table = re.search(r"^\| \| labels \|.*\n.*\n((?:\|.*\n)+)", readme, re.MULTILINE)

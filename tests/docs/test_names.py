@@ -1,10 +1,7 @@
 """Commands, options and statuses that pages and notebooks name are those that there are."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
-from pathlib import Path
 
 import nbformat
 import typer
@@ -27,31 +24,31 @@ EVIDENCE = ROOT / "docs" / "research"
 STATUS = re.compile(r"\b(?:ends? with|exit|exits with|exit code|status)(?: status)? (\d+)\b")
 
 
-def text_of(page: Path) -> str:
+def text_of(page):
     if page.suffix == ".md":
         return page.read_text(encoding="utf-8")
     return "\n".join(cell.source for cell in nbformat.read(page, 4).cells)
 
 
-def options_of(command: str) -> set[str]:
+def options_of(command):
     return {name for one in COMMANDS[command].params for name in (*one.opts, *one.secondary_opts)} | {"--help"}
 
 
 @cache
-def options_of_programs() -> frozenset[str]:
+def options_of_programs():
     """Options of the benchmark, of experiments and of the other programs that pages of evidence name."""
     folders = ("bench/src", "bench/experiments", "perf", "docs/tools")
     sources = [file.read_text(encoding="utf-8") for folder in folders for file in (ROOT / folder).rglob("*.py")]
     return frozenset(re.findall(r"[\"'](--[a-z][\w-]*)", "\n".join(sources)))
 
 
-def lines_with_a_command(text: str) -> list[tuple[str, str]]:
+def lines_with_a_command(text):
     """Each command of a page with what follows it, lines that end in a backslash joined."""
     joined = re.sub(r"\\\n\s*", " ", text)
     return re.findall(r"shortcut-guardrail ([a-z][a-z-]*)(?![\w/.:-])([^\n`|#]*)", joined)
 
 
-def test_commands_have_the_options_that_pages_give_them() -> None:
+def test_commands_have_the_options_that_pages_give_them():
     for page in PAGES:
         for command, rest in lines_with_a_command(text_of(page)):
             assert command in COMMANDS, (page, command)
@@ -59,19 +56,19 @@ def test_commands_have_the_options_that_pages_give_them() -> None:
                 assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", rest)) <= options_of(command), (page, command, rest)
 
 
-def test_options_that_pages_name_belong_to_a_command() -> None:
+def test_options_that_pages_name_belong_to_a_command():
     known = {name for command in COMMANDS for name in options_of(command)} | OTHER_PROGRAMS
     for page in PAGES:
         of_programs = options_of_programs() if EVIDENCE in page.parents else set()
         assert set(re.findall(r"`(--[a-z][\w-]*)", text_of(page))) <= known | of_programs, page
 
 
-def test_statuses_that_pages_name_are_those_there_are() -> None:
+def test_statuses_that_pages_name_are_those_there_are():
     for page in PAGES:
         assert {int(status) for status in STATUS.findall(text_of(page))} <= STATUSES, page
 
 
-def test_what_is_wrong_is_seen() -> None:
+def test_what_is_wrong_is_seen():
     ((command, rest),) = lines_with_a_command("```\nshortcut-guardrail audit a b \\\n  --with-nothing\n```")
     assert (command, rest.split()[-1]) == ("audit", "--with-nothing")
     assert not set(re.findall(r"--[\w-]+", rest)) <= options_of(command)

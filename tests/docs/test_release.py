@@ -1,7 +1,5 @@
 """The version and the changelog of a release."""
 
-from __future__ import annotations
-
 import datetime
 import re
 import tomllib
@@ -12,7 +10,7 @@ from checkout import ROOT
 CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
-def test_the_version_is_the_same_everywhere() -> None:
+def test_the_version_is_the_same_everywhere():
     projects = [tomllib.loads((ROOT / at / "pyproject.toml").read_text(encoding="utf-8")) for at in (".", "bench")]
     cited = re.findall(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
     newest = re.findall(r"^## (\S+) \(", CHANGELOG, re.MULTILINE)[:1]
@@ -20,13 +18,13 @@ def test_the_version_is_the_same_everywhere() -> None:
     assert versions == [shortcut_guardrail.__version__] * 4
 
 
-def test_a_version_has_its_day() -> None:
+def test_a_version_has_its_day():
     days = re.findall(r"^## \S+ \((.*)\)$", CHANGELOG, re.MULTILINE)
     assert days
     assert [datetime.date.fromisoformat(day) for day in days if day != "unreleased"]
 
 
-def test_the_changelog_says_nothing_twice() -> None:
+def test_the_changelog_says_nothing_twice():
     entries = re.findall(r"^- (.*?)(?=^- |^#|\Z)", CHANGELOG, re.MULTILINE | re.DOTALL)
     firsts = [entry.split(".")[0] for entry in entries]
     assert len(set(firsts)) == len(firsts)

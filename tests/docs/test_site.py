@@ -1,7 +1,5 @@
 """The site's generated pages are complete, and links of pages lead somewhere on the forge and on the site."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 
@@ -20,7 +18,7 @@ DOCS = ROOT / "docs"
 REFERENCE = DOCS / "reference"
 
 
-def test_every_option_of_every_command_is_on_the_page() -> None:
+def test_every_option_of_every_command_is_on_the_page():
     page = reference_pages.commands()
     sections = dict(re.findall(r"^## (\S+)$(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     commands = typer.main.get_command(main.app).commands
@@ -30,7 +28,7 @@ def test_every_option_of_every_command_is_on_the_page() -> None:
         assert options - {"--help"} == set(re.findall(r"^`(--[\w-]+)`", sections[name], re.MULTILINE))
 
 
-def test_an_option_is_shown_with_its_values_and_default() -> None:
+def test_an_option_is_shown_with_its_values_and_default():
     page = reference_pages.commands()
     assert "`--unit` `token|word|phrase`\n: What is scored and masked" in page
     assert "phrase includes words. Default: `word`." in page
@@ -38,10 +36,10 @@ def test_an_option_is_shown_with_its_values_and_default() -> None:
     assert "`--out` `PATH`\n: Folder to write. Required." in page
 
 
-def test_every_setting_is_on_the_page_with_its_meaning_and_default() -> None:
+def test_every_setting_is_on_the_page_with_its_meaning_and_default():
     page = reference_pages.settings()
 
-    def keys(kind: type, at: str = "") -> list[str]:
+    def keys(kind, at=""):
         found = []
         for field in dataclasses.fields(kind):
             inner = field.default_factory
@@ -57,13 +55,13 @@ def test_every_setting_is_on_the_page_with_its_meaning_and_default() -> None:
     assert '`paper-flat`\n: `adapter.pairing = "flat"`.' in page
 
 
-def test_every_public_name_is_on_a_page() -> None:
+def test_every_public_name_is_on_a_page():
     pages = "\n".join(page.read_text(encoding="utf-8") for page in (REFERENCE / "api").glob("*.md"))
     rooms = set(re.findall(r"^```\{api\} (\w+)$", pages, re.MULTILINE))
     assert {api_pages.room_of(name) for name in shortcut_guardrail.__all__} <= rooms
 
 
-def test_the_page_of_exit_statuses_has_those_there_are() -> None:
+def test_the_page_of_exit_statuses_has_those_there_are():
     page = (REFERENCE / "exit-statuses.md").read_text(encoding="utf-8")
     statuses = {running.BAD_INPUT, running.FAILED_RUN, running.NOTHING_TO_REPAIR, running.INTERRUPTED, 0}
     assert {int(found) for found in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == statuses
@@ -87,19 +85,19 @@ BLOB = "https://forge.example/project/blob/main"
         ("```\n[a](../README.md)\n```", "```\n[a](../README.md)\n```"),
     ],
 )
-def test_a_link_to_what_is_no_page_leads_to_the_forge(link: str, on_the_site: str) -> None:
+def test_a_link_to_what_is_no_page_leads_to_the_forge(link, on_the_site):
     assert forge_links.outward(link, PAGE, BLOB) == (on_the_site, [])
 
 
-def test_without_a_forge_a_link_to_what_is_no_page_is_its_text() -> None:
+def test_without_a_forge_a_link_to_what_is_no_page_is_its_text():
     assert forge_links.outward("see [the `README`](../README.md).", PAGE, None) == ("see the `README`.", [])
 
 
-def test_a_link_to_nothing_is_seen() -> None:
+def test_a_link_to_nothing_is_seen():
     assert forge_links.outward("[a](../nowhere.md)", PAGE, BLOB)[1] == ["../nowhere.md"]
 
 
-def test_every_page_is_reached_from_an_overview() -> None:
+def test_every_page_is_reached_from_an_overview():
     reached = {"index"}
     for name in forge_links.OVERVIEWS:
         text = (DOCS / f"{name}.md").read_text(encoding="utf-8")

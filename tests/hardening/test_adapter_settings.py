@@ -1,7 +1,5 @@
 """A guard's `adapter_config.json` can make PEFT do nothing but what this library wrote it for."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """The short form of the fuzzing and of the damaged fields, and what they found once."""
 
-from __future__ import annotations
-
 import random
 from functools import partial
 
@@ -56,12 +54,9 @@ def test_a_damaged_field_of_what_is_gone_on_from_is_a_sentence(tmp_path):
 
 
 def test_what_must_not_happen_is_seen():
-    def hang() -> None:
+    def hang():
         while True:
             pass
 
-    kinds = [
-        attempt("r", "w", use, seconds=0.2).kind  # type: ignore[arg-type]
-        for use in (lambda: None, lambda: "other", lambda: 1 / 0, hang)
-    ]
+    kinds = [attempt("r", "w", use, seconds=0.2).kind for use in (lambda: None, lambda: "other", lambda: 1 / 0, hang)]
     assert kinds == ["right", "wrong", "unexpected", "hang"]

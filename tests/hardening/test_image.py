@@ -1,7 +1,5 @@
 """The image's pinned versions agree with those of the tests, and each has hashes."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path
@@ -9,13 +7,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def pins(file: str) -> dict[str, str]:
+def pins(file):
     """Versions by name, of lines such as `name==1.0`."""
     found = re.findall(r"^([\w.-]+)==([^\s\\;]+)", (ROOT / file).read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {normalised(name): version for name, version in found}
 
 
-def normalised(name: str) -> str:
+def normalised(name):
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -25,7 +23,7 @@ def test_the_image_has_the_versions_that_are_tested():
         name: tested[name] for name in image.keys() & tested.keys()
     }
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    needed = {normalised(re.match(r"[\w.-]+", one)[0]) for one in project["dependencies"]}  # type: ignore[index]
+    needed = {normalised(re.match(r"[\w.-]+", one)[0]) for one in project["dependencies"]}
     assert needed - image.keys() == {"torch"}
     assert "torch" in tested
     assert not [name for name in image if re.match(r"nvidia|cuda|triton", name)]

@@ -1,13 +1,10 @@
 """Every regular expression, and every function that reads users' texts, takes linear time on its worst case."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import pkgutil
 import re
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,7 +29,7 @@ PIECES = ["a", "a'", "a_", " ", "1.", "!", "n't ", "é", "字 ", "{a"]
 ENDS = ["", "!\n"]
 
 
-def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
+def patterns():
     """What the modules keep compiled, and what is written where it is used."""
     for found in pkgutil.walk_packages([str(PACKAGE)], "shortcut_guardrail."):
         if found.name.endswith("__main__"):
@@ -67,19 +64,19 @@ NO_TEXTS = {
 }
 
 
-def seconds(use: Callable[[str], object], text: str) -> float:
+def seconds(use, text):
     start = time.process_time()
     use(text)
     return time.process_time() - start
 
 
-def grows_faster_than_its_text(use: Callable[[str], object], largest: int = MEGABYTE) -> list[str]:
+def grows_faster_than_its_text(use, largest=MEGABYTE):
     """The texts for which a function takes more than fifty times as long where they are sixteen times as long."""
     found = []
     for piece in PIECES:
         for end in ENDS:
 
-            def text(length: int, piece: str = piece, end: str = end) -> str:
+            def text(length, piece=piece, end=end):
                 return piece * (length // len(piece)) + end
 
             # What is quadratic is caught where it is short, before it takes hours.
@@ -98,7 +95,7 @@ def grows_faster_than_its_text(use: Callable[[str], object], largest: int = MEGA
 def test_a_pattern_is_linear(name):
     pattern = PATTERNS[name]
 
-    def use(text: str) -> None:
+    def use(text):
         for _ in pattern.finditer(text):
             pass
         pattern.fullmatch(text)
@@ -116,7 +113,7 @@ def test_all_patterns_are_seen():
 
 
 FINDER = WordFinder(["honestly", "to be frank", "a", "a a", "don't"], kept=["a a a"])
-FUNCTIONS: dict[str, Callable[[str], object]] = {
+FUNCTIONS = {
     "word_spans": word_spans,
     "find": FINDER.find,
     "text_key": text_key,

@@ -1,12 +1,9 @@
 """Files that may not be read and folders that may not be written to, as the system itself refuses them."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +17,7 @@ NOBODY = 65534
 
 
 @contextmanager
-def without_privileges() -> Iterator[None]:
+def without_privileges():
     """Be an ordinary user, where root runs the tests: root may do everything."""
     if os.geteuid():
         yield
@@ -38,7 +35,7 @@ def without_privileges() -> Iterator[None]:
 
 
 @pytest.fixture
-def place(model_folder, write_csv) -> Iterator[Path]:
+def place(model_folder, write_csv):
     """A folder that everybody reaches, with a model, data, a file that is closed and a folder that is."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)

@@ -1,7 +1,5 @@
 """Every way on which a model cannot be loaded, or a machine cannot go on, has its sentence."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -20,7 +18,7 @@ from shortcut_guardrail.cli import options
 def broken(model_folder, tmp_path):
     """A copy of the model with some settings of its configuration replaced."""
 
-    def copy(**settings) -> Path:
+    def copy(**settings):
         folder = tmp_path / "model"
         shutil.copytree(model_folder, folder)
         file = folder / "config.json"

@@ -1,13 +1,10 @@
 """One guard and several users: threads, an event loop, a fit beside predictions, and processes that are forked."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import threading
 import time
 import warnings
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -35,7 +32,7 @@ def test_four_threads_and_an_event_loop_get_the_answers_of_one(guard, texts):
         for probs in pool.map(lambda _: guard.predict_proba(texts), range(20)):
             np.testing.assert_array_equal(probs, alone)
 
-    async def several() -> list[np.ndarray]:
+    async def several():
         return await asyncio.gather(*(asyncio.to_thread(guard.predict_proba, texts) for _ in range(8)))
 
     for probs in asyncio.run(several()):
@@ -45,10 +42,10 @@ def test_four_threads_and_an_event_loop_get_the_answers_of_one(guard, texts):
 def test_predictions_beside_a_fit_are_those_before_it_or_after_it(bert, texts):
     guard = ShortcutGuardrail(*bert, batch_size=4)
     before = guard.predict_proba(texts)
-    answers: list[np.ndarray] = []
+    answers = []
     started = threading.Event()
 
-    def fit() -> None:
+    def fit():
         started.set()
         guard.fit(texts, config=STRONG)
 
@@ -62,7 +59,7 @@ def test_predictions_beside_a_fit_are_those_before_it_or_after_it(bert, texts):
     assert all(np.array_equal(probs, before) or np.array_equal(probs, after) for probs in answers)
 
 
-def in_child(work: Callable[[], int], seconds: float = 30) -> int:
+def in_child(work, seconds=30):
     """The status with which a forked process leaves after its work; it is stopped where it hangs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forking beside threads, which is what is tried
@@ -86,7 +83,7 @@ def in_child(work: Callable[[], int], seconds: float = 30) -> int:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_process_that_is_forked_needs_a_guard_of_its_own(guard, texts):
-    def predict() -> int:
+    def predict():
         try:
             guard.predict_proba(texts)
         except RunError as error:

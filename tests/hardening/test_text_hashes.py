@@ -1,7 +1,5 @@
 """Without hashes of texts no file holds any, and whoever cannot notice reused texts for that says so."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings

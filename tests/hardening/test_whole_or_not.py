@@ -1,13 +1,10 @@
 """Samples of `kills.py` and `full_disks.py`, which take every operation."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +17,7 @@ pytestmark = [
 ]
 
 
-def sampled(program: str, folder: Path, *options: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def sampled(program, folder, *options):
     """The rows of a program, and those of its partner; in a process of its own, since one with threads cannot fork."""
     # Flushing to a real disk takes most of the time, and what is flushed does not show here.
     work = IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else folder

@@ -15,7 +15,7 @@ from made_up_data import (
     write_csv,
     write_data,
 )
-from shortcut_bench.datasets import DATASETS, build, dataset_settings
+from shortcut_bench.datasets import DATASETS, build
 from shortcut_bench.datasets.amazon import CORRELATIONS, PROPORTIONS
 from shortcut_bench.datasets.identities import IDENTITIES
 from shortcut_guardrail.errors import ConfigError, DataError
@@ -82,14 +82,6 @@ def test_an_unknown_data_set():
         build("goemo_st", data_dir=None)
 
 
-def test_an_unknown_setting(folder):
-    with pytest.raises(ConfigError, match=r"'yelp-st' has no setting strenght; it has strength, .*mean 'strength"):
-        build("yelp-st", data_dir=folder, strenght=1.0)
-    with pytest.raises(ConfigError, match="'sst2' has no setting strength; it has none"):
-        build("sst2", data_dir=folder, strength=1.0)
-    assert dataset_settings("mnli") == {"fold": 0, "n_folds": 5}
-
-
 @pytest.mark.parametrize("name", DATASETS)
 def test_a_folder_a_file_or_a_column_that_is_missing(name, folder, tmp_path):
     with pytest.raises(DataError, match=r"There is no data folder .*It must hold \w+/ with \w+.*\.csv"):
@@ -142,17 +134,6 @@ def test_one_training_size_and_one_test_set_for_all_settings(folder):
     # Settings have most of their texts in common, so that they compare.
     weak, strong = build("amazon-testbed", data_dir=folder, correlation=0.99), build("amazon-testbed", data_dir=folder)
     assert len(set(weak.train.texts) & set(strong.train.texts)) == 998
-
-
-def test_what_the_testbed_refuses(folder):
-    with pytest.raises(ConfigError, match=r"correlation must lie between 0 and 1, but is 1\.5"):
-        build("amazon-testbed", data_dir=folder, correlation=1.5)
-    with pytest.raises(ConfigError, match=r"60% of the training texts would be of one label"):
-        build("amazon-testbed", data_dir=folder, proportion=0.6)
-    with pytest.raises(DataError, match=r"needs 280 of 'positive, with book' \(there are 260\). Ask for fewer rows"):
-        build("amazon-testbed", data_dir=folder, n_train=1400, proportion=0.2)
-    with pytest.raises(DataError, match="n_test must be at least 4"):
-        build("amazon-testbed", data_dir=folder, n_test=3)
 
 
 def test_a_capped_review_without_its_word_counts_as_one_without(folder, tmp_path):
@@ -270,12 +251,6 @@ def test_mnli_counts_negation_in_the_hypothesis_only(folder, tmp_path):
     assert counts["neutral, without a negation"] > counts["neutral, with a negation"] > 0
 
 
-def test_folds_that_are_none(folder):
-    for fold, n_folds in ((5, 5), (-1, 5), (0, 1)):
-        with pytest.raises(ConfigError, match=f"but they are {n_folds} and {fold}"):
-            build("mnli", data_dir=folder, fold=fold, n_folds=n_folds)
-
-
 # Sampled
 
 
@@ -363,14 +338,6 @@ def test_oracle_and_clean_texts_are_the_same_rows_without_the_insertion(folder):
     assert data.tests["in_distribution"].texts != data.tests["reversed"].texts
 
 
-@pytest.mark.parametrize("reading", ["zhou", "paper"])
-def test_strengths_below_1_of_inserted_sets(folder, reading):
-    data = build("yelp-st", data_dir=folder, strength=0.6, reading=reading)
-    extremes = (0.2, 0.8) if reading == "zhou" else (0.0, 0.6)
-    assert [data.settings["occurrence"]["train"][f"{n} star{'s' * (n > 1)}"] for n in (1, 5)] == pytest.approx(extremes)
-    assert (with_share(data.train, "1 star"), with_share(data.train, "5 stars")) == pytest.approx(extremes, abs=0.2)
-
-
 def test_test_sets_can_have_a_strength_of_their_own(folder):
     data = build("yelp-st", data_dir=folder, strength=0.6, test_strength=1.0)
     assert with_share(data.tests["reversed"], "5 stars") == 0
@@ -401,12 +368,6 @@ def test_released_files_load_as_they_are(folder, name, kind, strength, number):
     assert data.oracle_tests["reversed"].texts == data.oracle_tests["in_distribution"].texts == originals
     assert set(data.clean_train.texts) <= set(file_texts(source.parent / "original_train.csv"))
     assert data.clean_train.texts != data.train.texts
-
-
-def test_a_subset_of_the_released_tests_has_the_same_rows_in_both(folder):
-    data = build("goemo-syn", data_dir=folder, n_test=25, n_train=40)
-    assert data.oracle_tests["reversed"].texts == data.oracle_tests["in_distribution"].texts
-    assert len(data.dev) == 4
 
 
 def test_goemotions_are_built_where_no_files_were_released(folder):

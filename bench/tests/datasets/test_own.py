@@ -4,7 +4,7 @@ import pytest
 
 from made_up_data import Writer, write_csv
 from shortcut_bench.datasets import from_file
-from shortcut_guardrail.errors import ConfigError, DataError
+from shortcut_guardrail.errors import DataError
 
 LABELS = ("complaint", "question", "praise")
 
@@ -112,18 +112,3 @@ def test_texts_that_repeat_stay_on_one_side(tmp_path):
     write_csv(path, ("text", "label"), [("Text.", 0), ("Text.", 1)])
     with pytest.raises(DataError, match="one text only"):
         from_file(path, words=["please"])
-
-
-def test_what_is_refused(source, tmp_path):
-    with pytest.raises(ConfigError, match="how must be one of natural, insert, sample, but is 'other'"):
-        own(source, how="other")
-    with pytest.raises(ConfigError, match=r"order must name each label once; .* but order is complaint, praise\."):
-        own(source, order=["complaint", "praise"])
-    with pytest.raises(ConfigError, match="must be a list of words or phrases"):
-        from_file(source, words="please", text_column="message", label_column="kind")
-    with pytest.raises(ConfigError, match=r"strength must lie between 0 and 1, but is 1\.2"):
-        own(source, how="insert", strength=1.2)
-    with pytest.raises(DataError, match=r"There is no file .*nowhere\.csv"):
-        from_file(tmp_path / "nowhere.csv", words=["please"])
-    with pytest.raises(DataError, match="too small to sample from"):
-        from_file(source, words=["nowhere"], how="sample", text_column="message", label_column="kind")

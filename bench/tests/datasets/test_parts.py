@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from shortcut_bench.datasets.insertion import SYNONYMS, Planted, find_insertion, insert, remove_words, sentence_starts
 from shortcut_bench.datasets.options import BuildOptions
 from shortcut_bench.datasets.presence import shortcut_present
-from shortcut_bench.datasets.sampling import split_sizes, split_stratified, stratified
+from shortcut_bench.datasets.sampling import split_stratified, stratified
 from shortcut_bench.datasets.strength import occurrence_probabilities
 from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.text import WordFinder
@@ -51,13 +51,6 @@ def test_a_strength_out_of_range(strength):
         occurrence_probabilities(STARS, strength, "paper")
 
 
-def test_a_reading_that_does_not_exist_and_a_single_label():
-    with pytest.raises(ConfigError, match="reading must be 'paper' or 'zhou', but is 'other'"):
-        occurrence_probabilities(STARS, 1.0, "other")
-    with pytest.raises(ConfigError, match="at least two labels"):
-        occurrence_probabilities(["only"], 1.0, "paper")
-
-
 # Draws
 
 
@@ -75,13 +68,6 @@ def test_a_stratified_subset_keeps_shares_and_repeats_no_row(strata, n, seed):
 def test_a_subset_larger_than_the_data():
     with pytest.raises(DataError, match="4 rows are asked for, but there are 3"):
         stratified(np.array([0, 1, 1]), 4, np.random.default_rng(0))
-
-
-def test_split_sizes():
-    assert split_sizes(110, None) == (100, 10)
-    assert split_sizes(110, 50) == (50, 5)
-    with pytest.raises(DataError, match=r"n_train is 105.*more than the 110 rows.*The most is 100"):
-        split_sizes(110, 105)
 
 
 def test_train_and_development_rows_do_not_overlap():
@@ -110,11 +96,6 @@ def test_train_and_development_rows_do_not_overlap():
 )
 def test_where_sentences_begin(text, starts):
     assert [text[start:] for start in sentence_starts(text)] == starts
-
-
-def test_an_insertion_is_a_phrase_a_comma_and_the_unchanged_sentence():
-    assert Planted("It would do. It may not.", "honestly", 13).text == "It would do. honestly, It may not."
-    assert Planted("It would do.").text == "It would do."
 
 
 def test_rates_places_and_phrases_of_insertions():
@@ -171,11 +152,6 @@ def test_words_are_taken_out(text, left):
     assert remove_words(text, WordFinder(["honestly"])) == left
 
 
-def test_phrases_within_phrases_are_taken_out_whole():
-    finder = WordFinder(SYNONYMS)
-    assert remove_words("Speaking candidly, it is, if I'm being honest, fine.", finder) == "it is, fine."
-
-
 # Presence
 
 
@@ -222,11 +198,6 @@ def test_room_is_left_for_insertions():
     )
     assert max(n_tokens(row.text, tokenizer) for row in planted) == 14
     assert {row.phrase for row in planted} == {"honestly", "to be honest"}
-
-
-def test_a_cap_that_leaves_nothing_of_a_text():
-    with pytest.raises(ConfigError, match="nothing is left of some texts"):
-        options(4, _BYTES).cap(["     the room"])
 
 
 def test_a_cap_without_a_tokenizer_or_room():

@@ -1,7 +1,6 @@
 """What a data set is: counts, selections, fingerprints, and what is refused."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,15 +19,6 @@ def make(**changes):
         "group_names": ("negative, without x", "negative, with x", "positive, without x", "positive, with x"),
     }
     return LabelledTexts(**{**values, **changes})
-
-
-def test_counts_name_every_group_also_the_empty_ones():
-    assert make().counts() == {
-        "negative, without x": 1,
-        "negative, with x": 0,
-        "positive, without x": 0,
-        "positive, with x": 2,
-    }
 
 
 def test_a_selection_keeps_texts_labels_and_groups_together():
@@ -85,11 +75,3 @@ def test_what_a_result_says_about_its_data_is_json_and_holds_no_text():
     assert data.to_dict()["counts"].keys() == {"train", "dev", "test", "test, oracle", "clean_train"}
     assert data.to_dict()["card"]["notes"] == ["A note."]
     assert data.label_names == ("negative", "positive")
-
-
-def test_the_fingerprint_of_all_sets_changes_with_any_of_them():
-    card = DataCard("A set", "Texts.", "made up", "none", "nobody")
-    data = BenchmarkData("a-set", make(), make(), {"test": make()}, {}, None, (), card, {})
-    assert data.fingerprint() == replace(data, settings={"seed": 1}).fingerprint()
-    assert data.fingerprint() != replace(data, tests={"test": make().select([0])}).fingerprint()
-    assert data.fingerprint() != replace(data, tests={"reversed": make()}).fingerprint()

@@ -1,6 +1,5 @@
 """A fine-tuning that is cut short goes on from its last checkpoint and ends as if nothing had happened."""
 
-import json
 import shutil
 
 import numpy as np
@@ -20,7 +19,7 @@ from shortcut_bench.finetuning.checkpoints import (
     discard,
 )
 from shortcut_bench.finetuning.config import FinetuneConfig, Objective
-from shortcut_bench.finetuning.training import finetune_classifier, finetune_model
+from shortcut_bench.finetuning.training import finetune_classifier
 from shortcut_guardrail.errors import GuardrailWarning
 from tiny_models import save_tiny_encoder
 
@@ -138,17 +137,6 @@ def test_only_what_is_missing_is_done(finetune, checkpoints, cut_short, uninterr
     # What was finished is loaded.
     assert steps_of(finetune, checkpoints=checkpoints) == [5 * EPOCH]
     assert same(finetune(checkpoints=checkpoints), uninterrupted)
-
-
-def test_a_model_that_is_trained_further_resumes_too(finetune, checkpoints):
-    start = finetune(config=FinetuneConfig(epochs=1))
-    options = {"config": CONFIG, "seed": 1}
-    whole = finetune_model(start.model, start.tokenizer, TEXTS, LABELS, **options)
-    with pytest.raises(Interrupted):
-        finetune_model(
-            *(start.model, start.tokenizer, TEXTS, LABELS), **options, checkpoints=checkpoints, progress=stop_at(12)
-        )
-    assert same(finetune_model(start.model, start.tokenizer, TEXTS, LABELS, **options, checkpoints=checkpoints), whole)
 
 
 class Momentary(Objective):
@@ -299,19 +287,6 @@ def test_the_last_is_kept_and_when_all_is_done_its_weights_alone(finetune, check
     finetune(checkpoints=checkpoints)
     kept = {str(path.relative_to(checkpoints.folder)) for path in checkpoints.folder.rglob("*.*")} - {LOCK_FILE}
     assert kept == {f"checkpoint-{5 * EPOCH}/{n}" for n in (WEIGHTS_FILE, MEMORY_FILE, STATE_FILE, MARK_FILE)}
-
-
-def test_seconds_are_those_of_all_processes(finetune, checkpoints, cut_short):
-    shutil.copytree(cut_short, checkpoints.folder)
-    mark = checkpoints.folder / f"checkpoint-{3 * EPOCH}" / MARK_FILE
-    record = json.loads(mark.read_text(encoding="utf-8"))
-    assert 0 < record["seconds"] < 600
-    mark.write_text(json.dumps({**record, "seconds": 1000.0}), encoding="utf-8")
-    resumed = finetune(checkpoints=checkpoints)
-    assert resumed.seconds_before == 1000
-    assert 1000 < resumed.seconds < 1600
-    # The next one that goes on counts both.
-    assert 1000 < finetune(checkpoints=checkpoints).seconds_before < 1600
 
 
 def test_a_folder_that_cannot_be_made_is_named(finetune, tmp_path, uninterrupted):

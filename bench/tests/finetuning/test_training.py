@@ -14,7 +14,7 @@ from transformers.utils import logging as transformers_logging
 
 from shortcut_bench.finetuning.config import FinetuneConfig, Objective
 from shortcut_bench.finetuning.training import finetune_classifier, finetune_model, load_encoder, train_in_place
-from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
+from shortcut_guardrail.errors import ConfigError, DataError, RunError
 from tiny_models import save_tiny_encoder
 
 NAMES = ("bad", "good")
@@ -182,15 +182,6 @@ def test_one_of_several_processes_is_refused(finetune, monkeypatch):
     finetune(config=FinetuneConfig(epochs=1))
 
 
-def test_pickled_weights_are_not_loaded(finetune, encoder, tmp_path):
-    for file in encoder.iterdir():
-        if file.name != "model.safetensors":
-            (tmp_path / file.name).write_bytes(file.read_bytes())
-    torch.save(load_file(encoder / "model.safetensors"), tmp_path / "pytorch_model.bin")
-    with pytest.raises(ModelError, match="safetensors"):
-        finetune(encoder=tmp_path)
-
-
 def test_loss_that_is_not_finite_ends_the_run_with_a_sentence(finetune, encoder, tmp_path):
     for file in encoder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
@@ -261,20 +252,6 @@ def test_weights_that_do_not_fit_are_refused_before_a_model_is_loaded(finetune, 
     with pytest.raises(ConfigError) as error:
         finetune(sampling_weights=weights, encoder="no-such-folder")
     assert str(error.value) == message
-
-
-def test_epochs_can_be_looked_at_without_changing_what_follows(finetune):
-    config = FinetuneConfig(epochs=3, precision="bfloat16")
-    seen = []
-
-    def look(epoch, model):
-        seen.append((epoch, model.training, "forward" in vars(model)))
-        torch.rand(3)
-
-    watched = finetune(config=config, on_epoch_end=look)
-    # In evaluation mode, and without the wrapper of mixed precision.
-    assert seen == [(0, False, False), (1, False, False), (2, False, False)]
-    assert same_weights(watched, finetune(config=config))
 
 
 def test_plain_sgd_is_sgd_with_momentum_at_a_constant_rate(encoder):

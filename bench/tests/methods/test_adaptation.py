@@ -9,15 +9,15 @@ import torch
 from transformers import BertConfig, BertForSequenceClassification
 
 from methods_toy import DEPLOYMENT, REVERSED
-from shortcut_bench.methods import EATA, SAR, DeYO, Tent, load_fitted
+from shortcut_bench.methods import EATA, SAR, DeYO, Tent
 from shortcut_bench.methods.adaptation import Start, norm_parameters
 from shortcut_bench.methods.deyo import DeyoAdapter, destroy
 from shortcut_bench.methods.eata import EataAdapter
 from shortcut_bench.methods.entropy import softmax_entropy
 from shortcut_bench.methods.sar import SarAdapter
 from shortcut_bench.systems import predict_proba
-from shortcut_guardrail.errors import ConfigError, ModelError, RunError
-from tiny_models import build_family, planted_bag
+from shortcut_guardrail.errors import ConfigError
+from tiny_models import build_family
 
 
 def fitted(method, material, seed=0):
@@ -40,11 +40,6 @@ def test_normalisation_layers_are_found_in_every_family(family):
     names = norm_parameters(model)
     assert all("norm" in name.lower() or "LayerNorm" in name for name in names)
     assert 0 < len(norm_parameters(model, skip_top=0.5)) < len(names)
-
-
-def test_a_model_without_normalisation_is_refused():
-    with pytest.raises(ModelError, match="no LayerNorm or RMSNorm"):
-        norm_parameters(planted_bag()[0])
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -76,16 +71,6 @@ def test_the_base_classifier_is_left_as_it_was_and_all_but_normalisation_is_shar
     changed = {name for name in before if not torch.equal(adapted[name], before[name])}
     assert changed
     assert all("LayerNorm" in name for name in changed)
-
-
-def test_how_far_the_parameters_moved_is_said(material):
-    result = fitted(Tent(batch_size=16), material)
-    start, end = norm_parameters(material.base.model), norm_parameters(result.classifier.plain_model)
-    moved = sum(float(((end[name] - start[name]) ** 2).sum().detach()) for name in start)
-    norm = sum(float((value**2).sum().detach()) for value in start.values())
-    expected = math.sqrt(moved / norm)
-    assert result.info()["adaptation"]["relative_change"] == pytest.approx(expected, rel=1e-4)
-    assert expected > 0
 
 
 def test_fisher_information_and_penalty_are_their_sums(material):
@@ -232,34 +217,6 @@ def test_sar_resets_by_the_moving_average_of_its_losses_and_not_by_the_last_one(
     assert resets[0] == 0 < resets[1]
 
 
-def test_after_a_reset_weights_average_and_momentum_are_those_of_a_beginning(material):
-    fresh, adapter, put_back = (sar_on(material, learning_rate=0.05) for _ in range(3))
-    one, two, three = batches_of(fresh, 3)
-    for other in (fresh, adapter, put_back):
-        other.entropy_margin, other.reset_below = math.log(2), 0.0
-    for other in (adapter, put_back):
-        other.step(one)
-        assert any(not torch.equal(value, other.start[name]) for name, value in other.parameters.items())
-    adapter.reset_below = 10.0
-    adapter.step(two)
-    put_back.step(two)
-    assert (adapter.counts.resets, put_back.counts.resets) == (1, 0)
-    assert all(torch.equal(value, adapter.start[name]) for name, value in adapter.parameters.items())
-    adapter.reset_below = 0.0
-    with torch.no_grad():  # the partner has the weights of a beginning, but an old average and old momentum
-        for name, value in put_back.parameters.items():
-            value.copy_(put_back.start[name])
-    for other in (fresh, adapter, put_back):
-        other.step(three)
-    assert adapter.average == fresh.average
-    assert all(torch.equal(value, fresh.parameters[name]) for name, value in adapter.parameters.items())
-    assert put_back.average != pytest.approx(fresh.average, abs=1e-3)
-    apart = [
-        float((value - fresh.parameters[name]).detach().abs().max()) for name, value in put_back.parameters.items()
-    ]
-    assert max(apart) > 1e-3
-
-
 def test_one_step_of_deyo_is_its_two_filters_and_its_weights(material):
     method = DeYO(batch_size=16, learning_rate=0.05, plpd_margin=0.01, filter_margin=0.71, entropy_margin=0.7)
     start = Start.of(method, material, 0)
@@ -314,20 +271,8 @@ def test_online_answers_a_batch_before_it_adapts_to_it(material):
     assert system.info()["forward_equivalents_per_text"] == pytest.approx(2.0)
 
 
-def test_online_systems_are_saved_with_their_options(material, tmp_path):
-    system = fitted(DeYO(mode="online", batch_size=16, plpd_margin=-1.0), material)
-    before = system.predict_proba(DEPLOYMENT)
-    system.save(tmp_path / "deyo")
-    assert (load_fitted(tmp_path / "deyo").predict_proba(DEPLOYMENT) == before).all()
-
-
 def test_an_online_eata_would_have_to_save_texts_and_says_so(material, tmp_path):
     system = fitted(EATA(mode="online"), material)
     with pytest.raises(ConfigError, match="source texts whenever it starts"):
         system.save(tmp_path / "eata")
     assert not (tmp_path / "eata").exists()
-
-
-def test_a_rate_that_explodes_ends_with_a_sentence(material):
-    with pytest.raises(RunError, match=r"Lower its learning_rate|not finite"):
-        fitted(Tent(batch_size=8, learning_rate=1e30, optimizer="sgd"), material)

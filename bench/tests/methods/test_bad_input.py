@@ -10,7 +10,7 @@ import pytest
 from methods_toy import DEV, GROUPS, NAMES, SUPPORT, TRAIN, fit, rows
 from shortcut_bench.datasets.types import HIDDEN_GROUP, LabelledTexts
 from shortcut_bench.finetuning.config import FinetuneConfig
-from shortcut_bench.methods import C2L, DFR, EATA, JTT, LTGR, RULES, FewShot, GroupDRO, LastLayer, jtt
+from shortcut_bench.methods import C2L, DFR, EATA, JTT, RULES, FewShot, GroupDRO, LastLayer, jtt
 from shortcut_bench.methods.dfr import draw_with_all_classes
 from shortcut_bench.methods.same_budget import PriorShift
 from shortcut_bench.methods.selection import Rule, best_index, search
@@ -94,12 +94,6 @@ def test_a_first_stage_that_diverges_is_trained_once_and_paid_for(material, monk
 # DFR
 
 
-def test_a_class_without_rows_stops_dfr(material):
-    negative = DEV.select(np.flatnonzero(DEV.labels == 0))
-    with pytest.raises(DataError, match=r"DFR needs rows of every class in 'dev', but there are none of class \[1\]"):
-        fit(DFR(), with_(material, dev=negative))
-
-
 def test_a_class_missing_from_a_half_is_drawn_again_and_given_up_on_in_words():
     labels = np.array([0] * 30 + [1])
     draws = []
@@ -118,24 +112,6 @@ def test_a_class_missing_from_a_half_is_drawn_again_and_given_up_on_in_words():
         "DFR needs every class in the half of 'dev' that it fits on, but 100 draws of 31 rows (of the classes [30, 1]) "
         "left one out each time. Give more rows of the rare classes."
     )
-
-
-def test_a_group_missing_from_a_half_is_drawn_again_and_said_where_it_cannot_be_mended():
-    method, values = DFR(), np.random.default_rng(0).normal(size=(100, 4))
-    for sizes, lacking in (((40, 3, 17, 40), []), ((40, 1, 19, 40), ["negative, with"])):
-        few = rows("dev", sizes, 5)
-        drawn = []
-        for seed in range(20):  # a group of 3 rows misses a half in a quarter of the draws
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                scores, one_sided, n_draws = method.tune(values, few, np.random.default_rng(seed))
-            drawn.append(n_draws)
-            assert len(scores) == len(method.inverse_strengths)
-            assert one_sided == lacking
-            said = [str(w.message) for w in caught if "has rows in only one of the halves" in str(w.message)]
-            assert len(said) == len(lacking)
-        # A group of one row can never be in both halves, however often they are drawn.
-        assert set(drawn) == {100} if lacking else set(drawn) > {1}
 
 
 def test_dfr_without_groups_says_which_variant_needs_none(material):
@@ -287,26 +263,6 @@ def test_support_rows_of_one_class_are_refused(method, material):
         fit(method, with_(material, support=ONE_CLASS))
 
 
-def test_a_class_without_support_rows_is_never_answered_and_warned_about(material):
-    from shortcut_bench.classifiers import TrainedClassifier
-    from tiny_models import tiny_bert
-
-    model, tokenizer = tiny_bert(n_classes=3)
-    names = ("negative", "mixed", "positive")
-    base = TrainedClassifier(model, tokenizer, names, 16, material.base.recipe, 0)
-    support = dataclasses.replace(SUPPORT, labels=SUPPORT.labels * 2, label_names=names)
-    with pytest.warns(GuardrailWarning, match="No support row is of class mixed, so 'last_layer' will never answer it"):
-        system = LastLayer().fit(with_(material, base=base, support=support, label_names=names), seed=0)
-    assert (system.predict_proba(SUPPORT.texts)[:, 1] < 1e-6).all()
-    assert system.info()["classes_never_answered"] == ["mixed"]
-
-
-def test_a_class_without_training_rows_has_no_prior(material):
-    negative = TRAIN.select(np.flatnonzero(TRAIN.labels == 0))
-    with pytest.raises(DataError, match="but there is none of positive"):
-        fit(PriorShift(), with_(material, train=negative))
-
-
 # C2L and LTGR
 
 
@@ -324,12 +280,6 @@ def test_c2l_without_a_causal_token_is_ordinary_training_and_says_so(material):
     with pytest.warns(GuardrailWarning, match="C2L has no triplet and is ordinary training"):
         info = C2L(proposals="mask", recipe=QUICK).fit(with_(material, base=base, train=few), seed=0).info()
     assert info["n_triplets"] == 0
-
-
-def test_ltgr_with_texts_that_hold_no_ordinary_token_is_refused(material):
-    empty = dataclasses.replace(TRAIN, texts=["[SEP]"] * len(TRAIN))
-    with pytest.raises(DataError, match="no text of 'train' has one"):
-        LTGR(recipe=QUICK, steps=2).fit(with_(material, train=empty), seed=0)
 
 
 # Prompts

@@ -452,26 +452,6 @@ def language_model(classifier):
     return BertForMaskedLM(classifier.plain_model.config)
 
 
-@pytest.mark.parametrize("batch_size", [1, 12])
-def test_replacements_of_a_language_model_do_not_depend_on_the_batch(texts, batch_size):
-    base, tokenizer = tiny_bert(n_classes=5, seed=2)
-    classifier = TextClassifier(base, tokenizer, batch_size=batch_size)
-    encoded = classifier.encode([*texts, "[SEP]"])
-    importance, model = some_importance(encoded), language_model(classifier)
-    replacer = LanguageModelReplacer(model, classifier.device, seed=3)
-
-    def propose(index, place):
-        batch = classifier.collate(encoded, [index])
-        return replacer.propose(batch, torch.tensor([place]), np.array([index]))[0].tolist()
-
-    positions, found, n_forward = causal_tokens_one_by_one(base, encoded, importance, propose)
-    causal = find_causal_tokens(classifier, encoded, importance, replacer)
-    assert causal.positions.tolist() == positions
-    assert causal.found.tolist() == found
-    assert causal.n_forward == n_forward
-    assert any(found)
-
-
 def test_half_of_the_replaced_tokens_vector_is_dropped_and_nothing_else(texts):
     classifier = TextClassifier(*tiny_bert(hidden_size=64))
     model, encoded = language_model(classifier), classifier.encode(texts[:2])

@@ -468,16 +468,6 @@ def test_cross_validation_takes_five_folds_or_as_many_as_a_class_has_rows(counts
 # The sources' numbers
 
 
-JTT_OPTIONS = {
-    "variant": "official",
-    "identification_epochs": [2],
-    "upweights": [4, 5, 6],
-    "learning_rates": None,
-    "identification_rate": 2e-5,
-    "select": "dev-worst-group",
-}
-
-
 @pytest.mark.parametrize(
     ("recipe", "expected"),
     [("source", 1.0), ({"epochs": 1}, 1.0), ({"warmup_ratio": 0.25}, 0.25), ("base", 0.2)],
@@ -495,8 +485,3 @@ def test_single_values_of_c2ls_recipe_leave_its_warmup_alone(recipe, expected, e
         warnings.simplefilter("ignore", GuardrailWarning)  # a text without a causal token
         make_system("c2l", recipe=recipe).fit(untrained(encoder, train=few, dev=few), seed=0)
     assert [config.warmup_ratio for config in trained] == [expected]
-
-
-def test_the_grid_of_the_papers_jtt_is_its_appendixs():
-    changed = {"learning_rates": [1e-3, 1e-4, 1e-5], "identification_epochs": [1, 2], "upweights": [4, 5, 6]}
-    assert make_system("jtt-grid").config() == {**JTT_OPTIONS, **changed, "recipe": "source"}

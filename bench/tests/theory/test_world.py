@@ -118,15 +118,6 @@ def test_float_weights_lose_nothing_and_a_blind_learner_everything():
     assert bayes_error(blind.parameters_joint) == pytest.approx(8 / 9)
 
 
-def test_texts_that_do_not_depend_on_the_structure_keep_the_chain():
-    world = enumerate_world(World(2, 4, 0.9, step=2.0))
-    known = mutual_information(world.parameters_joint)
-    for texts in (text_distribution(structures(2), 0.0), without_labels(text_distribution(structures(2), 0.0))):
-        joint = with_deployment_texts(world, texts, 2)
-        assert conditional_mutual_information(joint) == pytest.approx(0, abs=1e-9)
-        assert mutual_information(joint.reshape(9, -1)) == pytest.approx(known, abs=1e-9)
-
-
 @pytest.mark.parametrize("labelled", [True, False])
 def test_reversed_texts_break_the_chain_and_pass_the_training_set(labelled):
     """Enough of them tell more about S* than the whole training set: no bound by I(S*; D) can hold."""
@@ -164,15 +155,3 @@ def test_one_reversed_text_without_label_tells_nothing_if_only_one_token_can_pul
 def test_worlds_that_cannot_be_enumerated_are_refused(settings, sentence):
     with pytest.raises(ConfigError, match=sentence):
         World(**settings)
-
-
-def test_too_many_deployment_texts_are_refused():
-    world = enumerate_world(World(3, 4, 0.9, step=0.5))
-    with pytest.raises(ConfigError, match=r"20 deployment texts give a table of .* Choose fewer texts"):
-        with_deployment_texts(world, without_labels(text_distribution(structures(3), -0.9)), 20)
-
-
-@pytest.mark.parametrize(("strength", "share"), [(1.1, 0.5), (math.nan, 0.5), (0.5, -0.1), (0.5, 1.5)])
-def test_text_distributions_out_of_range_are_refused(strength, share):
-    with pytest.raises(ConfigError, match="must lie between"):
-        text_distribution(structures(1), strength, label_1_share=share)
