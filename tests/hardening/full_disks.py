@@ -13,7 +13,6 @@ new version and leave nothing beside it.
 
 from __future__ import annotations
 
-import argparse
 import builtins
 import errno
 import io
@@ -29,7 +28,7 @@ from typing import Any
 from shortcut_guardrail.cli.running import FAILED_RUN, run
 from shortcut_guardrail.data import manifests
 
-from .kills import GROUPS, PARTNER, Bench, Output, forked, watch
+from .kills import GROUPS, PARTNER, Bench, Output, forked, program, watch
 
 ALONE, STAYS = "one operation", "from one on"
 _NEED_NO_ROOM = {"os.remove", "os.rmdir", "os.chmod", "os.truncate"}
@@ -154,7 +153,7 @@ def benches(work: Path) -> Iterator[FullDisk]:
                 yield FullDisk(output, Path(tempfile.mkdtemp(dir=work)), kind, work / "said")
 
 
-def tried(trials: int, seed: int, work: Path) -> list[FullDisk]:
+def tried(trials: int, seed: int, work: Path) -> list[dict[str, Any]]:
     """Fill disks, and count what is left.
 
     Args:
@@ -170,34 +169,8 @@ def tried(trials: int, seed: int, work: Path) -> list[FullDisk]:
         pairs = [pair for pair in pairs if pair in sample or pair[0].output.name == PARTNER]
     for bench, number in pairs:
         bench.fail_at(number)
-    return all_of_them
-
-
-def main() -> None:
-    """Fill disks, print the table and what went wrong, and fail if anything did."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--trials", type=int, default=0, help="how many; 0 for all")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--work", type=Path, help="folder for all of it")
-    parser.add_argument("--json", type=Path, help="file for the rows")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=given.work) as work:
-        done = tried(given.trials, given.seed, Path(os.path.realpath(work)))
-    rows = [
-        {**vars(bench.row), "disk": bench.kind, "kills": bench.row.kills, "problems": bench.problems} for bench in done
-    ]
-    head = ("output", "disk", "operations", "kills", "lost", "not_resumed", "left")
-    kinds = ("old", "new", "absent", "mixed")
-    print("| " + " | ".join((*head, *kinds, "problems")) + " |\n|" + "---|" * (len(head) + len(kinds) + 1))
-    for row in rows:
-        cells = (*(row[name] for name in head), *(row["found"][kind] for kind in kinds), len(row["problems"]))
-        print("| " + " | ".join(map(str, cells)) + " |")
-    for row in rows:
-        if row["output"] != PARTNER:
-            print("".join(f"{problem}\n" for problem in row["problems"]), end="")
-    if given.json is not None:
-        given.json.write_text(json.dumps(rows), encoding="utf-8")
+    return [{**bench.row.to_dict(), "disk": bench.kind, "problems": bench.problems} for bench in all_of_them]
 
 
 if __name__ == "__main__":
-    main()
+    program(__doc__, {"trials": 0, "seed": 0}, tried)

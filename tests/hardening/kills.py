@@ -82,10 +82,9 @@ class Row:
     not_resumed: int = 0
     left: int = 0
 
-    @property
-    def kills(self) -> int:
-        """How many writers were killed."""
-        return sum(self.found.values())
+    def to_dict(self) -> dict[str, Any]:
+        """With how many writers were killed."""
+        return {**vars(self), "kills": sum(self.found.values())}
 
 
 # Outputs
@@ -367,7 +366,7 @@ def benches(work: Path) -> Iterator[Bench]:
             yield Bench(output, Path(tempfile.mkdtemp(dir=work)))
 
 
-def run(kills: int, twice: int, moments: int, seed: int, work: Path) -> list[Row]:
+def run(kills: int, twice: int, moments: int, seed: int, work: Path) -> list[dict[str, Any]]:
     """Kill writers, and count what they leave.
 
     Args:
@@ -391,35 +390,20 @@ def run(kills: int, twice: int, moments: int, seed: int, work: Path) -> list[Row
     for i in range(moments):
         bench = all_of_them[i % len(all_of_them)]
         bench.kill_after(draw.uniform(0, bench.seconds))
-    return [bench.row for bench in all_of_them]
+    return [bench.row.to_dict() for bench in all_of_them]
 
 
-def table(rows: list[Row]) -> str:
-    """The rows in Markdown."""
-    head = ("output", "operations", "kills", *KINDS, "files of others lost", "not resumed", "leftovers")
-    lines = [" | ".join(head), " | ".join("-" * len(head))]
-    for row in rows:
-        cells = (row.output, row.operations, row.kills, *(row.found[kind] for kind in KINDS))
-        lines.append(" | ".join(map(str, (*cells, row.lost, row.not_resumed, row.left))))
-    return "".join(f"| {line} |\n" for line in lines)
-
-
-def main() -> None:
-    """Kill, print the table, and fail if anything is mixed, lost or not resumed."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=0, help="at how many operations; 0 for all")
-    parser.add_argument("--twice", type=int, default=200, help="how often the next writer is killed as well")
-    parser.add_argument("--moments", type=int, default=200, help="at how many random moments")
-    parser.add_argument("--seed", type=int, default=0)
+def program(doc: str | None, counts: dict[str, int], trials: Callable[..., list[dict[str, Any]]]) -> None:
+    """A command line with options that are numbers, which prints a row for each output, a line of JSON."""
+    parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
+    for name, default in counts.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--work", type=Path, help="folder for all of it")
-    parser.add_argument("--json", type=Path, help="file for the rows")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=given.work) as work:
-        rows = run(given.kills, given.twice, given.moments, given.seed, Path(os.path.realpath(work)))
-    print(table(rows), end="")
-    if given.json is not None:
-        given.json.write_text(json.dumps([{**vars(row), "kills": row.kills} for row in rows]), encoding="utf-8")
+    given = vars(parser.parse_args())
+    with tempfile.TemporaryDirectory(dir=given.pop("work")) as work:
+        for row in trials(**given, work=Path(os.path.realpath(work))):
+            print(json.dumps(row))
 
 
 if __name__ == "__main__":
-    main()
+    program(__doc__, {"kills": 0, "twice": 200, "moments": 200, "seed": 0}, run)

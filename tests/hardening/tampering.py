@@ -183,18 +183,12 @@ def guard_subjects(folder: Path) -> list[Subject]:
         copied = folder / f"{guard}-{name}"
         shutil.copytree(made / guard, copied, ignore=shutil.ignore_patterns("*-manifest.json"))
         document = json.loads((copied / name).read_text(encoding="utf-8"))
-        if guard != "distill-named-support":
-            document.pop("config")  # the same in all of them
         expected = _guard(copied, base, texts)
 
-        def use(content: str, at: tuple[Path, str, str, Any] = (copied, name, guard, expected)) -> str | None:
-            copied, name, guard, expected = at
-            document = json.loads(content)
-            if name == "guardrail.json" and guard != "distill-named-support" and isinstance(document, dict):
-                original = json.loads((made / guard / name).read_text(encoding="utf-8"))
-                content = content[:-1] + ', "config": ' + json.dumps(original["config"]) + "}"
-            (copied / name).write_text(content, encoding="utf-8")
-            found = _guard(copied, base, texts)
+        def use(content: str, at: tuple[Path, Any] = (copied / name, expected)) -> str | None:
+            file, expected = at
+            file.write_text(content, encoding="utf-8")
+            found = _guard(file.parent, base, texts)
             return None if np.allclose(found, expected, atol=1e-5) else OTHER_ANSWERS
 
         steers = ("debias_strength", "max_length", "shortcuts", "config.per_input")

@@ -21,9 +21,9 @@ def sampled(program, folder, *options):
     """The rows of a program, and those of its partner; in a process of its own, since one with threads cannot fork."""
     # Flushing to a real disk takes most of the time, and what is flushed does not show here.
     work = IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else folder
-    command = [sys.executable, "-m", f"hardening.{program}", *options, "--work", work, "--json", folder / "rows"]
-    subprocess.run(list(map(str, command)), cwd=TESTS, check=True, timeout=600)
-    rows = json.loads((folder / "rows").read_text(encoding="utf-8"))
+    command = [sys.executable, "-m", f"hardening.{program}", *options, "--work", str(work)]
+    done = subprocess.run(command, cwd=TESTS, check=True, timeout=600, stdout=subprocess.PIPE, text=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
     partner = [row for row in rows if row["output"].startswith("one by one")]
     rows = [row for row in rows if row not in partner]
     for row in rows:

@@ -17,9 +17,7 @@ from shortcut_guardrail.errors import GuardrailWarning
 QUICK = {"recipe": {"learning_rate": 5e-3, "epochs": 3, "batch_size": 32}}
 CASES = {
     "jtt, errors of two passes": ("jtt", {**QUICK, "upweights": (4, 5), "identification_rate": 0.05}),
-    "jtt-sg-paper": ("jtt-sg-paper", {**QUICK, "upweights": (4,), "identification_epochs": (2,)}),
     "nfl, a grid": ("nfl", {**QUICK, "factors": (0.01, 0.1), "select": "dev-accuracy"}),
-    "nfl-pt": ("nfl-pt", {**QUICK, "prompt_length": 3}),
     "group_dro, best epoch": ("group_dro", {**QUICK, "adjustments": (0.0, 2.0)}),
     "ltgr, late early state": ("ltgr", {**QUICK, "steps": 2, "early_epoch": 2}),
     "ltgr, the base's second epoch": ("ltgr", {"recipe": "base", "steps": 2, "early_epoch": 2}),

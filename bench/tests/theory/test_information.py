@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import entropy as scipy_entropy
@@ -117,7 +117,6 @@ def test_bayes_error_is_one_minus_the_best_guess(joint):
 
 
 @given(chain=chains())
-@settings(max_examples=200)
 def test_along_a_markov_chain_information_falls_and_errors_rise(chain):
     prior, train_channel, learner = chain
     train, deploy = joint_distribution(prior, train_channel), joint_distribution(prior, compose(train_channel, learner))
@@ -129,7 +128,6 @@ def test_along_a_markov_chain_information_falls_and_errors_rise(chain):
 
 
 @given(chain=chains())
-@settings(max_examples=200)
 def test_no_bound_exceeds_the_best_possible_error(chain):
     prior, train_channel, learner = chain
     train, deploy = joint_distribution(prior, train_channel), joint_distribution(prior, compose(train_channel, learner))
