@@ -42,7 +42,7 @@ fuzz: $(VENV)/.dev
 # The lowest versions that pyproject.toml declares: a part of the tests that covers every dependency.
 LOWEST := build/lowest
 LOWEST_TESTS := tests/stats tests/strength tests/text tests/data tests/saving tests/attribution tests/models \
-	tests/mitigation tests/cli/test_options.py tests/test_config.py tests/test_keys.py tests/test_metrics.py
+	tests/mitigation tests/cli/test_options.py tests/test_config.py tests/test_metrics.py
 test-lowest:
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check uv

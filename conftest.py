@@ -31,7 +31,14 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--gpu needs a GPU and a PyTorch that sees it, but torch.cuda.is_available() is False.")
 
 
-LONG = ("test_first_hour", "test_whole_or_not", "test_store", "methods/test_properties", "methods/test_checkpoints")
+LONG = (
+    "test_first_hour",
+    "test_whole_or_not",
+    "test_distributed",
+    "test_store",
+    "methods/test_properties",
+    "cli/test_commands",
+)
 """Files that take longest. They come first, so that several processes end at about the same time."""
 
 
