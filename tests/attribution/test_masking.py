@@ -17,13 +17,5 @@ def test_each_copy_differs_in_its_own_place():
         changed = (copy != ids[row]).nonzero().flatten().tolist()
         assert changed == [int(positions[row, slot])]
         assert int(copy[changed[0]]) == 4
-
-
-def test_the_input_is_left_alone():
-    ids = torch.tensor([[2, 5, 3]])
-    mask_variants(ids, torch.tensor([[1]]), 4)
-    assert ids.tolist() == [[2, 5, 3]]
-
-
-def test_no_positions_no_copies():
-    assert mask_variants(torch.tensor([[2, 3]]), torch.tensor([[-1, -1]]), 4).input_ids.shape == (0, 2)
+    assert ids[0].tolist() == [2, 5, 6, 7, 3]
+    assert mask_variants(ids, torch.tensor([[-1], [-1]]), 4).input_ids.shape == (0, 5)

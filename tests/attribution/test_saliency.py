@@ -24,6 +24,10 @@ def test_scores_of_a_bag_of_words_are_one_line_of_algebra(bag):
     torch.testing.assert_close(result.scores[0], vectors[:, 0].abs())
     z = float(vectors[:, 0].sum())
     assert float(result.tempering[0]) == pytest.approx(1 / (1 + np.exp(z)), rel=1e-5)
+    found = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=2))
+    assert [encoded.token_text(0, p) for p in found.positions[0]] == ["honestly", "good"]
+    np.testing.assert_allclose(found.margin_scores, [[4, 1]], rtol=1e-5)
+    np.testing.assert_allclose(found.scores, found.margin_scores / (1 + np.exp(z)), rtol=1e-5)
 
 
 @settings(max_examples=25, deadline=None)
@@ -68,34 +72,21 @@ def test_a_confident_prediction_keeps_its_ranking_with_the_margin_only(texts):
     assert float(literal.max()) == 0.0
 
 
-def test_the_shortcut_is_the_most_important_token(bag):
-    classifier = TextClassifier(*bag)
-    encoded = classifier.encode(["the good soup was honestly bad"])
-    saliency = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=2))
-    assert [encoded.token_text(0, p) for p in saliency.positions[0]] == ["honestly", "good"]
-
-
 def test_ties_go_to_the_earlier_token():
     scores = torch.tensor([[9.0, 1.0, 2.0, 1.0, 2.0]])
     ordinary = torch.tensor([[False, True, True, True, True]])
     assert top_positions(scores, ordinary, 3).tolist() == [[2, 4, 1]]
 
 
-def test_fewer_ordinary_tokens_than_k_leave_empty_slots(bert):
-    classifier = TextClassifier(*bert)
-    saliency = find_important_tokens(classifier, classifier.encode(["good soup", "a very good soup"]))
-    assert (saliency.positions >= 0).sum(axis=1).tolist() == [2, 4]
-    assert saliency.positions.shape == (2, 10)
-    assert np.isnan(saliency.scores[0, 2:]).all()
-
-
 def test_special_tokens_and_padding_are_never_chosen(bert, texts):
     classifier = TextClassifier(*bert)
     encoded = classifier.encode([*texts, "[CLS] good [MASK] [PAD] [SEP] soup"])
     saliency = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=30))
+    assert saliency.positions.shape == (len(encoded), 30)
     for i in range(len(encoded)):
-        chosen = saliency.positions[i][saliency.positions[i] >= 0]
-        assert set(chosen) == set(np.flatnonzero(encoded.ordinary[i]))
+        filled = saliency.positions[i] >= 0
+        assert set(saliency.positions[i][filled]) == set(np.flatnonzero(encoded.ordinary[i]))
+        assert (np.isnan(saliency.scores[i]) == ~filled).all()
 
 
 def test_scores_do_not_depend_on_what_shares_the_batch(bert, texts):

@@ -8,7 +8,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from shortcut_guardrail.attribution.occlusion import mask_spans, masking_effects
+from shortcut_guardrail.attribution.occlusion import mask_variants, masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
 from shortcut_guardrail.config import SaliencyConfig
 from shortcut_guardrail.models.classifier import TextClassifier
@@ -185,7 +185,7 @@ def test_a_span_is_masked_whole_and_nothing_else():
     ids = torch.tensor([[1, 10, 11, 12, 13, 2], [1, 20, 21, 2, 0, 0]])
     units = torch.tensor([[-1, 0, 0, 1, 2, -1], [-1, 0, 1, -1, -1, -1]])
     first, last = torch.tensor([[0, 1], [1, -1]]), torch.tensor([[0, 2], [1, -1]])
-    variants = mask_spans(ids, units, first, last, mask_token_id=9)
+    variants = mask_variants(ids, first, 9, units=units, last=last)
     assert variants.input_ids.tolist() == [[1, 9, 9, 12, 13, 2], [1, 10, 11, 9, 9, 2], [1, 20, 9, 2, 0, 0]]
     assert (variants.rows.tolist(), variants.slots.tolist()) == ([0, 0, 1], [0, 1, 0])
 

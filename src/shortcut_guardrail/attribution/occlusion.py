@@ -29,32 +29,29 @@ class MaskedVariants(NamedTuple):
     slots: Tensor
 
 
-def mask_variants(input_ids: Tensor, positions: Tensor, mask_token_id: int) -> MaskedVariants:
+def mask_variants(
+    input_ids: Tensor,
+    positions: Tensor,
+    mask_token_id: int,
+    *,
+    units: Tensor | None = None,
+    last: Tensor | None = None,
+) -> MaskedVariants:
     """One copy of an input for every chosen position, with that position masked (paper Section 3.3, `x^{mask_j}`).
 
-    The ids are scattered, never decoded and tokenised again, so all other tokens stay as they are.
+    The ids are filled in, never decoded and tokenised again, so all other tokens stay as they are. With `units` all
+    tokens of a unit or span are masked: a word of three pieces becomes three mask tokens.
 
     Args:
         input_ids: Shape (B, L).
-        positions: Shape (B, K), in [0, L), or -1 for an empty slot.
-    """
-    rows, slots = (positions >= 0).nonzero(as_tuple=True)
-    copies = input_ids[rows].clone()
-    copies[torch.arange(len(rows), device=input_ids.device), positions[rows, slots]] = mask_token_id
-    return MaskedVariants(copies, rows, slots)
-
-
-def mask_spans(input_ids: Tensor, units: Tensor, first: Tensor, last: Tensor, mask_token_id: int) -> MaskedVariants:
-    """One copy of an input for every chosen span of units; a word of three pieces becomes three mask tokens.
-
-    Args:
-        input_ids: Shape (B, L).
+        positions: Shape (B, K), in [0, L), or the first unit of each span; -1 for an empty slot.
         units: The unit of each token, shape (B, L), ascending in each row, -1 for tokens that are never masked.
-        first: First unit of each span, shape (B, K), or -1 for an empty slot.
-        last: Last unit of each span, shape (B, K).
+        last: Last unit of each span, shape (B, K); single units without.
     """
-    rows, slots = (first >= 0).nonzero(as_tuple=True)
-    inside = (units[rows] >= first[rows, slots][:, None]) & (units[rows] <= last[rows, slots][:, None])
+    units = torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids) if units is None else units
+    last = positions if last is None else last
+    rows, slots = (positions >= 0).nonzero(as_tuple=True)
+    inside = (units[rows] >= positions[rows, slots][:, None]) & (units[rows] <= last[rows, slots][:, None])
     return MaskedVariants(input_ids[rows].masked_fill(inside, mask_token_id), rows, slots)
 
 
@@ -93,7 +90,6 @@ def masking_effects(
     """Predict every text with one token masked at a time, or one span of units: K forward passes a text.
 
     Args:
-        encoded: N texts.
         positions: Which tokens are masked, or with `units` the first unit of each span, shape (N, K), -1 for an empty
             slot.
         units: The units of the texts.
@@ -109,10 +105,8 @@ def masking_effects(
             torch.from_numpy(x[batch.indices].astype(np.int64)).to(batch.input_ids.device)
             for x in (positions, positions if last is None else last)
         )
-        if units is None:
-            variants = mask_variants(batch.input_ids, first, mask_token_id)
-        else:
-            variants = mask_spans(batch.input_ids, pad_units(units, batch), first, end, mask_token_id)
+        of_token = None if units is None else pad_units(units, batch)
+        variants = mask_variants(batch.input_ids, first, mask_token_id, units=of_token, last=end)
         if len(variants.rows):
             logits = classifier.logits(batch.copies(variants.input_ids, variants.rows))
             rows = batch.indices[variants.rows.cpu().numpy()]

@@ -70,7 +70,6 @@ def token_scores(classifier: TextClassifier, batch: Batch, config: SaliencyConfi
 
     Args:
         classifier: The model; its weights ask for no gradient.
-        batch: B texts.
         config: `gradient` chooses the form; with `cross_entropy` the scores are the paper's as they come out of
             floating point, and `tempering` is 1.
     """
@@ -120,8 +119,6 @@ def find_important_tokens(
     the result for all.
 
     Args:
-        classifier: The model whose predictions are explained.
-        encoded: N texts.
         config: k and the form of the gradient.
         units: The units to score in place of tokens; `positions` then holds their ids.
     """
