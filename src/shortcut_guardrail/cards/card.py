@@ -38,13 +38,7 @@ class CardEvidence:
 
 @dataclass(frozen=True)
 class Moved:
-    """Predictions that change from one class to another when the words of a card are masked.
-
-    Attributes:
-        before: The class that the model answers.
-        after: The class that it answers with the words masked.
-        texts: In how many distinct texts.
-    """
+    """In how many distinct texts the prediction changes from one class to another with a card's words masked."""
 
     before: str
     after: str

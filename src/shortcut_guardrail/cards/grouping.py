@@ -41,15 +41,11 @@ ALIKE_FOUND = 0.15
 
 @dataclass(frozen=True)
 class PullingWord:
-    """A word or phrase to be put on a card, and what an audit says of it.
+    """A word or phrase to be put on a card, and what an audit says of it; see `Candidate`.
 
     Attributes:
-        text: Its characters, lower case.
-        pulls_to: The class it pulls to.
         changes: Distinct texts whose prediction changes when it is masked.
         found: Whether it was flagged, takes turns with what was, or is one of a set that overrides its texts.
-        status: `flagged`, `undecided` or `not_flagged`.
-        q_value: Of the audit's test; 1 where it was not tested.
     """
 
     text: str

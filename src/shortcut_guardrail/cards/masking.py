@@ -46,24 +46,13 @@ class MaskedAnswers(NamedTuple):
         found: Array = self.before.argmax(axis=1) != self.after.argmax(axis=1)
         return found
 
-    @property
-    def flips(self) -> MaskedAnswers:
-        """Only the texts whose prediction changes."""
-        return MaskedAnswers(*(values[self.changed] for values in self))
-
-    def named(self, label_names: Sequence[str], texts: Texts, numbers: Array) -> list[Flip]:
-        """Each text as a flip, by the names of the classes.
-
-        Args:
-            label_names: Of the C classes.
-            texts: The N texts that `rows` counts.
-            numbers: Which of the audited texts each of these is, shape (N,).
-        """
+    def flips(self, label_names: Sequence[str], texts: Texts, numbers: Array) -> list[Flip]:
+        """The texts whose prediction changes, of N texts that are those of the audit with these numbers, shape (N,)."""
         was, becomes = self.before.argmax(axis=1), self.after.argmax(axis=1)
         logs = np.log(np.clip(self.after, 1e-12, 1))
         found = []
-        for i, row in enumerate(self.rows):
-            margin = float(logs[i, becomes[i]] - logs[i, was[i]])
+        for i in np.flatnonzero(self.changed):
+            row, margin = self.rows[i], float(logs[i, becomes[i]] - logs[i, was[i]])
             names = label_names[was[i]], label_names[becomes[i]]
             found.append(Flip.of(int(numbers[row]), *names, texts[row], margin))
         return found
@@ -84,9 +73,6 @@ def masked_answers(
         words: Words and phrases, found as `text.WordFinder` does in what the model sees of a text.
         kept: Phrases in which nothing is masked, such as a card's `except_in`.
         probs: What the model answers to all N texts, shape (N, C), where that is known; saves the first pass.
-
-    Example:
-        `masked_answers(classifier, encoded, ["book", "this book"]).flips.rows` are the texts whose answer changes.
     """
     finder = WordFinder(words, kept=tuple(kept))
     found = [np.flatnonzero(finder.tokens(encoded, i)) for i in range(len(encoded))]
@@ -97,16 +83,6 @@ def masked_answers(
     before = classifier.predict_proba(chosen) if probs is None else np.asarray(probs)[holding]
     masked = masked_texts(chosen, [found[i] for i in holding], classifier.tokenizer.mask_token_id)
     return MaskedAnswers(holding, before, classifier.predict_proba(masked))
-
-
-def _phrases_of_others(words: Iterable[str], others: Iterable[str]) -> tuple[str, ...]:
-    """The phrases among the words of all cards that hold a word of this one and are not on it."""
-    mine = {spaced(word) for word in words}
-    return tuple(
-        other
-        for other in sorted(set(others))
-        if spaced(other) not in mine and not mine.isdisjoint(parts_of(spaced(other)))
-    )
 
 
 def make_cards(
@@ -126,7 +102,6 @@ def make_cards(
     Args:
         words: What the audit found to pull to a class.
         pieces: Its distinct texts; read once.
-        progress: Told how many texts are done.
     """
     whole = {word.text: word for word in words if word.changes and not word.text.startswith("##")}
     groups = group_words(classifier, list(whole.values()))[:MOST_CARDS]
@@ -149,7 +124,10 @@ class _Set:
     def __init__(self, group: Sequence[PullingWord], on_cards: Sequence[str], label_names: Sequence[str]) -> None:
         self.group, self.label_names = group, label_names
         self.words, self.pulls_to = tuple(word.text for word in group), group[0].pulls_to
-        self.kept = _phrases_of_others(self.words, on_cards)
+        # The phrases of all cards that hold a word of this one and are not on it.
+        mine = {spaced(word) for word in self.words}
+        phrases = (other for other in sorted(set(on_cards)) if spaced(other) not in mine)
+        self.kept = tuple(other for other in phrases if not mine.isdisjoint(parts_of(spaced(other))))
         self.texts = 0
         self.moved: Counter[tuple[str, str]] = Counter()
         self.flips: list[Flip] = []
@@ -160,7 +138,7 @@ class _Set:
         np.add.at(self.rests, levels(seen.after[:, target]), 1)
         np.add.at(self.others, levels(np.delete(probs[:, target], seen.rows)), 1)
         self.texts += len(seen.rows)
-        found = seen.flips.named(self.label_names, encoded.texts, rows)
+        found = seen.flips(self.label_names, encoded.texts, rows)
         self.moved.update((flip.before, flip.after) for flip in found)
         self.flips = sorted(self.flips + found, key=lambda flip: (flip.text_hash, flip.row))[:MOST_FLIPS]
 
@@ -189,7 +167,7 @@ class _Set:
 def find_flips(
     classifier: TextClassifier,
     encoded: EncodedTexts,
-    cards: Iterable[Card],
+    cards: Sequence[Card],
     *,
     probs: Array | None = None,
     progress: Progress | None = None,
@@ -200,7 +178,6 @@ def find_flips(
         encoded: N texts.
         cards: Of an audit. All words of a card are masked at once.
         probs: What the model predicts for the N texts, shape (N, C), where that is known; saves one pass.
-        progress: Told how many cards are done.
 
     Returns:
         By card, its flips in the order of the texts. One forward pass for each text that holds a word of the card.
@@ -209,10 +186,9 @@ def find_flips(
     texts = encoded.select(distinct)
     probs = classifier.predict_proba(texts) if probs is None else probs[distinct]
     found: dict[str, list[Flip]] = {}
-    asked = list(cards)
-    for done, card in enumerate(asked, start=1):
-        seen = masked_answers(classifier, texts, card.words, kept=card.except_in, probs=probs).flips
-        found[card.id] = seen.named(classifier.label_names, texts.texts, distinct)
+    for done, card in enumerate(cards, start=1):
+        seen = masked_answers(classifier, texts, card.words, kept=card.except_in, probs=probs)
+        found[card.id] = seen.flips(classifier.label_names, texts.texts, distinct)
         if progress is not None:
-            progress("Masking cards", done, len(asked))
+            progress("Masking cards", done, len(cards))
     return found
