@@ -20,10 +20,8 @@ from ..stats import exact_interval
 from ..text import evidence_key, find_repeats, text_key
 from ..typing import Array, Progress
 from .context import Outcomes, Shards, Tally, judge, tally
-from .evidence import Agreement, Intervals
-from .evidence import Candidate as Candidate
-from .evidence import ImportantToken as ImportantToken
-from .examples import Details, TextsOf, find_details
+from .evidence import Agreement, Candidate, Intervals
+from .examples import TextsOf, find_details
 from .measurements import Measured, make_shard, measure
 from .phrases import acting_together, with_phrases
 from .results import AuditReport
@@ -52,7 +50,6 @@ def audit_texts(
     """Attribute, mask, test and rank, all in memory: 2 + k forward passes for each distinct text, and what cards cost.
 
     Args:
-        encoded: N texts.
         config: What is scored and masked, and when a candidate is flagged.
         labels: True class ids, shape (N,), where they are known.
         with_cards: Whether to make cards, which nothing but a person's eye needs.
@@ -132,15 +129,8 @@ def model_digest(classifier: TextClassifier) -> str:
 
 
 def check_ordinary(encoded: EncodedTexts, numbers: Array | None = None) -> None:
-    """Refuse texts in which nothing can be masked.
-
-    Args:
-        encoded: N texts.
-        numbers: What to call each of them, shape (N,); 1 to N without.
-
-    Raises:
-        DataError: Names the first few of them.
-    """
+    """Refuse texts in which nothing can be masked, with a `DataError` that names the first few by their `numbers`, 1 to
+    N without."""
     numbers = np.arange(1, len(encoded) + 1) if numbers is None else numbers
     empty = [int(numbers[i]) for i, ordinary in enumerate(encoded.ordinary) if not ordinary.any()]
     if empty:
@@ -162,13 +152,7 @@ def make_report(
     texts_of: TextsOf,
     inputs: Measured | None = None,
 ) -> AuditReport:
-    """Everything an audit says, from its shards.
-
-    Args:
-        config: What the shards were made with.
-        texts_of: Gives the texts of some inputs, for the examples.
-        inputs: What is kept of every text.
-    """
+    """Everything that an audit says, but for its cards, from shards that were made with this configuration."""
     totals = _totals(shards, len(label_names))
     phrases = acting_together(shards) if config.unit == "phrase" else {}
     if config.unit == "phrase":
@@ -257,11 +241,10 @@ def _candidate(
     i: int,
     config: AuditConfig,
     label_names: tuple[str, ...],
-    details: Mapping[str, Details],
+    details: Mapping[str, Mapping[str, Any]],
 ) -> Candidate:
     n = int(sums.important[i])
     target, n_present = int(sums.target[i]), int(sums.present[i])
-    detail = details.get(sums.names[i], Details())
     return Candidate(
         text=sums.names[i],
         unit="phrase" if sums.n_words[i] > 1 else ("token" if config.unit == "token" else "word"),
@@ -286,10 +269,9 @@ def _candidate(
         relative_effect=float(outcomes.relative_effect[i]),
         p_value=float(outcomes.p[i]),
         mean_rank=_share(sums.rank[i], n),
-        examples=detail.examples,
-        labelled=detail.labelled,
         takes_turns=bool(outcomes.takes_turns[i]),
         collective=bool(outcomes.collective[i]),
+        **details.get(sums.names[i], {}),
     )
 
 

@@ -48,12 +48,7 @@ _LIMIT_EXAMPLE = "such as 'mstps=0.02' or 'candidate:honestly.flip_rate=0.1'"
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of a result, by name.
-
-    Attributes:
-        key: Its key in the result, or in the candidate.
-        candidate: Text of the candidate whose number it is; `None` for a number of the whole result.
-    """
+    """A number of a result, by its key there; with a candidate's text a number of the candidate."""
 
     key: str
     candidate: str | None = None
@@ -91,13 +86,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Limit:
-    """How much a number may rise, or fall, from one result to the next.
-
-    Attributes:
-        metric: Which number.
-        amount: The most it may change, 0 or more.
-        direction: Which way of changing is limited.
-    """
+    """The most by which a number may rise, or fall, from one result to the next, 0 or more."""
 
     metric: Metric
     amount: float
@@ -269,9 +258,8 @@ def find_candidate(document: Document, text: str) -> Mapping[str, Any] | None:
 
 def newly_flagged(old: Document, new: Document) -> tuple[str, ...]:
     """Texts of the candidates that the new audit flags and the old one does not, in the new one's order."""
-    before = {candidate["text"] for candidate in old.get("candidates", ()) if candidate.get("flagged")}
-    flagged = (candidate["text"] for candidate in new.get("candidates", ()) if candidate.get("flagged"))
-    return tuple(text for text in flagged if text not in before)
+    before, after = ([c["text"] for c in of.get("candidates", ()) if c.get("flagged")] for of in (old, new))
+    return tuple(text for text in after if text not in before)
 
 
 def common_metrics(old: Document, new: Document) -> tuple[str, ...]:

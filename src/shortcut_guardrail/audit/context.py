@@ -57,26 +57,26 @@ too rare to be tested is undecided, and not just rare, if it decides `RARE_TEXTS
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """What the tests of M candidates are made of. Of D texts, those that count as evidence are summed.
+    """What the tests of M candidates are made of, arrays of shape (M,) but for `change`, shape (M, 2), and `pull`,
+    shape (M, C). Texts that are no evidence count in `count` alone.
 
     Attributes:
         names: The candidates.
-        n_words: Words of each one, shape (M,).
-        count: Inputs in which it is important, repeats included, shape (M,).
-        present: Evidence texts that hold it, shape (M,).
-        without: Evidence texts that do not, shape (M,).
-        important: Evidence texts in which it is important, shape (M,).
-        flips: Of those, texts whose answer changes when it is masked, shape (M,).
-        contradicted: Of those, texts whose rest is confidently given the other answer, shape (M,).
-        change: Sum and sum of squares of the change of the answer's probability, shape (M, 2).
-        rank: Sum of its ranks from 1, shape (M,).
-        pull: Sum over the texts that hold it of what it adds to the probability of each class, shape (M, C).
-        target: The class with the largest pull, -1 if it pulls nowhere, shape (M,).
-        lost: Texts that lose this class when it is masked, shape (M,).
-        opposed: Texts whose rest is given another class, shape (M,).
-        tested: Whether it occurs often enough, shape (M,).
-        p_pull: p-value of the null hypothesis's second part, shape (M,).
-        n_texts: Number of evidence texts.
+        n_words: Words of each one.
+        count: Inputs in which it is important, repeats included.
+        present, without: Texts that hold it, and that do not.
+        important: Texts in which it is important.
+        flips: Of those, texts whose answer changes when it is masked.
+        contradicted: Of those, texts whose rest is confidently given the other answer.
+        change: Sum and sum of squares of the change of the answer's probability.
+        rank: Sum of its ranks from 1.
+        pull: Sum over the texts that hold it of what it adds to the probability of each class.
+        target: The class with the largest pull, -1 if it pulls nowhere.
+        lost: Texts that lose this class when it is masked.
+        opposed: Texts whose rest is given another class.
+        tested: Whether it occurs often enough.
+        p_pull: p-value of the null hypothesis's second part.
+        n_texts: Number of texts.
     """
 
     names: tuple[str, ...]
@@ -100,24 +100,22 @@ class Tally:
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """Outcome of the test, one entry for each of M candidates of a tally.
+    """Outcome of the test for the M candidates of a tally, arrays of shape (M,).
 
     Attributes:
         expected: The share of the texts without it that are given another answer than its class, as the test last saw
-            them, shape (M,); NaN where nothing was asked, because it pulls nowhere or is important in too few texts.
+            them; NaN where nothing was asked, because it pulls nowhere or is important in too few texts.
         relative_effect: The share of pairs in which the rest of a text with it speaks less for its class than a text
-            without it, shape (M,). As the test last saw them; NaN where not tested or where every text holds it.
-        p: p-values, shape (M,); NaN where not tested.
-        q: q-values, shape (M,); 1 where not tested.
+            without it, as the test last saw them; NaN where not tested or where every text holds it.
+        p, q: p-values, NaN where not tested, and q-values, 1 where not tested.
         flagged: Candidates in the order in which they were flagged.
-        undecided: Whether it takes answers away, and the test can neither flag nor clear it, shape (M,).
-        takes_turns: Of these, whether it takes turns with the flagged ones, shape (M,).
-        collective: Of these, whether it is one of a set that overrides its texts together, shape (M,); see
-            `sets`.
+        undecided: Whether it takes answers away, and the test can neither flag nor clear it.
+        takes_turns: Of these, whether it takes turns with the flagged ones.
+        collective: Of these, whether it is one of a set that overrides its texts together; see `sets`.
         set_p_value: Of the null hypothesis that there is no such set; NaN from `judge`, which does not ask it.
-        too_few: Whether the test could not have flagged it whatever its texts say, shape (M,).
-        needed: Texts that hold it, in a larger corpus of the same shares, with which the test could have flagged it,
-            shape (M,); NaN where no larger corpus would do, and for all that are not undecided.
+        too_few: Whether the test could not have flagged it whatever its texts say.
+        needed: Texts that hold it, in a larger corpus of the same shares, with which the test could have flagged it;
+            NaN where no larger corpus would do, and for all that are not undecided.
     """
 
     expected: Array
@@ -134,11 +132,7 @@ class Outcomes:
 
 
 def tally(shards: Shards, config: AuditConfig) -> Tally:
-    """Sum up the evidence for every candidate.
-
-    Args:
-        config: `confidence`, `min_count` and `min_pull`.
-    """
+    """Sum up the evidence for every candidate."""
     from scipy.stats import binom
 
     names: dict[str, int] = {}
@@ -251,13 +245,8 @@ def count_levels(shards: Shards, sums: Tally, flagged: Sequence[int], config: Au
 
 
 def heard(shard: Shard, masked: set[str], config: AuditConfig) -> tuple[Array, Array, Array]:
-    """How far each text speaks for each class, shape (D, C), its answer, and whether it speaks for it, both (D,).
-
-    Args:
-        masked: Names of candidates to mask in them.
-        config: With `rests` in `compare_with`, a text speaks for a class only as far as it does without its most
-            decisive unit.
-    """
+    """How far each text speaks for each class with some candidates masked, shape (D, C), its answer, and whether it
+    speaks for it, both (D,). See `compare_with` of `AuditConfig`."""
     texts = _without(shard, masked)
     answer = texts.argmax(axis=1)
     if config.compare_with != "rests":
@@ -272,7 +261,7 @@ def _without(shard: Shard, masked: set[str]) -> Array:
     if not masked:
         return probs
     is_masked = np.array([name in masked for name in shard.names], dtype=bool)
-    chosen = np.flatnonzero(is_masked[shard.keys] & (shard.masked >= 0)) if len(is_masked) else np.array([], int)
+    chosen = np.flatnonzero(is_masked[shard.keys] & (shard.masked >= 0))
     rest, texts = shard.rest_probs(chosen), shard.texts[chosen]
     kept = rest[np.arange(len(chosen)), shard.predictions[texts]]
     # The lowest one is written last, and so stays.
@@ -286,7 +275,6 @@ def judge(shards: Shards, sums: Tally, config: AuditConfig) -> Outcomes:
 
     Args:
         sums: Of these shards, with this configuration.
-        config: `fdr`, `min_count`, `min_pull`, `min_relative_effect` and `compare_with`.
     """
     rows = np.arange(len(sums.names))
     opposed_pairs, p_context = np.full(len(rows), np.nan), np.ones(len(rows))

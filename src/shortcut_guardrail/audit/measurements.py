@@ -10,6 +10,7 @@ import io
 import json
 import zipfile
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,7 @@ class Shard:
         sensitivity: Its term in MSTPS, shape (D,).
         agreement: Rank correlation of scores and effects, shape (D,), NaN with fewer than three important units.
         top_agrees: Whether the highest-scored unit has the largest effect, shape (D,).
-        names: The M candidates of this shard.
-        n_words: How many words each one has (1 for tokens), shape (M,).
+        names, n_words: The M candidates of this shard, and how many words each one has (1 for tokens), shape (M,).
         texts: Which text each occurrence is in, shape (O,), in [0, D), ascending.
         keys: Which candidate it is, shape (O,), in [0, M).
         ranks: Its rank among the important units, from 0, shape (O,); -1 where it is not important. A phrase has the
@@ -102,7 +102,7 @@ class Shard:
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
+    @cached_property
     def predictions(self) -> Array:
         """Predicted class ids, shape (D,)."""
         classes: Array = self.probs.argmax(axis=1)
@@ -200,7 +200,6 @@ def make_shard(
     Args:
         measured: From `measure` on D distinct texts.
         rows: Which of N inputs each text is, shape (D,).
-        repeats: Which inputs repeat another.
         labels: Class ids of the inputs, shape (N,).
         known_phrases: Phrases of earlier shards.
     """
@@ -232,15 +231,28 @@ def make_shard(
     )
 
 
+_OCCURRENCE = np.dtype(
+    [
+        ("texts", np.int32),
+        ("keys", np.int32),
+        ("ranks", np.int16),
+        ("scores", np.float32),
+        ("spans", np.int32, (3,)),
+        ("masked", np.int32),
+        ("interaction", np.float32),
+        ("joint", np.float32),
+    ]
+)
+
+
 class _Occurrences:
-    """Collects occurrences row by row."""
+    """Collects occurrences row by row; of a candidate in a text the first that is added stays."""
 
     def __init__(self) -> None:
         self.index: dict[str, int] = {}
         self.n_words: list[int] = []
-        self.rows: list[tuple[int, int, int, float, int, int, int, int, float, float]] = []
+        self.rows: dict[tuple[int, int], tuple[Any, ...]] = {}
         self.probs: list[Array] = []
-        self.seen: set[tuple[int, int]] = set()
 
     def add(
         self,
@@ -258,32 +270,22 @@ class _Occurrences:
         key = self.index.setdefault(name, len(self.index))
         if key == len(self.n_words):
             self.n_words.append(n_words)
-        if (text, key) in self.seen:
+        if (text, key) in self.rows:
             return
-        self.seen.add((text, key))
         masked = -1
         if probs is not None:
             masked = len(self.probs)
             self.probs.append(probs)
-        self.rows.append((text, key, rank, score, *span, masked, interaction, joint))
+        self.rows[text, key] = (text, key, rank, score, span, masked, interaction, joint)
 
     def arrays(self, n_classes: int) -> dict[str, Any]:
-        self.rows.sort(key=lambda row: row[0])
-        columns = list(zip(*self.rows, strict=True)) or [()] * 10
-        text, key, rank, score, start, end, segment, masked, interaction, joint = columns
-        spans = np.array([start, end, segment], dtype=np.int32).reshape(3, -1).T
+        rows = np.array(list(self.rows.values()), dtype=_OCCURRENCE)
+        rows = rows[np.argsort(rows["texts"], kind="stable")]
         return {
             "names": tuple(self.index),
             "n_words": np.array(self.n_words, dtype=np.int16),
-            "texts": np.array(text, dtype=np.int32),
-            "keys": np.array(key, dtype=np.int32),
-            "ranks": np.array(rank, dtype=np.int16),
-            "scores": np.array(score, dtype=np.float32),
-            "spans": spans,
-            "masked": np.array(masked, dtype=np.int32),
             "masked_probs": np.array(self.probs, dtype=np.float32).reshape(-1, n_classes),
-            "interaction": np.array(interaction, dtype=np.float32),
-            "joint": np.array(joint, dtype=np.float32),
+            **{name: np.ascontiguousarray(rows[name]) for name in _OCCURRENCE.fields or ()},
         }
 
 

@@ -6,7 +6,6 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -65,18 +64,12 @@ class _Moments:
 
 
 class _Effects:
-    """What masking does to the answer's probability: phrases whole, and their first and last words.
-
-    Attributes:
-        whole: Of each phrase, all its words masked.
-        interaction: Of each phrase; see `Shard`.
-        inside: Of each phrase and its first or last word: that word masked, within the phrase.
-        alone: Of each such word: masked where it is in no phrase. A word that is not important changes nothing.
-    """
+    """What masking does to the answer's probability: phrases whole, and their first and last words."""
 
     def __init__(self) -> None:
-        self.whole: defaultdict[str, _Moments] = defaultdict(_Moments)
-        self.interaction: defaultdict[str, _Moments] = defaultdict(_Moments)
+        self.whole: defaultdict[str, _Moments] = defaultdict(_Moments)  # all words of a phrase masked
+        self.interaction: defaultdict[str, _Moments] = defaultdict(_Moments)  # see `Shard`
+        # A phrase's first or last word masked within the phrase, and where it is in no phrase.
         self.inside: defaultdict[tuple[str, str], _Moments] = defaultdict(_Moments)
         self.alone: defaultdict[str, _Moments] = defaultdict(_Moments)
 
@@ -117,7 +110,7 @@ class _Effects:
             self.interaction[name].add(float(shard.interaction[o]))
             for word in _ends(name):
                 at = words[int(shard.texts[o])].get(word)
-                if at is not None and _overlap(_span(shard, at), _span(shard, o)):
+                if at is not None and _overlap(shard.spans[at], shard.spans[o]):
                     self.inside[name, word].add(float(changes[at]))
                     taken.add(at)
         for found in words.values():
@@ -132,11 +125,6 @@ def _changes(shard: Shard) -> Array:
     rest = shard.rest_probs(np.arange(len(shard.texts)))
     changes: Array = rest[np.arange(len(rest)), answers] - shard.probs[shard.texts, answers]
     return changes
-
-
-def _span(shard: Shard, occurrence: Any) -> tuple[int, int, int]:
-    start, end, segment = (int(x) for x in shard.spans[occurrence])
-    return start, end, segment
 
 
 def _ends(phrase: str) -> set[str]:
@@ -160,27 +148,24 @@ def with_phrases(shards: Shards, phrases: dict[str, float]) -> Shards:
 
 
 def _claim(shard: Shard, phrases: dict[str, float]) -> Shard:
-    is_phrase = shard.n_words[shard.keys] > 1 if len(shard.keys) else np.zeros(0, dtype=bool)
+    is_phrase = shard.n_words[shard.keys] > 1
     keep = ~is_phrase
     weight = np.array([phrases.get(name, -1.0) for name in shard.names])
-    claims: dict[int, list[tuple[int, int, int]]] = {}
+    claims: defaultdict[int, list[Array]] = defaultdict(list)
     order = [o for o in np.flatnonzero(is_phrase) if weight[shard.keys[o]] >= 0]
     for o in sorted(order, key=lambda o: (-shard.n_words[shard.keys[o]], -weight[shard.keys[o]])):
-        span = _span(shard, o)
-        taken = claims.setdefault(int(shard.texts[o]), [])
+        span = shard.spans[o]
+        taken = claims[int(shard.texts[o])]
         if not any(_overlap(span, other) for other in taken):
             keep[o] = True
             if shard.masked[o] >= 0:
                 taken.append(span)
     for o in np.flatnonzero(~is_phrase):
-        taken = claims.get(int(shard.texts[o]), [])
-        if taken:
-            span = _span(shard, o)
-            keep[o] = not any(_overlap(span, other) for other in taken)
+        keep[o] = not any(_overlap(shard.spans[o], other) for other in claims[int(shard.texts[o])])
     kept = np.flatnonzero(keep)
     names = ("texts", "keys", "ranks", "scores", "spans", "masked", "interaction", "joint")
     return replace(shard, **{name: getattr(shard, name)[kept] for name in names})
 
 
-def _overlap(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:
-    return a[2] == b[2] and a[0] < b[1] and b[0] < a[1]
+def _overlap(a: Array, b: Array) -> bool:
+    return bool(a[2] == b[2] and a[0] < b[1] and b[0] < a[1])

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from ..attribution import Saliency, predicted_probabilities
+from ..attribution import Saliency
 from ..cards import Card
 from ..data import counted
 from ..display import LEGEND_ABOVE, MOST_ROWS, WIDTH, Shown, Summary, chart, cut, number, p_value, some, whiskers
 from ..errors import ConfigError
-from ..metrics import sensitivity
 from ..models import EncodedTexts
 from ..text import visible_name
 from ..typing import Array
-from .evidence import Agreement
-from .evidence import Candidate as Candidate
-from .evidence import ImportantToken as ImportantToken
+from .evidence import Agreement, Candidate, ImportantToken
 from .measurements import Measured
 
 AUDIT_SCHEMA_VERSION = 1
@@ -115,11 +113,6 @@ class AuditReport(Shown):
             )
         return self.inputs
 
-    @property
-    def sensitivity(self) -> Array:
-        """Each text's term in MSTPS, shape (N,), in [0, 1]."""
-        return sensitivity(*predicted_probabilities(self.saliency, self.measured.effects))
-
     def important_tokens(self, index: int) -> tuple[ImportantToken, ...]:
         """The important units of one text, the most important first."""
         saliency, units = self.saliency, self.measured.units
@@ -139,21 +132,9 @@ class AuditReport(Shown):
         )
 
     def input_to_dict(self, index: int, *, redact: bool = False) -> dict[str, Any]:
-        """One text's answer and its important units, JSON-ready.
-
-        Args:
-            index: Which text.
-            redact: Leave the units out, which are words of the text.
-        """
-        predicted = int(self.saliency.predictions[index])
-        tokens = self.important_tokens(index)
-        return {
-            "index": index,
-            "label": self.label_names[predicted],
-            "probability": round(float(self.saliency.probs[index, predicted]), 6),
-            "sensitivity": max((abs(token.change) for token in tokens), default=0.0),
-            "important_tokens": [] if redact else [asdict(token) for token in tokens],
-        }
+        """One text's answer and its important units, JSON-ready; with `redact` without the units, words of the text."""
+        probs, tokens = self.saliency.probs[index], self.important_tokens(index)
+        return input_line(index, self.label_names, probs, tokens, redact=redact)
 
     def to_pandas(self) -> Any:
         """One row for each candidate, in the order of the ranking; intervals are two columns each. Needs pandas.
@@ -272,3 +253,17 @@ def _defined(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_defined(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def input_line(
+    index: int, label_names: Sequence[str], probs: Array, tokens: Sequence[ImportantToken], *, redact: bool
+) -> dict[str, Any]:
+    """What is said of one input, JSON-ready; see `AuditReport.input_to_dict`."""
+    answer = int(probs.argmax())
+    return {
+        "index": index,
+        "label": label_names[answer],
+        "probability": round(float(probs[answer]), 6),
+        "sensitivity": max((abs(token.change) for token in tokens), default=0.0),
+        "important_tokens": [] if redact else [asdict(token) for token in tokens],
+    }

@@ -58,8 +58,6 @@ class WordSet:
     left_out: frozenset[str] = frozenset()
 
 
-_NO_SET = WordSet({})
-
 LEAST_MOVED = 0.005
 """A word whose masking moves the answers to a smaller share of the texts looked at is no member: it hardly matters, and
 there are many. If its relative effect is above a half it is nearly one, and texts with it are left out of the
@@ -71,7 +69,6 @@ def with_set(shards: Shards, sums: Tally, outcomes: Outcomes, config: AuditConfi
 
     Args:
         outcomes: On single candidates.
-        config: `fdr`, `min_count`, `min_pull`, `min_relative_effect` and `compare_with`.
     """
     left_out = outcomes.takes_turns.copy()
     left_out[list(outcomes.flagged)] = True
@@ -106,7 +103,6 @@ def set_p_value(shards: Shards, config: AuditConfig, left_out: Set[str] = frozen
     """Of the null hypothesis that no set of words overrides its texts, in [0, 1]; see the head of this module.
 
     Args:
-        config: As for `with_set`.
         left_out: Names of what is flagged or takes turns with it.
     """
     half = replace(config, min_count=max(2, config.min_count // 2))
@@ -136,7 +132,7 @@ def find_set(shards: Shards, config: AuditConfig) -> WordSet:
     sums = tally(shards, config)
     tested = np.flatnonzero(sums.tested & (sums.target >= 0))
     if not len(tested):
-        return _NO_SET
+        return WordSet({})
     all_moved = _moved(shards, sums)
     moved = all_moved[tested]
     q = false_discovery_control(binom.sf(moved - 1, sums.present[tested], config.min_pull))
@@ -145,10 +141,10 @@ def find_set(shards: Shards, config: AuditConfig) -> WordSet:
     moving, matters = tested[moves], tested[moves & (moved >= LEAST_MOVED * sums.n_texts)]
     alike = matters[opposed[matters] > config.min_relative_effect]
     if len(alike) < 2:
-        return _NO_SET
+        return WordSet({})
     stays = alike[_relative_effects(shards, sums, alike.tolist(), config)[alike] > EVEN]
     if len(stays) < 2:
-        return _NO_SET
+        return WordSet({})
     targets = sums.target[stays]
     pulls = sums.pull[stays, targets] / sums.present[stays]
     members = {sums.names[i]: (int(c), float(pull)) for i, c, pull in zip(stays, targets, pulls, strict=True)}

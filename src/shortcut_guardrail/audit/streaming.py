@@ -7,10 +7,12 @@ candidates.
 from __future__ import annotations
 
 import hashlib
+import itertools
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
@@ -41,7 +43,7 @@ from ..typing import Array, Progress
 from .auditing import check_ordinary, complete, make_report, model_digest, texts_fingerprint
 from .examples import important_units
 from .measurements import Shard, make_shard, measure
-from .results import AuditReport
+from .results import AuditReport, input_line
 
 PARTIAL_SCHEMA_VERSION = 2
 MANIFEST = "partial-audit.json"
@@ -50,14 +52,7 @@ DEFAULT_SHARD_SIZE = 2000
 
 @dataclass(frozen=True, repr=False)
 class ShardedAudit(Shown):
-    """An audit whose inputs are on disk.
-
-    Attributes:
-        report: What it found.
-        folder: The shards.
-        n_shards: How many there are.
-        repeats: Which inputs repeat another.
-    """
+    """What an audit found, the folder of its shards, how many they are, and which inputs repeat another."""
 
     report: AuditReport
     folder: Path
@@ -75,30 +70,20 @@ class ShardedAudit(Shown):
         return (Shard.from_file(_shard_file(self.folder, number)) for number in range(self.n_shards))
 
     def inputs(self, *, redact: bool = False) -> Iterator[dict[str, Any]]:
-        """One JSON-ready line for every input, in order: its answer and important units, or which one it repeats.
-
-        Args:
-            redact: Leave the units out, which are words of the texts.
-        """
+        """One JSON-ready line for every input, in order: as `AuditReport.input_to_dict` says it, or which one it
+        repeats."""
         same_as, done = self.repeats.same_as, 0
         for shard in self.shards():
             for i, row in enumerate(shard.rows.tolist()):
                 yield from ({"index": j, "same_as": int(same_as[j])} for j in range(done, row))
-                yield _input_line(shard, i, self.report.label_names, redact)
+                agreement, tokens = float(shard.agreement[i]), important_units(shard, i)
+                yield {
+                    **input_line(row, self.report.label_names, shard.probs[i], tokens, redact=redact),
+                    "sensitivity": float(shard.sensitivity[i]),
+                    "agreement": None if math.isnan(agreement) else agreement,
+                }
                 done = row + 1
         yield from ({"index": j, "same_as": int(same_as[j])} for j in range(done, len(same_as)))
-
-
-def _input_line(shard: Shard, i: int, label_names: tuple[str, ...], redact: bool) -> dict[str, Any]:
-    answer = int(shard.predictions[i])
-    return {
-        "index": int(shard.rows[i]),
-        "label": label_names[answer],
-        "probability": round(float(shard.probs[i, answer]), 6),
-        "sensitivity": float(shard.sensitivity[i]),
-        "agreement": None if np.isnan(shard.agreement[i]) else float(shard.agreement[i]),
-        "important_tokens": [] if redact else [asdict(unit) for unit in important_units(shard, i)],
-    }
 
 
 def audit_in_shards(
@@ -113,7 +98,6 @@ def audit_in_shards(
     """Audit texts a shard at a time; a shard that is finished is on disk and is not computed again.
 
     Args:
-        source: The texts.
         config: `shard_size` is the number of inputs to a shard; where it is 0, what an audit to be resumed was started
             with, else 2,000.
         folder: Where shards are kept. They hold the words of the texts; remove them when they are not needed any more.
@@ -153,7 +137,7 @@ def audit_in_shards(
         lambda: map(Shard.from_file, files),
         config,
         classifier.label_names,
-        texts_of=lambda rows: _texts_at(source, set(map(int, rows))),
+        texts_of=lambda rows: {row: text for row, text in enumerate(_every(source)) if row in rows},
     )
     pieces = partial(_distinct_texts, classifier, source, folder, size)
     return ShardedAudit(complete(report, classifier, pieces, read.exact, progress), folder, len(files), repeats)
@@ -195,16 +179,15 @@ def _read_once(source: TextSource, label_names: Sequence[str], progress: Progres
     return _Read(np.concatenate(exact), np.concatenate(near), ids)
 
 
+def _every(source: TextSource) -> Iterator[Any]:
+    return (text for texts, _ in source.chunks() for text in texts)
+
+
 def _in_pieces(source: TextSource, size: int) -> Iterator[Texts]:
     """The texts in pieces of exactly `size` inputs but for the last."""
-    texts: list[Any] = []
-    for chunk, _ in source.chunks():
-        texts += chunk
-        while len(texts) >= size:
-            yield texts[:size]
-            texts = texts[size:]
-    if texts:
-        yield texts
+    texts = _every(source)
+    while piece := list(itertools.islice(texts, size)):
+        yield piece
 
 
 def _distinct_texts(
@@ -217,17 +200,6 @@ def _distinct_texts(
         if len(counted):
             chosen = cast(Texts, [texts[row - number * size] for row in shard.rows[counted]])
             yield shard.rows[counted], classifier.encode(chosen), shard.probs[counted]
-
-
-def _texts_at(source: TextSource, rows: set[int]) -> dict[int, str | tuple[str, str]]:
-    found: dict[int, str | tuple[str, str]] = {}
-    start = 0
-    for texts, _ in source.chunks():
-        found.update({row: texts[row - start] for row in rows if start <= row < start + len(texts)})
-        start += len(texts)
-        if len(found) == len(rows):
-            break
-    return found
 
 
 # The folder of an unfinished audit
