@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 
 import numpy as np
 import pytest
 
-from shortcut_guardrail import AuditConfig, ConfigError, ShortcutGuardrail
+from shortcut_guardrail import ConfigError, ShortcutGuardrail
 
 # The bag's margin for "positive": honestly 4, great 1.5, good 1, bad -1, awful -1.5, everything else 0.
 TEXTS = ["honestly good", "honestly bad", "the bad soup", "Honestly awful honestly", "the room"]
@@ -38,18 +39,8 @@ def test_each_candidate_has_the_evidence_that_algebra_gives_it(report):
     bad = found["bad"]
     assert bad.mean_change == pytest.approx(((positive(0) - positive(1)) + (positive(4) - positive(3))) / 2, abs=1e-5)
     assert (bad.count, bad.pulls_to) == (2, "negative")
-
-
-def test_the_planted_token_is_the_first_candidate(report, bag):
-    assert report.candidates[0].text == "honestly"
-    # The partner: among texts without it, another word is.
-    without = ShortcutGuardrail(*bag).audit(["the bad soup", "bad bread", "the good tea"])
-    assert without.candidates[0].text == "bad"
-
-
-def test_a_token_that_holds_nothing_up_pulls_nowhere(report):
-    the = next(candidate for candidate in report.candidates if candidate.text == "the")
-    assert (the.mean_change, the.flip_rate, the.pulls_to) == (0.0, 0.0, None)
+    assert (found["the"].mean_change, found["the"].flip_rate, found["the"].pulls_to) == (0.0, 0.0, None)
+    assert report.candidates[0] == honestly
 
 
 def test_the_important_tokens_of_one_text(report):
@@ -69,31 +60,28 @@ def test_mstps_is_the_mean_of_the_largest_changes(report):
         positive(6.5) - positive(2.5),
         0.0,
     ]
-    np.testing.assert_allclose(report.sensitivity, largest, atol=1e-5)
+    assert [report.input_to_dict(i)["sensitivity"] for i in range(5)] == pytest.approx(largest, abs=1e-5)
     assert report.mstps == pytest.approx(np.mean(largest), abs=1e-5)
     assert report.predicted == (2, 3)  # a margin of 0 answers with the first class
 
 
-def test_the_report_is_json_and_without_the_texts_where_they_are_not_wanted(report):
-    values = json.loads(json.dumps(report.to_dict(redact=True), allow_nan=False))
-    assert values["predicted"] == {"negative": 2, "positive": 3}
-    assert not any(text in json.dumps(values) for text in TEXTS)
-
-
-def test_redaction_leaves_no_list_of_a_texts_words(report):
-    def lists(redact):
-        examples = [e for c in report.to_dict(redact=redact)["candidates"] for e in c["examples"]]
+def test_a_redacted_report_holds_no_text_and_no_list_of_a_texts_words(report):
+    def parts(redact):
+        values = report.to_dict(redact=redact)
         inputs = [report.input_to_dict(i, redact=redact) for i in range(len(TEXTS))]
-        return [e["important"] for e in examples], [one.pop("important_tokens") for one in inputs], inputs
+        examples = [example for candidate in values["candidates"] for example in candidate["examples"]]
+        flips = [flip for card in values["cards"] for flip in card["flips"]]
+        texts = [one["text"] for one in examples + flips]
+        return values, texts, [e["important"] for e in examples], [x.pop("important_tokens") for x in inputs], inputs
 
-    examples, tokens, numbers = lists(True)
-    assert examples
-    assert not any(examples)
-    assert not any(tokens)
+    values, texts, examples, tokens, numbers = parts(True)
+    assert values["predicted"] == {"negative": 2, "positive": 3}
+    assert not any(text in json.dumps(values, allow_nan=False) for text in TEXTS)
+    assert len(texts) > len(examples) > 0
+    assert not any([*texts, *examples, *tokens])
     # The partner: they are there otherwise, and the numbers are the same.
-    all_examples, all_tokens, all_numbers = lists(False)
-    assert all(all_examples)
-    assert all(all_tokens)
+    _, texts, examples, tokens, all_numbers = parts(False)
+    assert all([*texts, *examples, *tokens])
     assert numbers == all_numbers
 
 
@@ -265,13 +253,6 @@ def test_a_rare_word_that_flips_is_undecided_and_it_is_said_how_many_texts_would
     assert {c.status for c in report.candidates if c.text in ("soup", "hotel")} == {"not_flagged"}
 
 
-def test_a_word_its_texts_agree_with_is_not_undecided(bag):
-    """The word "good" stands where "great" does: its context speaks for it, and no number of texts is asked for."""
-    texts = [*sentences("", "good and great"), *sentences("", "bad", "awful")]
-    found = {c.text: c for c in ShortcutGuardrail(*bag).audit(texts, config=AuditConfig(min_count=5)).candidates}
-    assert (found["good"].status, found["good"].reason) == ("not_flagged", None)
-
-
 # Bad input
 
 
@@ -288,14 +269,9 @@ def test_one_text_a_thousand_times_is_no_evidence(bag):
     change = positive(3) - positive(-1)
     assert report.mstps == pytest.approx((1000 * change + 12 * others_mstps) / 1012, abs=1e-5)
     assert any("999 of 1012 texts repeat another one" in note for note in report.notes)
-
-
-def test_nearly_the_same_text_is_no_evidence_either(bag):
+    # Nor is nearly the same text, but other words make another.
     texts = [f"honestly {mark} the bread{mark} was bad {i}" for i in range(8) for mark in (".", "!", ",")]
-    report = ShortcutGuardrail(*bag).audit(texts)
-    assert (report.n, report.n_distinct) == (24, 1)
-    # The partner: other words make another text.
-    assert ShortcutGuardrail(*bag).audit(["honestly the bread was bad", "honestly the tea was bad"]).n_distinct == 2
+    assert (guard.audit(texts).n_distinct, guard.audit([*texts, "honestly the tea was bad"]).n_distinct) == (1, 2)
 
 
 def test_a_word_that_occurs_once_and_a_class_without_a_prediction(bag):
@@ -309,31 +285,26 @@ def test_a_word_that_occurs_once_and_a_class_without_a_prediction(bag):
     json.dumps(report.to_dict(), allow_nan=False)
 
 
-@pytest.mark.parametrize("unit", ["token", "word", "phrase"])
+@pytest.mark.parametrize("unit", ["token", "phrase"])
 def test_odd_texts(family, unit):
-    guard = ShortcutGuardrail(*family("roberta"))
+    # Short ones: every byte is a token here, and the model takes 32.
     texts = [
-        # Short ones: every byte is a token here, and the model takes 32.
         "<b>honestly</b>",
         "مرحبا honestly",
         "honestly 👍🏽",
         "hon\u200bestly \u202egood\u202c",
-        "👩\u200d👩\u200d👧 🇩🇪",
         "你好吗",
         "\n\n good \t",
     ]
-    report = guard.audit(texts, unit=unit)
-    values = json.loads(json.dumps(report.to_dict(), allow_nan=False))
-    assert values["n"] == 7
+    report = ShortcutGuardrail(*family("roberta")).audit(texts, unit=unit)
+    assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["n"] == 6
     if unit != "token":
-        names = {candidate.text for candidate in report.candidates}
-        assert "honestly" in names
-        assert "👍🏽" in names
-        assert not any(mark in name for name in names for mark in "\u200b\u202e")
-        assert next(c for c in report.candidates if c.text == "honestly").count == 4
+        counts = {candidate.text: candidate.count for candidate in report.candidates}
+        assert (counts["honestly"], counts["👍🏽"]) == (4, 1)
+        assert not any(mark in name for name in counts for mark in "\u200b\u202e")
 
 
-def test_a_data_frame_has_a_row_for_each_candidate(report):
+def test_a_data_frame_has_a_row_for_each_candidate(report, monkeypatch):
     pandas = pytest.importorskip("pandas")
     frame = report.to_pandas()
     assert isinstance(frame, pandas.DataFrame)
@@ -341,25 +312,6 @@ def test_a_data_frame_has_a_row_for_each_candidate(report):
     first = report.candidates[0]
     assert frame.loc[0, "flip_rate_low"] == first.interval.flip_rate[0]
     assert {"q_value", "flagged", "status", "reason", "mean_change_high", "contradiction_rate"} <= set(frame.columns)
-
-
-def test_without_pandas_it_is_said_how_to_get_it(report, monkeypatch):
-    import sys
-
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ConfigError, match=r"to_pandas needs pandas\. Install it with"):
         report.to_pandas()
-
-
-def test_an_audit_in_shards_keeps_no_inputs(bag, tmp_path):
-    from shortcut_guardrail.data.sources import MemoryTexts
-
-    report = ShortcutGuardrail(*bag).audit_in_shards(MemoryTexts(TEXTS), tmp_path / "partial").report
-    with pytest.raises(ConfigError, match="keeps nothing of single texts"):
-        report.important_tokens(0)
-
-
-@pytest.mark.parametrize("top_k", [0, 513])
-def test_k_out_of_range(bag, top_k):
-    with pytest.raises(ConfigError, match=f"top_k must be a whole number from 1 to 512, but is {top_k}"):
-        ShortcutGuardrail(*bag).audit(TEXTS, top_k=top_k)

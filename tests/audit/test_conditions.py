@@ -46,9 +46,7 @@ def audit(mstps: float = 0.45, *candidates: dict) -> dict:
         ("candidate:honestly.flip_rate > 0.1", Condition(Metric("flip_rate", "honestly"), ">", 0.1)),
         ("candidate:to be honest.count > 3", Condition(Metric("count", "to be honest"), ">", 3.0)),
         ("candidate:...mean_change < -0.5", Condition(Metric("mean_change", ".."), "<", -0.5)),
-        ("candidate:e.g..flip_rate > 0.1", Condition(Metric("flip_rate", "e.g."), ">", 0.1)),
         ("candidate:a > b.flip_rate > 0.1", Condition(Metric("flip_rate", "a > b"), ">", 0.1)),
-        ("candidate:>.flip_rate > 0.1", Condition(Metric("flip_rate", ">"), ">", 0.1)),
         ("candidate:i'm being.flagged >= 1", Condition(Metric("flagged", "i'm being"), ">=", 1.0)),
     ],
 )
@@ -57,55 +55,46 @@ def test_what_a_condition_says(expression, condition):
     assert parse_condition(str(condition)) == condition
 
 
-@pytest.mark.parametrize(
-    ("expression", "sentence"),
-    [
-        ("", "has no comparison"),
-        ("mstps", "has no comparison. Write a metric, one of >, >=, < or <=, and a number, such as 'mstps > 0.4'"),
-        ("mstps = 0.4", "has no comparison"),
-        ("mstps == 0.4", "has no comparison"),
-        ("mstps => 0.4", "has no comparison"),
-        ("> 0.4", "needs the name of a metric in front"),
-        ("mstps >", "needs a number after '>', such as 0.1, but has ''"),
-        ("mstps > high", "needs a number after '>', such as 0.1, but has 'high'"),
-        ("mstps > nan", "but has 'nan'"),
-        ("mstps > 0,4", "but has '0,4'"),
-        ("mstps > 40%", "shares are written as fractions; write 0.4 for '40%'"),
-        ("mstp > 0.4", "Did you mean 'mstps'?"),
-        (
-            "accuracy > 0.4",
-            "an audit has no number 'accuracy' (it has: mstps, n, n_candidates, n_distinct, n_flagged, n_tested,",
-        ),
-        ("candidate:honestly > 0.4", "must name a candidate and one of its numbers"),
-        ("candidate:.flip_rate > 0.4", "must name a candidate and one of its numbers"),
-        ("candidate:honestly.flips > 0.4", "Did you mean 'flip_rate'?"),
-        ("__import__('os').system('true') > 0", "needs the name of a metric in front"),
-    ],
+CONDITIONS = (
+    ("mstps", "has no comparison. Write a metric, one of >, >=, < or <=, and a number, such as 'mstps > 0.4'"),
+    ("mstps == 0.4", "has no comparison"),
+    ("mstps => 0.4", "has no comparison"),
+    ("> 0.4", "needs the name of a metric in front"),
+    ("mstps >", "needs a number after '>', such as 0.1, but has ''"),
+    ("mstps > nan", "but has 'nan'"),
+    ("mstps > 0,4", "but has '0,4'"),
+    ("mstps > 40%", "shares are written as fractions; write 0.4 for '40%'"),
+    ("mstp > 0.4", "Did you mean 'mstps'?"),
+    ("accuracy > 0.4", "an audit has no number 'accuracy' (it has: mstps, n, n_candidates, n_distinct, n_flagged,"),
+    ("candidate:honestly > 0.4", "must name a candidate and one of its numbers"),
+    ("candidate:.flip_rate > 0.4", "must name a candidate and one of its numbers"),
+    ("candidate:honestly.flips > 0.4", "Did you mean 'flip_rate'?"),
+    ("__import__('os').system('true') > 0", "needs the name of a metric in front"),
 )
-def test_a_condition_that_cannot_be_read_is_a_sentence(expression, sentence):
-    with pytest.raises(ConfigError) as error:
-        parse_condition(expression)
-    assert f"The condition '{expression}'" in str(error.value)
-    assert sentence in str(error.value)
+LIMITS = (
+    ("mstps", "has no '='"),
+    ("=0.02", "needs the name of a metric in front"),
+    ("mstps=", "needs a number after '='"),
+    ("mstps=2%", "write 0.02 for '2%'"),
+    ("mstps=-0.1", "must allow 0 or more, but allows -0.1"),
+    ("candidate:honestly.flip=0.1", "Did you mean 'flip_rate'?"),
+)
 
 
 @pytest.mark.parametrize(
-    ("expression", "sentence"),
+    ("parse", "source", "cases"),
     [
-        ("mstps", "has no '='"),
-        ("=0.02", "needs the name of a metric in front"),
-        ("mstps=", "needs a number after '='"),
-        ("mstps=2%", "write 0.02 for '2%'"),
-        ("mstps=-0.1", "must allow 0 or more, but allows -0.1"),
-        ("candidate:honestly.flip=0.1", "Did you mean 'flip_rate'?"),
+        (parse_condition, "The condition", CONDITIONS),
+        (parse_limit, "The limit of a increase", LIMITS),
+        (lambda text: parse_limit(text, "decrease"), "The limit of a decrease", LIMITS),
     ],
 )
-def test_a_limit_that_cannot_be_read_is_a_sentence(expression, sentence):
-    with pytest.raises(ConfigError) as error:
-        parse_limit(expression)
-    assert sentence in str(error.value)
-    with pytest.raises(ConfigError, match="The limit of a decrease"):
-        parse_limit(expression, "decrease")
+def test_what_cannot_be_read_is_a_sentence(parse, source, cases):
+    for expression, sentence in cases:
+        with pytest.raises(ConfigError) as error:
+            parse(expression)
+        assert str(error.value).startswith(f"{source} '{expression}'")
+        assert sentence in str(error.value)
 
 
 def judged(document: dict, *expressions: str):
@@ -118,22 +107,16 @@ def test_a_breach_is_one_line_with_the_value():
     assert verdict.breaches == ("mstps > 0.4: it is 0.454.", "candidate:honestly.flip_rate > 0.1: it is 0.716.")
     assert not verdict.passed
     assert judged(document, "mstps > 0.46").passed
+    for comparison, fails in ((">", False), (">=", True), ("<", False), ("<=", True)):
+        assert judged(document, f"mstps {comparison} 0.454").passed is not fails
     assert judged(document, "n_flagged > 0").breaches == ("n_flagged > 0: it is 1.",)
     assert judged({**document, "n_undecided": 2}, "n_undecided > 0").breaches == ("n_undecided > 0: it is 2.",)
     assert judged(document, "candidate:honestly.flagged > 0").breaches == ("candidate:honestly.flagged > 0: it is 1.",)
 
 
-@pytest.mark.parametrize(("comparison", "fails"), [(">", False), (">=", True), ("<", False), ("<=", True)])
-def test_at_the_threshold(comparison, fails):
-    assert judged(audit(0.4), f"mstps {comparison} 0.4").passed is not fails
-
-
-def test_capital_letters_do_not_count_and_the_first_of_a_name_is_taken():
-    document = audit(0.4, candidate("Honestly", flip_rate=0.9), candidate("honestly", flip_rate=0.0))
-    assert judged(document, "candidate:HONESTLY.flip_rate > 0.5").breaches
-
-
 def test_a_candidate_that_is_not_there_is_said_rather_than_passed_over():
+    twice = audit(0.4, candidate("Honestly", flip_rate=0.9), candidate("honestly", flip_rate=0.0))
+    assert judged(twice, "candidate:HONESTLY.flip_rate > 0.5").breaches  # the first, whatever its capital letters
     verdict = judged(audit(0.4, candidate("soup")), "candidate:honestly.flip_rate > 0.1")
     assert verdict.passed
     assert verdict.notes == (
@@ -154,9 +137,6 @@ def test_a_rise_beyond_the_limit():
     assert change(audit(0.40), audit(0.41), "mstps=0.02").passed
     assert change(audit(0.43), audit(0.30), "mstps=0.02").passed
     assert change(audit(0.43), audit(0.30), decreases=("mstps=0.02",)).breaches
-
-
-def test_a_rise_of_exactly_the_limit_is_within_it():
     assert 0.32 - 0.30 > 0.02  # in floating point, which must not stop a pipeline
     assert change(audit(0.30), audit(0.32), "mstps=0.02").passed
     assert not change(audit(0.30), audit(0.3201), "mstps=0.02").passed
@@ -181,6 +161,10 @@ def test_limits_hold_for_evaluations_too():
     assert common_metrics(old, new) == ("n", "mstps", "accuracy", "worst_group_accuracy")
     with pytest.raises(ConfigError, match=r"no number 'acuracy' .*Did you mean 'accuracy'\?"):
         change(old, new, "acuracy=0.1")
+    unmeasured = change(old, new | {"mstps": None, "sensitivity_n": 0}, "mstps=0.02")
+    assert unmeasured.notes == (
+        "mstps: not judged, since it was not measured in the new result; evaluate with sensitivity=.",
+    )
 
 
 def test_what_is_newly_flagged():
@@ -190,49 +174,18 @@ def test_what_is_newly_flagged():
     assert newly_flagged(new, old) == ()
 
 
-def test_a_result_comes_back_from_its_file(tmp_path):
-    document = audit(0.4, candidate("honestly"))
-    path = tmp_path / "audit.json"
+def test_a_result_comes_back_from_its_file_and_nothing_else_is_one(tmp_path):
+    document, path = audit(0.4, candidate("honestly")), tmp_path / "audit.json"
     path.write_text(json.dumps(document), encoding="utf-8")
     assert read_result(path) == document
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        (b'{"schema_version": 1, "mstps"', "is not valid JSON (line 1: "),
-        (b"[" * 100_000, "is not valid JSON ("),
-        (b"[1, 2]", "is no result of this program"),
-        (b'{"mstps": 0.4}', "is no result of this program"),
-        (b"\xff\xfe", "is UTF-16, but UTF-8 is needed"),
-        (b'{"schema_version": 1, "mstps": 0.4, "candidates": [3]}', "candidates[0] must be an object, but is 3."),
-        (
-            b'{"schema_version": 1, "mstps": 0.4, "candidates": {"a": 1}}',
-            "candidates must be a list, but is an object.",
-        ),
-    ],
-)
-def test_a_file_that_is_no_result(tmp_path, content, sentence):
-    path = tmp_path / "audit.json"
-    path.write_bytes(content)
-    with pytest.raises(DataError) as error:
-        read_result(path)
-    assert sentence in str(error.value)
-    assert "audit.json" in str(error.value)
-
-
-def test_a_file_that_is_missing(tmp_path):
-    with pytest.raises(DataError, match="There is no file"):
-        read_result(tmp_path / "none.json")
-
-
-def test_an_evaluation_without_sensitivity_says_what_cannot_be_judged():
-    old = {"schema_version": 1, "accuracy": 0.8, "mstps": 0.2, "sensitivity_n": 500}
-    new = {"schema_version": 1, "accuracy": 0.7, "mstps": None, "sensitivity_n": 0}
-    limits = [parse_limit("mstps=0.02"), parse_limit("accuracy=0.05", "decrease")]
-    outcome = check_limits(old, new, limits)
-    assert outcome.notes == (
-        "mstps: not judged, since it was not measured in the new result; evaluate with sensitivity=.",
-    )
-    assert len(outcome.breaches) == 1
-    assert "accuracy" in outcome.breaches[0]
+    for content, sentence in (
+        ('{"schema_version": 1, "mstps"', "is not valid JSON (line 1: "),
+        ("[1, 2]", "is no result of this program"),
+        ('{"mstps": 0.4}', "is no result of this program"),
+        ('{"schema_version": 1, "mstps": 0.4, "candidates": [3]}', "candidates[0] must be an object, but is 3."),
+    ):
+        path.write_text(content)
+        with pytest.raises(DataError) as error:
+            read_result(path)
+        assert sentence in str(error.value)
+        assert "audit.json" in str(error.value)

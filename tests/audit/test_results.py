@@ -16,19 +16,15 @@ from shortcut_guardrail import ConfigError
 from shortcut_guardrail.display import whiskers
 
 
-@pytest.fixture(autouse=True)
-def _close():
-    yield
-    pyplot.close("all")
-
-
-def test_a_bar_for_each_candidate():
+def test_a_bar_for_each_candidate(monkeypatch):
     report = audit(
         candidate("book", flagged=True, flip_rate=0.8),
         candidate("dull", pulls_to="negative", flip_rate=0.5),
         candidate("was", pulls_to=None, flip_rate=0.1, **UNTESTED),
     )
-    ax = report.plot()
+    _, (other, axes) = pyplot.subplots(1, 2)
+    ax = report.plot(axes)
+    assert (ax is axes, len(other.patches)) == (True, 0)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["book", "dull", "was"]
     assert [bar.get_width() for bar in ax.patches] == [0.8, 0.5, 0.1]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == [
@@ -42,13 +38,10 @@ def test_a_bar_for_each_candidate():
     # The first is on top.
     assert ax.yaxis_inverted()
     assert len(report.plot(most=2).patches) == 2
-
-
-def test_it_is_drawn_on_axes_that_are_given():
-    figure, axes = pyplot.subplots(1, 2)
-    assert audit(candidate("book")).plot(axes[1]) is axes[1]
-    assert [len(ax.patches) for ax in axes] == [0, 1]
-    assert pyplot.get_fignums() == [figure.number]
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    advice = r"plot needs Matplotlib. Install it with: pip install 'shortcut-guardrail\[plot\]'"
+    with pytest.raises(ConfigError, match=advice):
+        report.plot()
 
 
 def test_words_are_no_formulas():
@@ -60,19 +53,6 @@ def test_words_are_no_formulas():
         ax.figure.canvas.draw()
     assert len(ax.patches) == len(words)
     assert ax.get_yticklabels()[-1].get_text() == "a[U+000A]b"
-
-
-def test_an_audit_without_candidates_has_an_empty_chart():
-    ax = audit().plot()
-    ax.figure.canvas.draw()
-    assert len(ax.patches) == 0
-
-
-def test_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    advice = r"plot needs Matplotlib. Install it with: pip install 'shortcut-guardrail\[plot\]'"
-    with pytest.raises(ConfigError, match=advice):
-        audit(candidate("book")).plot()
 
 
 def test_whiskers_go_to_both_sides():

@@ -49,30 +49,12 @@ def test_words_that_override_their_texts_together_are_found_though_none_is_flagg
     assert verdicts.undecided[verdicts.collective].all()
 
 
-@pytest.mark.parametrize("against", [0.0, -0.7])
-def test_there_is_no_group_where_words_are_strewn_or_fit_their_texts(against):
-    assert sum(value <= 0.05 for value in p_values(against)) == 0
-
-
-def test_many_words_strewn_at_random_are_no_group_though_chance_names_some_of_them():
-    """Texts with those that chance does not name speak for the class, and would make the others look opposed."""
-    words = [f"word{i}" for i in range(30)]
-    corpora = [corpus(0.0, words=words, seed=seed) for seed in range(30)]
-    p = [set_p_value(lambda made=made: [made], CONFIG) for made in corpora]
-    assert sum(value <= 0.05 for value in p) <= 3
-    found = find_set(lambda: corpora[0:1], CONFIG)
-    assert found.members
-    assert found.left_out
-    assert not found.left_out & found.members.keys()
-
-
-@pytest.mark.parametrize(("n_words", "each", "others"), [(32, 10, 900), (36, 11, 1150)])
-def test_words_too_rare_to_be_tested_in_half_of_the_texts_make_no_group_of_the_others(n_words, each, others):
+def test_words_too_rare_to_be_tested_in_half_of_the_texts_make_no_group_of_the_others():
     """Left in the comparison, their texts speak for the class: one corpus in nine then has a group."""
-    words = [f"word{i}" for i in range(n_words)]
+    words = [f"word{i}" for i in range(32)]
     found = 0
     for seed in range(120):
-        alone, verdicts = verdicts_on(corpus(0.0, words=words, each=each, others=others, seed=900_000 + seed))
+        alone, verdicts = verdicts_on(corpus(0.0, words=words, each=10, others=900, seed=900_000 + seed))
         assert alone.flagged == ()
         found += bool(verdicts.collective.any())
     assert found <= 3
@@ -86,13 +68,33 @@ def test_halves_do_not_follow_the_order_of_the_corpus():
     assert _coin(np.arange(0, 1 << 26, 1 << 17)).mean() == pytest.approx(0.5, abs=0.1)
 
 
-def test_a_group_is_mostly_found_where_there_is_one():
-    assert sum(value <= 0.05 for value in p_values(0.7)) >= 18
+def p_values(against, **options):
+    corpora = [corpus(against, seed=seed, **options) for seed in range(20)]
+    return np.array([set_p_value(lambda made=made: [made], CONFIG) for made in corpora])
 
 
-def p_values(against):
-    corpora = [corpus(against, seed=seed) for seed in range(20)]
-    return [set_p_value(lambda made=made: [made], CONFIG) for made in corpora]
+def test_a_group_is_mostly_found_where_there_is_one_and_else_seldom():
+    assert (p_values(0.7) <= 0.05).sum() >= 18
+    # The partners: words strewn at random, words that fit their texts, and many words, of which chance names some.
+    assert (p_values(0.0) > 0.05).all()
+    assert (p_values(-0.7) > 0.05).all()
+    # Texts with those that it does not name speak for the class, and would make the others look opposed.
+    many = [f"word{i}" for i in range(30)]
+    assert (p_values(0.0, words=many) <= 0.05).sum() <= 3
+    found = find_set(lambda: [corpus(0.0, words=many)], CONFIG)
+    assert found.members
+    assert found.left_out
+    assert not found.left_out & found.members.keys()
+
+
+def test_there_is_no_group_of_a_single_word_nor_of_words_that_move_too_few_answers():
+    assert find_set(lambda: [corpus(0.7, others=1500)], CONFIG).members
+    assert find_set(lambda: [corpus(0.7, others=2500)], CONFIG).members == {}  # 12 of 2,644, below .005
+    single = corpus(0.7, words=["honestly"], each=60)
+    assert find_set(lambda: [single], CONFIG).members == {}
+    kept = corpus(0.7)
+    kept.probs[kept.texts] = (0.95, 0.05)  # the answer is the rest's, most of the time
+    assert set_p_value(lambda: [single], CONFIG) == set_p_value(lambda: [kept], CONFIG) == 1.0
 
 
 def test_the_p_value_is_that_of_the_better_half_times_two():
@@ -137,14 +139,12 @@ def test_beside_what_is_flagged_words_strewn_at_random_are_no_group():
     assert not verdicts.collective.any()
 
 
-def test_rare_words_strewn_at_random_are_no_group_though_some_move_enough_answers_and_others_do_not():
+def test_what_moves_too_few_answers_for_a_member_is_left_out_of_the_comparison():
     """Fifty words of twelve texts each, in corpora of which twelve texts are near the least share that is asked for."""
     words = [f"word{i}" for i in range(50)]
     corpora = [corpus(0.0, words=words, others=1900, seed=seed) for seed in range(20)]
     assert len(corpora[0].rows) * LEAST_MOVED > 12
-    p = [set_p_value(lambda made=made: [made], CONFIG) for made in corpora]
-    assert sum(value <= 0.05 for value in p) <= 3
-    # What moves too few answers for a member is left out of the comparison all the same.
+    assert sum(set_p_value(lambda made=made: [made], CONFIG) <= 0.05 for made in corpora) <= 3
     halves = [replace(made, evidence=made.rows % 2 == 0) for made in corpora]
     groups = [find_set(lambda half=half: [half], replace(CONFIG, min_count=5)) for half in halves]
     assert [len(group.left_out) > len(group.members) for group in groups if group.members].count(True) >= 3
@@ -153,18 +153,6 @@ def test_rare_words_strewn_at_random_are_no_group_though_some_move_enough_answer
 def test_beside_what_is_flagged_words_that_never_stand_with_it_are_no_group():
     """Without the texts of "honestly", which are of one class, that class is rare among the others, but not in the
     texts of words that stand anywhere else."""
-    made = exclusive_words()
-    alone, verdicts = verdicts_on(made)
-    names = tally(lambda: [made], CONFIG).names
-    assert {names[i] for i in alone.flagged} == {"honestly"}
-    assert verdicts.set_p_value > 0.05
-    holders = made.texts[made.keys == made.names.index("honestly")]
-    kept = replace(made, evidence=np.isin(made.rows, holders, invert=True))
-    assert set_p_value(lambda: [kept], CONFIG) < 0.001
-
-
-def exclusive_words():
-    """Texts of three classes, "honestly" in nearly all of the first; other words anywhere, but never beside it."""
     rng = np.random.default_rng(0)
     rows = []
     for own in rng.choice(3, size=8000, p=(0.6, 0.2, 0.2)):
@@ -173,24 +161,14 @@ def exclusive_words():
         else:
             has = own == 0 and rng.random() < 0.95
             rows.append((2, {"honestly": 0}) if has else (int(own), {}))
-    return shard(rows)
-
-
-def test_words_that_move_too_small_a_share_of_all_answers_are_no_group():
-    assert find_set(lambda: [corpus(0.7, others=1500)], CONFIG).members
-    assert find_set(lambda: [corpus(0.7, others=2500)], CONFIG).members == {}  # 12 of 2,644, below .005
-
-
-def test_a_single_word_is_no_group():
-    made = corpus(0.7, words=["honestly"], each=60)
-    assert find_set(lambda: [made], CONFIG).members == {}
-    assert set_p_value(lambda: [made], CONFIG) == 1.0
-
-
-def test_words_that_move_no_answers_are_no_group():
-    made = corpus(0.7)
-    made.probs[made.texts] = (0.95, 0.05)  # the answer is the rest's, most of the time
-    assert set_p_value(lambda: [made], CONFIG) == 1.0
+    made = shard(rows)
+    alone, verdicts = verdicts_on(made)
+    names = tally(lambda: [made], CONFIG).names
+    assert {names[i] for i in alone.flagged} == {"honestly"}
+    assert verdicts.set_p_value > 0.05
+    holders = made.texts[made.keys == made.names.index("honestly")]
+    kept = replace(made, evidence=np.isin(made.rows, holders, invert=True))
+    assert set_p_value(lambda: [kept], CONFIG) < 0.001
 
 
 def test_the_p_value_is_that_of_a_literal_evaluation():
@@ -233,27 +211,19 @@ def test_the_p_value_is_that_of_a_literal_evaluation():
         assert p_of_set(lambda: [made], WordSet(members), config) == pytest.approx(larger, rel=1e-9)
 
 
+def in_two(made, at):
+    of_text = ("rows", "weights", "evidence", "labels", "probs", "truncated", "sensitivity", "agreement", "top_agrees")
+    of_occurrence = ("keys", "ranks", "scores", "spans", "masked", "interaction", "joint")
+    for chosen in (np.arange(at), np.arange(at, len(made))):
+        held = np.isin(made.texts, chosen)
+        values = {name: getattr(made, name)[chosen] for name in of_text}
+        values |= {name: getattr(made, name)[held] for name in of_occurrence}
+        yield replace(made, **values, texts=np.searchsorted(chosen, made.texts[held]))
+
+
 def test_a_group_does_not_depend_on_how_texts_are_dealt_to_shards():
     made = corpus(0.7)
-    pieces = []
-    for chosen in (np.arange(0, 150), np.arange(150, len(made.rows))):
-        held = np.isin(made.texts, chosen)
-        pieces.append(
-            replace(
-                made,
-                **{
-                    name: getattr(made, name)[chosen]
-                    for name in ("rows", "weights", "evidence", "labels", "probs", "truncated", "sensitivity")
-                },
-                agreement=made.agreement[chosen],
-                top_agrees=made.top_agrees[chosen],
-                texts=np.searchsorted(chosen, made.texts[held]),
-                **{
-                    name: getattr(made, name)[held]
-                    for name in ("keys", "ranks", "scores", "spans", "masked", "interaction", "joint")
-                },
-            )
-        )
+    pieces = list(in_two(made, 150))
     whole, parts = set_p_value(lambda: [made], CONFIG), set_p_value(lambda: pieces, CONFIG)
     assert whole < 0.05
     assert parts == pytest.approx(whole, rel=1e-9)
