@@ -383,7 +383,6 @@ def test_an_audit_of_a_masking_guard_does_not_see_what_is_masked(masked_bag, uni
     assert "honestly" not in {candidate.text for candidate in guarded.candidates}
     line = guarded.input_to_dict(len(texts) - 1)
     assert (line["sensitivity"], line["important_tokens"]) == (0.0, [])
-    assert guarded.sensitivity[-1] == 0
     assert base.input_to_dict(len(texts) - 1)["sensitivity"] > 0
 
 
