@@ -94,7 +94,7 @@ FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if room_of(path) != "__i
 
 
 BENCH_FILES = sorted(BENCH.rglob("*.py"))
-IMPORTS = {path: imports_of(path) for path in [*FILES, *BENCH_FILES, PACKAGE / "__init__.py"]}
+IMPORTS = {path: imports_of(path) for path in [*FILES, *BENCH_FILES, PACKAGE / "__init__.pyi"]}
 
 
 def test_imports_go_down():
