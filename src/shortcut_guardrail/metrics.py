@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .errors import DataError
 from .stats import exact_interval
 from .typing import Array
 
@@ -56,23 +55,18 @@ def group_accuracy(
         predictions: Class ids, shape (N,).
         labels: Class ids, shape (N,).
         groups: Group ids, shape (N,), in [0, G).
-        names: G readable names. A group without examples has accuracy NaN and n = 0.
-
-    Raises:
-        DataError: The three arrays differ in length.
+        names: G readable names.
     """
-    if not len(predictions) == len(labels) == len(groups):
-        raise DataError(
-            "predictions, labels and groups must have one entry for each example, "
-            f"but have {len(predictions)}, {len(labels)} and {len(groups)}."
+    inside = [groups == group for group in range(len(names))]
+    return tuple(
+        GroupAccuracy(
+            name,
+            len(labels[rows]),
+            accuracy(predictions[rows], labels[rows]),
+            exact_interval(int((predictions[rows] == labels[rows]).sum()), len(labels[rows])),
         )
-    right = predictions == labels
-    results = []
-    for group, name in enumerate(names):
-        inside = right[groups == group]
-        share = float(inside.mean()) if len(inside) else float("nan")
-        results.append(GroupAccuracy(name, len(inside), share, exact_interval(int(inside.sum()), len(inside))))
-    return tuple(results)
+        for name, rows in zip(names, inside, strict=True)
+    )
 
 
 def worst_group(groups: tuple[GroupAccuracy, ...]) -> GroupAccuracy | None:
@@ -87,21 +81,18 @@ def worst_group_accuracy(predictions: Array, labels: Array, groups: Array) -> fl
     return float(min(right[groups == g].mean() for g in np.unique(groups)))
 
 
-def mstps(original: Array, masked: Array) -> float:
-    """Maximum single-token prediction sensitivity (paper Section 5.2), in [0, 1], lower is less reliance.
+def sensitivity(original: Array, masked: Array) -> Array:
+    """The terms of which maximum single-token prediction sensitivity (MSTPS, paper Section 5.2) is the mean.
 
-    The mean over texts of the largest absolute change of P(y_hat) when one important token is masked. A text without
-    any masked variant counts as unchanged.
+    For each text the largest absolute change of P(y_hat) when one important token is masked; 0 where none was masked.
 
     Args:
         original: P(y_hat | x), shape (N,).
         masked: P(y_hat | x with one token masked), shape (N, K), NaN for empty slots.
+
+    Returns:
+        Shape (N,), each in [0, 1], lower is less reliance.
     """
-    return float(sensitivity(original, masked).mean()) if len(original) else float("nan")
-
-
-def sensitivity(original: Array, masked: Array) -> Array:
-    """The term of each text in MSTPS, shape (N,)."""
     change = np.nan_to_num(np.abs(original[:, None] - masked), nan=0.0)
     largest: Array = change.max(axis=1, initial=0.0)
     return largest
