@@ -64,9 +64,9 @@ def texts_needed(
         against: Texts without it that are given another class.
         without: Texts without it.
         levels: The p-value needed.
-        min_count: The fewest that are tested at all.
-        min_pull: The share against which `lost` is tested.
-        min_relative_effect: The share against which pairs are tested.
+        min_count: See `AuditConfig`, as for `min_pull` and `min_relative_effect`.
+        min_pull: Likewise.
+        min_relative_effect: Likewise.
 
     Returns:
         The number of texts that hold it at which the p-value would reach the level if the rest of all of them were

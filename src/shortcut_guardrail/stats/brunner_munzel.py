@@ -64,8 +64,13 @@ def p_relative_effect(rests: Array, others: Array, largest: float) -> Array:
         largest: theta0, in [0, 1).
     """
     compared = (rests.sum(axis=1) > 0) & (others.sum(axis=1) > 0)
-    p = np.ones(len(rests))
-    p[compared] = _p_values(rests[compared], others[compared], largest)
+    none, one = np.zeros(compared.sum()), np.ones(compared.sum())
+    rests = np.column_stack([none, rests[compared], one])
+    others = np.column_stack([one, others[compared], none])
+    theta, variance_r = _moments(rests, _share_above(others))
+    _, variance_s = _moments(others, 1 - _share_above(rests))
+    p = np.ones(len(compared))
+    p[compared] = _t_test(theta, variance_r, variance_s, rests.sum(axis=1), others.sum(axis=1), largest)
     return p
 
 
@@ -85,7 +90,7 @@ class Placements:
     squares: float
 
     def with_one_more(self, n_others: int) -> tuple[Array, Array]:
-        """Mean and variance, shape (1,), with the member more that each sample is given, as in `_p_values`."""
+        """Mean and variance, shape (1,), with the member more that each sample is given."""
         scale = n_others / (n_others + 1)
         mean = scale * self.total / (self.n + 1)
         variance = (scale**2 * self.squares - (self.n + 1) * mean**2) / self.n
@@ -93,26 +98,11 @@ class Placements:
 
 
 def p_of_placements(rests: Placements, others: Placements, largest: float) -> float:
-    """The p-value where the pairs are not of one class; see `audit.sets`.
-
-    Args:
-        rests: For each of n rests the share of the m other texts that speak more.
-        others: For each of m other texts the share of the n rests that speak less.
-        largest: theta0, in [0, 1).
-    """
+    """The p-value where the pairs are not of one class (see `audit.sets`), for theta0 = `largest` in [0, 1)."""
     theta, variance_r = rests.with_one_more(others.n)
     _, variance_s = others.with_one_more(rests.n)
     sizes = np.array([rests.n + 1]), np.array([others.n + 1])
     return float(_t_test(theta, variance_r, variance_s, *sizes, largest)[0])
-
-
-def _p_values(rests: Array, others: Array, largest: float) -> Array:
-    rests = np.column_stack([np.zeros(len(rests)), rests, np.ones(len(rests))])
-    others = np.column_stack([np.ones(len(others)), others, np.zeros(len(others))])
-    n, m = rests.sum(axis=1), others.sum(axis=1)
-    theta, variance_r = _moments(rests, _share_above(others))
-    _, variance_s = _moments(others, 1 - _share_above(rests))
-    return _t_test(theta, variance_r, variance_s, n, m, largest)
 
 
 def _t_test(theta: Array, variance_r: Array, variance_s: Array, n: Array, m: Array, largest: float) -> Array:

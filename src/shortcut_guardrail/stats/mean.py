@@ -7,17 +7,10 @@ import math
 from ..typing import Array
 
 
-def mean_interval(
-    values: Array, *, bounds: tuple[float, float] = (0.0, 1.0), confidence: float = 0.95
-) -> tuple[float, float]:
-    """Student's t interval of the mean of independent values, cut at the values' bounds.
+def mean_interval(values: Array) -> tuple[float, float]:
+    """Student's 95 % t interval of the mean of independent values in [0, 1], shape (n,); NaNs for fewer than two.
 
-    Approximate: it leans on the mean being near normal, which for values in [0, 1] a few dozen usually suffice for.
-
-    Args:
-        values: Shape (n,). Fewer than two have no interval: (NaN, NaN).
-        bounds: What every value lies between.
-        confidence: With which probability the interval holds the mean.
+    Approximate: it leans on the mean being near normal, for which a few dozen values usually suffice.
 
     Example:
         >>> import numpy as np
@@ -30,5 +23,5 @@ def mean_interval(
     from scipy.stats import t
 
     mean = float(values.mean())
-    half = float(t.ppf((1 + confidence) / 2, n - 1) * values.std(ddof=1) / math.sqrt(n))
-    return (max(bounds[0], mean - half), min(bounds[1], mean + half))
+    half = float(t.ppf(0.975, n - 1) * values.std(ddof=1) / math.sqrt(n))
+    return (max(0.0, mean - half), min(1.0, mean + half))

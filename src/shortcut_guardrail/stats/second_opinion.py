@@ -14,6 +14,9 @@ this share. Texts without the words in question, near the deployed model's bound
 
 `p_of_bound` tests the flips against a bound, over the bound's own error. `net_mended` estimates what masking mends
 less what it breaks.
+
+In all of them `says` and `up` tell, of n texts near the model's boundary, whether the judge and the model say "up":
+shape (n,), bool.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ def balanced_cut(scores: Array, up: Array) -> float:
 
     Args:
         scores: The judge's, shape (n,); above the cut it says "up".
-        up: Whether the model says so, shape (n,), bool; both answers occur.
+        up: See the head of this module; both answers occur.
 
     Example:
         >>> balanced_cut(np.array([0.0, 1.0, 2.0, 3.0]), np.array([False, False, True, True]))
@@ -71,42 +74,27 @@ def balanced_cut(scores: Array, up: Array) -> float:
 
 
 def agreement_share(says: Array, up: Array) -> tuple[float, float]:
-    """How often a judge agrees with the model, the mean of the model's two answers, and its standard error.
-
-    Args:
-        says: Whether the judge says "up", shape (n,), bool.
-        up: Whether the model does.
-    """
+    """How often a judge agrees with the model, the mean of the model's two answers, and its standard error."""
     shares = [float(says[up].mean()), 1 - float(says[~up].mean())]
     error = sum(_variance(share, n) for share, n in zip(shares, (up.sum(), (~up).sum()), strict=True))
     return sum(shares) / 2, 0.5 * math.sqrt(error)
 
 
-def agreement_bound(says: Array, up: Array, *, slack: float = SLACK) -> Bound:
-    """The bound from both sides of the boundary.
-
-    Args:
-        says: Whether the judge says "up" to texts near the model's boundary, shape (n,), bool.
-        up: Whether the model does; both answers occur.
-        slack: Added to the bound.
-    """
+def agreement_bound(says: Array, up: Array) -> Bound:
+    """The bound from both sides of the boundary; both of the model's answers occur."""
     shares = [float(says[up].mean()), float(says[~up].mean())]
     error = 0.5 * math.sqrt(_variance(shares[0], up.sum()) + _variance(shares[1], (~up).sum()))
     lean = sum(shares) / 2 - 0.5
-    return _normal(0.5 + max(lean, 0.0) + slack, error, len(says))
+    return _normal(0.5 + max(lean, 0.0) + SLACK, error, len(says))
 
 
 def reference_bound(says: Array) -> Bound:
-    """The bound from texts near the boundary that the model itself calls "up".
-
-    Args:
-        says: Whether the judge says so too, shape (n,), bool.
-    """
+    """The bound from texts near the boundary that the model itself calls "up"."""
     share = float(says.mean())
     return _normal(max(share, 0.5), math.sqrt(_variance(share, len(says))), len(says))
 
 
-def answers_bound(says: Array, up: Array, answers: Array, *, seed: int = 0) -> Bound:
+def answers_bound(says: Array, up: Array, answers: Array) -> Bound:
     """The bound from both sides of the boundary, where somebody said of some texts whether "up" is right.
 
     With r the share of the model's "up" answers that are right, the judge says "up" to r s + (1 - r) a of these texts;
@@ -115,13 +103,14 @@ def answers_bound(says: Array, up: Array, answers: Array, *, seed: int = 0) -> B
     model is right as often on both sides. Judge and model still have to err independently. Errors of whoever answers
     that fall on either side alike make s - a smaller: the bound stays one where the model is right in half or more.
 
+    The posterior has Jeffreys' priors. Where the model never or always says "up", one side alone is used.
+
     Args:
-        says: Whether the judge says "up", shape (n,), bool.
-        up: Whether the model does; where it never or always does, one side alone is used.
+        says: See the head of this module.
+        up: Likewise.
         answers: 1 where somebody says that "up" is right, 0 where not, -1 where nobody was asked; shape (n,).
-        seed: Of the draws from the posterior (Jeffreys' priors).
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     right, wrong = answers == 1, answers == 0
 
     def drawn(yes: Array, no: Array) -> Array:
@@ -176,7 +165,7 @@ def p_of_bound(mended: int, n: int, bound: Bound) -> float:
     return float(bound.weights @ binom.sf(mended - 1, n, bound.nodes))
 
 
-def net_mended(after: int, before: int, n: int, says: Array, up: Array, *, seed: int = 0) -> tuple[float, float]:
+def net_mended(after: int, before: int, n: int, says: Array, up: Array) -> tuple[float, float]:
     """How much masking mends less what it breaks, as a share of the flips, by a judge that errs and leans.
 
     Say p of n flips are mended. The judge says "up" both with the words and without to `after` of them, and "down" both
@@ -185,18 +174,10 @@ def net_mended(after: int, before: int, n: int, says: Array, up: Array, *, seed:
     at most 1. Since the model errs there too, it is at least the difference of the judge's share of "up" between the
     model's two answers. So the estimate is an interval even from endless texts.
 
-    Args:
-        after: See above.
-        before: See above.
-        n: All flips.
-        says: Whether the judge says "up" to texts near the model's boundary, shape (m,), bool.
-        up: Whether the model does; both answers occur.
-        seed: Of the draws.
-
     Returns:
         Both ends, in [-1, 1], with 95 % confidence.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     votes = rng.multinomial(n, [after / n, before / n, 1 - (after + before) / n], _DRAWS)
     s, a = (rng.beta(says[side].sum() + 0.5, (~says[side]).sum() + 0.5, _DRAWS) for side in (up, ~up))
     least = (votes[:, 0] - votes[:, 1]) / n - (s + a - 1)
