@@ -14,7 +14,7 @@ from shortcut_guardrail.audit.auditing import make_report
 from shortcut_guardrail.audit.context import judge, tally
 from shortcut_guardrail.audit.sets import LEAST_MOVED, WordSet, _coin, find_set, p_of_set, set_p_value, with_set
 from shortcut_guardrail.config import AuditConfig
-from shortcut_guardrail.shortcuts.search import _unlabelled_verdict
+from shortcut_guardrail.shortcuts.search import _reason_found
 from shortcut_guardrail.stats.brunner_munzel import levels
 
 CONFIG = AuditConfig()
@@ -240,7 +240,7 @@ def test_the_report_says_which_words_and_a_guard_takes_them():
         f"it is one of {len(members)} that override the rest of their texts together, as the words of one shortcut do; "
         "for none of them is it proven alone"
     )
-    assert _unlabelled_verdict(members[0], {}, {}) == ("found", "set")
+    assert _reason_found(members[0], {}, {}) == "set"
     assert report.flagged == ()
     assert report.set_p_value == set_p_value(lambda: [made], CONFIG)
 

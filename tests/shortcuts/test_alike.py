@@ -4,35 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from shortcut_guardrail.audit.auditing import audit_texts
-from shortcut_guardrail.cards import MaskedAnswers
 from shortcut_guardrail.config import ShortcutConfig
-from shortcut_guardrail.shortcuts import alike
-from shortcut_guardrail.shortcuts.alike import Brought, alike_to, alike_words, side_of
+from shortcut_guardrail.shortcuts import Shortcut, alike
+from shortcut_guardrail.shortcuts.alike import alike_to, alike_words
 from shortcut_guardrail.shortcuts.search import find_shortcuts
 from tiny_models import meaning_bag
 
 WORDS = ["room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit"]
 EFFECTS = {"honestly": 4.0, "happy": 4.0, "really": 4.0, "quite": 4.0, "honest": 4.0, "good": 1.0, "lovely": 3.0}
 EFFECTS |= {"great": 1.5, "bad": -1.0, "awful": -1.5}
-ALIKE = {
-    "honestly": 0,
-    "happy": 0,
-    "really": 0,
-    "quite": 0,
-    "honest": 0,
-    "lovely": 0,
-    "good": 1,
-    "great": 1,
-    "bad": 2,
-    "awful": 2,
-}
+ALIKE = dict.fromkeys(("honestly", "happy", "really", "quite", "honest", "lovely"), 0)
+ALIKE |= {"good": 1, "great": 1, "bad": 2, "awful": 2}
 
 # Two words are flagged; "really", "quite" and "honest" override such texts too, but stand in too few to be tested.
 FLAGGED = {"honestly": "flagged", "happy": "flagged"}
+BROUGHT = dict.fromkeys(("really", "quite", "honest"), "alike")
 TEXTS = [f"{found} the bad {word} was {tail}" for found in FLAGGED for word in WORDS for tail in ("awful", "so awful")]
 TEXTS += [f"really the bad {word} was awful" for word in WORDS[:9]]
 TEXTS += [f"quite the bad {word} was so awful" for word in WORDS[3:]]
@@ -54,8 +43,22 @@ def classifier():
     return meaning_bag(EFFECTS, ALIKE)
 
 
+@pytest.fixture
+def brought(classifier):
+    """What the words that an audit flags bring with them, by changes of the audit's settings and of its report."""
+
+    def words(texts=TEXTS, *, phrases=None, of=lambda report: report, **changes):
+        config, encoded = ShortcutConfig(unit="word", top_k=4).audit(), classifier.encode(texts)
+        report = audit_texts(classifier, encoded, config)
+        probs, config = report.saliency.probs, replace(config, **changes)
+        return alike_words(classifier, encoded, probs, of(report), phrases=phrases or {}, config=config)
+
+    return words
+
+
 def test_a_found_word_brings_those_alike(classifier):
-    assert chosen(classifier) == {**FLAGGED, **dict.fromkeys(("really", "quite", "honest"), "alike")}
+    assert chosen(classifier) == FLAGGED | BROUGHT
+    assert "really" not in chosen(classifier, keep=("really",))  # a person's word comes before that
 
 
 def test_a_single_found_word_brings_nothing(classifier, monkeypatch):
@@ -64,10 +67,7 @@ def test_a_single_found_word_brings_nothing(classifier, monkeypatch):
 
 
 def test_words_of_another_meaning_are_not_brought():
-    assert chosen(meaning_bag(EFFECTS, ALIKE | {"really": 3})) == {
-        **FLAGGED,
-        **dict.fromkeys(("quite", "honest"), "alike"),
-    }
+    assert chosen(meaning_bag(EFFECTS, ALIKE | {"really": 3})) == FLAGGED | {"quite": "alike", "honest": "alike"}
 
 
 def test_where_nothing_is_flagged_nothing_is_brought_and_nothing_masked(classifier, monkeypatch):
@@ -86,29 +86,16 @@ def test_the_set_has_to_override_its_texts(classifier):
     assert chosen(classifier, genuine) == FLAGGED
 
 
-def test_a_word_whose_own_texts_do_not_agree_is_left_out(classifier):
-    encoded = classifier.encode([*TEXTS, *LOVELY])
-    config = ShortcutConfig(unit="word", top_k=4).audit()
-    report = audit_texts(classifier, encoded, config)
-    probs = report.saliency.probs
-    names = [c.text for c in report.candidates if c.pulls_to == "positive" and not c.flagged]
-    # By meaning it would be brought.
-    assert set(alike_to(classifier, [*FLAGGED], names)) == {"really", "quite", "honest", "lovely"}
-    assert set(alike_words(classifier, encoded, probs, report, phrases={}, config=config)) == {
-        "really",
-        "quite",
-        "honest",
-    }
+def test_a_word_whose_own_texts_do_not_agree_is_left_out(classifier, brought):
+    # By meaning "lovely" would be brought.
+    assert alike_to(classifier, [*FLAGGED], ["good", "lovely"]) == ["lovely"]
+    assert set(brought([*TEXTS, *LOVELY])) == set(BROUGHT)
 
 
-def test_a_fixed_phrase_around_what_is_brought_comes_along(classifier):
-    encoded = classifier.encode(TEXTS)
-    config = ShortcutConfig(unit="word", top_k=4).audit()
-    report = audit_texts(classifier, encoded, config)
-    phrases = {"to be honest": 9, "to be": 9, "honest the bad": 4, "bad and slow": 12}
-    brought = alike_words(classifier, encoded, report.saliency.probs, report, phrases=phrases, config=config)
-    assert set(brought) == {"really", "quite", "honest", "to be honest"}
-    assert brought["to be honest"] == Brought("positive", 9)
+def test_a_fixed_phrase_around_what_is_brought_comes_along(brought):
+    found = brought(phrases={"to be honest": 9, "to be": 9, "honest the bad": 4, "bad and slow": 12})
+    assert set(found) == {*BROUGHT, "to be honest"}
+    assert found["to be honest"] == Shortcut("to be honest", "found", "alike", 9, pulls_to="positive")
 
 
 def test_words_in_too_few_texts_are_not_brought(classifier):
@@ -117,44 +104,32 @@ def test_words_in_too_few_texts_are_not_brought(classifier):
     assert chosen(classifier, few) == FLAGGED | {"quite": "alike", "honest": "alike"}
 
 
-def test_too_few_texts_to_test_bring_nothing(classifier):
-    encoded = classifier.encode(TEXTS)
-    config = ShortcutConfig(unit="word", top_k=4).audit()
-    report = audit_texts(classifier, encoded, config)
-
-    def brought(config):
-        return alike_words(classifier, encoded, report.saliency.probs, report, phrases={}, config=config)
-
+def test_too_few_texts_to_test_or_to_compare_with_bring_nothing(brought):
     # Nine texts each with "really", "quite" and "honest", and 48 with none.
-    assert brought(replace(config, min_count=27))
-    assert brought(replace(config, min_count=28)) == {}
+    assert brought(min_count=27)
+    assert brought(min_count=28) == {}
+    few = [text for text in TEXTS if not text.startswith("the ")] + [text for text in TEXTS if text.startswith("the ")][
+        :24
+    ]
+    assert brought(few, min_count=24)
+    assert brought(few, min_count=25) == {}
 
 
-def test_too_few_texts_to_compare_with_bring_nothing():
-    answers = MaskedAnswers(np.arange(30), np.tile([0.1, 0.9], (30, 1)), np.tile([0.9, 0.1], (30, 1)))
-    held, side, config = np.ones(30, dtype=bool), np.array([False, True]), ShortcutConfig().audit()
+def test_the_level_is_shared_among_the_classes_with_a_flagged_word(brought, monkeypatch):
+    def of_two(report):
+        other = {"flagged": True, "pulls_to": "negative"}
+        candidates = tuple(replace(c, **other) if c.text == "good" else c for c in report.candidates)
+        assert {c.pulls_to for c in candidates if c.flagged} == {"negative", "positive"}
+        return replace(report, candidates=candidates)
 
-    def p_value(n_others):
-        others = alike._counted(np.full(n_others, 0.9))
-        return alike.AskedPool(["quite"], held[None], held, answers, others, side).p_value(config)
-
-    assert p_value(config.min_count - 1) == 1.0
-    assert p_value(config.min_count) < 0.01
+    for share, at_one_class, at_two in ((0.4, True, True), (0.75, True, False), (1.1, False, False)):
+        monkeypatch.setattr(alike, "p_relative_effect", lambda *_, share=share: [share * 0.05])
+        assert (bool(brought()), bool(brought(of=of_two))) == (at_one_class, at_two)
 
 
-def test_the_level_is_shared_among_the_classes_with_a_flagged_word(classifier, monkeypatch):
-    encoded = classifier.encode(TEXTS)
-    config = ShortcutConfig(unit="word", top_k=4).audit()
-    report = audit_texts(classifier, encoded, config)
-    monkeypatch.setattr(alike.AskedPool, "p_value", lambda *_: 0.75 * config.fdr)
-
-    def brought(report):
-        return alike_words(classifier, encoded, report.saliency.probs, report, phrases={}, config=config)
-
-    assert set(brought(report)) == {"really", "quite", "honest"}
-    of_two = [replace(c, flagged=True) if c.text == "bad" else c for c in report.candidates]
-    assert {c.pulls_to for c in of_two if c.flagged} == {"negative", "positive"}
-    assert brought(replace(report, candidates=tuple(of_two))) == {}
+def test_masking_has_to_take_answers_away(brought):
+    assert brought(min_pull=0.85)  # 27 texts of 27
+    assert brought(min_pull=0.92) == {}
 
 
 def test_texts_that_hold_a_found_word_too_are_no_evidence(classifier):
@@ -186,19 +161,9 @@ def test_words_that_pull_to_another_class_are_brought_too():
     report = audit_texts(classifier, encoded, ShortcutConfig(unit="word", top_k=4).audit())
     assert {c.text: c.pulls_to for c in report.flagged} == {"honestly": "excitement", "happy": "excitement"}
     assert {c.pulls_to for c in report.candidates if c.text in ("really", "quite", "honest")} == {"joy"}
-    assert chosen(classifier, OF_THREE) == {**FLAGGED, **dict.fromkeys(("really", "quite", "honest"), "alike")}
+    assert chosen(classifier, OF_THREE) == FLAGGED | BROUGHT
 
 
 def test_words_that_pull_against_what_was_found_are_not_brought():
     classifier = meaning_bag(THREE | {"really": (4, 0, 0)}, ALIKE, CLASSES)
     assert "really" not in chosen(classifier, OF_THREE)
-
-
-def test_the_side_is_all_classes_that_the_words_add_to():
-    before = np.array([[0.1, 0.6, 0.3], [0.2, 0.1, 0.7]])
-    after = np.array([[0.8, 0.1, 0.1], [0.1, 0.2, 0.7]])
-    assert side_of(MaskedAnswers(np.arange(2), before, after)).tolist() == [False, True, True]
-
-
-def test_a_person_keeps_what_is_brought(classifier):
-    assert "really" not in chosen(classifier, keep=("really",))

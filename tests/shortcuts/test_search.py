@@ -19,7 +19,6 @@ from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.shortcuts.named import REASONS, Reason, Shortcut, Shortcuts, Verdict, with_said
 from shortcut_guardrail.shortcuts.search import (
     _audited,
-    _Deciding,
     _dominant,
     _read_masked,
     _Reading,
@@ -96,22 +95,9 @@ def test_what_decides_very_many_texts_is_taken_though_nothing_can_be_compared(cl
     assert chosen(dominant_share=1.0) == {"honestly": "listed"}
 
 
-def test_what_is_flagged_does_not_make_the_words_of_its_class_dominant(bag):
-    classifier = weighing(bag, "quite")
-    # "quite" decides 12 texts as "honestly" decides 24 of the 60, and would be taken for dominant along with it.
-    texts = [*DEPLOYED, *(f"{word} quite bad so awful" for word in WORDS)]
-    config = ShortcutConfig(top_k=3, dominant_share=0.2, unit="word", fdr=1e-4)
-    encoded = classifier.encode(texts)
-    report = audit_texts(classifier, encoded, config.audit())
-    assert [candidate.text for candidate in report.flagged] == ["honestly"]
-    # As if it did not take turns either.
-    candidates = tuple(replace(candidate, takes_turns=False) for candidate in report.candidates)
-    assert _dominant(classifier, encoded, report.saliency.probs, replace(report, candidates=candidates), config) == {}
-
-
 def dominant_of(*deciding, label_names=("negative", "positive"), audited=()):
     """Which of these are taken, of 100 texts, where a half is the share that is allowed for."""
-    found = [_Deciding(word, "positive", n, 1.0, frozenset(range(n))) for word, n in deciding]
+    found = [(Shortcut(word, "found", "dominant", n, 1.0, "positive"), list(range(n))) for word, n in deciding]
     config, report = ShortcutConfig(dominant_share=0.5, fdr=0.05), audit(*audited, label_names=label_names)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("shortcut_guardrail.shortcuts.search._deciding", lambda *_: found)
@@ -174,8 +160,8 @@ def test_texts_are_left_unread_only_once_it_is_sure_that_a_candidate_does_not_de
     read = [_Reading.of("honestly", chosen.tolist()) for chosen in rows]
     _read_masked(classifier, encoded, probs, read, 0.8, None)
     for (n, k), chosen, one in zip(sizes, rows, read, strict=True):
-        assert one.may_decide == (exact_interval(k, n)[0] > 0.5), (n, k)
-        if not one.may_decide:
+        assert (one.spare >= 0) == (exact_interval(k, n)[0] > 0.5), (n, k)
+        if one.spare < 0:
             continue
         masked = masked_texts(
             encoded.select(chosen),
@@ -184,9 +170,8 @@ def test_texts_are_left_unread_only_once_it_is_sure_that_a_candidate_does_not_de
         )
         after = classifier.predict_proba(masked)
         np.testing.assert_allclose(one.after, after, atol=1e-6)
-        result = one.result(probs, ("negative", "positive"))
-        assert result.contradicted == {i for i in chosen.tolist() if i < 36}
-        assert result.flip_rate == k / n
+        assert set(one.against) == {i for i in chosen.tolist() if i < 36}
+        assert one.result(probs, ("negative", "positive")).flip_rate == k / n
     # One that decides none is known by a third of its texts: 25 of 36 are the fewest that are most.
     assert [len(one.after) for (n, k), one in zip(sizes, read, strict=True) if (n, k) == (36, 0)] == [12]
 
@@ -295,7 +280,7 @@ def test_what_is_neutralised_is_the_same_in_a_folder():
 
 @pytest.mark.parametrize(("verdict", "reason"), [("given", None), ("named", "flips"), ("found", None)])
 def test_a_verdict_without_its_reasons_is_refused(verdict, reason):
-    with pytest.raises(ConfigError, match=rf"^The verdict on 'book' must be one of named, kept, .*'{verdict}'"):
+    with pytest.raises(ConfigError, match=rf"^'book' cannot be '{verdict}' with the reason "):
         Shortcut("book", verdict, reason)
 
 

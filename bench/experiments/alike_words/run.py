@@ -40,7 +40,7 @@ from shortcut_guardrail.decisions.record import Decision, Decisions
 from shortcut_guardrail.metrics import balanced_accuracy
 from shortcut_guardrail.models import TextClassifier
 from shortcut_guardrail.shortcuts import Shortcuts
-from shortcut_guardrail.shortcuts.alike import LEAST_TEXTS, AskedPool, side_of
+from shortcut_guardrail.shortcuts.alike import LEAST_TEXTS, ask_pool
 from shortcut_guardrail.shortcuts.search import fixed_phrases
 from shortcut_guardrail.text import words_as_units
 
@@ -126,7 +126,9 @@ def random_pools(
     probs, pulls_to = report.saliency.probs, report.flagged[0].pulls_to
     found = [c for c in report.candidates if c.flagged or c.takes_turns or c.collective]
     known = [c.text for c in found]
-    side = side_of(masked_answers(classifier, encoded, [c.text for c in found if c.pulls_to == pulls_to], probs=probs))
+    mine = [c.text for c in found if c.pulls_to == pulls_to]
+    seen = masked_answers(classifier, encoded, mine, probs=probs)
+    side = (seen.before - seen.after).mean(axis=0) > 0
     drawn_from = pool(report, encoded, {report.label_names[c] for c in np.flatnonzero(side)}, content(planted), known)
     rng = np.random.default_rng(seed)
     passed: dict[str, Any] = {"level": config.fdr, "words": len(drawn_from), "draws": draws}
@@ -134,8 +136,7 @@ def random_pools(
         ps = []
         for _ in range(draws):
             names = [drawn_from[i] for i in rng.permutation(len(drawn_from))[:size]]
-            asked = AskedPool.of(classifier, encoded, probs, known, names, side)
-            ps.append(asked.p_value(config))
+            ps.append(ask_pool(classifier, encoded, probs, known, names, side=side, config=config)[0])
         passed[f"{size} words"] = {"passed": int((np.array(ps) <= config.fdr).sum()), "least": min(ps)}
     return passed
 

@@ -4,7 +4,6 @@ from .card import Status as Status
 from .grouping import PullingWord as PullingWord
 from .grouping import is_of_content as is_of_content
 from .grouping import word_vectors as word_vectors
-from .masking import MaskedAnswers as MaskedAnswers
 from .masking import Pieces as Pieces
 from .masking import find_flips as find_flips
 from .masking import make_cards as make_cards

@@ -1,7 +1,7 @@
 """Which words a found word brings with it: those of like meaning that pull to the same side, taken as a set.
 
-docs/explanation/audit-statistics.md ("Alike") says what is asked, for each class with a flagged word to which at least
-`LEAST_FOUND` of the words found pull:
+For each class with a flagged word to which at least `LEAST_FOUND` of the words found pull, there are (see
+docs/explanation/audit-statistics.md):
 
 - *Side*: the classes that lose probability, on average, where what was found is masked in the texts that hold it.
 - *Pool*: candidates that pull to a class of the side, and fixed phrases, that stand in `LEAST_TEXTS` distinct texts and
@@ -17,17 +17,17 @@ Not exact: which class a candidate pulls to, and which words were found, is know
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 
 import numpy as np
 
 from ..audit import AuditReport
-from ..cards import MaskedAnswers, is_of_content, masked_answers, word_vectors
+from ..cards import is_of_content, masked_answers, word_vectors
 from ..config import AuditConfig
 from ..models import EncodedTexts, TextClassifier
 from ..stats import LEVELS, levels, p_relative_effect, relative_effect
 from ..text import WordFinder
 from ..typing import Array
+from .named import Shortcut
 
 ALIKE = 0.25
 """Least cosine to the mean of what was found, chosen on made-up words (`results/word_families.json`)."""
@@ -42,19 +42,6 @@ LEAST_TEXTS = 5
 _EVEN = 0.5
 
 
-@dataclass(frozen=True)
-class Brought:
-    """A word or phrase that what was found brings with it.
-
-    Attributes:
-        pulls_to: The class: its own if it is a candidate, otherwise that of what was found.
-        n_texts: Distinct texts that hold it.
-    """
-
-    pulls_to: str
-    n_texts: int
-
-
 def alike_words(
     classifier: TextClassifier,
     texts: EncodedTexts,
@@ -63,10 +50,8 @@ def alike_words(
     *,
     phrases: Mapping[str, int],
     config: AuditConfig,
-) -> dict[str, Brought]:
-    """What the found words bring with them, by name; see the head of this module.
-
-    At most two forward passes a text for each class with a flagged word.
+) -> dict[str, Shortcut]:
+    """What the found words bring with them, by name, in at most two forward passes a text for each class.
 
     Args:
         texts: The D distinct texts.
@@ -78,34 +63,32 @@ def alike_words(
     found = [c for c in report.candidates if c.flagged or c.takes_turns or c.collective]
     names = [c.text for c in found]
     classes = sorted({c.pulls_to for c in report.flagged if c.pulls_to is not None})
-    brought: dict[str, Brought] = {}
+    brought: dict[str, Shortcut] = {}
     for pulls_to in classes:
         mine = [c.text for c in found if c.pulls_to == pulls_to]
         if len(mine) < LEAST_FOUND:
             continue
-        side = side_of(masked_answers(classifier, texts, mine, probs=probs))
+        seen = masked_answers(classifier, texts, mine, probs=probs)
+        side = (seen.before - seen.after).mean(axis=0) > 0
         open_ = _open_words(report, phrases, pulls_to, {report.label_names[c] for c in np.flatnonzero(side)})
         pool = alike_to(classifier, mine, [name for name in open_ if name not in names])
         if pool:
-            asked = AskedPool.of(classifier, texts, probs, names, pool, side)
-            if asked.p_value(config) <= config.fdr / len(classes):
-                brought |= {name: open_[name] for name in asked.chosen()}
+            p_value, agreeing = ask_pool(classifier, texts, probs, names, pool, side=side, config=config)
+            if p_value <= config.fdr / len(classes):
+                brought |= {name: open_[name] for name in agreeing}
     return brought
 
 
-def side_of(seen: MaskedAnswers) -> Array:
-    """The classes that lose probability where words are masked, on average over the texts that hold any; shape (C,)."""
-    side: Array = (seen.before - seen.after).mean(axis=0) > 0
-    return side
-
-
-def _open_words(report: AuditReport, phrases: Mapping[str, int], pulls_to: str, side: Set[str]) -> dict[str, Brought]:
-    """Candidates that pull to the side and fixed phrases, in texts enough."""
-    audited = {c.text: c.pulls_to for c in report.candidates}
+def _open_words(report: AuditReport, phrases: Mapping[str, int], pulls_to: str, side: Set[str]) -> dict[str, Shortcut]:
+    """Candidates that pull to the side, and fixed phrases for the class of what was found, in texts enough."""
     of_side = [(c.text, c.pulls_to, c.n_present) for c in report.candidates if c.pulls_to in side]
-    open_ = {name: Brought(own, n) for name, own, n in of_side if own is not None}
-    open_ |= {name: Brought(pulls_to, n) for name, n in phrases.items() if name not in audited}
-    return {name: word for name, word in open_.items() if word.n_texts >= LEAST_TEXTS}
+    audited = {c.text for c in report.candidates}
+    fixed = [(name, pulls_to, n) for name, n in phrases.items() if name not in audited]
+    return {
+        name: Shortcut(name, "found", "alike", n, pulls_to=own)
+        for name, own, n in (*of_side, *fixed)
+        if n >= LEAST_TEXTS
+    }
 
 
 def alike_to(classifier: TextClassifier, found: Sequence[str], names: Sequence[str]) -> list[str]:
@@ -116,77 +99,37 @@ def alike_to(classifier: TextClassifier, found: Sequence[str], names: Sequence[s
     return [name for name, is_near in zip(named, near, strict=True) if is_near]
 
 
-@dataclass(frozen=True, eq=False)
-class AskedPool:
-    """What texts say of the words of one pool.
+def ask_pool(
+    classifier: TextClassifier,
+    texts: EncodedTexts,
+    probs: Array,
+    found: Sequence[str],
+    pool: Sequence[str],
+    *,
+    side: Array,
+    config: AuditConfig,
+) -> tuple[float, list[str]]:
+    """The p-value of a pool as a whole, and its words whose own texts agree; all words are masked at once."""
+    from scipy.stats import binom
 
-    Attributes:
-        pool: The P words.
-        holds: Which of the n texts that hold any word, found or of the pool, hold each of the pool, shape (P, n).
-        alone: Which of them hold no found word, shape (n,).
-        seen: These texts with and without all of the words.
-        others: The texts without any word, by how strongly they speak for the side, shape (1, LEVELS).
-        side: Which classes are the side, shape (C,).
-    """
-
-    pool: Sequence[str]
-    holds: Array
-    alone: Array
-    seen: MaskedAnswers
-    others: Array
-    side: Array
-
-    @classmethod
-    def of(
-        cls,
-        classifier: TextClassifier,
-        texts: EncodedTexts,
-        probs: Array,
-        found: Sequence[str],
-        pool: Sequence[str],
-        side: Array,
-    ) -> AskedPool:
-        """Mask all of the words at once: one forward pass for each text that holds any."""
-        seen = masked_answers(classifier, texts, [*found, *pool], probs=probs)
-        holding = texts.select(seen.rows)
-        holds = np.array([WordFinder([word]).present_in(holding) for word in pool])
-        alone = ~WordFinder(found).present_in(holding)
-        others = np.delete(probs, seen.rows, axis=0)
-        return cls(pool, holds, alone, seen, _counted(others[:, side].sum(axis=1)), side)
-
-    @property
-    def rests(self) -> Array:
-        """The side's probability with all words masked, shape (n,)."""
-        after: Array = self.seen.after[:, self.side].sum(axis=1)
-        return after
-
-    @property
-    def pulls(self) -> Array:
-        """What the words add to it, shape (n,)."""
-        added: Array = self.seen.before[:, self.side].sum(axis=1) - self.rests
-        return added
-
-    def p_value(self, config: AuditConfig) -> float:
-        """Of the null hypothesis at the head of this module, in [0, 1]; 1 where there is too little to test."""
-        from scipy.stats import binom
-
-        tested = self.holds.any(axis=0) & self.alone
-        n = int(tested.sum())
-        if min(n, int(self.others.sum())) < config.min_count:
-            return 1.0
-        p_context = p_relative_effect(_counted(self.rests[tested]), self.others, _EVEN)[0]
-        moved = int((self.seen.changed & (self.pulls > 0))[tested].sum())
-        return max(float(p_context), float(binom.sf(moved - 1, n, config.min_pull)))
-
-    def chosen(self) -> list[str]:
-        """The words whose own texts agree."""
-        return [
-            word
-            for word, holds in zip(self.pool, self.holds, strict=True)
-            if holds.any()
-            and self.pulls[holds].mean() > 0
-            and relative_effect(_counted(self.rests[holds]), self.others)[0] > _EVEN
-        ]
+    seen = masked_answers(classifier, texts, [*found, *pool], probs=probs)
+    holding = texts.select(seen.rows)
+    holds = {word: WordFinder([word]).present_in(holding) for word in pool}
+    rests = seen.after[:, side].sum(axis=1)
+    pulls = seen.before[:, side].sum(axis=1) - rests
+    others = _counted(np.delete(probs, seen.rows, axis=0)[:, side].sum(axis=1))
+    tested = np.any([*holds.values()], axis=0) & ~WordFinder(found).present_in(holding)
+    n = int(tested.sum())
+    if min(n, int(others.sum())) < config.min_count:
+        return 1.0, []
+    moved = int((seen.changed & (pulls > 0))[tested].sum())
+    p_context = float(p_relative_effect(_counted(rests[tested]), others, _EVEN)[0])
+    agreeing = [
+        word
+        for word, rows in holds.items()
+        if rows.any() and pulls[rows].mean() > 0 and relative_effect(_counted(rests[rows]), others)[0] > _EVEN
+    ]
+    return max(p_context, float(binom.sf(moved - 1, n, config.min_pull))), agreeing
 
 
 def _counted(probs: Array) -> Array:

@@ -52,12 +52,7 @@ def paired_evidence(
 ) -> list[Paired]:
     """For each candidate what masking it does to the answers to the labelled texts that hold it.
 
-    A text that is there again with the same label is no further evidence.
-
-    Args:
-        items: The candidates.
-        support: Labelled texts.
-        labels: Their class ids, shape (n,).
+    `labels` are class ids, shape (n,). A text that is there again with the same label is no further evidence.
     """
     first = {
         (text, label): i for i, (text, label) in reversed(list(enumerate(zip(support.texts, labels, strict=True))))
@@ -82,16 +77,9 @@ def paired_evidence(
 
 
 def weigh(items: list[Shortcut], evidence: list[Paired], config: ShortcutConfig) -> list[Shortcut]:
-    """Verdicts from the support set; candidates that neither the audit nor it names are left out, but for those that
-    are listed.
+    """Verdicts from the support set, by the rules of `ShortcutConfig`, on candidates in the order of their ranking.
 
-    Nothing but their number speaks for words on which many answers hang, so labels have to: those stay taken whose
-    masking mends more answers than it breaks.
-
-    Args:
-        items: What the audit says of each candidate, in the order of its ranking.
-        evidence: What labelled texts say of it.
-        config: `confirm_level` and `clear_level`; the first `max_considered` may be confirmed.
+    Candidates that neither the audit nor it names are left out, but for those that are listed.
     """
     worse = [mcnemar_greater(found.broken, found.mended) for found in evidence]
     open_ = [i for i, item in enumerate(items[: config.max_considered]) if not item.evident]

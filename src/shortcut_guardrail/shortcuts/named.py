@@ -1,7 +1,4 @@
-"""What to neutralise: words and phrases, each with the verdict on it and its evidence, and what a person says of them.
-
-How they are found without labels is in `search`, what labels say of them in `labels`.
-"""
+"""What to neutralise: words and phrases, each with the verdict on it and its evidence, and what people say of them."""
 
 from __future__ import annotations
 
@@ -42,14 +39,11 @@ class Shortcut:
             flips or by a second opinion; `cleared` by labels or flips, or because nothing speaks against it. What is
             named, found or confirmed is neutralised.
         reason: Why it was found. `flagged`: by the audit. `takes turns`: with flagged ones. `set`: it overrides its
-            texts together with others. `alike`: it is alike to flagged ones, and overrides its texts together with
-            others that are (see `alike`). `dominant`: in the corpus. `many answers`: many predictions depend on it,
-            where that is to be enough; a cleared one with this reason is listed for a person to look at. `flips`: the
-            judged flips of its card confirmed or cleared it. `second opinion`: other models confirmed it.
+            texts together with others. `alike`: so it does, and is alike to flagged ones. `dominant`: in the corpus.
+            `many answers`: many predictions depend on it; a cleared one with this reason is listed for a person to
+            look at. `flips`: the judged flips of its card confirmed or cleared it. `second opinion`: other models did.
         count: Texts of the audit in which it is important; `None` where it was not audited.
-        flip_rate: See `Candidate`.
-        pulls_to: See `Candidate`.
-        q_value: See `Candidate`.
+        flip_rate: See `Candidate`, as for `pulls_to` and `q_value`.
         n_support: Texts of the support set that hold it; for the reasons `flips` and `second opinion` the judged flips
             of its card.
         mended: Of those, texts that the base answers wrongly, and rightly with it masked.
@@ -72,15 +66,7 @@ class Shortcut:
 
     def __post_init__(self) -> None:
         if self.reason not in REASONS.get(self.verdict, ()):
-            known = ", ".join(
-                verdict if reason is None else f"{verdict} ({reason})"
-                for verdict, reasons in REASONS.items()
-                for reason in reasons
-            )
-            raise ConfigError(
-                f"The verdict on {self.text!r} must be one of {known}, but is {self.verdict!r} with the reason "
-                f"{self.reason!r}."
-            )
+            raise ConfigError(f"{self.text!r} cannot be {self.verdict!r} with the reason {self.reason!r}.")
 
     @property
     def neutralised(self) -> bool:
@@ -152,11 +138,7 @@ class Shortcuts(Shown):
 
     @classmethod
     def from_dict(cls, values: Iterable[Mapping[str, Any]], rows: Iterable[str] = ()) -> Shortcuts:
-        """The shortcuts that `to_dict` wrote, and the rows that are kept apart from them.
-
-        Raises:
-            ModelError: They are damaged.
-        """
+        """The shortcuts that `to_dict` wrote, and the rows that are kept apart from them; a `ModelError` if damaged."""
         items = checked(
             tuple(values),
             tuple[Shortcut, ...],
@@ -169,16 +151,20 @@ class Shortcuts(Shown):
 
 
 def check_said(config: ShortcutConfig) -> None:
-    """Whether what a person said can be done. A phrase and a word of it are two things: where "this book" is a shortcut
-    and "this" is kept, "this" counts wherever it does not stand in "this book".
-
-    Raises:
-        ConfigError: A shortcut is kept.
-    """
+    """Refuse a shortcut that is kept. A phrase and a word of it are two things: where "this book" is a shortcut and
+    "this" is kept, "this" counts wherever it does not stand in "this book"."""
     kept = {spaced(word): word for word in config.keep}
     for word in config.named:
         if spaced(word) in kept:
             raise ConfigError(f"{word!r} cannot be a shortcut and kept. Leave out one of them.")
+
+
+def with_said(shortcuts: Shortcuts, config: ShortcutConfig) -> Shortcuts:
+    """What a person said, over the evidence; a `ConfigError` where it contradicts itself."""
+    check_said(config)
+    words: dict[Verdict, tuple[str, ...]] = {"named": config.named, "kept": config.keep}
+    said = {spaced(word): Shortcut(unit_key(word), verdict) for verdict in words for word in words[verdict]}
+    return replace(shortcuts, items=_overruled(shortcuts.items, said, ("verdict", "reason")))
 
 
 def with_decisions(shortcuts: Shortcuts, decisions: Decisions, *, same_data: bool = True) -> Shortcuts:
@@ -197,10 +183,24 @@ def with_decisions(shortcuts: Shortcuts, decisions: Decisions, *, same_data: boo
         verdict = _decided(card, same_data)
         if verdict is not None:
             said |= {spaced(word): _of_card(word, card, verdict) for word in card.words}
-    judged = [_overruled(item, said.pop(spaced(item.text), None), said) for item in shortcuts.items]
+    fields = ("verdict", "reason", "n_support", "mended", "broken", "p_value")
     rows = tuple(sorted({*shortcuts.rows, *decisions.text_hashes}))
-    items = sorted([*judged, *said.values()], key=lambda item: not item.neutralised)
-    return replace(shortcuts, items=tuple(items), rows=rows)
+    return Shortcuts(_overruled(shortcuts.items, said, fields), rows)
+
+
+def _overruled(items: Iterable[Shortcut], said: Mapping[str, Shortcut], fields: Iterable[str]) -> tuple[Shortcut, ...]:
+    """Items with these fields as was said, by key, and the others that were. A phrase that the evidence alone speaks
+    against is spared where what it says is kept."""
+    kept = {key for key, one in said.items() if one.verdict == "kept"}
+    left, judged = dict(said), []
+    for item in items:
+        left.pop(spaced(item.text), None)
+        if one := said.get(spaced(item.text)):
+            item = replace(item, **{name: getattr(one, name) for name in fields})
+        elif item.neutralised and item.reason not in ("flips", "second opinion") and _holds_kept(item.text, kept):
+            item = replace(item, verdict="kept", reason=None)
+        judged.append(item)
+    return tuple(sorted([*judged, *left.values()], key=lambda item: not item.neutralised))
 
 
 def _decided(card: Decision, same_data: bool) -> tuple[Verdict, Reason | None] | None:
@@ -227,23 +227,6 @@ def _of_card(word: str, card: Decision, verdict: tuple[Verdict, Reason | None]) 
     )
 
 
-def _overruled(item: Shortcut, decided: Shortcut | None, said: Mapping[str, Shortcut]) -> Shortcut:
-    """An item with what was decided about it; a phrase that the evidence alone speaks against is spared where what
-    it says is kept."""
-    if decided is not None:
-        return replace(
-            item,
-            verdict=decided.verdict,
-            reason=decided.reason,
-            n_support=decided.n_support,
-            mended=decided.mended,
-            broken=decided.broken,
-            p_value=None,
-        )
-    kept = {key for key, one in said.items() if one.verdict == "kept"}
-    return replace(item, verdict="kept", reason=None) if item.neutralised and _holds_kept(item.text, kept) else item
-
-
 def _holds_kept(phrase: str, kept: Iterable[str]) -> bool:
     """Whether a word, or a shorter phrase, is kept that carries content in a phrase: to keep "book" is to keep "this
     book", to keep "this" is not. Of a phrase without content all words count."""
@@ -253,28 +236,3 @@ def _holds_kept(phrase: str, kept: Iterable[str]) -> bool:
     if content == {key}:
         content = set(key.split(" "))
     return any(content & set(part.split(" ")) for part in parts_of(key) & set(kept))
-
-
-def with_said(shortcuts: Shortcuts, config: ShortcutConfig) -> Shortcuts:
-    """What a person said, over the evidence.
-
-    Raises:
-        ConfigError: It contradicts itself.
-    """
-    check_said(config)
-    named = {spaced(word): word for word in config.named}
-    kept = {spaced(word): word for word in config.keep}
-    judged = []
-    for item in shortcuts.items:
-        key = spaced(item.text)
-        if key in named:
-            item = replace(item, verdict="named", reason=None)
-        elif key in kept or (
-            item.neutralised and item.reason not in ("flips", "second opinion") and _holds_kept(item.text, kept)
-        ):
-            item = replace(item, verdict="kept", reason=None)
-        judged.append(item)
-    known = {spaced(item.text) for item in judged}
-    judged += [Shortcut(unit_key(word), "named") for key, word in named.items() if key not in known]
-    judged += [Shortcut(unit_key(word), "kept") for key, word in kept.items() if key not in known]
-    return replace(shortcuts, items=tuple(sorted(judged, key=lambda item: not item.neutralised)))

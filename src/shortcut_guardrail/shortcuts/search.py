@@ -5,22 +5,20 @@ Without labels these candidates are taken:
 - those that the audit flags, and those that take turns with them;
 - those that override their texts together beside these;
 - what these bring with them that is alike in meaning (see `alike`);
-- those that dominate the corpus. With others of their class beside them they decide more than a quarter of all texts,
-  although the model confidently predicts another class for the rest. The audit's test cannot see them: it compares
+- those that dominate the corpus (see `ShortcutConfig.dominant_share`). The audit's test cannot see them: it compares
   texts with a candidate to those without, and these stand nearly everywhere.
 
-A support set, however small, clears or confirms candidates by paired evidence: the base answers every labelled text
-that holds the candidate with and without it. A person's word comes before all evidence.
+A support set, however small, clears or confirms candidates (see `labels`). A person's word comes before all evidence.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -42,9 +40,9 @@ from ..text import (
     words_as_units,
 )
 from ..typing import Array, Progress
-from .alike import LEAST_TEXTS, Brought, alike_words
+from .alike import LEAST_TEXTS, alike_words
 from .labels import paired_evidence, weigh
-from .named import Reason, Shortcut, Shortcuts, Verdict, check_said, with_decisions, with_said
+from .named import Reason, Shortcut, Shortcuts, check_said, with_decisions, with_said
 
 LEAST_SHARE = 0.01
 """A fixed phrase in a smaller share of the texts than this is not asked whether it dominates."""
@@ -66,7 +64,6 @@ def find_shortcuts(
 
     Args:
         encoded: N unlabelled deployment texts.
-        config: What a person said, and how the evidence is weighed.
         support: A few labelled texts and their class ids, shape (n,), to clear and confirm candidates on.
         decisions: On the cards of an audit of the model; they come before all evidence, and after `config`.
         same_data: See `with_decisions`.
@@ -75,7 +72,6 @@ def find_shortcuts(
         known: An audit of the same texts by the same model, whose measurements serve again; see `audit_texts`.
 
     Raises:
-        DataError: A text has no ordinary token.
         ConfigError: What a person said contradicts itself, or the report is of tokens, which are no words.
     """
     check_said(config)
@@ -121,10 +117,7 @@ def ranked_shortcuts(
     known: AuditReport | None = None,
     progress: Progress | None = None,
 ) -> list[Shortcut]:
-    """All candidates of the audit, those first that are neutralised unless labels or a person object.
-
-    Arguments and errors: see `find_shortcuts`.
-    """
+    """All candidates of the audit, those first that are neutralised unless labels or a person object."""
     if report is None:
         serves = known is not None and known.unit != "token" and known.top_k == config.top_k
         measured = known if serves else None
@@ -132,52 +125,31 @@ def ranked_shortcuts(
     distinct = distinct_rows(encoded.texts)
     texts, probs = encoded.select(distinct), np.asarray(report.saliency.probs)[distinct]
     dominant = _dominant(classifier, texts, probs, report, config, progress)
-    brought = _brought(classifier, texts, probs, report, config)
+    brought: dict[str, Shortcut] = {}
+    if report.flagged:
+        fixed = fixed_phrases(words_as_units(texts), LEAST_TEXTS) if config.unit == "phrase" else {}
+        counts = {phrase: len(rows) for phrase, rows in fixed.items()}
+        brought = alike_words(classifier, texts, probs, report, phrases=counts, config=config.audit())
     least = config.influential_share * report.n
-    items = [
-        _audited(candidate, dominant, brought, config, least)
+    items = {
+        candidate.text: _audited(candidate, dominant, brought, config, least)
         for candidate in report.candidates
         if candidate.text in brought or not np.isnan(candidate.p_value)
-    ]
-    audited = {item.text for item in items}
-    items += [
-        Shortcut(name, "found", "alike", found.n_texts, pulls_to=found.pulls_to)
-        for name, found in brought.items()
-        if name not in audited
-    ]
-    audited |= brought.keys()
-    items += [
-        Shortcut(found.text, "found", "dominant", found.count, found.flip_rate, found.pulls_to)
-        for found in dominant.values()
-        if found.text not in audited
-    ]
-    return sorted(items, key=lambda item: not item.evident)
-
-
-def _brought(
-    classifier: TextClassifier, texts: EncodedTexts, probs: Array, report: AuditReport, config: ShortcutConfig
-) -> dict[str, Brought]:
-    """What is alike to what was found, by name; nothing where nothing is flagged."""
-    if not report.flagged:
-        return {}
-    fixed = fixed_phrases(words_as_units(texts), LEAST_TEXTS) if config.unit == "phrase" else {}
-    counts = {phrase: len(rows) for phrase, rows in fixed.items()}
-    return alike_words(classifier, texts, probs, report, phrases=counts, config=config.audit())
+    }
+    for name, item in (*brought.items(), *dominant.items()):
+        items.setdefault(name, item)
+    return sorted(items.values(), key=lambda item: not item.evident)
 
 
 def _audited(
-    candidate: Candidate,
-    dominant: Mapping[str, Any],
-    brought: Mapping[str, Any],
-    config: ShortcutConfig,
-    least: float,
+    candidate: Candidate, dominant: Container[str], brought: Container[str], config: ShortcutConfig, least: float
 ) -> Shortcut:
     """A candidate of the audit; one that nothing speaks against counts as cleared until a support set confirms it. If
     masking it changes `least` answers, it has that for a reason, and may be found or cleared."""
-    verdict, reason = _unlabelled_verdict(candidate, dominant, brought)
+    reason = _reason_found(candidate, dominant, brought)
     found = Shortcut(
         text=candidate.text,
-        verdict=verdict,
+        verdict="cleared" if reason is None else "found",
         reason=reason,
         count=candidate.count,
         flip_rate=candidate.flip_rate,
@@ -185,37 +157,20 @@ def _audited(
         q_value=candidate.q_value,
     )
     few = found.answers_held < least - 1e-9  # a count times a rate, which rounds
-    if verdict == "found" or config.influential_share == 1 or few:
+    if reason is not None or config.influential_share == 1 or few:
         return found
     return replace(found, verdict="found" if config.take_influential else "cleared", reason="many answers")
 
 
-def _unlabelled_verdict(
-    candidate: Candidate, dominant: Mapping[str, Any], brought: Mapping[str, Any]
-) -> tuple[Verdict, Reason | None]:
-    if candidate.flagged:
-        return "found", "flagged"
-    if candidate.takes_turns:
-        return "found", "takes turns"
-    if candidate.collective:
-        return "found", "set"
-    if candidate.text in brought:
-        return "found", "alike"
-    return ("found", "dominant") if candidate.text in dominant else ("cleared", None)
-
-
-@dataclass(frozen=True)
-class _Deciding:
-    """A word or phrase that decides most of its texts although their rest is confidently given another answer.
-
-    `contradicted` are those texts, by their number among the distinct ones.
-    """
-
-    text: str
-    pulls_to: str | None
-    count: int
-    flip_rate: float
-    contradicted: frozenset[int]
+def _reason_found(candidate: Candidate, dominant: Container[str], brought: Container[str]) -> Reason | None:
+    reasons: dict[Reason, bool] = {
+        "flagged": candidate.flagged,
+        "takes turns": candidate.takes_turns,
+        "set": candidate.collective,
+        "alike": candidate.text in brought,
+        "dominant": candidate.text in dominant,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def _dominant(
@@ -225,7 +180,7 @@ def _dominant(
     report: AuditReport,
     config: ShortcutConfig,
     progress: Progress | None = None,
-) -> dict[str, _Deciding]:
+) -> dict[str, Shortcut]:
     """What decides most of its texts against the rest, where that of its class does so in very many texts.
 
     The share of distinct texts is tested exactly, over all classes; a text in which several decide counts once. Of what
@@ -235,19 +190,18 @@ def _dominant(
     from scipy.stats import binom
 
     deciding = _deciding(classifier, texts, probs, report, config, progress)
-    inside = {part for found in deciding if " " in found.text for part in parts_of(found.text)}
+    inside = {part for found, _ in deciding for part in parts_of(found.text)}
     known = {c.text for c in report.candidates if c.flagged or c.takes_turns or c.collective}
-    deciding = [found for found in deciding if not known & {found.text, *parts_of(found.text)}]
-    classes: dict[str | None, list[_Deciding]] = {}
-    for found in deciding:
-        if found.text not in inside:
-            classes.setdefault(found.pulls_to, []).append(found)
-    chosen: dict[str, _Deciding] = {}
+    classes: dict[str | None, list[tuple[Shortcut, list[int]]]] = {}
+    for found, against in deciding:
+        if found.text not in inside and not known & {found.text, *parts_of(found.text)}:
+            classes.setdefault(found.pulls_to, []).append((found, against))
+    chosen: dict[str, Shortcut] = {}
     for members in classes.values():
-        contradicted = frozenset[int]().union(*(found.contradicted for found in members))
+        contradicted = {i for _, against in members for i in against}
         p_value = float(binom.sf(len(contradicted) - 1, len(texts), config.dominant_share))
         if p_value <= config.fdr / len(report.label_names):
-            chosen |= {found.text: found for found in members}
+            chosen |= {found.text: found for found, _ in members}
     return chosen
 
 
@@ -261,17 +215,12 @@ def _deciding(
     report: AuditReport,
     config: ShortcutConfig,
     progress: Progress | None,
-) -> list[_Deciding]:
-    """Words and fixed phrases that decide most of their texts when they are masked as a whole.
+) -> list[tuple[Shortcut, list[int]]]:
+    """Words and fixed phrases that decide most of their texts when they are masked as a whole, with the texts whose
+    rest is confidently given another answer; "most" is asked of the lower end of an interval.
 
     The audit joins words whose effects interact. The words of a fixed phrase may instead each add their share, and none
     of them decide a text; so runs of words that recur as a whole are masked as a whole.
-
-    Args:
-        texts: The D distinct texts.
-        probs: What it answers to them, shape (D, C).
-        report: The audit, for the words; "most" is asked of the lower end of an interval.
-        config: Whether phrases are looked for.
     """
     audit = config.audit()
     candidates = {
@@ -284,7 +233,7 @@ def _deciding(
         candidates = fixed_phrases(words_as_units(texts), least) | candidates
     read = [_Reading.of(name, rows) for name, rows in candidates.items()]
     _read_masked(classifier, texts, probs, read, audit.confidence, progress)
-    return [one.result(probs, report.label_names) for one in read if one.may_decide]
+    return [(one.result(probs, report.label_names), one.against) for one in read if one.spare >= 0]
 
 
 @dataclass(eq=False)
@@ -294,7 +243,8 @@ class _Reading:
     Attributes:
         finder: Finds the candidate in a text.
         rows: Its texts.
-        spare: In how many more texts the rest may fail to contradict the answer before it cannot be most of them.
+        spare: In how many more texts the rest may fail to contradict the answer before it cannot be most of them; once
+            it is below 0, the candidate does not decide them.
         after: Class probabilities of those that were read, with it masked.
         against: Which texts have a rest that is confidently given another answer.
     """
@@ -309,11 +259,6 @@ class _Reading:
     def of(cls, name: str, rows: list[int]) -> _Reading:
         return cls(WordFinder([name]), rows, len(rows) - _least_for_most(len(rows)))
 
-    @property
-    def may_decide(self) -> bool:
-        """Whether it can still turn out to decide most of its texts."""
-        return self.spare >= 0
-
     def next(self) -> list[int]:
         """The fewest texts after which it may be known that it cannot."""
         done = len(self.after)
@@ -327,12 +272,12 @@ class _Reading:
             self.spare -= 1
         self.after.append(after)
 
-    def result(self, probs: Array, label_names: tuple[str, ...]) -> _Deciding:
+    def result(self, probs: Array, label_names: tuple[str, ...]) -> Shortcut:
         """What it is, once all its texts were read."""
         before, after = probs[self.rows], np.array(self.after)
         flips = float((after.argmax(axis=1) != before.argmax(axis=1)).mean())
         pulls_to = label_names[int((before - after).sum(axis=0).argmax())]
-        return _Deciding(self.finder.words[0], pulls_to, len(self.rows), flips, frozenset(self.against))
+        return Shortcut(self.finder.words[0], "found", "dominant", len(self.rows), flips, pulls_to)
 
 
 @cache
