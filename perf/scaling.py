@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from shortcut_guardrail import ShortcutGuardrail, preset
+from shortcut_guardrail.config import updated
 from shortcut_guardrail.models.distributed import joined, own_rank
 
 from . import machine, material
@@ -49,7 +50,7 @@ def _point(axis: str, value: int) -> dict[str, float]:
     setting = {"texts": 64, "length": 32, "k": 10, "depth": 6, axis: value}
     model = material.random_bert(material.MINILM, num_hidden_layers=setting["depth"])
     guard = ShortcutGuardrail(model, material.tokenizer(), precision=machine.precision())
-    config = preset("paper").with_saliency(top_k=setting["k"]).with_adapter(learning_rate=1e-3)
+    config = updated(preset("paper"), {"saliency": {"top_k": setting["k"]}, "adapter": {"learning_rate": 1e-3}})
     texts = texts_of_length(setting["texts"], setting["length"])
     guard.fit(texts[:16], config=config)
     seconds = []

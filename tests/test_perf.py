@@ -15,6 +15,7 @@ from perf.table import table
 
 from checkout import ROOT
 from shortcut_guardrail import ShortcutGuardrail, preset
+from shortcut_guardrail.config import updated
 from shortcut_guardrail.models.classifier import TextClassifier
 
 RESULTS = sorted((ROOT / "results/speed").glob("*.json"))
@@ -43,7 +44,7 @@ def test_operations_are_those_of_the_layers():
 def test_the_plain_implementation_has_the_librarys_losses(bert, texts):
     """Written without the library: another loop over slots, another attribution, padded batches."""
     losses = plain.adapt(copy.deepcopy(bert[0]), bert[1], texts, batch_size=8, k=4)
-    config = preset("paper").with_adapter(batch_size=8).with_saliency(top_k=4)
+    config = updated(preset("paper"), {"adapter": {"batch_size": 8}, "saliency": {"top_k": 4}})
     with pytest.warns(match="change next to nothing"):
         report = ShortcutGuardrail(*bert).fit(texts, config=config)
     assert losses == pytest.approx(report.training.losses, rel=1e-4)

@@ -1,7 +1,6 @@
 """The options of audit, adapter and calibration, their defaults and where each default comes from.
 
-The paper leaves several choices open. Each is a named field here, with the choice we record as its default; the presets
-at the end are complete configurations. Everything survives a round trip through JSON.
+The paper leaves several choices open; each is a field here. The presets at the end are complete configurations.
 """
 
 from __future__ import annotations
@@ -68,9 +67,8 @@ class AuditConfig:
         min_relative_effect: Of pairs of a text with a candidate and one without it, the share in which the rest of the
             first speaks less for its class. A candidate is only flagged above this share; chance gives a half.
         compare_with: What the rest of a candidate's texts is compared with: `texts` without the candidate as they are,
-            or their `rests`. A text then speaks for a class only as far as it does without its most decisive unit too.
-            `rests` is the stricter null hypothesis. It clears genuine words that alone say in their texts what they
-            say, and needs many more texts to find a shortcut.
+            or their `rests`, without their most decisive unit too. `rests` clears genuine words that alone say in
+            their texts what they say, and needs many more texts to find a shortcut.
         n_examples: Texts kept as examples of each of the first candidates.
         shard_size: Texts per shard; memory grows with it. 0 audits everything in one piece and keeps every input.
     """
@@ -113,9 +111,8 @@ class AdapterConfig:
         lora_alpha: LoRA scaling numerator; the paper names none, PEFT's default of 8 is taken for its runs.
         target_modules: Names of the adapted linear layers; `None` means query and value of the model's family.
         learning_rate: Peak rate of the optimiser (paper: 1e-4).
-        target_change: If above 0, the learning rate is not `learning_rate` but the one at which the run's predicted
-            relative weight change (see `mitigation.lora.predicted_change`) is this, whatever the size of the encoder
-            and the number of steps; only for `adamw`.
+        target_change: If above 0, the learning rate is the one at which the run's predicted relative weight change
+            (see `mitigation.lora.predicted_change`) is this; only for `adamw`.
         epochs: Passes over the deployment texts (paper: 1).
         min_steps: Least number of optimiser steps; epochs are added until it is reached. 0 leaves `epochs` alone.
         max_steps: Most optimiser steps; training stops there even within an epoch. 0 sets no bound.
@@ -132,10 +129,10 @@ class AdapterConfig:
         embedding: `cls` (position 0 of the last hidden state, before any pooler), `mean` over tokens, `pooler` output;
             `auto` takes `mean` for models whose head pools by mean and `cls` for all others.
         pairing: `grouped` is the paper's equations: B anchors, k slots, same-slot negatives. `flat` draws batches of
-            B anchor-positive pairs instead, so that pairs of one anchor become negatives of each other: the reading
-            that the paper's counts of pairs and its timing suggest.
-        refresh: `fixed` finds the important tokens once, on the base model; `epoch` finds them again before every
-            epoch on the model as adapted so far. The paper does not say.
+            B anchor-positive pairs, so that pairs of one anchor are negatives of each other, which the paper's counts
+            of pairs and its timing suggest.
+        refresh: `fixed` finds the important tokens once, on the base model; `epoch` finds them before every epoch, on
+            the model as adapted so far. The paper does not say.
         deduplicate: Train on each distinct text once. Equal texts in one batch are false negatives of each other.
         sequences_per_pass: Most sequences (inputs and variants) whose activations are held at once; the gradient stays
             the same, for one more forward pass. 0 holds those of a whole batch.
@@ -209,22 +206,19 @@ class ShortcutConfig:
         unit: What the audit behind the choice masks; `phrase` finds phrases and words.
         top_k: Important units per text in that audit.
         fdr: The false-discovery rate of that audit's flagged candidates.
-        dominant_share: Candidates that are not flagged are taken all the same if they dominate: if, in more than this
-            share of all texts, one that pulls to the same class decides although the rest is confidently given another
-            answer; 1 turns this off. Which words could rightly decide so many texts, for one class, alone?
-        influential_share: Words and phrases whose masking changes at least this share of all answers are listed even if
-            no test speaks against them, for a person to look at; counted are texts in which they are important. 1 lists
-            none.
+        dominant_share: Candidates that are not flagged are taken if they dominate. Those that pull to one class then
+            decide more than this share of all texts, although the rest is confidently given another answer; 1 turns
+            this off.
+        influential_share: Words and phrases whose masking changes at least this share of all answers are listed for a
+            person to look at; counted are texts in which they are important. 1 lists none.
         take_influential: Take them for shortcuts as well; with a support set those of them whose masking mends more
-            labelled answers than it breaks. That finds more wordings of a shortcut, and without labels genuine words
-            too: what an answer rightly hangs on is influential.
+            labelled answers than it breaks. Without labels that takes genuine words too.
         max_considered: How many candidates of its ranking a support set may confirm or clear.
         confirm_level: A candidate that is not flagged is confirmed if masking it mends more answers of the support set
-            than it breaks, and if that shows at this level that it raises the probability of the right class: a
-            one-sided sign-flip test with Holm's correction, weighted by the number of unlabelled answers that change
-            with the candidate.
+            than it breaks, and shows at this level to raise the right class's probability. The test is a one-sided
+            sign-flip test with Holm's correction, weighted by the unlabelled answers that change with the candidate.
         clear_level: A flagged one is cleared if an exact one-sided McNemar test, without correction, shows at this
-            level that masking it breaks answers. Clearing asks for less: what is cleared stays as it is.
+            level that masking it breaks answers.
     """
 
     named: tuple[Word, ...] = ()
@@ -255,14 +249,13 @@ class DistillConfig:
 
     Attributes:
         teacher: The counterfactual text whose answer, by the frozen base, is the target: `remove` has the shortcuts cut
-            out, `mask` has them masked, `both` is the mean of the two answers' probabilities. Mask tokens, several in
-            a row above all, move answers more than a gap does (docs/research/strategies-measured.md). The strength
-            without labels is chosen by it too, for every strategy.
+            out, `mask` has them masked, `both` is the mean of the two answers' probabilities. The strength without
+            labels is chosen by it too, for every strategy. See docs/research/strategies-measured.md.
         temperature: Of the softmax on both sides of the loss.
         keep_weight: Weight of texts without a shortcut, which are to keep the base's answer; 1 is that of the others.
         bearing_share: Share of texts with a shortcut in every batch, where there are texts of both kinds.
         insert: Also train on texts without a shortcut into which one is put, as it stands in a text that holds one; the
-            target is the base's answer to the text before that. More to learn from where few texts hold a shortcut.
+            target is the base's answer to the text before that.
     """
 
     teacher: Literal["remove", "mask", "both"] = "remove"
@@ -284,8 +277,7 @@ class CertifyConfig:
         confidence: With which probability the statement holds, over the choice of strength as well.
         harm: `net` bounds the accuracy lost, answers lost minus answers gained; `harmed` bounds the share of texts that
             the base answers rightly and the guarded model wrongly, whatever is gained elsewhere.
-        looks: How many certificates are planned, on growing samples or with several margins, this one included. Each
-            gets an equal share of the error (Bonferroni), so that with `confidence` none of them is wrong.
+        looks: How many certificates are planned, this one included. Each gets an equal share of the error (Bonferroni).
     """
 
     margin: Annotated[float, Within(0, below=1)] = 0.02
@@ -298,25 +290,13 @@ class CertifyConfig:
 
 
 def check_seed(seed: int, most: int = MOST_OF_A_SEED) -> int:
-    """The seed itself, if the generators take it.
-
-    Args:
-        seed: The seed.
-        most: The largest that they take.
-
-    Raises:
-        ConfigError: It is no whole number in [0, most].
-    """
+    """The seed itself; a `ConfigError` unless it is a whole number in [0, most], which generators take."""
     seed = int(seed) if isinstance(seed, Integral) and not isinstance(seed, bool) else seed
     return cast(int, checked(seed, Annotated[int, Within(0, most)], "", path="seed", error=ConfigError))
 
 
 def check_strength(strength: float) -> float:
-    """The strength itself, if it lies in [0, 1].
-
-    Raises:
-        ConfigError: It does not.
-    """
+    """The strength itself; a `ConfigError` unless it lies in [0, 1]."""
     return cast(float, checked(strength, _Fraction, "", path="debias_strength", error=ConfigError))
 
 
@@ -365,11 +345,7 @@ class GuardrailConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> GuardrailConfig:
-        """The configuration that `to_dict` wrote.
-
-        Raises:
-            ConfigError: A field is unknown or out of range.
-        """
+        """The configuration that `to_dict` wrote; a `ConfigError` where a field is unknown or out of range."""
         return cast(GuardrailConfig, checked(values, cls, "", error=ConfigError))
 
     def with_shortcuts(self, **changes: Any) -> GuardrailConfig:
@@ -380,23 +356,12 @@ class GuardrailConfig:
         """A copy with some fields of the adapter configuration replaced."""
         return replace(self, adapter=replace(self.adapter, **changes))
 
-    def with_saliency(self, **changes: Any) -> GuardrailConfig:
-        """A copy with some fields of the saliency configuration replaced."""
-        return replace(self, saliency=replace(self.saliency, **changes))
-
 
 def updated(config: GuardrailConfig, changes: Mapping[str, Any]) -> GuardrailConfig:
-    """A copy with some fields replaced.
+    """A copy with some fields replaced, those of parts nested; a `ConfigError` where one is unknown or out of range.
 
     What is asked for by name is not overruled by the preset's rules: with `adapter.epochs` its bounds of the steps go,
     with `adapter.learning_rate` the rate is no longer fitted to a change of the weights; unless these are named too.
-
-    Args:
-        config: The configuration to start from.
-        changes: New values by field, those of parts nested, such as `{"adapter": {"rank": 8}, "per_input": True}`.
-
-    Raises:
-        ConfigError: A field is unknown or out of range.
 
     Example:
         >>> updated(PRESETS["paper"], {"adapter": {"rank": 4}}).adapter.rank
@@ -411,11 +376,9 @@ def updated(config: GuardrailConfig, changes: Mapping[str, Any]) -> GuardrailCon
 
 def freed(setting: str) -> dict[str, float]:
     """Settings of the adapter that would overrule one that is asked for by name, with the values that do not."""
-    rules: dict[str, dict[str, float]] = {
-        "epochs": {"min_steps": 0, "max_steps": 0},
-        "learning_rate": {"target_change": 0.0},
-    }
-    return rules.get(setting, {})
+    if setting == "epochs":
+        return {"min_steps": 0, "max_steps": 0}
+    return {"target_change": 0.0} if setting == "learning_rate" else {}
 
 
 def _merged(values: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -461,10 +424,6 @@ PRESETS: dict[str, GuardrailConfig] = {
 
 
 def preset(name: str) -> GuardrailConfig:
-    """The configuration called `paper`, `paper-flat`, `default`, `mask`, `distill` or `few-shot`.
-
-    Raises:
-        ConfigError: There is no such preset.
-    """
+    """The configuration called `paper`, `paper-flat`, `default`, `mask`, `distill` or `few-shot`."""
     _require(name in PRESETS, f"preset must be one of {', '.join(PRESETS)}, but is {name!r}.")
     return PRESETS[name]
