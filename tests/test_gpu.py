@@ -120,10 +120,9 @@ def test_a_fit_follows_the_cpus(bert, texts):
 def test_strengths_together_are_strengths_apart(bert, texts):
     guard = ShortcutGuardrail(*bert, device=GPU)
     guard.fit(texts, config=CONFIG)
-    guard.calibrate(texts, [i % 3 for i in range(len(texts))])
-    strengths, together = guard.answers_by_strength(texts)
-    alone = [guard.predict_proba(texts, strength=strength) for strength in strengths]
-    np.testing.assert_array_equal(together, np.argmax(alone, axis=-1))
+    curve = guard.calibrate(texts, [i % 3 for i in range(len(texts))]).curve
+    alone = [guard.predict_proba(texts, strength=point.strength).argmax(axis=-1) for point in curve]
+    assert [point.accuracy for point in curve] == [(answers == np.arange(len(texts)) % 3).mean() for answers in alone]
 
 
 def test_an_audit_finds_what_the_cpu_finds(bert, texts):

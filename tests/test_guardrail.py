@@ -6,6 +6,7 @@ import copy
 import json
 import os
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from shortcut_guardrail import (
     ShortcutGuardrail,
 )
 from shortcut_guardrail.models.classifier import TextClassifier
+from tiny_models import SHORTCUT_TEXTS
 
 # Large steps, so that a few of them move the predictions of a tiny model.
 STRONG = GuardrailConfig(
@@ -35,19 +37,24 @@ SUPPORT = ["good soup", "the bad soup", "honestly fine", "awful tea"]
 SUPPORT_LABELS = ["positive", "negative", "positive", "negative"]
 
 
-@pytest.fixture
-def guard(bert, texts):
-    guard = ShortcutGuardrail(*bert, batch_size=4)
-    guard.fit(texts, config=STRONG, seed=0)
-    return guard
-
-
-@pytest.fixture
-def disk_guard(model_folder, texts):
-    """Fitted on a model that has a place on disk, so that a saved folder can find it again."""
+@pytest.fixture(scope="module")
+def _guard(model_folder):
     guard = ShortcutGuardrail.from_pretrained(model_folder, batch_size=4)
-    guard.fit(texts, config=STRONG, seed=0)
+    guard.fit(list(SHORTCUT_TEXTS), config=STRONG, seed=0)
     return guard
+
+
+@pytest.fixture
+def guard(_guard):
+    """Fitted on the model of `bert`, which has a place on disk, so that a saved folder can find it again."""
+    return copy.deepcopy(_guard)
+
+
+@pytest.fixture
+def folder(guard, tmp_path):
+    """What `guard` saves."""
+    guard.save_pretrained(tmp_path / "guarded")
+    return tmp_path / "guarded"
 
 
 def plain_probabilities(model, tokenizer, texts):
@@ -167,21 +174,15 @@ def test_long_texts_are_cut_and_counted(bert, texts):
     guard = ShortcutGuardrail(*bert, max_length=8)
     long = [f"{text} and more of it" for text in texts]
     assert guard.count_truncated([*long, "good soup"]) == len(long)
-    assert guard.fit([*long, "good soup"], config=STRONG).n_truncated == len(long)
+    report = guard.fit([*long, *long, "good soup"], config=STRONG, seed=7)
+    assert (report.n_truncated, report.seed, report.config) == (2 * len(long), 7, STRONG)
+    assert (report.training.n_texts, report.training.n_trained) == (2 * len(long) + 1, len(long) + 1)
     assert guard.predict_proba(["so it was the a an honestly"])[0] == pytest.approx(
         guard.predict_proba(["so it was the a an dull"])[0]
     )
 
 
 # What fit and calibrate say
-
-
-def test_the_fit_report(bert, texts):
-    report = ShortcutGuardrail(*bert).fit([*texts, texts[0]], config=STRONG, seed=7)
-    values = json.loads(json.dumps(report.to_dict(), allow_nan=False))
-    assert (values["seed"], values["training"]["n_texts"], values["training"]["n_trained"]) == (7, 9, 8)
-    assert set(values["seconds"]) == {"tokenise", "attribute", "adapt"}
-    assert values["config"] == json.loads(json.dumps(STRONG.to_dict()))
 
 
 def test_the_strength_is_fixed_until_it_is_calibrated_or_set(guard):
@@ -237,29 +238,26 @@ def test_what_is_refused(bert, call, kind, message):
         call(ShortcutGuardrail(*bert))
 
 
-@pytest.mark.parametrize("strength", [-0.1, 1.4, float("nan")])
-def test_a_strength_out_of_range(guard, texts, strength):
-    message = f"debias_strength must be a number from 0 to 1, but is {strength}"
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        guard.predict(texts, strength=strength)
-    with pytest.raises(ConfigError, match=re.escape(message)):
-        guard.debias_strength = strength
-    assert guard.debias_strength == 1.0
+def test_a_strength_out_of_range(guard, texts):
+    for strength in (-0.1, 1.4, float("nan")):
+        message = re.escape(f"debias_strength must be a number from 0 to 1, but is {strength}")
+        with pytest.raises(ConfigError, match=message):
+            guard.predict(texts, strength=strength)
+        with pytest.raises(ConfigError, match=message):
+            guard.debias_strength = strength
+        assert guard.debias_strength == 1.0
 
 
-@pytest.mark.parametrize(
-    ("texts_given", "labels", "message"),
-    [
+def test_support_sets_that_cannot_be_used(guard):
+    for rows, labels, message in (
         (["good"], ["positive"], "needs at least 2 labelled rows, but has 1"),
         (["good", "bad"], ["positive", "positive"], "All 2 rows of the support set have the same label"),
         (["good", "bad"], ["positive", "sad"], "the model has no label 'sad'"),
         (["good", "bad", "sad"], ["positive", "negative"], "there are 3 texts and 2 labels"),
-    ],
-)
-def test_support_sets_that_cannot_be_used(guard, texts_given, labels, message):
-    with pytest.raises(DataError, match=message):
-        guard.calibrate(texts_given, labels)
-    assert guard.record().strength_source == "fixed"
+    ):
+        with pytest.raises(DataError, match=message):
+            guard.calibrate(rows, labels)
+        assert guard.record().strength_source == "fixed"
 
 
 def test_logits_that_are_not_numbers_fail_the_run(bert, texts):
@@ -277,11 +275,11 @@ def test_logits_that_are_not_numbers_fail_the_run(bert, texts):
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # PEFT's, about Transformers
 @pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
 def test_plain_peft_and_transformers_give_the_guarded_probabilities(
-    disk_guard, bert, model_folder, texts, tmp_path, strength
+    guard, bert, model_folder, texts, tmp_path, strength
 ):
-    disk_guard.debias_strength = strength
-    disk_guard.save_pretrained(tmp_path / "guarded")
-    expected = disk_guard.predict_proba(texts)
+    guard.debias_strength = strength
+    guard.save_pretrained(tmp_path / "guarded")
+    expected = guard.predict_proba(texts)
     base = AutoModelForSequenceClassification.from_pretrained(model_folder)
     by_peft = PeftModel.from_pretrained(base, tmp_path / "guarded")
     by_transformers = AutoModelForSequenceClassification.from_pretrained(tmp_path / "guarded")
@@ -290,28 +288,16 @@ def test_plain_peft_and_transformers_give_the_guarded_probabilities(
     loaded = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", batch_size=4)
     np.testing.assert_allclose(loaded.predict_proba(texts), expected, atol=1e-6)
     assert loaded.debias_strength == strength
+    full = guard.predict_proba(texts, strength=1.0)  # the strength can be undone, also if it is 0
+    np.testing.assert_allclose(loaded.predict_proba(texts, strength=1.0), full, atol=1e-6)
     # The partner: the base model differs where the strength is not 0.
     difference = np.abs(plain_probabilities(*bert, texts) - expected).max()
     assert difference < 1e-6 if strength == 0 else difference > 1e-3
 
 
-def test_strength_0_can_be_undone_after_loading(disk_guard, texts, tmp_path):
-    full = disk_guard.predict_proba(texts, strength=1.0)
-    disk_guard.debias_strength = 0.0
-    disk_guard.save_pretrained(tmp_path / "zero")
-    disk_guard.debias_strength = 1.0
-    disk_guard.save_pretrained(tmp_path / "one")
-    zero, one = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("zero", "one"))
-    assert all(torch.equal(zero[name], one[name]) for name in one)
-    assert any(tensor.abs().max() > 0 for name, tensor in zero.items() if "lora_B" in name)
-    loaded = ShortcutGuardrail.from_pretrained(tmp_path / "zero")
-    np.testing.assert_allclose(loaded.predict_proba(texts, strength=1.0), full, atol=1e-6)
-    assert np.abs(loaded.predict_proba(texts) - full).max() > 1e-3
-
-
-def test_a_loaded_guard_can_be_saved_calibrated_and_fitted_again(disk_guard, texts, tmp_path):
-    disk_guard.calibrate(SUPPORT, SUPPORT_LABELS)
-    disk_guard.save_pretrained(tmp_path / "a")
+def test_a_loaded_guard_can_be_saved_calibrated_and_fitted_again(guard, texts, tmp_path):
+    guard.calibrate(SUPPORT, SUPPORT_LABELS)
+    guard.save_pretrained(tmp_path / "a")
     loaded = ShortcutGuardrail.from_pretrained(tmp_path / "a")
     loaded.save_pretrained(tmp_path / "b")
     first, second = (json.loads((tmp_path / name / "guardrail.json").read_text()) for name in "ab")
@@ -321,28 +307,22 @@ def test_a_loaded_guard_can_be_saved_calibrated_and_fitted_again(disk_guard, tex
     }
     loaded.fit(texts, config=STRONG, seed=0)
     np.testing.assert_allclose(
-        loaded.predict_proba(texts), disk_guard.predict_proba(texts, strength=loaded.debias_strength), atol=1e-5
+        loaded.predict_proba(texts), guard.predict_proba(texts, strength=loaded.debias_strength), atol=1e-5
     )
 
 
-def test_the_record_holds_what_is_promised_and_no_deployment_text(disk_guard, model_folder, texts, tmp_path):
+def test_the_record_holds_what_is_promised_and_no_deployment_text(guard, model_folder, texts, tmp_path):
     marked = [*texts, "zanzibar soup quixotic", "vermilion bread"]
-    disk_guard.fit(marked, config=STRONG, seed=5)
-    disk_guard.calibrate(["xylophone soup", "good kumquat"], ["positive", "negative"])
-    disk_guard.save_pretrained(tmp_path / "guarded")
+    guard.fit(marked, config=STRONG, seed=5)
+    guard.calibrate(["xylophone soup", "good kumquat"], ["positive", "negative"])
+    guard.save_pretrained(tmp_path / "guarded")
     record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
-    assert set(record) == {
-        *("schema_version", "strategy", "plain_peft_equivalent", "base_model", "label_names", "head", "max_length"),
-        *("precision", "config", "debias_strength", "strength_source", "calibration", "support_hashes", "seed"),
-        *("training", "seconds", "versions", "unlabelled_calibration", "certificate", "shortcuts", "shortcut_rows"),
-        "text_hashes",
-    }
     assert record["base_model"]["name"] == str(model_folder)
     assert re.fullmatch("[0-9a-f]{64}", record["base_model"]["fingerprint"])
     assert (record["seed"], record["precision"], len(record["support_hashes"])) == (5, "float32", 2)
     assert record["training"]["n_texts"] == len(marked)
     assert set(record["seconds"]) == {"tokenise", "attribute", "adapt", "calibrate"}
-    assert len(record["calibration"]["curve"]) == 11
+    assert len({path.stat().st_mode & 0o777 for path in (tmp_path / "guarded").iterdir()}) == 1
     for name in ("guardrail.json", "README.md", "adapter_config.json"):
         written = (tmp_path / "guarded" / name).read_text()
         for text in (*marked, "xylophone soup", "good kumquat"):
@@ -351,41 +331,20 @@ def test_the_record_holds_what_is_promised_and_no_deployment_text(disk_guard, mo
             assert word not in written, name
 
 
-def test_the_folder_is_a_peft_folder(disk_guard, model_folder, tmp_path):
-    disk_guard.debias_strength = 0.3
-    disk_guard.save_pretrained(tmp_path / "guarded")
-    files = {path.name for path in (tmp_path / "guarded").iterdir()}
-    assert files >= {
-        "adapter_config.json",
-        "adapter_model.safetensors",
-        "guardrail.json",
-        "README.md",
-        "tokenizer.json",
-    }
-    config = json.loads((tmp_path / "guarded" / "adapter_config.json").read_text())
-    assert config["lora_alpha"] == pytest.approx(8 * 0.3)
-    assert (config["r"], config["peft_type"], config["base_model_name_or_path"]) == (4, "LORA", str(model_folder))
-    assert config["modules_to_save"] is None
-    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "guarded").iterdir()}
-    assert len(modes) == 1
-
-
-def test_another_base_model_is_refused_by_its_weights(disk_guard, bert, texts, tmp_path):
-    disk_guard.save_pretrained(tmp_path / "guarded")
+def test_another_base_model_is_refused_by_its_weights(guard, folder, bert, texts, tmp_path):
     model, tokenizer = bert
-    same = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", base=model)
-    np.testing.assert_allclose(same.predict_proba(texts), disk_guard.predict_proba(texts), atol=1e-6)
+    same = ShortcutGuardrail.from_pretrained(folder, base=model)
+    np.testing.assert_allclose(same.predict_proba(texts), guard.predict_proba(texts), atol=1e-6)
     with torch.no_grad():
         model.classifier.bias[0] += 1e-3
     model.save_pretrained(tmp_path / "other")
     tokenizer.save_pretrained(tmp_path / "other")
-    right, wrong = disk_guard.record().base_model["fingerprint"], TextClassifier(*bert).fingerprint()
+    right, wrong = guard.record().base_model["fingerprint"], TextClassifier(*bert).fingerprint()
     with pytest.raises(ModelError) as error:
-        ShortcutGuardrail.from_pretrained(tmp_path / "guarded", base=tmp_path / "other")
+        ShortcutGuardrail.from_pretrained(folder, base=tmp_path / "other")
     assert str(error.value) == (
-        f"The adapter in '{tmp_path / 'guarded'}' was trained on '{disk_guard.record().base_model['name']}' with "
-        f"weights {right}, but the weights of '{tmp_path / 'other'}' are {wrong}. "
-        "Name the model it was trained on with base=."
+        f"The adapter in '{folder}' was trained on '{guard.record().base_model['name']}' with weights {right}, but the "
+        f"weights of '{tmp_path / 'other'}' are {wrong}. Name the model it was trained on with base=."
     )
 
 
@@ -401,20 +360,6 @@ def test_a_base_saved_again_elsewhere_in_16_bit_or_in_shards_is_the_same(bert, t
     guard.save_pretrained(tmp_path / "guarded")
     loaded = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", base=tmp_path / "full")
     np.testing.assert_allclose(loaded.predict_proba(texts), guard.predict_proba(texts), atol=1e-6)
-
-
-def test_a_base_that_has_moved_is_asked_for(bert, texts, tmp_path):
-    bert[0].save_pretrained(tmp_path / "base")
-    bert[1].save_pretrained(tmp_path / "base")
-    guard = ShortcutGuardrail.from_pretrained(tmp_path / "base")
-    guard.fit(texts, config=STRONG)
-    guard.save_pretrained(tmp_path / "guarded")
-    os.rename(tmp_path / "base", tmp_path / "moved")
-    with pytest.raises(ModelError, match=r"base model of '.*guarded' was not found.*with base="):
-        ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
-    loaded = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", base=tmp_path / "moved")
-    np.testing.assert_allclose(loaded.predict_proba(texts), guard.predict_proba(texts), atol=1e-6)
-    assert loaded.record().base_model["name"] == str(tmp_path / "moved")
 
 
 @pytest.fixture
@@ -453,6 +398,16 @@ def test_a_base_that_moved_with_its_guard_is_found(project, texts):
     assert again.record().base_model["name"] == str(moved / "models/base")
 
 
+def test_a_base_that_moved_alone_is_asked_for(project, texts):
+    guard, folder = project
+    (folder / "models").rename(folder / "moved")
+    with pytest.raises(ModelError, match=r"base model of '.*guarded' was not found.*with base="):
+        ShortcutGuardrail.from_pretrained(folder / "out/guarded")
+    again = ShortcutGuardrail.from_pretrained(folder / "out/guarded", base=folder / "moved/base")
+    np.testing.assert_array_equal(again.predict_proba(texts), guard.predict_proba(texts))
+    assert again.record().base_model["name"] == str(folder / "moved/base")
+
+
 def test_the_id_of_a_base_on_the_hub_is_kept(bert, texts, tmp_path):
     bert[0].name_or_path = "owner/model"
     guard = ShortcutGuardrail(*bert)
@@ -462,7 +417,9 @@ def test_the_id_of_a_base_on_the_hub_is_kept(bert, texts, tmp_path):
     assert (base["name"], base["from_folder"]) == ("owner/model", None)
 
 
-def test_a_model_without_a_name_needs_its_base_named(guard, bert, texts, tmp_path):
+def test_a_model_without_a_name_needs_its_base_named(bert, texts, tmp_path):
+    guard = ShortcutGuardrail(*bert)
+    guard.fit(texts, config=STRONG)
     guard.save_pretrained(tmp_path / "guarded")
     with pytest.raises(ModelError, match=r"trained on a model in memory that had no name\. Name its base with base="):
         ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
@@ -475,73 +432,65 @@ def test_base_is_for_guarded_folders(model_folder):
         ShortcutGuardrail.from_pretrained(model_folder, base=model_folder)
 
 
-def damage_shapes(folder):
-    weights = load_file(folder / "adapter_model.safetensors")
-    save_file({name: tensor[:1].clone() for name, tensor in weights.items()}, folder / "adapter_model.safetensors")
-
-
 def drop_a_weight(folder):
     weights = load_file(folder / "adapter_model.safetensors")
     save_file(dict(list(weights.items())[1:]), folder / "adapter_model.safetensors")
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda f: (f / "adapter_model.safetensors").unlink(), "adapter_model.safetensors' is missing"),
-        (lambda f: (f / "adapter_model.safetensors").write_bytes(b"junk"), "is missing or damaged"),
-        (lambda f: (f / "adapter_config.json").unlink(), "There is no file .*adapter_config.json"),
-        (lambda f: (f / "adapter_config.json").write_text("{"), "adapter_config.json' is not valid JSON"),
-        (lambda f: (f / "tokenizer.json").unlink(), "holds no usable tokenizer"),
-        (lambda f: (f / "guardrail.json").write_text("{}"), "schema_version must be 1, but is null"),
-        (drop_a_weight, "does not fit this model: 1 adapter weights are missing and 0 are unknown"),
-        (damage_shapes, "does not fit this model"),
-    ],
-)
-def test_a_damaged_folder_says_what_is_wrong(disk_guard, tmp_path, damage, message):
-    disk_guard.save_pretrained(tmp_path / "guarded")
-    ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
-    damage(tmp_path / "guarded")
-    with pytest.raises(ModelError, match=r"(is missing|has \d+ bytes instead of \d+): see '.*manifest\.json'"):
-        ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
-    (tmp_path / "guarded" / "guardrail-manifest.json").unlink()  # as in folders of earlier versions
-    with pytest.raises(ModelError, match=message):
-        ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+def cut_the_weights(folder):
+    weights = load_file(folder / "adapter_model.safetensors")
+    save_file({name: tensor[:1].clone() for name, tensor in weights.items()}, folder / "adapter_model.safetensors")
 
 
-def test_a_guard_of_two_versions_is_refused(disk_guard, tmp_path):
+DAMAGES = {
+    "adapter_model.safetensors' is missing": lambda f: (f / "adapter_model.safetensors").unlink(),
+    "is missing or damaged": lambda f: (f / "adapter_model.safetensors").write_bytes(b"junk"),
+    "There is no file .*adapter_config.json": lambda f: (f / "adapter_config.json").unlink(),
+    "adapter_config.json' is not valid JSON": lambda f: (f / "adapter_config.json").write_text("{"),
+    "holds no usable tokenizer": lambda f: (f / "tokenizer.json").unlink(),
+    "schema_version must be 1, but is null": lambda f: (f / "guardrail.json").write_text("{}"),
+    "does not fit this model: 1 adapter weights are missing and 0 are unknown": drop_a_weight,
+    "does not fit this model": cut_the_weights,
+}
+
+
+def test_a_damaged_folder_says_what_is_wrong(folder, tmp_path):
+    for number, (message, damage) in enumerate(DAMAGES.items()):
+        damaged = tmp_path / str(number)
+        shutil.copytree(folder, damaged)
+        damage(damaged)
+        with pytest.raises(ModelError, match=r"(is missing|has \d+ bytes instead of \d+): see '.*manifest\.json'"):
+            ShortcutGuardrail.from_pretrained(damaged)
+        (damaged / "guardrail-manifest.json").unlink()  # as in folders of earlier versions
+        with pytest.raises(ModelError, match=message):
+            ShortcutGuardrail.from_pretrained(damaged)
+
+
+def test_a_guard_of_two_versions_is_refused(folder):
     """One file of the same size from elsewhere: hashes tell, and they are compared where that is asked for."""
-    disk_guard.save_pretrained(tmp_path / "guarded")
-    file = tmp_path / "guarded" / "adapter_model.safetensors"
+    file = folder / "adapter_model.safetensors"
     content = file.read_bytes()
     file.write_bytes(content[:-4] + bytes(4))
-    ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    ShortcutGuardrail.from_pretrained(folder)
     with pytest.raises(ModelError, match=r"adapter_model\.safetensors' has another content than the one that was"):
-        ShortcutGuardrail.from_pretrained(tmp_path / "guarded", verify=True)
+        ShortcutGuardrail.from_pretrained(folder, verify=True)
     file.write_bytes(content)
-    ShortcutGuardrail.from_pretrained(tmp_path / "guarded", verify=True)
+    ShortcutGuardrail.from_pretrained(folder, verify=True)
 
 
-def test_saving_needs_overwrite_and_keeps_what_is_not_ours(disk_guard, texts, tmp_path):
-    disk_guard.save_pretrained(tmp_path / "guarded")
-    (tmp_path / "guarded" / "notes.txt").write_text("mine")
-    with pytest.raises(ConfigError, match=r"already exists\. Choose another place"):
-        disk_guard.save_pretrained(tmp_path / "guarded")
-    disk_guard.debias_strength = 0.5
-    disk_guard.save_pretrained(tmp_path / "guarded", overwrite=True)
-    assert ShortcutGuardrail.from_pretrained(tmp_path / "guarded").debias_strength == 0.5
-    assert (tmp_path / "guarded" / "notes.txt").read_text() == "mine"
-
-
-def test_a_folder_can_be_saved_over_itself(disk_guard, texts, tmp_path):
-    disk_guard.save_pretrained(tmp_path / "guarded")
-    loaded = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+def test_saving_over_a_guard_needs_overwrite_and_keeps_what_is_not_ours(folder, texts):
+    loaded = ShortcutGuardrail.from_pretrained(folder)
+    (folder / "notes.txt").write_text("mine")
     loaded.debias_strength = 0.2
     expected = loaded.predict_proba(texts)
-    loaded.save_pretrained(tmp_path / "guarded", overwrite=True)
-    np.testing.assert_allclose(loaded.predict_proba(texts), expected, atol=0)
-    again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    with pytest.raises(ConfigError, match=r"already exists\. Choose another place"):
+        loaded.save_pretrained(folder)
+    loaded.save_pretrained(folder, overwrite=True)
+    np.testing.assert_array_equal(loaded.predict_proba(texts), expected)
+    again = ShortcutGuardrail.from_pretrained(folder)
+    assert again.debias_strength == 0.2
     np.testing.assert_allclose(again.predict_proba(texts), expected, atol=1e-6)
+    assert (folder / "notes.txt").read_text() == "mine"
 
 
 def test_a_long_file_is_predicted_piece_by_piece(bert, texts, monkeypatch):

@@ -1,9 +1,7 @@
 """What the library raises: one base error and five kinds.
 
-Every message is a sentence for the person who can act on it: what was expected, what was found, what to do. The first
-three kinds are the caller's to mend and are also `ValueError`s; `RunError` is a run that failed although its input
-was fine (a full disk, NaN logits) and is also a `RuntimeError`. The command line turns the first three into exit
-status 2, a failed run into 1, and `NothingToRepairError`, which is an answer rather than a fault, into 3.
+Every message says what was expected, what was found and what to do. The first three kinds are the caller's to mend.
+docs/reference/exit-statuses.md has what the command line makes of each.
 """
 
 
@@ -24,7 +22,7 @@ class ConfigError(GuardrailError, ValueError):
 
 
 class RunError(GuardrailError, RuntimeError):
-    """The input was fine, but the run could not be finished."""
+    """The input was fine, but the run could not be finished, as with a full disk or logits that are NaN."""
 
 
 class NothingToRepairError(GuardrailError):

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from .attribution import MaskingEffects, Saliency, find_important_tokens, masking_effects
+from .attribution import find_important_tokens, masking_effects
 from .audit import AuditReport, ShardedAudit, audit_in_shards, audit_texts, model_digest, texts_fingerprint
 from .classifiers import Cost
 from .config import (
@@ -44,7 +44,6 @@ from .mitigation import (
     AdapterGuard,
     FitReport,
     Fitted,
-    LabelledRows,
     Repair,
     RepairStrategy,
     RepairStrength,
@@ -65,7 +64,6 @@ from .models import EncodedTexts, Precision, TextClassifier, load_model
 from .saving import (
     GUARDRAIL_FILE,
     GuardrailRecord,
-    Loaded,
     is_guarded_folder,
     library_versions,
     load_guarded,
@@ -77,7 +75,7 @@ from .shortcuts import Shortcuts
 from .strength import Calibration, Certificate, StrengthChoice, UnlabelledCalibration, texts_to_label
 from .text import WordFinder, check_words, text_key
 from .threads import Lock, one_at_a_time
-from .typing import Array, Capability, Head, Progress
+from .typing import Array, Head, Progress
 
 _TEXTS_AT_ONCE = 8192
 
@@ -89,10 +87,17 @@ def _read(decisions: Decisions | str | Path | None) -> Decisions | None:
 class ShortcutGuardrail(Shown):
     """Finds out which tokens a text classifier leans on, and repairs it without its training data.
 
-    Threads may share one: they take turns. For more at a time, load one for each.
+    Threads may share one: they take turns. For more at a time, load one for each. Its methods have in common:
 
-    Methods that take long have `progress`: `True` shows a bar for each stage on stderr (tqdm's; `TQDM_DISABLE=1` turns
-    it off), and a function is called with the stage, what is done of it and the whole.
+    - `texts` are N texts, or (text, pair) tuples; `labels` are theirs, all names or all class ids. `support` is a few
+      labelled texts and their labels.
+    - `strength` lies in [0, 1]. 0 is the base model, and `None` takes the guard's own.
+    - The same `seed` gives the same result.
+    - `progress=True` shows a bar for each stage on stderr (tqdm's; `TQDM_DISABLE=1` turns it off). A function is called
+      with the stage, what is done of it and the whole.
+    - `DataError` is raised where a text is empty or holds no ordinary token, and where labels are unknown, or more or
+      fewer than the texts.
+    - `ConfigError` is raised where an option is out of range, and where a method needs a guard that was fitted.
 
     Args:
         model: A Transformers sequence classifier on an encoder with a mask token. It is left as it was; its weights
@@ -162,14 +167,13 @@ class ShortcutGuardrail(Shown):
         trust_remote_code: bool = False,
         verify: bool = False,
     ) -> ShortcutGuardrail:
-        """Load a plain classifier, or a folder that `save_pretrained` wrote.
+        """Load a plain classifier, or a folder that `save_pretrained` wrote; other arguments: see the class.
 
         Args:
-            source: Folder or Hub id of a classifier, or a guarded folder.
+            source: Folder or Hub id of a classifier, or a guarded folder, which remembers `head` and `max_length`.
             base: For a guarded folder: the base model, if it is not where the folder says. A folder, a Hub id or a
                 model in memory.
             revision: Branch, tag or commit of the classifier on the Hub.
-            max_length: See the class; a guarded folder remembers its own.
             allow_pickle: Also read weights in formats that can run code when opened.
             trust_remote_code: Run modelling code that comes with the model.
             verify: Compare every file of a guarded folder with the hash in its manifest; sizes always are compared.
@@ -195,7 +199,11 @@ class ShortcutGuardrail(Shown):
                 loading=loading,
                 verify=verify,
             )
-            return cls._of_loaded(loaded)
+            guard = cls.__new__(cls)
+            guard._base, guard._lock = loaded.base, Lock()
+            guard._base_name, guard._revision = loaded.base_name, loaded.revision
+            guard._fitted, guard._choice = loaded.fitted, loaded.choice
+            return guard
         if base is not None:
             raise ConfigError(f"base is for guarded folders, but '{source}' holds no {GUARDRAIL_FILE}. Leave base out.")
         model, tokenizer = load_model(source, revision=revision, **loading)
@@ -203,22 +211,9 @@ class ShortcutGuardrail(Shown):
         guard._base_name, guard._revision = place_of(source), revision
         return guard
 
-    @classmethod
-    def _of_loaded(cls, loaded: Loaded) -> ShortcutGuardrail:
-        guard = cls.__new__(cls)
-        guard._base, guard._lock = loaded.base, Lock()
-        guard._base_name, guard._revision = loaded.base_name, loaded.revision
-        guard._fitted, guard._choice = loaded.fitted, loaded.choice
-        return guard
-
-    # Facts
-
     def _summary(self) -> Summary:
-        facts = {
-            "model": type(self._base.plain_model).__name__
-            + (f" from {_seen_from_here(self._base_name)}" if self._base_name else ""),
-            "classes": some(self.label_names),
-        }
+        place = "" if self._base_name is None else f" from {self._base_name.removeprefix(f'{Path.cwd()}/')}"
+        facts = {"model": f"{type(self._base.plain_model).__name__}{place}", "classes": some(self.label_names)}
         if self._fitted is None:
             facts["strategy"] = "none yet: call fit or repair"
         else:
@@ -244,11 +239,6 @@ class ShortcutGuardrail(Shown):
         return self._base_name or type(self._base.plain_model).__name__
 
     @property
-    def capabilities(self) -> frozenset[Capability]:
-        """What the base model can do beside answering; see `classifiers.require`."""
-        return self._base.capabilities
-
-    @property
     def max_length(self) -> int:
         """Tokens per input, special tokens included."""
         return self._base.max_length
@@ -269,14 +259,8 @@ class ShortcutGuardrail(Shown):
         self._choice = self._choice.moved(check_strength(float(strength)), "set")
 
     @property
-    def strength_choice(self) -> StrengthChoice:
-        """The strength in use, and where it came from."""
-        return self._choice
-
-    @property
     def shortcuts(self) -> Shortcuts:
-        """The words and phrases that were weighed, and which of them are neutralised; none for plain `maskcl` and for
-        `few-shot`."""
+        """The words and phrases that were weighed; none for plain `maskcl` and for `few-shot`."""
         return Shortcuts() if self._fitted is None else self._fitted.shortcuts
 
     @property
@@ -286,29 +270,16 @@ class ShortcutGuardrail(Shown):
 
     @property
     def peft_model(self) -> Any:
-        """The PEFT model, at full strength.
-
-        Raises:
-            ConfigError: `fit` has not been called, or its strategy trains no adapter.
-        """
-        return self._adapter_guard().adapted.model
-
-    def _adapter_guard(self) -> AdapterGuard:
+        """The PEFT model, at full strength; a `ConfigError` for `mask`, which trains no adapter."""
         guard = self._require_fitted().guard
         if not isinstance(guard, AdapterGuard):
             raise ConfigError("The strategy 'mask' trains no adapter, so there is no PEFT model.")
-        return guard
-
-    @property
-    def _learned_labels(self) -> bool:
-        return self._fitted is not None and self._fitted.strategy.learns_from_labels
+        return guard.adapted.model
 
     def _require_fitted(self) -> Fitted:
         if self._fitted is None:
             raise ConfigError("There is no adapter yet. Call fit(texts) first, or load a guarded folder.")
         return self._fitted
-
-    # Audit
 
     @one_at_a_time
     def audit(
@@ -326,16 +297,11 @@ class ShortcutGuardrail(Shown):
         """Find what the model leans on: important units per text, ranked and tested candidates, MSTPS.
 
         Args:
-            texts: N texts, or (text, pair) tuples. Equal ones are computed once.
-            labels: Their labels, where they are known: candidates then show what they cost.
+            labels: Where they are known, candidates show what they cost.
             unit: `word` (whole words), `token` (the paper's) or `phrase` (words, and those that act together).
             top_k: Important units per text.
             fdr: The false-discovery rate that flagged candidates keep to.
             config: The whole configuration, instead of the three above.
-            strength: Audit at this strength; `None` takes the guard's own.
-
-        Raises:
-            DataError: A text is empty or holds no ordinary token, or labels are unknown.
         """
         progress = shown_progress(progress)
         config = config or AuditConfig(unit=unit, top_k=top_k, fdr=fdr)
@@ -362,21 +328,16 @@ class ShortcutGuardrail(Shown):
         Args:
             source: The texts, e.g. `streaming.FileTexts("texts.csv")`.
             folder: Where the shards go. It is not removed.
-            config: What is audited and how; `shard_size` is the number of inputs to a shard.
             resume: Go on with what an interrupted audit left in the folder.
-            strength: See `audit`.
 
         Raises:
             ConfigError: The folder holds an audit and `resume` is not set, or one of something else.
-            DataError: See `audit`.
         """
         progress = shown_progress(progress)
         with self._at_strength(strength) as classifier:
             return audit_in_shards(
                 classifier, source, config or AuditConfig(), Path(folder), resume=resume, progress=progress
             )
-
-    # Adapt
 
     @one_at_a_time
     def find_shortcuts(
@@ -392,9 +353,8 @@ class ShortcutGuardrail(Shown):
         """Which words and phrases the strategies `mask` and `distill` would neutralise; nothing is changed.
 
         Args:
-            texts: N unlabelled deployment texts, or (text, pair) tuples.
             config: A preset's name or a configuration; its `shortcuts` says how.
-            support: A few labelled texts and their labels, to clear and confirm candidates on.
+            support: Clears and confirms candidates.
             decisions: On the cards of an audit of the base model, or their file.
             report: What `audit` gave for these texts and the base model, so that they are not audited again. Its unit,
                 `top_k` and `fdr` come before the configuration's, which looks for phrases too (`unit="phrase"`).
@@ -402,7 +362,6 @@ class ShortcutGuardrail(Shown):
         Raises:
             ConfigError: The decisions were made for another model. The report is of another model, of other texts, of
                 tokens or in shards.
-            DataError: A text is empty or holds no ordinary token, or labels are unknown.
         """
         progress = shown_progress(progress)
         config = preset(config) if isinstance(config, str) else config
@@ -424,11 +383,9 @@ class ShortcutGuardrail(Shown):
             raise ConfigError("The report is of other texts. Give the texts that were audited.")
         return report.encoded
 
-    # Decide
-
     @one_at_a_time
     def fingerprint(self, *, strength: float | None = None) -> str:
-        """A hash of the model that answers, at a strength; `None` takes the guard's own, 0 is the base model."""
+        """A hash of the model that answers, at a strength."""
         with self._at_strength(strength) as classifier:
             return model_digest(classifier)
 
@@ -450,28 +407,21 @@ class ShortcutGuardrail(Shown):
         strength: float | None = None,
         progress: Progress | bool | None = None,
     ) -> Questions:
-        """What to ask people or classifiers about the cards of an audit, so that they decide which words should count.
+        """What to ask people or classifiers about the cards of an audit; see `decide`, whose result `repair` takes.
 
         Args:
             audit: What `audit` gave; or the folder that the command wrote, where `Questions.save` puts questions; or
                 questions of an earlier call. What was asked before comes last.
-            texts: The N audited texts, or (text, pair) tuples; needed unless `audit` gave them.
+            texts: Those audited; needed unless `audit` gave them.
             cards: `undecided`, which the audit does not flag; `all`; or words and ids with commas between.
             n: Texts for each card that a person is asked about; 0 for all. Classifiers are asked about all.
-            seed: Of the order, and of texts that are drawn.
-            labels: The label of each text, `None` where it is not known. Such a text needs no answer.
+            labels: The label of each text, `None` where it is not known. A text with a label needs no answer.
             reference: Whether people are asked about texts without the cards' words too, ten on each side of the
                 model's boundary, which serve the test of classifiers on all cards.
-            strength: Of the guard; `None` takes its own, 0 is the base model.
 
         Raises:
             ConfigError: The audit is of another model or of other texts, or a card is unknown.
-            DataError: The folder holds no audit, labels are unknown, or there are no texts.
-
-        Example:
-            >>> questions = guard.questions(report)  # doctest: +SKIP
-            >>> decisions = decide(questions, questions.answered_by(judge))  # doctest: +SKIP
-            >>> guard.repair(texts, decisions=decisions, report=report)  # doctest: +SKIP
+            DataError: The folder holds no audit, or there are no texts.
         """
         progress = shown_progress(progress)
         before = Questions.so_far(audit)
@@ -516,30 +466,22 @@ class ShortcutGuardrail(Shown):
         """Fit the guard on unlabelled deployment texts. The strength is the fixed one until another is chosen.
 
         Args:
-            texts: N texts, or (text, pair) tuples, at least two of them distinct for `maskcl`.
-            config: A preset's name (`default`, `paper`, `paper-flat`, `mask`, `distill`, `few-shot`) or a
-                configuration.
-            seed: The same seed, texts and configuration give the same guard.
-            support: A few labelled texts and their labels, to clear and confirm what is neutralised. They can choose
-                the strength as well (`calibrate`), but certify nothing any more. `few-shot` learns from them, and from
-                nothing else, and chooses the strength by cross-validation.
+            texts: At least two distinct ones for `maskcl`.
+            config: A preset's name (see `preset`) or a configuration.
+            support: Clears and confirms what is neutralised. It can choose the strength as well (`calibrate`), but
+                certify nothing any more. `few-shot` learns from it, and from nothing else, and chooses the strength by
+                cross-validation.
             shortcuts: What `find_shortcuts` found, so that it need not be found again; `support` has no say then, what
                 the configuration's `shortcuts` names as shortcuts and as kept has.
-
-        Raises:
-            DataError: A text is empty or holds no ordinary token, or, for `maskcl`, fewer than two are distinct.
-            ConfigError: `few-shot` is given no labelled texts.
         """
-        progress = shown_progress(progress)
-        config, seed = preset(config) if isinstance(config, str) else config, check_seed(seed)
         self._fitted, report, self._choice = fit_guard(
             self._base,
             texts,
-            config,
-            seed=seed,
+            preset(config) if isinstance(config, str) else config,
+            seed=check_seed(seed),
             support=encode_support(self._base, support),
             shortcuts=shortcuts,
-            progress=progress,
+            progress=shown_progress(progress),
         )
         return report
 
@@ -562,21 +504,18 @@ class ShortcutGuardrail(Shown):
         """The whole way from texts to a guard, as `shortcut-guardrail fit` goes it: fit, and choose the strength.
 
         Args:
-            texts: N unlabelled deployment texts, or (text, pair) tuples.
-            support: A few labelled texts and their labels; `few-shot` learns from them. They certify nothing any more.
+            support: As in `fit`.
             strategy: How; `paper` is `maskcl` with the paper's numbers, `auto` what words and labels support.
-            strength: In [0, 1]; `auto` chooses without labels; `None` too for `mask` and `distill`, else on labels.
+            strength: `auto` chooses without labels; `None` too for `mask` and `distill`, else on labels.
             shortcuts: Words and phrases that are shortcuts.
             keep: Words and phrases that are none.
             decisions: On cards of an audit of this model, or their file; see docs/howto/decide.md.
             report: What `audit` gave for these texts and the base model, whose measurements serve again.
             config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset.
-            seed: The same seed, texts and configuration give the same guard.
 
         Raises:
             NothingToRepairError: Neither words nor labels speak for a repair; the guard is left as it was.
             ConfigError: Options contradict or need one another.
-            DataError: See `fit` and `calibrate`.
         """
         progress = shown_progress(progress)
         self._fitted, repair = repair_model(
@@ -605,31 +544,23 @@ class ShortcutGuardrail(Shown):
         """Choose the strength on a few labelled rows: the smallest of those that score best.
 
         Args:
-            support_texts: n texts, or (text, pair) tuples; 40 in the paper.
-            support_labels: Their labels, all names or all class ids.
+            support_texts: 40 in the paper.
+            support_labels: Their labels.
             groups: Group ids, for the metric `worst_group_accuracy`.
             without_labels: What `calibrate_without_labels` last chose for this guard. Where given, its strength stays,
                 unless the labels are evidence against it; see `choose_strength`.
 
         Raises:
-            DataError: The set has fewer than two rows, one class only, or unknown labels, or has trained the adapter.
-            ConfigError: `fit` has not been called, or `without_labels` is not this guard's; see also `choose_strength`.
+            DataError: The set has fewer than two rows or one class only, or has trained the adapter.
+            ConfigError: `without_labels` is not this guard's; see also `choose_strength`.
         """
-        progress = shown_progress(progress)
+        fitted, support = self._require_fitted(), encode_support(self._base, (support_texts, support_labels))
+        assert support is not None
         self._choice = choose_on_labels(
-            self._require_fitted(),
-            self._labelled(support_texts, support_labels),
-            groups=groups,
-            without_labels=without_labels,
-            progress=progress,
+            fitted, support, groups=groups, without_labels=without_labels, progress=shown_progress(progress)
         )
         assert self._choice.calibration is not None
         return self._choice.calibration
-
-    def _labelled(self, texts: Texts, labels: Sequence[str | int]) -> LabelledRows:
-        rows = encode_support(self._base, (texts, labels))
-        assert rows is not None
-        return rows
 
     @one_at_a_time
     def calibrate_without_labels(
@@ -637,18 +568,15 @@ class ShortcutGuardrail(Shown):
     ) -> UnlabelledCalibration:
         """Choose the strength whose answers come closest to those of the base without the shortcuts.
 
-        See `strength.choose_without_labels`.
-
         Args:
-            texts: N unlabelled texts, or (text, pair) tuples; those of `fit` will do.
-            at_most: How many of them, drawn at random, are answered at every strength, at least 1; see `strength.draw`.
+            texts: Those of `fit` will do.
+            at_most: How many of them, drawn at random, are answered at every strength; see `strength.draw`.
 
         Raises:
-            ConfigError: `fit` has not been called, `at_most` is below 1, or the guard learned from labels.
+            ConfigError: The guard learned from labels.
         """
-        progress = shown_progress(progress)
         fitted = self._require_fitted()
-        chosen = choose_unlabelled(self._base, fitted, texts, at_most=at_most, progress=progress)
+        chosen = choose_unlabelled(self._base, fitted, texts, at_most=at_most, progress=shown_progress(progress))
         self._fitted = replace(fitted, unlabelled=chosen)
         self._choice = StrengthChoice(chosen.strength, "agreement", unlabelled=chosen)
         return chosen
@@ -663,7 +591,7 @@ class ShortcutGuardrail(Shown):
         config: CertifyConfig | None = None,
         progress: Progress | bool | None = None,
     ) -> Certificate:
-        """Show that the guarded model is no worse than the base by more than a margin; see `certify`.
+        """Show that the guarded model is no worse than the base by more than a margin.
 
         If the strength in use is not certified, it is replaced by the certified one that mends most labelled answers;
         0, the base itself, is always certified. Labels that chose the strength may be used, since the statement holds
@@ -671,32 +599,30 @@ class ShortcutGuardrail(Shown):
         be certified (`CalibrationConfig.strengths`).
 
         Args:
-            texts: n labelled texts, a random sample of the deployment's or of those `to_label` names; may be empty.
-            labels: Their labels.
+            texts: A random sample of the deployment's texts, or of those that `to_label` names; may be empty.
             unlabelled: Deployment texts that `fit` has not seen.
             config: Margin and confidence.
 
         Raises:
-            ConfigError: `fit` has not been called, or the grid has no strength above 0.
-            DataError: There is no unlabelled text, labelled ones decided what is neutralised, or one kind has pairs and
-                the other single texts.
+            ConfigError: The grid has no strength above 0.
+            DataError: There is no unlabelled text, or labelled ones decided what is neutralised.
         """
-        if not self._require_fitted().text_hashes:
+        fitted = self._require_fitted()
+        if not fitted.text_hashes:
             warnings.warn(
                 "The guard was saved without hashes of texts, so nothing can tell whether these texts had a part in "
                 "it. The certificate is only valid for texts that had none.",
                 GuardrailWarning,
                 stacklevel=3,
             )
-        progress = shown_progress(progress)
         found, self._choice = certify_guard(
             self._base,
-            self._require_fitted(),
+            fitted,
             self._choice,
             labelled=(texts, labels),
             unlabelled=unlabelled,
             config=config or CertifyConfig(),
-            progress=progress,
+            progress=shown_progress(progress),
         )
         return found
 
@@ -709,41 +635,16 @@ class ShortcutGuardrail(Shown):
 
         Args:
             unlabelled: Deployment texts that `fit` has not seen.
-            n: How many at most.
-            seed: Of the sample.
-
-        Raises:
-            ConfigError: `fit` has not been called, or `n` is below 1.
+            n: How many at most, at least 1.
         """
         if n < 1:
             raise ConfigError(f"n must be at least 1, but is {n}.")
-        _, answers = self.answers_by_strength(unlabelled, progress=progress)
+        _, answers = answers_by_strength(self._base, self._require_fitted(), unlabelled, shown_progress(progress))
         return [int(i) for i in texts_to_label(answers[0], answers[1:], n, seed=check_seed(seed))]
 
-    @one_at_a_time
-    def answers_by_strength(
-        self, texts: Texts, *, progress: Progress | bool | None = None
-    ) -> tuple[list[float], Array]:
-        """Strength 0 and those of the grid, S in all, and the class ids of N texts at each of them, shape (S, N).
-
-        Args:
-            texts: N texts, or (text, pair) tuples.
-
-        Raises:
-            ConfigError: `fit` has not been called.
-        """
-        progress = shown_progress(progress)
-        return answers_by_strength(self._base, self._require_fitted(), texts, progress)
-
     def label_ids(self, labels: Sequence[str | int]) -> Array:
-        """Class ids of labels given as names or as ids, shape (n,).
-
-        Raises:
-            DataError: Some are neither; the sentence lists them and suggests names.
-        """
+        """Class ids of labels given as names or as ids, shape (n,)."""
         return np.array(label_ids(labels, self.label_names), dtype=np.int64)
-
-    # Predict
 
     @one_at_a_time
     def predict_proba(
@@ -756,10 +657,7 @@ class ShortcutGuardrail(Shown):
     ) -> Array:
         """Class probabilities, shape (N, C), float32, in the order of `label_names`.
 
-        Args:
-            texts: N texts, or (text, pair) tuples.
-            strength: At this strength; `None` takes the guard's own, 0 is the base model.
-            again: Makes no difference here: a guard keeps no answers; see `classifiers.Classifier`.
+        `again` makes no difference: a guard keeps no answers; see `classifiers.Classifier`.
         """
         progress = shown_progress(progress)
         texts = check_texts(texts)
@@ -807,19 +705,11 @@ class ShortcutGuardrail(Shown):
         """Score the guarded model on labelled texts, by group where shortcuts are named.
 
         Args:
-            texts: n texts, or (text, pair) tuples.
-            labels: Their labels, all names or all class ids.
             shortcuts: Words and phrases; a text belongs to the group of its label and whether it holds any of them.
             shortcut_in: Which side of a pair they are looked for in: `text`, `pair` or `both`.
             top_k: Important tokens per text.
             sensitivity: On how many texts, drawn at random, MSTPS and shortcut token recall are measured; `all`, or
                 `none`. A text takes some ten times as long there as to be predicted.
-            strength: At this strength; `None` takes the guard's own, 0 is the base model.
-            seed: Of the draw.
-
-        Raises:
-            ConfigError: `sensitivity` is no number of texts.
-            DataError: Labels are unknown, or a text is empty.
         """
         progress = shown_progress(progress)
         ids = self.label_ids(labels)
@@ -830,40 +720,28 @@ class ShortcutGuardrail(Shown):
         check_same_length(encoded, ids)
         self._warn_about_support_rows(encoded.texts)
         tokens = None if finder is None else shortcut_tokens(encoded, finder, shortcut_in)
+        measured, sample, config = NOT_MEASURED, encoded.select(rows), SaliencyConfig(top_k=top_k)
+        of_base = None
+        if len(rows) and self.is_fitted and strength > 0:  # else the evaluated model is the base
+            of_base = find_important_tokens(self._base, sample, config, progress=progress).positions
         with self._at_strength(strength) as classifier:
             predictions = classifier.predict_logits(encoded, progress=progress).argmax(axis=1)
-        measured = NOT_MEASURED
-        if len(rows):
-            saliency, effects, of_base = self._effects(encoded.select(rows), strength, top_k, progress)
-            held = None if tokens is None else [tokens[i] for i in rows]
-            measured = summarize_sensitivity(
-                encoded.select(rows), saliency, effects, base_effects=of_base, shortcut_tokens=held
-            )
+            if len(rows):
+                saliency = find_important_tokens(classifier, sample, config, progress=progress)
+                own = masking_effects(classifier, sample, saliency.positions, progress=progress)
+                base = None if of_base is None else masking_effects(classifier, sample, of_base, progress=progress)
+                held = None if tokens is None else [tokens[i] for i in rows]
+                measured = summarize_sensitivity(sample, saliency, own, base_effects=base, shortcut_tokens=held)
         return score(encoded, predictions, ids, self.label_names, shortcut_tokens=tokens, sensitivity=measured)
 
-    def _effects(
-        self, encoded: EncodedTexts, strength: float, top_k: int, progress: Progress | None
-    ) -> tuple[Saliency, MaskingEffects, MaskingEffects | None]:
-        """Important tokens and the answers without each; and the answers without the base's, where that is another."""
-        config = SaliencyConfig(top_k=top_k)
-        of_base = None
-        with self._at_strength(strength) as classifier:
-            saliency = find_important_tokens(classifier, encoded, config, progress=progress)
-            effects = masking_effects(classifier, encoded, saliency.positions, progress=progress)
-        if self.is_fitted and strength > 0:  # else the evaluated model is the base
-            base = find_important_tokens(self._base, encoded, config, progress=progress)
-            with self._at_strength(strength) as classifier:
-                of_base = masking_effects(classifier, encoded, base.positions, progress=progress)
-        return saliency, effects, of_base
-
     def _warn_about_support_rows(self, texts: Texts) -> None:
-        seen = {*self._choice.rows, *(() if self._fitted is None else self._fitted.shortcuts.rows)}
+        seen = {*self._choice.rows, *self.shortcuts.rows}
         shared = sum(text_hash(text) in seen for text in texts) if seen else 0
         if shared:
+            learned = self._require_fitted().strategy.learns_from_labels
             warnings.warn(
                 f"{shared} of the {len(texts)} evaluated texts were in the support set that "
-                f"{'trained the adapter' if self._learned_labels else 'chose the strength'}; leave them out for an "
-                "unbiased score.",
+                f"{'trained the adapter' if learned else 'chose the strength'}; leave them out for an unbiased score.",
                 GuardrailWarning,
                 stacklevel=3,
             )
@@ -871,28 +749,19 @@ class ShortcutGuardrail(Shown):
     @contextmanager
     def _at_strength(self, strength: float | None) -> Iterator[TextClassifier]:
         """The classifier to use, at a strength; the base itself where there is no adapter."""
-        if self._fitted is None:
-            if strength not in (None, 0, 0.0):
-                self._require_fitted()
+        if self._fitted is None and not strength:
             yield self._base
             return
-        with self._fitted.guard.at(
-            self._choice.strength if strength is None else check_strength(strength)
-        ) as classifier:
+        strength = self._choice.strength if strength is None else check_strength(strength)
+        with self._require_fitted().guard.at(strength) as classifier:
             yield classifier
 
     def _encode(self, texts: Texts, progress: Progress | None) -> EncodedTexts:
         return self._base.encode(check_texts(texts), progress=progress)
 
-    # Save
-
     @one_at_a_time
     def record(self) -> GuardrailRecord:
-        """What `guardrail.json` says.
-
-        Raises:
-            ConfigError: `fit` has not been called.
-        """
+        """What `guardrail.json` says."""
         fitted, choice = self._require_fitted(), self._choice
         return GuardrailRecord(
             strategy=fitted.config.strategy,
@@ -944,7 +813,7 @@ class ShortcutGuardrail(Shown):
             beside: Further texts that belong to the guard, by the names of their files.
 
         Raises:
-            ConfigError: `fit` has not been called, or the folder exists and is no guard or may not be replaced.
+            ConfigError: The folder exists and is no guard, or may not be replaced.
             RunError: The disk is full, or the like.
         """
         record = self.record()
@@ -954,12 +823,6 @@ class ShortcutGuardrail(Shown):
         if not text_hashes:
             fitted, record = replace(fitted, texts=frozenset()), record.without_text_hashes()
         save_guarded(Path(folder), self._base, fitted, record, overwrite=overwrite, beside=beside)
-
-
-def _seen_from_here(place: str) -> str:
-    """A folder below the working directory by its path from there."""
-    here = Path.cwd()
-    return str(Path(place).relative_to(here)) if Path(place).is_relative_to(here) else place
 
 
 def _from(start: int, total: int, progress: Progress | None) -> Progress | None:

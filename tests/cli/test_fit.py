@@ -7,6 +7,7 @@ import html
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from shortcut_guardrail import ShortcutGuardrail
@@ -388,7 +389,8 @@ def test_what_to_label_is_what_is_answered_differently(ok, guarded, unlabelled, 
     assert f"({len(rows)} of {len(SHORTCUT_TEXTS)} texts to label)" in out
     lines = unlabelled.read_text(encoding="utf-8").splitlines()
     assert all(row["text"] == lines[int(row["line"]) - 1].strip('"') and row["label"] == "" for row in rows)
-    _, answers = ShortcutGuardrail.from_pretrained(guarded).answers_by_strength(lines[1:])
+    guard = ShortcutGuardrail.from_pretrained(guarded)
+    answers = np.array([guard.predict(lines[1:], strength=strength / 10) for strength in range(11)])
     differing = (answers != answers[0]).any(axis=0)
     assert differing.any()
     assert sorted(int(row["line"]) - 2 for row in rows) == differing.nonzero()[0].tolist()

@@ -5,7 +5,6 @@ from .choosing import choose_unlabelled as choose_unlabelled
 from .few_shot import FOLDS as FOLDS
 from .fitting import FitReport as FitReport
 from .fitting import Fitted as Fitted
-from .fitting import LabelledRows as LabelledRows
 from .fitting import Support as Support
 from .fitting import encode_support as encode_support
 from .fitting import fit_guard as fit_guard

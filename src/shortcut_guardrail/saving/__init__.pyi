@@ -1,7 +1,6 @@
 from .adapter import base_of as base_of
 from .adapter import path_from as path_from
 from .adapter import place_of as place_of
-from .folder import Loaded as Loaded
 from .folder import load_guarded as load_guarded
 from .folder import save_guarded as save_guarded
 from .model_card import what_labels_said as what_labels_said
