@@ -33,13 +33,8 @@ EVERYTHING_CHANGED = GuardrailConfig(
 @pytest.mark.parametrize("config", [*PRESETS.values(), EVERYTHING_CHANGED], ids=lambda config: config.preset)
 def test_a_configuration_survives_json(config):
     restored = GuardrailConfig.from_dict(json.loads(json.dumps(config.to_dict())))
-    assert restored == config
+    assert restored == config != restored.with_adapter(rank=16)
     assert hash(restored) == hash(config)
-
-
-def test_configurations_that_differ_are_not_equal_after_json():
-    changed = EVERYTHING_CHANGED.with_adapter(rank=16)
-    assert GuardrailConfig.from_dict(changed.to_dict()) != EVERYTHING_CHANGED
 
 
 def test_the_paper_preset_holds_the_papers_numbers():
@@ -48,17 +43,9 @@ def test_the_paper_preset_holds_the_papers_numbers():
     assert (config.adapter.min_steps, config.adapter.max_steps) == (0, 0)
     assert (config.adapter.temperature, config.saliency.top_k, config.strategy) == (0.1, 10, "maskcl")
     assert config.calibration.strengths == tuple(i / 10 for i in range(11))
-
-
-def test_the_flat_preset_is_the_papers_but_for_the_pairing():
-    assert preset("paper-flat").adapter.pairing == "flat"
-    assert preset("paper-flat").with_adapter(pairing="grouped").adapter == preset("paper").adapter
-
-
-def test_changing_a_copy_leaves_the_original_alone():
-    config = preset("paper")
-    assert config.with_adapter(rank=8).adapter.rank == 8
-    assert config.adapter.rank == 4
+    flat = preset("paper-flat")
+    assert flat.adapter.pairing == "flat"
+    assert flat.with_adapter(pairing="grouped").adapter == config.adapter
 
 
 def test_an_unknown_preset():

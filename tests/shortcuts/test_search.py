@@ -115,10 +115,10 @@ def test_of_what_stands_inside_a_phrase_that_dominates_the_phrase_alone_is_taken
     assert dominant_of(("quite", 70), ("really quite", 70), ("really", 70), ("so", 70)) == {"really quite", "so"}
 
 
-@pytest.mark.parametrize("how", ["flagged", "takes_turns", "collective"])
-def test_what_the_audit_has_found_draws_along_no_word_of_its_class(how):
+def test_what_the_audit_has_found_draws_along_no_word_of_its_class():
     words = ("quite", 70), ("really quite", 70), ("so", 70)
-    assert dominant_of(*words, audited=[candidate("quite", **{"flagged": False, how: True})]) == {"so"}
+    for how in ("flagged", "takes_turns", "collective"):
+        assert dominant_of(*words, audited=[candidate("quite", **{"flagged": False, how: True})]) == {"so"}
     assert dominant_of(*words, audited=[candidate("quite", flagged=False)]) == {"really quite", "so"}
 
 
@@ -272,10 +272,8 @@ def test_what_is_neutralised_is_the_same_in_a_folder():
         "kept",
         "cleared",
     }
-    for verdict, reason in known:
-        items = Shortcuts((Shortcut("a", verdict, reason),))
-        assert {"verdict": verdict, "reason": reason}.items() <= items.to_dict()[0].items()
-        assert Shortcuts.from_dict(items.to_dict()) == items
+    items = Shortcuts(tuple(Shortcut("a", verdict, reason, 3, 0.5) for verdict, reason in known), ("row",))
+    assert Shortcuts.from_dict(json.loads(json.dumps(items.to_dict(), allow_nan=False)), items.rows) == items
 
 
 @pytest.mark.parametrize(("verdict", "reason"), [("given", None), ("named", "flips"), ("found", None)])
@@ -322,6 +320,7 @@ def test_labels_clear_a_candidate_whose_masking_breaks_answers(classifier):
     assert cleared.words == ()
     item = next(item for item in cleared.items if item.text == "honestly")
     assert (item.n_support, item.mended, item.broken, item.p_value) == (3, 0, 3, 0.125)
+    assert len(cleared.rows) == 3
     # The partner: labels that agree with the audit leave it.
     assert verdicts(choose(classifier, support=(rows, [0, 0, 0])))["honestly"] == "flagged"
 
@@ -334,15 +333,6 @@ def test_labels_confirm_a_candidate_that_the_audit_did_not_flag(classifier):
     assert "great" not in choose(classifier, support=(rows[:3], [0] * 3)).words  # three rows are no evidence
 
 
-def test_targets_survive_json(classifier):
-    targets = choose(classifier, support=(DEPLOYED[:3], [0, 0, 0]), keep=("good",))
-    restored = Shortcuts.from_dict(json.loads(json.dumps(targets.to_dict(), allow_nan=False)), targets.rows)
-    assert restored == targets
-    assert len(targets.rows) == 3
-
-
 def test_damaged_targets_are_refused():
-    with pytest.raises(
-        ModelError, match=r"^guardrail\.json: shortcuts\[0\]\.verdict is missing\. Fit and save the guard again\.$"
-    ):
+    with pytest.raises(ModelError, match=r"^guardrail\.json: shortcuts\[0\]\.verdict is missing\. Fit and save the"):
         Shortcuts.from_dict([{"text": "honestly"}])
