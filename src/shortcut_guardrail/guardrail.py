@@ -367,7 +367,7 @@ class ShortcutGuardrail(Shown):
         config = preset(config) if isinstance(config, str) else config
         return search_shortcuts(
             self._base,
-            self._encode(texts, progress) if report is None else self._encoded_in(report, texts),
+            self._encode(texts, progress, report),
             config,
             support=encode_support(self._base, support),
             decisions=_read(decisions),
@@ -375,8 +375,10 @@ class ShortcutGuardrail(Shown):
             progress=progress,
         )
 
-    def _encoded_in(self, report: AuditReport, texts: Texts) -> EncodedTexts:
-        """The texts as an audit kept them, where it is of these and of the base model."""
+    def _encode(self, texts: Texts, progress: Progress | None, report: AuditReport | None = None) -> EncodedTexts:
+        """The texts as tokens; as an audit kept them, where it is of these and of the base model."""
+        if report is None:
+            return self._base.encode(check_texts(texts), progress=progress)
         if report.model != self.fingerprint(strength=0):
             raise ConfigError("The report is of another model. Audit the base model.")
         if report.data != self.data_fingerprint(texts):
@@ -520,7 +522,7 @@ class ShortcutGuardrail(Shown):
         progress = shown_progress(progress)
         self._fitted, repair = repair_model(
             self._base,
-            self._encode(texts, progress) if report is None else self._encoded_in(report, texts),
+            self._encode(texts, progress, report),
             Wanted(strategy, strength, shortcuts, keep, config),
             support=encode_support(self._base, support),
             decisions=_read(decisions),
@@ -568,9 +570,7 @@ class ShortcutGuardrail(Shown):
     ) -> UnlabelledCalibration:
         """Choose the strength whose answers come closest to those of the base without the shortcuts.
 
-        Args:
-            texts: Those of `fit` will do.
-            at_most: How many of them, drawn at random, are answered at every strength; see `strength.draw`.
+        The texts of `fit` will do; `at_most` of them, drawn at random, are answered at every strength.
 
         Raises:
             ConfigError: The guard learned from labels.
@@ -755,9 +755,6 @@ class ShortcutGuardrail(Shown):
         strength = self._choice.strength if strength is None else check_strength(strength)
         with self._require_fitted().guard.at(strength) as classifier:
             yield classifier
-
-    def _encode(self, texts: Texts, progress: Progress | None) -> EncodedTexts:
-        return self._base.encode(check_texts(texts), progress=progress)
 
     @one_at_a_time
     def record(self) -> GuardrailRecord:

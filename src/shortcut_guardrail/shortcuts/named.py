@@ -205,13 +205,13 @@ def _overruled(items: Iterable[Shortcut], said: Mapping[str, Shortcut], fields: 
 
 def _decided(card: Decision, same_data: bool) -> tuple[Verdict, Reason | None] | None:
     if card.by_person:
-        by_person: dict[str | None, Verdict] = {"neutralise": "named", "keep": "kept"}
-        return (by_person[card.decision], None) if card.decision in by_person else None
+        by_person: dict[str | None, tuple[Verdict, None]] = {"neutralise": ("named", None), "keep": ("kept", None)}
+        return by_person.get(card.decision)
     if card.source == "machine":
         return ("confirmed", "second opinion") if card.machine_says_shortcut else None
-    if card.outcome == "shortcut" and card.machine is None:
+    if card.machine is None and card.outcome == "shortcut":
         return "confirmed", "flips"
-    return ("cleared", "flips") if card.outcome == "genuine" and same_data and card.machine is None else None
+    return ("cleared", "flips") if card.machine is None and card.outcome == "genuine" and same_data else None
 
 
 def _of_card(word: str, card: Decision, verdict: tuple[Verdict, Reason | None]) -> Shortcut:

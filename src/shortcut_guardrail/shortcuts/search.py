@@ -80,7 +80,11 @@ def find_shortcuts(
             raise ConfigError("Shortcuts are words and phrases, but the report is of tokens. Audit words.")
         unit: Literal["word", "phrase"] = "word" if report.unit == "word" else "phrase"
         config = replace(config, unit=unit, top_k=report.top_k, fdr=report.fdr)
-    items = ranked_shortcuts(classifier, encoded, config, report=report, known=known, progress=progress)
+    else:
+        serves = known is not None and known.unit != "token" and known.top_k == config.top_k
+        measured = known if serves else None
+        report = audit_texts(classifier, encoded, config.audit(), with_cards=False, known=measured, progress=progress)
+    items = ranked_shortcuts(classifier, encoded, config, report, progress)
     taken = sum(item.evident for item in items)
     considered = max(taken, 0 if support is None else config.max_considered)
     items = [item for i, item in enumerate(items) if i < considered or item.reason == "many answers"]
@@ -112,16 +116,10 @@ def ranked_shortcuts(
     classifier: TextClassifier,
     encoded: EncodedTexts,
     config: ShortcutConfig,
-    *,
-    report: AuditReport | None = None,
-    known: AuditReport | None = None,
-    progress: Progress | None = None,
+    report: AuditReport,
+    progress: Progress | None,
 ) -> list[Shortcut]:
     """All candidates of the audit, those first that are neutralised unless labels or a person object."""
-    if report is None:
-        serves = known is not None and known.unit != "token" and known.top_k == config.top_k
-        measured = known if serves else None
-        report = audit_texts(classifier, encoded, config.audit(), with_cards=False, known=measured, progress=progress)
     distinct = distinct_rows(encoded.texts)
     texts, probs = encoded.select(distinct), np.asarray(report.saliency.probs)[distinct]
     dominant = _dominant(classifier, texts, probs, report, config, progress)
