@@ -20,7 +20,7 @@ from shortcut_guardrail import (
     ShortcutConfig,
     preset,
 )
-from shortcut_guardrail.config import PRESETS, check_seed, check_strength
+from shortcut_guardrail.config import PRESETS, check_seed
 
 EVERYTHING_CHANGED = GuardrailConfig(
     preset="mine",
@@ -46,14 +46,6 @@ def test_the_paper_preset_holds_the_papers_numbers():
     flat = preset("paper-flat")
     assert flat.adapter.pairing == "flat"
     assert flat.with_adapter(pairing="grouped").adapter == config.adapter
-
-
-def test_an_unknown_preset():
-    with pytest.raises(
-        ConfigError,
-        match=r"^preset must be one of paper, paper-flat, default, mask, distill, few-shot, but is 'papr'\.$",
-    ):
-        preset("papr")
 
 
 REFUSED = {
@@ -107,6 +99,7 @@ def test_what_a_field_cannot_be_is_said():
 @pytest.mark.parametrize(
     ("build", "message"),
     [
+        (lambda: preset("papr"), f"preset must be one of {', '.join(PRESETS)}, but is 'papr'."),
         (
             lambda: AdapterConfig(rank=0, scheduler="lineer"),
             "rank must be a whole number from 1 to 256, but is 0. scheduler must be one of constant, "
@@ -144,34 +137,19 @@ def test_what_is_refused(build, message):
     assert isinstance(error.value, ValueError)
 
 
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda: SaliencyConfig(top_k=512),
-        lambda: AdapterConfig(rank=256),
-        lambda: AdapterConfig(batch_size=2),
-        lambda: AdapterConfig(min_steps=8, max_steps=8),
-        lambda: AdapterConfig(warmup_ratio=1.0),
-        lambda: AuditConfig(min_relative_effect=0.5, min_pull=0),
-        lambda: CalibrationConfig(strengths=(1.0,)),
-        lambda: ShortcutConfig(dominant_share=1, influential_share=1, clear_level=0),
-        lambda: CertifyConfig(margin=0, confidence=0.5),
-    ],
-)
-def test_the_bounds_themselves_are_allowed(build):
-    build()
+def test_the_bounds_themselves_are_allowed():
+    SaliencyConfig(top_k=512)
+    AdapterConfig(rank=256, batch_size=2, min_steps=8, max_steps=8, warmup_ratio=1.0)
+    AuditConfig(min_relative_effect=0.5, min_pull=0, min_count=2, shard_size=10)
+    CalibrationConfig(strengths=(1.0,))
+    ShortcutConfig(dominant_share=1, influential_share=1, clear_level=0)
+    CertifyConfig(margin=0, confidence=0.5)
 
 
 def test_lists_become_tuples_and_whole_numbers_are_numbers():
     config = AdapterConfig(target_modules=["query", "value"], learning_rate=1, rank=np.int64(3))
     assert config == AdapterConfig(target_modules=("query", "value"), learning_rate=1.0, rank=3)
     assert hash(config) == hash(AdapterConfig(target_modules=("query", "value"), learning_rate=1.0, rank=3))
-
-
-def test_a_strength_is_given_back():
-    assert [check_strength(strength) for strength in (0, 0.3, 1)] == [0, 0.3, 1]
-    with pytest.raises(ConfigError, match="but is nan"):
-        check_strength(math.nan)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 0.5, "0", True])

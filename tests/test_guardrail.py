@@ -194,12 +194,6 @@ def test_the_strength_is_fixed_until_it_is_calibrated_or_set(guard):
     assert (guard.debias_strength, guard.record().strength_source) == (0.25, "set")
 
 
-def test_calibration_takes_names_and_ids(guard):
-    ids = [["negative", "mixed", "positive"].index(label) for label in SUPPORT_LABELS]
-    assert guard.calibrate(SUPPORT, SUPPORT_LABELS).to_dict() == guard.calibrate(SUPPORT, ids).to_dict()
-    assert guard.calibrate(SUPPORT, [1, 0, 1, 0]).curve != guard.calibrate(SUPPORT, ids).curve
-
-
 def test_evaluating_on_support_rows_is_warned_about(guard):
     guard.calibrate(SUPPORT, SUPPORT_LABELS)
     with pytest.warns(GuardrailWarning) as caught:
@@ -213,29 +207,27 @@ def test_evaluating_on_support_rows_is_warned_about(guard):
     assert not [warning for warning in caught if "support set" in str(warning.message)]
 
 
-@pytest.mark.parametrize(
-    ("call", "kind", "message"),
-    [
-        (lambda g: g.fit("good soup"), DataError, "texts must be a list of texts or of .* but is a single string"),
-        (lambda g: g.fit(["good soup", " "]), DataError, r"texts, position 1: the text is empty"),
-        (lambda g: g.fit(["good soup", "[MASK]"]), DataError, r"1 of 2 texts hold nothing but special tokens.*text 2"),
-        (lambda g: g.fit(["good soup"]), DataError, "at least 2 distinct texts .* but 1 of 1 is"),
-        (lambda g: g.fit(["good soup"] * 5), DataError, "at least 2 distinct texts .* but 1 of 5 is"),
-        (lambda g: g.fit(["good", "bad"], config="papr"), ConfigError, "preset must be one of paper"),
-        (lambda g: g.calibrate(SUPPORT, SUPPORT_LABELS), ConfigError, r"There is no adapter yet\. Call fit\(texts\)"),
-        (lambda g: g.save_pretrained("nowhere"), ConfigError, "There is no adapter yet"),
-        (lambda g: g.peft_model, ConfigError, "There is no adapter yet"),
-        (lambda g: g.predict(["good"], strength=0.5), ConfigError, "There is no adapter yet"),
-        (lambda g: g.calibrate_without_labels(["good"]), ConfigError, "There is no adapter yet"),
-        (lambda g: g.certify([], [], unlabelled=["good"]), ConfigError, "There is no adapter yet"),
-        (lambda g: g.to_label(["good"], 3), ConfigError, "There is no adapter yet"),
-        (lambda g: g.predict([]), DataError, "texts is empty; at least one text is needed"),
-        (lambda g: g.evaluate(["good"], ["good"]), DataError, "the model has no label 'good'"),
-    ],
-)
-def test_what_is_refused(bert, call, kind, message):
-    with pytest.raises(kind, match=message):
-        call(ShortcutGuardrail(*bert))
+def test_what_is_refused(bert):
+    guard = ShortcutGuardrail(*bert)
+    no_adapter = r"There is no adapter yet\. Call fit\(texts\)"
+    for call, kind, message in (
+        (lambda: guard.fit("good soup"), DataError, "texts must be a list of texts or of .* but is a single string"),
+        (lambda: guard.fit(["good soup", " "]), DataError, r"texts, position 1: the text is empty"),
+        (lambda: guard.fit(["good soup", "[MASK]"]), DataError, r"1 of 2 texts hold nothing but special.*text 2"),
+        (lambda: guard.fit(["good soup"] * 5), DataError, "at least 2 distinct texts .* but 1 of 5 is"),
+        (lambda: guard.fit(["good", "bad"], config="papr"), ConfigError, "preset must be one of paper"),
+        (lambda: guard.calibrate(SUPPORT, SUPPORT_LABELS), ConfigError, no_adapter),
+        (lambda: guard.save_pretrained("nowhere"), ConfigError, no_adapter),
+        (lambda: guard.peft_model, ConfigError, no_adapter),
+        (lambda: guard.predict(["good"], strength=0.5), ConfigError, no_adapter),
+        (lambda: guard.calibrate_without_labels(["good"]), ConfigError, no_adapter),
+        (lambda: guard.certify([], [], unlabelled=["good"]), ConfigError, no_adapter),
+        (lambda: guard.to_label(["good"], 3), ConfigError, no_adapter),
+        (lambda: guard.predict([]), DataError, "texts is empty; at least one text is needed"),
+        (lambda: guard.evaluate(["good"], ["good"]), DataError, "the model has no label 'good'"),
+    ):
+        with pytest.raises(kind, match=message):
+            call()
 
 
 def test_a_strength_out_of_range(guard, texts):
@@ -408,16 +400,7 @@ def test_a_base_that_moved_alone_is_asked_for(project, texts):
     assert again.record().base_model["name"] == str(folder / "moved/base")
 
 
-def test_the_id_of_a_base_on_the_hub_is_kept(bert, texts, tmp_path):
-    bert[0].name_or_path = "owner/model"
-    guard = ShortcutGuardrail(*bert)
-    guard.fit(texts, config=STRONG)
-    guard.save_pretrained(tmp_path / "guarded")
-    base = json.loads((tmp_path / "guarded/guardrail.json").read_text())["base_model"]
-    assert (base["name"], base["from_folder"]) == ("owner/model", None)
-
-
-def test_a_model_without_a_name_needs_its_base_named(bert, texts, tmp_path):
+def test_a_model_in_memory_needs_its_base_named_unless_it_has_an_id(bert, texts, tmp_path):
     guard = ShortcutGuardrail(*bert)
     guard.fit(texts, config=STRONG)
     guard.save_pretrained(tmp_path / "guarded")
@@ -425,6 +408,12 @@ def test_a_model_without_a_name_needs_its_base_named(bert, texts, tmp_path):
         ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
     loaded = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", base=bert[0])
     np.testing.assert_allclose(loaded.predict_proba(texts), guard.predict_proba(texts), atol=1e-6)
+    bert[0].name_or_path = "owner/model"
+    guard = ShortcutGuardrail(*bert)
+    guard.fit(texts, config=STRONG)
+    guard.save_pretrained(tmp_path / "hub")
+    base = json.loads((tmp_path / "hub/guardrail.json").read_text())["base_model"]
+    assert (base["name"], base["from_folder"]) == ("owner/model", None)
 
 
 def test_base_is_for_guarded_folders(model_folder):
