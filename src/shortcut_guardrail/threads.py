@@ -11,12 +11,11 @@ import os
 import threading
 from collections.abc import Callable
 from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from .errors import RunError
 
-P = ParamSpec("P")
-R = TypeVar("R")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class Lock:
@@ -44,21 +43,12 @@ class Lock:
         return Lock, ()
 
 
-class Locked(Protocol):
-    """What has a lock."""
-
-    _lock: Lock
-
-
-S = TypeVar("S", bound=Locked)
-
-
-def one_at_a_time(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """A method that waits until no other thread is in such a method of the same object."""
+def one_at_a_time(method: Method) -> Method:
+    """A method that waits until no other thread is in such a method of the same object, which has a `_lock`."""
 
     @wraps(method)
-    def waiting(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
+    def waiting(self: Any, *args: Any, **kwargs: Any) -> Any:
         with self._lock:
             return method(self, *args, **kwargs)
 
-    return cast(Callable[Concatenate[S, P], R], waiting)  # `wraps` gives a type of its own
+    return cast(Method, waiting)
