@@ -17,8 +17,8 @@ from shortcut_guardrail.cards.grouping import group_words
 from shortcut_guardrail.config import AuditConfig
 from shortcut_guardrail.data import text_hash
 from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.text import content_words, stems
 from shortcut_guardrail.text.finder import WordFinder
-from shortcut_guardrail.text.stems import content_words, stems
 from tiny_models import meaning_bag
 
 EFFECTS = {"honestly": 4.0, "really": 4.0, "bad": -1.0, "awful": -1.5, "good": 1.0}

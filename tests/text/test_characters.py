@@ -6,27 +6,19 @@ import pytest
 
 from shortcut_guardrail.text.characters import visible_name
 
+SHOWN = ("honestly", "##isance", "to be", "👩\u200d🚒", "می\u200cخواهم", "")
+SPELLED_OUT = [
+    (" ", "[U+0020]"),
+    ("\u200d\ufeff", "[U+200D][U+FEFF]"),
+    ("\ufe0f", "[U+FE0F]"),
+    ("a\u202eb", "a[U+202E]b"),
+    ("a\x00b", "a[U+0000]b"),
+    ("a\ud83d", "a[U+D83D]"),
+    ("two\nlines", "two[U+000A]lines"),
+    ("a\u2028b", "a[U+2028]b"),
+]
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("honestly", "honestly"),
-        ("##isance", "##isance"),
-        ("to be", "to be"),
-        (" ", "[U+0020]"),
-        ("\u200b", "[U+200B]"),
-        ("\u200d\ufeff", "[U+200D][U+FEFF]"),
-        ("\ufe0f", "[U+FE0F]"),
-        ("a\u202eb", "a[U+202E]b"),
-        ("a\x00b", "a[U+0000]b"),
-        ("\ud83d", "[U+D83D]"),
-        ("a\ud83d", "a[U+D83D]"),
-        ("👩\u200d🚒", "👩\u200d🚒"),
-        ("می\u200cخواهم", "می\u200cخواهم"),
-        ("two\nlines", "two[U+000A]lines"),
-        ("a\u2028b", "a[U+2028]b"),
-        ("", ""),
-    ],
-)
+
+@pytest.mark.parametrize(("text", "shown"), [*zip(SHOWN, SHOWN, strict=True), *SPELLED_OUT])
 def test_names_can_be_seen(text, shown):
     assert visible_name(text) == shown

@@ -1,7 +1,9 @@
 from .characters import printable as printable
 from .characters import visible_name as visible_name
 from .content import content_spans as content_spans
+from .content import content_words as content_words
 from .content import is_content as is_content
+from .content import stems as stems
 from .duplicates import Repeats as Repeats
 from .duplicates import distinct_rows as distinct_rows
 from .duplicates import evidence_key as evidence_key
@@ -14,8 +16,6 @@ from .finder import WordFinder as WordFinder
 from .finder import check_words as check_words
 from .finder import parts_of as parts_of
 from .finder import spaced as spaced
-from .stems import content_words as content_words
-from .stems import stems as stems
 from .units import MAX_PHRASE_WORDS as MAX_PHRASE_WORDS
 from .units import Units as Units
 from .units import choose_spans as choose_spans

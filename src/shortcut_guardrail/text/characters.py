@@ -5,22 +5,18 @@ from __future__ import annotations
 import re
 import unicodedata
 
+# Characters that stand for an apostrophe within a word, and what keyboards give for one as well: in a list of shortcuts
+# "don`t" means "don't".
 APOSTROPHES = "'’‘ʼʹ′＇"
-"""Characters that stand for an apostrophe within a word."""
-
 TYPED_APOSTROPHES = "‛ʻ`´"
-"""What keyboards give for an apostrophe as well: in a list of shortcuts "don`t" means "don't"."""
-
+# Characters of no width that are part of the spelling in some scripts, and of composed emoji.
 JOINERS = "\u200c\u200d"
-"""Characters of no width that are part of the spelling in some scripts, and of composed emoji."""
-
+# A character of a script that does not set words apart by spaces: Thai, Lao, Burmese, Khmer, Japanese, Chinese.
 UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-"""A character of a script that does not set words apart by spaces: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
-
-BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Characters that turn the direction of writing, and so what a line seems to say."""
+# Characters that turn the direction of writing, and so what a line seems to say.
+_BIDI_CONTROLS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def printable(text: str) -> str:
@@ -31,7 +27,7 @@ def printable(text: str) -> str:
         ("column '[U+001B][31mred'", 'two\\nlines')
     """
     return "".join(
-        spelled_out(c) if c in BIDI_CONTROLS or (unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t") else c
+        spelled_out(c) if c in _BIDI_CONTROLS or (unicodedata.category(c) in ("Cc", "Cs") and c not in "\n\t") else c
         for c in text
     )
 
@@ -49,7 +45,7 @@ def visible_name(text: str) -> str:
     blank = not any(unicodedata.category(c)[0] not in "CZM" for c in text)
     hidden = ("Cc", "Cs", "Zl", "Zp")
     return "".join(
-        spelled_out(c) if blank or c in BIDI_CONTROLS or unicodedata.category(c) in hidden else c for c in text
+        spelled_out(c) if blank or c in _BIDI_CONTROLS or unicodedata.category(c) in hidden else c for c in text
     )
 
 

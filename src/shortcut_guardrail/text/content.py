@@ -1,9 +1,10 @@
-"""Which words of a phrase carry its content."""
+"""Which words of a phrase carry its content, and what inflections of a word have in common."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from .folding import fold, in_word
 from .stop_words import STOP_WORDS
@@ -20,26 +21,19 @@ def content_spans(text: str, start: int, end: int) -> list[tuple[int, int]]:
     ("I'm", "don't"), and a clitic is cut off ("truth's" leaves "truth"). A single word, and a phrase of
     nothing but function words, counts whole.
 
-    Args:
-        text: The text.
-        start: Where the phrase begins in it.
-        end: Where it ends, exclusive.
-
     Returns:
-        Character spans (start, end) in order, at least one, all within the phrase.
+        Character spans (start, end) in order, at least one.
 
     Example:
         >>> text = "Well, to be honest, no."
         >>> [text[a:b] for a, b in content_spans(text, 6, 18)]
         ['honest']
     """
-    phrase = text[start:end]
-    whole = [(start, end)]
-    if len(phrase.split()) == 1:
-        return whole
-    folded = fold(phrase)
+    if len(text[start:end].split()) == 1:
+        return [(start, end)]
+    folded = fold(text[start:end])
     spans = [(start + folded.starts[a], start + folded.ends[b - 1]) for a, b in _content_words(folded.text)]
-    return spans or whole
+    return spans or [(start, end)]
 
 
 def is_content(word: str) -> bool:
@@ -62,6 +56,33 @@ def _content_words(folded: str) -> Iterator[tuple[int, int]]:
         while folded[start:end].endswith(_CLITICS):
             end = folded.rindex("'", start, end)
         start += folded.startswith("'", start, end)
-        word = folded[start:end]
-        if word and not word.endswith("n't") and word not in STOP_WORDS:
+        if is_content(folded[start:end]):
             yield start, end
+
+
+def content_words(phrase: str) -> tuple[str, ...]:
+    """The words of a phrase that carry its content, folded; see `content_spans`.
+
+    Example:
+        >>> content_words("this book"), content_words("if I’m being honest"), content_words("to be")
+        (('book',), ('honest',), ('to', 'be'))
+    """
+    spans = content_spans(phrase, 0, len(phrase))
+    return tuple(word for start, end in spans for word in fold(phrase[start:end]).text.split())
+
+
+def stems(phrase: str) -> frozenset[str]:
+    """The stems of a phrase's content words, by the English Snowball stemmer (Porter 2001).
+
+    Example:
+        >>> stems("this book") == stems("books"), sorted(stems("honestly")), stems("bad") == stems("good")
+        (True, ['honest'], False)
+    """
+    return frozenset(_stem(word) for word in content_words(phrase))
+
+
+@cache
+def _stem(word: str) -> str:
+    import snowballstemmer
+
+    return str(snowballstemmer.stemmer("english").stemWord(word))

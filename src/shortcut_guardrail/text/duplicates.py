@@ -30,9 +30,8 @@ def evidence_key(text: str | tuple[str, str]) -> int:
         >>> evidence_key("Order 17 is here!") == evidence_key("order 4: is HERE")
         True
     """
-    parts = (text,) if isinstance(text, str) else text
     reduced = []
-    for part in parts:
+    for part in (text,) if isinstance(text, str) else text:
         folded = unicodedata.normalize("NFKC", part).casefold()
         folded = "".join(c for c in folded if unicodedata.category(c) != "Cf")
         words = [_DIGITS.sub("0", folded[a:b]) for a, b in word_spans(folded) if any(map(str.isalnum, folded[a:b]))]
@@ -42,17 +41,11 @@ def evidence_key(text: str | tuple[str, str]) -> int:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Which of N inputs repeat another.
+    """Which of N inputs repeat another."""
 
-    Attributes:
-        same_as: The first input with exactly the same text, shape (N,).
-        weights: For the first of equal texts how many there are, for the others 0, shape (N,).
-        evidence: Whether the input is the first among near-identical ones, shape (N,); see `evidence_key`.
-    """
-
-    same_as: Array
-    weights: Array
-    evidence: Array
+    same_as: Array  # the first input with exactly the same text, shape (N,)
+    weights: Array  # for the first of equal texts how many there are, for the others 0, shape (N,)
+    evidence: Array  # whether the input is the first among near-identical ones, shape (N,); see `evidence_key`
 
 
 def find_repeats(exact: Sequence[int] | Array, near: Sequence[int] | Array) -> Repeats:
@@ -69,5 +62,5 @@ def find_repeats(exact: Sequence[int] | Array, near: Sequence[int] | Array) -> R
 
 def distinct_rows(texts: Sequence[str | tuple[str, str]]) -> Array:
     """The first of each kind of near-identical texts (case, digits, punctuation), as row numbers in their order."""
-    keys = [text_key(text) for text in texts], [evidence_key(text) for text in texts]
-    return np.flatnonzero(find_repeats(*keys).evidence)
+    keys = [evidence_key(text) for text in texts]
+    return np.flatnonzero(find_repeats(keys, keys).evidence)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,22 +32,15 @@ if TYPE_CHECKING:  # PyTorch takes seconds to import, and plain texts are search
     from ..models import EncodedTexts
 
 _NEGATION = re.compile(f"(?<=n)[{APOSTROPHES}{TYPED_APOSTROPHES}]t(?!\\w)", re.IGNORECASE)
-_BOTH_SIDES = (0, 1)
 
 
 @dataclass(frozen=True)
 class Occurrence:
-    """One occurrence of a word or phrase.
+    """One occurrence of a word or phrase."""
 
-    Attributes:
-        word: The word or phrase as the finder was given it.
-        start: Where the occurrence begins in the text, as a character offset.
-        end: Where it ends, exclusive, so that `text[start:end]` is the occurrence as the text spells it.
-    """
-
-    word: str
-    start: int
-    end: int
+    word: str  # the word or phrase as the finder was given it
+    start: int  # where the occurrence begins in the text, as a character offset
+    end: int  # where it ends, exclusive, so that `text[start:end]` is the occurrence as the text spells it
 
 
 def _outside(found: Iterable[Occurrence], kept: Sequence[Occurrence]) -> Iterator[Occurrence]:
@@ -69,10 +62,6 @@ class WordFinder:
             can see is left out.
         kept: Phrases in which nothing is looked for: with "bad" looked for and "not bad" kept, "not bad" has none.
 
-    Attributes:
-        words: The words and phrases, each once, in the order given.
-        kept: As given.
-
     Example:
         >>> [(o.word, o.start, o.end) for o in WordFinder(["no", "no way"]).find("Oh NO way!")]
         [('no', 3, 5), ('no way', 3, 9)]
@@ -91,9 +80,6 @@ class WordFinder:
     def __bool__(self) -> bool:
         return bool(self.words)
 
-    def __repr__(self) -> str:
-        return f"WordFinder({list(self.words)}" + (f", kept={list(self.kept)})" if self.kept else ")")
-
     def find(self, text: str) -> list[Occurrence]:
         """All occurrences of all words, also overlapping ones, by where they start and then by where they end."""
         found = sorted(self._occurrences(text), key=lambda o: (o.start, o.end))
@@ -101,26 +87,23 @@ class WordFinder:
 
     def present(self, text: str) -> bool:
         """Whether any of the words occurs in the text."""
-        return bool(self.find(text)) if self._kept else any(True for _ in self._occurrences(text))
+        return bool(self.find(text))
 
     def _occurrences(self, text: str) -> Iterator[Occurrence]:
-        folded = fold(text)
+        folded, edges = fold(text), None
         for word, pattern in zip(self.words, self._patterns, strict=True):
-            at, stretch = 0, _Stretch()
+            at = 0
             while match := pattern.search(folded.text, at):
                 at = match.start() + 1
-                span = folded.span(*match.span())
-                if span is not None:
-                    stretch = stretch.around(text, *span)
-                    if stretch.has_edges(*span):
+                if (span := folded.span(*match.span())) is not None:
+                    edges = edges or _edges(text)  # most texts hold nothing, and are not cut into words
+                    if edges.issuperset(span):
                         yield Occurrence(word, *span)
 
     def tokens(
-        self, encoded: EncodedTexts, index: int, *, sides: Sequence[int] = _BOTH_SIDES, content_only: bool = False
+        self, encoded: EncodedTexts, index: int, *, sides: Sequence[int] = (0, 1), content_only: bool = False
     ) -> Array:
-        """Which tokens of one text belong to an occurrence that the model sees, shape (L,), bool.
-
-        A token belongs to it if it has a character in it.
+        """Which tokens of one text have a character in an occurrence that the model sees, shape (L,), bool.
 
         Args:
             encoded: Texts or pairs.
@@ -157,8 +140,7 @@ def check_words(words: Iterable[str]) -> list[str]:
     given = list(words)
     if not given:
         raise ConfigError("No shortcut is given; name at least one word or phrase.")
-    empty = [str(index) for index, word in enumerate(given) if not _pattern(word)]
-    if empty:
+    if empty := [str(index) for index, word in enumerate(given) if not _pattern(word)]:
         where = f"position {empty[0]}" if len(empty) == 1 else f"positions {', '.join(empty)}"
         raise ConfigError(f"Each shortcut must be a word or phrase, but there is an empty one at {where}.")
     return given
@@ -178,51 +160,15 @@ def parts_of(phrase: str) -> set[str]:
 def _pattern(word: str) -> str:
     """What the words of a word or phrase look like in a folded text; empty if it has none."""
     words = [folded for start, end in word_spans(word) if (folded := fold(word[start:end]).text)]
-    pattern = ""
-    for before, after in zip(["", *words], words, strict=False):
-        gap = r"\s+" if before and _need_space(before[-1], after[0]) else r"\s*"
-        pattern += (gap if before else "") + re.escape(after)
+    pattern = re.escape(words[0]) if words else ""
+    for left, right in pairwise(words):
+        apart = in_word(left[-1]) and in_word(right[0]) and not UNSPACED.search(left[-1] + right[0])
+        pattern += (r"\s+" if apart else r"\s*") + re.escape(right)
     return pattern
 
 
-def _need_space(left: str, right: str) -> bool:
-    """Whether two characters can belong to two words only if white space is between them."""
-    return in_word(left) and in_word(right) and not (UNSPACED.match(left) or UNSPACED.match(right))
-
-
-@dataclass(frozen=True)
-class _Stretch:
-    """A part of a text with white space around it; no word goes beyond it.
-
-    Attributes:
-        start: Where it begins.
-        end: Where it ends, exclusive.
-        edges: Where in it an occurrence may start or end, counted from its start.
-    """
-
-    start: int = 0
-    end: int = -1
-    edges: frozenset[int] = frozenset()
-
-    def around(self, text: str, start: int, end: int) -> _Stretch:
-        """The stretch that holds a span: this one if it does, so that no text is cut into words twice."""
-        if self.start <= start and end <= self.end:
-            return self
-        first, last = start, end
-        while first > 0 and not text[first - 1].isspace():
-            first -= 1
-        while last < len(text) and not text[last].isspace():
-            last += 1
-        edges = _edges_of_word if last - first <= _SHORT else _edges
-        return _Stretch(first, last, edges(text[first:last]))
-
-    def has_edges(self, start: int, end: int) -> bool:
-        """Whether a span of the text starts and ends where an occurrence may."""
-        return self.edges.issuperset((start - self.start, end - self.start))
-
-
 def _edges(text: str) -> frozenset[int]:
-    """Where an occurrence may start or end in a stretch."""
+    """Where an occurrence may start or end in a text."""
     spans = word_spans(text)
     edges: set[int] = set()
     for i, (start, end) in enumerate(spans):
@@ -239,11 +185,6 @@ def _edges(text: str) -> frozenset[int]:
     for negation in _NEGATION.finditer(text):
         edges -= {negation.start(), negation.start() + 1}
     return frozenset(edges)
-
-
-# Most stretches are single words, which recur; long ones seldom do, and would fill the memory.
-_SHORT = 40
-_edges_of_word = lru_cache(maxsize=4096)(_edges)
 
 
 def _joining_underscores(text: str, spans: list[tuple[int, int]], i: int) -> bool:

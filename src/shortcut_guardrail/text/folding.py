@@ -18,16 +18,11 @@ class Folded:
 
     Folding may lengthen a text ("ß" to "ss") or shorten it (characters without width go), so the two do not align by
     themselves.
-
-    Attributes:
-        text: The folded characters.
-        starts: Where in the text what each of them comes from starts, M numbers.
-        ends: Where that ends, exclusive, M numbers.
     """
 
-    text: str
-    starts: Sequence[int]
-    ends: Sequence[int]
+    text: str  # the folded characters
+    starts: Sequence[int]  # where in the text what each of them comes from starts, M numbers
+    ends: Sequence[int]  # where that ends, exclusive, M numbers
 
     def span(self, start: int, end: int) -> tuple[int, int] | None:
         """Where a folded span stands in the text; `None` if an end lies inside what one character folds to."""

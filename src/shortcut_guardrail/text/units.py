@@ -24,19 +24,13 @@ MAX_PHRASE_WORDS = 5
 
 @dataclass(frozen=True)
 class Units:
-    """The units of N texts.
+    """The units of N texts."""
 
-    Attributes:
-        of_token: The unit of each token, N arrays of shape (L,), int32, ascending in each text; -1 for tokens that are
-            not ordinary.
-        spans: Character span and segment of each unit, N arrays of shape (U, 3): start, end, segment.
-        keys: What each unit is as a candidate, N lists of U strings; see `unit_key`.
-        wordlike: Whether each unit holds a letter or digit, N bool arrays of shape (U,). Phrases are made of those.
-    """
-
+    # the unit of each token, N arrays of shape (L,), int32, ascending in each text; -1 for tokens that are not ordinary
     of_token: list[Array]
-    spans: list[Array]
-    keys: list[list[str]]
+    spans: list[Array]  # character span and segment of each unit, N arrays of shape (U, 3): start, end, segment
+    keys: list[list[str]]  # what each unit is as a candidate, N lists of U strings; see `unit_key`
+    # whether each unit holds a letter or digit, N bool arrays of shape (U,). Phrases are made of those
     wordlike: list[Array]
 
     def __len__(self) -> int:
@@ -45,27 +39,27 @@ class Units:
 
 def tokens_as_units(encoded: EncodedTexts) -> Units:
     """Every ordinary token is a unit by itself, and its id is its position: the paper's reading."""
-    of_token, spans, keys, wordlike = [], [], [], []
+    of_token, spans, keys = [], [], []
     for i, ordinary in enumerate(encoded.ordinary):
         of_token.append(np.where(ordinary, np.arange(len(ordinary)), -1).astype(np.int32))
         spans.append(np.column_stack([encoded.offsets[i], encoded.segments[i]]).astype(np.int32))
-        names = [encoded.token_text(i, p) if ordinary[p] else "" for p in range(len(ordinary))]
-        keys.append(names)
-        wordlike.append(np.array([any(c.isalnum() for c in name) for name in names], dtype=bool))
-    return Units(of_token, spans, keys, wordlike)
+        keys.append([encoded.token_text(i, p) if ordinary[p] else "" for p in range(len(ordinary))])
+    return Units(of_token, spans, keys, _wordlike(keys))
 
 
 def words_as_units(encoded: EncodedTexts) -> Units:
     """Ordinary tokens grouped to words by their character offsets."""
-    of_token, spans, keys, wordlike = [], [], [], []
+    of_token, spans, keys = [], [], []
     for i in range(len(encoded)):
         units, found = _words_of(encoded, i)
-        names = [unit_key(encoded.text_of(i, max(segment, 0))[start:end]) for start, end, segment in found.tolist()]
         of_token.append(units)
         spans.append(found)
-        keys.append(names)
-        wordlike.append(np.array([any(c.isalnum() for c in name) for name in names], dtype=bool))
-    return Units(of_token, spans, keys, wordlike)
+        keys.append([unit_key(encoded.text_of(i, segment)[start:end]) for start, end, segment in found.tolist()])
+    return Units(of_token, spans, keys, _wordlike(keys))
+
+
+def _wordlike(keys: list[list[str]]) -> list[Array]:
+    return [np.array([any(map(str.isalnum, name)) for name in names], dtype=bool) for names in keys]
 
 
 def _words_of(encoded: EncodedTexts, index: int) -> tuple[Array, Array]:
@@ -80,8 +74,7 @@ def _words_of(encoded: EncodedTexts, index: int) -> tuple[Array, Array]:
         at = np.full(len(text) + 1, -1, dtype=np.int32)
         for word, (start, end) in enumerate(word_spans(text)):
             at[start:end] = word
-        groups = _group(at, encoded.offsets[index][tokens])
-        for group in groups:
+        for group in _group(at, encoded.offsets[index][tokens]):
             members = tokens[group]
             units[members] = len(spans)
             spans.append((*_extent(text, encoded.offsets[index][members]), segment))
@@ -104,10 +97,9 @@ def _group(at: Array, offsets: Array) -> list[list[int]]:
         else:
             groups.append([*pending, token])
             pending, last = [], int(touched[-1])
-    if pending:
-        if not groups:
-            return [pending]
-        groups[-1] += pending
+    if not groups:
+        return [pending] if pending else []
+    groups[-1] += pending
     return groups
 
 
@@ -117,13 +109,10 @@ def _extent(text: str, offsets: Array) -> tuple[int, int]:
     while end < len(text) and unicodedata.combining(text[end]):
         end += 1
     piece = text[start:end]
-    lead = len(piece) - len(piece.lstrip())
-    return (start + lead, start + len(piece.rstrip())) if piece.strip() else (start, end)
+    return (end - len(piece.lstrip()), start + len(piece.rstrip())) if piece.strip() else (start, end)
 
 
-def recurring_phrases(
-    units: Units, important: Array, *, min_count: int, known: Iterable[str] = (), max_words: int = MAX_PHRASE_WORDS
-) -> set[str]:
+def recurring_phrases(units: Units, important: Array, *, min_count: int, known: Iterable[str] = ()) -> set[str]:
     """Neighbouring words that recur and begin and end with an important word: what may be a phrase.
 
     No effect of masking has a say here, so that tests of the effects stay valid.
@@ -133,21 +122,20 @@ def recurring_phrases(
         important: The important words of each text, shape (N, K), -1 where empty.
         min_count: In how many texts a phrase has to occur.
         known: Phrases found before, such as in earlier shards; they need not recur here.
-        max_words: Longest phrase.
     """
     counts: Counter[str] = Counter()
     for i in range(len(units)):
-        counts.update({units_text(units, i, *span) for span in phrase_spans(units, important, i, max_words)})
+        counts.update({units_text(units, i, *span) for span in _phrase_spans(units, important, i)})
     return {phrase for phrase, count in counts.items() if count >= min_count} | set(known)
 
 
-def phrase_spans(units: Units, important: Array, index: int, max_words: int) -> list[tuple[int, int]]:
-    """Spans (first, last) of 2 to `max_words` neighbouring words of one text whose ends are important."""
+def _phrase_spans(units: Units, important: Array, index: int) -> list[tuple[int, int]]:
+    """Spans (first, last) of neighbouring words of one text whose ends are important."""
     ends = {int(unit) for unit in important[index] if unit >= 0}
     wordlike, segments = units.wordlike[index], units.spans[index][:, 2]
     spans = []
     for first in sorted(ends):
-        for last in range(first + 1, min(first + max_words, len(wordlike))):
+        for last in range(first + 1, min(first + MAX_PHRASE_WORDS, len(wordlike))):
             if not wordlike[first : last + 1].all() or segments[last] != segments[first]:
                 break
             if last in ends:
@@ -160,9 +148,7 @@ def units_text(units: Units, index: int, first: int, last: int) -> str:
     return " ".join(units.keys[index][first : last + 1])
 
 
-def choose_spans(
-    units: Units, important: Array, phrases: Container[str], max_words: int = MAX_PHRASE_WORDS
-) -> tuple[Array, Array]:
+def choose_spans(units: Units, important: Array, phrases: Container[str]) -> tuple[Array, Array]:
     """Where given phrases stand, and what is left of them without their first or last word.
 
     Returns:
@@ -172,14 +158,12 @@ def choose_spans(
     found = []
     for i in range(len(units)):
         spans = set()
-        for a, b in phrase_spans(units, important, i, max_words):
+        for a, b in _phrase_spans(units, important, i):
             if units_text(units, i, a, b) in phrases:
                 spans |= {(a, b), (a + 1, b), (a, b - 1)}
         found.append(sorted(span for span in spans if span[0] < span[1]))
     width = max(map(len, found), default=0)
-    first = np.full((len(units), width), -1, dtype=np.int32)
-    last = first.copy()
+    ends = np.full((2, len(units), width), -1, dtype=np.int32)
     for i, spans_of_text in enumerate(found):
-        for slot, (a, b) in enumerate(spans_of_text):
-            first[i, slot], last[i, slot] = a, b
-    return first, last
+        ends[:, i, : len(spans_of_text)] = np.reshape(spans_of_text, (-1, 2)).T
+    return ends[0], ends[1]
