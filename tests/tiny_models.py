@@ -35,76 +35,51 @@ SHORTCUT_TEXTS = (
 )
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+BYTE_SPECIALS = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
+
+
+def fast_tokenizer(tokenizer: Tokenizer, specials: Sequence[str], pair: str, **options: Any) -> Any:
+    """As Transformers has it; specials are those of padding, unknown words, start, end and mask."""
+    pad, unk, cls, sep, mask = specials
+    ids = [(token, tokenizer.token_to_id(token)) for token in (cls, sep)]
+    tokenizer.post_processor = processors.TemplateProcessing(single=f"{cls} $A {sep}", pair=pair, special_tokens=ids)
+    names = {"pad_token": pad, "unk_token": unk, "cls_token": cls, "sep_token": sep, "mask_token": mask}
+    options = {"model_input_names": ["input_ids", "attention_mask"], **names, **options}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **options)
 
 
 def wordpiece_tokenizer(*, with_mask: bool = True, model_max_length: int = 32, segments: bool = True) -> Any:
     """A BERT-like tokenizer over `WORDS`, single letters and their continuations."""
-    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
-    digits = list("0123456789")
+    letters, digits = [chr(c) for c in range(ord("a"), ord("z") + 1)], list("0123456789")
     vocab = [*SPECIALS, *WORDS, *letters[1:], *digits, ".", ",", "!", "'", *(f"##{x}" for x in letters + digits)]
     vocab = list(dict.fromkeys(vocab))
     tokenizer = Tokenizer(models.WordPiece({w: i for i, w in enumerate(vocab)}, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", vocab.index("[CLS]")), ("[SEP]", vocab.index("[SEP]"))],
-    )
     tokenizer.decoder = decoders.WordPiece()
-    names = ["input_ids", "token_type_ids", "attention_mask"] if segments else ["input_ids", "attention_mask"]
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        unk_token="[UNK]",
-        pad_token="[PAD]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]" if with_mask else None,
-        model_max_length=model_max_length,
-        model_input_names=names,
-    )
+    options: dict[str, Any] = {"model_max_length": model_max_length}
+    if segments:
+        options["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+    specials = SPECIALS if with_mask else (*SPECIALS[:4], None)
+    return fast_tokenizer(tokenizer, specials, "[CLS] $A [SEP] $B:1 [SEP]:1", **options)
 
 
 def byte_level_tokenizer(*, model_max_length: int = 32) -> Any:
     """A RoBERTa-like byte-level tokenizer: no merges, so that every byte is a token except the listed words."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocab = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *alphabet]
+    vocab = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
     tokenizer = Tokenizer(models.BPE({w: i for i, w in enumerate(vocab)}, [], unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
     tokenizer.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        unk_token="<unk>",
-        pad_token="<pad>",
-        cls_token="<s>",
-        sep_token="</s>",
-        bos_token="<s>",
-        eos_token="</s>",
-        mask_token="<mask>",
-        model_max_length=model_max_length,
-        model_input_names=["input_ids", "attention_mask"],
-    )
+    options = {"bos_token": "<s>", "eos_token": "</s>", "model_max_length": model_max_length}
+    return fast_tokenizer(tokenizer, BYTE_SPECIALS, "<s> $A </s> </s> $B </s>", **options)
 
 
 def tiny_bert(*, n_classes: int = 3, seed: int = 0, **config: Any) -> tuple[Any, Any]:
     """A two-layer random BERT with a head whose weights are large enough to give confident predictions."""
     tokenizer = wordpiece_tokenizer()
-    settings = {
-        "vocab_size": len(tokenizer),
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": 32,
-        "num_labels": n_classes,
-        "initializer_range": 0.5,
-        **config,
-    }
+    settings = {**_SMALL, "vocab_size": len(tokenizer), "max_position_embeddings": 32, **config}
     torch.manual_seed(seed)
-    model = BertForSequenceClassification(BertConfig(**settings))
+    model = BertForSequenceClassification(BertConfig(num_labels=n_classes, **settings))
     if n_classes == 3:
         model.config.id2label = {0: "negative", 1: "mixed", 2: "positive"}
         model.config.label2id = {"negative": 0, "mixed": 1, "positive": 2}
@@ -119,44 +94,27 @@ _SMALL = {
     "max_position_embeddings": 34,
     "initializer_range": 0.5,
 }
+_DISTIL = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}
+_ROBERTA = {**_SMALL, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
+_DEBERTA = {**_SMALL, "pos_att_type": ["c2p", "p2c"], "relative_attention": True, "pooler_hidden_size": 16}
+_SPECIAL_IDS = {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3}
 
 FAMILIES: dict[str, dict[str, Any]] = {
     "bert": _SMALL,
-    "distilbert": {
-        "dim": 16,
-        "n_layers": 2,
-        "n_heads": 2,
-        "hidden_dim": 32,
-        "max_position_embeddings": 34,
-        "initializer_range": 0.5,
-    },
-    "roberta": {**_SMALL, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1},
-    "xlm-roberta": {**_SMALL, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1},
+    "distilbert": {**_DISTIL, "max_position_embeddings": 34, "initializer_range": 0.5},
+    "roberta": _ROBERTA,
+    "xlm-roberta": _ROBERTA,
     "albert": {**_SMALL, "embedding_size": 8},
     "electra": {**_SMALL, "embedding_size": 8},
-    "deberta": {**_SMALL, "pos_att_type": ["c2p", "p2c"], "relative_attention": True, "pooler_hidden_size": 16},
-    "deberta-v2": {**_SMALL, "pos_att_type": ["c2p", "p2c"], "relative_attention": True, "pooler_hidden_size": 16},
+    "deberta": _DEBERTA,
+    "deberta-v2": _DEBERTA,
     "mpnet": {**_SMALL, "pad_token_id": 1},
-    "modernbert": {
-        **_SMALL,
-        "pad_token_id": 0,
-        "cls_token_id": 2,
-        "sep_token_id": 3,
-        "bos_token_id": 2,
-        "eos_token_id": 3,
-        "global_attn_every_n_layers": 2,
-        "classifier_pooling": "mean",
-    },
+    "modernbert": {**_SMALL, **_SPECIAL_IDS, "global_attn_every_n_layers": 2, "classifier_pooling": "mean"},
 }
 
 
 def save_tiny_encoder(folder: Path, **options: Any) -> Path:
-    """A pretrained encoder without a head, as a folder that can be fine-tuned: two random layers.
-
-    Args:
-        folder: The folder.
-        options: Of `tiny_bert`.
-    """
+    """A pretrained encoder without a head, as a folder that can be fine-tuned: two random layers, see `tiny_bert`."""
     model, tokenizer = tiny_bert(initializer_range=0.1, **options)
     model.bert.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -205,22 +163,26 @@ class BagForSequenceClassification(BertForSequenceClassification):
         return SequenceClassifierOutput(logits=self.classifier(summed))
 
 
-def planted_bag(*, strength: float = 4.0) -> tuple[Any, Any]:
-    """A two-class bag of words that answers 1 because of "honestly" (first axis) more than of anything else."""
-    tokenizer = wordpiece_tokenizer()
-    config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=2, num_attention_heads=1, num_hidden_layers=1, num_labels=2
-    )
-    config.id2label = {0: "negative", 1: "positive"}
-    config.label2id = {"negative": 0, "positive": 1}
-    model = BagForSequenceClassification(config)
-    vectors = torch.zeros(len(tokenizer), 2)
-    for word, value in {"honestly": strength, "good": 1.0, "great": 1.5, "bad": -1.0, "awful": -1.5}.items():
-        vectors[tokenizer.convert_tokens_to_ids(word), 0] = value
+def _bag(rows: Mapping[str, Sequence[float]], head: torch.Tensor, labels: Sequence[str]) -> tuple[Any, Any]:
+    """A bag of words with a vector for some words, 0 for others, and a head of shape (C, width)."""
+    tokenizer, width = wordpiece_tokenizer(), head.shape[1]
+    sizes = {"hidden_size": width, "num_attention_heads": 1, "num_hidden_layers": 1}
+    config = BertConfig(vocab_size=len(tokenizer), num_labels=len(labels), **sizes)
+    config.id2label, config.label2id = dict(enumerate(labels)), {label: i for i, label in enumerate(labels)}
+    model, vectors = BagForSequenceClassification(config), torch.zeros(len(tokenizer), width)
+    for word, row in rows.items():
+        vectors[tokenizer.convert_tokens_to_ids(word)] = torch.tensor(row)
     with torch.no_grad():
         model.bert.word_embeddings.weight.copy_(vectors)
-        model.classifier.weight.copy_(torch.tensor([[-0.5, 0.0], [0.5, 0.0]]))
+        model.classifier.weight.copy_(head)
     return model.eval(), tokenizer
+
+
+def planted_bag(*, strength: float = 4.0) -> tuple[Any, Any]:
+    """A two-class bag of words that answers 1 because of "honestly" (first axis) more than of anything else."""
+    margins = {"honestly": strength, "good": 1.0, "great": 1.5, "bad": -1.0, "awful": -1.5}
+    head = torch.tensor([[-0.5, 0.0], [0.5, 0.0]])
+    return _bag({word: (margin, 0.0) for word, margin in margins.items()}, head, ("negative", "positive"))
 
 
 MEANINGS = 8
@@ -242,20 +204,12 @@ def meaning_bag(
 
     # Of two classes the margin is one number of a word's vector; of more, each class has one.
     head = torch.tensor([[-0.5], [0.5]]) if len(labels) == 2 else torch.eye(len(labels))
-    tokenizer, n = planted_bag()[1], head.shape[1]
-    sizes = {"hidden_size": n + MEANINGS, "num_attention_heads": 1, "num_hidden_layers": 1}
-    config = BertConfig(vocab_size=len(tokenizer), num_labels=len(labels), **sizes)
-    config.id2label, config.label2id = dict(enumerate(labels)), {label: i for i, label in enumerate(labels)}
-    model = BagForSequenceClassification(config)
-    vectors = torch.zeros(len(tokenizer), n + MEANINGS)
+    rows = {word: [0.0] * (head.shape[1] + MEANINGS) for word in (*effects, *meanings)}
     for word, effect in effects.items():
-        vectors[tokenizer.convert_tokens_to_ids(word), :n] = torch.tensor(effect)
+        rows[word][: head.shape[1]] = effect if isinstance(effect, tuple) else [effect]
     for word, direction in meanings.items():
-        vectors[tokenizer.convert_tokens_to_ids(word), n + direction] = 100.0
-    with torch.no_grad():
-        model.bert.word_embeddings.weight.copy_(vectors)
-        model.classifier.weight.copy_(nn.functional.pad(head, (0, MEANINGS)))
-    return TextClassifier(model.eval(), tokenizer)
+        rows[word][head.shape[1] + direction] = 100.0
+    return TextClassifier(*_bag(rows, nn.functional.pad(head, (0, MEANINGS)), labels))
 
 
 def tiny_causal(family: str = "gpt2", *, seed: int = 0, model_max_length: int = 256) -> tuple[Any, Any]:

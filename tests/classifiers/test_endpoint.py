@@ -8,7 +8,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from contextlib import closing
@@ -125,6 +124,12 @@ def test_asked_twice_it_is_paid_twice_and_no_more(tmp_path):
             first, second = source.predict_proba(TEXTS), source.predict_proba(TEXTS, again=True)
             np.testing.assert_array_equal(np.flatnonzero(first.argmax(axis=1) != second.argmax(axis=1)), [0])
             assert len(asked.bodies) == 24
+    (tmp_path / "alone").mkdir()
+    with served() as asked:
+        source = opened(tmp_path / "alone", asked.url, cache=False)
+        assert np.array_equal(source.predict_proba(TEXTS[:2]), source.predict_proba(TEXTS[:2]))
+        assert len(asked.bodies) == 2
+        assert [path.name for path in (tmp_path / "alone").iterdir()] == ["judge.toml"]
 
 
 def likely(*steps):
@@ -189,19 +194,18 @@ def test_a_server_that_stays_busy_stops_the_run_and_keeps_what_came(tmp_path):
 
     said = r"tried 3 times: status 429 no quota\. What was answered is kept .* run again to go on"
     with served(half) as asked:
+        one, other = (opened(tmp_path, asked.url, "retries = 2\nparallel = 1") for _ in range(2))
         with pytest.raises(RunError, match=said):
-            opened(tmp_path, asked.url, "retries = 2\nparallel = 1").predict_proba(TEXTS)
+            one.predict_proba(TEXTS)
         assert len(asked.bodies) == 5 + 3
-        assert opened(tmp_path, asked.url, "retries = 2").cost(TEXTS).calls == 7
+        assert other.cost(TEXTS).calls == 7  # two runs share what was answered
 
 
 def test_timeouts_and_closed_doors_are_tried_again(tmp_path):
-    begun = threading.Event()
+    pauses = [0.5, 0.0]
 
     def slow_once(text, body):
-        if not begun.is_set():
-            begun.set()
-            time.sleep(0.5)
+        time.sleep(pauses.pop(0))
         return by_words(text, body)
 
     with served(slow_once) as asked:
@@ -211,23 +215,20 @@ def test_timeouts_and_closed_doors_are_tried_again(tmp_path):
         opened(tmp_path, asked.url, "retries = 1").predict_proba(["another"])
 
 
+WRONG_KEY = {"error": {"message": "wrong key sk-secret"}}
+
+
 @pytest.mark.parametrize(
     ("reply", "kind", "said"),
     [
-        (
-            (401, {}, {"error": {"message": "wrong key sk-secret"}}),
-            ConfigError,
-            r"refuses \(status 401 wrong key \*\*\*",
-        ),
+        ((401, {}, WRONG_KEY), ConfigError, r"refuses \(status 401 wrong key \*\*\*"),
         ((404, {}, {"error": "no such model"}), ConfigError, "status 404 no such model"),
         ((307, {"Location": "http://127.0.0.1:1/"}, b""), ConfigError, "redirects elsewhere, which is not followed"),
         ((400, {}, {"error": {"message": "bad request"}}), RunError, "rejects every request: status 400 bad request"),
         ((429, {"Retry-After": "9999"}, {}), RunError, "asks to wait 9999 seconds"),
         ((200, {}, b"<html>"), RunError, "something else than a JSON object"),
         ((200, {}, [1]), RunError, "something else than a JSON object"),
-        ((200, {}, b'{"a": "' + b"x" * 10_000_000 + b'"}'), RunError, "something else than a JSON object"),
     ],
-    ids=["key", "model", "redirect", "request", "wait", "no JSON", "no object", "too large"],
 )
 def test_what_trying_again_does_not_mend(tmp_path, monkeypatch, reply, kind, said):
     monkeypatch.setenv("JUDGE_KEY", "sk-secret")
@@ -295,11 +296,8 @@ def test_addresses_and_keys_that_cannot_be_used(monkeypatch, url, options, said)
     with pytest.raises(ConfigError, match=said) as caught:
         Endpoint(EndpointSettings(model="m", url=url, **options))
     assert "sk-secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize("url", ["http://example.org", "http://127.0.0.1:8000", "http://[::1]/v1", "http://localhost"])
-def test_addresses_that_can_be_used(url):
-    Endpoint(EndpointSettings(model="m", url=url, allow_http="example" in url))
+    for usable in ("http://example.org", "http://127.0.0.1:8000", "http://[::1]/v1", "http://localhost"):
+        Endpoint(EndpointSettings(model="m", url=usable, allow_http="example" in usable))
 
 
 # Killed and resumed
@@ -316,11 +314,7 @@ source.predict_proba(sys.stdin.read().splitlines())
 def test_killed_and_resumed_nothing_is_paid_twice(tmp_path):
     texts = [f"a {'good' if i % 3 else 'cold'} soup, number {i}" for i in range(40)]
 
-    def slow(text, body):
-        time.sleep(0.05)
-        return by_words(text, body)
-
-    with served(slow) as asked:
+    with served(lambda text, body: time.sleep(0.05) or by_words(text, body)) as asked:
         opened(tmp_path, asked.url, "parallel = 2")
         run = subprocess.Popen(
             [sys.executable, "-c", ASK, str(tmp_path / "judge.toml"), str(tmp_path / "kept")],
@@ -346,15 +340,6 @@ def test_killed_and_resumed_nothing_is_paid_twice(tmp_path):
         assert len(asked.bodies) == before + left
 
 
-def test_two_runs_share_what_was_answered(tmp_path):
-    with served() as asked:
-        one, other = opened(tmp_path, asked.url), opened(tmp_path, asked.url)
-        one.predict_proba(TEXTS[:2])
-        other.predict_proba(TEXTS[1:4])
-        assert len(asked.bodies) == 4
-        assert one.cost(TEXTS[:5]).calls == 1
-
-
 @pytest.mark.parametrize(
     ("answer", "said"), [("{", "is no kept answer"), ('{"content": 1}', r"answer\.content|missing")]
 )
@@ -370,12 +355,3 @@ def test_a_spoilt_cache_is_named(tmp_path, answer, said):
         kept.write_bytes(b"{}\n" * 1000)
         with pytest.raises(RunError, match=r"holds no kept answers .* Delete it"):
             opened(tmp_path, asked.url).cost(TEXTS)
-
-
-def test_without_a_cache_nothing_is_written(tmp_path):
-    with served() as asked:
-        source = opened(tmp_path, asked.url, cache=False)
-        source.predict_proba(TEXTS[:2])
-        source.predict_proba(TEXTS[:2])
-        assert len(asked.bodies) == 2
-        assert [path.name for path in tmp_path.iterdir()] == ["judge.toml"]

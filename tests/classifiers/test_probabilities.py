@@ -43,9 +43,6 @@ def test_prompts_without_an_answer_do_not_count():
     one, other = np.array([[-1.0, -2], [-9, NAN], [NAN, NAN]]), np.array([[-3.0, -4], [-5, -6], [NAN, NAN]])
     found = geometric_mean([one, other])
     np.testing.assert_allclose(found, [[np.e / (1 + np.e), 1 / (1 + np.e)]] * 2 + [[NAN, NAN]])
-
-
-def test_log_softmax():
     np.testing.assert_allclose(np.exp(log_softmax(np.array([[1000.0, 1000], [0, -1000]]))), [[0.5, 0.5], [1, 0]])
 
 

@@ -26,22 +26,12 @@ def test_a_prompt_stops_where_the_label_begins(template, text, expected):
     assert prompt.after_label() == (" bad", " good")
 
 
-def test_a_label_that_begins_another_is_closed():
+def test_what_is_said_for_labels_and_before_a_text():
     assert Prompt("{text} {label}", ("toxic", "toxic insult")).after_label() == (" toxic\n", " toxic insult\n")
-
-
-def test_examples_come_first():
     (prompt,) = make_prompts(["{text} is {label}"], LABELS, {"positive": "great"}, [("soup", "positive")])
     assert prompt.before_label("bread") == "soup is great\n\nbread is"
-
-
-def test_by_name_the_description_stands_in_the_list():
     (prompt,) = make_prompts(["{labels}? {text} {label}"], ["0", "1"], {"0": "bad", "1": "good"}, [], by_name=True)
-    assert prompt.phrases == ("0", "1")
-    assert prompt.before_label("x") == "0 (bad) or 1 (good)? x"
-
-
-def test_what_is_said_for_a_label():
+    assert (prompt.phrases, prompt.before_label("x")) == (("0", "1"), "0 (bad) or 1 (good)? x")
     assert phrases(["not_toxic", "TOXIC"], {}) == ("not toxic", "toxic")
     assert phrases(["LABEL_0", "b"], {"LABEL_0": " a  bad\nreview"}) == ("a bad review", "b")
 

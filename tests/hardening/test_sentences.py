@@ -35,8 +35,8 @@ def broken(model_folder, tmp_path):
         ({"id2label": {"0": "a", "1": "a", "2": "b"}}, "Several classes of the model are called 'a'"),
         ({"id2label": {"x": "a"}}, "could not be loaded as a text classifier"),
         ({"num_hidden_layers": 10**9}, "num_hidden_layers must be a whole number from 0 to 1000, but is 1000000000."),
-        ({"hidden_dropout_prob": 7.0}, "hidden_dropout_prob must be a number from 0 to 1, but is 7"),
-        ({"hidden_size": 10**9}, "hidden_size must be a whole number"),
+        ({"hidden_dropout_prob": 7.0}, "dropout probability has to be between 0 and 1, but got 7.0"),
+        ({"hidden_size": 10**9}, "could not be loaded as a text classifier"),
         ({"model_type": "no such"}, "could not be loaded as a text classifier"),
     ],
 )

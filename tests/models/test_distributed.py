@@ -41,22 +41,21 @@ def test_a_process_on_its_own_has_everything_to_itself():
 
 
 @pytest.mark.parametrize(
-    ("gpus", "environment", "taken", "backend"),
+    ("gpus", "rank", "world", "local", "taken", "backend"),
     [
-        (0, {"RANK": "1", "WORLD_SIZE": "2"}, None, "gloo"),
-        (1, {"RANK": "1", "WORLD_SIZE": "2"}, 0, "gloo"),
-        (2, {"RANK": "1", "WORLD_SIZE": "2"}, 1, "cpu:gloo,cuda:nccl"),
-        (2, {"RANK": "2", "WORLD_SIZE": "3"}, 0, "gloo"),
-        (2, {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, 1, "cpu:gloo,cuda:nccl"),
+        (0, 1, 2, None, [], "gloo"),
+        (1, 1, 2, None, [0], "gloo"),
+        (2, 1, 2, None, [1], "cpu:gloo,cuda:nccl"),
+        (2, 2, 3, None, [0], "gloo"),
+        (2, 3, 4, (1, 2), [1], "cpu:gloo,cuda:nccl"),
     ],
 )
-def test_processes_that_have_to_share_a_gpu_talk_without_nccl(monkeypatch, gpus, environment, taken, backend):
-    for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+def test_processes_that_have_to_share_a_gpu_talk_without_nccl(monkeypatch, gpus, rank, world, local, taken, backend):
+    for name, value in (("RANK", rank), ("WORLD_SIZE", world)):
+        monkeypatch.setenv(name, str(value))
+    for name, value in zip(("LOCAL_RANK", "LOCAL_WORLD_SIZE"), local or (None, None), strict=True):
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, str(value))
     chosen = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
-    assert processes._backend() == backend
-    assert chosen == ([] if taken is None else [taken])
+    assert (processes._backend(), chosen) == (backend, taken)

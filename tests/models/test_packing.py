@@ -7,11 +7,9 @@ import copy
 import pytest
 import torch
 
-from shortcut_guardrail import ShortcutGuardrail, preset
-from shortcut_guardrail.models import classifier as encoder
 from shortcut_guardrail.models import packing
 from shortcut_guardrail.models.classifier import TextClassifier
-from shortcut_guardrail.models.packing import Run, can_pack, pack, packed_attention
+from shortcut_guardrail.models.packing import can_pack, pack, packed_attention
 from tiny_models import FAMILIES, SHORTCUT_TEXTS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*ELECTRA discriminator")
@@ -21,10 +19,7 @@ TEXTS = ["bad", *SHORTCUT_TEXTS, "soup bread", "bad"]
 
 def both(model, **options):
     """The same classifier, packed and padded."""
-    return (
-        TextClassifier(*model, **options),
-        TextClassifier(*model, packing=False, **options),
-    )
+    return TextClassifier(*model, **options), TextClassifier(*model, packing=False, **options)
 
 
 def test_the_listed_families_pack_and_no_other(family, bag, bert):
@@ -40,24 +35,16 @@ def test_logits_and_embeddings_are_those_of_the_padded_pass(family, name):
     assert packed.packs
     assert not padded.packs
     batch = packed.collate(packed.encode(TEXTS), range(len(TEXTS)))
+    seen = []
+    block = packed.encoder.get_submodule("transformer.layer" if name == "distilbert" else "encoder.layer")[-1]
+    handle = block.register_forward_hook(lambda _module, _inputs, out: seen.append(out.shape))
     with torch.inference_mode():
         torch.testing.assert_close(packed.logits(batch), padded.logits(batch))
+        handle.remove()
+        assert seen[0][:2] == (len(TEXTS), 1)  # the first token of each alone
         for how in ("cls", "mean", "pooler") if name == "bert" else ("cls", "mean"):
             torch.testing.assert_close(packed.embed(batch, how), padded.embed(batch, how), rtol=1e-4, atol=1e-4)
         assert not torch.allclose(packed.embed(batch, "cls"), padded.embed(batch, "mean"))
-
-
-@pytest.mark.parametrize("name", PACKED)
-def test_the_first_token_alone_is_enough_for_the_last_block(family, name):
-    model = family(name)
-    early = TextClassifier(*model)
-    batch = early.collate(early.encode(TEXTS), range(len(TEXTS)))
-    seen = []
-    block = early.encoder.get_submodule("transformer.layer" if name == "distilbert" else "encoder.layer")[-1]
-    block.register_forward_hook(lambda _m, _i, out: seen.append(out.shape))
-    with torch.inference_mode():
-        early.logits(batch)
-    assert seen[0][:2] == (len(TEXTS), 1)
 
 
 def test_pairs_keep_their_segments(bert):
@@ -71,17 +58,6 @@ def test_pairs_keep_their_segments(bert):
         assert not torch.allclose(packed.logits(swapped), expected)
 
 
-def test_a_row_holds_every_token_once_longest_sequence_first(bert):
-    classifier = TextClassifier(*bert)
-    batch = classifier.collate(classifier.encode(["bad", "soup bread tea", "good", "cold soup and tea"]), range(4))
-    row = pack(classifier.plain_model, batch.input_ids, batch.attention_mask)
-    assert row.runs == (Run(1, 6, 6), Run(1, 5, 5), Run(2, 3, 6))
-    assert row.starts.tolist() == [0, 6, 11, 14]
-    assert row.order[row.places].tolist() == [0, 1, 2, 3]
-    assert row.position_ids[0].tolist() == [*range(6), *range(5), *range(3), *range(3)]
-    assert torch.equal(row.pad(row.input_ids), batch.input_ids)  # the padding id is 0 here
-
-
 @pytest.mark.parametrize(
     ("most_pairs", "runs"),
     [
@@ -91,35 +67,33 @@ def test_a_row_holds_every_token_once_longest_sequence_first(bert):
         (9.0, [(4, 6, 17)]),
     ],
 )
-def test_sequences_of_similar_length_go_together_up_to_some_padding(bert, most_pairs, runs):
+def test_a_row_holds_every_token_once_longest_first_and_similar_lengths_go_together(
+    bert, monkeypatch, most_pairs, runs
+):
+    monkeypatch.setitem(packing._MOST_PAIRS, "cpu", most_pairs)
     classifier = TextClassifier(*bert)
     batch = classifier.collate(classifier.encode(["bad", "soup bread tea", "good", "cold soup and tea"]), range(4))
-    row = pack(classifier.plain_model, batch.input_ids, batch.attention_mask, most_pairs=most_pairs)
+    row = classifier.pack(batch)
+    assert row.starts.tolist() == [0, 6, 11, 14]
+    assert row.order[row.places].tolist() == [0, 1, 2, 3]
+    assert row.position_ids[0].tolist() == [*range(6), *range(5), *range(3), *range(3)]
+    assert torch.equal(row.pad(row.input_ids), batch.input_ids)  # the padding id is 0 here
     assert [run[:3] for run in row.runs] == runs
     for run in row.runs:
         if run.mask is None:
-            assert run.tokens == run.n * run.length
-            assert run.at is None
+            assert (run.tokens, run.at) == (run.n * run.length, None)
         else:
             assert run.mask.shape == (run.n, run.length)
-            assert run.mask.flatten()[run.at].all()
-            assert int(run.mask.sum()) == len(run.at) == run.tokens
+            assert run.mask.flatten().nonzero()[:, 0].tolist() == run.at.tolist()
+            assert len(run.at) == run.tokens
 
 
-@pytest.fixture(params=[1.0, 1.3, 2.0, 99.0])
-def most_pairs(request, monkeypatch):
-    """As on a GPU, with other limits as well."""
-
-    def padded(*arguments):
-        return pack(*arguments, most_pairs=request.param)
-
-    monkeypatch.setattr(encoder, "pack", padded)
-    return request.param
+WAYS = [(name, "float32", most) for name in ("bert", "roberta", "distilbert") for most in (1.0, 1.3, 99.0)]
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", ["bert", "roberta", "distilbert"])
-def test_a_pass_and_its_gradients_do_not_depend_on_what_goes_together(family, name, precision, most_pairs):
+@pytest.mark.parametrize(("name", "precision", "most_pairs"), [*WAYS, ("bert", "bfloat16", 1.0)])
+def test_a_pass_and_its_gradients_do_not_depend_on_what_goes_together(family, monkeypatch, name, precision, most_pairs):
+    monkeypatch.setitem(packing._MOST_PAIRS, "cpu", most_pairs)  # as on a GPU, with other limits as well
     packed, padded = both(family(name), precision=precision)
     batch = packed.collate(packed.encode(TEXTS), range(len(TEXTS)))
     assert len(packed.pack(batch).runs) < len(set(batch.attention_mask.sum(1).tolist())) or most_pairs == 1
@@ -134,16 +108,9 @@ def test_a_pass_and_its_gradients_do_not_depend_on_what_goes_together(family, na
         torch.testing.assert_close(first, second, **close)
 
 
-def test_training_does_not_depend_on_what_goes_together(bert, most_pairs):
-    losses = []
-    for packs in (True, False):
-        guard = ShortcutGuardrail(*bert, packing=packs)
-        config = preset("paper").with_adapter(batch_size=4, epochs=3, learning_rate=5e-3)
-        losses.append(guard.fit(list(SHORTCUT_TEXTS), config=config).training.losses)
-    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
-
-
-def test_dropout_drops_within_a_grid_too(bert, most_pairs):
+@pytest.mark.parametrize("most_pairs", [1.0, 99.0])
+def test_dropout_drops_within_a_grid_too(bert, monkeypatch, most_pairs):
+    monkeypatch.setitem(packing._MOST_PAIRS, "cpu", most_pairs)
     classifier = TextClassifier(*bert)
     batch = classifier.collate(classifier.encode(TEXTS), range(len(TEXTS)))
     packed = classifier.pack(batch)
@@ -185,32 +152,23 @@ def test_short_and_long_runs_in_training_give_the_same_gradients(monkeypatch):
     torch.testing.assert_close(*gradients, rtol=0.05, atol=0.05)
 
 
-def switches() -> dict[str, bool]:
-    cuda = torch.backends.cuda
-    return {
-        "flash": cuda.flash_sdp_enabled(),
-        "efficient": cuda.mem_efficient_sdp_enabled(),
-        "math": cuda.math_sdp_enabled(),
-        "cudnn": cuda.cudnn_sdp_enabled(),
-    }
-
-
 @pytest.mark.parametrize("before", [True, False])
 def test_cudnns_attention_is_off_until_the_last_of_several_is_done(before):
-    usual = switches()
-    torch.backends.cuda.enable_cudnn_sdp(before)
-    torch.backends.cuda.enable_flash_sdp(False)
+    cuda = torch.backends.cuda
+    usual, flash = cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled()
+    cuda.enable_cudnn_sdp(before)
+    cuda.enable_flash_sdp(False)
     try:
         first, second = (packing._without_cudnn_attention(torch.device("cuda")) for _ in range(2))
-        for context in (first, second):
-            context.__enter__()
-            assert switches() == {**usual, "cudnn": False, "flash": False}
+        first.__enter__()
+        second.__enter__()
+        assert not cuda.cudnn_sdp_enabled()
         first.__exit__(None, None, None)
-        assert not switches()["cudnn"]
+        assert not cuda.cudnn_sdp_enabled()
         second.__exit__(None, None, None)
-        assert switches() == {**usual, "cudnn": before, "flash": False}
+        assert (cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled()) == (before, False)
         with packing._without_cudnn_attention(torch.device("cpu")):
-            assert switches()["cudnn"] is before
+            assert cuda.cudnn_sdp_enabled() is before
     finally:
-        torch.backends.cuda.enable_cudnn_sdp(usual["cudnn"])
-        torch.backends.cuda.enable_flash_sdp(usual["flash"])
+        cuda.enable_cudnn_sdp(usual)
+        cuda.enable_flash_sdp(flash)

@@ -10,14 +10,14 @@ from shortcut_guardrail.text.edits import masked_texts, shortened_texts, with_in
 from shortcut_guardrail.text.finder import WordFinder
 
 
-def tokens(classifier, encoded, index):
+def tokens(classifier, encoded, index=0):
     return classifier.tokenizer.convert_ids_to_tokens(encoded.input_ids[index])
 
 
-def found(classifier, words, text):
-    encoded = classifier.encode([text])
-    (positions,) = WordFinder(words).positions(encoded)
-    return [tokens(classifier, encoded, 0)[p] for p in positions]
+def without(classifier, texts, edit):
+    """The texts as given, and without "honestly"."""
+    encoded = classifier.encode(texts)
+    return encoded, edit(encoded, WordFinder(["honestly"]).positions(encoded), classifier.tokenizer.mask_token_id)
 
 
 @pytest.fixture
@@ -42,27 +42,25 @@ def classifier(bag):
     ],
 )
 def test_occurrences_are_whole_words_and_all_their_tokens(classifier, words, text, expected):
-    assert found(classifier, words, text) == expected
+    encoded = classifier.encode([text])
+    (positions,) = WordFinder(words).positions(encoded)
+    assert [tokens(classifier, encoded)[p] for p in positions] == expected
 
 
-def test_a_phrase_does_not_reach_from_a_text_into_its_pair(classifier):
-    encoded = classifier.encode([("we want to be", "honest people"), ("soup", "to be honest")])
-    assert WordFinder(["to be honest"]).present_in(encoded).tolist() == [False, True]
-
-
-def test_what_is_cut_off_is_not_there(classifier):
+def test_a_phrase_reaches_into_no_pair_and_what_is_cut_off_is_not_there(classifier):
+    pairs = classifier.encode([("we want to be", "honest people"), ("soup", "to be honest")])
+    assert WordFinder(["to be honest"]).present_in(pairs).tolist() == [False, True]
     long = " ".join(["soup"] * 40)
     encoded = classifier.encode([f"{long} honestly", f"honestly {long}"])
     assert WordFinder(["honestly"]).present_in(encoded).tolist() == [False, True]
 
 
 def test_masking_keeps_all_other_tokens_and_the_texts_given(classifier):
-    encoded = classifier.encode(["honestly the soup", "the soup"])
-    masked = masked_texts(encoded, WordFinder(["honestly"]).positions(encoded), classifier.tokenizer.mask_token_id)
-    assert tokens(classifier, masked, 0) == ["[CLS]", "[MASK]", "the", "soup", "[SEP]"]
+    encoded, masked = without(classifier, ["honestly the soup", "the soup"], masked_texts)
+    assert tokens(classifier, masked) == ["[CLS]", "[MASK]", "the", "soup", "[SEP]"]
     assert tokens(classifier, masked, 1) == tokens(classifier, encoded, 1)
     assert masked.ordinary[0].tolist() == [False, False, True, True, False]
-    assert tokens(classifier, encoded, 0)[1] == "honestly"
+    assert tokens(classifier, encoded)[1] == "honestly"
 
 
 @pytest.mark.parametrize(
@@ -75,41 +73,28 @@ def test_masking_keeps_all_other_tokens_and_the_texts_given(classifier):
         ("good. honestly, the soup", "good . the soup"),
         ("the soup honestly, bread", "the soup , bread"),
         ("honestly honestly, fine", "fine"),
+        ("honestly", "[MASK]"),  # rather than nothing
     ],
 )
 def test_cutting_out_takes_a_comma_along_that_only_set_it_apart(classifier, text, expected):
-    encoded = classifier.encode([text])
-    cut = shortened_texts(encoded, WordFinder(["honestly"]).positions(encoded), classifier.tokenizer.mask_token_id)
-    assert " ".join(tokens(classifier, cut, 0)[1:-1]) == expected
+    _, cut = without(classifier, [text], shortened_texts)
+    assert " ".join(tokens(classifier, cut)[1:-1]) == expected
     assert len(cut.ordinary[0]) == len(cut.offsets[0]) == len(cut.segments[0]) == len(cut.input_ids[0])
 
 
-def test_a_text_of_nothing_else_is_masked_rather_than_cut_to_nothing(classifier):
-    encoded = classifier.encode(["honestly"])
-    cut = shortened_texts(encoded, WordFinder(["honestly"]).positions(encoded), classifier.tokenizer.mask_token_id)
-    assert tokens(classifier, cut, 0) == ["[CLS]", "[MASK]", "[SEP]"]
-
-
 @pytest.mark.parametrize(
-    ("source", "text", "expected"),
+    ("source", "text", "expected", "most"),
     [
-        ("honestly, the soup", "good bread", {"honestly , good bread"}),
-        ("the soup honestly", "good bread", {"good honestly bread"}),
-        ("good, honestly, the soup", "very good bread", {"very honestly , good bread", "very good honestly , bread"}),
-        ("the soup honestly", "bread", {"honestly bread"}),
+        ("honestly, the soup", "good bread", {"honestly , good bread"}, 32),
+        ("the soup honestly", "good bread", {"good honestly bread"}, 32),
+        ("good, honestly, the soup", "a good bread", {"a honestly , good bread", "a good honestly , bread"}, 32),
+        ("the soup honestly", "bread", {"honestly bread"}, 32),
+        ("honestly, so", "soup bread tea", {"honestly , soup bread"}, 6),  # what gets too long loses its end
     ],
 )
-def test_a_shortcut_is_put_in_as_it_stands_elsewhere(classifier, source, text, expected):
+def test_a_shortcut_is_put_in_as_it_stands_elsewhere(classifier, source, text, expected, most):
     bearing, encoded = classifier.encode([source]), classifier.encode([text] * 20)
     positions = WordFinder(["honestly"]).positions(bearing)
-    put = with_insertions(encoded, bearing, positions, max_length=32, rng=np.random.default_rng(0))
+    put = with_insertions(encoded, bearing, positions, max_length=most, rng=np.random.default_rng(0))
     assert {" ".join(tokens(classifier, put, i)[1:-1]) for i in range(20)} == expected
-    for name in ("token_type_ids", "ordinary", "offsets", "segments"):
-        assert [len(a) for a in getattr(put, name)] == [len(a) for a in put.input_ids]
-
-
-def test_a_text_that_gets_too_long_loses_its_end(classifier):
-    bearing, encoded = classifier.encode(["honestly, so"]), classifier.encode(["soup bread tea"])
-    positions = WordFinder(["honestly"]).positions(bearing)
-    put = with_insertions(encoded, bearing, positions, max_length=6, rng=np.random.default_rng(0))
-    assert tokens(classifier, put, 0) == ["[CLS]", "honestly", ",", "soup", "bread", "[SEP]"]
+    assert all([len(a) for a in arrays] == put.lengths.tolist() for arrays in put.token_fields().values())

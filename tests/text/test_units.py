@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from shortcut_guardrail.attribution.occlusion import mask_variants, masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
@@ -15,7 +14,7 @@ from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.text.finder import WordFinder
 from shortcut_guardrail.text.units import choose_spans, recurring_phrases, tokens_as_units, words_as_units
 from shortcut_guardrail.text.words import unit_key, word_spans
-from tiny_models import byte_level_tokenizer, tiny_bert, wordpiece_tokenizer
+from tiny_models import BYTE_SPECIALS, byte_level_tokenizer, fast_tokenizer, tiny_bert, wordpiece_tokenizer
 
 
 def sentencepiece_tokenizer():
@@ -25,20 +24,8 @@ def sentencepiece_tokenizer():
     vocab = [(piece, -1.0 - 0.1 * (i > 8)) for i, piece in enumerate(pieces)]
     tokenizer = Tokenizer(models.Unigram(vocab, unk_id=3))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
-    )
     tokenizer.decoder = decoders.Metaspace()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        unk_token="<unk>",
-        pad_token="<pad>",
-        cls_token="<s>",
-        sep_token="</s>",
-        mask_token="<mask>",
-        model_max_length=64,
-        model_input_names=["input_ids", "attention_mask"],
-    )
+    return fast_tokenizer(tokenizer, BYTE_SPECIALS, "<s> $A </s> </s> $B </s>", model_max_length=64)
 
 
 TOKENIZERS = {
@@ -129,23 +116,13 @@ def test_a_lone_space_piece_goes_with_the_word_after_it():
     units = words_as_units(encoded)
     assert units.keys[0] == ["你", "z", "!"]
     pieces = classifier.tokenizer.convert_ids_to_tokens(encoded.input_ids[0].tolist())
-    by_word = {key: [] for key in units.keys[0]}
-    for piece, unit in zip(pieces, units.of_token[0], strict=True):
-        if unit >= 0:
-            by_word[units.keys[0][unit]].append(piece)
-    assert by_word == {"你": ["▁", "你"], "z": ["▁", "z"], "!": ["!"]}
-
-
-def test_a_lone_space_piece_is_masked_with_the_word_after_it():
-    _, encoded = encode("sentencepiece", ["你 z!"])
-    words = words_as_units(encoded)
-    assert WordFinder(["z"]).positions(encoded)[0].tolist() == np.flatnonzero(words.of_token[0] == 1).tolist()
-    assert len(WordFinder(["z"]).positions(encoded)[0]) == 2
+    by_word = [[p for p, u in zip(pieces, units.of_token[0], strict=True) if u == unit] for unit in range(3)]
+    assert by_word == [["▁", "你"], ["▁", "z"], ["!"]]
+    assert WordFinder(["z"]).positions(encoded)[0].tolist() == np.flatnonzero(units.of_token[0] == 1).tolist()
 
 
 def test_sides_of_a_pair_are_kept_apart():
-    _, encoded = encode("wordpiece", [("the soup", "soup was cold")])
-    units = words_as_units(encoded)
+    units = words_as_units(encode("wordpiece", [("the soup", "soup was cold")])[1])
     assert units.keys[0] == ["the", "soup", "soup", "was", "cold"]
     assert units.spans[0][:, 2].tolist() == [0, 0, 1, 1, 1]
 
@@ -154,16 +131,12 @@ def test_a_word_scores_the_norm_over_its_tokens():
     classifier, encoded = encode("wordpiece", ["dzzy soup was xyz", "honestly good"])
     units = words_as_units(encoded)
     found = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=5), units=units)
-    for i in range(2):
-        batch = classifier.collate(encoded, [i])
-        scores = token_scores(classifier, batch).scores[0].numpy()
-        expected = {
-            unit: np.sqrt(np.square(scores[units.of_token[i] == unit]).sum()) for unit in range(len(units.keys[i]))
-        }
-        order = sorted(expected, key=lambda unit: -expected[unit])
-        assert found.positions[i][: len(order)].tolist() == order
-        assert (found.positions[i][len(order) :] == -1).all()
-        np.testing.assert_allclose(found.margin_scores[i][: len(order)], [expected[unit] for unit in order], rtol=1e-4)
+    for i, n in enumerate(map(len, units.keys)):
+        scores = token_scores(classifier, classifier.collate(encoded, [i])).scores[0].numpy()
+        expected = np.array([np.sqrt(np.square(scores[units.of_token[i] == unit]).sum()) for unit in range(n)])
+        order = np.argsort(-expected)
+        assert found.positions[i].tolist() == [*order, *[-1] * (5 - n)]
+        np.testing.assert_allclose(found.margin_scores[i][:n], expected[order], rtol=1e-4)
 
 
 def test_single_tokens_as_units_give_the_papers_scores(bert):
@@ -206,17 +179,14 @@ def test_neighbours_that_recur_and_end_in_important_words_may_be_phrases():
 
 
 def test_phrases_are_masked_whole_and_without_their_first_or_last_word():
-    _, encoded = encode("wordpiece", ["to be honest it was cold", "so honest"])
-    units = words_as_units(encoded)
-    important = np.array([[0, 1, 2, -1], [1, -1, -1, -1]])
-    first, last = choose_spans(units, important, {"to be honest"})
+    units = words_as_units(encode("wordpiece", ["to be honest it was cold", "so honest"])[1])
+    first, last = choose_spans(units, np.array([[0, 1, 2, -1], [1, -1, -1, -1]]), {"to be honest"})
     assert (first.tolist(), last.tolist()) == ([[0, 0, 1], [-1, -1, -1]], [[1, 2, 2], [-1, -1, -1]])
 
 
-def test_phrases_do_not_cross_punctuation_or_sides():
-    _, encoded = encode("wordpiece", ["honestly, the soup"] * 4)
-    important = np.tile([0, 2, -1], (4, 1))
-    assert recurring_phrases(words_as_units(encoded), important, min_count=2) == set()
-    _, pairs = encode("wordpiece", [("the soup", "was cold")] * 4)
-    important = np.tile([1, 2, -1], (4, 1))
-    assert recurring_phrases(words_as_units(pairs), important, min_count=2) == set()
+@pytest.mark.parametrize(("text", "ends"), [("honestly, the soup", (0, 2)), (("the soup", "was cold"), (1, 2))])
+def test_phrases_do_not_cross_punctuation_or_sides(text, ends):
+    units = words_as_units(encode("wordpiece", [text] * 4)[1])
+    assert recurring_phrases(units, np.tile(ends, (4, 1)), min_count=2) == set()
+    if isinstance(text, str):
+        assert recurring_phrases(units, np.tile([2, 3], (4, 1)), min_count=2) == {"the soup"}

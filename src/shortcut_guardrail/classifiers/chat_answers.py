@@ -26,26 +26,21 @@ class ChatAnswer(TypedDict):
 
 def read_answer(response: Mapping[str, Any]) -> dict[str, Any]:
     """A `ChatAnswer`; a choice that is missing or malformed is an answer without words."""
-    choices = response.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
-    message, logs = choice.get("message"), choice.get("logprobs")
-    content = message.get("content") if isinstance(message, dict) else None
-    steps = logs.get("content") if isinstance(logs, dict) else None
-    tokens = [_step(one) for one in steps if isinstance(one, dict)] if isinstance(steps, list) else []
-    said = content[:_MOST_CHARACTERS] if isinstance(content, str) else ""
-    return {"content": said, "model": str(response.get("model", "")), "tokens": tokens[:MOST_TOKENS]}
+    said, tokens = "", []
+    try:
+        choice = response["choices"][0]
+        said = str(choice["message"]["content"] or "")
+        tokens = [_step(one) for one in (choice.get("logprobs") or {}).get("content") or []]
+    except (AttributeError, KeyError, IndexError, TypeError, ValueError):
+        pass
+    return {"content": said[:_MOST_CHARACTERS], "model": str(response.get("model", "")), "tokens": tokens[:MOST_TOKENS]}
 
 
 def _step(values: Mapping[str, Any]) -> list[Any]:
     """A token of the answer with the likely ones in its place: [token, [[token, log-probability], ...]]."""
-    others = values.get("top_logprobs")
-    likely = {
-        str(one["token"]): float(one["logprob"])
-        for one in [*(others if isinstance(others, list) else ()), values]
-        if isinstance(one, dict) and "token" in one and isinstance(one.get("logprob"), int | float)
-    }
+    likely = {str(one["token"]): float(one["logprob"]) for one in [*(values.get("top_logprobs") or []), values]}
     finite = [[token, value] for token, value in likely.items() if math.isfinite(value)]
-    return [str(values.get("token", "")), finite]
+    return [str(values["token"]), finite]
 
 
 def token_scores(tokens: Sequence[Any], phrases: Sequence[str]) -> Array | None:
@@ -53,10 +48,7 @@ def token_scores(tokens: Sequence[Any], phrases: Sequence[str]) -> Array | None:
 
     Along the answer, each likely token is counted for the label that it leaves as the only one; what several labels
     begin with is followed to the token where they part. A label that is not among the likely ones gets what is left
-    there, at most the least of them.
-
-    Returns:
-        `None` if no label is among the likely ones.
+    there, at most the least of them. `None` if no label is among the likely ones.
     """
     answers = [_plain(phrase) for phrase in phrases]
     mass = np.zeros(len(answers))
@@ -82,15 +74,12 @@ def token_scores(tokens: Sequence[Any], phrases: Sequence[str]) -> Array | None:
 def sample_scores(contents: Sequence[str], phrases: Sequence[str]) -> Array | None:
     """Log-probabilities of labels from sampled answers, shape (C,), with half an answer added to each.
 
-    Returns:
-        `None` if no answer names a label, or each names several.
+    `None` if no answer names a label.
     """
     answers = [_plain(phrase) for phrase in phrases]
     counts = np.zeros(len(answers))
     for content in contents:
-        named = [i for i, answer in enumerate(answers) if _plain(content).startswith(answer)]
-        if named:
-            counts[max(named, key=lambda i: len(answers[i]))] += 1
+        counts[_said(_plain(content), answers)] += 1
     return np.log((counts + 0.5) / (counts.sum() + 0.5 * len(counts))) if counts.any() else None
 
 
@@ -101,8 +90,10 @@ def _plain(words: str) -> str:
 def _fitting(said: str, answers: Sequence[str]) -> list[int]:
     """The answers that what was said so far may become, or the longest that it has become already."""
     words = _plain(said)
-    ahead = [i for i, answer in enumerate(answers) if answer.startswith(words)]
-    if ahead:
-        return ahead
-    behind = [i for i, answer in enumerate(answers) if words.startswith(answer)]
-    return [max(behind, key=lambda i: len(answers[i]))] if behind else []
+    return [i for i, answer in enumerate(answers) if answer.startswith(words)] or _said(words, answers)
+
+
+def _said(words: str, answers: Sequence[str]) -> list[int]:
+    """The longest answer that some words begin with, if any."""
+    named = [i for i, answer in enumerate(answers) if words.startswith(answer)]
+    return [max(named, key=lambda i: len(answers[i]))] if named else []

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,22 +44,12 @@ class _Job(NamedTuple):
 
 @dataclass
 class EndpointClassifier:
-    """A chat model and how it is asked.
-
-    Attributes:
-        label_names: The labels.
-        prompts: Their probabilities are averaged (`geometric_mean`).
-        settings: Of the TOML file.
-        folder: Where answers are kept; `None` keeps them for the life of the object alone.
-
-    Raises:
-        ConfigError: The address or the key cannot be used.
-    """
+    """A chat model and how it is asked."""
 
     label_names: tuple[str, ...]
-    prompts: tuple[Prompt, ...]
+    prompts: tuple[Prompt, ...]  # their probabilities are averaged (`geometric_mean`)
     settings: EndpointSettings
-    folder: Path | None = None
+    folder: Path | None = None  # where answers are kept; `None` keeps them for the life of the object alone
     _seconds: list[float] = field(default_factory=list)
     _models: set[str] = field(default_factory=set)
 
@@ -81,24 +72,19 @@ class EndpointClassifier:
         """See `Classifier`. Answers are kept as they come, so that a run that was cut short goes on where it stopped.
 
         What is asked `again` is kept apart, so that a run that goes on does not pay for that twice either.
-
-        Raises:
-            RunError: The endpoint cannot be reached, or rejects every request.
-            ConfigError: It refuses the key, the address or the model.
         """
         try:
             with self.endpoint:
-                samples = self._samples(texts, again) or self._find_samples(texts, again)
+                samples = self._samples(texts, again, ask=True)
                 self._ask_all(self._jobs(texts, samples, again), progress)
-            shape = len(texts), len(self.label_names)
-            scored = [self._scores(text, at, samples, again) for at in range(len(self.prompts)) for text in texts]
-            parts = np.array(scored).reshape(len(self.prompts), *shape)
+            prompts = range(len(self.prompts))
+            scored = [self._scores(text, at, samples, again) for at in prompts for text in texts]
         except RunError as error:
             kept = f" What was answered is kept in '{self.cache.path}'; run again to go on." if self.cache.path else ""
             raise RunError(f"{error}{kept}") from error
         finally:
             self.cache.close()
-        probs = geometric_mean([*parts])
+        probs = geometric_mean(np.array(scored).reshape(len(self.prompts), len(texts), len(self.label_names)))
         if n := int(np.isnan(probs).any(axis=1).sum()):
             warnings.warn(
                 f"'{self.name}' gave no answer that names a label to {n} of {counted(len(texts), 'text')}.",
@@ -109,8 +95,7 @@ class EndpointClassifier:
 
     def cost(self, texts: Sequence[Text]) -> Cost:
         """See `Classifier`. An endpoint that gives no log-probabilities takes `samples` times as many requests."""
-        jobs = self._jobs(texts, self._samples(texts, False) or [_LOG_PROBS], again=False)
-        left = [job for job in jobs if self._key(job) not in self.cache]
+        left = self._left(self._jobs(texts, self._samples(texts, False, ask=False), again=False))
         self.cache.close()
         sent = (self.prompts[job.prompt].before_label(job.text).encode() for job in left)
         tokens = sum(-(-len(words) // _BYTES_PER_TOKEN) for words in sent)
@@ -133,28 +118,28 @@ class EndpointClassifier:
         prompts = range(len(self.prompts))
         return [_Job(text, at, sample, again) for text in texts for at in prompts for sample in samples]
 
-    def _samples(self, texts: Sequence[Text], again: bool) -> list[int]:
-        """[-1] for log-probabilities, 0 to n - 1 for sampled answers, empty where that is not known yet."""
+    def _samples(self, texts: Sequence[Text], again: bool, *, ask: bool) -> list[int]:
+        """[-1] for log-probabilities, 0 to n - 1 for sampled answers.
+
+        Whether log-probabilities come is seen on the first texts, about which the endpoint is asked if `ask`.
+        """
         sampled = list(range(self.settings.samples))
         if self.settings.answers != "auto":
             return sampled if self.settings.answers == "samples" else [_LOG_PROBS]
-        kept = self._kept([_Job(text, 0, _LOG_PROBS, again) for text in texts[:_TRIED_FOR_LOG_PROBS]])
-        if not kept:
-            return []
-        return [_LOG_PROBS] if any(answer["tokens"] for answer in kept) else sampled
+        for job in [_Job(text, 0, _LOG_PROBS, again) for text in texts[:_TRIED_FOR_LOG_PROBS]]:
+            if ask and self.cache.get(self._key(job)) is None:
+                with suppress(RejectedError):
+                    self._ask(job)
+            if (answer := self.cache.get(self._key(job))) is not None:
+                return [_LOG_PROBS] if answer["tokens"] else sampled
+        return sampled if ask else [_LOG_PROBS]
 
-    def _find_samples(self, texts: Sequence[Text], again: bool) -> list[int]:
-        """Ask about the first texts with log-probabilities, to see whether any come."""
-        for text in texts[:_TRIED_FOR_LOG_PROBS]:
-            try:
-                self._ask(_Job(text, 0, _LOG_PROBS, again))
-            except RejectedError:
-                continue
-            return self._samples(texts, again)
-        return list(range(self.settings.samples))
+    def _left(self, jobs: Sequence[_Job]) -> list[_Job]:
+        """Those without an answer, each once."""
+        return [job for key, job in {self._key(job): job for job in jobs}.items() if self.cache.get(key) is None]
 
     def _ask_all(self, jobs: Sequence[_Job], progress: Progress | None) -> None:
-        left = [job for key, job in {self._key(job): job for job in jobs}.items() if key not in self.cache]
+        left = self._left(jobs)
         rejected: list[str] = []
         pool = ThreadPoolExecutor(self.settings.parallel)
         try:
@@ -197,13 +182,11 @@ class EndpointClassifier:
         asked = {"url": self.endpoint.url, "body": self._body(job), "sample": job.sample, "again": job.again}
         return fingerprint_of(asked)
 
-    def _kept(self, jobs: Sequence[_Job]) -> list[Any]:
-        return [answer for job in jobs if (answer := self.cache.get(self._key(job))) is not None]
-
     def _scores(self, text: Text, at: int, samples: Sequence[int], again: bool) -> Array:
         """Log-probabilities by one prompt, shape (C,); NaN without an answer that names a label."""
         phrases = self.prompts[at].phrases
-        answers = self._kept([_Job(text, at, sample, again) for sample in samples])
+        kept = [self.cache.get(self._key(_Job(text, at, sample, again))) for sample in samples]
+        answers = [answer for answer in kept if answer is not None]
         if samples == [_LOG_PROBS]:
             found = token_scores(answers[0]["tokens"], phrases) if answers else None
         else:

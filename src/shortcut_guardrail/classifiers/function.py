@@ -22,16 +22,10 @@ _CALLED_WITH = 256  # texts at a time
 
 @dataclass(frozen=True)
 class FunctionClassifier:
-    """A function from a list of N texts (or pairs) to probabilities of shape (N, C).
-
-    Attributes:
-        name: As shown.
-        label_names: In whose order the columns are.
-        function: It.
-    """
+    """A function from a list of N texts (or pairs) to probabilities of shape (N, C)."""
 
     name: str
-    label_names: tuple[str, ...]
+    label_names: tuple[str, ...]  # in whose order the columns are
     function: Callable[[Any], Any]
 
     def fingerprint(self) -> str:

@@ -16,29 +16,36 @@ from .protocol import Classifier, Cost
 
 
 @dataclass(frozen=True)
-class MappedClassifier:
-    """A classifier with the same labels, or with labels that are mapped to them.
-
-    Attributes:
-        inner: It.
-        label_names: The labels of the deployed model.
-        columns: For each of them, the classes of the classifier that count for it.
-        settings: For the record.
-    """
+class Around:
+    """What asks another classifier, whose name, fingerprint, cost and record it has."""
 
     inner: Classifier
-    label_names: tuple[str, ...]
-    columns: tuple[tuple[int, ...], ...]
-    settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
-        """Of the classifier."""
+        """As shown."""
         return self.inner.name
 
     def fingerprint(self) -> str:
-        """Of the classifier."""
+        """See `Classifier`."""
         return self.inner.fingerprint()
+
+    def cost(self, texts: Sequence[Text]) -> Cost:
+        """See `Classifier`."""
+        return self.inner.cost(texts)
+
+    def record(self) -> dict[str, Any]:
+        """See `Classifier`."""
+        return self.inner.record()
+
+
+@dataclass(frozen=True)
+class MappedClassifier(Around):
+    """A classifier with the same labels, or with labels that are mapped to them."""
+
+    label_names: tuple[str, ...]  # the labels of the deployed model
+    columns: tuple[tuple[int, ...], ...]  # for each of them, the classes of the classifier that count for it
+    settings: Mapping[str, Any] = field(default_factory=dict)  # for the record
 
     def predict_proba(self, texts: Sequence[Text], *, progress: Progress | None = None, again: bool = False) -> Array:
         """See `Classifier`; of a text whose classes count for no label, as if it had to be one of those that do."""
@@ -46,26 +53,17 @@ class MappedClassifier:
         counted = [np.logaddexp.reduce(logs[:, list(own)], axis=1) for own in self.columns]
         return np.exp(log_softmax(np.stack(counted, axis=1)))
 
-    def cost(self, texts: Sequence[Text]) -> Cost:
-        """Of the classifier."""
-        return self.inner.cost(texts)
-
     def record(self) -> dict[str, Any]:
         """See `Classifier`."""
         names = self.inner.label_names
         counted = [[names[i] for i in own] for own in self.columns]
-        return {**self.inner.record(), "labels": counted, **self.settings}
+        return {**super().record(), "labels": counted, **self.settings}
 
 
 def label_columns(
     theirs: Sequence[str], labels: Sequence[str], mapping: Mapping[str, str | Sequence[str]], name: str
 ) -> tuple[tuple[int, ...], ...]:
-    """Which classes of a classifier count for each label; by name, where the mapping does not say.
-
-    Raises:
-        ConfigError: The mapping names a label or a class that does not exist, or one class for two labels.
-        ModelError: A label has no class.
-    """
+    """Which classes of a classifier count for each label; by name, where the mapping does not say."""
     places = {label: i for i, label in reversed(list(enumerate(theirs)))}
     folded = {label.casefold(): i for label, i in places.items()}
     if unknown := [label for label in mapping if label not in labels]:

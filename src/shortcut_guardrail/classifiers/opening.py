@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..errors import ConfigError, ModelError
 from .function import FunctionClassifier
 from .kept import AnswerCache, KeptClassifier
 from .mapped import MappedClassifier, label_columns
+from .probabilities import fingerprint_of
 from .prompts import Prompt, make_prompts, phrases
 from .protocol import Classifier
 from .settings import (
@@ -27,7 +29,6 @@ from .settings import (
 )
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-_PICKLES = {".joblib", ".pkl", ".pickle", ".bin", ".pt", ".pth"}
 
 
 def open_classifiers(
@@ -53,12 +54,11 @@ def open_classifiers(
     opening = _Opening(tuple(labels), descriptions or {}, None if cache is None else Path(cache))
     found = [opening.open(spec) for spec in specs]
     prints = [one.fingerprint() for one in found]
-    for i, one in enumerate(found):
-        for j, other in enumerate(found[:i]):
-            if prints[i] == prints[j]:
-                raise ConfigError(f"'{other.name}' and '{one.name}' are the same. One model has one opinion.")
-            if one.name == other.name:
-                raise ConfigError(f"Two classifiers are called '{one.name}'. Set name in their TOML files.")
+    for (one, mark), (other, other_mark) in combinations(zip(found, prints, strict=True), 2):
+        if mark == other_mark:
+            raise ConfigError(f"'{one.name}' and '{other.name}' are the same. One model has one opinion.")
+        if one.name == other.name:
+            raise ConfigError(f"Two classifiers are called '{one.name}'. Set name in their TOML files.")
     return found
 
 
@@ -85,7 +85,9 @@ class _Opening:
         model = self._causal(settings) if isinstance(settings, CausalSettings) else self._encoder(settings)
         if self.folder is None:
             return model
-        return KeptClassifier(model, AnswerCache(self.folder / f"answers-{model.fingerprint()[:16]}.sqlite"))
+        asked = {name: said for name, said in model.record().items() if name not in ("name", "model", "versions")}
+        mark = fingerprint_of({**asked, "answers": self.labels})
+        return KeptClassifier(model, AnswerCache(self.folder / f"answers-{mark[:16]}.sqlite"))
 
     def _mapped(self, classifier: Classifier, mapping: Mapping[str, Any], loaded: Mapping[str, Any]) -> Classifier:
         """A classifier as it is if it has these labels, or with its classes matched to them."""
@@ -99,7 +101,7 @@ class _Opening:
             settings.prompts or usual,
             self.labels,
             {**self.descriptions, **settings.descriptions},
-            [example.answered for example in settings.examples],
+            [((one.text, one.text_pair) if one.text_pair else one.text, one.label) for one in settings.examples],
             by_name=settings.kind == "endpoint",
         )
 
@@ -107,11 +109,10 @@ class _Opening:
         from ..models import CausalModel, load_causal
         from .prompted import CAUSAL_TEMPLATES, PromptedClassifier
 
-        prompts = self._prompts(settings, CAUSAL_TEMPLATES)
-        revision, precision = settings.revision, settings.precision
-        model, tokenizer = load_causal(settings.model, revision=revision, precision=precision)
-        causal = CausalModel(model, tokenizer, max_length=settings.max_length or 1024)
-        loaded = {**_loaded(settings), "precision": precision, "max_length": settings.max_length or 1024}
+        prompts, most = self._prompts(settings, CAUSAL_TEMPLATES), settings.max_length or 1024
+        model, tokenizer = load_causal(settings.model, revision=settings.revision, precision=settings.precision)
+        loaded = {**_loaded(settings), "precision": settings.precision, "max_length": most}
+        causal = CausalModel(model, tokenizer, max_length=most)
         return PromptedClassifier(settings.name, self.labels, causal, prompts, loaded)
 
     def _encoder(self, settings: EncoderSettings | ZeroShotSettings) -> Classifier:
@@ -120,8 +121,8 @@ class _Opening:
 
         _refuse_adapter(settings.model)
         model, tokenizer = load_model(settings.model, revision=settings.revision)
-        most, head = settings.max_length, getattr(settings, "head", None)
-        classifier = TextClassifier(model, tokenizer, batch_size=16, masks=False, head=head, max_length=most)
+        options: dict[str, Any] = {"head": getattr(settings, "head", None), "max_length": settings.max_length}
+        classifier = TextClassifier(model, tokenizer, batch_size=16, masks=False, **options)
         classifier.name = settings.name
         if isinstance(settings, EncoderSettings):
             # Asked about entailment itself, a model of entailment is an ordinary classifier.
@@ -139,33 +140,22 @@ def _settings_of(spec: str) -> Settings:
     path = Path(spec)
     if path.suffix.lower() == ".toml":
         return read_settings(path)
-    if path.suffix.lower() in _PICKLES and not path.is_dir():
-        raise ConfigError(
-            f"'{spec}' is a file that can run code when it is opened, so it is not opened here. Load it in a function "
-            "of your own and give module:function."
-        )
     if spec.startswith(("http://", "https://")):
         raise ConfigError(
             f"'{spec}' is an address. Name it in a TOML file with kind = \"endpoint\", url and model, and give that."
         )
     if _FUNCTION.fullmatch(spec) and not path.is_dir():
         return FunctionSettings(name=spec, function=spec)
-    name = path.resolve().name if path.is_dir() else path.name
-    return CausalSettings(model=spec, name=name) if _is_causal(spec) else EncoderSettings(model=spec, name=name)
-
-
-def _is_causal(model: str) -> bool:
-    """Whether a model says that it is a causal language model; or else it is a classifier."""
     from ..models import architecture_of
 
-    _refuse_adapter(model)
-    found = architecture_of(model)
+    _refuse_adapter(spec)
+    found, name = architecture_of(spec), path.resolve().name if path.is_dir() else path.name
     if "CausalLM" in found or "LMHeadModel" in found:
-        return True
+        return CausalSettings(model=spec, name=name)
     if "SequenceClassification" in found:
-        return False
+        return EncoderSettings(model=spec, name=name)
     raise ModelError(
-        f"'{model}' is {found or 'of a kind that it does not say'}. A second opinion comes from a causal "
+        f"'{spec}' is {found or 'of a kind that it does not say'}. A second opinion comes from a causal "
         'language model or a classifier; say which in a TOML file with kind = "causal" or "classifier".'
     )
 
@@ -187,10 +177,9 @@ def _loaded(settings: CausalSettings | EncoderSettings | ZeroShotSettings) -> di
 
 def _imported(target: str) -> Callable[[Any], Any]:
     """The function that `module:function` names; modules in the current folder are found too."""
-    module_name, _, name = target.partition(":")
     if not _FUNCTION.fullmatch(target):
         raise ConfigError(f"A function is given as module:function, but is '{target}'.")
-    here = str(Path.cwd())
+    (module_name, name), here = target.split(":"), str(Path.cwd())
     sys.path.insert(0, here)
     try:
         function = getattr(importlib.import_module(module_name), name, None)

@@ -13,8 +13,7 @@ from ..data import counted, kind_of
 from ..errors import RunError
 from ..typing import Array
 
-_LEAST_PROBABILITY = 1e-12
-"""Probabilities of 0 have no logarithm; a bag of words gives them now and then."""
+_LEAST_PROBABILITY = 1e-12  # those of 0 have no logarithm; a bag of words gives them now and then
 
 
 def log_probs(probs: Array) -> Array:
@@ -28,15 +27,12 @@ def log_softmax(logits: Array) -> Array:
     return np.asarray(logits - highest - np.log(np.exp(logits - highest).sum(axis=1, keepdims=True)))
 
 
-def geometric_mean(parts: Sequence[Array]) -> Array:
+def geometric_mean(parts: Sequence[Array] | Array) -> Array:
     """The normalised geometric mean over prompts of the probabilities, shape (N, C).
 
     Args:
         parts: Of each prompt the log-probabilities up to a constant of each row, shape (N, C); a row of NaN, where
-            there was no answer, does not count.
-
-    Returns:
-        A row of NaN where no prompt got an answer.
+            there was no answer, does not count, and stays one where no prompt got any.
     """
     stack = np.stack(list(parts))
     answered: Array = ~np.isnan(stack).any(axis=2)  # (prompts, N)
@@ -46,9 +42,7 @@ def geometric_mean(parts: Sequence[Array]) -> Array:
 
 
 def checked_probs(values: Any, n: int, labels: Sequence[str], name: str) -> Array:
-    """Probabilities that somebody's code gave, shape (N, C), float64, none of them 0.
-
-    A row of NaN stays one: no answer.
+    """Probabilities that somebody's code gave, shape (N, C), float64, none of them 0; a row of NaN is no answer.
 
     Raises:
         RunError: They are not numbers, of another shape, negative, infinite, or do not sum to 1 in each row (to .01).

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..data import counted
-from ..errors import ConfigError, GuardrailWarning
-from ..models import CausalModel, measured_seconds
+from ..errors import ConfigError
+from ..models import CausalModel, measured_seconds, warn_of_cut
 from ..typing import Array, Progress, Text
 from .probabilities import fingerprint_of, geometric_mean, log_softmax
 from .prompts import Prompt, asked_with
@@ -27,32 +25,20 @@ _SLACK = 8  # tokens that appear where a cut text meets the words around it
 
 @dataclass(frozen=True)
 class PromptedClassifier:
-    """A causal language model and its prompts.
-
-    Attributes:
-        name: As shown.
-        label_names: The labels.
-        model: The model.
-        prompts: Their probabilities are averaged (`geometric_mean`).
-        settings: Where the model comes from and how it is loaded, for the record.
-
-    Raises:
-        ConfigError: A prompt leaves no room for a text.
-    """
+    """A causal language model and its prompts."""
 
     name: str
     label_names: tuple[str, ...]
     model: CausalModel
-    prompts: tuple[Prompt, ...]
-    settings: Mapping[str, Any]
+    prompts: tuple[Prompt, ...]  # their probabilities are averaged (`geometric_mean`)
+    settings: Mapping[str, Any]  # where the model comes from and how it is loaded, for the record
 
     def __post_init__(self) -> None:
-        for prompt in self.prompts:
-            if self._room(prompt) < _LEAST_ROOM:
-                raise ConfigError(
-                    f"The prompt of '{self.name}' leaves {max(0, self._room(prompt))} of {self.model.max_length} "
-                    "tokens for a text. Give fewer or shorter examples, or a larger max_length."
-                )
+        if (room := min(map(self._room, self.prompts))) < _LEAST_ROOM:
+            raise ConfigError(
+                f"The prompt of '{self.name}' leaves {max(0, room)} of {self.model.max_length} tokens for a text. Give "
+                "fewer or shorter examples, or a larger max_length."
+            )
 
     def fingerprint(self) -> str:
         """Over weights and prompts."""
@@ -67,24 +53,14 @@ class PromptedClassifier:
             shown = [self._cut(text, room) for text in texts]
             asked = [prompt.before_label(text) for text in shown]
             parts.append(self.model.continuation_logprobs(asked, prompt.after_label(), progress=progress))
-        if n := sum(a != b for a, b in zip(shown, texts, strict=True)):
-            warnings.warn(
-                f"'{self.name}' sees only the beginning of {counted(n, 'text')}: a prompt takes at most "
-                f"{self.model.max_length} tokens (max_length).",
-                GuardrailWarning,
-                stacklevel=2,
-            )
+        warn_of_cut(self.name, sum(a != b for a, b in zip(shown, texts, strict=True)), self.model.max_length)
         return geometric_mean([log_softmax(part) for part in parts])
 
     def cost(self, texts: Sequence[Text]) -> Cost:
         """See `Classifier`."""
-        tokens = sum(
-            min(self.model.n_tokens(prompt.before_label(text)), self.model.max_length)
-            for prompt in self.prompts
-            for text in texts
-        )
-        seconds = measured_seconds(self.predict_proba, texts)
-        return Cost(len(texts), tokens, len(texts) * len(self.prompts), seconds)
+        asked = [prompt.before_label(text) for prompt in self.prompts for text in texts]
+        tokens = sum(min(self.model.n_tokens(words), self.model.max_length) for words in asked)
+        return Cost(len(texts), tokens, len(asked), measured_seconds(self.predict_proba, texts))
 
     def record(self) -> dict[str, Any]:
         """See `Classifier`."""

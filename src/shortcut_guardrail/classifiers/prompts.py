@@ -17,11 +17,7 @@ _NO_MEANING = re.compile(r"(label[_ ]?)?\d+|", re.IGNORECASE)
 
 
 def phrases(labels: Sequence[str], descriptions: Mapping[str, str]) -> tuple[str, ...]:
-    """What is said in place of each label: its description, or its name with spaces for underscores.
-
-    Raises:
-        ConfigError: A description is for no label, a name means nothing ("LABEL_1") and has none, or two are the same.
-    """
+    """What is said in place of each label: its description, or its name with spaces for underscores."""
     for name in descriptions:
         if name not in labels:
             near = difflib.get_close_matches(name, labels, n=1)
@@ -30,8 +26,7 @@ def phrases(labels: Sequence[str], descriptions: Mapping[str, str]) -> tuple[str
                 + (f" Did you mean '{near[0]}'?" if near else "")
             )
     said = tuple(" ".join(descriptions.get(label, _spoken(label)).split()) for label in labels)
-    blank = [label for label, phrase in zip(labels, said, strict=True) if _NO_MEANING.fullmatch(phrase)]
-    if blank:
+    if blank := [label for label, phrase in zip(labels, said, strict=True) if _NO_MEANING.fullmatch(phrase)]:
         raise ConfigError(
             f"The label {enumerated(blank)} says nothing to a language model. Describe each label in a few words, with "
             f'descriptions=, such as {blank[0]}="a good review".'
@@ -48,25 +43,17 @@ def _spoken(label: str) -> str:
 
 @dataclass(frozen=True)
 class Prompt:
-    """One way to ask about a text.
+    """One way to ask about a text."""
 
-    Attributes:
-        template: The words, with `{text}`, for pairs also `{text_pair}`, for all labels' phrases `{labels}`, and
-            `{label}` last.
-        phrases: What is said in place of each label.
-        examples: Texts with the phrase that is right for each.
-        shown: What `{labels}` becomes; by default the phrases.
-    """
-
+    # the words, with `{text}`, for pairs also `{text_pair}`, for all labels' phrases `{labels}`, and `{label}` last
     template: str
-    phrases: tuple[str, ...]
-    examples: tuple[tuple[Text, str], ...] = ()
-    shown: str = ""
+    phrases: tuple[str, ...]  # what is said in place of each label
+    examples: tuple[tuple[Text, str], ...] = ()  # texts with the phrase that is right for each
+    shown: str = ""  # what `{labels}` becomes; by default the phrases
 
     def __post_init__(self) -> None:
         fields = _FIELD.findall(self.template)
-        unknown = sorted(set(fields) - {"text", "text_pair", "labels", "label"})
-        if unknown:
+        if unknown := sorted(set(fields) - {"text", "text_pair", "labels", "label"}):
             raise ConfigError(
                 f"A prompt has {{{unknown[0]}}}, but only {{text}}, {{text_pair}}, {{labels}}, {{label}}."
             )
@@ -75,7 +62,8 @@ class Prompt:
 
     def before_label(self, text: Text) -> str:
         """All that comes before the label, without a space at its end: tokenizers put that to the word after it."""
-        return self._examples() + self._filled(text, "").rstrip()
+        examples = "".join(self._filled(text, phrase) + "\n\n" for text, phrase in self.examples)
+        return examples + self._filled(text, "").rstrip()
 
     def after_label(self) -> tuple[str, ...]:
         """The phrases as they go on from `before_label`; closed by a line's end where one begins with another."""
@@ -83,9 +71,6 @@ class Prompt:
         space = before[len(before.rstrip()) :]
         nested = any(a != b and b.startswith(a) for a in self.phrases for b in self.phrases)
         return tuple(space + phrase + ("\n" if nested else "") for phrase in self.phrases)
-
-    def _examples(self) -> str:
-        return "".join(self._filled(text, phrase) + "\n\n" for text, phrase in self.examples)
 
     def _filled(self, text: Text, label: str) -> str:
         first, second = (text, "") if isinstance(text, str) else text
@@ -111,29 +96,20 @@ def make_prompts(
 ) -> tuple[Prompt, ...]:
     """One prompt a template.
 
-    Args:
-        templates: See `Prompt`.
-        labels: The model's labels.
-        descriptions: What is said in place of a label.
-        examples: Texts with the label that is right for each.
-        by_name: Whether the label's name is the answer, and its description stands beside it in the list of labels.
-
-    Raises:
-        ConfigError: See `phrases`; or a template is malformed, or an example has another label.
+    With `by_name` a label's name is the answer, and its description stands beside it in the list of labels.
     """
     said = phrases(labels, descriptions)
-    for _, label in examples:
-        if label not in labels:
-            raise ConfigError(f"An example has the label '{label}', but the model's are {enumerated(list(labels))}.")
     answers = tuple(map(_spoken, labels)) if by_name else said
-    pairs = zip(answers, said, strict=True)
-    shown = _listed([f"{a} ({b})" if a != b else a for a, b in pairs])
-    right = tuple((text, answers[list(labels).index(label)]) for text, label in examples)
+    answer_of = dict(zip(labels, answers, strict=True))
+    for _, label in examples:
+        if label not in answer_of:
+            raise ConfigError(f"An example has the label '{label}', but the model's are {enumerated(list(labels))}.")
+    shown = _listed([f"{a} ({b})" if a != b else a for a, b in zip(answers, said, strict=True)])
+    right = tuple((text, answer_of[label]) for text, label in examples)
     return tuple(Prompt(template, answers, right, shown) for template in templates)
 
 
 def asked_with(prompts: Sequence[Prompt]) -> dict[str, Any]:
     """What prompts say, for a record; they have the same phrases and examples."""
-    examples = [[text, phrase] for text, phrase in prompts[0].examples]
-    templates = [prompt.template for prompt in prompts]
-    return {"prompts": templates, "phrases": list(prompts[0].phrases), "examples": examples}
+    templates, first = [prompt.template for prompt in prompts], prompts[0]
+    return {"prompts": templates, "phrases": list(first.phrases), "examples": [list(one) for one in first.examples]}

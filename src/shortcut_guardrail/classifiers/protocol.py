@@ -14,8 +14,7 @@ from ..typing import Array, Capability, Progress, Text
 class Classifier(Protocol):
     """Whatever gives each text a probability for each label; `models.TextClassifier` is one.
 
-    More than this is asked for by name, see `require`: `capabilities` holds what a classifier can do, and one without
-    that attribute can do nothing more.
+    More than this is asked for by name, see `require`.
     """
 
     @property
@@ -36,15 +35,14 @@ class Classifier(Protocol):
         ...
 
     def predict_proba(self, texts: Sequence[Text], *, progress: Progress | None = None, again: bool = False) -> Array:
-        """How probable each label is for each text.
+        """How probable each label is for each of N texts or pairs, shape (N, C), float64; rows sum to 1.
+
+        A row of NaN where there was no answer.
 
         Args:
             texts: N texts or pairs.
             progress: Told how much is done.
             again: Ask once more, whatever is kept of answers before: who changes an answer cannot be relied on.
-
-        Returns:
-            Shape (N, C), float64; rows sum to 1. A row of NaN where there was no answer.
 
         Raises:
             RunError: What came back is no answer, or nothing came back.
@@ -69,12 +67,7 @@ _CANNOT: dict[Capability, str] = {
 
 
 def require(classifier: Any, capability: Capability, what: str) -> None:
-    """Refuse a classifier that cannot do what is needed.
-
-    Args:
-        classifier: A `Classifier`.
-        capability: What it has to be able to do.
-        what: What needs that, as in "which an audit needs".
+    """Refuse a `Classifier` whose `capabilities` lack is needed; `what` says for what, as in "which an audit needs".
 
     Raises:
         ModelError: It cannot.

@@ -1,19 +1,19 @@
 """Requests to an endpoint: retried, no faster than allowed, and with a key that shows nowhere.
 
-`httpx2` sends them and follows no redirect. Ready-made clients of chat services wait a minute at most where a server
-asks for more, and follow redirects with the key.
+Ready-made clients of chat services wait a minute at most where a server asks for more, and follow redirects with the
+key.
 """
 
 from __future__ import annotations
 
 import email.utils
 import ipaddress
-import json
 import os
 import random
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import httpx2
@@ -24,7 +24,6 @@ from .settings import EndpointSettings
 _RETRIED = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 _LONGEST_WAIT = 60.0  # seconds between two tries of our own choosing
 _LONGEST_ASKED = 600.0  # seconds that a server may ask to wait
-_LARGEST = 10_000_000  # bytes of an answer
 
 
 class RejectedError(Exception):
@@ -34,15 +33,7 @@ class RejectedError(Exception):
 class Endpoint:
     """One address to which JSON is posted, within a `with` block.
 
-    Args:
-        settings: The address, the variable with the key, and the limits.
-
-    Attributes:
-        url: The whole address.
-        stopped: Once set, nothing is sent any more, and nobody goes on waiting.
-
-    Raises:
-        ConfigError: The address or the key cannot be used.
+    Once `stopped` is set, nothing is sent any more, and nobody goes on waiting.
     """
 
     def __init__(self, settings: EndpointSettings) -> None:
@@ -83,7 +74,7 @@ class Endpoint:
                 raise RunError(f"{self.url} is not asked any more.")
             asked = None
             try:
-                response, answer = self._sent(body)
+                response = self._client.post(self.url, json=body)
             except httpx2.HTTPError as error:
                 reason = self._clean(error) or type(error).__name__
                 # A certificate that is not trusted will not be the next time either.
@@ -91,41 +82,32 @@ class Endpoint:
                     raise ConfigError(f"{self.url}: the certificate is not trusted ({reason}).") from None
             else:
                 if response.status_code not in _RETRIED:
-                    return self._checked(response, answer)
-                reason, asked = self._status(response, answer), _asked_wait(response.headers.get("Retry-After", ""))
+                    return self._checked(response)
+                reason, asked = self._status(response), _asked_wait(response.headers.get("Retry-After", ""))
             if asked is not None and asked > _LONGEST_ASKED:
                 raise RunError(f"{self.url}: {reason}; the server asks to wait {asked:.0f} seconds. Run again then.")
             if tried < retries:
-                self._sleep(_wait(tried) if asked is None else asked)
+                # Doubled each time, with some chance so that many clients do not come back at once.
+                own = min(_LONGEST_WAIT, 2.0**tried) * (0.5 + random.random() / 2)
+                self._sleep(own if asked is None else asked)
         raise RunError(f"{self.url} did not answer, tried {retries + 1} times: {reason}.")
 
-    def _sent(self, body: dict[str, Any]) -> tuple[httpx2.Response, Any]:
-        """What came back, and the JSON in it; `None` where it is none, or too large."""
-        with self._client.stream("POST", self.url, json=body) as response:
-            content = b""
-            for piece in response.iter_bytes():
-                content += piece
-                if len(content) > _LARGEST:
-                    return response, None
-        try:
-            return response, json.loads(content)
-        except ValueError:
-            return response, None
-
-    def _checked(self, response: httpx2.Response, answer: Any) -> dict[str, Any]:
-        status = self._status(response, answer)
+    def _checked(self, response: httpx2.Response) -> dict[str, Any]:
+        status = self._status(response)
         if response.status_code in (400, 413, 422):
             raise RejectedError(status)
         if response.is_redirect:
             raise ConfigError(f"{self.url} redirects elsewhere, which is not followed. Give the address it leads to.")
         if not response.is_success:
             raise ConfigError(f"{self.url} refuses ({status}). Check url, model and api_key_env.")
+        answer = _json_of(response)
         if not isinstance(answer, dict):
             raise RunError(f"{self.url} answered with something else than a JSON object. Is the url right?")
         return answer
 
-    def _status(self, response: httpx2.Response, answer: Any) -> str:
+    def _status(self, response: httpx2.Response) -> str:
         """The status with the server's own words."""
+        answer = _json_of(response)
         said = answer.get("error", answer) if isinstance(answer, dict) else ""
         said = said.get("message", said) if isinstance(said, dict) else said
         return self._clean(f"status {response.status_code} {said}")
@@ -144,12 +126,15 @@ class Endpoint:
             self._sleep(at - now)
 
 
-def _checked_address(url: str, allow_http: bool) -> bool:
-    """Whether an address is this machine's own.
+def _json_of(response: httpx2.Response) -> Any:
+    try:
+        return response.json()
+    except ValueError:
+        return None
 
-    Raises:
-        ConfigError: It cannot be used.
-    """
+
+def _checked_address(url: str, allow_http: bool) -> bool:
+    """Whether an address that can be used is this machine's own."""
     try:
         parts = httpx2.URL(url)
     except httpx2.InvalidURL:
@@ -183,16 +168,8 @@ def _key_of(variable: str) -> str:
 
 def _asked_wait(value: str) -> float | None:
     """Seconds that `Retry-After` asks for, as a number or a date."""
-    try:
+    with suppress(ValueError):
         return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError):
         return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
-
-
-def _wait(tried: int) -> float:
-    """Doubled each time, with some chance so that many clients do not come back at once."""
-    return float(min(_LONGEST_WAIT, 2.0**tried) * (0.5 + random.random() / 2))
+    return None

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from ..data import NotEmpty, Within, Word, checked, enumerated, nested, read_utf8
 from ..errors import ConfigError
-from ..typing import Head, Text
+from ..typing import Head
 
 _Count: TypeAlias = Annotated[int, Within(1, 100_000)]
 _Positive: TypeAlias = Annotated[float, Within(0.001)]
@@ -26,11 +26,6 @@ class Example:
     text: Word
     label: Word
     text_pair: Word = ""
-
-    @property
-    def answered(self) -> tuple[Text, str]:
-        """As prompts take it."""
-        return (self.text, self.text_pair) if self.text_pair else self.text, self.label
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,12 +103,7 @@ _KINDS: dict[str, type[Settings]] = {one.kind: one for one in get_args(Settings)
 
 
 def read_settings(path: Path) -> Settings:
-    """What a TOML file says, with a name, and with the place of a model's folder that lies beside the file.
-
-    Raises:
-        DataError: There is no such file, or it is not UTF-8.
-        ConfigError: It says something that it cannot.
-    """
+    """What a TOML file says, with a name, and with the place of a model's folder that lies beside the file."""
     content = read_utf8(path, str(path))
     try:
         values = tomllib.loads(content)
@@ -123,8 +113,7 @@ def read_settings(path: Path) -> Settings:
         json.dumps(values, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{path}: a date or a number that is not finite must be a string ({error}).") from error
-    kind = values.get("kind")
-    if not isinstance(kind, str) or kind not in _KINDS:
+    if (kind := values.get("kind")) not in list(_KINDS):
         found = "is missing" if kind is None else f"is {kind!r}"
         raise ConfigError(f"{path}: kind must be one of {enumerated(list(_KINDS))}, but {found}.")
     if "api_key" in values:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..data import enumerated
 from ..errors import ConfigError, ModelError
-from ..models import TextClassifier, measured_seconds
+from ..models import TextClassifier, measured_seconds, warn_of_cut
 from ..typing import Array, Progress, Text
 from .probabilities import fingerprint_of, geometric_mean, log_softmax
 from .protocol import Cost
@@ -20,21 +20,13 @@ ZERO_SHOT_TEMPLATES = ("This example is {label}.", "This text is about something
 
 @dataclass(frozen=True)
 class ZeroShotClassifier:
-    """A model of entailment: does the text entail a hypothesis that names the label?
-
-    Attributes:
-        label_names: The labels.
-        model: It, with a class "entailment".
-        templates: Hypotheses with `{label}`, whose probabilities are averaged (`geometric_mean`).
-        phrases: What is said in place of each label.
-        settings: For the record.
-    """
+    """A model of entailment: does the text entail a hypothesis that names the label?"""
 
     label_names: tuple[str, ...]
-    model: TextClassifier
-    templates: tuple[str, ...]
-    phrases: tuple[str, ...]
-    settings: Mapping[str, Any]
+    model: TextClassifier  # it, with a class "entailment"
+    templates: tuple[str, ...]  # hypotheses with `{label}`, whose probabilities are averaged (`geometric_mean`)
+    phrases: tuple[str, ...]  # what is said in place of each label
+    settings: Mapping[str, Any]  # for the record
 
     def __post_init__(self) -> None:
         for template in self.templates:
@@ -61,7 +53,7 @@ class ZeroShotClassifier:
             cut |= encoded.truncated.reshape(shape).any(axis=1)
             logits = self.model.predict_logits(encoded, progress=progress).astype(np.float64)
             parts.append(log_softmax(logits)[:, place].reshape(shape))
-        self.model.warn_of_cut(int(cut.sum()))
+        warn_of_cut(self.name, int(cut.sum()), self.model.max_length)
         return geometric_mean(parts)
 
     def cost(self, texts: Sequence[Text]) -> Cost:

@@ -13,9 +13,7 @@ from .messages import counted as counted
 from .messages import enumerated as enumerated
 from .messages import kind_of as kind_of
 from .messages import nested as nested
-from .messages import shortened as shortened
 from .outputs import check_output as check_output
-from .outputs import file_system_reason as file_system_reason
 from .outputs import sentences as sentences
 from .reading import TextData as TextData
 from .reading import Texts as Texts

@@ -8,41 +8,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from ..errors import ConfigError, RunError
+from ..errors import RunError
 from ..typing import Array, Progress
 from .classifier import accepts, default_device, usable_length
 from .weights import WeightsHash
 
 
 class _Asked(NamedTuple):
-    """One pass through the model, and what is read from it.
+    """One pass through the model, and what is read from it."""
 
-    Attributes:
-        ids: What goes in: the prompt with all of a continuation but its last token.
-        row: The prompt it belongs to.
-        read: For each continuation that it answers, the place of that and its tokens, the first of which follows the
-            token at `start`.
-        start: See `read`.
-    """
-
-    ids: list[int]
-    row: int
-    read: list[tuple[int, list[int]]]
-    start: int
+    ids: list[int]  # what goes in: the prompt with all of a continuation but its last token
+    row: int  # the prompt it belongs to
+    read: list[tuple[int, list[int]]]  # for each continuation that it answers, its place and its tokens
+    start: int  # where the token is that the first of these follows
 
 
 class CausalModel:
-    """A causal language model and its tokenizer, frozen.
+    """A Transformers causal language model and its fast tokenizer, frozen.
 
-    Args:
-        model: A Transformers causal language model.
-        tokenizer: Its fast tokenizer.
-        max_length: Most tokens of a prompt with its continuation; what the model can take if that is less.
-        batch_size: Sequences per forward pass.
-        device: `None` takes a GPU where there is one.
-
-    Raises:
-        ConfigError: An option is out of range.
+    A prompt with its continuation has `max_length` tokens at most, or what the model can take if that is less.
     """
 
     def __init__(
@@ -54,8 +38,6 @@ class CausalModel:
         batch_size: int = 16,
         device: str | torch.device | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise ConfigError(f"batch_size must be at least 1, but is {batch_size}.")
         self.tokenizer, self.batch_size = tokenizer, batch_size
         self.max_length = min(max_length, usable_length(model, tokenizer, None))
         self.device = torch.device(device) if device is not None else default_device()
@@ -74,26 +56,17 @@ class CausalModel:
 
     def beginning(self, text: str, most: int) -> str:
         """As much of a text's beginning as `most` tokens hold."""
-        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)[
-            "offset_mapping"
-        ]
-        return text if len(found) <= most else text[: found[most - 1][1] if most > 0 else 0]
+        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        ends = [end for _, end in found["offset_mapping"]]
+        return text if len(ends) <= most else text[: ends[most - 1] if most > 0 else 0]
 
     @torch.inference_mode()
     def continuation_logprobs(
         self, prompts: Sequence[str], continuations: Sequence[str], *, progress: Progress | None = None
     ) -> Array:
-        """How probable each continuation is after each prompt: the sum over all of its tokens.
+        """Log-probability of each continuation after each prompt, summed over its tokens, shape (N, C), float64.
 
-        Args:
-            prompts: N texts.
-            continuations: C texts, none of which begins with another whole one.
-
-        Returns:
-            Log-probabilities, shape (N, C), float64.
-
-        Raises:
-            RunError: A number that comes out is not finite, or a prompt is empty.
+        No continuation may begin with another whole one.
         """
         asked = [one for row, prompt in enumerate(prompts) for one in self._passes(row, prompt, continuations)]
         asked.sort(key=lambda one: len(one.ids), reverse=True)

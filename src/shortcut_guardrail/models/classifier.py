@@ -1,16 +1,12 @@
-"""The one place that knows Transformers: tokenisation, batches, the embedding layer, the [CLS] vector, the head.
-
-`TextClassifier` wraps any sequence classifier built on an encoder with a mask token. It works on a private copy of the
-module tree, frozen and in evaluation mode, that shares its weights with the caller's model. Nothing done here shows in
-the model that was handed in.
-"""
+"""A sequence classifier: tokenisation, batches, the embedding layer, the [CLS] vector, the head."""
 
 from __future__ import annotations
 
 import copy
+import inspect
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar, cast, get_args
 
 import numpy as np
@@ -18,35 +14,29 @@ import torch
 from torch import Tensor, nn
 
 from ..config import Embedding
-from ..data import Texts, counted
+from ..data import Texts
 from ..errors import ConfigError, GuardrailWarning, ModelError, RunError
 from ..typing import Array, Capability, Head, Progress, Text
 from .cost import Cost, measured_seconds
-from .encoding import Batch, EncodedTexts
-from .packing import PackedSequences, can_pack, pack, packed_attention
+from .encoding import Batch, EncodedTexts, warn_of_cut
+from .packing import Keep, PackedSequences, can_pack, pack, packed_attention
 from .precision import Precision, fast_precision, use_plain_attention
 from .weights import WeightsHash, versions
 
 Module = TypeVar("Module", bound=nn.Module)
 
-# Tokenizers without a limit report 1e30.
-_NO_LIMIT = 1_000_000
+_NO_LIMIT = 1_000_000  # tokenizers without a limit report 1e30
+_FEWEST_TOKENS = 5  # two special ones, and a word whose masking leaves something to read
 _TOKENIZER_CHUNK = 1024
 
-# Where PEFT has no default for a family, or the family goes by a name of its own. A fused projection (q, k and v in one
-# matrix) can only be adapted whole; the adapter's record names it.
-_LORA_TARGETS: dict[str, list[str]] = {
-    "distilbert": ["q_lin", "v_lin"],
-    "albert": ["query", "value"],
-    "mpnet": ["q", "v"],
-    "modernbert": ["Wqkv"],
-}
-# Tried in turn, by the names of the linear layers, for families in neither table.
-_LORA_PATTERNS = [
+# Tried in turn, by the names of the linear layers, for families of which PEFT has no default. A fused projection (q, k
+# and v in one matrix) can only be adapted whole; the adapter's record names it.
+_LORA_TARGETS = [
     ["query", "value"],
     ["q_lin", "v_lin"],
     ["q_proj", "v_proj"],
     ["query_proj", "value_proj"],
+    ["q", "v"],
     ["Wqkv"],
     ["in_proj"],
 ]
@@ -64,6 +54,8 @@ def share_weights(model: Module) -> Module:
 
 class TextClassifier:
     """A sequence classifier and its tokenizer, ready for attribution and adaptation.
+
+    It works on a private copy of the module tree, frozen and in evaluation mode, that shares the caller's weights.
 
     Args:
         model: A Transformers sequence classifier on an encoder. It is not changed.
@@ -139,71 +131,50 @@ class TextClassifier:
     # Tokens and batches
 
     def encode(self, texts: Texts, *, progress: Progress | None = None) -> EncodedTexts:
-        """Tokenise once; everything after this works on ids.
-
-        Args:
-            texts: N texts, or N (text, pair) tuples.
-            progress: Told how many texts are done.
-        """
-        parts: dict[str, list[Array]] = {name: [] for name in ("ids", "types", "ordinary", "offsets", "segments")}
-        truncated: list[bool] = []
+        """Tokenise N texts, or N (text, pair) tuples, once; everything after this works on ids."""
+        encoded = EncodedTexts(texts, [], [] if self._takes_segments else None, [], [], [], np.zeros(len(texts), bool))
+        not_ordinary = np.array(sorted(set(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}))
         for start in range(0, len(texts), _TOKENIZER_CHUNK):
             chunk = texts[start : start + _TOKENIZER_CHUNK]
-            self._encode_chunk(chunk, parts, truncated)
+            columns = [list(chunk)] if isinstance(chunk[0], str) else [list(side) for side in zip(*chunk, strict=True)]
+            found = self.tokenizer(*columns, truncation=True, max_length=self.max_length, padding=False).encodings
+            for i, encoding in enumerate(found, start=start):
+                ids = np.array(encoding.ids, dtype=np.int32)
+                segments = np.array([-1 if s is None else s for s in encoding.sequence_ids], dtype=np.int8)
+                encoded.input_ids.append(ids)
+                if encoded.token_type_ids is not None:
+                    encoded.token_type_ids.append(np.array(encoding.type_ids, dtype=np.int32))
+                encoded.ordinary.append((segments >= 0) & ~np.isin(ids, not_ordinary))
+                encoded.offsets.append(np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2))
+                encoded.segments.append(segments)
+                encoded.truncated[i] = bool(encoding.overflowing)
             if progress is not None:
-                progress("Tokenising", min(start + _TOKENIZER_CHUNK, len(texts)), len(texts))
-        return EncodedTexts(
-            texts=texts,
-            input_ids=parts["ids"],
-            token_type_ids=parts["types"] if self._takes_segments else None,
-            ordinary=parts["ordinary"],
-            offsets=parts["offsets"],
-            segments=parts["segments"],
-            truncated=np.array(truncated, dtype=bool),
-        )
-
-    def _encode_chunk(self, texts: Texts, parts: dict[str, list[Array]], truncated: list[bool]) -> None:
-        columns: tuple[list[str], ...]
-        columns = (list(texts),) if isinstance(texts[0], str) else tuple(map(list, zip(*texts, strict=True)))
-        encodings = self.tokenizer(*columns, truncation=True, max_length=self.max_length, padding=False).encodings
-        not_ordinary = np.array(sorted(set(self.tokenizer.all_special_ids) - {self.tokenizer.unk_token_id}))
-        for encoding in encodings:
-            ids = np.array(encoding.ids, dtype=np.int32)
-            segments = np.array([-1 if s is None else s for s in encoding.sequence_ids], dtype=np.int8)
-            parts["ids"].append(ids)
-            parts["types"].append(np.array(encoding.type_ids, dtype=np.int32))
-            parts["ordinary"].append((segments >= 0) & ~np.isin(ids, not_ordinary))
-            parts["offsets"].append(np.array(encoding.offsets, dtype=np.int32).reshape(-1, 2))
-            parts["segments"].append(segments)
-            truncated.append(bool(encoding.overflowing))
+                progress("Tokenising", start + len(chunk), len(texts))
+        return encoded
 
     def collate(self, encoded: EncodedTexts, indices: Sequence[int] | Array) -> Batch:
         """Pad some texts to the longest of them, on the right, so that position 0 stays the first token."""
-        rows = [int(i) for i in indices]
-        length = max(len(encoded.input_ids[i]) for i in rows)
+        rows = np.array(indices, dtype=np.int64)
 
-        def pad(arrays: list[Array], value: int) -> Tensor:
-            out = np.full((len(rows), length), value, dtype=np.int64)
-            for row, i in enumerate(rows):
-                out[row, : len(arrays[i])] = arrays[i]
-            return torch.from_numpy(out).to(self.device)
+        def padded(arrays: list[Array], value: int) -> Tensor:
+            tensors = [torch.as_tensor(arrays[i], dtype=torch.int64) for i in rows]
+            return nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=value).to(self.device)
 
-        lengths = torch.tensor([len(encoded.input_ids[i]) for i in rows])
+        ids = padded(encoded.input_ids, self.tokenizer.pad_token_id)
+        lengths = torch.tensor([len(encoded.input_ids[i]) for i in rows], device=self.device)
         types = encoded.token_type_ids
         return Batch(
-            indices=np.array(rows, dtype=np.int64),
-            input_ids=pad(encoded.input_ids, self.tokenizer.pad_token_id),
-            attention_mask=(torch.arange(length)[None, :] < lengths[:, None]).long().to(self.device),
-            token_type_ids=None if types is None else pad(types, self.tokenizer.pad_token_type_id),
-            ordinary=pad(encoded.ordinary, 0).bool(),
+            indices=rows,
+            input_ids=ids,
+            attention_mask=(torch.arange(ids.shape[1], device=self.device) < lengths[:, None]).long(),
+            token_type_ids=None if types is None else padded(types, self.tokenizer.pad_token_type_id),
+            ordinary=padded(encoded.ordinary, 0).bool(),
         )
 
     def batches(self, encoded: EncodedTexts, *, sequences_per_text: int = 1) -> Iterator[Batch]:
         """All texts in batches of similar length, longest first, so that little is spent on padding.
 
-        Args:
-            encoded: The texts.
-            sequences_per_text: How many sequences the caller makes of each text; a batch holds that many fewer texts.
+        A batch holds fewer texts where the caller makes several sequences of each.
         """
         size = max(1, self.batch_size // sequences_per_text)
         order = np.argsort(-encoded.lengths, kind="stable")
@@ -212,14 +183,20 @@ class TextClassifier:
 
     # Forward passes
 
-    @contextmanager
-    def autocast(self) -> Iterator[None]:
+    def autocast(self) -> AbstractContextManager[Any]:
         """The number format of the matrix products, as a context."""
         if self.precision == "float32":
-            yield
-            return
-        with torch.autocast(self.device.type, dtype=torch.bfloat16):
-            yield
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+    def _run(self, module: Any, batch: Batch, keep: Keep = "first") -> tuple[Any, PackedSequences | None]:
+        """What the model or its encoder gives, and how the batch was packed, if it was."""
+        if not self.packs:
+            with self.autocast():
+                return module(**batch.model_inputs()), None
+        packed = self.pack(batch)
+        with self.autocast(), packed_attention(self.plain_model, packed, keep=keep):
+            return module(**packed.model_inputs()), packed
 
     def logits(self, batch: Batch) -> Tensor:
         """Class logits, shape (B, C), 32 bit. A sigmoid head gives (0, z), whose softmax is (1 - sigmoid, sigmoid).
@@ -227,13 +204,8 @@ class TextClassifier:
         Raises:
             RunError: A logit is not a number.
         """
-        if self.packs:
-            packed = self.pack(batch)
-            with self.autocast(), packed_attention(self.plain_model, packed, keep="first"):
-                logits: Tensor = self.model(**packed.model_inputs()).logits.float()[packed.places]
-        else:
-            with self.autocast():
-                logits = self.model(**batch.model_inputs()).logits.float()
+        output, packed = self._run(self.model, batch)
+        logits: Tensor = output.logits.float() if packed is None else output.logits.float()[packed.places]
         if self.head == "sigmoid":
             logits = torch.cat([torch.zeros_like(logits), logits], dim=-1)
         finite = torch.isfinite(logits).all(dim=-1)
@@ -248,34 +220,22 @@ class TextClassifier:
     def embed(self, batch: Batch, how: Embedding = "auto") -> Tensor:
         """The text embedding, shape (B, H): position 0 of the last hidden state, or the mean over tokens.
 
-        Gradients flow to whatever parameters of the encoder ask for them.
-
         Raises:
             ModelError: `pooler` is asked of an encoder without one.
         """
-        pools_by_mean = getattr(self.plain_model.config, "classifier_pooling", None) == "mean"
-        by_mean = how == "mean" or (how == "auto" and pools_by_mean)
-        if self.packs:
-            packed = self.pack(batch)
-            with self.autocast(), packed_attention(self.plain_model, packed, keep="all" if by_mean else "first"):
-                output = self.encoder(**packed.model_inputs())
-            if by_mean:
-                return packed.mean(output.last_hidden_state)
-            return self._first_token(output, how)[packed.places]
-        with self.autocast():
-            output = self.encoder(**batch.model_inputs())
+        pooling = getattr(self.plain_model.config, "classifier_pooling", "cls") if how == "auto" else how
+        by_mean = pooling == "mean"
+        output, packed = self._run(self.encoder, batch, "all" if by_mean else "first")
+        hidden: Tensor = output.last_hidden_state
+        if by_mean and packed is not None:
+            return packed.mean(hidden)
         if by_mean:
-            mask = batch.attention_mask[..., None].to(output.last_hidden_state.dtype)  # (B, L, 1)
-            return cast(Tensor, (output.last_hidden_state * mask).sum(dim=1) / mask.sum(dim=1))
-        return self._first_token(output, how)
-
-    def _first_token(self, output: Any, how: Embedding) -> Tensor:
-        if how != "pooler":
-            return cast(Tensor, output.last_hidden_state[:, 0])
-        pooled = getattr(output, "pooler_output", None)
-        if pooled is None:
+            mask = batch.attention_mask[..., None].to(hidden.dtype)  # (B, L, 1)
+            return (hidden * mask).sum(dim=1) / mask.sum(dim=1)
+        found = getattr(output, "pooler_output", None) if how == "pooler" else hidden[:, 0]
+        if found is None:
             raise ModelError(f"'{self.name}' has no pooler; choose embedding cls or mean.")
-        return cast(Tensor, pooled)
+        return found if packed is None else found[packed.places]
 
     def pack(self, batch: Batch) -> PackedSequences:
         """The batch's sequences in one row."""
@@ -313,25 +273,13 @@ class TextClassifier:
         """
         encoded = texts if isinstance(texts, EncodedTexts) else self.encode(cast(Texts, texts))
         if encoded is not texts:
-            self.warn_of_cut(int(encoded.truncated.sum()))
+            warn_of_cut(self.name, int(encoded.truncated.sum()), self.max_length)
         logits = torch.from_numpy(self.predict_logits(encoded, progress=progress))
         return np.asarray(logits.double().softmax(dim=-1).numpy())
 
-    def warn_of_cut(self, n: int) -> None:
-        """Say that so many texts were cut, if any."""
-        if n:
-            warnings.warn(
-                f"'{self.name}' sees only the beginning of {counted(n, 'text')}: it takes at most {self.max_length} "
-                "tokens.",
-                GuardrailWarning,
-                stacklevel=3,
-            )
-
     @contextmanager
     def word_embedding_leaf(self) -> Iterator[list[Tensor]]:
-        """Within the block, the word-embedding output is a leaf that asks for a gradient.
-
-        Positions and token types are added after it, inside the model, so they stay as they are.
+        """Within the block, the word-embedding output is a leaf that asks for a gradient; positions are added after it.
 
         Yields:
             A list that receives the leaf at each forward pass: shape (B, L, E), or (1, T, E) if sequences are packed.
@@ -362,8 +310,7 @@ class TextClassifier:
             name.rpartition(".")[2] for name, module in self.encoder.named_modules() if isinstance(module, nn.Linear)
         }
         family = self.plain_model.config.model_type
-        candidates = [_LORA_TARGETS.get(family), peft_defaults.get(family), *_LORA_PATTERNS]
-        for targets in candidates:
+        for targets in (peft_defaults.get(family), *_LORA_TARGETS):
             if targets and names.issuperset(targets):
                 return list(targets)
         raise ModelError(
@@ -402,8 +349,6 @@ def default_device() -> torch.device:
 
 def accepts(model: Any, argument: str) -> bool:
     """Whether a model's forward pass takes an argument of this name."""
-    import inspect
-
     return argument in inspect.signature(model.forward).parameters
 
 
@@ -418,28 +363,22 @@ def _classification_head(model: Any, head: Head | None) -> Head:
             f"'{name}' is a {type(model).__name__}, which has no text-classification head. "
             "Give a model fine-tuned for sequence classification."
         )
-    problem = config.problem_type
-    if problem == "regression":
+    problem, one = config.problem_type, config.num_labels == 1
+    if problem == "regression" or (problem == "multi_label_classification" and not one):
+        kind = "regression" if problem == "regression" else "multi-label"
         raise ModelError(
-            f"'{name}' has a regression head (problem_type is 'regression'); a classification head is needed."
+            f"'{name}' has a {kind} head (problem_type is '{problem}'); a head that gives each text exactly one label "
+            "is needed."
         )
-    if config.num_labels > 1:
-        if problem == "multi_label_classification":
-            raise ModelError(
-                f"'{name}' has a multi-label head ({config.num_labels} labels, problem_type is "
-                "'multi_label_classification'); a head that gives each text exactly one label is needed."
-            )
-        if head == "sigmoid":
-            raise ConfigError(f"head 'sigmoid' needs a model with one logit, but '{name}' has {config.num_labels}.")
-        return "softmax"
-    if head == "softmax":
-        raise ConfigError(f"head 'softmax' needs a model with at least two logits, but '{name}' has one.")
-    if problem is None and head is None:
+    if head == ("softmax" if one else "sigmoid"):
+        needed = "at least two logits" if one else "one logit"
+        raise ConfigError(f"head '{head}' needs a model with {needed}, but '{name}' has {config.num_labels}.")
+    if one and problem is None and head is None:
         raise ModelError(
             f"'{name}' has a single logit and its configuration does not say whether that is a binary classifier or a "
             "regression (problem_type is not set). If it is a binary classifier, say so with head='sigmoid'."
         )
-    return "sigmoid"
+    return "sigmoid" if one else "softmax"
 
 
 def _check_tokenizer(model: Any, tokenizer: Any, name: str, masks: bool) -> None:
@@ -464,10 +403,6 @@ def _check_tokenizer(model: Any, tokenizer: Any, name: str, masks: bool) -> None
         )
 
 
-FEWEST_TOKENS = 5
-"""Two special tokens, and a word whose masking leaves something to read."""
-
-
 def usable_length(model: Any, tokenizer: Any, asked: int | None) -> int:
     """The longest input both tokenizer and model can take, or what was asked for if that is shorter."""
     limits = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", _NO_LIMIT)]
@@ -479,7 +414,7 @@ def usable_length(model: Any, tokenizer: Any, asked: int | None) -> int:
     limit = min(x for x in limits if x is not None and x > 0)
     if limit >= _NO_LIMIT:
         limit = 512
-    fewest = max(FEWEST_TOKENS, tokenizer.num_special_tokens_to_add(pair=True) + 2)
+    fewest = max(_FEWEST_TOKENS, tokenizer.num_special_tokens_to_add(pair=True) + 2)
     if limit < fewest:
         raise ModelError(
             f"The model and its tokenizer take {int(limit)} tokens at most, special tokens included, but at least "

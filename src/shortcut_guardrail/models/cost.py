@@ -42,8 +42,8 @@ def measured_seconds(ask: Callable[[Any], object], texts: Sequence[Text]) -> flo
     """How long asking about all texts would take, by the time for a few of them, from the shortest to the longest."""
     if not texts:
         return 0.0
-    order = sorted(range(len(texts)), key=lambda i: n_characters(texts[i]))
-    few = [texts[order[int(at)]] for at in np.linspace(0, len(order) - 1, min(_TIMED_TEXTS, len(order)))]
+    ordered = sorted(texts, key=n_characters)
+    few = [ordered[int(at)] for at in np.linspace(0, len(ordered) - 1, min(_TIMED_TEXTS, len(ordered)))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GuardrailWarning)  # of texts that are cut, which comes when all are asked about
         ask(few[:1])  # the first call pays for what is set up once

@@ -27,14 +27,7 @@ def own_rank() -> int:
 
 
 def check_alone(what: str) -> None:
-    """Refuse to be one of several processes.
-
-    Args:
-        what: What is done by one process, as the subject of a sentence.
-
-    Raises:
-        ConfigError: This process was started with others, by `torchrun` or `accelerate launch`.
-    """
+    """Refuse to be one of several processes, where `what`, the subject of a sentence, is done by one."""
     if max(n_processes(), int(os.environ.get("WORLD_SIZE", "1"))) > 1:
         raise ConfigError(
             f"{what} is done by one process, but this is one of several that torchrun or accelerate started. Start it "
@@ -48,15 +41,11 @@ def own_share(n: int) -> slice:
 
 
 def gather_shares(own: Tensor, n: int) -> Tensor:
-    """All n items, in their order, from every process's share of them.
+    """All n items, in their order, from every process's share of them, shape (n_own, ...).
 
     The part of the result that is this process's own keeps its graph; the others' parts are constants. A loss over all
     items therefore has, in each process, the gradient by its own items alone, and the sum over processes
-    (`sum_gradients`) is the whole gradient. Nothing but embeddings is exchanged.
-
-    Args:
-        own: This process's items, shape (n_own, ...).
-        n: Items of all processes together.
+    (`sum_gradients`) is the whole gradient.
     """
     world = n_processes()
     if world == 1:
@@ -84,10 +73,7 @@ def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 @contextmanager
 def joined() -> Iterator[None]:
-    """Within the block, processes started by `torchrun` or `accelerate launch` work together.
-
-    They are recognised by the environment variables that those set. A process on its own goes on alone.
-    """
+    """Within the block, processes that `torchrun` or `accelerate launch` started work together; one goes on alone."""
     if int(os.environ.get("WORLD_SIZE", "1")) < 2 or dist.is_initialized():
         yield
         return

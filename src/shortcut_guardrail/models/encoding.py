@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from torch import Tensor
 
-from ..data import Texts
+from ..data import Texts, counted
+from ..errors import GuardrailWarning
 from ..typing import Array
 
 
 @dataclass(frozen=True)
 class EncodedTexts:
-    """The tokens of N texts, truncated to what the model takes, not padded.
-
-    Attributes:
-        texts: The texts as given.
-        input_ids: Token ids of each text, N arrays of shape (L,), int32.
-        token_type_ids: Segment ids of each text, for models that take them.
-        ordinary: Which tokens come from the text itself, N bool arrays of shape (L,). An unknown word ([UNK]) is
-            ordinary; [CLS], [SEP], [MASK] and padding are not, wherever they come from.
-        offsets: Character span of each token in its text or pair, N arrays of shape (L, 2).
-        segments: 0 for tokens of the text, 1 for its pair, -1 for tokens that the template added, N arrays of (L,).
-        truncated: Which texts were longer than the limit, shape (N,), bool.
-    """
+    """The tokens of N texts, truncated to what the model takes, not padded."""
 
     texts: Texts
-    input_ids: list[Array]
-    token_type_ids: list[Array] | None
+    input_ids: list[Array]  # token ids of each text, N arrays of shape (L,), int32
+    token_type_ids: list[Array] | None  # segment ids of each text, for models that take them
+    # which tokens come from the text itself, N bool arrays of shape (L,). An unknown word ([UNK]) is ordinary; [CLS],
+    # [SEP], [MASK] and padding are not, wherever they come from
     ordinary: list[Array]
-    offsets: list[Array]
+    offsets: list[Array]  # character span of each token in its text or pair, N arrays of shape (L, 2)
+    # 0 for tokens of the text, 1 for its pair, -1 for tokens that the template added, N arrays of (L,)
     segments: list[Array]
-    truncated: Array
+    truncated: Array  # which texts were longer than the limit, shape (N,), bool
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -46,19 +40,15 @@ class EncodedTexts:
 
     def select(self, indices: Sequence[int] | Array) -> EncodedTexts:
         """The same for some of the texts, in the order of `indices`."""
+        texts = cast(Texts, [self.texts[i] for i in indices])
+        truncated = self.truncated[np.asarray(indices, dtype=np.int64)]
+        picked = {name: [arrays[i] for i in indices] for name, arrays in self.token_fields().items()}
+        return replace(self, texts=texts, truncated=truncated, **picked)
 
-        def pick(arrays: list[Array]) -> list[Array]:
-            return [arrays[i] for i in indices]
-
-        return EncodedTexts(
-            texts=cast(Texts, [self.texts[i] for i in indices]),
-            input_ids=pick(self.input_ids),
-            token_type_ids=None if self.token_type_ids is None else pick(self.token_type_ids),
-            ordinary=pick(self.ordinary),
-            offsets=pick(self.offsets),
-            segments=pick(self.segments),
-            truncated=self.truncated[np.asarray(indices, dtype=np.int64)],
-        )
+    def token_fields(self) -> dict[str, list[Array]]:
+        """The fields with something of each token, by name."""
+        names = ("input_ids", "token_type_ids", "ordinary", "offsets", "segments")
+        return {name: arrays for name in names if (arrays := getattr(self, name)) is not None}
 
     def text_of(self, index: int, segment: int) -> str:
         """The text (segment 0) or its pair (segment 1)."""
@@ -86,13 +76,13 @@ class EncodedTexts:
 
     def _is_blank(self, index: int, position: int, segment: int) -> bool:
         """Whether an ordinary token of a text or its pair has no character that one can see."""
-        start, end = (int(x) for x in self.offsets[index][position])
+        start, end = self.offsets[index][position]
         inside = self.ordinary[index][position] and self.segments[index][position] == segment
         return bool(inside) and not self.text_of(index, segment)[start:end].strip()
 
     def token_text(self, index: int, position: int) -> str:
         """The characters behind one token, lower case; a piece from inside a word starts with `##`."""
-        start, end = (int(x) for x in self.offsets[index][position])
+        start, end = self.offsets[index][position]
         text = self.text_of(index, max(int(self.segments[index][position]), 0))
         piece = text[start:end]
         inside = start > 0 and piece[:1].isalnum() and text[start - 1].isalnum()
@@ -100,23 +90,14 @@ class EncodedTexts:
 
 
 class Batch(NamedTuple):
-    """One padded batch on the device.
+    """One padded batch on the device."""
 
-    Attributes:
-        indices: Which of the encoded texts these are, shape (B,).
-        input_ids: Shape (B, L).
-        attention_mask: Shape (B, L).
-        token_type_ids: Shape (B, L), or `None` for models without segments.
-        ordinary: Shape (B, L), bool; False on padding.
-        strengths: Debiasing strength of each sequence, shape (B,), for a model with an adapter; `None` leaves the
-            adapter at its own.
-    """
-
-    indices: Array
-    input_ids: Tensor
-    attention_mask: Tensor
-    token_type_ids: Tensor | None
-    ordinary: Tensor
+    indices: Array  # which of the encoded texts these are, shape (B,)
+    input_ids: Tensor  # shape (B, L)
+    attention_mask: Tensor  # shape (B, L)
+    token_type_ids: Tensor | None  # shape (B, L), or `None` for models without segments
+    ordinary: Tensor  # shape (B, L), bool; False on padding
+    # debiasing strength of each sequence, shape (B,), for a model with an adapter; `None` leaves the adapter at its own
     strengths: Tensor | None = None
 
     def model_inputs(self) -> dict[str, Tensor]:
@@ -141,7 +122,12 @@ class Batch(NamedTuple):
         )
 
     def _rows(self, rows: Tensor) -> Batch:
-        tensors = self._asdict()
-        indices = tensors.pop("indices")[rows.cpu().numpy()]
-        picked: dict[str, Any] = {name: None if x is None else x[rows] for name, x in tensors.items()}
-        return Batch(indices, **picked)
+        picked: list[Any] = [None if tensor is None else tensor[rows] for tensor in self[1:]]
+        return Batch(self.indices[rows.cpu().numpy()], *picked)
+
+
+def warn_of_cut(name: str, n: int, most: int) -> None:
+    """Say of a classifier that n texts were longer than its most tokens, if any."""
+    if n:
+        said = f"'{name}' sees only the beginning of {counted(n, 'text')}: it takes at most {most} tokens."
+        warnings.warn(said, GuardrailWarning, stacklevel=3)

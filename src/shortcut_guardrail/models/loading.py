@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import torch
 
-from ..data import Share, Within, checked, enumerated, shortened
+from ..data import Within, checked, enumerated
 from ..errors import GuardrailError, ModelError
 
 
@@ -31,46 +31,24 @@ def load_model(
     """
     from transformers import AutoModelForSequenceClassification
 
-    _check_model_folder(str(source), allow_pickle)
+    what = "text classifier", "a bare encoder or another kind of model. Fine-tune it for classification first"
     options = {"revision": revision or "main", "trust_remote_code": trust_remote_code}
     weights = {"dtype": torch.float32, "use_safetensors": None if allow_pickle else True}
-    model, tokenizer, missing = _load(AutoModelForSequenceClassification, source, "text classifier", options, weights)
-    if missing:
-        raise ModelError(
-            f"'{source}' has no weights for {', '.join(missing[:3])}{' and others' if len(missing) > 3 else ''}: "
-            "it is a bare encoder or another kind of model. Fine-tune it for classification first."
-        )
-    return model, tokenizer
+    return _load(AutoModelForSequenceClassification, str(source), what, options, weights)
 
 
 def load_causal(source: str | Path, *, revision: str | None = None, precision: str = "bfloat16") -> tuple[Any, Any]:
-    """A causal language model and its tokenizer; neither pickled weights nor code that comes with it are read.
-
-    Args:
-        source: Folder or Hub id.
-        revision: Branch, tag or commit on the Hub.
-        precision: `bfloat16`, or `float32` where the last digits matter.
-
-    Raises:
-        ModelError: Nothing usable is there; the sentence says what was looked for.
-    """
+    """A causal language model and its tokenizer, see `load_model`; in `bfloat16`, or in `float32`."""
     from transformers import AutoModelForCausalLM
 
-    _check_model_folder(str(source), allow_pickle=False)
+    what = "causal language model", "no causal language model"
     options = {"revision": revision or "main", "trust_remote_code": False}
     weights = {"dtype": getattr(torch, precision), "use_safetensors": True}
-    model, tokenizer, missing = _load(AutoModelForCausalLM, source, "causal language model", options, weights)
-    if missing:
-        raise ModelError(f"'{source}' has no weights for {', '.join(missing[:3])}: it is no causal language model.")
-    return model, tokenizer
+    return _load(AutoModelForCausalLM, str(source), what, options, weights)
 
 
 def architecture_of(source: str | Path, *, revision: str | None = None) -> str:
-    """The class that a model says it is, such as "BertForSequenceClassification"; empty where it says nothing.
-
-    Raises:
-        ModelError: There is no model.
-    """
+    """The class that a model says it is, such as "BertForSequenceClassification"; empty where it says nothing."""
     from transformers import AutoConfig
 
     _check_model_folder(str(source), allow_pickle=False)
@@ -80,18 +58,20 @@ def architecture_of(source: str | Path, *, revision: str | None = None) -> str:
 
 
 def _load(
-    auto: Any, source: str | Path, what: str, options: dict[str, Any], weights: dict[str, Any]
-) -> tuple[Any, Any, list[str]]:
-    """A model, its tokenizer, and the names of weights that the files lack."""
+    auto: Any, name: str, what: tuple[str, str], options: dict[str, Any], weights: dict[str, Any]
+) -> tuple[Any, Any]:
+    """A model of a kind and its tokenizer; `what` names the kind, and what it is instead if weights are missing."""
     from transformers import AutoConfig, AutoTokenizer
 
-    name = str(source)
-    with _sentences(name, what):
-        config = AutoConfig.from_pretrained(name, **options)
-        _check_sizes(config, name)
+    _check_model_folder(name, allow_pickle=not weights["use_safetensors"])
+    with _sentences(name, what[0]):
+        _check_config(AutoConfig.from_pretrained(name, **options), name)
         tokenizer = AutoTokenizer.from_pretrained(name, **options)
         model, report = auto.from_pretrained(name, output_loading_info=True, **weights, **options)
-    return model, tokenizer, sorted(report["missing_keys"])
+    if missing := sorted(report["missing_keys"]):
+        shown = ", ".join(missing[:3]) + (" and others" if len(missing) > 3 else "")
+        raise ModelError(f"'{name}' has no weights for {shown}: it is {what[1]}.")
+    return model, tokenizer
 
 
 @contextmanager
@@ -104,34 +84,23 @@ def _sentences(name: str, what: str) -> Iterator[None]:
         raise
     # Anything: configurations are code's input, tokenizers raise Rust's panics, and remote code raises what it likes.
     except Exception as error:
-        where = f"'{name}'" if Path(name).exists() else f"There is no folder '{name}' here,{_near_folder(name)} and it"
+        found = os.path.exists(name)
+        where = f"'{name}'" if found else f"There is no folder '{name}' here,{_near_folder(name)} and it"
+        line = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
         raise ModelError(
-            f"{where} could not be loaded as a {what}: {_first_line(error)} Give a folder written by "
-            "save_pretrained, or the id of a model on the Hub that this machine can reach."
+            f"{where} could not be loaded as a {what}: {line}. Give a folder written by save_pretrained, or the id of "
+            "a model on the Hub that this machine can reach."
         ) from error
 
 
-_MOST = {
-    "num_labels": 10_000,
-    "vocab_size": 10_000_000,
-    "max_position_embeddings": 10_000_000,
-    "num_hidden_layers": 1_000,
-    "num_attention_heads": 10_000,
-    "hidden_size": 1_000_000,
-    "intermediate_size": 4_000_000,
-}
-"""Sizes of which no classifier needs more. Layers are made one by one before any weight is read, so that a billion of
-them would never end."""
+# Layers and names of classes are made one by one before any weight is read: a billion of them would never end.
+_MOST = {"num_labels": 10_000, "num_hidden_layers": 1_000}
 
 
-def _check_sizes(config: Any, name: str) -> None:
+def _check_config(config: Any, name: str) -> None:
     for field, most in _MOST.items():
-        value = getattr(config, field, None)
-        if value is not None:
+        if (value := getattr(config, field, None)) is not None:
             checked(value, Annotated[int, Within(0, most)], f"'{name}', config.json", path=field, error=ModelError)
-    for field, value in vars(config).items():
-        if "dropout" in field and isinstance(value, float):
-            checked(value, Share, f"'{name}', config.json", path=field, error=ModelError)
     names = getattr(config, "id2label", None) or {}
     if gaps := sorted(set(range(len(names))) - set(names))[:5]:
         absent = enumerated([str(gap) for gap in gaps])
@@ -144,13 +113,7 @@ def _check_sizes(config: Any, name: str) -> None:
 def _check_model_folder(name: str, allow_pickle: bool) -> None:
     """A local folder is checked by its files, for a plainer message than Transformers can give."""
     folder = Path(name)
-    try:
-        exists = folder.exists()
-    except (OSError, ValueError) as error:  # too long for a name, or no permission
-        raise ModelError(
-            f"'{shortened(name, 300)}' cannot be read ({getattr(error, 'strerror', None) or error})."
-        ) from error
-    if not exists:
+    if not os.path.exists(name):
         # What can be no Hub id ("name" or "owner/name") was meant as a folder.
         if folder.is_absolute() or name.startswith((".", "~")) or len(folder.parts) > 2:
             raise ModelError(f"There is no folder '{folder}'. Give a folder written by save_pretrained, or a Hub id.")
@@ -174,14 +137,9 @@ def _check_model_folder(name: str, allow_pickle: bool) -> None:
 def _near_folder(name: str) -> str:
     """The folder that may have been meant."""
     parent = Path(name).parent
-    folders = [entry.name for entry in parent.iterdir() if entry.is_dir()] if parent.is_dir() else []
+    folders = [entry.name for entry in parent.iterdir() if entry.is_dir()] if os.path.isdir(parent) else []
     near = difflib.get_close_matches(Path(name).name, folders, n=1)
     return f" only '{parent / near[0]}'," if near else ""
-
-
-def _first_line(error: Exception) -> str:
-    line = str(error).strip().partition("\n")[0].rstrip(".")
-    return f"{line or type(error).__name__}."
 
 
 @contextmanager

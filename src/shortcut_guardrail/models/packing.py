@@ -4,7 +4,6 @@ Everything in an encoder but attention works on one token at a time. Packed, a b
 is one row of T tokens; attention alone goes run by run, a run being the sequences of one length. On a GPU, where many
 small kernels take longer than a large one with some padding, sequences of similar length go together, padded for
 attention alone. A head that reads the first token needs only that token from the last block's attention output on.
-There the row becomes M rows of one token each, as the pooler and the head above expect.
 
 The families here compute attention through Transformers' attention interface and take positions as an argument. Others
 run padded.
@@ -23,49 +22,36 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+Keep = Literal["all", "first"]
+
 PACKED_ATTENTION = "shortcut_guardrail_packed"
 
+# From this length on the fused kernel is no slower in training, and it keeps no table of all pairs of tokens.
 _FUSED_FROM = 256
-"""From this length on the fused kernel is no slower in training, and it keeps no table of all pairs of tokens."""
-
-
-_MOST_PAIRS = 3.0
-"""Pairs of places over pairs of tokens up to which a GPU attends to sequences of several lengths together."""
+# Pairs of places over pairs of tokens, which is what padding costs attention, up to which sequences of several lengths
+# are attended to together: on a CPU none, elsewhere up to 3.
+_MOST_PAIRS = {"cpu": 1.0}
 
 
 class Run(NamedTuple):
-    """Sequences that follow one another in the row and are attended to together.
+    """Sequences that follow one another in the row and are attended to together."""
 
-    Attributes:
-        n: How many.
-        length: Tokens of the longest, which is the first.
-        tokens: Tokens in all; n * length if all are of one length.
-        mask: Which places of the grid hold tokens, shape (n, length), bool; `None` if all do.
-        at: Place in the grid of each token, shape (tokens,); `None` if all do.
-    """
-
-    n: int
-    length: int
-    tokens: int
-    mask: Tensor | None = None
-    at: Tensor | None = None
+    n: int  # how many
+    length: int  # tokens of the longest, which is the first
+    tokens: int  # tokens in all; n * length if all are of one length
+    mask: Tensor | None = None  # which places of the grid hold tokens, shape (n, length), bool; `None` if all do
+    at: Tensor | None = None  # place in the grid of each token, shape (tokens,); `None` if all do
 
 
-class _Family(NamedTuple):
-    """Where a family keeps its blocks, and the module of a block from which on each token is on its own."""
-
-    blocks: str
-    after_attention: str
-
-
-_BERT_LIKE = _Family("encoder.layer", "attention.output")
+# Where a family keeps its blocks, and the module of a block from which on each token is on its own.
+_BERT_LIKE = ("encoder.layer", "attention.output")
 _FAMILIES = {
     "bert": _BERT_LIKE,
     "roberta": _BERT_LIKE,
     "xlm-roberta": _BERT_LIKE,
     "camembert": _BERT_LIKE,
     "electra": _BERT_LIKE,
-    "distilbert": _Family("transformer.layer", "sa_layer_norm"),
+    "distilbert": ("transformer.layer", "sa_layer_norm"),
 }
 # These count positions from the padding id on.
 _POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert"}
@@ -73,35 +59,20 @@ _POSITIONS_AFTER_PADDING = {"roberta", "xlm-roberta", "camembert"}
 
 @dataclass(frozen=True)
 class PackedSequences:
-    """M sequences in one row, longest first.
+    """M sequences in one row, longest first."""
 
-    Attributes:
-        input_ids: Shape (1, T).
-        position_ids: Position of each token within its sequence, as the family counts, shape (1, T).
-        token_type_ids: Shape (1, T), or `None`.
-        starts: Where each sequence begins in the row, shape (M,).
-        places: Which sequence of the row each of the batch is, shape (M,).
-        runs: What is attended to together, in the order of the row.
-        mask: Which places of the padded batch hold tokens, its rows longest first, shape (M, L).
-        order: Which sequence of the batch each of the row is, shape (M,); the inverse of `places`.
-    """
-
-    input_ids: Tensor
-    position_ids: Tensor
-    token_type_ids: Tensor | None
-    starts: Tensor
-    places: Tensor
-    runs: tuple[Run, ...]
-    mask: Tensor
-    order: Tensor
+    input_ids: Tensor  # shape (1, T)
+    position_ids: Tensor  # position of each token within its sequence, as the family counts, shape (1, T)
+    token_type_ids: Tensor | None  # shape (1, T), or `None`
+    starts: Tensor  # where each sequence begins in the row, shape (M,)
+    places: Tensor  # which sequence of the row each of the batch is, shape (M,)
+    runs: tuple[Run, ...]  # what is attended to together, in the order of the row
+    mask: Tensor  # which places of the padded batch hold tokens, its rows longest first, shape (M, L)
+    order: Tensor  # which sequence of the batch each of the row is, shape (M,); the inverse of `places`
 
     def model_inputs(self) -> dict[str, Any]:
         """Keyword arguments for the forward pass, within `packed_attention`."""
-        inputs: dict[str, Any] = {
-            "input_ids": self.input_ids,
-            "position_ids": self.position_ids,
-            "packed_runs": self.runs,
-        }
+        inputs = {"input_ids": self.input_ids, "position_ids": self.position_ids, "packed_runs": self.runs}
         return inputs if self.token_type_ids is None else {**inputs, "token_type_ids": self.token_type_ids}
 
     def pad(self, values: Tensor) -> Tensor:
@@ -134,25 +105,9 @@ def can_pack(model: Any) -> bool:
 
 
 def pack(
-    model: Any,
-    input_ids: Tensor,
-    attention_mask: Tensor,
-    token_type_ids: Tensor | None = None,
-    *,
-    most_pairs: float | None = None,
+    model: Any, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
 ) -> PackedSequences:
-    """Put the sequences of a batch padded on the right, each of shape (M, L), into one row.
-
-    Args:
-        input_ids: The batch.
-        attention_mask: 1 for its tokens.
-        token_type_ids: Of a model that takes them.
-        most_pairs: Pairs of places over pairs of tokens, which is what attention costs over what it would without
-            padding, up to which sequences of several lengths are attended to together; 1 for none. By default 1 on a
-            CPU and 3 elsewhere.
-    """
-    if most_pairs is None:
-        most_pairs = 1.0 if input_ids.device.type == "cpu" else _MOST_PAIRS
+    """Put the sequences of a batch padded on the right, each of shape (M, L), into one row."""
     lengths = attention_mask.sum(dim=1)
     order = torch.argsort(lengths, descending=True, stable=True)
     mask = attention_mask[order].bool()
@@ -167,15 +122,15 @@ def pack(
         token_type_ids=None if token_type_ids is None else token_type_ids[order][mask][None],
         starts=ordered.cumsum(0) - ordered,
         places=torch.argsort(order),
-        runs=tuple(_runs(list(zip(counts.tolist(), values.tolist(), strict=True)), mask, most_pairs)),
+        runs=tuple(_runs(list(zip(counts.tolist(), values.tolist(), strict=True)), mask)),
         mask=mask,
         order=order,
     )
 
 
-def _runs(equal: list[tuple[int, int]], mask: Tensor, most_pairs: float) -> Iterator[Run]:
+def _runs(equal: list[tuple[int, int]], mask: Tensor) -> Iterator[Run]:
     """Neighbouring runs of equal length (number, length; longest first), put together as long as little is padded."""
-    start, at = 0, 0
+    start, at, most_pairs = 0, 0, _MOST_PAIRS.get(mask.device.type, 3.0)
     while at < len(equal):
         n, length = equal[at]
         tokens, pairs, end = n * length, n * length**2, at + 1
@@ -194,21 +149,18 @@ def _runs(equal: list[tuple[int, int]], mask: Tensor, most_pairs: float) -> Iter
 
 
 @contextmanager
-def packed_attention(model: Any, sequences: PackedSequences, *, keep: Literal["all", "first"]) -> Iterator[None]:
+def packed_attention(model: Any, sequences: PackedSequences, *, keep: Keep) -> Iterator[None]:
     """Within the block, the model takes `sequences.model_inputs()`.
 
-    Args:
-        model: The classifier, of a family that `can_pack` allows.
-        sequences: What it will be run on.
-        keep: `all` leaves the last hidden state as one row, shape (1, T, H). `first` gives each sequence's first token,
-            shape (M, 1, H), and computes no other from the last block's attention output on.
+    The last hidden state is one row, shape (1, T, H); where `keep` is `first`, it is each sequence's first token, shape
+    (M, 1, H), and no other is computed from the last block's attention output on.
     """
     _register_attention()
     config = model.config
     usual = config._attn_implementation
     # The setter of Transformers walks all modules; this one is called for every batch.
     config._attn_implementation = PACKED_ATTENTION
-    handle = _keep_first_tokens(model, sequences.starts) if keep != "all" else None
+    handle = _keep_first_tokens(model, sequences.starts) if keep == "first" else None
     try:
         with _without_cudnn_attention(sequences.input_ids.device):
             yield
@@ -220,14 +172,11 @@ def packed_attention(model: Any, sequences: PackedSequences, *, keep: Literal["a
 
 def _keep_first_tokens(model: Any, starts: Tensor) -> Any:
     """Have the last block turn a row of tokens into M rows of one token; returns the hook's handle."""
-    family = _FAMILIES[model.config.model_type]
-    last: nn.Module = model.base_model.get_submodule(family.blocks)[-1]
-
-    def first(states: Tensor) -> Tensor:
-        return states[0, starts][:, None]  # (1, T, H) -> (M, 1, H)
-
-    part = last.get_submodule(family.after_attention)
-    return part.register_forward_pre_hook(lambda _module, states: tuple(map(first, states)))
+    blocks, after_attention = _FAMILIES[model.config.model_type]
+    part = model.base_model.get_submodule(blocks)[-1].get_submodule(after_attention)
+    return part.register_forward_pre_hook(
+        lambda _module, inputs: tuple(states[0, starts][:, None] for states in inputs)  # (1, T, H) -> (M, 1, H)
+    )
 
 
 def _attend(
@@ -268,47 +217,35 @@ def _products(
 ) -> Tensor:
     """Fused attention, save where its backward pass is the slower: bfloat16 on a CPU (docs/research/speed.md)."""
     slow = query.device.type == "cpu" and query.dtype == torch.bfloat16 and query.requires_grad
-    slow = slow and query.shape[-2] < _FUSED_FROM
-    seen = None if mask is None else mask[:, None, None]  # (n, 1, 1, length): every place sees its sequence's tokens
-    if not slow:
+    if mask is not None or not slow or query.shape[-2] >= _FUSED_FROM:
+        seen = None if mask is None else mask[:, None, None]  # (n, 1, 1, length): all places see a sequence's tokens
         return F.scaled_dot_product_attention(query, key, value, attn_mask=seen, scale=scaling, dropout_p=dropout)
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     weights = torch.matmul(query, key.transpose(-1, -2)) * scaling
-    if seen is not None:
-        weights = weights.masked_fill(~seen, float("-inf"))
     weights = F.dropout(weights.softmax(dim=-1), p=dropout, training=dropout > 0)
     return torch.matmul(weights.to(value.dtype), value)
 
 
-class _Cudnn:
-    """Who does without cuDNN's attention; the switch is PyTorch's and for the whole process."""
-
-    lock = threading.Lock()
-    users = 0
-    before = True
+_switching, _cudnn_before = threading.Lock(), list[bool]()
 
 
 @contextmanager
 def _without_cudnn_attention(device: torch.device) -> Iterator[None]:
     """On a GPU any fused kernel but cuDNN's, which compiles anew for every length (pytorch/pytorch#155958).
 
-    The first of several threads switches it off and the last one back, the other kernels stay as the user has them.
+    The switch is PyTorch's and for the whole process. The last of several threads puts it back as the first found it.
     """
     if device.type != "cuda":
         yield
         return
-    with _Cudnn.lock:
-        if _Cudnn.users == 0:
-            _Cudnn.before = torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
-            torch.backends.cuda.enable_cudnn_sdp(False)
-        _Cudnn.users += 1
+    with _switching:
+        _cudnn_before.append(torch.backends.cuda.cudnn_sdp_enabled())  # type: ignore[no-untyped-call]
+        torch.backends.cuda.enable_cudnn_sdp(False)
     try:
         yield
     finally:
-        with _Cudnn.lock:
-            _Cudnn.users -= 1
-            if _Cudnn.users == 0:
-                torch.backends.cuda.enable_cudnn_sdp(_Cudnn.before)
+        with _switching:  # all but the first found it off
+            torch.backends.cuda.enable_cudnn_sdp(_cudnn_before.pop())
 
 
 @cache

@@ -13,13 +13,9 @@ def fast_precision(device: torch.device) -> Precision:
     """`bfloat16` where the hardware multiplies in it; elsewhere it is emulated, and slower than `float32`."""
     if device.type == "cuda":
         return "bfloat16" if torch.cuda.is_bf16_supported(including_emulation=False) else "float32"
-    return "bfloat16" if device.type == "cpu" and any(map(_cpu_has, ("avx512_bf16", "amx_tile"))) else "float32"
-
-
-def _cpu_has(feature: str) -> bool:
-    """What PyTorch says of this processor; versions that do not know the question say no."""
-    ask = getattr(torch.cpu, f"_is_{feature}_supported", None)
-    return ask is not None and bool(ask())
+    # Versions of PyTorch that do not know the question say no, as `bool()` does.
+    asked = (getattr(torch.cpu, f"_is_{feature}_supported", bool) for feature in ("avx512_bf16", "amx_tile"))
+    return "bfloat16" if device.type == "cpu" and any(ask() for ask in asked) else "float32"
 
 
 def use_plain_attention(model: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,27 +15,21 @@ class WeightsHash:
 
     def __init__(self) -> None:
         # With the parameters themselves, so that no other's memory comes to lie in their place.
-        self._kept: tuple[Any, list[tuple[str, Tensor]], str] | None = None
+        self._kept: tuple[Any, Sequence[tuple[str, Tensor]], str] | None = None
 
     def of(self, model: nn.Module) -> str:
         """See `TextClassifier.fingerprint`."""
-        parameters = sorted(_base_parameters(model).items())
-        state = [(name, p.data_ptr(), p.shape, _writes(p)) for name, p in parameters]
+        found = ((name.replace(".base_layer.", "."), p) for name, p in model.named_parameters() if ".lora_" not in name)
+        parameters = sorted(found, key=lambda one: one[0])
+        # Of tensors that do not count how often they were written to, something that equals nothing else.
+        writes = [object() if p.is_inference() else p._version for _, p in parameters]
+        state = [(name, p.data_ptr(), p.shape, n) for (name, p), n in zip(parameters, writes, strict=True)]
         if self._kept is None or self._kept[0] != state:
             self._kept = state, parameters, _sha256(parameters)
         return self._kept[-1]
 
 
-def _base_parameters(model: nn.Module) -> dict[str, Tensor]:
-    return {name.replace(".base_layer.", "."): p for name, p in model.named_parameters() if ".lora_" not in name}
-
-
-def _writes(parameter: Tensor) -> object:
-    """How often it was written to; of tensors that do not count that, something that equals nothing else."""
-    return object() if parameter.is_inference() else parameter._version
-
-
-def _sha256(parameters: list[tuple[str, Tensor]]) -> str:
+def _sha256(parameters: Sequence[tuple[str, Tensor]]) -> str:
     digest = hashlib.sha256()
     for name, parameter in parameters:
         values = parameter.detach().to("cpu", torch.float32).contiguous().numpy()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,29 +13,17 @@ from .units import words_as_units
 
 
 def masked_texts(encoded: EncodedTexts, positions: list[Array], mask_token_id: int) -> EncodedTexts:
-    """The texts with some tokens replaced by the mask token.
-
-    Args:
-        encoded: N texts.
-        positions: The tokens, N arrays.
-    """
-    ids, ordinary = [], []
+    """N texts with the tokens at some positions, N arrays, replaced by the mask token."""
+    ids, ordinary = [x.copy() for x in encoded.input_ids], [x.copy() for x in encoded.ordinary]
     for i, chosen in enumerate(positions):
-        ids.append(encoded.input_ids[i].copy())
-        ordinary.append(encoded.ordinary[i].copy())
-        ids[-1][chosen], ordinary[-1][chosen] = mask_token_id, False
+        ids[i][chosen], ordinary[i][chosen] = mask_token_id, False
     return replace(encoded, input_ids=ids, ordinary=ordinary)
 
 
 def shortened_texts(encoded: EncodedTexts, positions: list[Array], mask_token_id: int) -> EncodedTexts:
-    """The texts with some tokens cut out, and with them a comma that only set them apart.
+    """N texts with the tokens at some positions, N arrays, cut out, and with them a comma that only set them apart.
 
     A text of which no ordinary token would be left has them masked instead.
-
-    Args:
-        encoded: N texts.
-        positions: The tokens, N arrays.
-        mask_token_id: The id to put in where cutting would leave nothing.
     """
     cut = []
     for i, chosen in enumerate(positions):
@@ -48,16 +35,10 @@ def shortened_texts(encoded: EncodedTexts, positions: list[Array], mask_token_id
             continue
         keep[_loose_commas(encoded, i, keep)] = False
         cut.append((encoded.select([i]), np.flatnonzero(keep)))
-    return _rebuilt(encoded, lambda name: [getattr(one, name)[0][kept] for one, kept in cut])
-
-
-_PER_TOKEN = ("input_ids", "token_type_ids", "ordinary", "offsets", "segments")
-
-
-def _rebuilt(encoded: EncodedTexts, arrays: Callable[[str], list[Array]]) -> EncodedTexts:
-    """The same texts with other tokens; `arrays` gives the new arrays of a field."""
-    changes: dict[str, Any] = {name: arrays(name) for name in _PER_TOKEN if getattr(encoded, name) is not None}
-    return replace(encoded, **changes)
+    fields: dict[str, Any] = {
+        name: [getattr(one, name)[0][kept] for one, kept in cut] for name in encoded.token_fields()
+    }
+    return replace(encoded, **fields)
 
 
 def with_insertions(
@@ -77,24 +58,23 @@ def with_insertions(
     """
     patterns = [p for i, chosen in enumerate(positions) for p in _patterns(bearing, i, chosen)]
     words = words_as_units(encoded)
-    new: list[dict[str, Array]] = []
+    new: dict[str, list[Array]] = {name: [] for name in encoded.token_fields()}
     for i in range(len(encoded)):
         source, first, last, at_start = patterns[int(rng.integers(len(patterns)))]
         starts = np.flatnonzero(np.diff(words.of_token[i], prepend=-1) > 0)
         place = int(starts[0] if at_start or len(starts) == 1 else rng.choice(starts[1:]))
-        room = max_length - (last - first)
-        kept = _shortened(encoded, i, room)
+        over = len(encoded.input_ids[i]) + (last - first) - max_length
+        kept = np.arange(len(encoded.input_ids[i]))
+        if over > 0:
+            kept = np.delete(kept, np.flatnonzero(encoded.ordinary[i])[-over:])
         place = min(place, int(kept[-1]))
-        before, after = kept[kept < place], kept[kept >= place]
-        arrays = {}
-        for name in _PER_TOKEN:
-            if getattr(encoded, name) is not None:
-                own, put = getattr(encoded, name)[i], getattr(bearing, name)[source][first:last]
-                # The segment and the type are those of where it is put; the characters are of no text here.
-                put = put if name in ("input_ids", "ordinary") else np.repeat(own[place : place + 1], last - first, 0)
-                arrays[name] = np.concatenate([own[before], put, own[after]])
-        new.append(arrays)
-    return _rebuilt(encoded, lambda name: [arrays[name] for arrays in new])
+        for name, arrays in new.items():
+            own, put = getattr(encoded, name)[i], getattr(bearing, name)[source][first:last]
+            # The segment and the type are those of where it is put; the characters are of no text here.
+            put = put if name in ("input_ids", "ordinary") else np.repeat(own[place : place + 1], last - first, 0)
+            arrays.append(np.concatenate([own[kept[kept < place]], put, own[kept[kept >= place]]]))
+    fields: dict[str, Any] = new
+    return replace(encoded, **fields)
 
 
 def _patterns(encoded: EncodedTexts, index: int, chosen: Array) -> list[tuple[int, int, int, bool]]:
@@ -106,18 +86,10 @@ def _patterns(encoded: EncodedTexts, index: int, chosen: Array) -> list[tuple[in
     return [(index, start, end, start == opens) for start, end in _runs(np.flatnonzero(~keep))]
 
 
-def _shortened(encoded: EncodedTexts, index: int, length: int) -> Array:
-    """Positions of a text that are left when it is cut to a length, at the end of its ordinary tokens."""
-    positions = np.arange(len(encoded.input_ids[index]))
-    over = len(positions) - length
-    return positions if over <= 0 else np.delete(positions, np.flatnonzero(encoded.ordinary[index])[-over:])
-
-
 def _loose_commas(encoded: EncodedTexts, index: int, keep: Array) -> list[int]:
     """Commas right after something cut out at the start of a clause, or right before something cut out at its end."""
     loose = []
-    gaps = np.flatnonzero(~keep)
-    for start, end in _runs(gaps):
+    for start, end in _runs(np.flatnonzero(~keep)):
         before, after = _character(encoded, index, start - 1), _character(encoded, index, end)
         if after == "," and not before.isalnum():
             loose.append(end)
@@ -128,16 +100,13 @@ def _loose_commas(encoded: EncodedTexts, index: int, keep: Array) -> list[int]:
 
 def _runs(positions: Array) -> list[tuple[int, int]]:
     """Runs of neighbouring numbers, as (first, one past the last)."""
-    if not len(positions):
-        return []
-    breaks = np.flatnonzero(np.diff(positions) > 1)
-    starts, ends = positions[np.r_[0, breaks + 1]], positions[np.r_[breaks, len(positions) - 1]] + 1
-    return list(zip(starts.tolist(), ends.tolist(), strict=True))
+    runs = np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1) if len(positions) else []
+    return [(int(run[0]), int(run[-1]) + 1) for run in runs]
 
 
 def _character(encoded: EncodedTexts, index: int, position: int) -> str:
     """The characters of a token if they come from the text, else nothing."""
     if not 0 <= position < len(encoded.input_ids[index]) or encoded.segments[index][position] < 0:
         return ""
-    start, end = (int(x) for x in encoded.offsets[index][position])
+    start, end = encoded.offsets[index][position]
     return encoded.text_of(index, int(encoded.segments[index][position]))[start:end].strip()
