@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import warnings
 
 import numpy as np
 import pytest
@@ -19,15 +18,11 @@ from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.models.loading import load_model
 from tiny_models import FAMILIES, tiny_bert, wordpiece_tokenizer
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*ELECTRA discriminator")
 PAIRS = [("clean room", "was bad"), ("good food", "very slow")]
-
 TARGETS = {
-    "bert": {"query", "value"},
+    **{name: {"query", "value"} for name in ("bert", "roberta", "xlm-roberta", "albert", "electra")},
     "distilbert": {"q_lin", "v_lin"},
-    "roberta": {"query", "value"},
-    "xlm-roberta": {"query", "value"},
-    "albert": {"query", "value"},
-    "electra": {"query", "value"},
     "deberta": {"in_proj"},
     "deberta-v2": {"query_proj", "value_proj"},
     "mpnet": {"q", "v"},
@@ -35,16 +30,9 @@ TARGETS = {
 }
 
 
-def classifier_of(family, name, **options):
-    model, tokenizer = family(name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardrailWarning)
-        return TextClassifier(model, tokenizer, batch_size=4, **options)
-
-
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_is_attributed_adapted_and_predicted(family, name, texts):
-    classifier = classifier_of(family, name)
+    classifier = TextClassifier(*family(name), batch_size=4)
     encoded = classifier.encode(texts)
     saliency = find_important_tokens(classifier, encoded)
     assert (saliency.positions >= 0).any(axis=1).all()
@@ -58,29 +46,22 @@ def test_every_family_is_attributed_adapted_and_predicted(family, name, texts):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_padding_length_and_batches_do_not_change_a_prediction(family, name, texts):
-    classifier, texts = classifier_of(family, name), [*texts, "good " * 200]
+def test_padding_and_batches_change_no_prediction_and_pairs_get_the_tokenizers_segments(family, name, texts):
+    classifier, texts = TextClassifier(*family(name), batch_size=4), [*texts, "good " * 200]
     encoded = classifier.encode(texts)
-    assert encoded.truncated[-1]
-    assert not encoded.truncated.all()
+    assert encoded.truncated.tolist() == [*[False] * (len(texts) - 1), True]
     assert encoded.lengths[-1] == classifier.max_length <= 34
     alone = np.concatenate([classifier.predict_logits(classifier.encode([text])) for text in texts])
     np.testing.assert_allclose(classifier.predict_logits(encoded), alone, atol=2e-4)
-
-
-@pytest.mark.parametrize("name", FAMILIES)
-def test_pairs_get_the_segments_of_the_tokenizer(family, name):
-    classifier = classifier_of(family, name)
     encoded = classifier.encode(PAIRS)
     reference = classifier.tokenizer([a for a, _ in PAIRS], [b for _, b in PAIRS])
     assert [ids.tolist() for ids in encoded.input_ids] == reference["input_ids"]
-    if "token_type_ids" in classifier.tokenizer.model_input_names:
+    takes_segments = "token_type_ids" in classifier.tokenizer.model_input_names
+    assert (encoded.token_type_ids is not None) == takes_segments
+    if takes_segments:
         assert [ids.tolist() for ids in encoded.token_type_ids] == reference["token_type_ids"]
         assert 1 in encoded.token_type_ids[0]
-    else:
-        assert encoded.token_type_ids is None
-    last = np.flatnonzero(encoded.segments[0] == 1)[-1]
-    assert encoded.offsets[0][last][1] == len(PAIRS[0][1])
+    assert encoded.offsets[0][np.flatnonzero(encoded.segments[0] == 1)[-1]][1] == len(PAIRS[0][1])
 
 
 @pytest.mark.parametrize(("name", "most"), [("bert", 34), ("roberta", 32)])  # of 34 rows, two are never reached
@@ -98,7 +79,7 @@ def test_the_embedding_is_position_0_before_the_pooler_or_the_mean_over_real_tok
     torch.testing.assert_close(classifier.embed(batch), output.last_hidden_state[:, 0], rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(classifier.embed(batch, "pooler"), output.pooler_output, rtol=1e-4, atol=1e-5)
     assert not torch.allclose(classifier.embed(batch), output.pooler_output)
-    pools = classifier_of(family, "modernbert")  # its head takes the mean
+    pools = TextClassifier(*family("modernbert"))  # its head takes the mean
     batch = pools.collate(pools.encode(texts), [0, 1])
     hidden = pools.encoder(**batch.model_inputs()).last_hidden_state
     expected = hidden[0, : int(batch.attention_mask[0].sum())].mean(dim=0)
@@ -129,12 +110,12 @@ def test_sharing_weights_leaves_the_model_as_it_was(bert):
     classifier = TextClassifier(model, tokenizer)
     attach_adapter(classifier, AdapterConfig())
     assert model.training
-    assert not any("lora" in name for name, _ in model.named_modules())
-    for name, parameter in model.named_parameters():
+    own, after = dict(classifier.model.named_parameters()), dict(model.named_parameters())
+    assert after.keys() == before.keys()  # no adapter is in it
+    for name, parameter in after.items():
         assert parameter.requires_grad == before[name][0]
         assert torch.equal(parameter, before[name][1])
-    own = dict(classifier.model.named_parameters())
-    assert all(own[name].data_ptr() == p.data_ptr() for name, p in model.named_parameters())
+        assert own[name].data_ptr() == parameter.data_ptr()
 
 
 # Heads

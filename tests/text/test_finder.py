@@ -235,18 +235,6 @@ class TestContentSpans:
     def test_contractions_and_punctuation(self, phrase: str, content: list[str]) -> None:
         assert self.words(phrase, f"Oh: {phrase}.") == content
 
-    @settings(deadline=None)
-    @given(st.lists(st.sampled_from(["to", "honest", "I’m", "not", "don't", "!", "ß", "x's"]), min_size=1, max_size=5))
-    def test_spans_are_ordered_and_within_the_match(self, words: list[str]) -> None:
-        phrase = " ".join(words)
-        text = f"İ {phrase} no"
-        match = Occurrence(phrase, 2, 2 + len(phrase))
-        spans = content_spans(text, match.start, match.end)
-        edges = [edge for span in spans for edge in span]
-        assert edges == sorted(edges)
-        assert match.start <= edges[0] < edges[-1] <= match.end
-        assert all(start < end for start, end in spans)
-
 
 def injected_rows(name: str) -> Iterator[tuple[str, str]]:
     """(text before injection, text after it) of a test file; `original_test.csv` has the same rows in order."""
@@ -262,22 +250,16 @@ def injected_rows(name: str) -> Iterator[tuple[str, str]]:
 @needs_shared_data
 @pytest.mark.parametrize("number", [1, 2, 3])
 @pytest.mark.parametrize("split", ["test", "test_anti-shortcut"])
-def test_every_injected_synonym_is_found(number: int, split: str) -> None:
+def test_every_injected_shortcut_is_found(number: int, split: str) -> None:
     finder = WordFinder(SYNONYMS)
     rows = list(injected_rows(f"synonym{number}/{split}.csv"))
     injected = [(before, after) for before, after in rows if before != after]
     assert {match.word for _, after in injected for match in finder.find(after)} == set(SYNONYMS)
     assert [after for before, after in injected if len(finder.find(after)) <= len(finder.find(before))] == []
-
-
-@needs_shared_data
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_every_injected_single_word_is_found(number: int) -> None:
     finder = WordFinder(["honestly"])
-    for split in ("test", "test_anti-shortcut"):
-        rows = list(injected_rows(f"single-word{number}/{split}.csv"))
-        # The source took the word out of the few texts that had it by nature before it injected any.
-        injected = [after for before, after in rows if len(after) > len(before)]
-        assert injected
-        assert all(finder.present(text) for text in injected)
-        assert sum(finder.present(after) for _, after in rows) - len(injected) <= 4
+    rows = list(injected_rows(f"single-word{number}/{split}.csv"))
+    # The source took the word out of the few texts that had it by nature before it injected any.
+    holding = [after for before, after in rows if len(after) > len(before)]
+    assert holding
+    assert all(finder.present(text) for text in holding)
+    assert sum(finder.present(after) for _, after in rows) - len(holding) <= 4
