@@ -132,6 +132,9 @@ def test_asked_twice_it_is_paid_twice_and_no_more(tmp_path):
         assert [path.name for path in (tmp_path / "alone").iterdir()] == ["judge.toml"]
 
 
+TWO = ["toxic", "toxic insult"]
+
+
 def likely(*steps):
     return [[token, [[t, float(np.log(p))] for t, p in places.items()]] for token, places in steps]
 
@@ -148,11 +151,7 @@ def likely(*steps):
             [0.45, 0.45, 0.1],
         ),
         # At the end of the answer the whole label counts, and the longer one gets what is left.
-        (
-            likely(("toxic", {"toxic": 1}), ("</s>", {"</s>": 0.7, " insult": 0.3})),
-            ["toxic", "toxic insult"],
-            [0.7, 0.3],
-        ),
+        (likely(("toxic", {"toxic": 1}), ("</s>", {"</s>": 0.7, " insult": 0.3})), TWO, [0.7, 0.3]),
         (likely(("maybe", {"maybe": 0.9, "perhaps": 0.1})), LABELS, None),
         # A label that is not listed has at most as much as the least that is.
         (likely(("positive", {"positive": 0.9, "the": 0.05})), LABELS, [0.05 / 0.95, 0.9 / 0.95]),
@@ -161,16 +160,15 @@ def likely(*steps):
 )
 def test_an_answers_tokens(tokens, phrases, expected):
     found = token_scores(tokens, phrases)
-    if expected is None:
-        assert found is None
-    else:
+    assert (found is None) == (expected is None)
+    if expected:
         np.testing.assert_allclose(np.exp(found), expected)
 
 
 def test_sampled_answers_are_counted():
     found = sample_scores([" Positive.", "positive", "**negative**", "I think so"], LABELS)
     np.testing.assert_allclose(np.exp(found), [1.5 / 4, 2.5 / 4])
-    np.testing.assert_allclose(np.exp(sample_scores(["toxic insult"], ["toxic", "toxic insult"])), [0.25, 0.75])
+    np.testing.assert_allclose(np.exp(sample_scores(["toxic insult"], TWO)), [0.25, 0.75])
     assert sample_scores(["no", ""], LABELS) is None
 
 
@@ -316,11 +314,9 @@ def test_killed_and_resumed_nothing_is_paid_twice(tmp_path):
 
     with served(lambda text, body: time.sleep(0.05) or by_words(text, body)) as asked:
         opened(tmp_path, asked.url, "parallel = 2")
-        run = subprocess.Popen(
-            [sys.executable, "-c", ASK, str(tmp_path / "judge.toml"), str(tmp_path / "kept")],
-            stdin=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(Path(shortcut_guardrail.__file__).parents[1])},
-        )
+        command = [sys.executable, "-c", ASK, str(tmp_path / "judge.toml"), str(tmp_path / "kept")]
+        library = {"PYTHONPATH": str(Path(shortcut_guardrail.__file__).parents[1])}
+        run = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **library})
         run.stdin.write("\n".join(texts).encode())
         run.stdin.close()
         deadline = time.monotonic() + 120
