@@ -1,6 +1,5 @@
 """The box above a table: it says what the runs say, and above the numbers in every format that is read."""
 
-import warnings
 from dataclasses import replace
 
 import pytest
@@ -96,11 +95,6 @@ def test_other_runs_have_another_box(change, line, said, unchanged, tmp_path):
     assert said not in conditions(unchanged)[line]
 
 
-def test_strengths_are_chosen_only_where_there_is_one(tmp_path):
-    box = conditions(collected(tmp_path, config=with_systems(few("Civil"), "erm")))
-    assert "strength" not in " ".join(box)
-
-
 def test_seeds_that_some_rows_lack_are_told(tmp_path):
     fake_results(tmp_path, with_systems(few("Civil"), "erm"))
     fake_results(tmp_path, with_systems(few("Civil"), "guardrail"), seeds=(0, 1))
@@ -133,16 +127,3 @@ def test_latex_has_the_box_as_a_quotation_with_what_it_must_escape():
     box = r"\begin{quote}\raggedright" "\n" r"50 \% of a\_b \& \#1\par" "\n" r"x\par" "\n" r"\end{quote}"
     assert latex.index(box) < latex.index(r"\begin{tabular}")
     assert "quote" not in render(Table("t", ("a", "b"), (), ()), "latex")
-
-
-def test_the_committed_box_is_of_the_committed_runs():
-    """Counted here in another way: from the list of runs and their own records."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        collection = collect(RESULTS, read_experiment("leaderboard"))
-    results = [run.result for run in collection.runs]
-    (train,) = {sum(result["data"]["counts"]["train"].values()) for result in results}
-    text = (RESULTS / "leaderboard/leaderboard.md").read_text(encoding="utf-8")
-    assert f"> - Training rows: {train}. " in text
-    assert "(22.7 million parameters)" in text
-    assert results[0]["hardware"]["processor"] in text

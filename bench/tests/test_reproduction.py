@@ -72,14 +72,6 @@ def test_systems_of_the_paper_that_we_have_not_run_have_rows_without_ours(tmp_pa
     assert "SG, in the paper only" not in block(tmp_path)
 
 
-def test_an_experiment_without_runs_is_refused(tmp_path):
-    fake_results(tmp_path, few("mstps", "erm"), scale="tiny", seeds=(0,))
-    with pytest.raises(LookupError, match="no finished run of mstps"):
-        block(tmp_path, "mstps")
-    fake_results(tmp_path, few("mstps", "erm"), seeds=(0,))
-    assert block(tmp_path, "mstps")
-
-
 def test_a_setting_of_which_only_some_folds_are_there_counts_as_not_run(tmp_path):
     config = few("shifted", "erm", settings=slice(1, 2))
     fake_results(tmp_path, config, seeds=(0,))

@@ -272,20 +272,6 @@ def test_bad_input_is_refused_before_anything_is_written(run, tmp_path, options,
     assert not list(tmp_path.iterdir())
 
 
-def test_data_are_checked_before_anything_is_trained(run, tmp_path, monkeypatch):
-    settings = (Setting("good", "fake", family="fake"), Setting("bad", "fake", {"strength": 7.0}, family="fake"))
-
-    def checking(*args, strength=1.0, **options):
-        if strength > 1:
-            raise ConfigError(f"strength must lie between 0 and 1, but is {strength}.")
-        return fake_build(*args, strength=strength, **options)
-
-    monkeypatch.setattr(bases, "build", checking)
-    monkeypatch.setattr(classifiers, "finetune_classifier", lambda *_, **__: pytest.fail("trained first"))
-    with pytest.raises(ConfigError, match=r"strength must lie between 0 and 1, but is 7\.0"):
-        run(experiment("erm", settings=settings))
-
-
 def test_every_option_that_decides_is_in_the_hash(encoder):
     found = classifiers.find_encoder(encoder)
 

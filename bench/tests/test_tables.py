@@ -15,7 +15,7 @@ from shortcut_bench.positioning import APPROACHES, CHOSEN_BESIDE, PER_INPUT_ATTR
 from shortcut_bench.registry import built_in_systems
 from shortcut_bench.results import read_index, result_path
 from shortcut_bench.statistics import mcnemar
-from shortcut_bench.tables import Entry, Table, make_table, render
+from shortcut_bench.tables import make_table, render
 from shortcut_guardrail import ConfigError, DataError, GuardrailWarning
 from shortcut_guardrail.metrics import group_accuracy
 from shortcut_guardrail.stats.exact import exact_interval
@@ -161,14 +161,6 @@ def test_an_experiment_has_its_table_in_every_format(name, tmp_path):
     shown = [entry.shown() for row in table.rows for entry in row]
     assert shown.count("-") < len(shown) / 2, "most of a table says something"
     assert not any("nan" in cell for cell in shown)
-
-
-def test_latex_escapes_what_it_must(collection):
-    table = Table("50 % & more", ("a_b", "x"), ((Entry(text="#1 < 2"), Entry(text="λ†")),), ())
-    latex = render(table, "latex")
-    assert r"#" not in latex.replace(r"\#", "")
-    for part in (r"50 \% \& more", r"a\_b", r"\#1 $<$ 2", r"$\lambda$$^{\dagger}$"):
-        assert part in latex
 
 
 def test_the_table_of_positioning_is_the_papers_where_systems_are_handed_what_it_says(tmp_path):

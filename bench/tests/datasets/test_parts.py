@@ -10,7 +10,7 @@ from shortcut_bench.datasets.options import BuildOptions
 from shortcut_bench.datasets.presence import shortcut_present
 from shortcut_bench.datasets.sampling import split_stratified, stratified
 from shortcut_bench.datasets.strength import occurrence_probabilities
-from shortcut_guardrail.errors import ConfigError, DataError
+from shortcut_guardrail.errors import ConfigError
 from shortcut_guardrail.text import WordFinder
 from tiny_models import byte_level_tokenizer, wordpiece_tokenizer
 
@@ -63,11 +63,6 @@ def test_a_stratified_subset_keeps_shares_and_repeats_no_row(strata, n, seed):
     assert (np.diff(chosen) > 0).all()
     exact = np.bincount(strata, minlength=4) * n / len(strata)
     assert (np.abs(np.bincount(strata[chosen], minlength=4) - exact) < 1).all()
-
-
-def test_a_subset_larger_than_the_data():
-    with pytest.raises(DataError, match="4 rows are asked for, but there are 3"):
-        stratified(np.array([0, 1, 1]), 4, np.random.default_rng(0))
 
 
 def test_train_and_development_rows_do_not_overlap():
@@ -198,16 +193,3 @@ def test_room_is_left_for_insertions():
     )
     assert max(n_tokens(row.text, tokenizer) for row in planted) == 14
     assert {row.phrase for row in planted} == {"honestly", "to be honest"}
-
-
-def test_a_cap_without_a_tokenizer_or_room():
-    with pytest.raises(
-        ConfigError, match="max_tokens needs a fast tokenizer to count the tokens with, but there is none"
-    ):
-        BuildOptions(None, max_tokens=8)
-    with pytest.raises(
-        ConfigError, match="max_tokens is 4, which leaves no token for the text beside 2 special tokens"
-    ):
-        options(4).cap(["the room"], ["honestly, "])
-    with pytest.raises(ConfigError, match="beside 3 special tokens"):
-        options(4).cap([("the room", "was clean")])

@@ -5,7 +5,6 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from filelock import FileLock
 
 from shortcut_bench.finetuning import checkpoints as checkpoint_files
 from shortcut_bench.finetuning import trainer as trainer_module
@@ -16,7 +15,6 @@ from shortcut_bench.finetuning.checkpoints import (
     STATE_FILE,
     WEIGHTS_FILE,
     Checkpoints,
-    discard,
 )
 from shortcut_bench.finetuning.config import FinetuneConfig, Objective
 from shortcut_bench.finetuning.training import finetune_classifier
@@ -242,30 +240,6 @@ def test_a_full_disk_ends_no_training(finetune, checkpoints, monkeypatch, failin
     assert steps_of(finetune, checkpoints=checkpoints)[0] == EPOCH
 
 
-def test_of_two_at_once_one_does_without(finetune, checkpoints):
-    inner = []
-
-    def meanwhile(epoch, model):
-        if epoch == 2:
-            inner.append(finetune(checkpoints=checkpoints))
-
-    outer = finetune(checkpoints=checkpoints, on_epoch_end=meanwhile)
-    assert inner[0].seconds_before == 0
-    assert same(outer, inner[0])
-    assert steps_of(finetune, checkpoints=checkpoints) == [5 * EPOCH]
-
-
-def test_what_another_process_has_open_is_not_discarded(finetune, checkpoints):
-    finetune(checkpoints=checkpoints)
-    with FileLock(checkpoints.folder / LOCK_FILE):
-        discard(checkpoints.folder.parent)
-        assert steps_of(finetune, checkpoints=checkpoints)[0] == 0
-    assert steps_of(finetune, checkpoints=checkpoints) == [5 * EPOCH]
-    discard(checkpoints.folder.parent)
-    assert not checkpoints.folder.exists()
-    discard(checkpoints.folder)  # of nothing there is nothing to remove
-
-
 @pytest.mark.parametrize("other", ["recipe", "seed", "texts", "weights", "objective", "encoder"])
 def test_a_checkpoint_of_another_fine_tuning_is_not_used(finetune, checkpoints, cut_short, another_encoder, other):
     shutil.copytree(cut_short, checkpoints.folder)
@@ -287,10 +261,3 @@ def test_the_last_is_kept_and_when_all_is_done_its_weights_alone(finetune, check
     finetune(checkpoints=checkpoints)
     kept = {str(path.relative_to(checkpoints.folder)) for path in checkpoints.folder.rglob("*.*")} - {LOCK_FILE}
     assert kept == {f"checkpoint-{5 * EPOCH}/{n}" for n in (WEIGHTS_FILE, MEMORY_FILE, STATE_FILE, MARK_FILE)}
-
-
-def test_a_folder_that_cannot_be_made_is_named(finetune, tmp_path, uninterrupted):
-    (tmp_path / "file").write_text("x", encoding="utf-8")
-    with pytest.warns(GuardrailWarning, match=r"No checkpoint could be kept in '.*file.states' .* or starts over"):
-        result = finetune(checkpoints=Checkpoints(tmp_path / "file" / "states", every=0))
-    assert same(result, uninterrupted)

@@ -153,24 +153,6 @@ def test_data_that_does_not_fit_is_refused_before_a_model_is_loaded(finetune, te
     assert str(error.value).endswith(message)
 
 
-def test_config_names_everything_that_is_out_of_range():
-    with pytest.raises(ConfigError) as error:
-        FinetuneConfig(learning_rate=0, epochs=0, warmup_ratio=1.5, precision="float16")
-    assert str(error.value) == (
-        "learning_rate must be above 0, but is 0. epochs must be at least 1, but is 0. "
-        "warmup_ratio must be between 0 and 1, but is 1.5. "
-        "precision must be auto or float32 or bfloat16, but is 'float16'."
-    )
-
-
-def test_one_of_several_processes_is_refused(finetune, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match="a classifier is done by one process, but this is one of several"):
-        finetune()
-    monkeypatch.setenv("WORLD_SIZE", "1")
-    finetune(config=FinetuneConfig(epochs=1))
-
-
 def test_loss_that_is_not_finite_ends_the_run_with_a_sentence(finetune, encoder, tmp_path):
     for file in encoder.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())

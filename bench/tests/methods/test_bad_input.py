@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from methods_toy import DEV, GROUPS, NAMES, SUPPORT, TRAIN, fit, rows
-from shortcut_bench.datasets.types import HIDDEN_GROUP, LabelledTexts
+from shortcut_bench.datasets.types import LabelledTexts
 from shortcut_bench.finetuning.config import FinetuneConfig
-from shortcut_bench.methods import C2L, DFR, EATA, JTT, RULES, FewShot, GroupDRO, LastLayer, jtt
+from shortcut_bench.methods import DFR, JTT, RULES, FewShot, GroupDRO, LastLayer, jtt
 from shortcut_bench.methods.dfr import draw_with_all_classes
 from shortcut_bench.methods.same_budget import PriorShift
 from shortcut_bench.methods.selection import Rule, best_index, search
 from shortcut_bench.methods.training import Changes, Stopwatch, resolve_recipe, train
 from shortcut_bench.registry import make_system
 from shortcut_bench.systems import Need
-from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
+from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, RunError
 
 QUICK = {"learning_rate": 5e-3, "epochs": 1, "batch_size": 32}
 AT_STRENGTH_1 = rows("dev", (30, 0, 0, 30), 11)
@@ -205,15 +205,6 @@ def test_the_kept_epoch_is_the_first_of_the_best_and_its_weights_are_back(materi
     assert trained.cost == 3 * 4 * len(TRAIN) + 4 * len(DEV)
 
 
-# Rules
-
-
-def test_a_rule_that_needs_groups_does_not_guess_them():
-    with pytest.raises(DataError, match="'dev-worst-group' needs the groups of 'dev', but they are hidden"):
-        RULES["dev-worst-group"].score(DEV.labels, DEV.without_groups())
-    assert (DEV.without_groups().groups == HIDDEN_GROUP).all()
-
-
 # Recipes
 
 
@@ -263,25 +254,6 @@ def test_support_rows_of_one_class_are_refused(method, material):
         fit(method, with_(material, support=ONE_CLASS))
 
 
-# C2L and LTGR
-
-
-def test_c2l_asked_for_a_language_model_that_is_not_there_says_so(material):
-    with pytest.raises(ModelError, match="comes without the masked language model"):
-        C2L(proposals="mlm", recipe=QUICK).fit(material, seed=0)
-
-
-def test_c2l_without_a_causal_token_is_ordinary_training_and_says_so(material):
-    from tiny_models import planted_bag
-
-    model, tokenizer = planted_bag(strength=0.0)
-    base = dataclasses.replace(material.base, model=model, tokenizer=tokenizer)
-    few = dataclasses.replace(TRAIN.select(np.arange(8)), texts=["the room was fine"] * 8)
-    with pytest.warns(GuardrailWarning, match="C2L has no triplet and is ordinary training"):
-        info = C2L(proposals="mask", recipe=QUICK).fit(with_(material, base=base, train=few), seed=0).info()
-    assert info["n_triplets"] == 0
-
-
 # Prompts
 
 
@@ -302,13 +274,3 @@ def test_a_prompt_stands_after_the_first_token_of_every_input(name, family):
     assert tokenizer.convert_tokens_to_ids("[PROMPT0]") in (None, tokenizer.unk_token_id)
     started = prompted.get_input_embeddings().weight[ids]
     assert all((words == vector).all(dim=1).any() for vector in started)
-
-
-# At test time
-
-
-def test_eata_without_source_texts_is_refused_rather_than_made_another_method(material):
-    nobody = with_(material, dev=DEV.select(np.array([], dtype=int)))
-    with pytest.raises(DataError, match="'eata' needs source texts to hold on to, but there are none"):
-        fit(EATA(), nobody)
-    assert fit(EATA(fisher_weight=0.0), nobody).info()["adaptation"]["rows"] > 0

@@ -12,7 +12,6 @@ from sklearn.preprocessing import StandardScaler
 from shortcut_bench.methods import ltgr
 from shortcut_bench.methods.c2l import (
     CausalTokens,
-    LanguageModelReplacer,
     Replacer,
     TripletLoss,
     find_causal_tokens,
@@ -26,7 +25,7 @@ from shortcut_bench.methods.entropy import (
     scaled_entropy,
     softmax_entropy,
 )
-from shortcut_bench.methods.group_dro import GroupDroLoss, group_losses, group_uniform_weights, updated_weights
+from shortcut_bench.methods.group_dro import GroupDroLoss, group_uniform_weights
 from shortcut_bench.methods.ltgr import (
     Attributions,
     early_agreement,
@@ -132,23 +131,10 @@ def test_ltgr_takes_the_targets_of_the_rows_that_the_batch_holds():
     assert found == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_group_that_is_not_in_the_batch_has_loss_0_and_no_gradient():
-    losses = torch.tensor([1.0, 3.0, 5.0], requires_grad=True)
-    mean = group_losses(losses, torch.tensor([0, 0, 2]), 3)
-    assert mean.tolist() == [2.0, 0.0, 5.0]
-    (gradient,) = torch.autograd.grad(mean.sum(), losses)
-    assert gradient.tolist() == [0.5, 0.5, 1.0]
-    # Its weight shrinks by the others' growth.
-    assert updated_weights(torch.full((3,), 1 / 3), mean.detach(), 0.1)[1] < 1 / 3
-
-
 def test_group_uniform_drawing_gives_each_group_the_same_share():
     groups = np.array([0, 0, 0, 0, 1, 3, 3])
     weights = group_uniform_weights(groups, 4)
     assert [weights[groups == g].sum() for g in (0, 1, 3)] == pytest.approx([1.0, 1.0, 1.0])
-
-
-# JTT
 
 
 # NFL
@@ -226,23 +212,6 @@ def test_the_loss_of_nfl_co_is_cross_entropy_and_so_many_times_the_distance_of_t
     found, literal = (torch.autograd.grad(value, weight, retain_graph=True)[0] for value in (loss, expected))
     assert torch.allclose(found, literal, rtol=1e-3, atol=1e-4)
     assert not torch.allclose(found, torch.autograd.grad(ordinary, weight)[0], rtol=0.1, atol=1e-2)
-
-
-def test_attending_to_padding_as_the_official_code_does_is_seen_in_padded_texts_alone():
-    model, tokenizer = tiny_bert(n_classes=2)
-    model.eval()
-    losses = {}
-    for attend in (False, True):
-        objective = ConstrainedOutputs(1000.0, attend_padding=attend)
-        objective.begin(model, tokenizer)
-        for name, taken in (("unpadded", slice(0, 1)), ("both", slice(0, 2))):
-            inputs = {key: value[taken] for key, value in padded_inputs().items()}
-            distance = objective.loss(model, inputs, torch.arange(2)) - model(**inputs).loss
-            losses[attend, name] = distance.item()
-    assert [losses.pop(key) for key in ((False, "both"), (False, "unpadded"), (True, "unpadded"))] == pytest.approx(
-        [0, 0, 0], abs=1e-3
-    )
-    assert losses[True, "both"] > 0.1
 
 
 # LTGR
@@ -443,39 +412,6 @@ def test_causal_tokens_of_c2l_are_those_of_a_search_one_by_one(texts, batch_size
     assert max(forwarded) <= batch_size
     assert positions[-1] == -1
     assert 0 < sum(found) < len(texts)
-
-
-def language_model(classifier):
-    from transformers import BertForMaskedLM
-
-    torch.manual_seed(5)
-    return BertForMaskedLM(classifier.plain_model.config)
-
-
-def test_half_of_the_replaced_tokens_vector_is_dropped_and_nothing_else(texts):
-    classifier = TextClassifier(*tiny_bert(hidden_size=64))
-    model, encoded = language_model(classifier), classifier.encode(texts[:2])
-    seen = []
-    model.bert.register_forward_pre_hook(
-        lambda _, args, inputs: seen.append(inputs["inputs_embeds"].clone()), with_kwargs=True
-    )
-    batch, places = classifier.collate(encoded, [0, 1]), torch.tensor([2, 3])
-    proposals = [
-        LanguageModelReplacer(model, classifier.device, seed=seed).propose(batch, places, np.array([0, 1]))
-        for seed in (0, 0, 1)
-    ]
-    whole = model.get_input_embeddings()(batch.input_ids)
-    for row, place in enumerate(places.tolist()):
-        kept = seen[0][row, place] != 0
-        assert 0.3 < kept.float().mean() < 0.7
-        assert torch.allclose(seen[0][row, place][kept], 2 * whole[row, place][kept])
-        others = [i for i in range(whole.shape[1]) if i != place]
-        assert torch.equal(seen[0][row, others], whole[row, others])
-    dropped = [seen[0][row, place] == 0 for row, place in enumerate(places.tolist())]
-    assert not torch.equal(*dropped), "each text and place has a draw of its own"
-    assert torch.equal(proposals[0], proposals[1])
-    assert torch.equal(seen[0], seen[1])
-    assert not torch.equal(seen[0], seen[2])
 
 
 def triplets(classifier, texts, mask, weight):

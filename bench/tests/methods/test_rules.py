@@ -5,7 +5,6 @@ outside, and the numbers of the sources as their authors wrote them.
 """
 
 import dataclasses
-import warnings
 from collections import Counter
 from typing import Any
 
@@ -21,15 +20,12 @@ from sklearn.preprocessing import StandardScaler
 from methods_toy import FRAMES, THINGS, WORDS, rows
 from shortcut_bench.classifiers import TrainedClassifier
 from shortcut_bench.datasets.types import LabelledTexts
-from shortcut_bench.finetuning import training as finetune
 from shortcut_bench.finetuning.config import FinetuneConfig, Objective
 from shortcut_bench.finetuning.training import finetune_classifier
 from shortcut_bench.methods import DFR, JTT, RULES, LastLayer, training
 from shortcut_bench.methods.same_budget import cross_validated
 from shortcut_bench.methods.selection import missing_groups
-from shortcut_bench.registry import make_system
 from shortcut_bench.systems import Material
-from shortcut_guardrail.errors import GuardrailWarning
 from tiny_models import tiny_bert
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -449,39 +445,3 @@ def test_the_last_layer_takes_the_strength_that_answers_left_out_folds_best():
     assert max(accuracies) > max(np.bincount(support.labels)) / 31 + 0.2
     assert best([fits[c].score(values, support.labels) for c in GRID]) != chosen
     assert min(np.abs(centred(scores_against(texts, fits[c])) - expected).max() for c in GRID if c != chosen) > 0.01
-
-
-@pytest.mark.parametrize(("counts", "folds"), [((14, 10, 3), 3), ((12, 9, 9), 5), ((13, 15), 5)])
-def test_cross_validation_takes_five_folds_or_as_many_as_a_class_has_rows(counts, folds):
-    rng = np.random.default_rng(3)
-    labels = rng.permutation(np.repeat(np.arange(len(counts)), counts))
-    values = 4.0 + rng.normal(size=(len(labels), 6)) * [9, 1, 1, 1, 1, 0.1]
-    values[np.arange(len(labels)), 1 + labels] += 1.5
-    for c in (1.0, 0.3):
-        for seed in (0, 1):
-            splits = StratifiedKFold(folds, shuffle=True, random_state=seed)
-            model = make_pipeline(StandardScaler(), regression(c, len(counts)))
-            guesses = cross_val_predict(model, values, labels, cv=splits)
-            assert cross_validated(values, labels, c, seed) == pytest.approx(np.mean(guesses == labels))
-
-
-# The sources' numbers
-
-
-@pytest.mark.parametrize(
-    ("recipe", "expected"),
-    [("source", 1.0), ({"epochs": 1}, 1.0), ({"warmup_ratio": 0.25}, 0.25), ("base", 0.2)],
-)
-def test_single_values_of_c2ls_recipe_leave_its_warmup_alone(recipe, expected, encoder, monkeypatch):
-    trained = []
-
-    def take_no_step(_model, _tokenizer, _rows, config, **_):
-        trained.append(config)
-        return finetune._Done((0.0,) * config.epochs, 0, 0.0)
-
-    monkeypatch.setattr(finetune, "_train", take_no_step)
-    few = JTT_TRAIN.select(np.arange(8))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardrailWarning)  # a text without a causal token
-        make_system("c2l", recipe=recipe).fit(untrained(encoder, train=few, dev=few), seed=0)
-    assert [config.warmup_ratio for config in trained] == [expected]

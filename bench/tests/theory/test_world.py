@@ -140,18 +140,3 @@ def test_one_reversed_text_without_label_tells_nothing_if_only_one_token_can_pul
     world = enumerate_world(World(1, 3, 0.9))
     assert conditional_mutual_information(with_deployment_texts(world, balanced, 3)) == pytest.approx(0, abs=1e-9)
     assert conditional_mutual_information(with_deployment_texts(world, skewed, 3)) > 0.01
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"num_tokens": 9}, "num_tokens must be 1, 2, 3 or 4 to be enumerable, but is 9"),
-        ({"train_size": -1}, "whole number from 0 on, but is -1"),
-        ({"train_size": 2.5}, "whole number from 0 on, but is 2.5"),
-        ({"train_size": 40}, "training sets and 27 structures, too many to enumerate"),
-        ({"shortcut_strength": 1.2}, "shortcut_strength must lie between 0 and 1, but is 1.2"),
-    ],
-)
-def test_worlds_that_cannot_be_enumerated_are_refused(settings, sentence):
-    with pytest.raises(ConfigError, match=sentence):
-        World(**settings)
