@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from ..cards import Status
-from ..data import Count, Defined, NotEmpty, Share, UserText, Within
+from ..data import Count, Defined, NotEmpty, Share, Within
 from ..metrics import GroupAccuracy
 from ..typing import Array
 
@@ -64,8 +64,8 @@ class Example:
     """
 
     index: Count
-    text: UserText | None
-    text_pair: UserText | None
+    text: str | None
+    text_pair: str | None
     segment: Segment
     start: Count
     end: Count

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from ..data import Count, Defined, NotEmpty, Share, UserText, Word, text_hash
+from ..data import Count, Defined, NotEmpty, Share, Word, text_hash
 from ..typing import Text
 
 Status = Literal["flagged", "undecided", "not_flagged"]
@@ -64,8 +64,8 @@ class Flip:
     before: str
     after: str
     text_hash: str = ""
-    text: UserText | None = None
-    text_pair: UserText | None = None
+    text: str | None = None
+    text_pair: str | None = None
     margin: float | None = None
 
     @classmethod

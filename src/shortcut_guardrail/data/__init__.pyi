@@ -25,7 +25,6 @@ from .schema import Count as Count
 from .schema import Defined as Defined
 from .schema import NotEmpty as NotEmpty
 from .schema import Share as Share
-from .schema import UserText as UserText
 from .schema import Within as Within
 from .schema import Word as Word
 from .schema import check_fields as check_fields

@@ -30,11 +30,6 @@ from .tables import read_utf8, unique_keys
 DEEPEST = 64
 """Levels of nesting that a file may have; those that are written have a dozen."""
 
-LONGEST = 1_000_000
-"""Characters of a string that is no text of a user: a word, a name, a hash."""
-
-MOST_BYTES = 2**30
-
 _KINDS = {
     "str": "a string",
     "int": "a whole number",
@@ -66,14 +61,6 @@ Defined = functools.partial(AllowInfNan, False)
 
 
 @dataclass(frozen=True)
-class AnyLength:
-    """A string that may be of any length: a user's text."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        return {**handler(source), "max_length": MOST_BYTES}
-
-
-@dataclass(frozen=True)
 class As:
     """Checked as another kind, and left as it was read."""
 
@@ -81,31 +68,25 @@ class As:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         kind = self.kind | None if types.NoneType in get_args(source) else self.kind
-        return core_schema.no_info_wrap_validator_function(_unchanged, handler.generate_schema(kind))
-
-
-def _unchanged(value: Any, check: Callable[[Any], Any]) -> Any:
-    check(value)
-    return value
+        return core_schema.no_info_wrap_validator_function(
+            lambda value, check: (check(value), value)[1], handler.generate_schema(kind)
+        )
 
 
 Count = Annotated[int, Within(0, 2**53)]
 Share = Annotated[float, Within(-_ROUNDING, 1 + _ROUNDING)]
 Word = Annotated[str, NotEmpty()]
-UserText = Annotated[str, AnyLength()]
 
 
 def json_content(file: Path, *, error: type[GuardrailError] = DataError, advice: str) -> Any:
     """What a JSON file holds. NaN and infinite numbers, which JSON has not, are refused, and keys that occur twice.
 
     Raises:
-        GuardrailError: Of the kind `error`: the file is missing, no file, no JSON, too large or nested too deeply.
+        GuardrailError: Of the kind `error`: the file is missing, no file, no JSON or nested too deeply.
     """
     try:
-        if file.exists() and not (file.is_file() and file.stat().st_size <= MOST_BYTES):
-            raise DataError(f"{file} is no file of at most {MOST_BYTES // 2**30} GiB.")
         content = read_utf8(file, str(file))
-    except (DataError, OSError) as fault:
+    except DataError as fault:
         raise error(f"{fault} {advice}".rstrip()) from fault
     try:
         return parse_json(content)
@@ -127,14 +108,13 @@ def parse_json(content: str) -> Any:
         raise ValueError("nested too deeply") from fault
     level = [value]
     for _ in range(DEEPEST):
-        level = [inner for outer in level for inner in _parts(outer) if isinstance(inner, dict | list)]
+        parts = [
+            outer.values() if isinstance(outer, dict) else outer for outer in level if isinstance(outer, dict | list)
+        ]
+        level = [inner for part in parts for inner in part]
         if not level:
             return value
     raise ValueError("nested too deeply")
-
-
-def _parts(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
 def _no_number(name: str) -> Any:
@@ -207,10 +187,8 @@ def _plain_number(value: Any) -> Any:
 
 def shown(value: Any) -> str:
     """A value as JSON where it is short, or else what it is."""
-    if isinstance(value, str):
-        return json.dumps(shortened(value), ensure_ascii=True)
-    if isinstance(value, bool):
-        return json.dumps(value)
+    if isinstance(value, str | bool):
+        return json.dumps(shortened(value) if isinstance(value, str) else value)
     if isinstance(value, int) and abs(value) >= 10**40:
         return "a number of more than 40 digits"
     return str(value) if isinstance(value, int | float) else kind_of(value)
@@ -245,10 +223,31 @@ class _Rules:
         if not isinstance(schema, dict):
             return schema
         kind = schema.get("type")
-        if kind in ("int", "float", "str", "bool", "literal"):
-            return getattr(self, f"_{kind}")(schema)
-        before, left = schema, ("default", "metadata")
-        schema = {key: inner if key in left else self.of(inner) for key, inner in before.items()}
+        match kind:
+            case "int":
+                bounds = {"ge": -(2**63), "le": 2**64 - 1}
+                return _must_be({**bounds, **schema, "strict": True}, _range(schema))
+            case "float":
+                bounds = {"ge": -1e300, "le": 1e300}
+                number = _must_be({**bounds, **schema, "strict": True, "allow_inf_nan": False}, _range(schema))
+                if self.null_is_nan and schema.get("allow_inf_nan", True):
+                    return core_schema.no_info_wrap_validator_function(_nan_for_null, number)
+                return number
+            case "bool":
+                return _must_be({**schema, "strict": True}, _KINDS["bool"])
+            case "str":
+                # Pydantic's own strings cannot hold half of a surrogate pair, which names of files do.
+                text = core_schema.is_instance_schema(str)
+                if not schema.get("min_length"):
+                    return _must_be(text, _KINDS["str"])
+                full = core_schema.no_info_after_validator_function(_not_blank, text)
+                return _must_be(full, f"{_KINDS['str']} that is not empty")
+            case "literal":
+                # Pydantic takes true for 1.
+                names = schema["expected"]
+                return core_schema.no_info_plain_validator_function(functools.partial(_one_of, names=names))
+        before = schema
+        schema = {key: inner if key in ("default", "metadata") else self.of(inner) for key, inner in before.items()}
         if kind in ("typed-dict", "dataclass-args"):
             schema["extra_behavior"] = "ignore" if self.open_ended else "forbid"
         if kind == "dataclass-field" and self.complete and schema["schema"]["type"] == "default":
@@ -257,36 +256,14 @@ class _Rules:
             return _must_be(schema, " or ".join(_KINDS[choice["type"]] for choice in before["choices"]))
         return schema
 
-    def _int(self, schema: Any) -> Any:
-        bounds = {"ge": -(2**63), "le": 2**64 - 1}
-        return _must_be({**bounds, **schema, "strict": True}, _range(_KINDS["int"], schema))
-
-    def _float(self, schema: Any) -> Any:
-        bounds = {"ge": -1e300, "le": 1e300}
-        fits = {**bounds, **schema, "strict": True, "allow_inf_nan": False}
-        number = _must_be(fits, _range(_KINDS["float"], schema))
-        if self.null_is_nan and schema.get("allow_inf_nan", True):
-            return core_schema.no_info_wrap_validator_function(_nan_for_null, number)
-        return number
-
-    def _str(self, schema: Any) -> Any:
-        most, empty = schema.get("max_length", LONGEST), not schema.get("min_length")
-        return core_schema.no_info_plain_validator_function(functools.partial(_string, most=most, empty=empty))
-
-    def _bool(self, schema: Any) -> Any:
-        return _must_be({**schema, "strict": True}, _KINDS["bool"])
-
-    def _literal(self, schema: Any) -> Any:
-        # Pydantic takes true for 1.
-        return core_schema.no_info_plain_validator_function(functools.partial(_one_of, names=schema["expected"]))
-
 
 def _must_be(schema: Any, what: str) -> Any:
     return core_schema.custom_error_schema(schema, "must_be", custom_error_message=what)
 
 
-def _range(what: str, schema: Mapping[str, Any]) -> str:
+def _range(schema: Mapping[str, Any]) -> str:
     """In words: "a number from 0 to 1"."""
+    what = _KINDS[schema["type"]]
     low, high, above, below = (_figure(schema.get(bound)) for bound in ("ge", "le", "gt", "lt"))
     counts = 2**31 <= schema.get("le", 0) <= 2**53  # then the upper bound says nothing
     if low and high and not counts:
@@ -316,14 +293,9 @@ def _one_of(value: Any, *, names: Sequence[Any]) -> Any:
     raise PydanticCustomError("must_be", f"one of {enumerated(options)}" if len(options) > 1 else options[0])
 
 
-def _string(value: Any, *, most: int, empty: bool) -> str:
-    # Pydantic's own strings cannot hold half of a surrogate pair, which names of files do.
-    if not isinstance(value, str):
-        raise PydanticCustomError("must_be", "a string")
-    if not empty and not value.strip():
-        raise PydanticCustomError("must_be", "a string that is not empty")
-    if len(value) > most:
-        raise PydanticCustomError("must_be", f"a string of at most {most:,} characters")
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError
     return value
 
 

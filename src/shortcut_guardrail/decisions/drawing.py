@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 
 from ..cards import Card, Flip
-from ..data import Count, UserText
+from ..data import Count
 from ..models import EncodedTexts
 from ..text import WordFinder, distinct_rows
 from ..typing import Array, Text
@@ -90,7 +90,7 @@ class ReferenceText:
     """
 
     row: Count
-    text: UserText | tuple[UserText, UserText]
+    text: str | tuple[str, str]
     answer: str
     other: str
     margin: float
