@@ -141,7 +141,6 @@ def read_data(
     """
     name = os.fspath(source)
     given = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
-    check_roles(given)
     (table,) = open_tables(name, split)
     chosen = choose_columns(table, name, given, require_labels=require_labels)
     required = require_labels or label_column is not None
@@ -156,21 +155,16 @@ def read_table(
     Raises:
         DataError: Some records are malformed, or have an empty text or, if required, label; all are named.
     """
-    texts, text_problems = _read_texts(table, chosen, name)
-    labels, label_problems = _read_labels(table, chosen.label, name, require_labels, some_labels)
-    _raise_if([*table.problems, *text_problems, *label_problems])
-    label_used = None if labels is None else chosen.label
-    return TextData(name, texts, labels, table.rows, table.row_word, chosen.text, chosen.text_pair, label_used)
-
-
-def _read_texts(table: Table, chosen: Columns, name: str) -> tuple[Any, list[str]]:
-    """The texts, or pairs, and what is wrong with them."""
-    columns = [chosen.text] if chosen.text_pair is None else [chosen.text, chosen.text_pair]
+    columns = [column for column in (chosen.text, chosen.text_pair) if column is not None]
     values = [table.column(column) for column in columns]
-    problems: list[str] = []
+    problems = [*table.problems]
     for column, column_values in zip(columns, values, strict=True):
         problems += _text_problems(column_values, f"the text in column '{column}'", name, table.rows, table.row_word)
-    return (values[0] if chosen.text_pair is None else list(zip(*values, strict=True))), problems
+    labels, label_problems = _read_labels(table, chosen.label, name, require_labels, some_labels)
+    _raise_if(problems + label_problems)
+    texts: Any = values[0] if chosen.text_pair is None else list(zip(*values, strict=True))
+    label_used = None if labels is None else chosen.label
+    return TextData(name, texts, labels, table.rows, table.row_word, chosen.text, chosen.text_pair, label_used)
 
 
 def label_ids(
@@ -206,20 +200,27 @@ def label_ids(
         ([1, 0], [1, 0])
     """
     written = [_written(label, source, index) for index, label in enumerate(labels)]
-    by_name, by_id = _as_names(label_names), _as_ids(len(label_names))
+    by_name, by_id = _as_names(label_names), {str(index): index for index in range(len(label_names))}.get
     for reading in (by_name, by_id):
         ids = [reading(label) for label in written]
         if None not in ids:
             return cast(list[int], ids)
-    where = range(len(written)) if rows is None else rows
-    word = "position" if rows is None else row_word
-    unknown_names, unknown_ids = (_unknown(written, reading, where) for reading in (by_name, by_id))
+    where, word = (range(len(written)), "position") if rows is None else (rows, row_word)
+    no_name, no_id = (
+        grouped((row, label) for row, label in zip(where, written, strict=True) if reading(label) is None)
+        for reading in (by_name, by_id)
+    )
     # The reading that more labels fit is the one that was meant.
-    if sum(map(len, unknown_names.values())) <= sum(map(len, unknown_ids.values())):
-        problems = _unknown_names(unknown_names, label_names, source, word)
-    else:
-        problems = _unknown_ids(unknown_ids, label_names, source, word)
-    if not unknown_names.keys() & unknown_ids.keys():
+    as_names = sum(map(len, no_name.values())) <= sum(map(len, no_id.values()))
+    kind = "label" if as_names else "class id"
+    known = list(label_names) if as_names else [f"{index} {name}" for index, name in enumerate(label_names)]
+    problems = []
+    for label, at in (no_name if as_names else no_id).items():
+        what = f"the model has no {kind} '{shortened(label)}' (it has: {enumerated(known)})"
+        too_high = "Class ids start at 0." if label == str(len(label_names)) else ""
+        problems.append(sentence(source, at, word, what, _near(label, label_names) if as_names else too_high))
+    problems = first_few(problems)
+    if not no_name.keys() & no_id.keys():
         problems.append("Write all labels as names or all as class ids, not a mixture.")
     raise DataError("\n".join(problems))
 
@@ -267,14 +268,6 @@ def check_texts(
 # Columns
 
 
-def check_roles(given: Mapping[str, str | None]) -> None:
-    """Refuses, with a `ConfigError`, a column that is given for two of the options "text_column" and so on."""
-    for name in {column for column in given.values() if column is not None}:
-        twice = [role for role, column in given.items() if column == name]
-        if len(twice) > 1:
-            raise ConfigError(f"{' and '.join(twice)} are both '{name}'; each needs a column of its own.")
-
-
 def choose_columns(table: Table, source: str, given: Mapping[str, str | None], *, require_labels: bool) -> Columns:
     """The columns that are meant, by the rules of `read_data`.
 
@@ -285,13 +278,18 @@ def choose_columns(table: Table, source: str, given: Mapping[str, str | None], *
 
     Raises:
         DataError: The table has no rows, or its columns are missing or ambiguous.
+        ConfigError: One column is given two roles.
     """
+    for name in {column for column in given.values() if column is not None}:
+        twice = [role for role, column in given.items() if column == name]
+        if len(twice) > 1:
+            raise ConfigError(f"{' and '.join(twice)} are both '{name}'; each needs a column of its own.")
     columns = table.columns
     if not table.rows:
         _raise_if(table.problems)
         raise DataError(f"{source} has columns ({listed(columns)}) but no rows; at least one text is needed.")
     problems = [
-        _no_such_column(option, column, columns, source)
+        f"{source}: {option} is '{column}', but the columns are {listed(columns)}. {_near(column, columns)}".rstrip()
         for option, column in given.items()
         if column is not None and column not in columns
     ]
@@ -345,11 +343,11 @@ def _warn_of_a_lone_name(text: str, source: str) -> None:
         )
 
 
-def _no_such_column(option: str, column: str, columns: Sequence[str], source: str) -> str:
-    folded = {name.casefold(): name for name in columns}
-    near = difflib.get_close_matches(column.casefold(), folded, n=1)
-    advice = f" Did you mean '{folded[near[0]]}'?" if near else ""
-    return f"{source}: {option} is '{column}', but the columns are {listed(columns)}.{advice}"
+def _near(name: str, known: Sequence[str]) -> str:
+    """A question, where one of the names is like this one."""
+    folded = {one.casefold(): one for one in known}
+    near = difflib.get_close_matches(name.casefold(), folded, n=1)
+    return f"Did you mean '{folded[near[0]]}'?" if near else ""
 
 
 def _unclear(
@@ -469,37 +467,6 @@ def _as_names(label_names: Sequence[str]) -> Callable[[str], int | None]:
         return by_name.get(label, by_folded.get(label.casefold()))
 
     return read
-
-
-def _as_ids(count: int) -> Callable[[str], int | None]:
-    return {str(index): index for index in range(count)}.get
-
-
-def _unknown(labels: Sequence[str], reading: Callable[[str], int | None], rows: Sequence[int]) -> dict[str, list[int]]:
-    """The rows of each label that a reading does not know."""
-    return grouped((row, label) for label, row in zip(labels, rows, strict=True) if reading(label) is None)
-
-
-def _unknown_names(
-    unknown: Mapping[str, Sequence[int]], label_names: Sequence[str], source: str, word: str
-) -> list[str]:
-    has = f"(it has: {enumerated(label_names)})"
-    folded = {name.casefold(): name for name in label_names}
-    problems = []
-    for label, rows in unknown.items():
-        near = difflib.get_close_matches(label.casefold(), folded, n=1)
-        advice = f"Did you mean '{folded[near[0]]}'?" if near else ""
-        problems.append(sentence(source, rows, word, f"the model has no label '{shortened(label)}' {has}", advice))
-    return first_few(problems)
-
-
-def _unknown_ids(unknown: Mapping[str, Sequence[int]], label_names: Sequence[str], source: str, word: str) -> list[str]:
-    has = f"(it has: {enumerated([f'{index} {name}' for index, name in enumerate(label_names)])})"
-    problems = []
-    for label, rows in unknown.items():
-        advice = "Class ids start at 0." if label == str(len(label_names)) else ""
-        problems.append(sentence(source, rows, word, f"the model has no class id '{shortened(label)}' {has}", advice))
-    return first_few(problems)
 
 
 def _raise_if(problems: list[str]) -> None:

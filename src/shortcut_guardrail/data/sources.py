@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ..errors import DataError
-from .reading import Texts, check_roles, choose_columns, read_table
+from .reading import Texts, choose_columns, read_table
 from .tables import FORMATS, open_tables
 
 _READ = 1024  # records at a time
@@ -76,7 +76,6 @@ class FileTexts:
         if Path(source).suffix.lower() not in FORMATS:
             raise DataError(f"{source}: only files with the suffix {', '.join(sorted(FORMATS))} are read in pieces.")
         given = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
-        check_roles(given)
         with closing(open_tables(self.name, size=_READ)) as tables:
             first = next(tables)
             chosen = choose_columns(first, self.name, given, require_labels=False)

@@ -84,7 +84,10 @@ def open_tables(
         raise DataError("The name of the data file is empty.")
     exists = _exists(path, name)
     if not exists and suffix not in FORMATS and (hub := _HUB_NAME.fullmatch(name)):
-        yield _read_hub(hub["name"], _one_split(hub["split"], split))
+        named = hub["split"]
+        if named and split and named != split:
+            raise ConfigError(f"split is '{split}', but the name of the data set ends in ':{named}'. Name one of them.")
+        yield _read_hub(hub["name"], named or split)
         return
     if not exists:
         raise DataError(_missing_file(path, name))
@@ -100,11 +103,13 @@ def open_tables(
         first, lines = _from_content(file, name, FORMATS[suffix])
         if suffix in (".csv", ".tsv"):
             delimiter = "," if suffix == ".csv" else "\t"
-            yield from _csv_tables(lines, name, _delimiter(first, delimiter) if semicolons else delimiter, size)
+            if semicolons:
+                delimiter = next((one for one in (delimiter, ";", ",", "\t") if one in first), delimiter)
+            yield from _csv_tables(lines, name, delimiter, size)
         elif first.lstrip().startswith("["):
             raise DataError(f"{name} is one JSON array, but JSON Lines is needed: one object on each line.")
         else:
-            yield from _json_tables(lines, name, size)
+            yield from _in_pieces(_json_records(lines), name, size)
 
 
 def _exists(path: Path, source: str) -> bool:
@@ -137,44 +142,37 @@ def _from_content(lines: Iterator[str], source: str, form: str) -> tuple[str, It
     raise DataError(f"{source} is empty; a {form} file with at least one text is needed.")
 
 
-def _delimiter(header: str, usual: str) -> str:
-    """What separates the columns of a header: the usual, or where that is not there the one that is."""
-    return next((one for one in (usual, ";", ",", "\t") if one in header), usual)
-
-
 def _in_pieces(
-    records: Iterator[tuple[int, Any]], size: int
-) -> Iterator[tuple[list[int], list[Any], list[tuple[int, str]]]]:
-    """Rows and records, a piece at a time and at least one, and what is wrong with others of the piece.
-
-    Args:
-        records: See `_csv_records` and `_json_records`: a string says what is wrong with a record.
-        size: How many records a piece is made of.
-    """
+    records: Iterator[tuple[int, dict[str, Any] | str]],
+    source: str,
+    size: int,
+    columns: list[str] | None = None,
+    advice: str = "",
+) -> Iterator[Table]:
+    """Tables of records, at least one, with their lines; a string says what is wrong with the record in its place."""
     for number in count():
-        with _large_fields():
-            piece = list(islice(records, size))
+        piece = list(islice(records, size))
         if number and not piece:
             return
-        faults = [(row, record) for row, record in piece if isinstance(record, str)]
-        good = [one for one in piece if not isinstance(one[1], str)] if faults else piece
-        yield [row for row, _ in good], [record for _, record in good], faults
+        kept = {line: record for line, record in piece if isinstance(record, dict)}
+        faults = grouped((line, record) for line, record in piece if isinstance(record, str))
+        problems = [sentence(source, lines, "line", fault, advice) for fault, lines in faults.items()]
+        names = columns or list(dict.fromkeys(name for record in kept.values() for name in record))
+        yield Table(names, list(kept), "line", partial(_values, list(kept.values())), first_few(problems))
+
+
+def _values(records: list[dict[str, Any]], name: str) -> list[Any]:
+    return [record.get(name) for record in records]
 
 
 def _csv_tables(lines: Iterator[str], source: str, delimiter: str, size: int) -> Iterator[Table]:
-    records = _csv_records(lines, source, delimiter)
-    with _large_fields():
-        header = [column.strip() for column in next(records)[1]]
+    csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE))
+    rows = _csv_records(lines, source, delimiter)
+    header = [column.strip() for column in next(rows)[1]]
     _check_header(header, source, delimiter)
+    records = ((line, row if isinstance(row, str) else dict(zip(header, row, strict=True))) for line, row in rows)
     advice = "Put fields that hold a delimiter, a quote or a line break in quotes."
-    for rows, kept, faults in _in_pieces(records, size):
-
-        def column(name: str, kept: list[list[str]] = kept) -> list[str]:
-            index = header.index(name)
-            return [record[index] for record in kept]
-
-        problems = [sentence(source, where, "line", fault, advice) for fault, where in grouped(faults).items()]
-        yield Table(header, rows, "line", column, first_few(problems))
+    return _in_pieces(records, source, size, header, advice)
 
 
 def _csv_records(lines: Iterator[str], source: str, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
@@ -212,17 +210,6 @@ def _csv_records(lines: Iterator[str], source: str, delimiter: str) -> Iterator[
         ) from error
 
 
-@contextmanager
-def _large_fields() -> Iterator[None]:
-    """Lets csv read long fields; the limit is the whole process's, so it is put back before anything else is done."""
-    before = csv.field_size_limit()
-    csv.field_size_limit(LONGEST_LINE)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
 def _check_header(header: list[str], source: str, delimiter: str) -> None:
     _check_unique(header, source)
     if len(header) > 1:
@@ -242,17 +229,6 @@ def _check_unique(columns: Sequence[str], source: str) -> None:
     twice = [column for column in dict.fromkeys(columns) if column and columns.count(column) > 1]
     if twice:
         raise DataError(f"{source}: several columns are called {listed(twice)}. Give each column its own name.")
-
-
-def _json_tables(lines: Iterator[str], source: str, size: int) -> Iterator[Table]:
-    for rows, kept, faults in _in_pieces(_json_records(lines), size):
-
-        def column(name: str, kept: list[dict[str, Any]] = kept) -> list[Any]:
-            return [record.get(name) for record in kept]
-
-        columns = list(dict.fromkeys(key for record in kept for key in record))
-        problems = [sentence(source, [row], "line", fault, "") for row, fault in faults]
-        yield Table(columns, rows, "line", column, first_few(problems))
 
 
 def _json_records(lines: Iterator[str]) -> Iterator[tuple[int, dict[str, Any] | str]]:
@@ -333,26 +309,15 @@ def _read_hub(name: str, split: str | None) -> Table:
             f"'{name}' is neither a file nor a Hub data set that can be reached and read ({one_line(error)}).{near}"
         ) from error
     if isinstance(loaded, dict):
-        loaded = loaded[_choose_split(list(loaded), name)]
+        splits = list(loaded)
+        if "test" not in splits and len(splits) > 1:
+            raise DataError(
+                f"The data set '{name}' has several splits and no 'test': {listed(splits)}. Name one, as in "
+                f"'{name}:{splits[0]}'."
+            )
+        loaded = loaded["test" if "test" in splits else splits[0]]
     rows = list(range(1, len(loaded) + 1))
     return Table(list(loaded.column_names), rows, "row", lambda column: list(loaded[column]), [])
-
-
-def _one_split(named: str | None, split: str | None) -> str | None:
-    if named and split and named != split:
-        raise ConfigError(f"split is '{split}', but the name of the data set ends in ':{named}'. Name one of them.")
-    return named or split
-
-
-def _choose_split(splits: list[str], name: str) -> str:
-    if "test" in splits:
-        return "test"
-    if len(splits) == 1:
-        return splits[0]
-    raise DataError(
-        f"The data set '{name}' has several splits and no 'test': {listed(splits)}. Name one, as in "
-        f"'{name}:{splits[0]}'."
-    )
 
 
 def _missing_file(path: Path, source: str) -> str:
@@ -382,20 +347,15 @@ def read_utf8(path: Path, source: str) -> str:
 
 def _text_lines(path: Path, source: str) -> Generator[str, None, None]:
     """The lines of a text file with their ends, under the rules of `read_utf8`."""
-    _exists(path, source)
+    if not _exists(path, source):
+        raise DataError(_missing_file(path, source))
     try:
         # Bytes that are not UTF-8 come as halves of surrogate pairs, so that the line they stand in is known.
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), ""), start=1):
-                if number == 1 and line.startswith(("\udcff\udcfe", "\udcfe\udcff")):
-                    raise DataError(
-                        f"{source} is UTF-16, but UTF-8 is needed. Save it again as UTF-8 (in Excel: 'CSV UTF-8')."
-                    )
                 if len(line) > LONGEST_LINE or "\0" in line or (not line.isascii() and _NOT_UTF8.search(line)):
                     raise DataError(f"{source}, line {number}: {_line_fault(line)}")
                 yield line
-    except FileNotFoundError:
-        raise DataError(_missing_file(path, source)) from None
     except OSError as error:
         raise DataError(f"{source} cannot be read ({error.strerror or error}).") from error
 
@@ -406,6 +366,8 @@ def _line_fault(line: str) -> str:
             f"a line of more than {LONGEST_LINE:,} characters, which no model reads. Put each text on a line of its "
             "own, and cut what is longer."
         )
+    if line.startswith(("\udcff\udcfe", "\udcfe\udcff")):
+        return "this is UTF-16, but UTF-8 is needed. Save the file again as UTF-8 (in Excel: 'CSV UTF-8')."
     found = _NOT_UTF8.search(line)
     if found is None:
         return "a NUL byte; this is no text file, or a damaged one."
