@@ -6,13 +6,13 @@ import json
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, cast
+from typing import Annotated, Any, cast
 
 import torch
 from typing_extensions import TypedDict
 
 from ..config import GuardrailConfig
-from ..data import NotEmpty, Within, Word, checked, json_content, shown
+from ..data import NotEmpty, Word, checked, json_content, shown
 from ..errors import ModelError
 from ..mitigation import AdapterGuard, wrap_with_lora
 from ..models import TextClassifier, load_model, quiet_transformers
@@ -62,10 +62,7 @@ def find_base(
 
 
 def _moved(folder: Path, name: str, from_folder: str | None) -> str:
-    """Where the folder of a base model is that is not where its name says; the name itself where it is nowhere.
-
-    A wrong folder does no harm: the weights are compared.
-    """
+    """Where the folder of a base model is that has moved with the guard; a wrong one is found out by its weights."""
     place = folder.resolve() / from_folder if from_folder else None
     return str(place) if place is not None and place.is_dir() else name
 
@@ -89,89 +86,81 @@ def load_tokenizer(folder: Path) -> Any:
         with quiet_transformers():
             return AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError) as error:
-        raise ModelError(f"'{folder}' holds no usable tokenizer: {error}. Fit and save the guard again.") from error
+        raise ModelError(f"'{folder}' holds no usable tokenizer: {error}. {_ADVICE}") from error
 
 
-def load_adapter(classifier: TextClassifier, folder: Path, config: GuardrailConfig) -> Any:
+def load_adapter(classifier: TextClassifier, folder: Path, config: GuardrailConfig, record: GuardrailRecord) -> Any:
     """The PEFT model of a guarded folder at its trained scale: the folded strength is undone."""
     from peft import LoraConfig, set_peft_model_state_dict
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     file = folder / "adapter_model.safetensors"
+    layers = _check_settings(folder / "adapter_config.json", config, record)
+    lora = LoraConfig(
+        r=config.adapter.rank, lora_alpha=cast(int, config.adapter.lora_alpha), target_modules=layers, bias="none"
+    )
     try:
         weights = load_file(file)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise ModelError(f"'{file}' is missing or damaged: {error}. Fit and save the guard again.") from error
-    targets = _read_settings(folder / "adapter_config.json", config)
-    lora = LoraConfig(
-        r=config.adapter.rank, lora_alpha=cast(int, config.adapter.lora_alpha), target_modules=targets, bias="none"
-    )
-    # PEFT draws the factors at random before they are read in; what the process draws next is left as it was.
-    try:
+        # PEFT draws the factors at random before they are read in; what the process draws next is left as it was.
         with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
             model = wrap_with_lora(classifier, lora)
-    except ValueError as error:  # layers that the model does not have
-        raise ModelError(f"'{folder}' does not fit this model: {error}. Fit and save the guard again.") from error
-    try:
         result = set_peft_model_state_dict(model, weights)
-    except RuntimeError as error:  # tensors of another shape
-        raise ModelError(f"'{file}' does not fit this model: {error}. Fit and save the guard again.") from error
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise ModelError(f"'{file}' is missing or damaged, or does not fit this model: {error}. {_ADVICE}") from error
     absent = [name for name in result.missing_keys if ".lora_" in name]
     if absent or result.unexpected_keys:
         raise ModelError(
             f"'{file}' does not fit this model: {len(absent)} adapter weights are missing and "
-            f"{len(result.unexpected_keys)} are unknown. Fit and save the guard again."
+            f"{len(result.unexpected_keys)} are unknown. {_ADVICE}"
         )
     model.requires_grad_(False)
     return model.eval()
 
 
 class _Settings(TypedDict):
-    """What this library sets in `adapter_config.json`; all else is as PEFT has it by default."""
-
-    peft_type: Literal["LORA"]
-    r: int
-    lora_alpha: float
     target_modules: Annotated[tuple[Word, ...], NotEmpty()]
-    inference_mode: bool
-    base_model_name_or_path: str | None
-    revision: NotRequired[str | None]
-    peft_version: NotRequired[str | None]
 
 
-def _read_settings(file: Path, config: GuardrailConfig) -> list[str]:
+def _check_settings(file: Path, config: GuardrailConfig, record: GuardrailRecord) -> list[str]:
     """The adapted layers that PEFT is told of.
 
     Whoever loads the folder by PEFT alone obeys this file: to train other modules, to draw the factors in another way,
     to search layers by a pattern. What this library would not have written is refused.
     """
-    from peft import LoraConfig
-
     values = json_content(file, error=ModelError, advice=_ADVICE)
-    how: dict[str, Any] = {"error": ModelError, "advice": _ADVICE, "open_ended": True}
-    found = checked(values, _Settings, str(file), **how)
-    # A guard of strength 0 has an alpha of 0.
-    checked(found["r"], Literal[config.adapter.rank], str(file), path="r", **how)
-    most = Annotated[float, Within(0, config.adapter.lora_alpha)]
-    checked(found["lora_alpha"], most, str(file), path="lora_alpha", **how)
-    if config.adapter.target_modules is not None:
-        layer: Any = Literal[config.adapter.target_modules]
-        checked(found["target_modules"], tuple[layer, ...], str(file), path="target_modules", **how)
-    defaults = json.loads(json.dumps(LoraConfig().to_dict(), default=str))
-    for name in sorted(set(values) - set(_Settings.__annotations__)):
-        value, usual = values[name], defaults.get(name)
-        # What another version of PEFT knows may be there if it does nothing.
-        if type(value) is not type(usual) or value != usual:
-            if name not in defaults and value in (None, False, [], {}):
-                continue
+    found = checked(values, _Settings, str(file), error=ModelError, advice=_ADVICE, open_ended=True)
+    layers = list(config.adapter.target_modules or found["target_modules"])
+    ours = _settings(config, record, layers)
+    for name in sorted({*values, *ours} - {"peft_version"}):
+        value, usual = values.get(name), ours.get(name)
+        if name in ours and name in values:
+            same = value == usual and isinstance(value, bool) == isinstance(usual, bool)
+        else:  # what only one version of PEFT knows does no harm if it does nothing
+            same = (value or usual) in (None, False, [], {})
+        if not same:
             wanted = f"{json.dumps(usual)}, as this library writes it"
             raise ModelError(f"{file}: {name} must be {wanted}, but is {shown(value)}. {_ADVICE}")
-    return list(found["target_modules"])
+    return layers
+
+
+def _settings(config: GuardrailConfig, record: GuardrailRecord, layers: list[str]) -> dict[str, Any]:
+    """What `adapter_config.json` says. The strength goes in here, never into the tensors, so that 0 can be undone."""
+    from peft import LoraConfig
+
+    settings = LoraConfig(r=config.adapter.rank, bias="none").to_dict() | {
+        "lora_alpha": config.adapter.lora_alpha * record.debias_strength,
+        "base_model_name_or_path": record.base_model["name"],
+        "revision": record.base_model["revision"],
+        "inference_mode": True,
+        "peft_type": "LORA",
+        "target_modules": sorted(layers),
+    }
+    return cast(dict[str, Any], json.loads(json.dumps(settings, default=str)))
 
 
 def save_adapter(guard: AdapterGuard, config: GuardrailConfig, record: GuardrailRecord, target: Path) -> None:
-    """PEFT's two files. The strength goes into the configuration, never into the tensors, so 0 can be undone."""
+    """PEFT's two files."""
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
 
@@ -182,15 +171,5 @@ def save_adapter(guard: AdapterGuard, config: GuardrailConfig, record: Guardrail
         target / "adapter_model.safetensors",
         metadata={"format": "pt"},
     )
-    lora = model.peft_config["default"].to_dict()
-    lora.update(
-        lora_alpha=config.adapter.lora_alpha * record.debias_strength,
-        base_model_name_or_path=record.base_model["name"],
-        revision=record.base_model["revision"],
-        inference_mode=True,
-        peft_type="LORA",
-        target_modules=sorted(lora["target_modules"]),
-    )
-    (target / "adapter_config.json").write_text(
-        json.dumps(lora, indent=2, sort_keys=True, default=str), encoding="utf-8"
-    )
+    settings = _settings(config, record, list(model.peft_config["default"].target_modules))
+    (target / "adapter_config.json").write_text(json.dumps(settings, indent=2, sort_keys=True), encoding="utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,15 +23,7 @@ from .record import GUARDRAIL_FILE, GuardrailRecord, read_fitted_texts, read_rec
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """What a guarded folder holds.
-
-    Attributes:
-        base: The base model.
-        base_name: Where it was found.
-        revision: Its branch, tag or commit.
-        fitted: The guard around it.
-        choice: The strength in use.
-    """
+    """What a guarded folder holds: the base model, where it was found, the guard around it and the strength in use."""
 
     base: TextClassifier
     base_name: str
@@ -52,12 +43,12 @@ def load_guarded(
     loading: dict[str, bool],
     verify: bool = False,
 ) -> Loaded:
-    """Load a guarded folder, all of it of one version.
+    """Load a guarded folder, all of it of one version. See `ShortcutGuardrail.from_pretrained`.
 
     Args:
         folder: The folder.
-        base: The base model, if it is not where the folder says: a folder, a Hub id or a model in memory.
-        revision: Branch, tag or commit of the base model.
+        base: The base model, if it is not where the folder says.
+        revision: Of the base model.
         head: How logits are read; `None` takes what the folder says.
         max_length: Tokens per input; `None` takes what the folder says.
         options: Further arguments of `TextClassifier`.
@@ -67,69 +58,41 @@ def load_guarded(
     Raises:
         ModelError: The folder is damaged, or the base model's weights are not those the adapter was trained on.
     """
-    read = partial(
-        _load,
-        folder,
-        base=base,
-        revision=revision,
-        head=head,
-        max_length=max_length,
-        options=options,
-        loading=loading,
-    )
+
+    def read() -> Loaded:
+        record = read_record(folder)
+        model, base_name = find_base(folder, record, base, revision, loading)
+        longest = record.max_length if max_length is None else max_length
+        tokenizer = load_tokenizer(folder)
+        classifier = TextClassifier(model, tokenizer, head=head or record.head, max_length=longest, **options)
+        if (found := classifier.fingerprint()) != record.base_model["fingerprint"]:
+            raise ModelError(
+                f"The adapter in '{folder}' was trained on '{record.base_model['name']}' with weights "
+                f"{record.base_model['fingerprint']}, but the weights of '{base_name}' are {found}. "
+                "Name the model it was trained on with base=."
+            )
+        config = GuardrailConfig.from_dict(record.config)
+        strategy = strategy_of(config)
+        shortcuts = Shortcuts.from_dict(record.shortcuts, record.shortcut_rows)
+        adapter = load_adapter(classifier, folder, config, record) if strategy.trains else None
+        choice = _choice(folder, record, classifier)
+        fitted = Fitted(
+            guard=strategy.restore(classifier, config, shortcuts.finder, adapter),
+            config=config,
+            seed=record.seed,
+            training=record.training,
+            seconds=record.seconds,
+            shortcuts=shortcuts,
+            texts=read_fitted_texts(folder),
+            text_hashes=record.text_hashes,
+            unlabelled=choice.unlabelled,
+        )
+        return Loaded(classifier, base_name, revision or record.base_model["revision"], fitted, choice)
+
     try:
         return read_whole(folder, read, hashes=verify)
     except DataError as error:
         raise ModelError(str(error)) from error
-
-
-def _load(
-    folder: Path,
-    *,
-    base: str | Path | Any | None,
-    revision: str | None,
-    head: Head | None,
-    max_length: int | None,
-    options: dict[str, Any],
-    loading: dict[str, bool],
-) -> Loaded:
-    record = read_record(folder)
-    model, base_name = find_base(folder, record, base, revision, loading)
-    classifier = TextClassifier(
-        model,
-        load_tokenizer(folder),
-        head=head or record.head,
-        max_length=record.max_length if max_length is None else max_length,
-        **options,
-    )
-    _check_weights(classifier, folder, record, base_name)
-    config = GuardrailConfig.from_dict(record.config)
-    strategy = strategy_of(config)
-    shortcuts = Shortcuts.from_dict(record.shortcuts, record.shortcut_rows)
-    adapter = load_adapter(classifier, folder, config) if strategy.trains else None
-    choice = _choice(folder, record, classifier)
-    fitted = Fitted(
-        guard=strategy.restore(classifier, config, shortcuts.finder, adapter),
-        config=config,
-        seed=record.seed,
-        training=record.training,
-        seconds=record.seconds,
-        shortcuts=shortcuts,
-        texts=read_fitted_texts(folder),
-        text_hashes=record.text_hashes,
-        unlabelled=choice.unlabelled,
-    )
-    return Loaded(classifier, base_name, revision or record.base_model["revision"], fitted, choice)
-
-
-def _check_weights(classifier: TextClassifier, folder: Path, record: GuardrailRecord, base_name: str) -> None:
-    found = classifier.fingerprint()
-    if found != record.base_model["fingerprint"]:
-        raise ModelError(
-            f"The adapter in '{folder}' was trained on '{record.base_model['name']}' with weights "
-            f"{record.base_model['fingerprint']}, but the weights of '{base_name}' are {found}. "
-            "Name the model it was trained on with base=."
-        )
 
 
 def _choice(folder: Path, record: GuardrailRecord, classifier: TextClassifier) -> StrengthChoice:
@@ -145,22 +108,15 @@ def _choice(folder: Path, record: GuardrailRecord, classifier: TextClassifier) -
             stacklevel=7,
         )
         certificate = None
-    try:
-        calibration = None if record.calibration is None else Calibration.from_dict(record.calibration)
-        unlabelled = record.unlabelled_calibration
-        return StrengthChoice(
-            record.debias_strength,
-            cast(Any, record.strength_source),
-            calibration,
-            None if unlabelled is None else UnlabelledCalibration.from_dict(unlabelled),
-            certificate,
-            record.support_hashes,
-        )
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ModelError(
-            f"'{folder / GUARDRAIL_FILE}' is damaged: how its strength was chosen cannot be read ({error}). Fit and "
-            "save the guard again."
-        ) from error
+    calibration, unlabelled = record.calibration, record.unlabelled_calibration
+    return StrengthChoice(
+        record.debias_strength,
+        cast(Any, record.strength_source),
+        None if calibration is None else Calibration.from_dict(calibration),
+        None if unlabelled is None else UnlabelledCalibration.from_dict(unlabelled),
+        certificate,
+        record.support_hashes,
+    )
 
 
 def save_guarded(

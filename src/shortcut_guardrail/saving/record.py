@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from ..config import GuardrailConfig, StrategyName
 from ..data import As, Count, NotEmpty, Share, Within, checked, has_file, json_content
-from ..errors import DataError, ModelError
+from ..errors import ModelError
 from ..shortcuts import NEUTRALISED, Shortcut
 from ..strength import Calibration, CertifiedStrength, StrengthSource, UnlabelledCalibration
 from ..typing import Head
@@ -157,14 +157,12 @@ def read_record(folder: Path) -> GuardrailRecord:
             f"'{file}' has schema version {found}, but this version of Shortcut Guardrail reads "
             f"{GUARDRAIL_SCHEMA_VERSION}. Use the version that wrote it: {values.get('versions', {})}."
         )
-    try:
-        checked(found, Literal[1], str(file), path="schema_version", advice=_ADVICE)
-        rest = {key: value for key, value in values.items() if key != "schema_version"}
-        record: GuardrailRecord = checked(rest, GuardrailRecord, str(file), advice=_ADVICE)
-        if record.unlabelled_calibration is not None:  # null stands for NaN in it
-            UnlabelledCalibration.from_dict(record.unlabelled_calibration)
-    except (DataError, ModelError) as error:
-        raise ModelError(str(error)) from error
+    how: dict[str, Any] = {"error": ModelError, "advice": _ADVICE}
+    checked(found, Literal[1], str(file), path="schema_version", **how)
+    rest = {key: value for key, value in values.items() if key != "schema_version"}
+    record: GuardrailRecord = checked(rest, GuardrailRecord, str(file), **how)
+    if (curve := record.unlabelled_calibration) is not None:
+        checked(curve, UnlabelledCalibration, str(file), path="unlabelled_calibration", null_is_nan=True, **how)
     return record
 
 
