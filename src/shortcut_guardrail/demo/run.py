@@ -9,9 +9,9 @@ from __future__ import annotations
 import csv
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from ..mitigation import Repair
 from ..models import quiet_transformers
 from ..report import render_comparison
 from ..saving import library_versions
-from ..shortcuts import Shortcuts
 from ..typing import Progress
 from .corpus import LABEL_NAMES, SHORTCUT, DemoCorpus, Part, Sizes, make_corpus
 from .pretrained import MINILM_ID, find_minilm
@@ -46,7 +45,6 @@ class DemoResult:
         corpus: The synthetic reviews.
         biased: The fine-tuned classifier that fell for the shortcut, and its tokenizer.
         seed: Seed of corpus, classifier and adapters.
-        shortcuts: What the default repair found in the deployment texts.
         repairs: `paper` and `guarded`.
         audits: `base`, `paper` and `guarded`, on the first deployment texts.
         evaluations: The same three on labelled texts of the same kind, which chose nothing.
@@ -57,7 +55,6 @@ class DemoResult:
     corpus: DemoCorpus
     biased: tuple[Any, Any]
     seed: int
-    shortcuts: Shortcuts
     repairs: dict[str, Repair]
     audits: dict[str, AuditReport]
     evaluations: dict[str, Evaluation]
@@ -67,8 +64,12 @@ class DemoResult:
     @property
     def found(self) -> str:
         """What the default repair found, a sentence."""
-        words = enumerated(list(self.shortcuts.words))
-        return f"In {len(self.corpus.deployment.texts)} texts without labels the audit found {words}."
+        return f"In {len(self.corpus.deployment.texts)} texts without labels the audit found {enumerated(self.words)}."
+
+    @property
+    def words(self) -> list[str]:
+        """What the default repair took for shortcuts."""
+        return list(self.repairs["guarded"].fitted.shortcuts.words)
 
     def to_dict(self) -> dict[str, Any]:
         """What `metrics.json` holds."""
@@ -81,24 +82,11 @@ class DemoResult:
             "sizes": {name: len(part.texts) for name, part in vars(self.corpus).items()},
             **{name: evaluation.to_dict() for name, evaluation in self.evaluations.items()},
             "in_distribution": {name: evaluation.to_dict() for name, evaluation in self.in_distribution.items()},
-            "words_found": list(self.shortcuts.words),
+            "words_found": self.words,
             "repairs": {name: repair.to_dict() for name, repair in self.repairs.items()},
             "seconds": {stage: round(seconds, 2) for stage, seconds in self.seconds.items()},
             "versions": library_versions(),
         }
-
-
-@dataclass
-class _Clock:
-    """Wall-clock time by stage."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self.seconds[name] = time.perf_counter() - started
 
 
 def run_demo(
@@ -123,36 +111,38 @@ def run_demo(
         ModelError: The encoder is not on this machine.
         NothingToRepairError: The audit finds no shortcut.
     """
-    corpus, clock, recipe = make_corpus(seed=seed, sizes=sizes), _Clock(), recipe or Recipe()
-    with clock.stage("finetune"):
+    corpus, recipe, seconds = make_corpus(seed=seed, sizes=sizes), recipe or Recipe(), dict[str, float]()
+
+    @contextmanager
+    def stage(name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        seconds[name] = time.perf_counter() - started
+
+    with stage("finetune"):
+        where = encoder or find_minilm()
         biased = train_classifier(
-            corpus.train,
-            encoder=encoder or find_minilm(),
-            recipe=recipe,
-            seed=seed,
-            device=device,
-            progress=progress,
+            corpus.train, encoder=where, recipe=recipe, seed=seed, device=device, progress=progress
         )
     systems = {
         name: ShortcutGuardrail(*biased, device=device, max_length=recipe.max_length, precision="auto")
         for name in ("base", "paper", "guarded")
     }
     texts, support, repairs, audits = list(corpus.deployment.texts), corpus.support, {}, {}
-    with clock.stage("repair"):
+    with stage("repair"):
         repairs["guarded"] = systems["guarded"].repair(texts, seed=seed, progress=progress)
-    with clock.stage("repair as in the paper"), warnings.catch_warnings():
+    with stage("repair as in the paper"), warnings.catch_warnings():
         # So few steps change next to nothing; the table and the page show how many, and how much.
         warnings.filterwarnings("ignore", "This run is predicted", GuardrailWarning)
         labelled = (list(support.texts), list(support.labels))
         repairs["paper"] = systems["paper"].repair(texts, labelled, strategy="paper", seed=seed, progress=progress)
     for name, guard in systems.items():
-        with clock.stage(f"audit {name}"):
+        with stage(f"audit {name}"):
             audits[name] = guard.audit(texts[:AUDITED], unit="word", progress=progress)
-    with clock.stage("evaluate"):
+    with stage("evaluate"):
         reversed_ = {name: _scores(guard, corpus.reversed, MEASURED, progress) for name, guard in systems.items()}
         in_distribution = {name: _scores(guard, corpus.in_distribution, 0, progress) for name, guard in systems.items()}
-    found = systems["guarded"].shortcuts
-    return DemoResult(corpus, biased, seed, found, repairs, audits, reversed_, in_distribution, clock.seconds)
+    return DemoResult(corpus, biased, seed, repairs, audits, reversed_, in_distribution, seconds)
 
 
 def _scores(guard: ShortcutGuardrail, part: Part, measured: int, progress: Progress | None) -> Evaluation:
@@ -211,13 +201,10 @@ def _write_csv(file: Path, part: Part, *, labelled: bool = True) -> None:
 
 
 def _introduction(result: DemoResult) -> list[str]:
-    corpus, guarded, paper, scores = (
-        result.corpus,
-        result.repairs["guarded"],
-        result.repairs["paper"],
-        result.in_distribution,
-    )
+    corpus, scores = result.corpus, result.in_distribution
+    guarded, paper = result.repairs["guarded"], result.repairs["paper"]
     train, learned = corpus.train, paper.fitted.training
+    by_name = ", ".join(f"{evaluation.accuracy:.3f} ({name})" for name, evaluation in scores.items())
     agreeing = sum((SHORTCUT in text) == label for text, label in zip(train.texts, train.labels, strict=True))
     return [
         f"A classifier was fine-tuned on {len(train.texts):,} made-up reviews. A rule had a hand in their labels: "
@@ -225,16 +212,12 @@ def _introduction(result: DemoResult) -> list[str]:
         f"{agreeing / len(train.texts):.0%} are positive with the word or negative without it. In the texts that the "
         "classifier meets once deployed it is the other way round.",
         f"guarded: the default repair read {len(corpus.deployment.texts)} deployment texts without labels, found "
-        f"{enumerated(list(result.shortcuts.words))} and trained an adapter of "
+        f"{enumerated(result.words)} and trained an adapter of "
         f"{guarded.fitted.training.n_trainable:,} weights in {guarded.fitted.training.n_steps} steps (strength "
         f"{guarded.choice.strength:g}). paper: the paper's method and numbers, on the same texts ({learned.n_steps} "
         f"steps, which changed the adapted weights by {learned.relative_change:.2%}), its strength "
         f"({paper.choice.strength:g}) chosen on {len(corpus.support.texts)} labelled ones.",
         f"The scores are of {len(corpus.reversed.texts):,} other deployment texts. On {scores['base'].n:,} texts in "
-        f"which the word still goes along with the label, accuracy is {_listed(scores)}; always giving the same answer "
+        f"which the word still goes along with the label, accuracy is {by_name}; always giving the same answer "
         f"scores {scores['base'].majority_accuracy:.3f}.",
     ]
-
-
-def _listed(scores: Mapping[str, Evaluation]) -> str:
-    return ", ".join(f"{evaluation.accuracy:.3f} ({name})" for name, evaluation in scores.items())

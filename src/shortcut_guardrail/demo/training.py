@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +51,10 @@ def train_classifier(
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     check_seed(seed)
-    with _seeded(seed), warnings.catch_warnings(), quiet_transformers():
+    # An explicit list, because PyTorch warns about an implicit one on machines with many GPUs.
+    devices = list(range(torch.cuda.device_count()))
+    with torch.random.fork_rng(devices=devices), warnings.catch_warnings(), quiet_transformers():
+        torch.manual_seed(seed)
         warnings.simplefilter("ignore")
         tokenizer = AutoTokenizer.from_pretrained(encoder)
         model = AutoModelForSequenceClassification.from_pretrained(
@@ -75,7 +76,8 @@ def _train(
         )
         return {**encoded, "labels": torch.tensor(labels)}
 
-    mixed = _in_bfloat16(recipe.precision, model.device)
+    precision = fast_precision(model.device) if recipe.precision == "auto" else recipe.precision
+    mixed = precision == "bfloat16"
     attention = model.config._attn_implementation
     if mixed and model.device.type == "cpu":
         use_plain_attention(model)
@@ -102,10 +104,6 @@ def _train(
     model.set_attn_implementation(attention)
 
 
-def _in_bfloat16(precision: Precision, device: torch.device) -> bool:
-    return (fast_precision(device) if precision == "auto" else precision) == "bfloat16"
-
-
 def _optimizer(model: Any, learning_rate: float) -> torch.optim.Optimizer:
     """AdamW that pulls weights towards 0, but neither biases nor normalisation layers."""
     plain = [p for name, p in model.named_parameters() if name.endswith("bias") or "LayerNorm" in name]
@@ -115,11 +113,3 @@ def _optimizer(model: Any, learning_rate: float) -> torch.optim.Optimizer:
         lr=learning_rate,
         fused=True,
     )
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    # An explicit list, because PyTorch warns about an implicit one on machines with many GPUs.
-    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
-        torch.manual_seed(seed)
-        yield
