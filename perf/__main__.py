@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from shortcut_guardrail.data.files import to_json, write_file
+from shortcut_guardrail.data.writing import to_json, write_file
 from shortcut_guardrail.errors import GuardrailWarning
 
 from . import adaptation, attribution, compiled, effect, machine, memory, prediction, profiling, scaling

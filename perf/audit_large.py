@@ -29,7 +29,7 @@ import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
 
-from shortcut_guardrail.data.files import to_json, write_file
+from shortcut_guardrail.data.writing import to_json, write_file
 from shortcut_guardrail.saving.record import library_versions
 
 SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -11,7 +11,7 @@ from shortcut_bench.datasets import BenchmarkData, DataCard, LabelledTexts
 from shortcut_bench.results import Rows, add_to_index, write_result
 from shortcut_bench.runner import plan_runs
 from shortcut_bench.scoring import merged_metrics
-from shortcut_guardrail.data import files
+from shortcut_guardrail.data import writing
 from shortcut_guardrail.evaluation.groups import by_shortcut
 
 LABEL_NAMES = ("negative", "positive")
@@ -82,7 +82,7 @@ def fake_results(
     """Writes a made-up result for every run of an experiment, as a run would; `alter` may change what it says."""
     runs = plan_runs(experiment, scale=scale, encoder=FAKE_ENCODER, seeds=seeds, changes=changes)
     # Made-up results need not outlive a power cut: three thousand of them waited longer for the disk than for all else.
-    with mock.patch.object(files, "flush"):
+    with mock.patch.object(writing, "flush"):
         for run in runs:
             record = fake_record(run, n)
             alter(run, record)

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from shortcut_guardrail.data import check_finished, to_json, write_files
+from shortcut_guardrail.data import check_finished, to_json, write_folder
 from shortcut_guardrail.errors import DataError
 from shortcut_guardrail.typing import Array
 
@@ -162,7 +162,7 @@ def write_store(results: Path, found: Mapping[str, Mapping[str, Any]]) -> None:
         for name, rows_of_file in tables.items():
             _write(folder / name, rows_of_file, name_of_set)
 
-    write_files(results, fill)
+    write_folder(results, fill, key=None)
 
 
 def _to_look_at(run: str, result: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,5 @@
-from .files import to_json as to_json
-from .files import write_file as write_file
 from .fingerprints import text_hash as text_hash
 from .fingerprints import text_number as text_number
-from .folders import complete as complete
-from .folders import write_files as write_files
-from .folders import write_folder as write_folder
 from .manifests import check_file as check_file
 from .manifests import check_finished as check_finished
 from .manifests import has_file as has_file
@@ -38,3 +33,7 @@ from .sources import TextSource as TextSource
 from .tables import open_tables as open_tables
 from .tables import read_utf8 as read_utf8
 from .word_list import read_shortcuts_file as read_shortcuts_file
+from .writing import complete as complete
+from .writing import to_json as to_json
+from .writing import write_file as write_file
+from .writing import write_folder as write_folder

@@ -97,17 +97,7 @@ def flush_tree(folder: Path) -> None:
         flush(Path(root))
 
 
-class UnconfirmedError(OSError):
-    """What was written is in its place, but the disk refused to confirm that it will be there after a power cut."""
-
-
-def confirm(folder: Path) -> None:
-    """Have the names in a folder on the disk, once what is new has its name.
-
-    Raises:
-        UnconfirmedError: The disk refuses.
-    """
-    try:
+def settle(folder: Path) -> None:
+    """Have the names in a folder on the disk, as far as it can be had, once what is new has its name."""
+    with suppress(OSError):
         flush(folder)
-    except OSError as error:
-        raise UnconfirmedError(error.errno, error.strerror) from error

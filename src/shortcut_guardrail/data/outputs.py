@@ -5,14 +5,12 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import ConfigError, RunError
-from .disk import UnconfirmedError
 from .manifests import FILLING_FOLDER, being_replaced, check_finished, has_file
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -27,10 +25,6 @@ def sentences(target: Path) -> Iterator[None]:
         reason = file_system_reason(error)
         if reason is None:
             raise
-        if isinstance(error, UnconfirmedError):
-            raise RunError(
-                f"'{target}' was written, but the disk does not confirm that it will last: {reason}. Write it again."
-            ) from error
         begun = being_replaced(target)
         rest = "The next run that writes there completes it first" if begun else "Nothing was left behind"
         raise RunError(f"'{target}' could not be written: {reason}. {rest}.") from error
@@ -76,7 +70,11 @@ def check_output(
     try:
         _check_kind(target, folder)
         _check_inputs(target, inputs)
-        _check_others(target, others)
+        for other in others:
+            if other is not None and (_same(target, other) or _lies_in(target, other)):
+                raise ConfigError(
+                    f"'{target}' lies in '{other}', which is written too. Choose another place for one of them."
+                )
         place = target if target.is_dir() else target.parent
         while not place.exists():
             place = place.parent
@@ -91,22 +89,18 @@ def check_output(
 
 
 def _check_kind(target: Path, folder: str | None) -> None:
-    if folder is not None and target.exists() and not target.is_dir():
-        raise ConfigError(f"'{target}' is a file, but a folder is to be written. Name a folder.")
-    if folder is None and target.is_dir():
-        raise ConfigError(f"'{target}' is a folder, but a file is to be written. Name a file.")
-    if folder is None and target.exists() and not stat.S_ISREG(target.stat().st_mode):
-        raise ConfigError(f"'{target}' is a device or a pipe, but a file is to be written. Name a file.")
+    if not target.exists() or (target.is_dir() if folder else target.is_file()):
+        return
+    found = "a folder" if target.is_dir() else "a file" if target.is_file() else "a device or a pipe"
+    wanted = "folder" if folder else "file"
+    raise ConfigError(f"'{target}' is {found}, but a {wanted} is to be written. Name a {wanted}.")
 
 
 def _check_inputs(target: Path, inputs: Iterable[str | Path | None]) -> None:
-    for given in inputs:
-        if given is None or not _is_path(given):
-            continue
-        path = Path(given)
+    for path in [Path(given) for given in inputs if given is not None and _is_path(given)]:
         if _same(target, path):
             raise ConfigError(f"'{target}' is also what the command reads. Choose another place for the output.")
-        if path.is_dir() and (_lies_in(target, path) or _is_linked_in(target, path)):
+        if path.is_dir() and _lies_in(target, path):
             raise ConfigError(f"'{target}' lies in '{path}', which the command reads. Choose a place outside of it.")
         if _lies_in(path, target):
             raise ConfigError(
@@ -121,14 +115,6 @@ def _is_path(given: str | Path) -> bool:
         return False
 
 
-def _check_others(target: Path, others: Iterable[Path | None]) -> None:
-    for other in others:
-        if other is not None and (_same(target, other) or _lies_in(target, other)):
-            raise ConfigError(
-                f"'{target}' lies in '{other}', which is written too. Choose another place for one of them."
-            )
-
-
 def _same(one: Path, other: Path) -> bool:
     if one.exists() and other.exists():
         return one.samefile(other)
@@ -137,13 +123,6 @@ def _same(one: Path, other: Path) -> bool:
 
 def _lies_in(path: Path, folder: Path) -> bool:
     return folder.resolve() in path.resolve().parents
-
-
-def _is_linked_in(target: Path, folder: Path) -> bool:
-    """Whether a file is the same as one in a folder, under another name."""
-    if not target.is_file() or target.stat().st_nlink < 2:
-        return False
-    return any(path.is_file() and path.samefile(target) for path in folder.rglob("*"))
 
 
 def _check_occupied(target: Path, *, overwrite: bool, folder: str | None, endings: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""Folders are replaced whole: a reader finds the old version or the new one, never some files of each.
+"""Files and folders appear whole or not at all: a reader finds the old version or the new one, never some of each.
 
 A new folder is made ready beside its place and renamed. In one that exists the new version is made ready within it, so
 that files of others, links and mount points stay as they are. Once it is complete and on the disk, old files go and new
@@ -8,27 +8,52 @@ ones take their places; until the last has, readers refuse the folder, and the n
 from __future__ import annotations
 
 import errno
+import json
 import os
 import warnings
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ..errors import GuardrailWarning
-from .disk import confirm, flush, flush_tree, held, remove
+from .disk import flush, flush_tree, held, remove, settle
 from .manifests import FILLING_FOLDER, MANIFEST_FILE, REPLACING_FOLDER, being_replaced, read_manifest, write_manifest
 from .outputs import check_output, place_for, sentences
 
 
-def write_folder(target: Path, fill: Callable[[Path], None], *, key: str, overwrite: bool = False) -> None:
+def to_json(values: Any) -> str:
+    """JSON with a stable layout; numbers that are not finite are refused, since JSON has none."""
+    return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def write_file(target: Path, content: str | bytes, *, overwrite: bool = False) -> None:
+    """Write a file so that it appears whole or not at all, and is on the disk; text as UTF-8.
+
+    Raises:
+        ConfigError: See `check_output`.
+        RunError: The disk is full, or the like; or another run is writing there.
+    """
+    check_output(target, overwrite=overwrite)
+    with sentences(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with held(target, target.parent) as temporary:
+            temporary.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+            flush(temporary)
+            os.replace(temporary, target)
+            settle(target.parent)
+
+
+def write_folder(target: Path, fill: Callable[[Path], None], *, key: str | None, overwrite: bool = False) -> None:
     """Fill a folder so that it appears whole or not at all, and takes the place of an older version whole.
 
     Files that this library did not write into the folder stay, unless a new one has their name.
 
     Args:
         fill: Writes the files into the folder it is given.
-        key: The file that every such folder has: one that is there is replaced only if it has it.
-        overwrite: Whether the target may exist with something in it.
+        key: The file that every such folder has: one that is there is replaced only if it has it. `None` for some files
+            of one version in a folder that may hold anything else.
+        overwrite: Whether the target may exist with something in it; it always may without a `key`.
 
     Raises:
         ConfigError: See `check_output`.
@@ -37,39 +62,10 @@ def write_folder(target: Path, fill: Callable[[Path], None], *, key: str, overwr
     """
 
     def check() -> None:
-        check_output(target, overwrite=overwrite, folder=key)
+        if key is not None:
+            check_output(target, overwrite=overwrite, folder=key)
 
     check()
-    _write(target, fill, check)
-
-
-def write_files(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Write some files of a folder that may hold anything else, so that they are of one version.
-
-    Args:
-        fill: Writes the files into the folder it is given.
-
-    Raises:
-        DataError: The manifest of the folder that is there is damaged.
-        RunError: The disk is full, or the like; or another run is writing there.
-    """
-    _write(folder, fill, lambda: None)
-
-
-def complete(folder: Path) -> None:
-    """Complete what `write_files` or `write_folder` began in a folder, if that was interrupted, and say so.
-
-    Raises:
-        DataError: The manifest of what is to be completed is damaged.
-        RunError: The disk refuses; or another run is writing there.
-    """
-    if folder.is_dir():
-        folder = Path(os.path.realpath(folder))
-        with sentences(folder), held(folder, place_for(folder)):
-            _complete(folder)
-
-
-def _write(target: Path, fill: Callable[[Path], None], check: Callable[[], None]) -> None:
     with sentences(target):
         target = Path(os.path.realpath(target))
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -87,29 +83,37 @@ def _write(target: Path, fill: Callable[[Path], None], check: Callable[[], None]
             finally:
                 remove(ready)
             if is_new:
-                confirm(target.parent)
+                settle(target.parent)
             else:
                 _move_in(target)
 
 
+def complete(folder: Path) -> None:
+    """Complete what `write_folder` began in a folder, if that was interrupted, and say so.
+
+    Raises:
+        DataError: The manifest of what is to be completed is damaged.
+        RunError: The disk refuses; or another run is writing there.
+    """
+    if folder.is_dir():
+        folder = Path(os.path.realpath(folder))
+        with sentences(folder), held(folder, place_for(folder)):
+            _complete(folder)
+
+
 def _finish(ready: Path, target: Path) -> None:
     """Give a version that is filled its manifest and the usual permissions, and have it on the disk."""
-    _check_kinds(ready, target)
+    for path in sorted(ready.rglob("*")):
+        there = target / path.relative_to(ready)
+        is_folder = there.is_dir() and not there.is_symlink()
+        if os.path.lexists(there) and is_folder != path.is_dir():
+            raise OSError(errno.EISDIR if is_folder else errno.ENOTDIR, "")
     write_manifest(ready)
     mode = ready.stat().st_mode & 0o666
     for path in ready.rglob("*"):
         if path.is_file():
             path.chmod(mode)  # safetensors writes for the owner alone
     flush_tree(ready)
-
-
-def _check_kinds(new: Path, target: Path) -> None:
-    """Refuse to put a file in the place of a folder, or the other way round."""
-    for path in sorted(new.rglob("*")):
-        there = target / path.relative_to(new)
-        is_folder = there.is_dir() and not there.is_symlink()
-        if os.path.lexists(there) and is_folder != path.is_dir():
-            raise OSError(errno.EISDIR if is_folder else errno.ENOTDIR, "")
 
 
 def _complete(target: Path) -> None:
@@ -144,7 +148,7 @@ def _move_in(target: Path) -> None:
             flush((target / name).parent)
     flush(target)
     os.replace(ready / MANIFEST_FILE, target / MANIFEST_FILE)
-    confirm(target)
+    settle(target)
     remove(ready)
 
 

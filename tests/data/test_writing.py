@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shortcut_guardrail.data import check_file, check_output, complete, read_whole, write_files, write_folder
+from shortcut_guardrail.data import check_file, check_output, complete, read_whole, write_folder
 from shortcut_guardrail.data.disk import held
 from shortcut_guardrail.data.manifests import MANIFEST_FILE, REPLACING_FOLDER, check_whole
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, RunError
@@ -247,8 +247,8 @@ def test_it_can_be_completed_alone(cut_short):
 
 def test_some_files_of_a_folder_are_written_together(tmp_path):
     fill(other="mine", a="old")(tmp_path)
-    write_files(tmp_path, fill(a="new", b="new"))
-    write_files(tmp_path, fill(a="newest"))
+    write_folder(tmp_path, fill(a="new", b="new"), key=None)
+    write_folder(tmp_path, fill(a="newest"), key=None)
     assert contents(tmp_path) == {"other": "mine", "a": "newest"}
 
 
