@@ -54,9 +54,7 @@ class TestFormats:
     def test_csv_with_quotes_and_delimiters(self, write: Write) -> None:
         data = read_data(write("a.csv", 'text,label\n"Fine, ""really"" fine",yes\nBad,no\n'))
         assert (data.texts, data.labels) == (['Fine, "really" fine', "Bad"], ["yes", "no"])
-        assert (data.source, data.text_column, data.text_pair_column, data.label_column) == (
-            *("a.csv", "text", None, "label"),
-        )
+        assert (data.source, data.text_column, data.text_pair_column) == ("a.csv", "text", None)
         assert (data.rows, data.row_word, len(data)) == ([2, 3], "line", 2)
         data = read_data(write("a.TSV", "label\ttext\n1\tA comma, here\n"))
         assert (data.texts, data.labels) == (["A comma, here"], ["1"])
@@ -74,7 +72,6 @@ class TestFormats:
         pq.write_table(pa.table(columns), tmp_path / "a.parquet")
         data = read_data(tmp_path / "a.parquet")
         assert (data.texts, data.labels, data.rows, data.row_word) == (["b", "a"], ["1", "0"], [1, 2], "row")
-        assert data.label_column == "class"
         assert read_data(tmp_path / "a.parquet", text_column="a.b").texts == ["c", "d"]
 
     def test_text_and_labels_stay_as_written(self, write: Write) -> None:
@@ -317,7 +314,7 @@ class TestColumns:
     def test_pairs(self, write: Write, names: tuple[str, str]) -> None:
         data = read_data(write("a.csv", f"{names[1]},idx,{names[0]}\nb,1,a\n"))
         assert data.texts == [("a", "b")]
-        assert (data.text_column, data.text_pair_column, data.label_column) == (*names, None)
+        assert (data.text_column, data.text_pair_column, data.labels) == (*names, None)
 
     def test_one_column_is_the_text(self, write: Write) -> None:
         path = write("a.csv", "It rained all day.\nThen it stopped.\n")
@@ -363,8 +360,7 @@ class TestColumns:
 
     def test_gaps_in_a_label_column(self, write: Write) -> None:
         path = write("a.csv", "text,label\na,1\nb,\n")
-        data = read_data(path)
-        assert (data.labels, data.label_column) == (None, None)
+        assert read_data(path).labels is None
         message = "a.csv, line 3: the label in column 'label' is empty. Remove this row or fill it in."
         assert refusal(path, require_labels=True) == refusal(path, label_column="label") == message
 
@@ -538,10 +534,6 @@ class TestCheckTexts:
             "texts, position 2: the first text of the pair is a number, not a string.",
             "texts, positions 0 and 2: the second text of the pair is empty. Remove these rows or fill them in.",
         ]
-
-    def test_rows_are_named_where_they_are_known(self) -> None:
-        with pytest.raises(DataError, match=r"^deployment texts, row 12: the text is empty"):
-            check_texts(["a", " "], source="deployment texts", rows=[11, 12])
 
 
 def test_heavy_packages_are_left_alone() -> None:

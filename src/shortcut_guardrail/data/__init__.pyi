@@ -15,6 +15,7 @@ from .reading import Texts as Texts
 from .reading import check_texts as check_texts
 from .reading import label_ids as label_ids
 from .reading import read_data as read_data
+from .reading import read_shortcuts_file as read_shortcuts_file
 from .schema import As as As
 from .schema import Count as Count
 from .schema import Defined as Defined
@@ -32,7 +33,6 @@ from .sources import MemoryTexts as MemoryTexts
 from .sources import TextSource as TextSource
 from .tables import open_tables as open_tables
 from .tables import read_utf8 as read_utf8
-from .word_list import read_shortcuts_file as read_shortcuts_file
 from .writing import complete as complete
 from .writing import to_json as to_json
 from .writing import write_file as write_file

@@ -22,7 +22,6 @@ REPLACING_FOLDER = ".replacing"
 PATIENCE = 1.0
 """Seconds for which a reader waits until files that are ready have taken their places."""
 
-_SCHEMA_VERSION = 1
 _FOR_PEOPLE = (".md", ".html")
 """Pages that nothing loads: people may change them."""
 _TRIES = 5
@@ -49,7 +48,7 @@ def write_manifest(folder: Path) -> None:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
-    content = json.dumps({"schema_version": _SCHEMA_VERSION, "files": files}, indent=2, ensure_ascii=False)
+    content = json.dumps({"schema_version": 1, "files": files}, indent=2, ensure_ascii=False)
     (folder / MANIFEST_FILE).write_text(content + "\n", encoding="utf-8")
 
 
@@ -62,8 +61,6 @@ def read_manifest(folder: Path) -> dict[str, Entry] | None:
     file, advice = folder / MANIFEST_FILE, f"Remove '{folder}' and write it again."
     if not file.exists():
         return None
-    if not file.is_file():
-        raise DataError(f"'{file}' is no file. {advice}")
     files: dict[str, Entry] = checked(json_content(file, advice=advice), _Stored, str(file), advice=advice)["files"]
     for name in files:
         if not _is_within(name):
@@ -109,20 +106,32 @@ def check_finished(folder: Path) -> None:
         time.sleep(0.01)
 
 
-def check_whole(folder: Path, *, hashes: bool = False) -> None:
+def check_whole(folder: Path, *, hashes: bool = False, only: str | None = None) -> None:
     """Refuse a folder whose files are not those that were written together. Pages for people may have changed.
 
     Args:
         folder: A folder that this library wrote. In one without manifest nothing is checked.
         hashes: Whether every byte is compared, rather than sizes.
+        only: The one file that is looked at.
 
     Raises:
         DataError: A file is missing or has changed, or the folder was not written to its end.
     """
     check_finished(folder)
     for name, entry in (read_manifest(folder) or {}).items():
-        if not name.endswith(_FOR_PEOPLE):
-            _check_file(folder, name, entry, hashes=hashes)
+        path = folder / name
+        if name.endswith(_FOR_PEOPLE) or only not in (None, name):
+            continue
+        found = path.stat().st_size if path.is_file() else None
+        if found is None:
+            problem = "is missing"
+        elif found != entry["size"]:
+            problem = f"has {found} bytes instead of {entry['size']}"
+        elif hashes and _sha256(path) != entry["sha256"]:
+            problem = "has another content than the one that was written"
+        else:
+            continue
+        raise DataError(f"'{path}' {problem}: see '{folder / MANIFEST_FILE}'. Write the folder again.")
 
 
 def check_file(path: Path) -> None:
@@ -131,23 +140,7 @@ def check_file(path: Path) -> None:
     Raises:
         DataError: See `check_whole`.
     """
-    check_finished(path.parent)
-    if entry := (read_manifest(path.parent) or {}).get(path.name):
-        _check_file(path.parent, path.name, entry, hashes=False)
-
-
-def _check_file(folder: Path, name: str, entry: Entry, *, hashes: bool) -> None:
-    path = folder / name
-    found = path.stat().st_size if path.is_file() else None
-    if found is None:
-        problem = "is missing"
-    elif found != entry["size"]:
-        problem = f"has {found} bytes instead of {entry['size']}"
-    elif hashes and _sha256(path) != entry["sha256"]:
-        problem = "has another content than the one that was written"
-    else:
-        return
-    raise DataError(f"'{path}' {problem}: see '{folder / MANIFEST_FILE}'. Write the folder again.")
+    check_whole(path.parent, only=path.name)
 
 
 def read_whole(folder: Path, read: Callable[[], T], *, hashes: bool = False) -> T:

@@ -12,11 +12,11 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from ..errors import ConfigError, DataError, GuardrailWarning
 from .messages import enumerated, first_few, grouped, kind_of, listed, sentence, shortened
-from .tables import Table, open_tables
+from .tables import Table, open_tables, read_utf8
 
 Texts: TypeAlias = list[str] | list[tuple[str, str]]
 """N single texts, or N pairs of texts; never a mixture."""
@@ -58,14 +58,11 @@ class TextData:
     Attributes:
         source: The file or data set as the user named it, for messages.
         texts: N texts, or N pairs when there is a second text column; none is empty or only whitespace.
-        labels: N labels as written in the source, still strings; `label_ids` turns them into class ids. None when there
-            is no label column.
-        rows: Where each record stands in the source, counted from 1: the line on which it starts, or for Parquet and
-            the Hub its row.
+        labels: N labels as written, still strings; `label_ids` turns them into class ids. None without such a column.
+        rows: Where each record stands, counted from 1: the line on which it starts, or its row in Parquet and the Hub.
         row_word: "line" or "row", whichever `rows` counts.
         text_column: The column the texts come from, or the first texts of pairs.
         text_pair_column: The column the second texts come from; None for single texts.
-        label_column: The column the labels come from; None when there is none.
     """
 
     source: str
@@ -75,15 +72,13 @@ class TextData:
     row_word: str
     text_column: str
     text_pair_column: str | None
-    label_column: str | None
 
     def __len__(self) -> int:
         """The number of records, N."""
         return len(self.texts)
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(NamedTuple):
     """Which columns are read."""
 
     text: str
@@ -150,11 +145,7 @@ def read_data(
 def read_table(
     table: Table, name: str, chosen: Columns, *, require_labels: bool, some_labels: bool = False
 ) -> TextData:
-    """The texts, and labels where a column of them is chosen, of a table.
-
-    Raises:
-        DataError: Some records are malformed, or have an empty text or, if required, label; all are named.
-    """
+    """The texts, and labels where a column of them is chosen, of a table; what is wrong with any is a `DataError`."""
     columns = [column for column in (chosen.text, chosen.text_pair) if column is not None]
     values = [table.column(column) for column in columns]
     problems = [*table.problems]
@@ -163,8 +154,7 @@ def read_table(
     labels, label_problems = _read_labels(table, chosen.label, name, require_labels, some_labels)
     _raise_if(problems + label_problems)
     texts: Any = values[0] if chosen.text_pair is None else list(zip(*values, strict=True))
-    label_used = None if labels is None else chosen.label
-    return TextData(name, texts, labels, table.rows, table.row_word, chosen.text, chosen.text_pair, label_used)
+    return TextData(name, texts, labels, table.rows, table.row_word, chosen.text, chosen.text_pair)
 
 
 def label_ids(
@@ -225,15 +215,12 @@ def label_ids(
     raise DataError("\n".join(problems))
 
 
-def check_texts(
-    texts: Iterable[str] | Iterable[tuple[str, str]], *, source: str = "texts", rows: Sequence[int] | None = None
-) -> Texts:
+def check_texts(texts: Iterable[str] | Iterable[tuple[str, str]], *, source: str = "texts") -> Texts:
     """Texts from memory as a plain list, once nothing is wrong with them.
 
     Args:
         texts: N texts, or N pairs (tuples or lists of two texts): a list, tuple, array or column, at least one.
         source: What the texts are called in messages.
-        rows: Where each text stands in `source`; without it positions counted from 0 are named.
 
     Returns:
         A new list of N strings or of N tuples of two strings.
@@ -252,17 +239,38 @@ def check_texts(
     entries: list[Any] = list(texts)
     if not entries:
         raise DataError(f"{source} is empty; at least one text is needed.")
-    where = range(len(entries)) if rows is None else rows
-    word = "position" if rows is None else "row"
-    pairs = [index for index, entry in enumerate(entries) if isinstance(entry, tuple | list)]
+    where, word = range(len(entries)), "position"
+    pairs = [index for index in where if isinstance(entries[index], tuple | list)]
     if not pairs:
         _raise_if(_text_problems(entries, "the text", source, where, word))
         return [str(entry) for entry in entries]
-    _raise_if(_shape_problems(entries, set(pairs), source, where, word))
-    firsts, seconds = ([entry[side] for entry in entries] for side in (0, 1))
-    problems = _text_problems(firsts, "the first text of the pair", source, where, word)
-    _raise_if(problems + _text_problems(seconds, "the second text of the pair", source, where, word))
-    return [(str(first), str(second)) for first, second in zip(firsts, seconds, strict=True)]
+    problems = []
+    if single := sorted({*where} - {*pairs}):
+        what = "a single text among pairs"
+        problems.append(sentence(source, single, word, what, "Give single texts or pairs, not a mixture."))
+    if odd := [index for index in pairs if len(entries[index]) != 2]:
+        problems.append(sentence(source, odd, word, "a pair must be exactly two texts", ""))
+    _raise_if(problems)
+    for side, which in enumerate(("first", "second")):
+        values = [entry[side] for entry in entries]
+        problems += _text_problems(values, f"the {which} text of the pair", source, where, word)
+    _raise_if(problems)
+    return [(str(first), str(second)) for first, second in entries]
+
+
+def read_shortcuts_file(path: str | Path) -> list[str]:
+    """The shortcuts of a UTF-8 text file: one word or phrase on a line, blank lines and `#` comments left out.
+
+    A comment starts with a `#` at the beginning of a line or after whitespace.
+
+    Raises:
+        DataError: The file is missing, unreadable or not UTF-8, or names no shortcut.
+    """
+    lines = read_utf8(Path(path), str(path)).splitlines()
+    words = [re.sub(r"(^|\s)#.*", "", line).strip() for line in lines]
+    if not any(words):
+        raise DataError(f"{path} names no shortcut; write one word or phrase on each line.")
+    return [word for word in words if word]
 
 
 # Columns
@@ -296,7 +304,13 @@ def choose_columns(table: Table, source: str, given: Mapping[str, str | None], *
     text, text_pair, label = (given[role] for role in ("text_column", "text_pair_column", "label_column"))
     if not problems and len(columns) == 1 and not any(given.values()):
         text = columns[0]
-        _warn_of_a_lone_name(text, source)
+        if text.casefold() not in _TEXT_NAMES:
+            warnings.warn(
+                f"{source} has one column, which its first line calls '{shortened(text)}'. If that is already a text, "
+                "put the line 'text' above it, or it will not be read.",
+                GuardrailWarning,
+                stacklevel=3,
+            )
     elif not problems and text is None:
         others = [column for column in columns if column not in (text_pair, label)]
         guesses = _guess_text(others) if text_pair is None else _guess_partner(others, text_pair)
@@ -333,16 +347,6 @@ def _guess_partner(columns: list[str], text_pair: str) -> list[tuple[str, str | 
     return [(column, text_pair) for column in texts]
 
 
-def _warn_of_a_lone_name(text: str, source: str) -> None:
-    if text.casefold() not in _TEXT_NAMES:
-        warnings.warn(
-            f"{source} has one column, which its first line calls '{shortened(text)}'. If that is already a text, put "
-            "the line 'text' above it, or it will not be read.",
-            GuardrailWarning,
-            stacklevel=4,
-        )
-
-
 def _near(name: str, known: Sequence[str]) -> str:
     """A question, where one of the names is like this one."""
     folded = {one.casefold(): one for one in known}
@@ -363,7 +367,6 @@ def _unclear(
 
 
 def _text_problems(values: Sequence[Any], what: str, source: str, rows: Sequence[int], word: str) -> list[str]:
-    """Sentences about the values that are no texts to work with; each kind of problem is one sentence."""
     return _fault_sentences([_text_fault(value) for value in values], what, source, rows, word)
 
 
@@ -382,27 +385,12 @@ def _text_fault(value: Any) -> str | None:
 
 
 def _fault_sentences(faults: Sequence[str | None], what: str, source: str, rows: Sequence[int], word: str) -> list[str]:
+    """Each kind of problem is one sentence."""
     found = grouped((row, fault) for fault, row in zip(faults, rows, strict=True) if fault)
-    return [
-        sentence(source, where, word, f"{what} {fault}", _remove(len(where)) if fault in _GAPS else "")
-        for fault, where in found.items()
-    ]
-
-
-def _remove(count: int) -> str:
-    return "Remove this row or fill it in." if count == 1 else "Remove these rows or fill them in."
-
-
-def _shape_problems(entries: list[Any], pairs: set[int], source: str, rows: Sequence[int], word: str) -> list[str]:
-    """What keeps entries from being pairs all through, given that those at the positions `pairs` look like pairs."""
-    single = [rows[index] for index in range(len(entries)) if index not in pairs]
-    sizes = [rows[index] for index in sorted(pairs) if len(entries[index]) != 2]
     problems = []
-    if single:
-        what = "a single text among pairs"
-        problems.append(sentence(source, single, word, what, "Give single texts or pairs, not a mixture."))
-    if sizes:
-        problems.append(sentence(source, sizes, word, "a pair must be exactly two texts", ""))
+    for fault, where in found.items():
+        advice = "Remove this row or fill it in." if len(where) == 1 else "Remove these rows or fill them in."
+        problems.append(sentence(source, where, word, f"{what} {fault}", advice if fault in _GAPS else ""))
     return problems
 
 
@@ -411,35 +399,27 @@ def _read_labels(
 ) -> tuple[list[str] | None, list[str]]:
     if column is None:
         return None, []
-    labels = [_label_text(value) for value in table.column(column)]
-    faults = [_label_fault(label) for label in labels]
-    if some:
-        labels = ["" if fault in _GAPS else label for label, fault in zip(labels, faults, strict=True)]
-        faults = [None if fault in _GAPS else fault for fault in faults]
+    read = [_label(value) for value in table.column(column)]
+    labels = [label for label, _ in read]
+    faults = [None if some and fault in _GAPS else fault for _, fault in read]
     if not any(faults):
-        return cast(list[str], labels), []
+        return labels, []
     if not required:
         return None, []
     return None, _fault_sentences(faults, f"the label in column '{column}'", source, table.rows, table.row_word)
 
 
-def _label_text(value: Any) -> Any:
-    """A label as a string, where it is one or a number, so that 1 and 1.0 are both "1"; else the value as it is."""
+def _label(value: Any) -> tuple[str, str | None]:
+    """A label as a string, so that 1 and 1.0 are both "1" and a gap is "", and what is wrong with it."""
+    if value is None or value != value:  # NaN, a missing value, differs from itself
+        return "", _MISSING
     if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    if isinstance(value, int | float) and value == value:  # NaN, a missing value, differs from itself
-        return str(value)
-    return value
-
-
-def _label_fault(label: Any) -> str | None:
-    if label is None or isinstance(label, float):  # a float that is left is NaN
-        return _MISSING
-    if not isinstance(label, str):
-        return f"is {kind_of(label)}, not a string or a number"
-    return None if label.strip() else _EMPTY
+        return str(value).lower(), None
+    if isinstance(value, int | float):
+        return str(int(value) if isinstance(value, float) and value.is_integer() else value), None
+    if not isinstance(value, str):
+        return "", f"is {kind_of(value)}, not a string or a number"
+    return (value, None) if value.strip() else ("", _EMPTY)
 
 
 # Labels
@@ -448,12 +428,9 @@ def _label_fault(label: Any) -> str | None:
 def _written(label: Any, source: str, index: int) -> str:
     if isinstance(label, str):
         return label.strip()
-    if not isinstance(label, bool):
-        try:
-            return str(operator.index(label))
-        except TypeError:
-            pass
-    raise DataError(f"{source}, position {index}: a label must be a string or an integer, but is {label!r}.")
+    if isinstance(label, bool) or not hasattr(label, "__index__"):
+        raise DataError(f"{source}, position {index}: a label must be a string or an integer, but is {label!r}.")
+    return str(operator.index(label))
 
 
 def _as_names(label_names: Sequence[str]) -> Callable[[str], int | None]:

@@ -102,10 +102,9 @@ def parse_json(content: str) -> Any:
     """
     try:
         value = json.loads(content, object_pairs_hook=unique_keys, parse_constant=_no_number)
-    except json.JSONDecodeError as fault:
-        raise ValueError(f"line {fault.lineno}: {fault.msg}") from fault
-    except RecursionError as fault:
-        raise ValueError("nested too deeply") from fault
+    except (json.JSONDecodeError, RecursionError) as fault:
+        said = f"line {fault.lineno}: {fault.msg}" if isinstance(fault, json.JSONDecodeError) else "nested too deeply"
+        raise ValueError(said) from fault
     level = [value]
     for _ in range(DEEPEST):
         parts = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -28,13 +28,7 @@ class TextSource(Protocol):
 
 @dataclass(frozen=True)
 class MemoryTexts:
-    """Texts that are in memory.
-
-    Attributes:
-        texts: N texts or pairs.
-        labels: N labels, or `None`.
-        name: What to call them in messages.
-    """
+    """N texts or pairs that are in memory, with their labels where there are any, and what to call them in messages."""
 
     texts: Texts
     labels: Sequence[str | int] | None = None
@@ -54,10 +48,8 @@ class FileTexts:
     piece, and what is wrong is said of the first piece that has something wrong.
 
     Args:
-        source: The file.
-        text_column: See `data.read_data`.
-        text_pair_column: See `data.read_data`.
-        label_column: See `data.read_data`; without it there are no labels.
+        source: The file; for the columns see `data.read_data`.
+        label_column: Without it there are no labels.
 
     Raises:
         DataError: The file or its first records are not what they have to be.
@@ -79,7 +71,7 @@ class FileTexts:
         with closing(open_tables(self.name, size=_READ)) as tables:
             first = next(tables)
             chosen = choose_columns(first, self.name, given, require_labels=False)
-            self._columns = replace(chosen, label=label_column)
+            self._columns = chosen._replace(label=label_column)
             read_table(first, self.name, self._columns, require_labels=True)
 
     def chunks(self) -> Iterator[tuple[Texts, list[str] | None]]:

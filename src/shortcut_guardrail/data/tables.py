@@ -46,8 +46,7 @@ class Table:
 
     Attributes:
         columns: Their names; for JSON Lines those that these records have.
-        rows: Where each record stands in the source, from 1.
-        row_word: "line" or "row", whichever `rows` counts.
+        rows: Where each record stands in the source, from 1, counted in what `row_word` says.
         column: Gives the values of one column, which for CSV are all strings; to be called once for each column.
         problems: Sentences about records that could not be read.
     """
@@ -65,8 +64,8 @@ def open_tables(
     """The records of a file, by its suffix, or of a Hub data set, as one table or in pieces.
 
     Args:
-        name: The file or data set, as the user named it; "owner/name:split" names a split as well.
-        split: The split of a Hub data set; without it "test", else the only one.
+        name: The file or data set, as the user named it; see `read_data`.
+        split: The split of a Hub data set.
         size: How many records of a file are read at a time; without it all, as a single table.
         semicolons: Also read a CSV file whose columns are separated by semicolons or tabs, as some spreadsheets save
             it; its header must hold none of the others.
@@ -113,11 +112,7 @@ def open_tables(
 
 
 def _exists(path: Path, source: str) -> bool:
-    """Whether a file is there.
-
-    Raises:
-        DataError: It is none, or the system does not let us look.
-    """
+    """Whether a file is there; what is none, or cannot be looked at, is a `DataError`."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -339,8 +334,7 @@ def read_utf8(path: Path, source: str) -> str:
     """The content of a text file, which must be UTF-8, without its byte order mark and with its line ends as they are.
 
     Raises:
-        DataError: The file is missing (near names in its folder are suggested), a folder, unreadable, not UTF-8, or
-            holds NUL bytes; the last two name the line.
+        DataError: The file is missing, a folder, unreadable, not UTF-8, or holds NUL bytes.
     """
     return "".join(_text_lines(path, source))
 
