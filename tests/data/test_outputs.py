@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from shortcut_guardrail.data import check_output, write_folder
+from shortcut_guardrail.data import check_output, write_file, write_folder
 from shortcut_guardrail.errors import ConfigError
 
 READ = "is also what the command reads. Choose another place for the output."
@@ -37,13 +38,48 @@ def refused(target: Path, *inputs: object, folder: str | None = None) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize("name", ["config.json", "new.json", "deep/new.json", "new/deep/er.json"])
-def test_nothing_is_written_into_the_folder_of_a_model(model, name):
-    assert refused(model / name, model).endswith(WITHIN)
-    assert refused(model / name, str(model)).endswith(WITHIN)
+def test_a_free_place_is_fine_and_an_occupied_one_needs_overwrite(tmp_path):
+    check_output(tmp_path / "new", overwrite=False)
+    check_output(tmp_path / "deep" / "new", overwrite=False, folder="a.txt")
+    (tmp_path / "empty").mkdir()
+    check_output(tmp_path / "empty", overwrite=False, folder="a.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+    write_file(tmp_path / "a.txt", "a")
+    for folder, target in (("a.txt", tmp_path), (None, tmp_path / "a.txt")):
+        with pytest.raises(ConfigError) as error:
+            check_output(target, overwrite=False, folder=folder)
+        assert str(error.value) == (
+            f"'{target}' already exists. Choose another place, or allow it to be replaced with overwrite=True."
+        )
+        check_output(target, overwrite=True, folder=folder)
 
 
-def test_a_guard_is_not_written_into_a_model_nor_over_it(model):
+def test_a_place_of_another_kind_or_that_is_closed_is_refused(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/null")
+    (tmp_path / "a.txt").touch()
+    for name, folder, said in (
+        ("a.txt", "key", "a.txt' is a file, but a folder is to be written. Name a folder."),
+        ("", None, "' is a folder, but a file is to be written. Name a file."),
+        ("pipe", None, "pipe' is a device or a pipe, but a file is to be written. Name a file."),
+        ("link", None, "link' is a device or a pipe, but a file is to be written. Name a file."),
+        ("a.txt/deep/er", "key", "a.txt' is no folder you may write to (Not a directory)."),
+        ("x" * 300, None, "cannot be written (File name too long)."),
+    ):
+        assert refused(tmp_path / name, folder=folder).endswith(said)
+
+    def refuse(**_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    assert refused(tmp_path / "out") == (
+        f"'{tmp_path / 'out'}' cannot be written: '{tmp_path}' is no folder you may write to (Permission denied)."
+    )
+
+
+def test_nothing_is_written_into_the_folder_of_a_model_nor_over_it(model):
+    for name in ("config.json", "new.json", "new/deep/er.json"):
+        assert refused(model / name, str(model)).endswith(WITHIN)
     assert refused(model / "guard", model, folder="guardrail.json").endswith(WITHIN)
     assert refused(model, model, folder="guardrail.json").endswith(READ)
 
@@ -94,11 +130,3 @@ def test_only_a_file_that_looks_like_ours_is_replaced(tmp_path):
     (tmp_path / "page.HTML").write_text("<p>")
     check_output(tmp_path / "page.HTML", overwrite=True, endings=(".html", ".htm"))
     check_output(tmp_path / "anything.new", overwrite=False, endings=(".html", ".htm"))
-
-
-def test_a_device_or_a_pipe_is_refused(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "link").symlink_to("/dev/null")
-    for target in (tmp_path / "pipe", Path("/dev/null"), tmp_path / "link"):
-        with pytest.raises(ConfigError, match="is a device or a pipe, but a file is to be written"):
-            check_output(target, overwrite=True)

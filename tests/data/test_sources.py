@@ -51,62 +51,35 @@ LONG = "é" * 5000  # longer than what is decoded at a time
 # Files with at most one fault, so that every size of the pieces gives the same sentence.
 ODD_FILES: dict[str, tuple[str, bytes | str]] = {
     "plain": ("csv", CSV),
+    "pairs": ("csv", "premise,hypothesis,label\n" + "a,b,1\n" * 5 + "a,,1\n"),
     "byte order mark": ("csv", b"\xef\xbb\xbf" + CSV.encode()),
-    "byte order mark alone": ("csv", b"\xef\xbb\xbf"),
-    "UTF-16": ("csv", CSV.encode("utf-16")),
-    "line ends of Windows": ("csv", CSV.replace("\n", "\r\n")),
-    "line ends of old Macs": ("csv", CSV.replace("\n", "\r")),
     "mixed line ends": ("csv", "text,label\ra,1\r\nb,2\nc,3"),
     "line breaks in quotes": ("csv", 'text,label\n"a\nb\r\nc\rd",1\n"""e"", f",2\ng,3\n'),
     "characters across blocks": ("csv", f"text,label\nx{LONG},1\n{LONG},2\n"),
     "blank lines": ("csv", "\n\ntext,label\n\na,1\n\n\nb,2\n\n"),
-    "lines of blanks before the header": ("csv", "  \ntext,label\n"),
     "blank rows in one column": ("csv", "text\na\n\nb\nc\n\n"),
     "blank rows at the end of one column": ("csv", "text\na\nb\n\n\n\n\n"),
     "a lone column under no known name": ("csv", "It rains.\nIt is wet.\n"),
-    "short row": ("csv", CSV + "a\n"),
     "long row": ("csv", CSV + "a,1,2\nb,2\n"),
     "stray quote": ("csv", CSV + '"So" he said,1\n' + CSV),
-    "open quote": ("csv", CSV + '"a,1\n' + CSV),
-    "quote in a header": ("csv", '"text" x,label\na,1\n'),
-    "NUL": ("csv", CSV + "a\0b,1\n"),
     "NUL deep in the file": ("csv", CSV + f"{LONG},1\r" * 20 + "a\0b,1\n"),
-    "bad byte": ("csv", CSV.encode() + b"caf\xe9,1\n"),
     "bad byte deep in the file": ("csv", CSV.encode() + f"{LONG},1\r\n".encode() * 20 + b"\xff,1\n" + CSV.encode()),
     "half a character at the end": ("csv", CSV.encode() + "é".encode()[:1]),
     "empty text": ("csv", CSV + " ,1\n"),
     "empty label": ("csv", CSV + "a, \n"),
-    "labels with blanks": ("csv", "text,label\na, x \nb,x\n"),
-    "empty": ("csv", ""),
-    "only blanks": ("csv", "\n \n\t\n"),
+    "empty": ("csv", "\n \n\t\n"),
     "header alone": ("csv", "text,label\n\n\n"),
     "semicolons": ("csv", CSV.replace(",", ";")),
-    "tabs": ("csv", CSV.replace(",", "\t")),
     "one name for several columns": ("csv", "text,label,text\na,1,b\n"),
     "unnamed columns": ("csv", "text,label,,\na,1,,\nb,2,,\n"),
-    "no text": ("csv", "words,label\na,1\n"),
     "TSV": ("tsv", CSV.replace(",", "\t")),
-    "commas in TSV": ("tsv", CSV),
-    "JSON Lines": ("jsonl", JSON * 5),
-    "JSON with a byte order mark": ("jsonl", b"\xef\xbb\xbf" + JSON.encode() * 5),
     "JSON with line ends of Windows": ("jsonl", "\r\n" + (JSON * 5).replace("\n", "\r\n\r\n")),
-    "JSON with line separators in texts": ("jsonl", JSON + '{"text": "a\u2028b\x85c", "label": "x"}\n' + JSON),
-    "JSON array": ("json", f"\n [{JSON.strip()}]"),
     "JSON labels": ("jsonl", "".join(JSON.replace("1", x) for x in ("1.0", "2.5", "true", '"1.0"', "-3"))),
-    "JSON label NaN": ("jsonl", JSON * 3 + JSON.replace("1", "NaN")),
     "JSON label null": ("jsonl", JSON * 3 + JSON.replace("1", "null")),
     "JSON label list": ("jsonl", JSON * 3 + JSON.replace("1", "[1]")),
-    "JSON key twice": ("jsonl", JSON * 3 + '{"text": "a", "text": "b"}\n'),
     "JSON broken": ("jsonl", JSON * 3 + '{"text": \n' + JSON),
-    "JSON open string": ("jsonl", JSON * 3 + '{"text": "a\n'),
     "JSON of another kind": ("jsonl", JSON * 3 + "null\n"),
-    "JSON too deep": ("jsonl", JSON * 3 + "[" * 100_000 + "\n"),
     "JSON text missing": ("jsonl", JSON * 3 + '{"label": 1}\n'),
-    "JSON text that is a number": ("jsonl", JSON * 3 + '{"text": 5, "label": 1}\n'),
-    "JSON half a surrogate pair": ("jsonl", JSON * 3 + '{"text": "\\ud83d", "label": 1}\n'),
-    "JSON NUL": ("jsonl", JSON * 3 + "\0\n"),
-    "JSON bad byte": ("jsonl", JSON.encode() * 3 + b'{"text": "\xe9", "label": 1}\n'),
-    "JSON empty": ("jsonl", "\n\n"),
 }
 
 TEXTS = [f"text {i}" for i in range(9)]
@@ -165,11 +138,6 @@ def test_damaged_parquet() -> None:
     assert_the_same(Path("data.parquet"))
 
 
-def test_pairs() -> None:
-    Path("data.csv").write_text("premise,hypothesis,label\n" + "a,b,1\n" * 5 + "a,,1\n")
-    assert_the_same(Path("data.csv"))
-
-
 # What differs, because a piece is all that is known when it is read
 
 
@@ -195,20 +163,7 @@ def test_the_columns_of_json_lines_are_those_of_the_first_piece() -> None:
 # Any bytes at all
 
 _PARTS = [b"text", b"label", b",", b"\t", b"\n", b"\r", b'"', b" ", b"a", b"1", "é".encode(), b"\xe9", b"\0", b"a,1\n"]
-_JSON_PARTS = [
-    b"{",
-    b"}",
-    b"\n",
-    b"\r",
-    b'"text": ',
-    b'"label": ',
-    b'"a"',
-    b"1",
-    b"null",
-    b", ",
-    b"\xe9",
-    JSON.encode(),
-]
+_JSON_PARTS = [b"{", b"}", b"\n", b"\r", b'"text": ', b'"label": ', b'"a"', b"1, ", b"null", b"\xe9", JSON.encode()]
 _STARTS = [b"", b"text,label\n", b"text\n", b"\xef\xbb\xbflabel,text\r\n"]
 
 

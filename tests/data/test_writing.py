@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shortcut_guardrail.data import check_file, check_output, complete, read_whole, write_folder
+from shortcut_guardrail.data import check_file, check_output, complete, read_whole, to_json, write_file, write_folder
 from shortcut_guardrail.data.disk import held
 from shortcut_guardrail.data.manifests import MANIFEST_FILE, REPLACING_FOLDER, check_whole
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, RunError
@@ -108,16 +108,12 @@ def test_what_others_put_in_the_place_of_old_files_stays(tmp_path):
 
 def test_a_folder_of_somebody_else_is_refused(tmp_path):
     (tmp_path / "photos").write_text("mine")
-    for act in (
-        lambda: check_output(tmp_path, overwrite=True, folder=KEY),
-        lambda: save(tmp_path, a="new"),
-    ):
-        with pytest.raises(ConfigError) as error:
-            act()
-        assert str(error.value) == (
-            f"'{tmp_path}' holds files, but no {KEY}, which each such folder has: this program did not write it, and "
-            "does not replace it. Choose another place."
-        )
+    with pytest.raises(ConfigError) as error:
+        save(tmp_path, a="new")
+    assert str(error.value) == (
+        f"'{tmp_path}' holds files, but no {KEY}, which each such folder has: this program did not write it, and "
+        "does not replace it. Choose another place."
+    )
     assert contents(tmp_path) == {"photos": "mine"}
 
 
@@ -129,7 +125,10 @@ def test_an_empty_folder_is_filled(tmp_path):
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt(), KeyError()])
+FULL = OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("error", [FULL, KeyboardInterrupt(), KeyError()])
 @pytest.mark.parametrize("existing", [False, True])
 def test_a_failure_while_filling_leaves_things_as_they_were(tmp_path, error, existing):
     target = tmp_path / "out"
@@ -140,10 +139,32 @@ def test_a_failure_while_filling_leaves_things_as_they_were(tmp_path, error, exi
         (folder / "a").write_text("half")
         raise error
 
-    with pytest.raises(RunError if isinstance(error, OSError) else type(error)):
+    with pytest.raises(RunError if error is FULL else type(error)):
         write_folder(target, fail, key=KEY, overwrite=True)
     assert contents(tmp_path) == ({"out/a": "old"} if existing else {})
     assert [path.name for path in tmp_path.iterdir()] == (["out"] if existing else [])
+
+
+@pytest.mark.parametrize("error", [FULL, KeyboardInterrupt()])
+def test_a_file_is_written_as_it_is_or_stays_as_it_was(tmp_path, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    write_file(tmp_path / "deep" / "a.txt", "zwölf\r\n")
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises((RunError, KeyboardInterrupt)) as raised:
+        write_file(tmp_path / "deep" / "a.txt", "new", overwrite=True)
+    if error is FULL:
+        assert "the disk is full. Nothing was left behind." in str(raised.value)
+    assert [(path.name, path.read_bytes()) for path in (tmp_path / "deep").iterdir()] == [
+        ("a.txt", "zwölf\r\n".encode())
+    ]
+
+
+def test_json_has_no_number_that_is_not_finite():
+    assert to_json({"a": [1, "é"]}) == '{\n  "a": [\n    1,\n    "é"\n  ]\n}\n'
+    with pytest.raises(ValueError, match="Out of range float"):
+        to_json({"a": float("nan")})
 
 
 def test_a_folder_in_the_place_of_a_file_is_not_lost(tmp_path):
@@ -160,7 +181,6 @@ def test_a_folder_in_the_place_of_a_file_is_not_lost(tmp_path):
     ("error", "reason"),
     [
         (OSError(errno.EDQUOT, "Disk quota exceeded"), "the disk is full"),
-        (OSError(errno.EROFS, "Read-only file system"), "Read-only file system"),
         (OSError("odd"), "odd"),
         (Exception("Error while serializing: I/O error: No space left on device (os error 28)"), "the disk is full"),
     ],
@@ -172,7 +192,6 @@ def test_the_sentence_of_a_failed_write(tmp_path, error, reason):
     with pytest.raises(RunError) as raised:
         write_folder(tmp_path / "out", fail, key=KEY)
     assert str(raised.value) == f"'{tmp_path / 'out'}' could not be written: {reason}. Nothing was left behind."
-    assert isinstance(raised.value, RuntimeError)
 
 
 # Cut short
@@ -205,7 +224,6 @@ def cut_short(request, tmp_path, monkeypatch):
 
 
 def test_what_was_cut_short_is_no_version(cut_short):
-    refusals = []
     for act in (
         lambda: check_whole(cut_short),
         lambda: read_whole(cut_short, dict),
@@ -213,11 +231,10 @@ def test_what_was_cut_short_is_no_version(cut_short):
     ):
         with pytest.raises(DataError) as error:
             act()
-        refusals.append(str(error.value))
-    assert set(refusals) == {
-        f"'{cut_short}' is being replaced, or that was interrupted. If no run is writing to it, give the command that "
-        "wrote it once more: that completes it first."
-    }
+        assert str(error.value) == (
+            f"'{cut_short}' is being replaced, or that was interrupted. If no run is writing to it, give the command "
+            "that wrote it once more: that completes it first."
+        )
 
 
 def test_the_next_writer_completes_it_and_says_so(cut_short):
@@ -278,14 +295,10 @@ def test_sizes_are_checked_always_and_hashes_on_request(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [
-        "{",
-        "[]",
-        '{"schema_version": 2}',
-        '{"schema_version": 1, "files": {"a": {"size": -1, "sha256": ""}}}',
-        '{"schema_version": 1, "files": {"../../a": {"size": 1, "sha256": ""}}}',
-        '{"schema_version": 1, "files": {"/a": {"size": 1, "sha256": ""}}}',
-        "[" * 100_000,
+    ["{", "[]", '{"schema_version": 2}', "[" * 100_000]
+    + [
+        json.dumps({"schema_version": 1, "files": {name: {"size": size, "sha256": ""}}})
+        for name, size in (("a", -1), ("../../a", 1), ("/a", 1), ("..\\a", 1), ("a\0", 1))
     ],
 )
 @pytest.mark.parametrize("place", ["", REPLACING_FOLDER])
