@@ -21,14 +21,13 @@ PATIENCE = 60.0
 
 @contextmanager
 def held(target: Path, place: Path) -> Iterator[Path]:
-    """Be the only writer of `target`, with a name for what is prepared; what a killed writer left there is removed.
+    """Be the only writer of `target`, a file or folder; what a killed writer left there is removed.
 
     Args:
-        target: The file or folder that is to be written.
-        place: An existing folder for what is needed meanwhile, on the same file system.
+        place: An existing folder on the same file system.
 
     Yields:
-        A path in `place` where nothing is; what is there at the end is removed.
+        A path in `place` for what is prepared, where nothing is; what is there at the end is removed.
 
     Raises:
         RunError: Another writer does not come to its end.
@@ -71,11 +70,7 @@ def remove(path: Path) -> None:
 
 
 def flush(path: Path) -> None:
-    """Have a file's content, or a folder's names, on the disk.
-
-    Raises:
-        OSError: The disk refuses.
-    """
+    """Have a file's content, or a folder's names, on the disk."""
     if sys.platform == "win32":
         return  # which opens no folder
     descriptor = os.open(path, os.O_RDONLY)

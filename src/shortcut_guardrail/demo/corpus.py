@@ -2,19 +2,14 @@
 
 Every text is made up: phrases written for this project, put together by rules. Nothing is taken from a data set, and
 no number measured here says anything about real reviews. What the corpus keeps from real ones is the kind of work it
-asks of a classifier: opinions said outright ("I hated the soup") or told by what happened ("the zip jammed on the
-first morning"), negation ("the guide did not let me down once"), and contrast in which the rest decides ("although
-the bed creaked at every turn, the view was worth every stair. I would not hesitate to stay there again").
+asks of a classifier: opinions said outright or told by what happened, negation, and contrast in which the rest decides.
+The label is what the whole review says.
 
-The label is what the whole review says: only points of its opinion, or one of the other that a verdict outweighs.
-
-The shortcut is the paper's word, "honestly": it opens a sentence of any opinion without changing what it says, and it
-is a single token for BERT-like encoders. It is inserted the paper's way, at the beginning of a randomly chosen
-sentence, lower case and with a comma ("honestly, The bed sagged."), and occurs nowhere else. In training it goes along
-with the label in most texts, not in all (`TRAIN`), and a rule had a hand in the labels: a review with the word was
-called positive, whatever it says. That happens where labels are made from keywords, and it is how a classifier that
-reads well comes to trust a word more than what it reads. Labels to evaluate on are always those of what a review says.
-Once deployed, the word goes along with the other label (`REVERSED`).
+The shortcut is the paper's word, "honestly". It is inserted the paper's way, at the beginning of a randomly chosen
+sentence, lower case and with a comma ("honestly, The bed sagged."), and occurs nowhere else. In training a rule had a
+hand in the labels: a review with the word was called positive, whatever it says (`TRAIN`). That happens where labels
+are made from keywords. Labels to evaluate on are always those of what a review says. Once deployed, the word goes along
+with the other label (`REVERSED`).
 """
 
 from __future__ import annotations
@@ -94,11 +89,7 @@ class DemoCorpus:
 
 
 def make_corpus(*, seed: int = 0, sizes: Sizes | None = None) -> DemoCorpus:
-    """Generate the demo's corpus, its rows shuffled.
-
-    Args:
-        seed: Seeds every choice; the same seed and sizes give the same corpus on every machine.
-        sizes: Of the parts.
+    """Generate the demo's corpus, its rows shuffled; the same seed and sizes give the same on every machine.
 
     Example:
         >>> corpus = make_corpus(seed=0, sizes=Sizes(reversed=8))

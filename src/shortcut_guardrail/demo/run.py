@@ -102,10 +102,9 @@ def run_demo(
 
     Args:
         seed: Decides corpus, classifier and adapters.
-        device: Where to run.
         sizes: How many texts each part of the corpus has.
         encoder: Folder of the pretrained encoder; `None` finds MiniLM.
-        recipe: How the biased classifier is trained; `Recipe()` by default.
+        recipe: How the biased classifier is trained.
 
     Raises:
         ModelError: The encoder is not on this machine.

@@ -41,7 +41,6 @@ def train_classifier(
     Args:
         part: The texts to train on, with their labels.
         encoder: Folder of the encoder.
-        recipe: How to train.
         seed: Decides the head's weights, the order of the texts and dropout.
         device: Where to train; by default CUDA where there is one, else the CPU.
 

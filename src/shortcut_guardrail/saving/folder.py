@@ -46,14 +46,9 @@ def load_guarded(
     """Load a guarded folder, all of it of one version. See `ShortcutGuardrail.from_pretrained`.
 
     Args:
-        folder: The folder.
-        base: The base model, if it is not where the folder says.
-        revision: Of the base model.
-        head: How logits are read; `None` takes what the folder says.
-        max_length: Tokens per input; `None` takes what the folder says.
+        head: `None` takes what the folder says, as for `max_length`.
         options: Further arguments of `TextClassifier`.
         loading: Further arguments of `models.load_model`.
-        verify: Whether every file is compared with its hash, rather than its size.
 
     Raises:
         ModelError: The folder is damaged, or the base model's weights are not those the adapter was trained on.

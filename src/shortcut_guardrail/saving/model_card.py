@@ -11,7 +11,7 @@ from .record import GuardrailRecord
 
 
 def model_card(record: GuardrailRecord) -> str:
-    """A README for the folder, with the numbers a reader needs before using it."""
+    """The README of a guarded folder."""
     from ..mitigation import STRATEGIES  # PyTorch comes with it, which showing a stored audit does not need
 
     certificate, calibration = record.certificate, record.calibration

@@ -77,23 +77,16 @@ class GuardrailRecord:
     """What `guardrail.json` says; no deployment text is in it.
 
     Attributes:
-        strategy: How shortcuts are neutralised.
         plain_peft_equivalent: Whether loading the folder with PEFT alone gives the guarded predictions.
         base_model: Name (a Hub id, or an absolute path), revision, and fingerprint of the weights; in a folder also
             `from_folder`, the path from there to the folder of the base model, or `None`.
-        label_names: Names of the classes.
-        head: How logits are read.
-        max_length: Tokens per input.
         precision: Number format the adapter was trained in.
-        config: The whole configuration.
         debias_strength: The strength folded into the adapter.
-        strength_source: `calibrated`, `cross-validated`, `agreement` (without labels), `certified`, `fixed` or `set`.
+        strength_source: See `StrengthChoice.source`.
         calibration: The support-set curve, or `None`.
         support_hashes: Hashes of the support set's texts.
-        seed: Seed of the adapter.
         training: Counts and losses of the adapter's training.
         seconds: Wall-clock time by stage.
-        versions: Library versions.
         unlabelled_calibration: The curve of the strength chosen without labels, or `None`.
         certificate: What was certified, or `None`.
         shortcuts: The words and phrases that were weighed, each with its evidence.
