@@ -272,20 +272,10 @@ class TestRefused:
         pq.write_table(pa.table({"text": [1, 2]}), "a.parquet")
         assert refusal("a.parquet") == "a.parquet, rows 1 and 2: the text in column 'text' is a number, not a string."
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"split": "test"}, "split is 'test', but a.csv is a file; only Hub data sets have splits."),
-            (
-                {"text_column": "text", "label_column": "text"},
-                "text_column and label_column are both 'text'; each needs a column of its own.",
-            ),
-        ],
-    )
-    def test_options_that_cannot_be_meant(self, write: Write, options: dict[str, str], message: str) -> None:
+    def test_a_column_has_one_role(self, write: Write) -> None:
         with pytest.raises(ConfigError) as caught:
-            read_data(write("a.csv", "text\na\n"), **options)  # type: ignore[arg-type]
-        assert str(caught.value) == message
+            read_data(write("a.csv", "text\na\n"), text_column="text", label_column="text")
+        assert str(caught.value) == "text_column and label_column are both 'text'; each needs a column of its own."
 
 
 class TestColumns:
@@ -373,14 +363,8 @@ class TestHub:
         calls = self.serve(monkeypatch, "train", "test")
         data = read_data("owner/some-set")
         assert (data.texts, data.labels, data.rows, data.row_word) == (["test"], ["1"], [1], "row")
-        assert read_data("owner/some-set", split="train").texts == ["train"]
         assert read_data("owner/some-set:train").texts == ["train"]
-        assert read_data("some-set:train", split="train").texts == ["train"]
-        assert calls == [("owner/some-set", None), *2 * [("owner/some-set", "train")], ("some-set", "train")]
-        with pytest.raises(
-            ConfigError, match=r"^split is 'validation', but the name of the data set ends in ':train'\. Name one of"
-        ):
-            read_data("some-set:train", split="validation")
+        assert calls == [("owner/some-set", None), ("owner/some-set", "train")]
         self.serve(monkeypatch, "train")
         assert read_data("some-set").texts == ["train"]
         self.serve(monkeypatch, "train", "validation")

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from shortcut_guardrail.data import check_file, check_output, complete, read_whole, to_json, write_file, write_folder
-from shortcut_guardrail.data.disk import held
 from shortcut_guardrail.data.manifests import MANIFEST_FILE, REPLACING_FOLDER, check_whole
+from shortcut_guardrail.data.writing import held
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, RunError
 
 KEY = "a"
@@ -379,7 +379,7 @@ def test_writers_take_turns_and_readers_wait_for_them(tmp_path, monkeypatch):
 
 
 def test_a_writer_that_waits_in_vain_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr("shortcut_guardrail.data.disk.PATIENCE", 0.1)
+    monkeypatch.setattr("shortcut_guardrail.data.writing.PATIENCE", 0.1)
     said = []
 
     def wait() -> None:

@@ -94,7 +94,6 @@ def read_data(
     label_column: str | None = None,
     require_labels: bool = False,
     some_labels: bool = False,
-    split: str | None = None,
 ) -> TextData:
     """Reads texts, and labels where there are any, from CSV, TSV, JSON Lines or Parquet or from the Hub.
 
@@ -109,14 +108,13 @@ def read_data(
     Args:
         source: A path, its format given by the suffix (.csv, .tsv, .jsonl, .ndjson, .json, .parquet); or, where no such
             file exists and the name has none of these suffixes, a Hub data set such as "owner/name", or a split of
-            it such as "owner/name:validation".
+            it such as "owner/name:validation". Without a split it is "test", else the only one.
         text_column: The column with the text, or with the first text of pairs.
         text_pair_column: The column with the second text of pairs.
         label_column: The column with the labels.
         require_labels: Refuse a source without a label for each record. Otherwise a label column that is only guessed
             and has gaps, or is not the only candidate, counts as no label column.
         some_labels: A record may be without a label, which is then "".
-        split: The split of a Hub data set; without it "test", else the only one.
 
     Returns:
         At least one record, in the order of the source.
@@ -124,7 +122,7 @@ def read_data(
     Raises:
         DataError: The source cannot be found or read, its columns are missing or ambiguous, or a record is malformed
             or has an empty text or label. One message names all problems, each with its first lines and the total.
-        ConfigError: One column is given two roles, or a split is named for a file, or two splits.
+        ConfigError: One column is given two roles.
 
     Example:
         >>> import tempfile
@@ -136,7 +134,7 @@ def read_data(
     """
     name = os.fspath(source)
     given = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
-    (table,) = open_tables(name, split)
+    (table,) = open_tables(name)
     chosen = choose_columns(table, name, given, require_labels=require_labels)
     required = require_labels or label_column is not None
     return read_table(table, name, chosen, require_labels=required, some_labels=some_labels)
@@ -313,7 +311,7 @@ def choose_columns(table: Table, source: str, given: Mapping[str, str | None], *
             )
     elif not problems and text is None:
         others = [column for column in columns if column not in (text_pair, label)]
-        guesses = _guess_text(others) if text_pair is None else _guess_partner(others, text_pair)
+        guesses = _guess_text(others, text_pair)
         if len(guesses) == 1:
             text, text_pair = guesses[0]
         else:
@@ -329,22 +327,17 @@ def choose_columns(table: Table, source: str, given: Mapping[str, str | None], *
     return Columns(text, text_pair, label)
 
 
-def _guess_text(columns: list[str]) -> list[tuple[str, str | None]]:
+def _guess_text(columns: list[str], text_pair: str | None) -> list[tuple[str, str | None]]:
     """All columns, or pairs of columns, that could be meant as the text; a column of a pair is no other candidate."""
     by_name = {column.casefold(): column for column in columns}
+    if text_pair is not None:
+        firsts = {first for first, second in _PAIR_NAMES if second == text_pair.casefold()}
+        return [(column, text_pair) for name, column in by_name.items() if name in firsts | _TEXT_NAMES]
     pairs: list[tuple[str, str | None]] = [
         (by_name[first], by_name[second]) for first, second in _PAIR_NAMES if first in by_name and second in by_name
     ]
     paired = {column for pair in pairs for column in pair}
-    singles = [column for column in columns if column.casefold() in _TEXT_NAMES and column not in paired]
-    return pairs + [(column, None) for column in singles]
-
-
-def _guess_partner(columns: list[str], text_pair: str) -> list[tuple[str, str | None]]:
-    firsts = {first for first, second in _PAIR_NAMES if second == text_pair.casefold()}
-    partners = [column for column in columns if column.casefold() in firsts]
-    texts = partners or [column for column in columns if column.casefold() in _TEXT_NAMES]
-    return [(column, text_pair) for column in texts]
+    return pairs + [(column, None) for name, column in by_name.items() if name in _TEXT_NAMES and column not in paired]
 
 
 def _near(name: str, known: Sequence[str]) -> str:
@@ -359,8 +352,7 @@ def _unclear(
 ) -> str:
     names = listed(list(dict.fromkeys(name for guess in guesses for name in guess if name is not None)))
     found = f"more than one column could be the {role} ({names})" if guesses else f"no column is clearly the {role}"
-    advice = f"Name it with {option}=."
-    return f"{source}: {found}; the columns are {listed(columns)}. {advice}"
+    return f"{source}: {found}; the columns are {listed(columns)}. Name it with {option}=."
 
 
 # Values

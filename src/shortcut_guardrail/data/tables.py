@@ -21,7 +21,7 @@ from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, DataError
+from ..errors import DataError
 from .messages import counted, first_few, grouped, kind_of, listed, one_line, sentence, shortened
 
 FORMATS = {
@@ -37,7 +37,7 @@ LONGEST_LINE = 2**24
 """In characters, also of a field of several lines: a file without line ends is not to fill the memory."""
 
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
-_HUB_NAME = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*(/[\w.-]+)?)(:(?P<split>\w[\w.-]*))?", re.ASCII)
+_HUB_NAME = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*(/[\w.-]+)?)(:(?P<split>\w[\w.-]*(\[[\w:%-]*\])?))?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,11 @@ class Table:
     problems: list[str]
 
 
-def open_tables(
-    name: str, split: str | None = None, size: int = sys.maxsize, *, semicolons: bool = False
-) -> Generator[Table, None, None]:
+def open_tables(name: str, *, size: int = sys.maxsize, semicolons: bool = False) -> Generator[Table, None, None]:
     """The records of a file, by its suffix, or of a Hub data set, as one table or in pieces.
 
     Args:
         name: The file or data set, as the user named it; see `read_data`.
-        split: The split of a Hub data set.
         size: How many records of a file are read at a time; without it all, as a single table.
         semicolons: Also read a CSV file whose columns are separated by semicolons or tabs, as some spreadsheets save
             it; its header must hold none of the others.
@@ -75,7 +72,6 @@ def open_tables(
 
     Raises:
         DataError: It cannot be found or read, or two of its columns have one name.
-        ConfigError: A split is named for a file, or another one in the name of the data set.
     """
     path = Path(name)
     suffix = path.suffix.lower()
@@ -83,18 +79,13 @@ def open_tables(
         raise DataError("The name of the data file is empty.")
     exists = _exists(path, name)
     if not exists and suffix not in FORMATS and (hub := _HUB_NAME.fullmatch(name)):
-        named = hub["split"]
-        if named and split and named != split:
-            raise ConfigError(f"split is '{split}', but the name of the data set ends in ':{named}'. Name one of them.")
-        yield _read_hub(hub["name"], named or split)
+        yield _read_hub(hub["name"], hub["split"])
         return
     if not exists:
         raise DataError(_missing_file(path, name))
     if suffix not in FORMATS:
         found = f"the suffix '{path.suffix}' names no format that can be read" if suffix else "a suffix is missing"
         raise DataError(f"{name}: {found}. Use one of {', '.join(FORMATS)}.")
-    if split is not None:
-        raise ConfigError(f"split is '{split}', but {name} is a file; only Hub data sets have splits.")
     if suffix == ".parquet":
         yield from _parquet_tables(path, name, size)
         return

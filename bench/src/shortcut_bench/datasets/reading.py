@@ -85,9 +85,8 @@ def read_rows(
     Raises:
         DataError: See `data.read_data` and `data.label_ids`.
     """
-    data = read_data(
-        source, text_column=text, text_pair_column=text_pair, label_column=label, require_labels=True, split=split
-    )
+    name = source if split is None else f"{source}:{split}"
+    data = read_data(name, text_column=text, text_pair_column=text_pair, label_column=label, require_labels=True)
     ids = label_ids(data.labels or [], label_values, source=data.source, rows=data.rows, row_word=data.row_word)
     return Rows(data.texts, np.array(ids, dtype=np.int64))
 
