@@ -22,11 +22,6 @@ import shortcut_guardrail.data.reading as data_module
 from shortcut_guardrail.data.reading import check_texts, label_ids, read_data, read_shortcuts_file
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
-needs_shared_data = pytest.mark.skipif(
-    not SHARED.is_dir(), reason="the folder shared/data beside the checkout is absent"
-)
-
 Write = Callable[[str, str | bytes], Path]
 
 
@@ -162,10 +157,6 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         *("a.csv", 'text,label\na,1\n"b,1\nc,1\n', {}),
         "a.csv, line 3: the quotes of the record that starts here do not match (",
     ),
-    "stray quote": (
-        *("a.tsv", 'text\tlabel\n"So" he said\t1\nb\t0\n', {}),
-        "a.tsv, line 2: the quotes of the record that starts here do not match (",
-    ),
     "one name twice": (
         *("a.csv", "text,label,text\na,1,b\n", {}),
         "a.csv: several columns are called 'text'. Give each column its own name.",
@@ -195,10 +186,6 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         *("a.json", '[{"text": "a"}]', {}),
         "a.json is one JSON array, but JSON Lines is needed: one object on each line.",
     ),
-    "empty texts": (
-        *("a.csv", "text,label\na,1\n,1\n \t,1\n", {}),
-        f"a.csv, lines 3 and 4: the text in column 'text' is empty. {FILL_ALL}",
-    ),
     "blank line between": (
         *("a.csv", "text\na\n\nb\n\n", {}),
         f"a.csv, line 3: the text in column 'text' is empty. {FILL}",
@@ -217,10 +204,6 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "a.jsonl, lines 2 and 6: the text in column 'text' is a number, not a string.\n"
         f"a.jsonl, lines 3 and 5: the text in column 'text' is missing. {FILL_ALL}\n"
         "a.jsonl, line 4: the text in column 'text' is a list, not a string.",
-    ),
-    "half a pair": (
-        *("a.jsonl", r'{"text": "a \ud83d b"}', {}),
-        "a.jsonl, line 1: the text in column 'text' holds half of a surrogate pair, which is no character.",
     ),
     "JSON labels": (
         *("a.jsonl", '{"text": "a", "label": [1, 0]}\n{"text": "b"}\n{"text": "c", "label": NaN}', LABELLED),
@@ -527,25 +510,3 @@ def test_examples_in_docstrings() -> None:
     result = doctest.testmod(data_module)
     assert result.attempted > 0
     assert result.failed == 0
-
-
-@needs_shared_data
-@pytest.mark.parametrize(
-    ("name", "count", "classes", "columns"),
-    [
-        ("goemotions_shortcuts/synonym1/test.csv", 685, "0 1 2 3", ("text", None)),
-        ("mnli/mnli_test.csv", 1801, "0 1 2", ("premise", "hypothesis")),
-        ("yelp/test.csv", 5000, "1 2 3 4 5", ("text", None)),
-        ("amazon/amazon_blitzer_test.csv", 1963, "0 1", ("text", None)),
-        ("civilcomments/civil_pool_test.csv", 3516, "0 1", ("text", None)),
-    ],
-)
-def test_real_files_are_read_without_options(
-    name: str, count: int, classes: str, columns: tuple[str, str | None]
-) -> None:
-    data = read_data(SHARED / name, require_labels=True)
-    assert data.labels is not None
-    assert (len(data), sorted(set(data.labels))) == (count, classes.split())
-    assert (data.text_column, data.text_pair_column) == columns
-    # The README of these files says one record a line.
-    assert data.rows == list(range(2, count + 2))

@@ -11,7 +11,7 @@ import pytest
 from shortcut_guardrail import ModelError, preset
 from shortcut_guardrail.data.fingerprints import text_hash
 from shortcut_guardrail.saving.model_card import model_card
-from shortcut_guardrail.saving.record import GuardrailRecord, is_guarded_folder, library_versions, read_record
+from shortcut_guardrail.saving.record import GuardrailRecord, is_guarded_folder, read_record
 
 
 def test_a_hash_recognises_a_text_and_tells_a_pair_from_its_halves():
@@ -19,10 +19,6 @@ def test_a_hash_recognises_a_text_and_tells_a_pair_from_its_halves():
     assert text_hash(("a b", "c")) == text_hash(("a b ", "c"))
     assert len(text_hash("a b")) == 32
     assert len({text_hash(text) for text in ("a b", "ab", ("a", "b"), ("b", "a"), '["a", "b"]')}) == 5
-
-
-def test_versions_name_what_decides_the_numbers():
-    assert set(library_versions()) == {"shortcut-guardrail", "torch", "transformers", "peft", "tokenizers"}
 
 
 # The record
@@ -70,18 +66,12 @@ def test_a_record_survives_its_file(tmp_path):
     restored = read_record(written(tmp_path))
     assert json.dumps(restored.to_dict()) == json.dumps(RECORD.to_dict())
     assert restored.label_names == RECORD.label_names
-    assert restored.support_hashes == RECORD.support_hashes
-    assert restored.debias_strength == 0.3
     assert is_guarded_folder(tmp_path)
 
 
 def test_what_has_a_default_may_be_left_out(tmp_path):
-    values = {name: [] for name in ("shortcuts", "shortcut_rows")} | dict.fromkeys(
-        ("certificate", "unlabelled_calibration")
-    )
-    before = {name: value for name, value in RECORD.to_dict().items() if name not in values}
-    (tmp_path / "guardrail.json").write_text(json.dumps(before))
-    restored = read_record(tmp_path)
+    names = ("shortcuts", "shortcut_rows", "certificate", "unlabelled_calibration")
+    restored = read_record(written(tmp_path, **dict.fromkeys(names)))
     assert (restored.shortcuts, restored.words, restored.certificate) == ((), (), None)
 
 
@@ -124,11 +114,9 @@ def test_a_damaged_record_says_what_is_wrong(tmp_path, changes, reason):
     assert str(error.value).endswith("it and save the guard again.")
 
 
-def test_half_a_record_is_damaged(tmp_path):
-    (tmp_path / "guardrail.json").write_text(json.dumps(RECORD.to_dict())[:100])
-    with pytest.raises(ModelError, match=r"guardrail.json.* [Ff]it and save the guard again"):
-        read_record(tmp_path)
-    (tmp_path / "guardrail.json").write_text("[1]")
+@pytest.mark.parametrize("content", [json.dumps(RECORD.to_dict())[:100], "[1]"])
+def test_half_a_record_is_damaged(tmp_path, content):
+    (tmp_path / "guardrail.json").write_text(content)
     with pytest.raises(ModelError, match=r"guardrail.json.* [Ff]it and save the guard again"):
         read_record(tmp_path)
 

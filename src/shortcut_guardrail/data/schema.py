@@ -224,11 +224,10 @@ class _Rules:
         kind = schema.get("type")
         match kind:
             case "int":
-                bounds = {"ge": -(2**63), "le": 2**64 - 1}
-                return _must_be({**bounds, **schema, "strict": True}, _range(schema))
+                return _must_be({"ge": -(2**63), "le": 2**64 - 1, **schema, "strict": True}, _range(schema))
             case "float":
-                bounds = {"ge": -1e300, "le": 1e300}
-                number = _must_be({**bounds, **schema, "strict": True, "allow_inf_nan": False}, _range(schema))
+                finite = {"ge": -1e300, "le": 1e300, **schema, "strict": True, "allow_inf_nan": False}
+                number = _must_be(finite, _range(schema))
                 if self.null_is_nan and schema.get("allow_inf_nan", True):
                     return core_schema.no_info_wrap_validator_function(_nan_for_null, number)
                 return number
