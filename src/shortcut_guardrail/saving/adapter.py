@@ -43,17 +43,14 @@ def find_base(
     """The base model of a guarded folder, and its name."""
     if base is not None and not isinstance(base, str | Path):
         return base, str(getattr(base, "name_or_path", "") or "the model given as base")
-    name = str(base) if base is not None else record.base_model["name"]
+    name = _named_base(folder, record) if base is None else str(base)
     if name is None:
         raise ModelError(
             f"The adapter in '{folder}' was trained on a model in memory that had no name. Name its base with base=."
         )
-    if base is None and not Path(name).exists():
-        name = _moved(folder, name, record.base_model.get("from_folder"))
+    recorded = record.base_model["revision"] if base is None else None
     try:
-        model, _ = load_model(
-            name, revision=revision or (record.base_model["revision"] if base is None else None), **loading
-        )
+        model, _ = load_model(name, revision=revision or recorded, **loading)
     except ModelError as error:
         raise ModelError(
             f"The base model of '{folder}' was not found. {error} If it is elsewhere, name it with base=."
@@ -61,20 +58,20 @@ def find_base(
     return model, place_of(name)
 
 
-def _moved(folder: Path, name: str, from_folder: str | None) -> str:
-    """Where the folder of a base model is that has moved with the guard; a wrong one is found out by its weights."""
-    place = folder.resolve() / from_folder if from_folder else None
-    return str(place) if place is not None and place.is_dir() else name
+def _named_base(folder: Path, record: GuardrailRecord) -> str | None:
+    """Where the base model is, if its folder moved with the guard's too; a wrong one is found out by its weights."""
+    name, way = record.base_model["name"], record.base_model.get("from_folder")
+    if name is None or way is None or Path(name).exists():
+        return name
+    place = folder.resolve() / way
+    return str(place) if place.is_dir() else name
 
 
 def base_of(source: str | Path) -> str | None:
     """The base model that a guarded folder names; `None` for another folder, and where it names none."""
-    if not is_guarded_folder(source):
-        return None
-    with suppress(ModelError):  # a damaged record is told about when it is loaded
-        base = read_record(Path(source)).base_model
-        if name := base["name"]:
-            return name if Path(name).exists() else _moved(Path(source), name, base.get("from_folder"))
+    if is_guarded_folder(source):
+        with suppress(ModelError):  # a damaged record is told about when it is loaded
+            return _named_base(Path(source), read_record(Path(source)))
     return None
 
 
