@@ -8,13 +8,13 @@ import torch
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo import run as demo_run
-from shortcut_guardrail.demo.corpus import SHORTCUT, Sizes
+from shortcut_guardrail.demo.corpus import SHORTCUT
 from shortcut_guardrail.demo.training import Recipe
 from shortcut_guardrail.errors import NothingToRepairError
 from shortcut_guardrail.report.terminal import print_repair
 from tiny_models import tiny_bert
 
-SMALL = Sizes(train=60, deployment=40, support=20, reversed=40, in_distribution=20)
+SMALL = {"train": 60, "deployment": 40, "support": 20, "reversed": 40, "in_distribution": 20}
 SYSTEMS = ("base", "paper", "guarded")
 
 

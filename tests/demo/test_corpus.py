@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from shortcut_guardrail.demo.corpus import REVERSED, TRAIN, DemoCorpus, Mix, Part, Sizes, make_corpus
+from shortcut_guardrail.demo.corpus import REVERSED, SIZES, TRAIN, DemoCorpus, Mix, Part, make_corpus
 
 PLANTED = re.compile(r"(?:^|(?<=[.] ))honestly, (?=[A-Z])")
 
@@ -37,7 +37,7 @@ def agreement(part: Part) -> float:
 
 
 def test_sizes_and_shuffling(corpus):
-    assert Sizes(**{name: len(part.texts) for name, part in vars(corpus).items()}) == Sizes()
+    assert {name: len(part.texts) for name, part in vars(corpus).items()} == SIZES
     assert all(len(part.texts) == len(part.labels) for part in vars(corpus).values())
     assert len(corpus.in_distribution.texts) >= 1000
     # The first rows of one class after another would make batches of a single class.
@@ -79,7 +79,7 @@ def test_shortcut_opens_any_one_sentence_and_occurs_nowhere_else(corpus):
 
 def test_no_text_occurs_twice_whatever_is_planted_in_it(corpus):
     bare = [without_shortcut(text).lower() for text in all_texts(corpus)]
-    assert len(set(bare)) == len(bare) == sum(vars(Sizes()).values())
+    assert len(set(bare)) == len(bare) == sum(SIZES.values())
 
 
 def test_the_seed_alone_decides(corpus):

@@ -17,7 +17,7 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from ..data import check_file, checked, json_content
+from ..data import check_whole, checked, json_content
 from ..errors import ConfigError, DataError
 
 Document = Mapping[str, Any]
@@ -300,7 +300,7 @@ def read_result(path: Path) -> dict[str, Any]:
         DataError: The file is missing, is no JSON, or is no result of this program; or another file took its place.
     """
     document = json_content(path, advice="Give an audit.json.")
-    check_file(path)
+    check_whole(path.parent, only=path.name)
     if not isinstance(document, dict) or "schema_version" not in document or "mstps" not in document:
         raise DataError(
             f"'{path}' is no result of this program: it has no 'schema_version' and 'mstps'. Give an audit.json, or "

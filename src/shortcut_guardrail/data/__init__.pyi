@@ -1,7 +1,7 @@
 from .fingerprints import text_hash as text_hash
 from .fingerprints import text_number as text_number
-from .manifests import check_file as check_file
 from .manifests import check_finished as check_finished
+from .manifests import check_whole as check_whole
 from .manifests import has_file as has_file
 from .manifests import read_whole as read_whole
 from .messages import counted as counted

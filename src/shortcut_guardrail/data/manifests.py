@@ -134,15 +134,6 @@ def check_whole(folder: Path, *, hashes: bool = False, only: str | None = None) 
         raise DataError(f"'{path}' {problem}: see '{folder / MANIFEST_FILE}'. Write the folder again.")
 
 
-def check_file(path: Path) -> None:
-    """Refuse a file that is not the one that was written together with others of its folder, as far as sizes tell.
-
-    Raises:
-        DataError: See `check_whole`.
-    """
-    check_whole(path.parent, only=path.name)
-
-
 def read_whole(folder: Path, read: Callable[[], T], *, hashes: bool = False) -> T:
     """What is read from a folder that another program may be replacing: all of it of one version.
 

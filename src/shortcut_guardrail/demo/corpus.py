@@ -58,15 +58,14 @@ class Part:
     labels: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """How many texts each part of the corpus has."""
-
-    train: int = 3200
-    deployment: int = 400
-    support: int = 40
-    reversed: int = 800
-    in_distribution: int = 1000
+SIZES: Mapping[str, int] = {
+    "train": 3200,
+    "deployment": 400,
+    "support": 40,
+    "reversed": 800,
+    "in_distribution": 1000,
+}
+"""How many texts each part of the corpus has."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +87,17 @@ class DemoCorpus:
     in_distribution: Part
 
 
-def make_corpus(*, seed: int = 0, sizes: Sizes | None = None) -> DemoCorpus:
+def make_corpus(*, seed: int = 0, sizes: Mapping[str, int] = SIZES) -> DemoCorpus:
     """Generate the demo's corpus, its rows shuffled; the same seed and sizes give the same on every machine.
 
     Example:
-        >>> corpus = make_corpus(seed=0, sizes=Sizes(reversed=8))
+        >>> corpus = make_corpus(seed=0, sizes={**SIZES, "reversed": 8})
         >>> len(corpus.train.texts), sorted(corpus.reversed.labels)
         (3200, [0, 0, 0, 0, 1, 1, 1, 1])
     """
     rng, seen = random.Random(seed), set[str]()
-    sizes = sizes or Sizes()
     mixes = {"train": TRAIN, "in_distribution": TRAIN}
-    parts = {name: _part(rng, mixes.get(name, REVERSED), size, seen) for name, size in vars(sizes).items()}
+    parts = {name: _part(rng, mixes.get(name, REVERSED), size, seen) for name, size in sizes.items()}
     texts, labels = vars(parts["train"]).values()
     by_rule = tuple(max(label, SHORTCUT in text) for text, label in zip(texts, labels, strict=True))
     return DemoCorpus(**{**parts, "train": Part(texts, by_rule)})

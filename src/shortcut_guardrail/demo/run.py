@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from ..models import quiet_transformers
 from ..report import render_comparison
 from ..saving import library_versions
 from ..typing import Progress
-from .corpus import LABEL_NAMES, SHORTCUT, DemoCorpus, Part, Sizes, make_corpus
+from .corpus import LABEL_NAMES, SHORTCUT, SIZES, DemoCorpus, Part, make_corpus
 from .pretrained import MINILM_ID, find_minilm
 from .training import Recipe, train_classifier
 
@@ -94,7 +94,7 @@ def run_demo(
     seed: int = 0,
     device: str | None = None,
     progress: Progress | None = None,
-    sizes: Sizes | None = None,
+    sizes: Mapping[str, int] = SIZES,
     encoder: Path | None = None,
     recipe: Recipe | None = None,
 ) -> DemoResult:

@@ -11,20 +11,19 @@ from typing import Any
 import torch
 
 from ..config import check_seed
-from ..models import Precision, fast_precision, quiet_transformers, use_plain_attention
+from ..models import fast_precision, quiet_transformers, use_plain_attention
 from ..typing import Progress
 from .corpus import LABEL_NAMES, Part
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How long, how fast and in which number format; the rest is what `Trainer` does by default."""
+    """How long and how fast; the rest is what `Trainer` does by default, in the number format that is fast."""
 
     epochs: int = 2
     learning_rate: float = 2e-4
     batch_size: int = 32
     max_length: int = 64
-    precision: Precision = "auto"
 
 
 def train_classifier(
@@ -75,8 +74,7 @@ def _train(
         )
         return {**encoded, "labels": torch.tensor(labels)}
 
-    precision = fast_precision(model.device) if recipe.precision == "auto" else recipe.precision
-    mixed = precision == "bfloat16"
+    mixed = fast_precision(model.device) == "bfloat16"
     attention = model.config._attn_implementation
     if mixed and model.device.type == "cpu":
         use_plain_attention(model)
