@@ -9,7 +9,7 @@ import operator
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -148,9 +148,16 @@ def read_table(
     values = [table.column(column) for column in columns]
     problems = [*table.problems]
     for column, column_values in zip(columns, values, strict=True):
-        problems += _text_problems(column_values, f"the text in column '{column}'", name, table.rows, table.row_word)
-    labels, label_problems = _read_labels(table, chosen.label, name, require_labels, some_labels)
-    _raise_if(problems + label_problems)
+        faults = map(_text_fault, column_values)
+        problems += _problems(faults, f"the text in column '{column}'", name, table.rows, table.row_word)
+    labels = None
+    if chosen.label is not None:
+        read = [_label(value) for value in table.column(chosen.label)]
+        gaps = [None if some_labels and fault in _GAPS else fault for _, fault in read]
+        if require_labels:
+            problems += _problems(gaps, f"the label in column '{chosen.label}'", name, table.rows, table.row_word)
+        labels = None if any(gaps) else [label for label, _ in read]
+    _raise_if(problems)
     texts: Any = values[0] if chosen.text_pair is None else list(zip(*values, strict=True))
     return TextData(name, texts, labels, table.rows, table.row_word, chosen.text, chosen.text_pair)
 
@@ -188,7 +195,15 @@ def label_ids(
         ([1, 0], [1, 0])
     """
     written = [_written(label, source, index) for index, label in enumerate(labels)]
-    by_name, by_id = _as_names(label_names), {str(index): index for index in range(len(label_names))}.get
+    exact = [name.strip() for name in label_names]
+    folded = [name.casefold() for name in exact]
+    names = {name: index for index, name in enumerate(exact) if exact.count(name) == 1}
+    names_in_any_case = {name: index for index, name in enumerate(folded) if folded.count(name) == 1}
+
+    def by_name(label: str) -> int | None:
+        return names.get(label, names_in_any_case.get(label.casefold()))
+
+    by_id = {str(index): index for index in range(len(label_names))}.get
     for reading in (by_name, by_id):
         ids = [reading(label) for label in written]
         if None not in ids:
@@ -240,7 +255,7 @@ def check_texts(texts: Iterable[str] | Iterable[tuple[str, str]], *, source: str
     where, word = range(len(entries)), "position"
     pairs = [index for index in where if isinstance(entries[index], tuple | list)]
     if not pairs:
-        _raise_if(_text_problems(entries, "the text", source, where, word))
+        _raise_if(_problems(map(_text_fault, entries), "the text", source, where, word))
         return [str(entry) for entry in entries]
     problems = []
     if single := sorted({*where} - {*pairs}):
@@ -250,8 +265,8 @@ def check_texts(texts: Iterable[str] | Iterable[tuple[str, str]], *, source: str
         problems.append(sentence(source, odd, word, "a pair must be exactly two texts", ""))
     _raise_if(problems)
     for side, which in enumerate(("first", "second")):
-        values = [entry[side] for entry in entries]
-        problems += _text_problems(values, f"the {which} text of the pair", source, where, word)
+        faults = [_text_fault(entry[side]) for entry in entries]
+        problems += _problems(faults, f"the {which} text of the pair", source, where, word)
     _raise_if(problems)
     return [(str(first), str(second)) for first, second in entries]
 
@@ -358,10 +373,6 @@ def _unclear(
 # Values
 
 
-def _text_problems(values: Sequence[Any], what: str, source: str, rows: Sequence[int], word: str) -> list[str]:
-    return _fault_sentences([_text_fault(value) for value in values], what, source, rows, word)
-
-
 def _text_fault(value: Any) -> str | None:
     if value is None:
         return _MISSING
@@ -376,7 +387,7 @@ def _text_fault(value: Any) -> str | None:
     return None
 
 
-def _fault_sentences(faults: Sequence[str | None], what: str, source: str, rows: Sequence[int], word: str) -> list[str]:
+def _problems(faults: Iterable[str | None], what: str, source: str, rows: Sequence[int], word: str) -> list[str]:
     """Each kind of problem is one sentence."""
     found = grouped((row, fault) for fault, row in zip(faults, rows, strict=True) if fault)
     problems = []
@@ -384,21 +395,6 @@ def _fault_sentences(faults: Sequence[str | None], what: str, source: str, rows:
         advice = "Remove this row or fill it in." if len(where) == 1 else "Remove these rows or fill them in."
         problems.append(sentence(source, where, word, f"{what} {fault}", advice if fault in _GAPS else ""))
     return problems
-
-
-def _read_labels(
-    table: Table, column: str | None, source: str, required: bool, some: bool
-) -> tuple[list[str] | None, list[str]]:
-    if column is None:
-        return None, []
-    read = [_label(value) for value in table.column(column)]
-    labels = [label for label, _ in read]
-    faults = [None if some and fault in _GAPS else fault for _, fault in read]
-    if not any(faults):
-        return labels, []
-    if not required:
-        return None, []
-    return None, _fault_sentences(faults, f"the label in column '{column}'", source, table.rows, table.row_word)
 
 
 def _label(value: Any) -> tuple[str, str | None]:
@@ -423,19 +419,6 @@ def _written(label: Any, source: str, index: int) -> str:
     if isinstance(label, bool) or not hasattr(label, "__index__"):
         raise DataError(f"{source}, position {index}: a label must be a string or an integer, but is {label!r}.")
     return str(operator.index(label))
-
-
-def _as_names(label_names: Sequence[str]) -> Callable[[str], int | None]:
-    """Reads a label as one of the names; None where it is none of them, or one of several that differ in case only."""
-    exact = [name.strip() for name in label_names]
-    folded = [name.casefold() for name in exact]
-    by_name = {name: index for index, name in enumerate(exact) if exact.count(name) == 1}
-    by_folded = {name: index for index, name in enumerate(folded) if folded.count(name) == 1}
-
-    def read(label: str) -> int | None:
-        return by_name.get(label, by_folded.get(label.casefold()))
-
-    return read
 
 
 def _raise_if(problems: list[str]) -> None:

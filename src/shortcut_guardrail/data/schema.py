@@ -13,7 +13,7 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from pathlib import Path
@@ -229,7 +229,9 @@ class _Rules:
                 finite = {"ge": -1e300, "le": 1e300, **schema, "strict": True, "allow_inf_nan": False}
                 number = _must_be(finite, _range(schema))
                 if self.null_is_nan and schema.get("allow_inf_nan", True):
-                    return core_schema.no_info_wrap_validator_function(_nan_for_null, number)
+                    return core_schema.no_info_wrap_validator_function(
+                        lambda value, check: math.nan if value is None else check(value), number
+                    )
                 return number
             case "bool":
                 return _must_be({**schema, "strict": True}, _KINDS["bool"])
@@ -280,10 +282,6 @@ def _figure(bound: float | None) -> str:
     return f"{round(bound, 5) + 0:g}"
 
 
-def _nan_for_null(value: Any, check: Callable[[Any], Any]) -> Any:
-    return math.nan if value is None else check(value)
-
-
 def _one_of(value: Any, *, names: Sequence[Any]) -> Any:
     if any(type(value) is type(name) and value == name for name in names):
         return value
@@ -301,13 +299,9 @@ def _not_blank(value: str) -> str:
 
 
 def _sentences(fault: ValidationError, kind: Any, path: str) -> str:
-    faults = [one for one in fault.errors(include_url=False) if not _follows(one)]
+    # That no entry of a list fits is said of the entries.
+    faults = [one for one in fault.errors(include_url=False) if one["type"] != "too_short" or not one["input"]]
     return " ".join(first_few([_sentence(one, kind, path) for one in faults]))
-
-
-def _follows(fault: Any) -> bool:
-    """Whether a list has entries, of which none fits: that is said of the entries."""
-    return fault["type"] == "too_short" and len(fault["input"]) > 0
 
 
 def _sentence(fault: Any, kind: Any, path: str) -> str:
