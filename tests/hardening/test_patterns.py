@@ -56,11 +56,7 @@ NO_TEXTS = {
     "shortcut_guardrail.review.shown._AFTER",
     "shortcut_guardrail.classifiers.opening._FUNCTION",
     "shortcut_guardrail.data.tables._HUB_NAME",
-    *(
-        name
-        for name in PATTERNS
-        if name.startswith(("shortcut_guardrail.audit.conditions", "shortcut_guardrail.data.files"))
-    ),
+    *(name for name in PATTERNS if name.startswith("shortcut_guardrail.audit.conditions")),
 }
 
 
