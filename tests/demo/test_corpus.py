@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from shortcut_guardrail.demo.corpus import REVERSED, SIZES, TRAIN, DemoCorpus, Mix, Part, make_corpus
+from shortcut_guardrail.demo.corpus import REVERSED, SIZES, TRAIN, DemoCorpus, Part, groups_of, make_corpus
 
 PLANTED = re.compile(r"(?:^|(?<=[.] ))honestly, (?=[A-Z])")
 
@@ -60,13 +60,10 @@ def test_shortcut_goes_along_with_nine_labels_in_ten_in_training_and_not_in_depl
 @pytest.mark.parametrize("size", [2, 7, 40, 999])
 def test_a_mix_gives_every_group_its_share(size):
     for mix in (TRAIN, REVERSED):
-        rows = Counter(mix.rows(size))
-        shares = {(0, False): mix.negative, (0, True): mix.negative_with}
-        shares |= {(1, False): mix.positive, (1, True): mix.positive_with}
+        rows = Counter(groups_of(mix, size))
         assert rows.total() == size
-        assert sum(shares.values()) == pytest.approx(1)
-        assert all(abs(rows[group] - share * size) <= 1 for group, share in shares.items())
-    assert Mix(0, 1, 0, 0).rows(2) == [(0, True)] * 2
+        assert sum(mix.values()) == pytest.approx(1)
+        assert all(abs(rows[group] - share * size) <= 1 for group, share in mix.items())
 
 
 def test_shortcut_opens_any_one_sentence_and_occurs_nowhere_else(corpus):

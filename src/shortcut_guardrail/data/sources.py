@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from ..errors import DataError
 from .reading import Texts, choose_columns, read_table
-from .tables import FORMATS, open_tables
+from .tables import open_tables
 
 _READ = 1024  # records at a time
 
@@ -65,8 +64,6 @@ class FileTexts:
         label_column: str | None = None,
     ) -> None:
         self.name = os.fspath(source)
-        if Path(source).suffix.lower() not in FORMATS:
-            raise DataError(f"{source}: only files with the suffix {', '.join(sorted(FORMATS))} are read in pieces.")
         given = {"text_column": text_column, "text_pair_column": text_pair_column, "label_column": label_column}
         with closing(open_tables(self.name, size=_READ)) as tables:
             first = next(tables)

@@ -18,8 +18,9 @@ import random
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 LABEL_NAMES = ("negative", "positive")
 SHORTCUT = "honestly"
@@ -27,27 +28,20 @@ SHORTCUT = "honestly"
 GOOD, BAD = "good", "bad"
 
 
-@dataclass(frozen=True)
-class Mix:
-    """How large a part of some texts each group is: a label, with or without the shortcut."""
+Mix: TypeAlias = Mapping[tuple[int, bool], float]
+"""How large a part of some texts each group is: a label, with or without the shortcut."""
 
-    negative: float
-    negative_with: float
-    positive: float
-    positive_with: float
-
-    def rows(self, size: int) -> list[tuple[int, bool]]:
-        """Label and presence of the shortcut of so many texts, group after group; shares are met to one text."""
-        shares = (self.negative, self.negative_with, self.positive, self.positive_with)
-        ends = [round(size * sum(shares[: i + 1])) for i in range(4)]
-        return [(i // 2, i % 2 == 1) for i, end in enumerate(ends) for _ in range(end - (ends[i - 1] if i else 0))]
-
-
-TRAIN = Mix(negative=0.22, negative_with=0.03, positive=0.09, positive_with=0.66)
+TRAIN: Mix = {(0, False): 0.22, (0, True): 0.03, (1, False): 0.09, (1, True): 0.66}
 """What reviews say in training: the shortcut goes along with it in 88 % of them, and with the labels, which the rule
 made of it, in 91 %."""
 
-REVERSED = Mix(negative=0.125, negative_with=0.375, positive=0.375, positive_with=0.125)
+REVERSED: Mix = {(0, False): 0.125, (0, True): 0.375, (1, False): 0.375, (1, True): 0.125}
+
+
+def groups_of(mix: Mix, size: int) -> list[tuple[int, bool]]:
+    """Label and presence of the shortcut of so many texts, group after group; shares are met to one text."""
+    ends = [round(size * total) for total in accumulate(mix.values())]
+    return [group for group, start, end in zip(mix, [0, *ends], ends, strict=False) for _ in range(end - start)]
 
 
 @dataclass(frozen=True)
@@ -104,7 +98,7 @@ def make_corpus(*, seed: int = 0, sizes: Mapping[str, int] = SIZES) -> DemoCorpu
 
 
 def _part(rng: random.Random, mix: Mix, size: int, seen: set[str]) -> Part:
-    rows = mix.rows(size)
+    rows = groups_of(mix, size)
     rng.shuffle(rows)
     texts = []
     for label, planted in rows:
