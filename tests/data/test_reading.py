@@ -1,7 +1,6 @@
 """Reading data files: what is read, where each record is said to stand, and the sentence for what is wrong."""
 
 import csv
-import doctest
 import io
 import json
 import re
@@ -18,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import datasets
-import shortcut_guardrail.data.reading as data_module
+from shortcut_guardrail.data import FileTexts
 from shortcut_guardrail.data.reading import check_texts, label_ids, read_data, read_shortcuts_file
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
 
@@ -239,6 +238,10 @@ class TestRefused:
     def test_all_that_is_wrong_is_said(self, write: Write, case: str) -> None:
         name, content, options, message = REFUSED[case]
         said = refusal(write(name, content), **options)
+        if not options:  # the same is said of a file that is read in pieces
+            with pytest.raises(DataError) as caught:
+                FileTexts(name)
+            assert str(caught.value) == said
         assert said.startswith(message) if message.endswith(("(", ";")) else said == message
 
     def test_files_that_are_not_there(self, write: Write) -> None:
@@ -504,9 +507,3 @@ class TestCheckTexts:
             "texts, position 2: the first text of the pair is a number, not a string.",
             "texts, positions 0 and 2: the second text of the pair is empty. Remove these rows or fill them in.",
         ]
-
-
-def test_examples_in_docstrings() -> None:
-    result = doctest.testmod(data_module)
-    assert result.attempted > 0
-    assert result.failed == 0

@@ -60,26 +60,13 @@ ODD_FILES: dict[str, tuple[str, bytes | str]] = {
     "blank rows in one column": ("csv", "text\na\n\nb\nc\n\n"),
     "blank rows at the end of one column": ("csv", "text\na\nb\n\n\n\n\n"),
     "a lone column under no known name": ("csv", "It rains.\nIt is wet.\n"),
-    "long row": ("csv", CSV + "a,1,2\nb,2\n"),
-    "stray quote": ("csv", CSV + '"So" he said,1\n' + CSV),
     "NUL deep in the file": ("csv", CSV + f"{LONG},1\r" * 20 + "a\0b,1\n"),
     "bad byte deep in the file": ("csv", CSV.encode() + f"{LONG},1\r\n".encode() * 20 + b"\xff,1\n" + CSV.encode()),
     "half a character at the end": ("csv", CSV.encode() + "é".encode()[:1]),
-    "empty text": ("csv", CSV + " ,1\n"),
-    "empty label": ("csv", CSV + "a, \n"),
-    "empty": ("csv", "\n \n\t\n"),
-    "header alone": ("csv", "text,label\n\n\n"),
-    "semicolons": ("csv", CSV.replace(",", ";")),
-    "one name for several columns": ("csv", "text,label,text\na,1,b\n"),
     "unnamed columns": ("csv", "text,label,,\na,1,,\nb,2,,\n"),
-    "TSV": ("tsv", CSV.replace(",", "\t")),
     "JSON with line ends of Windows": ("jsonl", "\r\n" + (JSON * 5).replace("\n", "\r\n\r\n")),
     "JSON labels": ("jsonl", "".join(JSON.replace("1", x) for x in ("1.0", "2.5", "true", '"1.0"', "-3"))),
     "JSON label null": ("jsonl", JSON * 3 + JSON.replace("1", "null")),
-    "JSON label list": ("jsonl", JSON * 3 + JSON.replace("1", "[1]")),
-    "JSON broken": ("jsonl", JSON * 3 + '{"text": \n' + JSON),
-    "JSON of another kind": ("jsonl", JSON * 3 + "null\n"),
-    "JSON text missing": ("jsonl", JSON * 3 + '{"label": 1}\n'),
 }
 
 TEXTS = [f"text {i}" for i in range(9)]
@@ -89,10 +76,6 @@ PARQUET: dict[str, tuple[list[str], list[list[Any]]]] = {
     "label None": (["text", "label"], [TEXTS, [*"ababa", None, *"aba"]]),
     "label NaN": (["text", "label"], [TEXTS, [1.0] * 6 + [float("nan")] + [0.0] * 2]),
     "label list": (["text", "label"], [TEXTS, [[1]] * 9]),
-    "text None": (["text", "label"], [[*TEXTS[:6], None, *TEXTS[7:]], [1] * 9]),
-    "no rows": (["text", "label"], [[], []]),
-    "one name for several columns": (["text", "label", "text"], [TEXTS, TEXTS, TEXTS]),
-    "no text": (["words", "label"], [TEXTS, TEXTS]),
     "a dot in a name": (["text", "text.b", "label"], [TEXTS, [5] * 9, [True, False, True] * 3]),
 }
 
