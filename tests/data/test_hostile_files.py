@@ -50,8 +50,11 @@ def test_what_may_never_end_is_refused(tmp_path, monkeypatch, make, name):
 
 
 def test_a_name_that_no_file_can_have():
-    for name in ("x" * 5000 + ".csv", "a\0b.csv"):
-        with pytest.raises(DataError, match=r"cannot be read \((File name too long|embedded null byte)\)\.$"):
+    for name, said in (
+        ("x" * 5000 + ".csv", r"cannot be read \(File name too long\)\.$"),
+        ("a\0b.csv", "^There is no"),
+    ):
+        with pytest.raises(DataError, match=said):
             read_data(name)
 
 

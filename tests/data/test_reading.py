@@ -127,7 +127,7 @@ LABELLED = {"require_labels": True}
 REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
     "suffix": ("a.txt", "x", {}, f"a.txt: the suffix '.txt' names no format that can be read. {KINDS}"),
     "no suffix": ("plain", "x", {}, f"plain: a suffix is missing. {KINDS}"),
-    "empty": ("a.csv", "", {}, "a.csv is empty; a CSV file with at least one text is needed."),
+    "empty": ("a.csv", "", {}, "a.csv is empty; at least one text is needed."),
     "header alone": (
         *("a.csv", "text,label\n\n", {}),
         "a.csv has columns ('text' and 'label') but no rows; at least one text is needed.",

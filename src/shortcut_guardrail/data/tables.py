@@ -11,7 +11,6 @@ import csv
 import difflib
 import json
 import re
-import stat
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -24,14 +23,7 @@ from typing import Any
 from ..errors import DataError
 from .messages import counted, first_few, grouped, kind_of, listed, one_line, sentence, shortened
 
-FORMATS = {
-    ".csv": "CSV",
-    ".tsv": "TSV",
-    ".jsonl": "JSON Lines",
-    ".ndjson": "JSON Lines",
-    ".json": "JSON Lines",
-    ".parquet": "Parquet",
-}
+FORMATS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet")
 
 LONGEST_LINE = 2**24
 """In characters, also of a field of several lines: a file without line ends is not to fill the memory."""
@@ -90,7 +82,7 @@ def open_tables(name: str, *, size: int = sys.maxsize, semicolons: bool = False)
         yield from _parquet_tables(path, name, size)
         return
     with closing(_text_lines(path, name)) as file:
-        first, lines = _from_content(file, name, FORMATS[suffix])
+        first, lines = _from_content(file, name)
         if suffix in (".csv", ".tsv"):
             delimiter = "," if suffix == ".csv" else "\t"
             if semicolons:
@@ -105,27 +97,25 @@ def open_tables(name: str, *, size: int = sys.maxsize, semicolons: bool = False)
 def _exists(path: Path, source: str) -> bool:
     """Whether a file is there; what is none, or cannot be looked at, is a `DataError`."""
     try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except (OSError, ValueError) as error:  # too long for a name, or a NUL in it, or no permission
-        name = shortened(source, 300)
-        raise DataError(f"{name} cannot be read ({getattr(error, 'strerror', None) or error}).") from error
-    if stat.S_ISDIR(mode):
-        raise DataError(f"{source} is a folder; name a file in it.")
-    if not stat.S_ISREG(mode):
-        raise DataError(f"{source} is a pipe, a socket or a device, which may never end. Save its content as a file.")
-    return True
+        if path.is_dir():
+            raise DataError(f"{source} is a folder; name a file in it.")
+        if path.exists() and not path.is_file():
+            raise DataError(
+                f"{source} is a pipe, a socket or a device, which may never end. Save its content as a file."
+            )
+        return path.is_file()
+    except OSError as error:  # too long for a name, or no permission
+        raise DataError(f"{shortened(source, 300)} cannot be read ({error.strerror}).") from error
 
 
-def _from_content(lines: Iterator[str], source: str, form: str) -> tuple[str, Iterator[str]]:
+def _from_content(lines: Iterator[str], source: str) -> tuple[str, Iterator[str]]:
     """The first line that is not blank, and all lines, blank ones before it too so that they are counted."""
     seen = []
     for line in lines:
         seen.append(line)
         if line.strip():
             return line, chain(seen, lines)
-    raise DataError(f"{source} is empty; a {form} file with at least one text is needed.")
+    raise DataError(f"{source} is empty; at least one text is needed.")
 
 
 def _in_pieces(
