@@ -189,7 +189,9 @@ class ShortcutGuardrail(Shown):
         }
         loading = {"allow_pickle": allow_pickle, "trust_remote_code": trust_remote_code}
         if is_guarded_folder(source):
-            loaded = load_guarded(
+            guard = cls.__new__(cls)
+            guard._lock = Lock()
+            guard._base, guard._base_name, guard._revision, guard._fitted, guard._choice = load_guarded(
                 Path(source),
                 base=base,
                 revision=revision,
@@ -199,10 +201,6 @@ class ShortcutGuardrail(Shown):
                 loading=loading,
                 verify=verify,
             )
-            guard = cls.__new__(cls)
-            guard._base, guard._lock = loaded.base, Lock()
-            guard._base_name, guard._revision = loaded.base_name, loaded.revision
-            guard._fitted, guard._choice = loaded.fitted, loaded.choice
             return guard
         if base is not None:
             raise ConfigError(f"base is for guarded folders, but '{source}' holds no {GUARDRAIL_FILE}. Leave base out.")

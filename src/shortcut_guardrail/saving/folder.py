@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,17 +20,6 @@ from .model_card import model_card
 from .record import GUARDRAIL_FILE, GuardrailRecord, read_fitted_texts, read_record, write_fitted_texts
 
 
-@dataclass(frozen=True, eq=False)
-class Loaded:
-    """What a guarded folder holds: the base model, where it was found, the guard around it and the strength in use."""
-
-    base: TextClassifier
-    base_name: str
-    revision: str | None
-    fitted: Fitted
-    choice: StrengthChoice
-
-
 def load_guarded(
     folder: Path,
     *,
@@ -42,7 +30,7 @@ def load_guarded(
     options: dict[str, Any],
     loading: dict[str, bool],
     verify: bool = False,
-) -> Loaded:
+) -> tuple[TextClassifier, str, str | None, Fitted, StrengthChoice]:
     """Load a guarded folder, all of it of one version. See `ShortcutGuardrail.from_pretrained`.
 
     Args:
@@ -50,11 +38,14 @@ def load_guarded(
         options: Further arguments of `TextClassifier`.
         loading: Further arguments of `models.load_model`.
 
+    Returns:
+        The base model, where it was found, its revision, the guard around it and the strength in use.
+
     Raises:
         ModelError: The folder is damaged, or the base model's weights are not those the adapter was trained on.
     """
 
-    def read() -> Loaded:
+    def read() -> tuple[TextClassifier, str, str | None, Fitted, StrengthChoice]:
         record = read_record(folder)
         model, base_name = find_base(folder, record, base, revision, loading)
         longest = record.max_length if max_length is None else max_length
@@ -82,7 +73,7 @@ def load_guarded(
             text_hashes=record.text_hashes,
             unlabelled=choice.unlabelled,
         )
-        return Loaded(classifier, base_name, revision or record.base_model["revision"], fitted, choice)
+        return classifier, base_name, revision or record.base_model["revision"], fitted, choice
 
     try:
         return read_whole(folder, read, hashes=verify)
