@@ -9,8 +9,12 @@ _SHOWN = 5  # how many lines, values or problems a message names before it only 
 
 
 def sentence(source: str, rows: Sequence[int], word: str, what: str, advice: str) -> str:
-    """What is wrong in some rows, and what to do: "FILE, lines 3 and 7: the text is empty. Fill it in." """
-    return f"{source}, {places(rows, word)}: {what}. {advice}".rstrip()
+    """What is wrong in some rows, and what to do: "FILE, lines 3, 4, 5, 8, 9 and 2 more (7 in all): it is empty." """
+    where = [str(row) for row in rows[:_SHOWN]]
+    if len(rows) > _SHOWN:
+        where.append(f"{len(rows) - _SHOWN} more ({len(rows)} in all)")
+    said = f"{', '.join(where[:-1])} and {where[-1]}" if len(where) > 1 else where[0]
+    return f"{source}, {word}{'s' if len(rows) > 1 else ''} {said}: {what}. {advice}".rstrip()
 
 
 def grouped(found: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
@@ -19,16 +23,6 @@ def grouped(found: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
     for row, what in found:
         rows.setdefault(what, []).append(row)
     return rows
-
-
-def places(rows: Sequence[int], word: str) -> str:
-    """The first rows and how many there are: "lines 3, 4, 5, 8, 9 and 2 more (7 in all)"."""
-    shown = [str(row) for row in rows[:_SHOWN]]
-    if len(rows) == 1:
-        return f"{word} {shown[0]}"
-    if len(rows) > _SHOWN:
-        return f"{word}s {', '.join(shown)} and {len(rows) - _SHOWN} more ({len(rows)} in all)"
-    return f"{word}s {', '.join(shown[:-1])} and {shown[-1]}"
 
 
 def first_few(problems: list[str]) -> list[str]:
