@@ -8,9 +8,7 @@ import json
 
 def text_hash(text: str | tuple[str, str]) -> str:
     """A hash that recognises a text without holding it, however its words are spaced; 32 hexadecimal digits."""
-    parts = [text] if isinstance(text, str) else text
-    spaced = [" ".join(part.split()) for part in parts]
-    content = spaced[0] if isinstance(text, str) else spaced
+    content = " ".join(text.split()) if isinstance(text, str) else [" ".join(part.split()) for part in text]
     return hashlib.sha256(json.dumps(content, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

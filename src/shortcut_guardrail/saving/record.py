@@ -127,8 +127,7 @@ class GuardrailRecord:
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
-        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {"schema_version": GUARDRAIL_SCHEMA_VERSION, **values}
+        return {"schema_version": GUARDRAIL_SCHEMA_VERSION, **vars(self)}
 
 
 def is_guarded_folder(path: str | Path) -> bool:
