@@ -129,7 +129,7 @@ def test_the_same_seed_gives_the_same_demo_and_leaves_the_random_state_alone(res
     assert again.evaluations == result.evaluations
     assert all(again.repairs[name].choice == result.repairs[name].choice for name in again.repairs)
     other = run(
-        encoder, seed=4, sizes=Sizes(train=20, deployment=40, support=6, reversed=8, in_distribution=4), epochs=1
+        encoder, seed=4, sizes={**SMALL, "train": 20, "support": 6, "reversed": 8, "in_distribution": 4}, epochs=1
     )
     losses = [demo.repairs["paper"].fitted.training.losses for demo in (result, again, other)]
     assert losses[0] == losses[1] != losses[2]

@@ -80,15 +80,15 @@ def test_a_newer_schema_is_refused(tmp_path):
         read_record(written(tmp_path, schema_version=2))
     assert str(error.value) == (
         f"'{tmp_path / 'guardrail.json'}' has schema version 2, but this version of Shortcut Guardrail reads 1. "
-        "Use the version that wrote it ({'shortcut-guardrail': '0.1.0'}), or fit and save the guard again."
+        "Use the version that wrote it: {'shortcut-guardrail': '0.1.0'}."
     )
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"schema_version": None}, "has schema version null, but this version"),
-        ({"schema_version": True}, "has schema version true, but this version"),
+        ({"schema_version": None}, "schema_version must be 1, but is null."),
+        ({"schema_version": True}, "schema_version must be 1, but is true."),
         ({"label_names": None}, "label_names is missing."),
         ({"seed": None}, "seed is missing."),
         ({"extra": 1}, "extra is no field that is known."),

@@ -213,19 +213,7 @@ def label_ids(
         grouped((row, label) for row, label in zip(where, written, strict=True) if reading(label) is None)
         for reading in (by_name, by_id)
     )
-    # The reading that more labels fit is the one that was meant.
-    as_names = sum(map(len, no_name.values())) <= sum(map(len, no_id.values()))
-    kind = "label" if as_names else "class id"
-    known = list(label_names) if as_names else [f"{index} {name}" for index, name in enumerate(label_names)]
-    problems = []
-    for label, at in (no_name if as_names else no_id).items():
-        what = f"the model has no {kind} '{shortened(label)}' (it has: {enumerated(known)})"
-        too_high = "Class ids start at 0." if label == str(len(label_names)) else ""
-        problems.append(sentence(source, at, word, what, _near(label, label_names) if as_names else too_high))
-    problems = first_few(problems)
-    if not no_name.keys() & no_id.keys():
-        problems.append("Write all labels as names or all as class ids, not a mixture.")
-    raise DataError("\n".join(problems))
+    raise DataError("\n".join(_unknown_labels(no_name, no_id, label_names, source, word)))
 
 
 def check_texts(texts: Iterable[str] | Iterable[tuple[str, str]], *, source: str = "texts") -> Texts:
@@ -419,6 +407,29 @@ def _written(label: Any, source: str, index: int) -> str:
     if isinstance(label, bool) or not hasattr(label, "__index__"):
         raise DataError(f"{source}, position {index}: a label must be a string or an integer, but is {label!r}.")
     return str(operator.index(label))
+
+
+def _unknown_labels(
+    no_name: Mapping[str, Sequence[int]],
+    no_id: Mapping[str, Sequence[int]],
+    label_names: Sequence[str],
+    source: str,
+    word: str,
+) -> list[str]:
+    """What is wrong with labels: the rows of those that are no names, and of those that are no class ids."""
+    # The reading that more labels fit is the one that was meant.
+    as_names = sum(map(len, no_name.values())) <= sum(map(len, no_id.values()))
+    kind = "label" if as_names else "class id"
+    known = list(label_names) if as_names else [f"{index} {name}" for index, name in enumerate(label_names)]
+    problems = []
+    for label, at in (no_name if as_names else no_id).items():
+        what = f"the model has no {kind} '{shortened(label)}' (it has: {enumerated(known)})"
+        too_high = "Class ids start at 0." if label == str(len(label_names)) else ""
+        problems.append(sentence(source, at, word, what, _near(label, label_names) if as_names else too_high))
+    problems = first_few(problems)
+    if not no_name.keys() & no_id.keys():
+        problems.append("Write all labels as names or all as class ids, not a mixture.")
+    return problems
 
 
 def _raise_if(problems: list[str]) -> None:

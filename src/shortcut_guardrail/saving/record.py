@@ -12,7 +12,7 @@ import numpy as np
 from typing_extensions import TypedDict
 
 from ..config import GuardrailConfig, StrategyName
-from ..data import As, Count, NotEmpty, Share, Within, checked, has_file, json_content, shown
+from ..data import As, Count, NotEmpty, Share, Within, checked, has_file, json_content
 from ..errors import ModelError
 from ..shortcuts import NEUTRALISED, Shortcut
 from ..strength import Calibration, CertifiedStrength, StrengthSource, UnlabelledCalibration
@@ -144,13 +144,13 @@ def read_record(folder: Path) -> GuardrailRecord:
     file = folder / GUARDRAIL_FILE
     values = json_content(file, error=ModelError, advice=_ADVICE)
     found = values.get("schema_version") if isinstance(values, dict) else None
-    if type(found) is not int or found != GUARDRAIL_SCHEMA_VERSION:
-        wrote = values.get("versions", {}) if isinstance(values, dict) else {}
+    if type(found) is int and found != GUARDRAIL_SCHEMA_VERSION:
         raise ModelError(
-            f"'{file}' has schema version {shown(found)}, but this version of Shortcut Guardrail reads "
-            f"{GUARDRAIL_SCHEMA_VERSION}. Use the version that wrote it ({wrote}), or fit and save the guard again."
+            f"'{file}' has schema version {found}, but this version of Shortcut Guardrail reads "
+            f"{GUARDRAIL_SCHEMA_VERSION}. Use the version that wrote it: {values.get('versions', {})}."
         )
     how: dict[str, Any] = {"error": ModelError, "advice": _ADVICE}
+    checked(found, Literal[1], str(file), path="schema_version", **how)
     rest = {key: value for key, value in values.items() if key != "schema_version"}
     record: GuardrailRecord = checked(rest, GuardrailRecord, str(file), **how)
     if (curve := record.unlabelled_calibration) is not None:
