@@ -387,8 +387,9 @@ class TestLabelIds:
 
     def test_case_decides_only_where_it_has_to(self) -> None:
         assert label_ids(["us", "US"], ["US", "us"]) == [1, 0]
-        with pytest.raises(DataError, match="has no label 'Us'"):
-            label_ids(["Us"], ["US", "us"])
+        for label, names in (("Us", ["US", "us"]), ("us", ["us", "us "])):
+            with pytest.raises(DataError, match=f"has no label '{label}'"):
+                label_ids([label], names)
 
     def test_names_win_over_ids(self) -> None:
         stars = ["1", "2", "3", "4", "5"]
