@@ -10,7 +10,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from shortcut_guardrail import ConfigError, DataError
-from shortcut_guardrail.data import As, Count, Defined, NotEmpty, Share, Within, Word, checked
+from shortcut_guardrail.data import As, Count, Defined, NotEmpty, Share, Within, Word, checked, parse_json
 
 
 @dataclass(frozen=True)
@@ -120,3 +120,9 @@ def test_half_a_surrogate_pair_is_no_obstacle_in_a_value_and_no_name():
     assert refusal({**FULL, "points": [{"share": 0, "\ud83d": 1}]}).startswith(
         "a.json: points[0] must be text that names"
     )
+
+
+def test_nesting_has_an_end():
+    assert parse_json("[" * 64 + "]" * 64)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_json("[" * 65 + "]" * 65)
