@@ -148,6 +148,10 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         f"a.csv, lines 3 and 5: 3 fields where the header names 2 fields. {FIELDS}\n"
         f"a.csv, line 4: 1 field where the header names 2 fields. {FIELDS}",
     ),
+    "five": (
+        *("a.csv", "text,label\n" + "x\n" * 5, {}),
+        f"a.csv, lines 2, 3, 4, 5 and 6: 1 field where the header names 2 fields. {FIELDS}",
+    ),
     "many": (
         *("a.csv", "text,label\n" + "x\n" * 9, {}),
         f"a.csv, lines 2, 3, 4, 5, 6 and 4 more (9 in all): 1 field where the header names 2 fields. {FIELDS}",

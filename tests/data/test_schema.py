@@ -10,7 +10,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from shortcut_guardrail import ConfigError, DataError
-from shortcut_guardrail.data import As, Count, Defined, NotEmpty, Share, Within, Word, checked, parse_json
+from shortcut_guardrail.data import As, Count, Defined, NotEmpty, Share, Within, Word, checked, counted, parse_json
 
 
 @dataclass(frozen=True)
@@ -126,3 +126,7 @@ def test_nesting_has_an_end():
     assert parse_json("[" * 64 + "]" * 64)
     with pytest.raises(ValueError, match="nested too deeply"):
         parse_json("[" * 65 + "]" * 65)
+
+
+def test_none_and_several_are_counted_alike():
+    assert [counted(number, "field") for number in (0, 1, 2)] == ["0 fields", "1 field", "2 fields"]

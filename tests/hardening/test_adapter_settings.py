@@ -41,6 +41,7 @@ def guard(saved_guards, tmp_path):
         ({"lora_alpha": 800.0}, "lora_alpha must be 5.6"),
         ({"layer_replication": [[0, 4], [2, 5]]}, "layer_replication must be null"),
         ({"use_dora": True}, "use_dora must be false"),
+        ({"lora_dropout": False}, "lora_dropout must be 0.0"),
         ({"bias": "all"}, 'bias must be "none"'),
         ({"trainable_token_indices": [1]}, "trainable_token_indices must be null"),
         ({"peft_type": "IA3"}, 'peft_type must be "LORA"'),
