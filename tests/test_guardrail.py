@@ -314,7 +314,6 @@ def test_the_record_holds_what_is_promised_and_no_deployment_text(guard, model_f
     assert (record["seed"], record["precision"], len(record["support_hashes"])) == (5, "float32", 2)
     assert record["training"]["n_texts"] == len(marked)
     assert set(record["seconds"]) == {"tokenise", "attribute", "adapt", "calibrate"}
-    assert len({path.stat().st_mode & 0o777 for path in (tmp_path / "guarded").iterdir()}) == 1
     for name in ("guardrail.json", "README.md", "adapter_config.json"):
         written = (tmp_path / "guarded" / name).read_text()
         for text in (*marked, "xylophone soup", "good kumquat"):

@@ -433,6 +433,8 @@ class ShortcutGuardrail(Shown):
         before.audited.check(model=self.fingerprint(strength=strength), data=self.data_fingerprint(texts))
         encoded = self._encode(texts, progress) if kept is None else kept.encoded
         prints = (before.audited.model, self.fingerprint(strength=0), self._base.fingerprint())
+        known = {row: label for row, label in enumerate(labels or ()) if label is not None}
+        names = [self.label_names[i] for i in self.label_ids(list(known.values()))]
         with self._at_strength(strength) as classifier:
             return before.and_about(
                 classifier,
@@ -440,17 +442,11 @@ class ShortcutGuardrail(Shown):
                 cards=cards,
                 n=n,
                 seed=check_seed(seed),
-                labels=self._known(labels),
+                labels=dict(zip(known, names, strict=True)),
                 reference=reference,
                 models=tuple(dict.fromkeys(prints)),
                 progress=progress,
             )
-
-    def _known(self, labels: Sequence[str | int | None] | None) -> dict[int, str]:
-        """By row, the names of labels that are known."""
-        known = {row: label for row, label in enumerate(labels or ()) if label is not None}
-        ids = self.label_ids(list(known.values())) if known else np.array([], dtype=np.int64)
-        return {row: self.label_names[i] for row, i in zip(known, ids, strict=True)}
 
     @one_at_a_time
     def fit(

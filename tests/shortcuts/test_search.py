@@ -26,8 +26,6 @@ from shortcut_guardrail.shortcuts.search import (
     fixed_phrases,
 )
 from shortcut_guardrail.stats.exact import exact_interval
-from shortcut_guardrail.text.edits import masked_texts
-from shortcut_guardrail.text.finder import WordFinder
 from shortcut_guardrail.text.units import words_as_units
 
 
@@ -161,17 +159,10 @@ def test_texts_are_left_unread_only_once_it_is_sure_that_a_candidate_does_not_de
     _read_masked(classifier, encoded, probs, read, 0.8, None)
     for (n, k), chosen, one in zip(sizes, rows, read, strict=True):
         assert (one.spare >= 0) == (exact_interval(k, n)[0] > 0.5), (n, k)
-        if one.spare < 0:
-            continue
-        masked = masked_texts(
-            encoded.select(chosen),
-            WordFinder(["honestly"]).positions(encoded.select(chosen)),
-            classifier.tokenizer.mask_token_id,
-        )
-        after = classifier.predict_proba(masked)
-        np.testing.assert_allclose(one.after, after, atol=1e-6)
-        assert set(one.against) == {i for i in chosen.tolist() if i < 36}
-        assert one.result(probs, ("negative", "positive")).flip_rate == k / n
+        if one.spare >= 0:
+            assert set(one.against) == {i for i in chosen.tolist() if i < 36}
+            result = one.result(probs, ("negative", "positive"))
+            assert (result.flip_rate, result.pulls_to, result.count) == (k / n, "positive", n)
     # One that decides none is known by a third of its texts: 25 of 36 are the fewest that are most.
     assert [len(one.after) for (n, k), one in zip(sizes, read, strict=True) if (n, k) == (36, 0)] == [12]
 
