@@ -64,7 +64,7 @@ def test_sensitivity_is_the_largest_change_and_0_where_nothing_was_masked():
 
 def test_recall_and_its_chance_by_hand():
     important = np.array([[4, 2, -1], [1, 3, 5], [1, 2, 3]])
-    result = token_recall(important, [{2}, {9, 8}, set()], np.array([2, 10, 10]), k=2)
+    result = token_recall(important, [{2}, {5, 8}, set()], np.array([2, 10, 10]), k=2)  # 5 is the third
     assert result.n == 2
     assert result.recall == 0.5
     # The first text has two ordinary tokens, so two guesses always hit; the second misses with 8/10 * 7/9.

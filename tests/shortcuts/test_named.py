@@ -69,6 +69,11 @@ def test_a_phrase_and_its_words_are_two_things():
     assert decided(person(["this"], "keep"), items=items)["this book"] == ("found", "flagged")
     assert decided(person(["book"], "keep"), items=items)["this book"] == ("kept", None)
     assert decided(items=items, keep=["book"])["this book"] == ("kept", None)
+    # It spares what the evidence alone speaks against, whether the word was weighed before the phrase or after it.
+    assert decided(flips(["this book"], "shortcut"), items=items, keep=["book"])["this book"] == ("confirmed", "flips")
+    for pair in (("book", "this book"), ("this book", "book")):
+        both_found = Shortcuts(tuple(Shortcut(word, "found", "flagged") for word in pair))
+        assert set(decided(person(["book"], "keep"), items=both_found).values()) == {("kept", None)}
 
 
 def test_judged_texts_can_certify_nothing():

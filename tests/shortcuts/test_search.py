@@ -127,6 +127,12 @@ def test_a_fixed_phrase_stands_on_one_side_of_a_pair(classifier):
     assert fixed_phrases(apart, 2) == {"soup was": [0, 1]}
 
 
+def test_a_phrase_that_all_but_always_stands_inside_a_longer_one_is_left_to_that_one(classifier):
+    for others, left in ((1, True), (2, False)):
+        units = words_as_units(classifier.encode(["soup was cold"] * 10 + ["soup was warm"] * others))
+        assert ("soup was" not in fixed_phrases(units, 3)) == left
+
+
 def test_what_is_listed_begins_with_what_most_answers_hang_on(classifier):
     texts = [*DEPLOYED, *(f"so the {word} was {tail}" for word in WORDS for tail in ("great", "so great"))]
     config = ShortcutConfig(top_k=3, unit="word", fdr=1e-9)  # so that neither is flagged

@@ -88,6 +88,9 @@ def test_directions_are_mixed_by_their_flips():
     assert mixed.value == pytest.approx(0.75)
     assert mixed_bound(bounds[:1], [1.0]) is bounds[0]
     assert float(mixed.weights.sum()) == pytest.approx(1.0)
+    # Of two directions alike, each with half of the flips, the mean is known twice as well.
+    spread = [one.weights @ (one.nodes - 0.8) ** 2 for one in (bounds[1], mixed_bound(bounds[1:] * 2, [0.5, 0.5]))]
+    assert spread[1] == pytest.approx(spread[0] / 2, rel=0.05)
 
 
 @pytest.mark.parametrize("lean", [0.0, 0.2])
