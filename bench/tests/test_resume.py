@@ -2,7 +2,6 @@
 
 import functools
 import json
-from collections import Counter
 
 import pytest
 
@@ -11,8 +10,6 @@ from harness_fakes import FAKE_ENCODER, fake_record
 from shortcut_bench import runner
 from shortcut_bench.classifiers import Encoder
 from shortcut_bench.experiments import ExperimentConfig, Setting, SystemSpec, read_experiment
-from shortcut_bench.guards import recorded_before
-from shortcut_bench.registry import make_system
 from shortcut_bench.results import has_result, index_path, read_index, run_hash, write_result
 from shortcut_bench.runner import plan_runs, run_experiment
 from shortcut_bench.store import open_store
@@ -48,7 +45,7 @@ def planned(name, *, systems=(), seeds=SEEDS):
 
 
 def stored(run):
-    return [found for found in run.hashes if has_result(RESULTS, found)]
+    return has_result(RESULTS, run.hash)
 
 
 @pytest.mark.parametrize("name", COMMITTED)
@@ -56,7 +53,7 @@ def test_every_listed_run_is_planned(name):
     runs = planned(name)
     if name in ASKED_FOR:
         runs += planned(name, systems=ASKED_FOR[name])
-    known = {found for run in runs for found in run.hashes}
+    known = {run.hash for run in runs}
     entries = read_index(RESULTS, name)
     assert entries
     assert {entry.scale for entry in entries} == {"small"}
@@ -73,38 +70,6 @@ def test_a_seed_that_nobody_ran_is_not_there():
     assert not any(map(stored, planned("leaderboard", seeds=(77,))))
 
 
-def test_what_was_recorded_under_two_hashes_was_the_same_computation():
-    """Runs that were made before and after a default changed that they do not read answer every row alike."""
-    store, pairs = open_store(RESULTS), 0
-    for run in {run.hash: run for name in COMMITTED for run in planned(name)}.values():
-        found = [store.result(one) for one in stored(run)]
-        for other in found[1:]:
-            pairs += 1
-            assert other["rows"] == found[0]["rows"]
-            assert other["system"]["info"]["debias_strength"] == found[0]["system"]["info"]["debias_strength"]
-    assert pairs >= 10
-
-
-def test_only_strategies_that_read_no_teacher_have_an_earlier_hash():
-    kinds = ("guardrail", "guardrail-paper", "guardrail-few-shot", "random_maskcl", "simcse_adapter")
-    for kind in kinds:
-        system = make_system(kind)
-        (before,) = recorded_before(system)
-        today = system.config()
-        assert before["guard"]["distill"] == {**today["guard"]["distill"], "teacher": "both"}
-        assert before != today
-        before["guard"]["distill"]["teacher"] = today["guard"]["distill"]["teacher"]
-        assert before == today
-    for kind in ("erm", "jtt", "guardrail-distill", "guardrail-distill-40", "guardrail-mask", "guardrail-per-input"):
-        assert recorded_before(make_system(kind)) == []
-
-
-def test_a_hash_is_that_of_todays_configuration():
-    for run in planned("leaderboard", seeds=(0,)):
-        assert run.hashes[0] == run.hash == run_hash(run.config())
-        assert len(run.hashes) == len(set(run.hashes)) == 1 + len(recorded_before(run.system))
-
-
 @pytest.fixture
 def experiment(monkeypatch):
     """One guard on made-up data; fitting anything fails."""
@@ -114,25 +79,13 @@ def experiment(monkeypatch):
     return ExperimentConfig("made-up", "", "", ("reversed",), (setting,), (SystemSpec("guardrail", "guardrail"),))
 
 
-@pytest.mark.parametrize("there", [["earlier"], ["today"], ["today", "earlier"]])
-def test_a_result_under_an_earlier_hash_is_taken_and_listed_as_it_lies(experiment, tmp_path, there):
+def test_a_run_whose_result_is_there_is_listed_and_not_made_again(experiment, tmp_path):
     (run,) = plan_runs(experiment, scale="tiny", encoder=FAKE_ENCODER, seeds=(0,))
-    hashes = dict(zip(("today", "earlier"), run.hashes, strict=True))
-    for name in there:
-        write_result(tmp_path, hashes[name], fake_record(run))
-    outcome = run_experiment(experiment, data_dir=None, out=tmp_path, scale="tiny", seeds=(0,))
-    assert outcome.skipped == [hashes[there[0]]]
-    assert [entry.run for entry in read_index(tmp_path, "made-up")] == outcome.skipped
-
-
-def test_a_list_of_runs_stays_as_it_is_when_all_are_there(experiment, tmp_path):
-    """Also where the same was measured a second time, under today's hash, for another experiment."""
-    (run,) = plan_runs(experiment, scale="tiny", encoder=FAKE_ENCODER, seeds=(0,))
-    write_result(tmp_path, run.hashes[1], fake_record(run))
-    run_experiment(experiment, data_dir=None, out=tmp_path, scale="tiny", seeds=(0,))
-    before = index_path(tmp_path, "made-up").read_bytes()
+    assert run.hash == run_hash(run.config())
     write_result(tmp_path, run.hash, fake_record(run))
-    run_experiment(experiment, data_dir=None, out=tmp_path, scale="tiny", seeds=(0,))
-    assert index_path(tmp_path, "made-up").read_bytes() == before
-    cells = Counter(entry.cell for entry in read_index(tmp_path, "made-up"))
-    assert set(cells.values()) == {1}
+    lists = []
+    for _ in range(2):
+        outcome = run_experiment(experiment, data_dir=None, out=tmp_path, scale="tiny", seeds=(0,))
+        assert outcome.skipped == [run.hash] == [entry.run for entry in read_index(tmp_path, "made-up")]
+        lists.append(index_path(tmp_path, "made-up").read_bytes())
+    assert lists[0] == lists[1]

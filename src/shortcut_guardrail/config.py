@@ -110,16 +110,15 @@ class AdapterConfig:
         rank: LoRA rank r. The paper uses 4, and 8 for the Yelp sets.
         lora_alpha: LoRA scaling numerator; the paper names none, PEFT's default of 8 is taken for its runs.
         target_modules: Names of the adapted linear layers; `None` means query and value of the model's family.
-        learning_rate: Peak rate of the optimiser (paper: 1e-4).
+        learning_rate: Peak rate of the optimiser, AdamW (paper: 1e-4).
         target_change: If above 0, the learning rate is the one at which the run's predicted relative weight change
-            (see `mitigation.lora.predicted_change`) is this; only for `adamw`.
+            (see `mitigation.lora.predicted_change`) is this.
         epochs: Passes over the deployment texts (paper: 1).
         min_steps: Least number of optimiser steps; epochs are added until it is reached. 0 leaves `epochs` alone.
         max_steps: Most optimiser steps; training stops there even within an epoch. 0 sets no bound.
         batch_size: Inputs B per batch; each brings its k masked variants. The paper does not say; 16 here. At least 2,
             since the loss of a single input is 0.
         temperature: tau of the contrastive loss (paper: 0.1).
-        optimizer: `adamw` (the paper does not say; the Trainer's default) or `sgd`.
         scheduler: One of Transformers' schedules that need no option of their own. The paper does not say.
         warmup_ratio: Share of the steps spent warming up, for schedules that do.
         weight_decay: Decay of the LoRA weights. The paper does not say; 0 here.
@@ -131,8 +130,6 @@ class AdapterConfig:
         pairing: `grouped` is the paper's equations: B anchors, k slots, same-slot negatives. `flat` draws batches of
             B anchor-positive pairs, so that pairs of one anchor are negatives of each other, which the paper's counts
             of pairs and its timing suggest.
-        refresh: `fixed` finds the important tokens once, on the base model; `epoch` finds them before every epoch, on
-            the model as adapted so far. The paper does not say.
         deduplicate: Train on each distinct text once. Equal texts in one batch are false negatives of each other.
         sequences_per_pass: Most sequences (inputs and variants) whose activations are held at once; the gradient stays
             the same, for one more forward pass. 0 holds those of a whole batch.
@@ -148,7 +145,6 @@ class AdapterConfig:
     max_steps: _Steps = 0
     batch_size: Annotated[int, Within(2)] = 16
     temperature: _Positive = 0.1
-    optimizer: Literal["adamw", "sgd"] = "adamw"
     scheduler: Schedule = "constant"
     warmup_ratio: _Fraction = 0.0
     weight_decay: _NotNegative = 0.0
@@ -156,16 +152,11 @@ class AdapterConfig:
     dropout: bool = False
     embedding: Embedding = "auto"
     pairing: Literal["grouped", "flat"] = "grouped"
-    refresh: Literal["fixed", "epoch"] = "fixed"
     deduplicate: bool = True
     sequences_per_pass: _Steps = 0
 
     def __post_init__(self) -> None:
         check_fields(self)
-        _require(
-            not self.target_change or self.optimizer == "adamw",
-            f"target_change needs optimizer 'adamw', whose steps are bounded, but optimizer is {self.optimizer!r}.",
-        )
         _require(
             not self.max_steps or self.min_steps <= self.max_steps,
             f"min_steps ({self.min_steps}) must not exceed max_steps ({self.max_steps}).",
@@ -248,21 +239,10 @@ class DistillConfig:
     """Counterfactual distillation: what the adapted model is trained to answer (docs/explanation/strategies.md).
 
     Attributes:
-        teacher: The counterfactual text whose answer, by the frozen base, is the target: `remove` has the shortcuts cut
-            out, `mask` has them masked, `both` is the mean of the two answers' probabilities. The strength without
-            labels is chosen by it too, for every strategy. See docs/research/strategies-measured.md.
         temperature: Of the softmax on both sides of the loss.
-        keep_weight: Weight of texts without a shortcut, which are to keep the base's answer; 1 is that of the others.
-        bearing_share: Share of texts with a shortcut in every batch, where there are texts of both kinds.
-        insert: Also train on texts without a shortcut into which one is put, as it stands in a text that holds one; the
-            target is the base's answer to the text before that.
     """
 
-    teacher: Literal["remove", "mask", "both"] = "remove"
     temperature: _Positive = 2.0
-    keep_weight: _NotNegative = 1.0
-    bearing_share: Annotated[float, Within(above=0, high=1)] = 0.5
-    insert: bool = True
 
     def __post_init__(self) -> None:
         check_fields(self)

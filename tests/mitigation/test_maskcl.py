@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from dataclasses import replace
 from typing import get_args
 
@@ -83,8 +82,6 @@ def test_grouped_and_flat_differ(prepared):
     "change",
     [
         {"dropout": True},
-        {"refresh": "epoch"},
-        {"optimizer": "sgd"},
         {"embedding": "mean"},
         {"scheduler": "linear"},
         {"max_grad_norm": 1e-3},
@@ -92,8 +89,6 @@ def test_grouped_and_flat_differ(prepared):
     ],
 )
 def test_every_option_makes_a_difference(prepared, change):
-    from dataclasses import replace
-
     base = lora_weights(train_adapter(*prepared, FAST, seed=0)[0])
     other = lora_weights(train_adapter(*prepared, replace(FAST, **change), seed=0)[0])
     assert not all(torch.equal(base[name], other[name]) for name in base)
@@ -150,9 +145,6 @@ def test_the_predicted_change_bounds_the_measured_one(prepared):
     for seed in range(3):
         training = train_adapter(*prepared, FAST, seed=seed)[1]
         assert 0 < training.relative_change <= training.predicted_change * 1.05
-    sgd = AdapterConfig(optimizer="sgd", batch_size=4)
-    assert math.isnan(train_adapter(*prepared, sgd, seed=0)[1].predicted_change)
-    assert train_adapter(*prepared, sgd, seed=0)[1].to_dict()["predicted_change"] is None
 
 
 def test_a_fresh_adapter_changes_nothing(prepared):
@@ -227,7 +219,7 @@ def test_passes_of_a_few_sequences_give_the_gradient_of_a_whole_batch(prepared, 
         torch.manual_seed(0)
         config = AdapterConfig(batch_size=8, pairing=pairing, sequences_per_pass=most, dropout=dropout)
         model = attach_adapter(classifier, config)
-        trainer = MaskedContrastiveLearning(classifier.with_model(model), encoded, positions, config, 0, None)
+        trainer = MaskedContrastiveLearning(classifier.with_model(model), encoded, positions, config, 0)
         with torch.no_grad():
             for _, layer in adapted_layers(model):
                 layer.lora_B["default"].weight.normal_(std=0.1)

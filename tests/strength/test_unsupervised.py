@@ -22,7 +22,7 @@ SURE, UNSURE, WRONG = (0.9, 0.1), (0.6, 0.4), (0.2, 0.8)
 
 
 def test_the_strength_that_diverges_least_is_chosen():
-    expected = Counterfactual(logits_of([SURE, WRONG])[None], logits_of([WRONG, WRONG]), np.array([True, False]))
+    expected = Counterfactual(logits_of([SURE, WRONG]), np.array([True, False]))
     guarded = logits_of([[WRONG, WRONG], [UNSURE, WRONG], [SURE, WRONG], [SURE, WRONG], [SURE, SURE]])
     chosen = choose_without_labels(guarded, [0, 0.25, 0.5, 0.75, 1.0], expected)
     # The answers are the same from .25 on; how probable they are is not. Of equals the smallest.
@@ -36,7 +36,7 @@ def test_the_strength_that_diverges_least_is_chosen():
 
 
 def test_of_strengths_that_differ_by_rounding_the_smallest_is_chosen():
-    expected = Counterfactual(logits_of([SURE, WRONG])[None], logits_of([WRONG, WRONG]), np.array([True, False]))
+    expected = Counterfactual(logits_of([SURE, WRONG]), np.array([True, False]))
     guarded = logits_of([[WRONG, WRONG], [(0.901, 0.099), WRONG], [SURE, WRONG], [UNSURE, WRONG]])
     chosen = choose_without_labels(guarded, [0, 0.3, 0.6, 1.0], expected)
     assert 0 < chosen.curve[1].divergence - chosen.curve[2].divergence < 1e-5
@@ -75,7 +75,7 @@ def test_a_plain_sample_is_what_it_was():
 
 
 def test_the_strength_follows_the_weights():
-    expected = Counterfactual(logits_of([SURE, WRONG])[None], logits_of([WRONG, WRONG]), np.array([True, False]))
+    expected = Counterfactual(logits_of([SURE, WRONG]), np.array([True, False]))
     guarded = logits_of([[WRONG, WRONG], [SURE, UNSURE]])  # the first is right about the second text, and vice versa
     for weights, strength in (([0.9, 0.1], 1.0), ([0.1, 0.9], 0.0)):
         chosen = choose_without_labels(guarded, [0.0, 1.0], expected, weights=np.array(weights))
@@ -84,22 +84,14 @@ def test_the_strength_follows_the_weights():
 
 
 def test_logits_that_are_no_numbers_are_said_to_be():
-    expected = Counterfactual(logits_of([SURE])[None], logits_of([SURE]), np.array([True]))
+    expected = Counterfactual(logits_of([SURE]), np.array([True]))
     with pytest.raises(RunError, match="Some logits are not finite"):
         choose_without_labels(np.full((1, 1, 2), np.nan, dtype=np.float32), [0.0], expected)
 
 
-def test_with_two_teachers_their_mean_is_due():
-    both = Counterfactual(logits_of([[SURE], [WRONG]]), logits_of([WRONG]), np.array([True]))
-    mean = tuple((a + b) / 2 for a, b in zip(SURE, WRONG, strict=True))
-    chosen = choose_without_labels(logits_of([[WRONG], [mean], [SURE]]), [0, 0.5, 1.0], both)
-    assert chosen.strength == 0.5
-    assert chosen.curve[1].divergence == pytest.approx(0, abs=1e-6)
-
-
 def test_a_class_of_no_probability_diverges_finitely():
     sure = np.array([[2000.0, 0.0]], dtype=np.float32)
-    expected = Counterfactual(sure[None, :, ::-1], sure, np.array([True]))
+    expected = Counterfactual(sure[:, ::-1], np.array([True]))
     chosen = choose_without_labels(np.stack([sure, sure / 2]), [0.0, 1.0], expected)
     assert [point.divergence for point in chosen.curve] == [2000.0, 1000.0]
     assert chosen.strength == 1.0
@@ -107,7 +99,7 @@ def test_a_class_of_no_probability_diverges_finitely():
 
 def test_without_a_shortcut_the_base_is_kept():
     base = logits_of([SURE, WRONG])
-    expected = Counterfactual(base[None], base, np.array([False, False]))
+    expected = Counterfactual(base, np.array([False, False]))
     # Shifted logits are the same answers up to rounding, which must not win.
     chosen = choose_without_labels(np.stack([base, base + np.float32(1 / 3)]), [0.0, 1.0], expected)
     assert (chosen.strength, chosen.n_bearing) == (0.0, 0)

@@ -33,7 +33,6 @@ from .classifiers import UNFINISHED_FOLDER, ClassifierStore, Encoder, TrainedCla
 from .datasets import BenchmarkData, LabelledTexts
 from .experiments import ExperimentConfig, Scale, Setting, SystemSpec, system_options
 from .finetuning import discard
-from .guards import recorded_before
 from .registry import make_system
 from .results import (
     CACHE_FOLDER,
@@ -44,7 +43,6 @@ from .results import (
     has_result,
     numbers_of,
     prepare_cache,
-    read_index,
     run_hash,
     versions,
     write_result,
@@ -87,9 +85,6 @@ class Run:
 
     def config(self) -> dict[str, Any]:
         """Everything that decides the outcome, JSON-ready; names in tables are no part of it."""
-        return self._with(self.system.config())
-
-    def _with(self, system: Mapping[str, Any]) -> dict[str, Any]:
         scale = self.scale
         return {
             "data": {
@@ -105,7 +100,7 @@ class Run:
                 "learning_rates": list(scale.learning_rates),
                 "select": scale.select,
             },
-            "system": {"kind": self.spec.kind, **system},
+            "system": {"kind": self.spec.kind, **self.system.config()},
             "material": {name: getattr(scale, name) for name in ("n_support", "n_held_out", "n_deployment")},
             "scoring": {name: getattr(scale, name) for name in ("n_audit", "top_k", "scoring_precision")},
             "precision": scale.precision,
@@ -115,11 +110,6 @@ class Run:
     def hash(self) -> str:
         """Stands for `config`."""
         return run_hash(self.config())
-
-    @property
-    def hashes(self) -> tuple[str, ...]:
-        """`hash`, and after it those under which earlier results of the same computation may lie."""
-        return (self.hash, *(run_hash(self._with(system)) for system in recorded_before(self.system)))
 
     def entry(self) -> IndexEntry:
         """What the run is in its experiment."""
@@ -279,7 +269,6 @@ class _Bench:
         self.store = ClassifierStore(encoder, folders.cache, progress=progress)
         self.encoder = encoder
         self.outcome = Outcome()
-        self._listed = {entry.run for entry in read_index(self.out, experiment.name)}
         self._where = {"versions": versions(), "commit": commit(), "hardware": hardware()}
         self._done = 0
         self._total = 0
@@ -291,22 +280,19 @@ class _Bench:
         self._total = len(runs)
         self._check_data(runs)
         for together in _grouped(runs, lambda run: (run.setting.name, run.seed, run.fold)):
-            missing = [run for run in together if self.overwrite or not self._stored_as(run)]
+            missing = [run for run in together if self.overwrite or not self._is_stored(run)]
             self._skip([run for run in together if run not in missing])
             if missing:
                 self._make_together(missing)
         return self.outcome
 
-    def _stored_as(self, run: Run) -> str | None:
-        """The hash under which a run's result lies; of several the one that the experiment lists."""
-        there = [found for found in run.hashes if has_result(self.out, found)]
-        return next((found for found in there if found in self._listed), there[0] if there else None)
+    def _is_stored(self, run: Run) -> bool:
+        return has_result(self.out, run.hash)
 
     def _skip(self, runs: Sequence[Run]) -> None:
         """Lists runs whose result is there."""
-        stored = [run.hash if self.overwrite else self._stored_as(run) or run.hash for run in runs]
-        self._list([replace(run.entry(), run=found) for run, found in zip(runs, stored, strict=True)])
-        self.outcome.skipped += stored
+        self._list([run.entry() for run in runs])
+        self.outcome.skipped += [run.hash for run in runs]
         for run in runs:
             # A run may have been killed between its result and this.
             discard(self._unfinished(run))
@@ -315,7 +301,7 @@ class _Bench:
     def _check_data(self, runs: Sequence[Run]) -> None:
         """Builds the data of every setting once, so that what is wrong with them shows before anything is trained."""
         for together in _grouped(runs, lambda run: run.setting.name):
-            missing = [run for run in together if self.overwrite or not self._stored_as(run)]
+            missing = [run for run in together if self.overwrite or not self._is_stored(run)]
             if missing:
                 self.data(missing[0], missing[0].seed)
 
@@ -391,7 +377,7 @@ class _Bench:
             return []
         asked = {run.test for run in runs}
         others = [replace(first, test=test) for test in place.data.tests if test not in asked]
-        return [run for run in others if not place.lacks(run) and not self._stored_as(run)]
+        return [run for run in others if not place.lacks(run) and not self._is_stored(run)]
 
     def _record(self, place: _Place, run: Run, fitted: FittedSystem, scores: Scores, seconds: float) -> dict[str, Any]:
         data = place.data.to_dict()

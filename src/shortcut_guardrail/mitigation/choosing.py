@@ -102,7 +102,7 @@ def choose_unlabelled(
     warn_about_none_bearing(shortcuts, bearing)
     sample = draw(bearing, at_most, seed=fitted.seed)
     encoded = encoded.select(sample.rows)
-    expected = counterfactual(base, encoded, shortcuts.finder, fitted.config.distill, progress=progress)
+    expected = counterfactual(base, encoded, shortcuts.finder, progress=progress)
     grid = strengths_to_score(fitted.config.calibration)
     logits = fitted.guard.logits_by_strength(encoded, grid, progress=progress)
     return choose_without_labels(logits, grid, expected, weights=sample.weights)

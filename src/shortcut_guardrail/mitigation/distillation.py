@@ -1,14 +1,14 @@
 """Counterfactual distillation: the adapted model is to answer as the base does without the shortcuts.
 
-With x a text, x' its copies with the shortcuts neutralised (masked, cut out, or both), f the frozen base's logits and
-g the adapted model's,
+With x a text, x' the same with the shortcuts cut out, f the frozen base's logits and g the adapted model's,
 
-    L = T^2 / B * sum_i w_i KL( t(x_i) || softmax(g(x_i) / T) ),   t(x) = mean over x' of softmax(f(x') / T),
+    L = T^2 / B * sum_i KL( softmax(f(x'_i) / T) || softmax(g(x_i) / T) ).
 
-w_i = 1 for texts with a shortcut. For texts without one, x' is the text itself, so that the same loss keeps the
-base's answer, with weight `keep_weight`. Where `insert` is set, such texts come a second time, with a shortcut put in
-that stands in another text: the answer due is still that of the text itself, which no mask or gap has touched. Head and
-backbone stay frozen: only LoRA factors are trained.
+For texts without a shortcut, x' is the text itself, so that the same loss keeps the base's answer. Such texts come a
+second time, with a shortcut put in that stands in another text: the answer due is still that of the text itself, which
+no gap has touched. That is more to learn from where few texts hold a shortcut. Mask tokens in place of gaps, several in
+a row above all, move answers more than a gap does (docs/research/strategies-measured.md). Head and backbone stay
+frozen: only LoRA factors are trained.
 """
 
 from __future__ import annotations
@@ -25,37 +25,26 @@ from torch.nn import functional as F
 from ..config import AdapterConfig, DistillConfig
 from ..models import EncodedTexts, TextClassifier
 from ..strength import Counterfactual
-from ..text import WordFinder, masked_texts, shortened_texts, with_insertions
+from ..text import WordFinder, shortened_texts, with_insertions
 from ..typing import Array, Progress
 from .lora import untrained_adapter
 from .training import AdapterTraining, TrainingLoop, first_of_equals, run_training
 
+_BEARING_SHARE = 0.5  # of every batch, where there are texts of both kinds
+
 
 def counterfactual(
-    base: TextClassifier,
-    encoded: EncodedTexts,
-    finder: WordFinder,
-    config: DistillConfig,
-    *,
-    progress: Progress | None = None,
+    base: TextClassifier, encoded: EncodedTexts, finder: WordFinder, *, progress: Progress | None = None
 ) -> Counterfactual:
-    """Ask the frozen base about every text as it is, and about those with a shortcut without it.
-
-    Args:
-        encoded: N texts.
-        config: `teacher` says how they are neutralised.
-    """
+    """Ask the frozen base about N texts, those with a shortcut without it."""
     logits = base.predict_logits(encoded, progress=progress)
     positions = finder.positions(encoded)
     bearing = np.array([len(chosen) > 0 for chosen in positions], dtype=bool)
     rows = np.flatnonzero(bearing)
-    ways = {"mask": [masked_texts], "remove": [shortened_texts], "both": [masked_texts, shortened_texts]}
-    answers = np.repeat(logits[None], len(ways[config.teacher]), axis=0)
     if len(rows):
-        for i, neutralise in enumerate(ways[config.teacher]):
-            texts = neutralise(encoded.select(rows), [positions[r] for r in rows], base.tokenizer.mask_token_id)
-            answers[i, rows] = base.predict_logits(texts)
-    return Counterfactual(answers, logits, bearing)
+        texts = shortened_texts(encoded.select(rows), [positions[r] for r in rows], base.tokenizer.mask_token_id)
+        logits[rows] = base.predict_logits(texts)
+    return Counterfactual(logits, bearing)
 
 
 def distill_adapter(
@@ -75,7 +64,7 @@ def distill_adapter(
         encoded: N deployment texts.
         target: What the base answers without the shortcuts.
         adapter: How the adapter is built and trained; what concerns the contrastive loss is not used.
-        config: Temperature, weights and the mix of batches.
+        config: The temperature.
         seed: The same seed gives the same adapter.
 
     Returns:
@@ -91,8 +80,7 @@ def distill_adapter(
         kept = first_of_equals(encoded, kept)
     encoded_kept = encoded.select(kept)
     examples = _Examples(encoded_kept, target.probabilities(config.temperature)[kept], target.bearing[kept])
-    if config.insert:
-        examples = examples.with_insertions(finder, base.max_length, seed)
+    examples = examples.with_insertions(finder, base.max_length, seed)
 
     def trainer(adapted: TextClassifier) -> TrainingLoop:
         return _Distiller(adapted, examples, adapter, config, seed, n_items=len(kept))
@@ -174,7 +162,7 @@ class _Distiller(TrainingLoop):
             yield from super().epoch()
             return
         size = min(self.config.batch_size, self._n_items)
-        n_bearing = min(max(1, round(self.distill.bearing_share * size)), size)
+        n_bearing = max(1, round(_BEARING_SHARE * size))
         streams = [self._endless(kind) for kind in kinds]
         for _ in range(-(-self._n_items // size)):
             chosen = [next(streams[0]) for _ in range(n_bearing)]
@@ -190,5 +178,4 @@ class _Distiller(TrainingLoop):
         temperature = self.distill.temperature
         teacher = self.teacher[chosen].to(logits.device)
         divergence = F.kl_div((logits / temperature).log_softmax(dim=-1), teacher, reduction="none").sum(dim=-1)
-        weights = torch.from_numpy(np.where(self.bearing[chosen], 1.0, self.distill.keep_weight)).to(divergence)
-        return temperature**2 * (weights * divergence).mean()
+        return temperature**2 * divergence.mean()

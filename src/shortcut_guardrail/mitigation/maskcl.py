@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..attribution import find_important_tokens, mask_variants
-from ..config import AdapterConfig, SaliencyConfig
+from ..attribution import mask_variants
+from ..config import AdapterConfig
 from ..errors import DataError
 from ..models import EncodedTexts, TextClassifier, gather_shares, own_share
 from ..typing import Array, Progress
@@ -24,7 +24,6 @@ def train_adapter(
     config: AdapterConfig,
     *,
     seed: int,
-    saliency: SaliencyConfig | None = None,
     progress: Progress | None = None,
 ) -> tuple[Any, AdapterTraining]:
     """Train an adapter with masked contrastive learning.
@@ -36,7 +35,6 @@ def train_adapter(
         positions: Their important tokens on the base model, shape (N, K), -1 for an empty slot; those of texts that are
             not drawn (see `texts_drawn`) do not matter.
         seed: Decides LoRA's start and the order of the texts; the same seed gives the same adapter.
-        saliency: How important tokens are found again, for `refresh="epoch"`.
 
     Returns:
         The PEFT model and the record of its training.
@@ -53,7 +51,7 @@ def train_adapter(
         )
 
     def trainer(adapted: TextClassifier) -> TrainingLoop:
-        return MaskedContrastiveLearning(adapted, encoded.select(kept), positions[kept], config, seed, saliency)
+        return MaskedContrastiveLearning(adapted, encoded.select(kept), positions[kept], config, seed)
 
     return run_training(classifier, config, trainer, seed=seed, n_texts=len(encoded), progress=progress)
 
@@ -91,20 +89,13 @@ class MaskedContrastiveLearning(TrainingLoop):
         positions: Array,
         config: AdapterConfig,
         seed: int,
-        saliency: SaliencyConfig | None,
     ) -> None:
         super().__init__(classifier, encoded, config, seed)
         self.positions = positions
-        self.saliency = saliency or SaliencyConfig(top_k=positions.shape[1])
 
     def n_items(self) -> int:
         """Inputs, or single pairs."""
         return len(self.encoded) if self.config.pairing == "grouped" else int((self.positions >= 0).sum())
-
-    def between_epochs(self) -> None:
-        """Find the important tokens again, where that is asked for."""
-        if self.config.refresh == "epoch":
-            self._refresh()
 
     def loss(self, chosen: Array) -> Tensor:
         """See `losses`."""
@@ -151,9 +142,3 @@ class MaskedContrastiveLearning(TrainingLoop):
 
     def _positions(self, rows: Array) -> Tensor:
         return torch.from_numpy(self.positions[rows].astype(np.int64)).to(self.classifier.device)
-
-    def _refresh(self) -> None:
-        training = self.classifier.model.training
-        self.classifier.model.eval()
-        self.positions = find_important_tokens(self.classifier, self.encoded, self.saliency).positions
-        self.classifier.model.train(training)

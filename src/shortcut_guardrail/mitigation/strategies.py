@@ -133,7 +133,6 @@ class _MaskCL(Strategy):
             positions,
             config.adapter,
             seed=task.seed,
-            saliency=config.saliency,
             progress=task.progress,
         )
         return Trained(task.adapter_guard(model), training)
@@ -147,7 +146,7 @@ class _Distill(Strategy):
     def train(self, task: Task) -> Trained:
         """Distillation of the base's answers to texts without the shortcuts."""
         config, finder = task.config, task.finder
-        target = counterfactual(task.base, task.encoded, finder, config.distill, progress=task.progress)
+        target = counterfactual(task.base, task.encoded, finder, progress=task.progress)
         task.lap("teacher")
         model, training = distill_adapter(
             task.base,

@@ -40,7 +40,7 @@ class AdapterTraining:
         target_modules: Names of the adapted layers.
         n_trainable: Number of trained parameters.
         predicted_change: Upper estimate, made before training, of the relative size of the weight change
-            `|scale * BA| / |W|`, averaged over adapted layers; NaN for optimisers without a bounded step.
+            `|scale * BA| / |W|`, averaged over adapted layers.
         relative_change: The same as measured after training.
         seconds: Wall-clock time of the training loop.
     """
@@ -58,10 +58,8 @@ class AdapterTraining:
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready dictionary; an undefined number is `None`."""
-        values = asdict(self)
-        values["losses"] = [round(loss, 6) for loss in self.losses]
-        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()}
+        """A JSON-ready dictionary."""
+        return {**asdict(self), "losses": [round(loss, 6) for loss in self.losses]}
 
 
 def run_training(
@@ -169,9 +167,6 @@ class TrainingLoop(ABC):
         for start, end in _batch_bounds(len(order), self.config.batch_size):
             yield order[start:end]
 
-    def between_epochs(self) -> None:  # noqa: B027 - most have nothing to do
-        """What is to be done before every epoch but the first."""
-
     def run(self, progress: Progress | None, *, n_texts: int) -> AdapterTraining:
         """All steps; `n_texts` is how many texts were given, for the record."""
         started = time.perf_counter()
@@ -183,7 +178,9 @@ class TrainingLoop(ABC):
                 f"The schedule {config.scheduler!r} with warmup_ratio {config.warmup_ratio} has a rate of 0 in all of "
                 f"{counted(total, 'step')}. Use a smaller warmup_ratio, or more steps (min_steps, epochs)."
             )
-        learning_rate, expected = self._learning_rate(effective_steps)
+        per_unit = predicted_change(model, 1.0, effective_steps)
+        learning_rate = config.target_change / per_unit if config.target_change else config.learning_rate
+        expected = learning_rate * per_unit
         optimizer, scheduler = _optimizer(self.parameters, config, learning_rate, total)
         if expected < NEGLIGIBLE_CHANGE:
             warnings.warn(
@@ -197,8 +194,6 @@ class TrainingLoop(ABC):
         epochs = 0
         model.train(config.dropout)
         while len(losses) < total:
-            if epochs:
-                self.between_epochs()
             for chosen in self.epoch():
                 losses.append(self._step(chosen, optimizer, scheduler))
                 if progress is not None:
@@ -220,15 +215,6 @@ class TrainingLoop(ABC):
             relative_change=relative_change(model),
             seconds=time.perf_counter() - started,
         )
-
-    def _learning_rate(self, effective_steps: float) -> tuple[float, float]:
-        """The peak learning rate, and the relative weight change predicted for it."""
-        config = self.config
-        if config.optimizer != "adamw":
-            return config.learning_rate, math.nan
-        per_unit = predicted_change(self.classifier.model, 1.0, effective_steps)
-        learning_rate = config.target_change / per_unit if config.target_change else config.learning_rate
-        return learning_rate, learning_rate * per_unit
 
     def _step(self, chosen: Array, optimizer: Any, scheduler: Any) -> float:
         loss = self.loss(chosen)
@@ -293,8 +279,7 @@ def _optimizer(
     """Optimiser and schedule."""
     from transformers import get_scheduler
 
-    kind: Any = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.SGD
-    optimizer = kind(parameters, lr=learning_rate, weight_decay=config.weight_decay)
+    optimizer = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=config.weight_decay)
     warmup = math.ceil(config.warmup_ratio * total)
     return optimizer, get_scheduler(config.scheduler, optimizer, num_warmup_steps=warmup, num_training_steps=total)
 

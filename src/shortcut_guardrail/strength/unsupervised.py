@@ -159,7 +159,7 @@ def choose_without_labels(
     from scipy.special import softmax
 
     bearing = counterfactual.bearing
-    expected = softmax(counterfactual.logits.astype(np.float64), axis=2).mean(axis=0)
+    expected = softmax(counterfactual.logits.astype(np.float64), axis=1)
     agrees = logits.argmax(axis=2) == expected.argmax(axis=1)
     if not (np.isfinite(logits).all() and np.isfinite(expected).all()):
         raise RunError("Some logits are not finite, so no strength can be chosen. Look at the model's weights.")

@@ -7,7 +7,7 @@ import json
 import math
 import time
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -260,10 +260,8 @@ class RandomMaskCL:
         """The PEFT model, the record of its training, and the forward equivalents."""
         k = guard.saliency.top_k
         positions = random_positions(encoded, k, np.random.default_rng(seed))
-        # Finding tokens again would be finding them by attribution.
-        config = replace(guard.adapter, refresh="fixed")
-        model, training = train_adapter(base, encoded, positions, config, seed=seed, progress=progress)
-        rows = min(training.n_steps * config.batch_size, training.n_epochs * training.n_trained)
+        model, training = train_adapter(base, encoded, positions, guard.adapter, seed=seed, progress=progress)
+        rows = min(training.n_steps * guard.adapter.batch_size, training.n_epochs * training.n_trained)
         return model, training.to_dict(), float(2 * rows * (k + 1))
 
     def _calibrate(
@@ -337,10 +335,6 @@ class SimCSEAdapter(RandomMaskCL):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.temperature > 0, f"temperature must be above 0, but is {self.temperature}.")
-        require(
-            self.guard_config.adapter.optimizer == "adamw",
-            f"The dropout-only adapter is trained with adamw, but preset '{self.preset}' has another optimizer.",
-        )
 
     def _train(
         self,

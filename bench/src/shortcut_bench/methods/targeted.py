@@ -125,15 +125,14 @@ class Targeted:
         return self.guard_config
 
     def _forward_equivalents(self, n_steps: int, n_deployment: int, n_support: int, n_dialled: int) -> float:
-        """2 a text for attribution, up to k each for masking words and phrases, 2 for the teacher and the text itself
-        (3 with two teachers), 2 a trained text, 1 a strength and text that it is chosen on, and for the unlabelled ones
-        as many more as the teacher takes, whose answer is to be met. An estimate, like `Guardrail`'s."""
+        """2 a text for attribution, up to k each for masking words and phrases, 2 for the teacher and the text itself,
+        2 a trained text, 1 a strength and text that it is chosen on, and for the unlabelled ones as many more as the
+        teacher takes, whose answer is to be met. An estimate, like `Guardrail`'s."""
         config = self.guard_config
         found = n_deployment * (2 + 2 * config.shortcuts.top_k) + n_support * config.shortcuts.max_considered
-        teaching = 3 if config.distill.teacher == "both" else 2
-        taught = teaching * n_deployment if self.strategy == "distill" else 0
+        taught = 2 * n_deployment if self.strategy == "distill" else 0
         n_strengths = len(strengths_to_score(config.calibration))
-        dialled = n_dialled * (n_strengths + teaching) + n_support * n_strengths
+        dialled = n_dialled * (n_strengths + 2) + n_support * n_strengths
         return float(found + taught + 2 * n_steps * config.adapter.batch_size + dialled)
 
 
