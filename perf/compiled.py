@@ -32,7 +32,7 @@ def trial(data_dir: Path, *, n: int = 8, steps: int = 3) -> dict[str, Any]:
         adapted = attach_adapter(classifier, config)
         if name == "padded and compiled":
             adapted.base_model.model.bert.encoder = torch.compile(adapted.base_model.model.bert.encoder, dynamic=True)
-        trainer = MaskedContrastiveLearning(classifier.with_model(adapted), encoded, positions, config, 0, None)
+        trainer = MaskedContrastiveLearning(classifier.with_model(adapted), encoded, positions, config, 0)
         results[name] = _steps(trainer, n, steps)
     return results
 

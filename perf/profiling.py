@@ -49,7 +49,7 @@ def step(data_dir: Path, *, n: int = 16) -> dict[str, Any]:
     positions = find_important_tokens(classifier, encoded).positions
     config = AdapterConfig(batch_size=n)
     adapted = attach_adapter(classifier, config)
-    trainer = MaskedContrastiveLearning(classifier.with_model(adapted), encoded, positions, config, 0, None)
+    trainer = MaskedContrastiveLearning(classifier.with_model(adapted), encoded, positions, config, 0)
 
     def take_step() -> None:
         trainer.loss(np.arange(n)).backward()

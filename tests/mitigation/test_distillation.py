@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shortcut_guardrail import AdapterConfig
-from shortcut_guardrail.config import DistillConfig
+from shortcut_guardrail.config import DistillConfig, GuardrailConfig
 from shortcut_guardrail.mitigation.distillation import _Distiller, _Examples, counterfactual, distill_adapter
 from shortcut_guardrail.mitigation.lora import attach_adapter
 from shortcut_guardrail.models.classifier import TextClassifier
@@ -29,15 +29,17 @@ def log_softmax(x):
 def distilled(classifier, encoded, adapter=ADAPTER, seed=0):
     """The answers of the adapted model, and the record of its training."""
     target = counterfactual(classifier, encoded, HONESTLY)
-    model, training = distill_adapter(classifier, encoded, target, HONESTLY, adapter, DistillConfig(), seed=seed)
+    config = GuardrailConfig(adapter=adapter)
+    model, training = distill_adapter(classifier, encoded, target, HONESTLY, config, seed=seed)
     return classifier.with_model(model), training
 
 
-def trainer(classifier, encoded, config):
+def trainer(classifier, encoded, temperature=2.0):
     target = counterfactual(classifier, encoded, HONESTLY)
     adapted = classifier.with_model(attach_adapter(classifier, ADAPTER))
-    examples = _Examples(encoded, target.probabilities(config.temperature), target.bearing)
-    return _Distiller(adapted, examples, ADAPTER, config, seed=0, n_items=len(encoded))
+    examples = _Examples(encoded, target.probabilities(temperature), target.bearing)
+    config = GuardrailConfig(adapter=ADAPTER, distill=DistillConfig(temperature=temperature))
+    return _Distiller(adapted, examples, config, seed=0, n_items=len(encoded))
 
 
 def test_the_teacher_is_the_base_on_the_text_without_the_shortcut(classifier):
@@ -52,7 +54,7 @@ def test_the_teacher_is_the_base_on_the_text_without_the_shortcut(classifier):
 def test_the_loss_is_the_formula(classifier, texts):
     encoded = classifier.encode(texts[:3])
     target = counterfactual(classifier, encoded, HONESTLY)
-    loss = trainer(classifier, encoded, DistillConfig(temperature=3.0)).loss(np.arange(3))
+    loss = trainer(classifier, encoded, temperature=3.0).loss(np.arange(3))
     teacher, student = log_softmax(target.logits / 3.0), log_softmax(classifier.predict_logits(encoded) / 3.0)
     divergence = (np.exp(teacher) * (teacher - student)).sum(axis=1)
     assert float(loss.detach()) == pytest.approx(9.0 * float(divergence.mean()), rel=1e-4)
@@ -63,7 +65,7 @@ def test_the_loss_is_the_formula(classifier, texts):
 
 def test_texts_with_a_shortcut_are_half_of_every_batch(classifier):
     encoded = classifier.encode(["honestly good"] + [f"the {word} was good" for word in ("soup", "tea", "room") * 5])
-    batches = list(trainer(classifier, encoded, DistillConfig()).epoch())
+    batches = list(trainer(classifier, encoded).epoch())
     assert [int((batch == 0).sum()) for batch in batches] == [2] * 4
     assert len({int(i) for batch in batches for i in batch if i}) == 8  # the others come in turn
 

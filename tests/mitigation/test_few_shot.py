@@ -197,7 +197,7 @@ def test_the_labelled_texts_that_were_cut_are_counted(model_folder, support):
 
 
 def test_it_needs_labels_of_two_classes(guard, texts):
-    with pytest.raises(ConfigError, match="learns from labelled texts, and there are none"):
+    with pytest.raises(ConfigError, match="support= is missing"):
         guard.fit(texts, config="few-shot")
     with pytest.raises(DataError, match="have the same label"):
         guard.fit(texts, config="few-shot", support=(texts, [0] * len(texts)))

@@ -239,7 +239,7 @@ def test_passes_of_a_few_sequences_hold_fewer_activations(prepared):
         classifier, encoded, positions = prepared
         config = AdapterConfig(batch_size=8, sequences_per_pass=most)
         trainer = MaskedContrastiveLearning(
-            classifier.with_model(attach_adapter(classifier, config)), encoded, positions, config, 0, None
+            classifier.with_model(attach_adapter(classifier, config)), encoded, positions, config, 0
         )
         storages = {}
 

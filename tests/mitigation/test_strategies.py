@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from peft.helpers import rescale_adapter_scale
 
 from shortcut_guardrail.attribution.occlusion import masking_effects
 from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.config import AdapterConfig, GuardrailConfig, SaliencyConfig
 from shortcut_guardrail.mitigation.guards import MaskGuard
-from shortcut_guardrail.mitigation.scaling import debias_strength
 from shortcut_guardrail.mitigation.strategies import Task, strategy_of
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
@@ -47,7 +47,8 @@ def kind(request):
 def fitted(classifier, encoded, kind):
     labels = np.arange(len(encoded)) % classifier.n_classes
     task = Task(classifier, encoded, TARGETS.finder, config(kind), 0, support=(encoded, labels))
-    return strategy_of(task.config).train(task).guard
+    strategy = strategy_of(task.config)
+    return strategy.guard(classifier, task.config, TARGETS.finder, strategy.train(task).model)
 
 
 def logits_at(guard, encoded, strength):
@@ -91,7 +92,7 @@ def test_a_guard_is_restored_from_its_parts(classifier, texts, kind):
     encoded = classifier.encode(texts)
     guard = fitted(classifier, encoded, kind)
     model = None if kind == "mask" else guard.adapted.model
-    again = strategy_of(config(kind)).restore(classifier, config(kind), TARGETS.finder, model)
+    again = strategy_of(config(kind)).guard(classifier, config(kind), TARGETS.finder, model)
     # Only an adapter for all texts alike is plain PEFT.
     assert again.plain_peft_equivalent == guard.plain_peft_equivalent == (kind in ("maskcl", "distill", "few-shot"))
     np.testing.assert_array_equal(logits_at(again, encoded, 0.5), logits_at(guard, encoded, 0.5))
@@ -127,7 +128,7 @@ def test_a_guard_that_changes_no_weight_is_not_taken_for_the_base(classifier, te
 def test_texts_with_a_target_get_the_adapters_answer(classifier, texts):
     encoded = classifier.encode(texts)
     guard = fitted(classifier, encoded, "distill, per input")
-    with debias_strength(guard.adapted.model, 0.6):
+    with rescale_adapter_scale(guard.adapted.model, 0.6):
         expected = guard.adapted.predict_logits(encoded)
     np.testing.assert_allclose(logits_at(guard, encoded, 0.6)[BEARING], expected[BEARING], atol=1e-4)
 

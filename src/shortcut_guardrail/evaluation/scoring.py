@@ -26,7 +26,7 @@ from ..models import EncodedTexts
 from ..stats import exact_interval
 from ..text import WordFinder
 from ..typing import Array
-from .groups import Groups, by_label, by_shortcut
+from .groups import by_label, by_shortcut
 from .sensitivity import NOT_MEASURED, Sensitivity, defined
 
 ShortcutIn = Literal["text", "pair", "both"]
@@ -39,8 +39,6 @@ class Evaluation(Shown):
     """Scores of one model on n labelled texts.
 
     Attributes:
-        n: Number of texts.
-        accuracy: In [0, 1].
         balanced_accuracy: Mean accuracy over the classes that occur.
         majority_accuracy: What always answering the most frequent class scores.
         groups: Accuracy by label and, where shortcuts were named, their presence.
@@ -139,18 +137,20 @@ def score(
     shortcut_tokens: list[set[int]] | None = None,
     sensitivity: Sensitivity = NOT_MEASURED,
 ) -> Evaluation:
-    """Score answers against labels.
+    """Score answers to n texts, class ids of shape (n,), against their labels, likewise.
 
     Args:
-        encoded: n texts.
-        predictions: Class ids, shape (n,).
-        labels: True class ids, shape (n,).
         shortcut_tokens: See `shortcut_tokens`; `None` groups by label alone.
         sensitivity: How far the answers hang on single tokens.
     """
-    groups = _groups(labels, shortcut_tokens, label_names)
+    groups = by_label(labels, label_names)
+    if shortcut_tokens is not None:
+        groups = by_shortcut(labels, [bool(tokens) for tokens in shortcut_tokens], label_names)
     per_group = group_accuracy(predictions, labels, groups.ids, groups.names)
-    _warn_about_small_groups(per_group)
+    if small := [f"'{group.name}' ({counted(group.n, 'example')})" for group in per_group if 0 < group.n < SMALL_GROUP]:
+        warnings.warn(
+            f"Small groups: {', '.join(small)}. Read their accuracies with care.", GuardrailWarning, stacklevel=3
+        )
     return Evaluation(
         n=len(encoded),
         accuracy=accuracy(predictions, labels),
@@ -160,12 +160,6 @@ def score(
         sensitivity=sensitivity,
         n_truncated=int(encoded.truncated.sum()),
     )
-
-
-def _groups(labels: Array, tokens: list[set[int]] | None, label_names: tuple[str, ...]) -> Groups:
-    if tokens is None:
-        return by_label(labels, label_names)
-    return by_shortcut(labels, np.array([bool(t) for t in tokens]), label_names)
 
 
 _SIDES = {"text": (0,), "pair": (1,), "both": (0, 1)}
@@ -179,15 +173,3 @@ def shortcut_tokens(encoded: EncodedTexts, finder: WordFinder, shortcut_in: Shor
     """
     found = (finder.tokens(encoded, i, sides=_SIDES[shortcut_in], content_only=True) for i in range(len(encoded)))
     return [set(np.flatnonzero(tokens).tolist()) for tokens in found]
-
-
-def _warn_about_small_groups(groups: tuple[GroupAccuracy, ...]) -> None:
-    small = [
-        f"'{group.name}' ({group.n} {'example' if group.n == 1 else 'examples'})"
-        for group in groups
-        if 0 < group.n < SMALL_GROUP
-    ]
-    if small:
-        warnings.warn(
-            f"Small groups: {', '.join(small)}. Read their accuracies with care.", GuardrailWarning, stacklevel=3
-        )

@@ -66,11 +66,7 @@ def defined(value: float) -> float | None:
 
 
 def check_sensitivity(on: SensitivityOn) -> SensitivityOn:
-    """The number of texts itself, if it is one.
-
-    Raises:
-        ConfigError: It is neither `all`, `none` nor a positive whole number.
-    """
+    """The number of texts itself, if it is `all`, `none` or a positive whole number."""
     if on in ("all", "none") or (isinstance(on, int) and not isinstance(on, bool) and on > 0):
         return on
     raise ConfigError(f"sensitivity must be all, none or a positive number of texts, but is {on!r}.")
@@ -98,15 +94,15 @@ def summarize_sensitivity(
     Args:
         encoded: n texts.
         saliency: Their important tokens, by the evaluated model.
-        effects: The evaluated model's answers with each of them masked.
+        effects: Its answers with each of them masked.
         base_effects: Its answers with the base model's important tokens masked; `None` when it is the base.
         shortcut_tokens: For each text the positions of the tokens that carry a shortcut; `None` without shortcuts.
     """
     before, masked = predicted_probabilities(saliency, effects)
     changes = sensitivity(before, masked)
-    of_base = (
-        changes if base_effects is None else sensitivity(before, base_effects.probability_of(saliency.predictions))
-    )
+    of_base = changes
+    if base_effects is not None:
+        of_base = sensitivity(before, base_effects.probability_of(saliency.predictions))
     recall: dict[int, TokenRecall] = {}
     if shortcut_tokens is not None:
         n_ordinary = np.array([int(ordinary.sum()) for ordinary in encoded.ordinary])

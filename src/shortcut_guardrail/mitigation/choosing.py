@@ -10,18 +10,16 @@ import numpy as np
 
 from ..config import CertifyConfig
 from ..data import Texts, check_texts, label_ids, text_hash
-from ..errors import ConfigError, DataError
+from ..errors import ConfigError
 from ..models import EncodedTexts, TextClassifier
 from ..shortcuts import find_shortcuts
 from ..strength import (
-    Calibration,
     Certificate,
     StrengthChoice,
     UnlabelledCalibration,
     certified_instead,
     certify_answers,
     check_choice,
-    check_support,
     choose_strength,
     choose_without_labels,
     draw,
@@ -33,6 +31,7 @@ from .fitting import Fitted, LabelledRows, Support, hashes
 from .strategies import uses_shortcuts
 from .validation import (
     check_kind,
+    check_same_length,
     check_untaught,
     check_unused,
     checked,
@@ -52,7 +51,6 @@ def choose_on_labels(
 ) -> StrengthChoice:
     """The strength that labels choose. Arguments and errors: see `ShortcutGuardrail.calibrate`."""
     encoded, labels = support
-    check_support(labels)
     warn_about_copies(encoded.texts, "labelled", "The choice of the strength")
     check_untaught(encoded, fitted.shortcuts.rows, fitted.strategy)
     before = None if without_labels is None else without_labels.strength
@@ -68,7 +66,7 @@ def choose_on_labels(
     ids = None if groups is None else np.asarray(groups)
     check_choice(labels, config, groups=ids, without_labels=before)
     logits = fitted.guard.logits_by_strength(encoded, strengths_to_score(config), progress=progress)
-    calibration: Calibration = choose_strength(logits, labels, config, groups=ids, without_labels=before)
+    calibration = choose_strength(logits, labels, config, groups=ids, without_labels=before)
     fitted.seconds["calibrate"] = time.perf_counter() - started
     return StrengthChoice(
         calibration.strength, "calibrated", calibration=calibration, unlabelled=without_labels, rows=hashes(encoded)
@@ -100,12 +98,12 @@ def choose_unlabelled(
         shortcuts = find_shortcuts(base, encoded, fitted.config.shortcuts, progress=progress)
     bearing = shortcuts.finder.present_in(encoded)
     warn_about_none_bearing(shortcuts, bearing)
-    sample = draw(bearing, at_most, seed=fitted.seed)
-    encoded = encoded.select(sample.rows)
+    rows, weights = draw(bearing, at_most, seed=fitted.seed)
+    encoded = encoded.select(rows)
     expected = counterfactual(base, encoded, shortcuts.finder, progress=progress)
     grid = strengths_to_score(fitted.config.calibration)
     logits = fitted.guard.logits_by_strength(encoded, grid, progress=progress)
-    return choose_without_labels(logits, grid, expected, weights=sample.weights)
+    return choose_without_labels(logits, grid, expected, weights=weights)
 
 
 def answers_by_strength(
@@ -113,9 +111,7 @@ def answers_by_strength(
 ) -> tuple[list[float], Array]:
     """Strength 0 and those of the grid, S in all, and the class ids of N texts at each of them, shape (S, N)."""
     grid = strengths_to_score(fitted.config.calibration)
-    if not len(texts):
-        return grid, np.zeros((len(grid), 0), dtype=np.int64)
-    logits = fitted.guard.logits_by_strength(base.encode(check_texts(texts)), grid, progress=progress)
+    logits = fitted.guard.logits_by_strength(base.encode(checked(texts)), grid, progress=progress)
     return grid, logits.argmax(axis=2)
 
 
@@ -132,8 +128,7 @@ def certify_guard(
     """What can be shown of the strengths, and the strength to use then. See `ShortcutGuardrail.certify`."""
     texts, unlabelled = checked(labelled[0]), checked(unlabelled)
     ids = np.array(label_ids(labelled[1], base.label_names), dtype=np.int64)
-    if len(texts) != len(ids):
-        raise DataError(f"There must be one label for each text, but there are {len(texts)} and {len(ids)}.")
+    check_same_length(texts, ids)
     check_kind(texts, unlabelled)
     check_unused(texts, fitted.shortcuts.rows, fitted.strategy)
     n_fitted = warn_about_fitted(texts, unlabelled, fitted.texts)

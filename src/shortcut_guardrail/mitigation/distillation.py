@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..config import AdapterConfig, DistillConfig
+from ..config import GuardrailConfig
 from ..models import EncodedTexts, TextClassifier
 from ..strength import Counterfactual
 from ..text import WordFinder, shortened_texts, with_insertions
@@ -52,8 +52,7 @@ def distill_adapter(
     encoded: EncodedTexts,
     target: Counterfactual,
     finder: WordFinder,
-    adapter: AdapterConfig,
-    config: DistillConfig,
+    config: GuardrailConfig,
     *,
     seed: int,
     progress: Progress | None = None,
@@ -62,9 +61,7 @@ def distill_adapter(
 
     Args:
         encoded: N deployment texts.
-        target: What the base answers without the shortcuts.
-        adapter: How the adapter is built and trained; what concerns the contrastive loss is not used.
-        config: The temperature.
+        target: What the base answers to them without the shortcuts.
         seed: The same seed gives the same adapter.
 
     Returns:
@@ -73,17 +70,18 @@ def distill_adapter(
     Raises:
         RunError: The loss became NaN, or frozen weights changed.
     """
+    adapter, temperature = config.adapter, config.distill.temperature
     if not target.bearing.any():
         return untrained_adapter(base, adapter, seed=seed), AdapterTraining(len(encoded))
     kept = np.arange(len(encoded))
     if adapter.deduplicate:
         kept = first_of_equals(encoded, kept)
-    encoded_kept = encoded.select(kept)
-    examples = _Examples(encoded_kept, target.probabilities(config.temperature)[kept], target.bearing[kept])
+    examples = _Examples(encoded.select(kept), target.probabilities(temperature)[kept], target.bearing[kept])
     examples = examples.with_insertions(finder, base.max_length, seed)
 
     def trainer(adapted: TextClassifier) -> TrainingLoop:
-        return _Distiller(adapted, examples, adapter, config, seed, n_items=len(kept))
+        # Insertions make an epoch no longer.
+        return _Distiller(adapted, examples, config, seed, n_items=len(kept))
 
     model, training = run_training(base, adapter, trainer, seed=seed, n_texts=len(encoded), progress=progress)
     return model, replace(training, n_trained=len(kept))
@@ -102,14 +100,9 @@ class _Examples:
         rows, rest = np.flatnonzero(self.bearing), np.flatnonzero(~self.bearing)
         if not len(rest):
             return self
-        source = self.encoded.select(rows)
-        added = with_insertions(
-            self.encoded.select(rest),
-            source,
-            finder.positions(source),
-            max_length=max_length,
-            rng=np.random.default_rng([seed, 1]),
-        )
+        source, rng = self.encoded.select(rows), np.random.default_rng([seed, 1])
+        positions = finder.positions(source)
+        added = with_insertions(self.encoded.select(rest), source, positions, max_length=max_length, rng=rng)
         return _Examples(
             _joined(self.encoded, added),
             np.concatenate([self.teacher, self.teacher[rest]]),
@@ -136,24 +129,12 @@ class _Distiller(TrainingLoop):
     """The training loop of the loss above."""
 
     def __init__(
-        self,
-        classifier: TextClassifier,
-        examples: _Examples,
-        adapter: AdapterConfig,
-        config: DistillConfig,
-        seed: int,
-        *,
-        n_items: int,
+        self, classifier: TextClassifier, examples: _Examples, config: GuardrailConfig, seed: int, n_items: int
     ) -> None:
-        super().__init__(classifier, examples.encoded, adapter, seed)
+        super().__init__(classifier, examples.encoded, config.adapter, seed, n_items)
         self.teacher = torch.from_numpy(examples.teacher)
         self.bearing = examples.bearing
-        self.distill = config
-        self._n_items = n_items
-
-    def n_items(self) -> int:
-        """The texts that were given; insertions make an epoch no longer."""
-        return self._n_items
+        self.temperature = config.distill.temperature
 
     def epoch(self) -> Iterator[Array]:
         """Batches in which texts with a shortcut have their share, as often as they must come for that."""
@@ -161,10 +142,10 @@ class _Distiller(TrainingLoop):
         if not len(kinds[1]):
             yield from super().epoch()
             return
-        size = min(self.config.batch_size, self._n_items)
+        size = min(self.config.batch_size, self.n_items)
         n_bearing = max(1, round(_BEARING_SHARE * size))
         streams = [self._endless(kind) for kind in kinds]
-        for _ in range(-(-self._n_items // size)):
+        for _ in range(-(-self.n_items // size)):
             chosen = [next(streams[0]) for _ in range(n_bearing)]
             yield np.array(chosen + [next(streams[1]) for _ in range(size - n_bearing)])
 
@@ -175,7 +156,6 @@ class _Distiller(TrainingLoop):
     def loss(self, chosen: Array) -> Tensor:
         """See the head of this module."""
         logits = self.class_logits(chosen)
-        temperature = self.distill.temperature
         teacher = self.teacher[chosen].to(logits.device)
-        divergence = F.kl_div((logits / temperature).log_softmax(dim=-1), teacher, reduction="none").sum(dim=-1)
-        return temperature**2 * divergence.mean()
+        divergence = F.kl_div((logits / self.temperature).log_softmax(dim=-1), teacher, reduction="none").sum(dim=-1)
+        return self.temperature**2 * divergence.mean()

@@ -23,7 +23,6 @@ from torch.nn import functional as F
 from ..config import AdapterConfig
 from ..errors import DataError
 from ..models import EncodedTexts, TextClassifier
-from ..strength import check_support
 from ..typing import Array, Progress
 from .scaling import logits_by_strength
 from .training import AdapterTraining, TrainingLoop, first_of_equals, run_training
@@ -41,23 +40,22 @@ def few_shot_adapter(
     seed: int,
     progress: Progress | None = None,
 ) -> tuple[Any, AdapterTraining]:
-    """Train an adapter on labelled texts.
-
-    Args:
-        encoded: n labelled texts.
-        labels: Their class ids, shape (n,).
-        config: How the adapter is built and trained; what concerns the contrastive loss is not used.
-        seed: The same seed gives the same adapter.
+    """Train an adapter on n labelled texts, given with their class ids, shape (n,).
 
     Returns:
         The PEFT model and the record of its training.
 
     Raises:
-        DataError: There are fewer than two texts, or one class.
         RunError: The loss became NaN, or frozen weights changed.
     """
-    check_support(labels)
-    return _train(base, encoded, labels, config, seed, progress)
+    if config.deduplicate:
+        kept = first_of_equals(encoded, np.arange(len(encoded)))
+        encoded, labels = encoded.select(kept), labels[kept]
+
+    def trainer(adapted: TextClassifier) -> TrainingLoop:
+        return _Supervised(adapted, encoded, labels, config, seed)
+
+    return run_training(base, config, trainer, seed=seed, n_texts=len(encoded), progress=progress)
 
 
 def cross_validated_logits(
@@ -72,9 +70,10 @@ def cross_validated_logits(
 ) -> Array:
     """What adapters that have not seen a text answer to it, at each of S strengths, shape (S, n, C).
 
-    Arguments and errors: see `few_shot_adapter`.
+    Raises:
+        DataError: The texts are all equal, so that none is left to ask about.
+        RunError: See `few_shot_adapter`.
     """
-    check_support(labels)
     out = np.empty((len(strengths), len(encoded), base.n_classes), dtype=np.float32)
     # Texts are compared as the model sees them: two that differ beyond its length are one to it.
     folds = assign_folds(labels, [ids.tobytes() for ids in encoded.input_ids], FOLDS, seed)
@@ -86,7 +85,7 @@ def cross_validated_logits(
     held_out = np.unique(folds)
     for done, fold in enumerate(held_out):
         taught, asked = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        model, _ = _train(base, encoded.select(taught), labels[taught], config, seed)
+        model, _ = few_shot_adapter(base, encoded.select(taught), labels[taught], config, seed=seed)
         out[:, asked] = logits_by_strength(base.with_model(model), encoded.select(asked), strengths)
         if progress is not None:
             progress("Cross-validating", done + 1, len(held_out))
@@ -113,24 +112,6 @@ def assign_folds(labels: Array, texts: Sequence[Any], n_folds: int, seed: int) -
     return folds
 
 
-def _train(
-    base: TextClassifier,
-    encoded: EncodedTexts,
-    labels: Array,
-    config: AdapterConfig,
-    seed: int,
-    progress: Progress | None = None,
-) -> tuple[Any, AdapterTraining]:
-    if config.deduplicate:
-        kept = first_of_equals(encoded, np.arange(len(encoded)))
-        encoded, labels = encoded.select(kept), labels[kept]
-
-    def trainer(adapted: TextClassifier) -> TrainingLoop:
-        return _Supervised(adapted, encoded, labels, config, seed)
-
-    return run_training(base, config, trainer, seed=seed, n_texts=len(encoded), progress=progress)
-
-
 class _Supervised(TrainingLoop):
     """The training loop of the loss above."""
 
@@ -139,10 +120,6 @@ class _Supervised(TrainingLoop):
     ) -> None:
         super().__init__(classifier, encoded, config, seed)
         self.labels = torch.from_numpy(np.asarray(labels, dtype=np.int64))
-
-    def n_items(self) -> int:
-        """The labelled texts."""
-        return len(self.encoded)
 
     def loss(self, chosen: Array) -> Tensor:
         """See the head of this module."""

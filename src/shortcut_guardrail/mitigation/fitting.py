@@ -19,7 +19,7 @@ from ..shortcuts import Shortcuts, find_shortcuts, with_said
 from ..strength import Calibration, StrengthChoice, UnlabelledCalibration
 from ..typing import Array, Progress
 from .guards import Guard
-from .strategies import Strategy, Task, Trained, strategy_of, uses_shortcuts
+from .strategies import Strategy, Task, strategy_of, uses_shortcuts
 from .training import AdapterTraining
 from .validation import check_same_length, check_taught, warn_about_absent, warn_about_unused, warn_without_shortcuts
 
@@ -132,36 +132,44 @@ def fit_guard(
     Arguments and errors: see `ShortcutGuardrail.fit`.
     """
     require(base, "adapts", "a guard")
-    clock = _Clock()
+    seconds: dict[str, float] = {}
+    started = time.perf_counter()
+
+    def lap(stage: str) -> None:
+        seconds[stage] = time.perf_counter() - started - sum(seconds.values())
+
     learns = strategy_of(config).learns_from_labels
     warn_about_unused(config, support=support is not None, shortcuts=shortcuts is not None)
     if learns:
-        check_taught(support)
+        check_taught(None if support is None else support[1])
     encoded = texts if isinstance(texts, EncodedTexts) else base.encode(check_texts(texts), progress=progress)
     check_ordinary(encoded)
-    clock.lap("tokenise")
+    lap("tokenise")
     shortcuts = _shortcuts(base, encoded, config, support, shortcuts, progress)
     if uses_shortcuts(config):
-        clock.lap("target")
+        lap("target")
     learned_from = support[0] if support is not None and learns else encoded
     if learns:
         shortcuts = replace(shortcuts, rows=hashes(learned_from))
     trained = strategy_of(config).train(
-        Task(base, encoded, shortcuts.finder, config, seed, support=support, lap=clock.lap, progress=progress)
+        Task(base, encoded, shortcuts.finder, config, seed, support=support, lap=lap, progress=progress)
     )
-    clock.lap("adapt")
+    lap("adapt")
     fitted = Fitted(
-        guard=trained.guard,
+        guard=strategy_of(config).guard(base, config, shortcuts.finder, trained.model),
         config=config,
         seed=seed,
         training=trained.training.to_dict(),
-        seconds=dict(clock.laps),  # the report stays as it was given
+        seconds=dict(seconds),  # the report stays as it was given
         shortcuts=shortcuts,
         texts=frozenset(map(text_number, learned_from.texts)),
     )
     n_truncated = int(learned_from.truncated.sum())
-    report = FitReport(trained.training, config, seed, n_truncated, clock.laps, shortcuts, trained.calibration)
-    return fitted, report, _first_choice(trained, fitted)
+    report = FitReport(trained.training, config, seed, n_truncated, seconds, shortcuts, trained.calibration)
+    choice = StrengthChoice(config.calibration.fixed_strength, "fixed")
+    if chosen := trained.calibration:
+        choice = StrengthChoice(chosen.strength, "cross-validated", calibration=chosen, rows=shortcuts.rows)
+    return fitted, report, choice
 
 
 def _shortcuts(
@@ -184,13 +192,6 @@ def _shortcuts(
     return shortcuts
 
 
-def _first_choice(trained: Trained, fitted: Fitted) -> StrengthChoice:
-    if trained.calibration is None:
-        return StrengthChoice(fitted.config.calibration.fixed_strength, "fixed")
-    chosen = trained.calibration
-    return StrengthChoice(chosen.strength, "cross-validated", calibration=chosen, rows=fitted.shortcuts.rows)
-
-
 def encode_support(base: TextClassifier, support: Support | None) -> LabelledRows | None:
     """The labelled texts as the model takes them, and their class ids, shape (n,).
 
@@ -199,10 +200,8 @@ def encode_support(base: TextClassifier, support: Support | None) -> LabelledRow
     """
     if support is None:
         return None
-    encoded, labels = (
-        base.encode(check_texts(support[0])),
-        np.array(label_ids(support[1], base.label_names), dtype=np.int64),
-    )
+    encoded = base.encode(check_texts(support[0]))
+    labels = np.array(label_ids(support[1], base.label_names), dtype=np.int64)
     check_same_length(encoded, labels)
     return encoded, labels
 
@@ -210,15 +209,3 @@ def encode_support(base: TextClassifier, support: Support | None) -> LabelledRow
 def hashes(encoded: EncodedTexts) -> tuple[str, ...]:
     """`data.text_hash` of the texts, each once."""
     return tuple(sorted({text_hash(text) for text in encoded.texts}))
-
-
-class _Clock:
-    """Seconds by stage."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
-
-    def lap(self, stage: str) -> None:
-        now = time.perf_counter()
-        self.laps[stage], self._last = now - self._last, now

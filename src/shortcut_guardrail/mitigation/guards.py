@@ -6,8 +6,8 @@ import copy
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Protocol, TypeVar
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,32 +19,15 @@ from ..typing import Array, Progress
 from .scaling import logits_by_strength, merged, strength_of_each
 
 
-class Guard(Protocol):
-    """The base model at any strength.
-
-    Attributes:
-        plain_peft_equivalent: Whether the saved adapter alone, loaded with PEFT, gives the guarded predictions.
-    """
-
-    plain_peft_equivalent: bool
-
-    def at(self, strength: float) -> AbstractContextManager[TextClassifier]:
-        """The classifier at a strength in [0, 1], within a block; at 0 it is the base itself, bit for bit."""
-        ...
-
-    def logits_by_strength(
-        self, encoded: EncodedTexts, strengths: Sequence[float], *, progress: Progress | None = None
-    ) -> Array:
-        """Class logits of N texts at each of S strengths, shape (S, N, C)."""
-        ...
-
-
 class AdapterGuard:
     """A LoRA adapter, applied to every text, or only to texts that hold a shortcut.
 
     Args:
         model: The PEFT model, at its trained scale.
         only: Where given, texts without any of these shortcuts are answered by the base.
+
+    Attributes:
+        plain_peft_equivalent: Whether the saved adapter alone, loaded with PEFT, gives the guarded predictions.
     """
 
     def __init__(self, base: TextClassifier, model: Any, only: WordFinder | None = None) -> None:
@@ -53,23 +36,21 @@ class AdapterGuard:
         self.only = only
         self.plain_peft_equivalent = only is None
 
-    def at(self, strength: float) -> AbstractContextManager[TextClassifier]:
-        """See `Guard`."""
-        if strength == 0:
-            return nullcontext(self.base)
-        if self.only is not None:
-            return nullcontext(_PerInput.around(self.adapted, self.only, strength))
-        return self._merged(strength)
-
     @contextmanager
-    def _merged(self, strength: float) -> Iterator[TextClassifier]:
-        with merged(self.base, self.adapted.model, strength):
+    def at(self, strength: float) -> Iterator[TextClassifier]:
+        """The classifier at a strength in [0, 1], within a block; at 0 it is the base itself, bit for bit."""
+        if strength == 0:
             yield self.base
+        elif self.only is not None:
+            yield _PerInput.around(self.adapted, self.only, strength)
+        else:
+            with merged(self.base, self.adapted.model, strength):
+                yield self.base
 
     def logits_by_strength(
         self, encoded: EncodedTexts, strengths: Sequence[float], *, progress: Progress | None = None
     ) -> Array:
-        """See `Guard`."""
+        """Class logits of N texts at each of S strengths, shape (S, N, C)."""
         if self.only is None:
             return logits_by_strength(self.adapted, encoded, strengths, progress=progress)
         base = self.base.predict_logits(encoded)
@@ -81,11 +62,7 @@ class AdapterGuard:
 
 
 class MaskGuard:
-    """The shortcuts of every text are drawn toward the mask token; no weight is changed.
-
-    Args:
-        finder: Finds what is masked.
-    """
+    """The shortcuts of every text, which the finder finds, are drawn toward the mask token; no weight is changed."""
 
     plain_peft_equivalent = False
 
@@ -95,7 +72,7 @@ class MaskGuard:
 
     @contextmanager
     def at(self, strength: float) -> Iterator[TextClassifier]:
-        """See `Guard`."""
+        """See `AdapterGuard`."""
         if strength == 0:
             yield self.base
             return
@@ -106,7 +83,7 @@ class MaskGuard:
     def logits_by_strength(
         self, encoded: EncodedTexts, strengths: Sequence[float], *, progress: Progress | None = None
     ) -> Array:
-        """See `Guard`."""
+        """See `AdapterGuard`."""
         base = self.base.predict_logits(encoded)
         out = np.repeat(base[None], len(strengths), axis=0)
         rows = np.flatnonzero(self.finder.present_in(encoded))
@@ -119,6 +96,9 @@ class MaskGuard:
                 progress("Calibrating", i + 1, len(strengths))
         return out
 
+
+Guard = AdapterGuard | MaskGuard
+"""The base model at any strength."""
 
 _Kind = TypeVar("_Kind", bound="_Targeted")
 

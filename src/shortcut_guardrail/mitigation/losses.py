@@ -38,20 +38,3 @@ def masked_contrastive_loss(
     similarity = similarity.masked_fill(~valid.T[:, None, :], float("-inf"))
     to_variant = own - similarity.logsumexp(dim=2).T
     return -(to_anchor[valid].sum() + to_variant[valid].sum()) / (2 * valid.sum().clamp(min=1))
-
-
-def flat_contrastive_loss(anchors: Tensor, positives: Tensor, *, temperature: float = 0.1) -> Tensor:
-    """Symmetric InfoNCE over a batch of anchor-positive pairs, whatever input and slot they come from.
-
-    The reading of the paper's trainer in which a batch holds pairs; two pairs of the same input are each other's
-    negatives. See `AdapterConfig.pairing`.
-
-    Args:
-        anchors: Shape (M, H), one row per pair.
-        positives: Shape (M, H), the masked variant of the same row.
-        temperature: tau, greater than 0.
-
-    Returns:
-        A scalar, 0 or more, in 32 bit.
-    """
-    return masked_contrastive_loss(anchors, positives[:, None, :], temperature=temperature)

@@ -13,7 +13,7 @@ from ..config import AdapterConfig
 from ..errors import DataError
 from ..models import EncodedTexts, TextClassifier, gather_shares, own_share
 from ..typing import Array, Progress
-from .losses import flat_contrastive_loss, masked_contrastive_loss
+from .losses import masked_contrastive_loss
 from .training import AdapterTraining, TrainingLoop, first_of_equals, run_training, steps_to_take
 
 
@@ -28,13 +28,11 @@ def train_adapter(
 ) -> tuple[Any, AdapterTraining]:
     """Train an adapter with masked contrastive learning.
 
-    The random state of the process is left as it was.
-
     Args:
         encoded: N deployment texts.
         positions: Their important tokens on the base model, shape (N, K), -1 for an empty slot; those of texts that are
             not drawn (see `texts_drawn`) do not matter.
-        seed: Decides LoRA's start and the order of the texts; the same seed gives the same adapter.
+        seed: Decides LoRA's start and the order of the texts.
 
     Returns:
         The PEFT model and the record of its training.
@@ -80,22 +78,14 @@ def _trained(encoded: EncodedTexts, config: AdapterConfig) -> Array:
 
 
 class MaskedContrastiveLearning(TrainingLoop):
-    """Masked contrastive learning."""
+    """The training loop of the loss in `losses`."""
 
     def __init__(
-        self,
-        classifier: TextClassifier,
-        encoded: EncodedTexts,
-        positions: Array,
-        config: AdapterConfig,
-        seed: int,
+        self, classifier: TextClassifier, encoded: EncodedTexts, positions: Array, config: AdapterConfig, seed: int
     ) -> None:
-        super().__init__(classifier, encoded, config, seed)
+        n_pairs = int((positions >= 0).sum())
+        super().__init__(classifier, encoded, config, seed, None if config.pairing == "grouped" else n_pairs)
         self.positions = positions
-
-    def n_items(self) -> int:
-        """Inputs, or single pairs."""
-        return len(self.encoded) if self.config.pairing == "grouped" else int((self.positions >= 0).sum())
 
     def loss(self, chosen: Array) -> Tensor:
         """See `losses`."""
@@ -116,13 +106,14 @@ class MaskedContrastiveLearning(TrainingLoop):
         )
 
     def _flat_loss(self, chosen: Array) -> Tensor:
-        """A batch of (input, slot) pairs; the anchor is encoded once for each."""
+        """A batch of (input, slot) pairs, all in one slot: two of one input are each other's negatives. Its anchor is
+        encoded once for each."""
         own = np.argwhere(self.positions >= 0)[chosen[own_share(len(chosen))]]
         slots = torch.from_numpy(own[:, 1:]).to(self.classifier.device)
         anchors, variants = self._embed_with_variants(own[:, 0], self._positions(own[:, 0]).gather(1, slots))
-        return flat_contrastive_loss(
+        return masked_contrastive_loss(
             gather_shares(anchors, len(chosen)),
-            gather_shares(variants, len(chosen)),
+            gather_shares(variants, len(chosen))[:, None],
             temperature=self.config.temperature,
         )
 

@@ -26,7 +26,7 @@ from ..typing import Array, Progress
 from .choosing import choose_on_labels, choose_unlabelled
 from .fitting import FitReport, Fitted, LabelledRows, fit_guard
 from .strategies import Strategy, strategy_of, uses_shortcuts
-from .validation import warn_about_absent
+from .validation import check_taught, many_answers_hang_on, warn_about_absent
 
 RepairStrategy = Literal["auto", "maskcl", "paper", "mask", "distill", "few-shot"]
 RepairStrength = float | Literal["auto"] | None
@@ -41,7 +41,6 @@ class Repair(Shown):
     Attributes:
         strategy: The strategy taken: `maskcl`, `paper`, `mask`, `distill` or `few-shot`.
         reason: Why, in a sentence, where `auto` took it; empty where it was stated.
-        fitted: What was fitted.
         choice: The strength in use, and where it came from.
         decisions: What was decided about cards before, by people, flips and second opinions; `None` where nothing was.
     """
@@ -81,7 +80,6 @@ class Plan:
     """How a repair is made.
 
     Attributes:
-        config: The strategy with all its options.
         weighs: Whether the support set has a say in what is neutralised, or is what is learned from.
         automatic: Whether the strength is chosen without labels.
         on_labels: Whether the support set has a say in the strength.
@@ -100,82 +98,83 @@ class Plan:
         return strategy_of(self.config)
 
 
-def plan_repair(
-    strategy: str,
-    *,
-    labels: Array | None,
-    strength: RepairStrength = None,
-    shortcuts: Sequence[str] = (),
-    keep: Sequence[str] = (),
-    config: GuardrailConfig | Mapping[str, Any] | None = None,
-) -> Plan:
-    """Check what is asked for before anything is trained.
+@dataclass(frozen=True)
+class Wanted:
+    """What somebody asks of a repair; see `ShortcutGuardrail.repair`."""
 
-    Args:
-        strategy: Any but `auto`.
-        labels: Class ids of the support set, shape (n,); `None` without one.
-        strength: A number in [0, 1], `auto` for the choice without labels, `None` for what the strategy recommends.
-        shortcuts: Words and phrases that are shortcuts.
-        keep: Words and phrases that are none.
-        config: A whole configuration, or changes to the strategy's preset; see `config.updated`.
+    strategy: str = "auto"
+    strength: RepairStrength = None
+    shortcuts: Sequence[str] = ()
+    keep: Sequence[str] = ()
+    config: GuardrailConfig | Mapping[str, Any] | None = None
 
-    Raises:
-        ConfigError: Options contradict or need one another.
-        DataError: The support set is to choose the strength and cannot tell one from another.
-    """
-    configured = _configured(strategy, config, shortcuts, keep)
-    kind = strategy_of(configured)
-    stated = _stated(strength)
-    if kind.learns_from_labels:
-        _check_few_shot(labels, strength)
-    weighs = uses_shortcuts(configured) or kind.learns_from_labels
-    if labels is not None and stated is not None and not weighs:
-        raise ConfigError("support= chooses the strength and strength= states it; give one of them.")
-    automatic = strength == "auto" or (strength is None and kind.needs_shortcuts)
-    if stated is not None:
-        configured = replace(configured, calibration=replace(configured.calibration, fixed_strength=stated))
-    on_labels = labels is not None and stated is None and not kind.learns_from_labels and _tells(labels, automatic)
-    if labels is None and strength is None and not automatic:
-        _warn_uncalibrated(configured)
-    return Plan(configured, weighs, automatic, on_labels, stated is not None)
+    @property
+    def named(self) -> str:
+        """The strategy that is asked for; a whole configuration names one."""
+        if self.strategy == "auto" and isinstance(self.config, GuardrailConfig):
+            return self.config.strategy
+        return self.strategy
 
+    def plan(self, strategy: str, labels: Array | None) -> Plan:
+        """Check what is asked for before anything is trained.
 
-def _stated(strength: RepairStrength) -> float | None:
-    """The number, where one is stated."""
-    if strength is None or strength == "auto":
-        return None
-    if isinstance(strength, str):
-        raise ConfigError(f"strength must be a number in [0, 1] or 'auto', but is {strength!r}.")
-    return check_strength(float(strength))
+        Args:
+            strategy: Any but `auto`.
+            labels: Class ids of the support set, shape (n,); `None` without one.
 
+        Raises:
+            ConfigError: Options contradict or need one another.
+            DataError: The support set is to choose the strength and cannot tell one from another.
+        """
+        config, strength = self._configured(strategy), self.strength
+        kind = strategy_of(config)
+        if isinstance(strength, str) and strength != "auto":
+            raise ConfigError(f"strength must be a number in [0, 1] or 'auto', but is {strength!r}.")
+        stated = None if strength is None or isinstance(strength, str) else check_strength(float(strength))
+        if kind.learns_from_labels:
+            check_taught(labels)
+            if strength is not None:
+                raise ConfigError(
+                    "strength= is for other strategies: strategy='few-shot' chooses the strength by cross-validation "
+                    "on support=. Leave it out."
+                )
+        weighs = uses_shortcuts(config) or kind.learns_from_labels
+        if labels is not None and stated is not None and not weighs:
+            raise ConfigError("support= chooses the strength and strength= states it; give one of them.")
+        automatic = strength == "auto" or (strength is None and kind.needs_shortcuts)
+        if stated is not None:
+            config = replace(config, calibration=replace(config.calibration, fixed_strength=stated))
+        on_labels = labels is not None and stated is None and not kind.learns_from_labels and _tells(labels, automatic)
+        if labels is None and strength is None and not automatic:
+            _warn(
+                f"Without a support set the strength is not calibrated: {config.calibration.fixed_strength:g} is used, "
+                "which can cost much accuracy, most where there is no shortcut to repair. "
+                "Give some 40 labelled rows with support=, or state a strength with strength=."
+            )
+        return Plan(config, weighs, automatic, on_labels, stated is not None)
 
-def _configured(
-    strategy: str, config: GuardrailConfig | Mapping[str, Any] | None, shortcuts: Sequence[str], keep: Sequence[str]
-) -> GuardrailConfig:
-    if isinstance(config, GuardrailConfig):
-        configured = config
-    else:
-        configured = _changed(preset(_PRESETS.get(strategy, strategy)), config or {})
-    wanted = preset(_PRESETS.get(strategy, strategy)).strategy
-    if configured.strategy != wanted:
-        raise ConfigError(
-            f"The strategy is {strategy!r}, but the configuration is one of '{configured.strategy}'. Leave the "
-            "strategy out of the configuration, or name that one."
-        )
-    given = {
-        "shortcuts=": shortcuts,
-        "keep=": keep,
-        "take_influential=True": configured.shortcuts.take_influential,
-    }
-    if not uses_shortcuts(configured) and any(given.values()):
-        named = next(name for name, value in given.items() if value)
-        also = "" if strategy_of(configured).learns_from_labels else ", or per_input=True"
-        raise ConfigError(
-            f"{named} is for strategies that know what they neutralise, and '{strategy}' does not. Choose "
-            f"strategy='mask' or strategy='distill'{also}."
-        )
-    said = configured.shortcuts
-    return configured.with_shortcuts(named=(*said.named, *shortcuts), keep=(*said.keep, *keep))
+    def _configured(self, strategy: str) -> GuardrailConfig:
+        start = preset(_PRESETS.get(strategy, strategy))
+        config = self.config if isinstance(self.config, GuardrailConfig) else _changed(start, self.config or {})
+        if config.strategy != start.strategy:
+            raise ConfigError(
+                f"The strategy is {strategy!r}, but the configuration is one of '{config.strategy}'. Leave the "
+                "strategy out of the configuration, or name that one."
+            )
+        said = config.shortcuts
+        given = {
+            "shortcuts=": self.shortcuts,
+            "keep=": self.keep,
+            "take_influential=True": said.take_influential,
+        }
+        if not uses_shortcuts(config) and any(given.values()):
+            named = next(name for name, value in given.items() if value)
+            also = "" if strategy_of(config).learns_from_labels else ", or per_input=True"
+            raise ConfigError(
+                f"{named} is for strategies that know what they neutralise, and '{strategy}' does not. Choose "
+                f"strategy='mask' or strategy='distill'{also}."
+            )
+        return config.with_shortcuts(named=(*said.named, *self.shortcuts), keep=(*said.keep, *self.keep))
 
 
 def _changed(config: GuardrailConfig, changes: Mapping[str, Any]) -> GuardrailConfig:
@@ -188,17 +187,6 @@ def _changed(config: GuardrailConfig, changes: Mapping[str, Any]) -> GuardrailCo
     return changed
 
 
-def _check_few_shot(labels: Array | None, strength: RepairStrength) -> None:
-    """What learns from labels needs them, and chooses its strength on them."""
-    if labels is None:
-        raise ConfigError("support= is missing: strategy='few-shot' learns from labelled rows, and from nothing else.")
-    if strength is not None:
-        raise ConfigError(
-            "strength= is for other strategies: strategy='few-shot' chooses the strength by cross-validation on "
-            "support=. Leave it out."
-        )
-
-
 def _tells(labels: Array, automatic: bool) -> bool:
     """Whether labels can tell strengths apart; a warning where they cannot and need not."""
     try:
@@ -206,24 +194,12 @@ def _tells(labels: Array, automatic: bool) -> bool:
     except DataError:
         if not automatic:
             raise
-        warnings.warn(
+        _warn(
             "The support set has a single row or a single label and cannot tell strengths apart: the strength is the "
-            "one chosen without labels.",
-            GuardrailWarning,
-            stacklevel=4,
+            "one chosen without labels."
         )
         return False
     return True
-
-
-def _warn_uncalibrated(config: GuardrailConfig) -> None:
-    warnings.warn(
-        f"Without a support set the strength is not calibrated: {config.calibration.fixed_strength:g} is used, "
-        "which can cost much accuracy, most where there is no shortcut to repair. "
-        "Give some 40 labelled rows with support=, or state a strength with strength=.",
-        GuardrailWarning,
-        stacklevel=4,
-    )
 
 
 def search_shortcuts(
@@ -237,11 +213,7 @@ def search_shortcuts(
     known: AuditReport | None = None,
     progress: Progress | None = None,
 ) -> Shortcuts:
-    """What a repair would neutralise. Arguments: see `shortcuts.find_shortcuts`.
-
-    Raises:
-        ConfigError: The decisions were made for another model, or the strategy does not know what it neutralises.
-    """
+    """What a repair would neutralise. Arguments and errors: see `ShortcutGuardrail.find_shortcuts`."""
     if decisions is not None and not uses_shortcuts(config):
         raise ConfigError(
             f"decisions= is for strategies that know what they neutralise, and '{config.strategy}' does not. Choose "
@@ -272,34 +244,6 @@ def _warn(sentence: str) -> None:
     warnings.warn(sentence, GuardrailWarning, stacklevel=5)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What somebody asks of a repair; see `ShortcutGuardrail.repair`."""
-
-    strategy: str = "auto"
-    strength: RepairStrength = None
-    shortcuts: Sequence[str] = ()
-    keep: Sequence[str] = ()
-    config: GuardrailConfig | Mapping[str, Any] | None = None
-
-    @property
-    def named(self) -> str:
-        """The strategy that is asked for; a whole configuration names one."""
-        named = self.strategy == "auto" and isinstance(self.config, GuardrailConfig)
-        return self.config.strategy if named else self.strategy  # type: ignore[union-attr]
-
-    def plan(self, strategy: str, labels: Array | None) -> Plan:
-        """See `plan_repair`."""
-        return plan_repair(
-            strategy,
-            labels=labels,
-            strength=self.strength,
-            shortcuts=self.shortcuts,
-            keep=self.keep,
-            config=self.config,
-        )
-
-
 def repair_model(
     base: TextClassifier,
     encoded: EncodedTexts,
@@ -311,23 +255,7 @@ def repair_model(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> tuple[Fitted, Repair]:
-    """Plan, search, fit, and choose the strength.
-
-    Args:
-        base: The base model; it is left as it was.
-        encoded: N unlabelled deployment texts.
-        wanted: What is asked for.
-        support: A few labelled texts and their class ids.
-        decisions: On cards of an audit of the base.
-        known: An audit of these texts, whose measurements serve again.
-        seed: The same seed gives the same guard.
-        progress: Told how much of each stage is done.
-
-    Raises:
-        NothingToRepairError: Neither words nor labels speak for a repair.
-        ConfigError: Options contradict or need one another.
-        DataError: See `fit_guard` and `choosing`.
-    """
+    """Plan, search, fit, and choose the strength. Arguments and errors: see `ShortcutGuardrail.repair`."""
     labels = None if support is None else support[1]
     search = partial(
         search_shortcuts, base, encoded, support=support, decisions=decisions, known=known, progress=progress
@@ -357,46 +285,32 @@ def repair_model(
 
 
 def supported_strategy(shortcuts: Shortcuts, *, has_labels: bool) -> tuple[str, str]:
-    """The strategy that the evidence supports, and why, in a sentence.
-
-    Args:
-        shortcuts: What was named, and what was found on the deployment texts.
-        has_labels: Whether there is a support set.
+    """The strategy that words, and where there are none a support set, speak for, and why, in a sentence.
 
     Raises:
         NothingToRepairError: Neither words nor labels speak for a repair.
     """
-    words = shortcuts.words
-    if words:
-        named = [item.text for item in shortcuts.items if item.verdict == "named"]
-        if named:
-            return "distill", f"distill, since {enumerated(named[:5])} {_are(named)} named as a shortcut"
-        judged = [item.text for item in shortcuts.items if item.verdict == "confirmed" and item.reason == "flips"]
-        if judged:
-            return "distill", f"distill, since by the judged flips {enumerated(judged[:5])} {_are(judged)} a shortcut"
-        asked = [item.text for item in shortcuts.items if item.reason == "second opinion"]
-        if asked:
-            return "distill", f"distill, since by a second opinion {enumerated(asked[:5])} {_are(asked)} a shortcut"
-        return "distill", f"distill, since the audit finds {enumerated(list(words[:5]))}"
+    if shortcuts.words:
+        items = shortcuts.items
+        judged = [item.text for item in items if item.verdict == "confirmed" and item.reason == "flips"]
+        for by, words, what in (
+            ("", [item.text for item in items if item.verdict == "named"], "named as a shortcut"),
+            ("by the judged flips ", judged, "a shortcut"),
+            ("by a second opinion ", [item.text for item in items if item.reason == "second opinion"], "a shortcut"),
+        ):
+            if words:
+                are = "is" if len(words) == 1 else "are"
+                return "distill", f"distill, since {by}{enumerated(words[:5])} {are} {what}"
+        return "distill", f"distill, since the audit finds {enumerated(list(shortcuts.words[:5]))}"
     if has_labels:
         return "few-shot", "few-shot, since no word is named or found and there are labelled rows"
     raise nothing_to_repair(shortcuts)
 
 
 def nothing_to_repair(shortcuts: Shortcuts, *, labels_say: str = "") -> NothingToRepairError:
-    """The error that says why nothing is repaired, and what to do next.
-
-    Args:
-        shortcuts: What was weighed on the deployment texts.
-        labels_say: What the labelled rows say, as the end of a sentence; empty without any.
-    """
-    listed = shortcuts.listed[:5]
-    hint = f" Many answers hang on {', '.join(map(repr, listed))}: should they?" if listed else ""
+    """The error that says why nothing is repaired; `labels_say` is what labelled rows say, the end of a sentence."""
     return NothingToRepairError(
-        f"Nothing speaks for a repair: no word is named, and none is found on these texts{labels_say}.{hint} Look at "
-        "what the model leans on with an audit, and name what should not count with shortcuts=."
+        f"Nothing speaks for a repair: no word is named, and none is found on these texts{labels_say}."
+        f"{many_answers_hang_on(shortcuts)} Look at what the model leans on with an audit, and name what should not "
+        "count with shortcuts=."
     )
-
-
-def _are(words: Sequence[str]) -> str:
-    return "is" if len(words) == 1 else "are"

@@ -17,27 +17,6 @@ from .lora import adapted_layers
 
 
 @contextmanager
-def debias_strength(model: Any, strength: float) -> Iterator[None]:
-    """Within the block the model's weights are `W_T + strength * W_LoRA` (paper Section 3.4).
-
-    At 0 the adapter is switched off, so the logits are the base model's bit for bit. The former strength comes back
-    after the block, also after an exception.
-
-    Args:
-        model: A PEFT model with LoRA layers, at its trained scale.
-        strength: In [0, 1].
-
-    Raises:
-        ConfigError: The strength is out of range.
-    """
-    from peft.helpers import rescale_adapter_scale
-
-    check_strength(strength)
-    with model.disable_adapter() if strength == 0 else rescale_adapter_scale(model, float(strength)):
-        yield
-
-
-@contextmanager
 def strength_of_each(classifier: TextClassifier, batch: Batch) -> Iterator[None]:
     """Within the block each sequence of a batch has its own strength, `batch.strengths`.
 
@@ -61,12 +40,8 @@ def strength_of_each(classifier: TextClassifier, batch: Batch) -> Iterator[None]
 def merged(base: TextClassifier, model: Any, strength: float) -> Iterator[None]:
     """Within the block the base classifier's own layers hold `W_T + strength * W_LoRA`, at no cost per text.
 
-    The weights come back after the block; they are replaced rather than written into, since they are shared.
-
-    Args:
-        base: The classifier without adapter.
-        model: The PEFT model with the adapter, at its trained scale.
-        strength: In [0, 1].
+    The weights (paper Section 3.4) come back after the block; they are replaced rather than written into, since they
+    are shared. The PEFT model is at its trained scale.
     """
     check_strength(strength)
     held: list[tuple[Any, nn.Parameter]] = []
@@ -93,13 +68,11 @@ def logits_by_strength(
 
     Args:
         classifier: Around a PEFT model.
-        encoded: N texts.
-        strengths: S strengths in [0, 1].
     """
     out = np.empty((len(strengths), len(encoded), classifier.n_classes), dtype=np.float32)
     shared = [i for i, strength in enumerate(strengths) if strength != 0]
     if len(shared) < len(strengths):
-        with debias_strength(classifier.model, 0.0):
+        with classifier.model.disable_adapter():
             out[[i for i in range(len(strengths)) if i not in shared]] = classifier.predict_logits(encoded)
         if progress is not None:
             progress("Calibrating", len(strengths) - len(shared), len(strengths))

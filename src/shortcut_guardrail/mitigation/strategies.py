@@ -9,9 +9,6 @@ debiasing strength, where strength 0 is the base itself. Whoever predicts, audit
 | `distill` | counterfactual distillation, see `distillation` | W_T + s W_LoRA |
 | `few-shot` | cross-entropy on labelled texts, see `few_shot` | W_T + s W_LoRA |
 | `mask` | nothing | a shortcut's word vector e becomes (1 - s) e + s e_[MASK] |
-
-To add one: a subclass of `Strategy`, an entry in `STRATEGIES`, its name in `config.StrategyName`, a preset in
-`config.PRESETS`.
 """
 
 from __future__ import annotations
@@ -41,14 +38,10 @@ class Task:
     """What a strategy is given.
 
     Attributes:
-        base: The base model.
         encoded: N unlabelled deployment texts.
         finder: Finds what to neutralise; `maskcl` and `few-shot` need none but for `per_input`.
-        config: The strategy and all its options.
-        seed: The same seed gives the same guard.
         support: n labelled texts and their class ids, shape (n,), for `few-shot`.
         lap: Told the name of every stage before the last when it is over.
-        progress: Told how much of each stage is done.
     """
 
     base: TextClassifier
@@ -60,22 +53,18 @@ class Task:
     lap: Callable[[str], None] = lambda _stage: None
     progress: Progress | None = None
 
-    def adapter_guard(self, model: Any) -> AdapterGuard:
-        """A guard around what was trained."""
-        return AdapterGuard(self.base, model, self.finder if self.config.per_input else None)
-
 
 @dataclass(frozen=True, eq=False)
 class Trained:
     """What a strategy returns.
 
     Attributes:
-        guard: The guard.
+        model: The PEFT model; `None` of a strategy that trains none.
         training: The record of its training.
         calibration: How its strength was chosen, where the strategy has to do that itself.
     """
 
-    guard: Guard
+    model: Any | None
     training: AdapterTraining
     calibration: Calibration | None = None
 
@@ -102,14 +91,8 @@ class Strategy(ABC):
     def train(self, task: Task) -> Trained:
         """Do what the strategy does, with the task's configuration."""
 
-    def restore(self, base: TextClassifier, config: GuardrailConfig, finder: WordFinder, model: Any | None) -> Guard:
-        """A guard that was trained before.
-
-        Args:
-            config: What it was trained with.
-            finder: Finds what it neutralises.
-            model: The PEFT model; `None` for a strategy that trains none.
-        """
+    def guard(self, base: TextClassifier, config: GuardrailConfig, finder: WordFinder, model: Any | None) -> Guard:
+        """The guard around what was trained, now or before; arguments as in `Task` and `Trained`."""
         return AdapterGuard(base, model, finder if config.per_input else None)
 
 
@@ -128,14 +111,9 @@ class _MaskCL(Strategy):
         positions[drawn] = important.positions
         task.lap("attribute")
         model, training = train_adapter(
-            task.base,
-            task.encoded,
-            positions,
-            config.adapter,
-            seed=task.seed,
-            progress=task.progress,
+            task.base, task.encoded, positions, config.adapter, seed=task.seed, progress=task.progress
         )
-        return Trained(task.adapter_guard(model), training)
+        return Trained(model, training)
 
 
 class _Distill(Strategy):
@@ -145,20 +123,13 @@ class _Distill(Strategy):
 
     def train(self, task: Task) -> Trained:
         """Distillation of the base's answers to texts without the shortcuts."""
-        config, finder = task.config, task.finder
-        target = counterfactual(task.base, task.encoded, finder, progress=task.progress)
+        target = counterfactual(task.base, task.encoded, task.finder, progress=task.progress)
         task.lap("teacher")
+        config = task.config
         model, training = distill_adapter(
-            task.base,
-            task.encoded,
-            target,
-            finder,
-            config.adapter,
-            config.distill,
-            seed=task.seed,
-            progress=task.progress,
+            task.base, task.encoded, target, task.finder, config, seed=task.seed, progress=task.progress
         )
-        return Trained(task.adapter_guard(model), training)
+        return Trained(model, training)
 
 
 class _FewShot(Strategy):
@@ -179,7 +150,7 @@ class _FewShot(Strategy):
         model, training = few_shot_adapter(
             task.base, texts, labels, config.adapter, seed=task.seed, progress=task.progress
         )
-        return Trained(task.adapter_guard(model), training, calibration)
+        return Trained(model, training, calibration)
 
 
 class _Mask(Strategy):
@@ -190,9 +161,9 @@ class _Mask(Strategy):
 
     def train(self, task: Task) -> Trained:
         """Nothing is trained: words are masked when the guard answers."""
-        return Trained(MaskGuard(task.base, task.finder), AdapterTraining(len(task.encoded)))
+        return Trained(None, AdapterTraining(len(task.encoded)))
 
-    def restore(self, base: TextClassifier, _config: GuardrailConfig, finder: WordFinder, _model: Any | None) -> Guard:
+    def guard(self, base: TextClassifier, _config: GuardrailConfig, finder: WordFinder, _model: Any | None) -> Guard:
         """See `Strategy`."""
         return MaskGuard(base, finder)
 

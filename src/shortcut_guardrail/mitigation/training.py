@@ -33,7 +33,6 @@ class AdapterTraining:
     Attributes:
         n_texts: Texts given.
         n_trained: Distinct texts with at least one ordinary token, which training ran on.
-        n_steps: Optimiser steps taken.
         n_epochs: Passes over the texts, the last one possibly cut short.
         learning_rate: Peak learning rate used.
         losses: Loss of every step; each is 0 or more, and log(B) is the value of uninformative embeddings.
@@ -120,8 +119,6 @@ def _batch_bounds(n: int, size: int) -> list[tuple[int, int]]:
 def length_chunks(lengths: Array, *, fill: float = 0.9) -> list[Array]:
     """Split a batch into chunks of similar length, longest first, so that little is spent on padding.
 
-    The loss still sees the whole batch: only what shares a forward pass changes.
-
     Args:
         lengths: Tokens of each text of the batch, shape (B,).
         fill: A text joins a chunk if it is at least this share of the chunk's longest.
@@ -144,18 +141,23 @@ class TrainingLoop(ABC):
         classifier: Around the PEFT model.
         encoded: The texts to train on.
         seed: Decides the order of the texts.
+        n_items: What an epoch passes over, if it is not each text once.
     """
 
-    def __init__(self, classifier: TextClassifier, encoded: EncodedTexts, config: AdapterConfig, seed: int) -> None:
+    def __init__(
+        self,
+        classifier: TextClassifier,
+        encoded: EncodedTexts,
+        config: AdapterConfig,
+        seed: int,
+        n_items: int | None = None,
+    ) -> None:
         self.classifier = classifier
         self.encoded = encoded
         self.config = config
+        self.n_items = len(encoded) if n_items is None else n_items
         self.rng = np.random.default_rng(seed)
         self.parameters = [p for p in classifier.model.parameters() if p.requires_grad]
-
-    @abstractmethod
-    def n_items(self) -> int:
-        """What an epoch passes over."""
 
     @abstractmethod
     def loss(self, chosen: Array) -> Tensor:
@@ -163,7 +165,7 @@ class TrainingLoop(ABC):
 
     def epoch(self) -> Iterator[Array]:
         """One shuffled pass over the items, in batches of indices."""
-        order = self.rng.permutation(self.n_items())
+        order = self.rng.permutation(self.n_items)
         for start, end in _batch_bounds(len(order), self.config.batch_size):
             yield order[start:end]
 
@@ -171,7 +173,7 @@ class TrainingLoop(ABC):
         """All steps; `n_texts` is how many texts were given, for the record."""
         started = time.perf_counter()
         config, model = self.config, self.classifier.model
-        total = steps_to_take(self.n_items(), config)
+        total = steps_to_take(self.n_items, config)
         effective_steps = _effective_steps(config, total)
         if not effective_steps:
             raise ConfigError(
@@ -234,12 +236,8 @@ class TrainingLoop(ABC):
         return value
 
     def forward(self, batch: Batch, compute: Callable[[Batch], Tensor]) -> Tensor:
-        """A row for each of a batch's sequences, 32 bit, in as many passes as padding and memory ask for.
-
-        Args:
-            batch: M sequences.
-            compute: The rows of a part of them, e.g. their embeddings, shape (m, H).
-        """
+        """What is computed of each of a batch's sequences, such as their embeddings, shape (m, H): a row for each, 32
+        bit, in as many passes as padding and memory ask for."""
         parts = self._parts(batch)
         if len(parts) == 1:
             return compute(batch).float()

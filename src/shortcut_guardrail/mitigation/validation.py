@@ -17,11 +17,15 @@ from ..typing import Array
 from .strategies import Strategy, strategy_of, uses_shortcuts
 
 
-def check_same_length(encoded: EncodedTexts, labels: Array) -> None:
+def _warn(sentence: str) -> None:
+    warnings.warn(sentence, GuardrailWarning, stacklevel=4)
+
+
+def check_same_length(texts: EncodedTexts | Texts, labels: Array) -> None:
     """Refuse labels that are more or fewer than the texts."""
-    if len(encoded) != len(labels):
+    if len(texts) != len(labels):
         raise DataError(
-            f"There must be one label for each text, but there are {len(encoded)} texts and {len(labels)} labels."
+            f"There must be one label for each text, but there are {len(texts)} texts and {len(labels)} labels."
         )
 
 
@@ -29,64 +33,52 @@ def warn_about_absent(shortcuts: Shortcuts, encoded: EncodedTexts) -> None:
     """Warn of words that a person named and that stand in none of the texts."""
     said = [item.text for item in shortcuts.items if item.verdict in ("named", "kept")]
     if absent := [word for word in said if not WordFinder([word]).present_in(encoded).any()]:
-        warnings.warn(
-            f"{_named(absent)} in none of these {len(encoded)} texts. Look for other spellings: occurrences are whole "
-            "words.",
-            GuardrailWarning,
-            stacklevel=3,
+        words = ", ".join(f"'{word}'" for word in absent)
+        _warn(
+            f"{words} {'stands' if len(absent) == 1 else 'stand'} in none of these {len(encoded)} texts. Look for "
+            "other spellings: occurrences are whole words."
         )
-
-
-_SHOWN = 5  # listed words in a warning
 
 
 def warn_without_shortcuts(shortcuts: Shortcuts) -> None:
     """Warn that nothing is neutralised."""
     if not shortcuts.words:
-        listed = shortcuts.listed[:_SHOWN]
-        hint = f" Many answers hang on {', '.join(map(repr, listed))}: should they?" if listed else ""
-        warnings.warn(
+        _warn(
             "Nothing on these texts is taken for a shortcut, so the guard answers as the base does. Give more texts, "
-            f"labelled rows, or name what you know with shortcuts=.{hint}",
-            GuardrailWarning,
-            stacklevel=3,
+            f"labelled rows, or name what you know with shortcuts=.{many_answers_hang_on(shortcuts)}"
         )
 
 
-def _named(words: Sequence[str]) -> str:
-    return ", ".join(f"'{word}'" for word in words) + (" stands" if len(words) == 1 else " stand")
+def many_answers_hang_on(shortcuts: Shortcuts) -> str:
+    """A question about the first words that are listed only, as the end of a sentence; empty without any."""
+    listed = shortcuts.listed[:5]
+    return f" Many answers hang on {', '.join(map(repr, listed))}: should they?" if listed else ""
 
 
-def check_taught(rows: tuple[EncodedTexts, Array] | None) -> None:
+def check_taught(labels: Array | None) -> None:
     """Refuse to learn from labels where there are none, or too few."""
-    if rows is None:
-        raise ConfigError(
-            "The strategy 'few-shot' learns from labelled texts, and there are none. Give them with support=."
-        )
-    check_support(rows[1])
+    if labels is None:
+        raise ConfigError("support= is missing: strategy='few-shot' learns from labelled rows, and from nothing else.")
+    check_support(labels)
 
 
 def check_untaught(encoded: EncodedTexts, rows: Collection[str], strategy: Strategy) -> None:
-    """Refuse to choose the strength on texts that trained the adapter.
-
-    Args:
-        rows: `record.text_hash` of the labelled texts that `fit` used.
-        strategy: What it used them for.
-    """
-    taught = set(rows) if strategy.learns_from_labels else set()
-    used = sum(text_hash(text) in taught for text in encoded.texts) if taught else 0
-    if used:
+    """Refuse to choose the strength on texts that trained the adapter; `rows` are hashes of those that `fit` used."""
+    if strategy.learns_from_labels and (used := _used(encoded.texts, rows)):
         raise DataError(
             f"{used} of the {len(encoded)} labelled texts trained the adapter, which answers them better than others, "
             "so they cannot choose its strength; fit has chosen it by cross-validation. Use other labelled texts."
         )
 
 
-def check_unused(texts: Texts, rows: Collection[str], strategy: Strategy) -> None:
-    """Refuse to certify on labelled texts that `fit` used. Arguments: see `check_untaught`."""
+def _used(texts: Texts, rows: Collection[str]) -> int:
     known = set(rows)
-    used = sum(text_hash(text) in known for text in texts) if known else 0
-    if used:
+    return sum(text_hash(text) in known for text in texts) if known else 0
+
+
+def check_unused(texts: Texts, rows: Collection[str], strategy: Strategy) -> None:
+    """Refuse to certify on labelled texts that `fit` used, for whatever; arguments as above."""
+    if used := _used(texts, rows):
         did, instead = (
             ("trained the adapter", "")
             if strategy.learns_from_labels
@@ -116,59 +108,38 @@ def warn_about_fitted(texts: Sequence[Any], unlabelled: Sequence[Any], fitted: C
     counts = [sum(text_number(text) in fitted for text in some) for some in (unlabelled, texts)]
     kinds = zip(counts, (unlabelled, texts), ("unlabelled", "labelled"), strict=True)
     if seen := [f"{count} of the {len(some)} {kind}" for count, some, kind in kinds if count]:
-        warnings.warn(
+        _warn(
             f"The guard was fitted on {' and '.join(seen)} texts; the certificate is only valid for texts like those "
-            "it has not seen. Hold some back from fit.",
-            GuardrailWarning,
-            stacklevel=3,
+            "it has not seen. Hold some back from fit."
         )
     return sum(counts)
 
 
 def warn_about_copies(texts: Sequence[Any], kind: str, what: str) -> None:
-    """Warn where half of the texts, or more, are copies of others.
-
-    Args:
-        kind: Which they are, e.g. "unlabelled".
-        what: What takes each for an observation of its own, e.g. "The certificate".
-    """
+    """Warn where half of the texts, or more, are copies, of what takes each for an observation of its own."""
     distinct = len(set(texts))
     if texts and distinct <= len(texts) / 2:
-        warnings.warn(
+        _warn(
             f"Of the {len(texts)} {kind} texts {distinct} are distinct. {what} takes each for an "
-            "observation of its own: if they are copies, rather than what often comes, give each once.",
-            GuardrailWarning,
-            stacklevel=3,
+            "observation of its own: if they are copies, rather than what often comes, give each once."
         )
 
 
 def warn_about_none_bearing(shortcuts: Shortcuts, bearing: Array) -> None:
-    """Warn where a strength is to be chosen on texts that cannot tell how much of a shortcut is left.
-
-    Args:
-        bearing: Which texts hold any of it, shape (N,), bool.
-    """
+    """Warn where a strength is to be chosen on texts none of which bears a shortcut."""
     if shortcuts.finder and not bearing.any():
-        warnings.warn(
+        _warn(
             f"None of the {len(bearing)} texts holds a word that is neutralised, so they cannot tell which strength "
-            "takes its effect away. Choose it on texts that do, or state one.",
-            GuardrailWarning,
-            stacklevel=3,
+            "takes its effect away. Choose it on texts that do, or state one."
         )
 
 
 def warn_about_unused(config: GuardrailConfig, *, support: bool, shortcuts: bool) -> None:
     """Warn where `fit` is given what its strategy does not look at."""
     if support and not uses_shortcuts(config) and not strategy_of(config).learns_from_labels:
-        warnings.warn(
+        _warn(
             f"fit does not look at the support set with the strategy '{config.strategy}', which is not told what to "
-            "neutralise. Give it to calibrate, which chooses the strength.",
-            GuardrailWarning,
-            stacklevel=3,
+            "neutralise. Give it to calibrate, which chooses the strength."
         )
     if shortcuts and not uses_shortcuts(config):
-        warnings.warn(
-            f"fit does not look at shortcuts with the strategy '{config.strategy}'; 'mask' and 'distill' do.",
-            GuardrailWarning,
-            stacklevel=3,
-        )
+        _warn(f"fit does not look at shortcuts with the strategy '{config.strategy}'; 'mask' and 'distill' do.")

@@ -63,7 +63,7 @@ def load_guarded(
         adapter = load_adapter(classifier, folder, config, record) if strategy.trains else None
         choice = _choice(folder, record, classifier)
         fitted = Fitted(
-            guard=strategy.restore(classifier, config, shortcuts.finder, adapter),
+            guard=strategy.guard(classifier, config, shortcuts.finder, adapter),
             config=config,
             seed=record.seed,
             training=record.training,

@@ -10,7 +10,7 @@ from .certificate import certify_answers as certify_answers
 from .certificate import texts_to_label as texts_to_label
 from .choice import StrengthChoice as StrengthChoice
 from .choice import StrengthSource as StrengthSource
-from .counterfactual import Counterfactual as Counterfactual
+from .unsupervised import Counterfactual as Counterfactual
 from .unsupervised import UnlabelledCalibration as UnlabelledCalibration
 from .unsupervised import choose_without_labels as choose_without_labels
 from .unsupervised import draw as draw

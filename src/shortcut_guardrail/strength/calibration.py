@@ -20,7 +20,6 @@ class CurvePoint:
     """One strength on the support set.
 
     Attributes:
-        strength: In [0, 1].
         score: The metric the strength is chosen by, higher is better.
         accuracy: Share of the support set answered correctly.
         interval: Exact 95 % interval of the accuracy.
@@ -45,7 +44,6 @@ class Calibration(Shown):
     Attributes:
         strength: The smallest strength with the best score; or `without_labels`, where the labels do not overrule it.
         n: Size of the support set.
-        metric: What the score is.
         curve: One point per strength of the grid, ascending.
         cross_validated: Whether every row was answered by an adapter that was not trained on it, since the rows trained
             the adapter that is used.
@@ -71,27 +69,16 @@ class Calibration(Shown):
         if self.without_labels is not None:
             said = "do not overrule" if self.strength == self.without_labels else "overrule"
             rule = f"unlabelled texts ({self.without_labels:g}); {rows} {said} it (p {p_value(self.p_value)})"
-        shown = spread(self.curve, (self.strength,))
+        shown, scored = spread(self.curve, (self.strength,)), self.metric != "accuracy"
         return Summary(
             f"Calibration: strength {self.strength:g}",
             {"chosen by": rule},
-            (
-                ">strength",
-                *((">" + by,) if self.metric != "accuracy" else ()),
-                ">accuracy",
-                ">95 %",
-                ">gained",
-                ">lost",
-                "",
-            ),
+            (">strength", *((">" + by,) if scored else ()), ">accuracy", ">95 %", ">gained", ">lost", ""),
             [
                 (
                     f"{point.strength:g}",
-                    *((point.score,) if self.metric != "accuracy" else ()),
-                    point.accuracy,
-                    point.interval,
-                    point.gained,
-                    point.lost,
+                    *((point.score,) if scored else ()),
+                    *(point.accuracy, point.interval, point.gained, point.lost),
                     "chosen" if point.strength == self.strength else "",
                 )
                 for point in shown
@@ -103,13 +90,7 @@ class Calibration(Shown):
         """The score at each strength, with the chosen one marked and the accuracy's 95 % intervals. Needs Matplotlib.
 
         Args:
-            ax: The Matplotlib axes to draw on; `None` makes new ones.
-
-        Returns:
-            The axes.
-
-        Raises:
-            ConfigError: Matplotlib is not installed.
+            ax: The Matplotlib axes to draw on, which are returned; `None` makes new ones.
         """
         ax = chart(ax)
         strengths = [point.strength for point in self.curve]
@@ -129,11 +110,7 @@ class Calibration(Shown):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
-        """What `to_dict` wrote.
-
-        Raises:
-            DataError: A field is missing, unknown or not what it must be.
-        """
+        """What `to_dict` wrote."""
         return cast(Calibration, checked(values, cls, "The calibration"))
 
 
@@ -214,13 +191,11 @@ def choose_strength(
     Args:
         logits: Class logits at each of `strengths_to_score`, shape (S, n, C).
         labels: Class ids, shape (n,).
-        config: The grid and the metric.
         groups: Group ids, shape (n,), for the metric `worst_group_accuracy`.
         without_labels: The strength of the grid that unlabelled texts chose; see `choose_without_labels`.
 
     Raises:
-        DataError: See `check_choice`.
-        ConfigError: See `check_choice`.
+        DataError: See `check_choice`, which raises ConfigError too.
     """
     check_choice(labels, config, groups=groups, without_labels=without_labels)
     grid = strengths_to_score(config)
@@ -235,18 +210,18 @@ def choose_strength(
     chosen = Calibration(best.strength, len(labels), config.metric, tuple(curve))
     if without_labels is None:
         return chosen
-    right = {strength: answers == labels for strength, answers in predictions.items()}
-    p_value = min(_p_better(right[strength], right[without_labels]) for strength in (0.0, best.strength))
+    before = predictions[without_labels] == labels
+    p_values = []
+    for answers in (predictions[0.0], predictions[best.strength]):
+        right = answers == labels
+        p_values.append(mcnemar_greater(int((right & ~before).sum()), int((before & ~right).sum())))
+    p_value = min(p_values)
     return replace(
         chosen,
         strength=best.strength if p_value <= OVERRULING_P else without_labels,
         without_labels=without_labels,
         p_value=p_value,
     )
-
-
-def _p_better(right: Array, before: Array) -> float:
-    return mcnemar_greater(int((right & ~before).sum()), int((before & ~right).sum()))
 
 
 def _curve_point(

@@ -54,7 +54,6 @@ class CertifiedStrength:
     """What is known about one strength.
 
     Attributes:
-        strength: In (0, 1].
         differing: Unlabelled texts that get another answer than from the base.
         differing_bound: Upper bound of the share of such texts.
         labelled: Labelled texts that get another answer.
@@ -84,16 +83,11 @@ class CertifiedStrength:
 
 @dataclass(frozen=True, repr=False)
 class Certificate(Shown):
-    """Which strengths are certified to be no worse than the base by more than a margin.
+    """Which strengths are certified to be no worse than the base by more than a margin; see `CertifyConfig`.
 
     Attributes:
-        margin: The largest loss that is allowed, as a share of all texts.
-        confidence: With at least this probability no certified strength loses more than the margin.
-        harm: What loss means; see `CertifyConfig`.
         method: The procedure, in words.
-        n_unlabelled: Unlabelled texts.
         n_labels: Labelled texts, whether their answers differ or not.
-        looks: How many certificates share the error.
         points: The strengths above 0, ascending.
         n_fitted: How many of these texts the guard was fitted on. Where there are any, the sentence says that nothing
             is shown for others.
@@ -121,17 +115,21 @@ class Certificate(Shown):
     @property
     def sentence(self) -> str:
         """What may be said, for a model card or a report."""
+        margin, confidence = _percent(self.margin), _percent(self.confidence)
+        planned = f" (one of {self.looks} planned certificates, which share the error)" if self.looks > 1 else ""
         if len(self.certified) == 1:
             return (
-                f"No strength above 0 could be certified: it was not shown with {_percent(self.confidence)} confidence "
-                f"that {_HARM[self.harm]} is at most {_percent(self.margin)}{self._planned}. {self._what_would_do()}"
+                f"No strength above 0 could be certified: it was not shown with {confidence} confidence that "
+                f"{_HARM[self.harm]} is at most {margin}{planned}. {self._what_would_do()}"
             )
         # Nothing of the strength in use, which may change while this holds on.
-        return (
-            f"With {_percent(self.confidence)} confidence, {_HARM[self.harm]} at strengths "
-            f"{_listed(self.certified[1:])} is at most {_percent(self.margin)}, as shown by {self.n_unlabelled} "
-            f"unlabelled and {self.n_labels} labelled texts{self._planned}.{self._fitted}"
+        shown = (
+            f"With {confidence} confidence, {_HARM[self.harm]} at strengths {_listed(self.certified[1:])} is at most "
+            f"{margin}, as shown by {self.n_unlabelled} unlabelled and {self.n_labels} labelled texts{planned}."
         )
+        if self.n_fitted:
+            shown += f" But the guard was fitted on {self.n_fitted} of these texts, so nothing is shown for others."
+        return shown
 
     @property
     def assumptions(self) -> str:
@@ -166,16 +164,6 @@ class Certificate(Shown):
             more=len(self.points) - len(shown),
             notes=(self.sentence,),
         )
-
-    @property
-    def _fitted(self) -> str:
-        if not self.n_fitted:
-            return ""
-        return f" But the guard was fitted on {self.n_fitted} of these texts, so nothing is shown for others."
-
-    @property
-    def _planned(self) -> str:
-        return f" (one of {self.looks} planned certificates, which share the error)" if self.looks > 1 else ""
 
     def _what_would_do(self) -> str:
         """What to collect for the strength that was in use, or else the largest."""
@@ -213,10 +201,10 @@ class Certificate(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
-        points = [asdict(point) for point in self.points]
+        values = asdict(self)
         return {
-            **asdict(self),
-            "points": points,
+            **values,
+            "points": list(values["points"]),
             "certified": list(self.certified),
             "sentence": self.sentence,
             "assumptions": self.assumptions,
@@ -268,11 +256,10 @@ def certify_answers(
 
     Args:
         strengths: S strengths above 0, ascending, fixed before any text was seen.
-        config: Margin, confidence, and what harm is.
         unlabelled_base: The base's answers to N unlabelled texts, shape (N,).
-        unlabelled_guarded: The guarded answers at each strength, shape (S, N).
+        unlabelled_guarded: The guarded answers to them at each strength, shape (S, N).
         labelled_base: The base's answers to n labelled texts, shape (n,).
-        labelled_guarded: The guarded answers to them, shape (S, n).
+        labelled_guarded: The guarded answers to them at each strength, shape (S, n).
         labels: Their labels, shape (n,).
 
     Raises:
@@ -316,21 +303,17 @@ def certify_counts(
     certified = (upward | downward).astype(bool)
     points = []
     for i, strength in enumerate(strengths):
-        counts = int(labelled[i]), int(gained[i]), int(lost[i])
+        seen = int(labelled[i]), int(gained[i]), int(lost[i])
         points.append(
             CertifiedStrength(
-                strength=float(strength),
-                differing=int(differing[i]),
-                differing_bound=float(share[i]),
-                labelled=counts[0],
-                gained=counts[1],
-                lost=counts[2],
-                loss_bound=float(bound[i]),
-                certified=bool(certified[i]),
-                labels_needed=0 if passes[i] else _labels_needed(float(share[i]), *counts, config, level),
-                unlabelled_needed=0
-                if passes[i]
-                else _unlabelled_needed(int(differing[i]), n_unlabelled, config, level),
+                float(strength),
+                int(differing[i]),
+                float(share[i]),
+                *seen,
+                float(bound[i]),
+                bool(certified[i]),
+                0 if passes[i] else _labels_needed(float(share[i]), *seen, config, level),
+                0 if passes[i] else _unlabelled_needed(int(differing[i]), n_unlabelled, config, level),
             )
         )
     return Certificate(
@@ -358,7 +341,6 @@ def upper_bound(successes: Array, n: Array | int, error: float) -> Array:
     Args:
         successes: Counts, shape (S,).
         n: Of how many, a number or shape (S,).
-        error: In (0, 1).
     """
     from scipy.stats import beta
 
@@ -370,10 +352,8 @@ def upper_bound(successes: Array, n: Array | int, error: float) -> Array:
 
 def _loss_bound(share: Array, labelled: Array, gained: Array, lost: Array, error: float, harm: str) -> Array:
     """Upper bound of the loss, given one of the share of differing texts."""
-    if harm == "harmed":
-        bound: Array = share * upper_bound(lost, labelled, error)
-    else:
-        bound = share * np.maximum(0.0, 2 * upper_bound(lost, gained + lost, error) - 1)
+    theta = upper_bound(lost, labelled if harm == "harmed" else gained + lost, error)
+    bound: Array = share * (theta if harm == "harmed" else np.maximum(0.0, 2 * theta - 1))
     return bound
 
 
@@ -388,7 +368,7 @@ def _labels_needed(
     error = (1 - _ERROR_OF_DIFFERENCES) * level
 
     def would_do(n: int) -> bool:
-        got, missed = (np.array([math.floor(n * rates[0])]), np.array([math.ceil(n * rates[1])]))
+        got, missed = np.floor(n * rates[:1]), np.ceil(n * rates[1:])
         return bool(_loss_bound(np.array([share]), np.array([n]), got, missed, error, config.harm)[0] <= config.margin)
 
     return _first_that_would_do(would_do, labelled)
@@ -419,18 +399,12 @@ def _first_that_would_do(would_do: Callable[[int], bool], seen: int) -> int | No
 
 def texts_to_label(base: Array, guarded: Array, n: int, *, seed: int = 0) -> Array:
     """Which unlabelled texts to label for a certificate: a random sample of those that get another answer at some
-    strength.
-
-    They come in random order, so that the first so many of them are a random sample as well. How many has to be decided
-    without regard to what their labels say.
+    strength, in random order, so that the first so many are one as well. How many, not by what their labels say.
 
     Args:
         base: The base's answers to N texts, shape (N,).
         guarded: The guarded answers at each strength, shape (S, N).
         seed: Of the sample.
-
-    Returns:
-        Their indices.
     """
     differing = np.flatnonzero((guarded != base).any(axis=0))
     return np.random.default_rng(seed).permutation(differing)[:n]

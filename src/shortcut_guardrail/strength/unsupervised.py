@@ -26,7 +26,26 @@ from ..data import Count, Defined, NotEmpty, Share, checked
 from ..display import Shown, Summary, spread
 from ..errors import RunError
 from ..typing import Array
-from .counterfactual import Counterfactual
+
+
+@dataclass(frozen=True)
+class Counterfactual:
+    """What the base answers where the shortcuts are neutralised.
+
+    Attributes:
+        logits: Its class logits on the texts without the shortcuts, shape (N, C). For a text that holds none they are
+            those of the text itself.
+        bearing: Which texts hold a shortcut, shape (N,), bool.
+    """
+
+    logits: Array
+    bearing: Array
+
+    def probabilities(self, temperature: float = 1.0) -> Array:
+        """The teacher's answer: softmax(logits / T), shape (N, C), float32."""
+        import torch
+
+        return torch.from_numpy(self.logits).div(temperature).softmax(dim=-1).numpy()
 
 
 @dataclass(frozen=True)
@@ -34,7 +53,6 @@ class AgreementPoint:
     """One strength on unlabelled texts.
 
     Attributes:
-        strength: In [0, 1].
         divergence: Mean of KL(t || p_s) over the texts, in nats, at least 0. In this mean and the next share a text
             counts by what it stands for; see `draw`.
         agreement: Share of texts answered as the base answers their counterfactual.
@@ -55,8 +73,7 @@ class UnlabelledCalibration(Shown):
 
     Attributes:
         strength: The one with the smallest divergence, of equals the smallest.
-        n: Number of texts.
-        n_bearing: Of those, texts with a shortcut.
+        n_bearing: Of the n texts, those with a shortcut.
         curve: One point per strength of the grid, ascending.
     """
 
@@ -72,13 +89,8 @@ class UnlabelledCalibration(Shown):
             {"chosen by": f"least divergence on {self.n:,} unlabelled texts, {self.n_bearing:,} with a shortcut"},
             (">strength", ">divergence", ">same answers", ""),
             [
-                (
-                    f"{point.strength:g}",
-                    f"{point.divergence:.5f}",
-                    point.agreement,
-                    "chosen" if point.strength == self.strength else "",
-                )
-                for point in shown
+                (f"{p.strength:g}", f"{p.divergence:.5f}", p.agreement, "chosen" if p.strength == self.strength else "")
+                for p in shown
             ],
             more=len(self.curve) - len(shown),
         )
@@ -90,11 +102,7 @@ class UnlabelledCalibration(Shown):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> UnlabelledCalibration:
-        """What `to_dict` wrote.
-
-        Raises:
-            DataError: A field is missing, unknown or not what it must be.
-        """
+        """What `to_dict` wrote."""
         return cast(UnlabelledCalibration, checked(values, cls, "The calibration without labels", null_is_nan=True))
 
 
@@ -102,40 +110,30 @@ LEAST_BEARING = 16
 """Of a sample with fewer texts with a shortcut these are drawn apart."""
 
 
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Some of N texts.
-
-    Attributes:
-        rows: Which, shape (n,), ascending.
-        weights: How much each counts in a mean over all N texts, shape (n,), of sum 1.
-    """
-
-    rows: Array
-    weights: Array
-
-
-def draw(bearing: Array, at_most: int, *, seed: int) -> Sample:
+def draw(bearing: Array, at_most: int, *, seed: int) -> tuple[Array, Array]:
     """A sample of texts among which there are some with a shortcut, where there are any.
 
     Args:
         bearing: Which texts hold a shortcut, shape (N,), bool.
         at_most: How many to draw, at least 1; all N if there are no more.
         seed: The same seed draws the same.
+
+    Returns:
+        Which, shape (n,), ascending, and how much each counts in a mean over all N texts, shape (n,), of sum 1.
     """
     n = len(bearing)
     if n <= at_most:
-        return Sample(np.arange(n), np.full(n, 1 / n))
+        return (np.arange(n), np.full(n, 1 / n))
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.choice(n, size=at_most, replace=False))
     if bearing[rows].sum() >= min(LEAST_BEARING, bearing.sum(), at_most // 2):
-        return Sample(rows, np.full(at_most, 1 / at_most))
+        return (rows, np.full(at_most, 1 / at_most))
     kinds = np.flatnonzero(bearing), np.flatnonzero(~bearing)
     size = min(len(kinds[0]), at_most // 2)
     parts = [rng.choice(kind, size=m, replace=False) for kind, m in zip(kinds, (size, at_most - size), strict=True)]
     weights = [np.full(len(part), len(kind) / len(part) / n) for kind, part in zip(kinds, parts, strict=True)]
     rows, order = np.unique(np.concatenate(parts), return_index=True)
-    return Sample(rows, np.concatenate(weights)[order])
+    return (rows, np.concatenate(weights)[order])
 
 
 _ROUNDING = 1e-5
