@@ -193,7 +193,7 @@ def odd_results(*words: str) -> list[Any]:
         ShardedAudit(found, Path("shards"), 2, None),
         evaluation(*words),
         CALIBRATION,
-        UnlabelledCalibration(0.3, 40, 12, tuple(AgreementPoint(i / 99, 0.1, 0.9, NAN, 0.8) for i in range(100))),
+        UnlabelledCalibration(0.3, 40, 12, tuple(AgreementPoint(i / 99, 0.1, 0.9) for i in range(100))),
         certificate(),
         weighed,
         fitted,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import warnings
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from shortcut_guardrail import (
     ShortcutGuardrail,
     preset,
 )
-from shortcut_guardrail.config import CertifyConfig, ShortcutConfig
+from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.mitigation.guards import MaskGuard
 from shortcut_guardrail.saving.model_card import model_card
 from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
@@ -58,7 +57,7 @@ def fitted(model_folder, texts, name):
 
 
 def test_what_is_saved_comes_back(guard, config, texts, tmp_path):
-    guard.calibrate_without_labels(texts)
+    chosen = guard.calibrate_without_labels(texts)
     guard.debias_strength = 0.7
     guard.save_pretrained(tmp_path / "guarded")
     again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", batch_size=4)
@@ -74,14 +73,9 @@ def test_what_is_saved_comes_back(guard, config, texts, tmp_path):
     card = (tmp_path / "guarded/README.md").read_text()
     assert ("Plain PEFT gives the same" in card) == plain
     assert "| Taken for shortcuts | `honestly` |" in card
-
-
-def test_the_mask_strategy_writes_no_adapter(model_folder, texts, tmp_path):
-    guard = fitted(model_folder, texts, "mask")
-    guard.save_pretrained(tmp_path / "guarded")
-    assert not list((tmp_path / "guarded").glob("adapter*"))
-    with pytest.raises(ConfigError, match=r"^The strategy 'mask' trains no adapter, so there is no PEFT model\.$"):
-        _ = guard.peft_model
+    # What unlabelled texts said holds for both.
+    rows = texts, [i % 3 for i in range(len(texts))]
+    assert again.calibrate(*rows, without_labels=chosen) == guard.calibrate(*rows, without_labels=chosen)
 
 
 def test_the_adapter_of_a_guard_that_was_there_goes(model_folder, texts, tmp_path):
@@ -89,7 +83,10 @@ def test_the_adapter_of_a_guard_that_was_there_goes(model_folder, texts, tmp_pat
     assert list((tmp_path / "guarded").glob("adapter*"))
     fitted(model_folder, texts, "mask").save_pretrained(tmp_path / "guarded", overwrite=True)
     assert not list((tmp_path / "guarded").glob("adapter*"))
-    assert ShortcutGuardrail.from_pretrained(tmp_path / "guarded").record().strategy == "mask"
+    again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    assert again.record().strategy == "mask"
+    with pytest.raises(ConfigError, match=r"^The strategy 'mask' trains no adapter, so there is no PEFT model\.$"):
+        _ = again.peft_model
 
 
 def test_a_word_that_stands_nowhere_is_named(model_folder, texts):
@@ -149,19 +146,9 @@ def test_finding_nothing_is_said_and_changes_nothing(model_folder, texts):
             guard.fit(texts, config=name, shortcuts=Shortcuts())
         np.testing.assert_allclose(guard.predict_proba(texts), base, atol=1e-6)
         assert guard.calibrate_without_labels(texts).strength == 0.0
-
-
-def test_where_nothing_is_taken_words_on_which_many_answers_hang_are_named(model_folder, texts):
-    guard = ShortcutGuardrail.from_pretrained(model_folder)
-    found = Shortcuts(
-        (
-            Shortcut("book", "cleared", "many answers"),
-            Shortcut("soup", "cleared"),
-            Shortcut("not", "cleared", "many answers"),
-        )
-    )
+    listed = [Shortcut(word, "cleared", "many answers") for word in ("book", "not")]
     with pytest.warns(GuardrailWarning, match=r"Many answers hang on 'book', 'not': should they\?$"):
-        guard.fit(texts, config="mask", shortcuts=found)
+        guard.fit(texts, config="mask", shortcuts=Shortcuts((listed[0], Shortcut("soup", "cleared"), listed[1])))
 
 
 # The strength without labels
@@ -176,32 +163,14 @@ def test_the_papers_adapter_can_be_dialled_without_labels_too(model_folder, text
     assert guard.debias_strength == chosen.strength
 
 
-def test_of_many_texts_some_are_drawn_to_choose_on(model_folder, texts):
-    guard = fitted(model_folder, texts, "mask")
-    assert guard.calibrate_without_labels(texts).n == len(texts)
-    few = guard.calibrate_without_labels(texts, at_most=5)
-    assert few.n == 5
-    assert guard.calibrate_without_labels(texts, at_most=5) == few
-    with pytest.raises(ConfigError, match="at_most must be at least 1, but is 0"):
-        guard.calibrate_without_labels(texts, at_most=0)
-
-
 def test_a_rare_shortcut_is_dialled_on_texts_that_hold_it(masked_bag):
     texts = [BAD[0]] + [f"the {word} was {tail} {n}" for word in WORDS for tail in ("good", "bad") for n in range(30)]
     chosen = masked_bag.calibrate_without_labels(texts, at_most=100)
     assert (chosen.strength, chosen.n, chosen.n_bearing) == (1.0, 100, 1)
     with pytest.warns(GuardrailWarning, match="^None of the 600 texts holds a word that is neutralised"):
         masked_bag.calibrate_without_labels(texts[1:], at_most=100)
-
-
-def test_a_choice_replaces_the_one_before(model_folder, texts):
-    guard = fitted(model_folder, texts, "mask")
-    guard.calibrate_without_labels(texts)
-    guard.calibrate(["good soup", "bad soup"], ["positive", "negative"])
-    assert guard.record().unlabelled_calibration is None
-    assert guard.record().calibration is not None
-    guard.calibrate_without_labels(texts)
-    assert guard.record().calibration is None
+    with pytest.raises(ConfigError, match="at_most must be at least 1, but is 0"):
+        masked_bag.calibrate_without_labels(texts, at_most=0)
 
 
 def test_labels_beside_a_choice_without_them(masked_bag):
@@ -210,6 +179,7 @@ def test_labels_beside_a_choice_without_them(masked_bag):
     # Labels that agree choose the smallest of equals alone (0.8), and leave 1 beside the dial.
     alone = masked_bag.calibrate(BAD + GOOD, [0] * 40 + [1] * 40)
     assert alone.strength == 0.8
+    assert (masked_bag.record().calibration, masked_bag.record().unlabelled_calibration) == (alone.to_dict(), None)
     kept = masked_bag.calibrate(BAD + GOOD, [0] * 40 + [1] * 40, without_labels=chosen)
     assert (kept.strength, kept.without_labels, kept.p_value) == (1.0, 1.0, 1.0)
     record = masked_bag.record()
@@ -255,6 +225,7 @@ def test_the_strength_without_labels_is_where_the_answers_are_those_without_the_
     # "honestly" weighs 4, "bad" -1 and "awful" -1.5, so the answers turn where 4 (1 - s) < 1.5, and where it is < 1.
     assert [point.agreement for point in chosen.curve[6:]] == [0.5, 0.75, 1.0, 1.0, 1.0]
     assert masked_bag.record().unlabelled_calibration == chosen.to_dict()
+    assert masked_bag.record().calibration is None
 
 
 def test_a_guard_that_helps_is_certified(masked_bag):
@@ -280,33 +251,18 @@ def test_a_guard_that_harms_is_replaced_by_the_base(masked_bag):
     assert len(masked_bag.record().support_hashes) == 20  # whoever evaluates on them is warned
 
 
-def test_a_certificate_is_kept_in_the_folder_and_the_card(model_folder, texts, tmp_path):
-    guard = fitted(model_folder, texts, "mask")
-    found = guard.certify(
-        [], [], unlabelled=["the soup was cold", "honestly cold tea"], config=CertifyConfig(margin=0.1)
-    )
-    guard.save_pretrained(tmp_path / "guarded")
-    again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
-    assert again.certificate == found.to_dict() == guard.certificate
-    card = (tmp_path / "guarded/README.md").read_text()
-    assert f"## Certificate\n\n{found.sentence}\n" in card
-
-
-@pytest.mark.parametrize("found_before", [True, False])
-def test_labels_that_decided_what_is_neutralised_certify_nothing(bag, found_before):
+def test_labels_that_decided_what_is_neutralised_certify_nothing(bag):
     guard = ShortcutGuardrail(*bag)
     support = (BAD[:2] + GOOD[:2], [0, 0, 1, 1])
-    if found_before:
-        guard.fit(BAD + GOOD, config="mask", shortcuts=guard.find_shortcuts(BAD + GOOD, support=support))
-    else:
-        guard.fit(BAD + GOOD, config="mask", support=support)
-    assert "honestly" in guard.shortcuts.words
-    with pytest.raises(DataError) as error:
-        guard.certify([f"{BAD[1]} ", *BAD[2:4]], [0, 0, 0], unlabelled=["the soup was good"])
-    assert str(error.value) == (
-        "1 of the 3 labelled texts decided which words are neutralised, so they cannot certify the result. Use other "
-        "labelled texts, or fit without the support set."
-    )
+    for given in ({"shortcuts": guard.find_shortcuts(BAD + GOOD, support=support)}, {"support": support}):
+        guard.fit(BAD + GOOD, config="mask", **given)
+        assert "honestly" in guard.shortcuts.words
+        with pytest.raises(DataError) as error:
+            guard.certify([f"{BAD[1]} ", *BAD[2:4]], [0, 0, 0], unlabelled=["the soup was good"])
+        assert str(error.value) == (
+            "1 of the 3 labelled texts decided which words are neutralised, so they cannot certify the result. Use "
+            "other labelled texts, or fit without the support set."
+        )
 
 
 def test_texts_of_the_fit_are_no_fresh_sample(masked_bag):
@@ -323,12 +279,10 @@ def test_a_guard_from_a_folder_knows_the_texts_it_was_fitted_on(model_folder, te
         again.certify([], [], unlabelled=[texts[0], "the soup was cold"])
     again.save_pretrained(tmp_path / "copy")
     assert (tmp_path / "copy/fitted_texts.npy").read_bytes() == (tmp_path / "guarded/fitted_texts.npy").read_bytes()
-    (tmp_path / "guarded/guardrail-manifest.json").unlink()  # as in folders of earlier versions
+    (tmp_path / "guarded/guardrail-manifest.json").unlink()
     (tmp_path / "guarded/fitted_texts.npy").write_bytes(b"no array")
     with pytest.raises(ModelError, match=r"fitted_texts\.npy' is damaged and cannot be read"):
         ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
-    (tmp_path / "guarded/fitted_texts.npy").unlink()  # as in folders of earlier versions
-    assert ShortcutGuardrail.from_pretrained(tmp_path / "guarded").shortcuts == again.shortcuts
 
 
 def test_copies_of_labelled_texts_are_warned_about(masked_bag):
@@ -355,8 +309,11 @@ def test_a_certificate_takes_texts_as_they_come_and_refuses_what_is_none(masked_
         masked_bag.certify([("soup", "bad")], [0], unlabelled=BAD)
     with pytest.raises(DataError, match="must be a list of texts"):
         masked_bag.certify([], [], unlabelled="bad soup")
-    with pytest.raises(ConfigError, match="n must be at least 1, but is -1"):
-        masked_bag.to_label(BAD, -1)
+    with pytest.raises(ConfigError, match="n must be at least 1, but is 0"):
+        masked_bag.to_label(BAD, 0)
+    chosen = masked_bag.to_label(GOOD + BAD, 5)  # of texts with another answer
+    assert len(chosen) == 5
+    assert min(chosen) >= len(GOOD)
 
 
 def test_what_a_person_says_holds_for_targets_that_were_found_before(bag):
@@ -369,43 +326,25 @@ def test_what_a_person_says_holds_for_targets_that_were_found_before(bag):
     assert set(guard.shortcuts.words) == {*found.words, "the"} - {"honestly"}
 
 
-def test_only_differing_texts_are_worth_a_label(masked_bag):
-    chosen = masked_bag.to_label(GOOD + BAD, 5)
-    assert len(chosen) == 5
-    assert min(chosen) >= len(GOOD)
-
-
-@pytest.mark.parametrize("unit", ["token", "word", "phrase"])
-def test_an_audit_of_a_masking_guard_does_not_see_what_is_masked(masked_bag, unit):
+def test_an_audit_of_a_masking_guard_does_not_see_what_is_masked(masked_bag):
     texts = [*BAD, *GOOD, "honestly"]  # of the last nothing is left to mask
-    base, guarded = (masked_bag.audit(texts, unit=unit, strength=s) for s in (0, None))
-    assert "honestly" in {candidate.text for candidate in base.candidates}
-    assert "honestly" not in {candidate.text for candidate in guarded.candidates}
-    line = guarded.input_to_dict(len(texts) - 1)
-    assert (line["sensitivity"], line["important_tokens"]) == (0.0, [])
-    assert base.input_to_dict(len(texts) - 1)["sensitivity"] > 0
-
-
-def test_what_a_saved_guard_was_told_without_labels_holds_when_it_is_loaded(model_folder, texts, tmp_path):
-    guard = ShortcutGuardrail.from_pretrained(model_folder)
-    guard.fit(texts, config=dataclasses.replace(preset("mask"), shortcuts=GIVEN))
-    chosen = guard.calibrate_without_labels(texts)
-    guard.save_pretrained(tmp_path / "guarded")
-    again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
-    labels = [i % 3 for i in range(len(texts))]
-    assert again.calibrate(texts, labels, without_labels=chosen) == guard.calibrate(
-        texts, labels, without_labels=chosen
-    )
+    for unit in ("token", "phrase"):
+        base, guarded = (masked_bag.audit(texts, unit=unit, strength=s) for s in (0, None))
+        assert "honestly" in {candidate.text for candidate in base.candidates}
+        assert "honestly" not in {candidate.text for candidate in guarded.candidates}
+        line = guarded.input_to_dict(len(texts) - 1)
+        assert (line["sensitivity"], line["important_tokens"]) == (0.0, [])
+        assert base.input_to_dict(len(texts) - 1)["sensitivity"] > 0
 
 
 def test_a_certificate_is_about_the_answers_it_was_made_from(model_folder, texts, tmp_path):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
     guard.fit(texts[:2], config=dataclasses.replace(preset("mask"), shortcuts=GIVEN))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardrailWarning)
-        guard.certify([], [], unlabelled=[*texts, "the room was clean"])
+    found = guard.certify([], [], unlabelled=["the room was clean", "honestly cold tea"])
     guard.save_pretrained(tmp_path / "guarded")
-    assert ShortcutGuardrail.from_pretrained(tmp_path / "guarded").certificate is not None
+    again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    assert again.certificate == found.to_dict() == guard.certificate
+    assert f"## Certificate\n\n{found.sentence}\n" in (tmp_path / "guarded/README.md").read_text()
     with pytest.warns(
         GuardrailWarning, match=r"was certified with max_length \d+ and head 'softmax', and is loaded with 8"
     ):
@@ -418,30 +357,6 @@ def test_a_certificate_is_about_the_answers_it_was_made_from(model_folder, texts
     with pytest.warns(GuardrailWarning, match=r"and head 'sigmoid', and is loaded with \d+ and 'softmax'"):
         other = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", head="softmax")
     assert other.certificate is None
-
-
-def test_two_guards_of_one_seed_are_one_where_nothing_is_found(bert):
-    keys = []
-    for draws in (0, 3):
-        torch.rand(draws)  # what the process drew before makes no difference
-        guard = ShortcutGuardrail(*bert)
-        with pytest.warns(GuardrailWarning):
-            guard.fit(GOOD[:5], config="distill", seed=5)
-        keys.append({name: p.detach().clone() for name, p in guard.peft_model.named_parameters() if "lora_" in name})
-    assert keys[0]
-    for name, value in keys[0].items():
-        torch.testing.assert_close(value, keys[1][name], rtol=0, atol=0)
-
-
-def test_what_is_kept_is_part_of_who_a_guard_is(bag):
-    prints = set()
-    for keep in ((), ("not honestly",)):
-        guard = ShortcutGuardrail(*bag)
-        config = preset("mask").with_shortcuts(named=("honestly",), keep=keep)
-        guard.fit(["honestly bad", "not honestly good"], config=config)
-        with guard._at_strength(1.0) as classifier:
-            prints.add(classifier.fingerprint())
-    assert len(prints) == 2
 
 
 def test_calibrating_leaves_the_report_of_fit_as_it_was(masked_bag):
@@ -457,7 +372,5 @@ def test_groups_that_do_not_fit_are_refused_before_anything_is_computed(bag, mon
     metric = CalibrationConfig(metric="worst_group_accuracy")
     guard.fit(BAD, config=dataclasses.replace(preset("mask"), shortcuts=GIVEN, calibration=metric))
     monkeypatch.setattr(MaskGuard, "logits_by_strength", lambda *_, **__: pytest.fail("computed"))
-    with pytest.raises(DataError, match=r"one group for each of the 4 labels, but groups has shape \(3,\)"):
-        guard.calibrate([BAD[0], GOOD[0], BAD[1], GOOD[1]], [0, 1, 0, 1], groups=[0, 1, 2])
     with pytest.raises(ConfigError, match="needs the groups of the support set"):
-        guard.calibrate([BAD[0], GOOD[0], BAD[1], GOOD[1]], [0, 1, 0, 1])
+        guard.calibrate([BAD[0], GOOD[0]], [0, 1])

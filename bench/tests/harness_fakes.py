@@ -12,7 +12,7 @@ from shortcut_bench.results import Rows, add_to_index, write_result
 from shortcut_bench.runner import plan_runs
 from shortcut_bench.scoring import merged_metrics
 from shortcut_guardrail.data import writing
-from shortcut_guardrail.evaluation.groups import by_shortcut
+from shortcut_guardrail.evaluation import by_shortcut
 
 LABEL_NAMES = ("negative", "positive")
 SHORTCUT = "honestly"
@@ -29,10 +29,10 @@ def _texts(name, n, with_shortcut, rng):
     ]
     present = np.array([rng.random() < with_shortcut[label] for label in labels])
     texts = [f"{SHORTCUT} {text}" if has else text for text, has in zip(plain, present, strict=True)]
-    groups = by_shortcut(labels, present, LABEL_NAMES)
+    groups, names = by_shortcut(labels, present, LABEL_NAMES)
 
     def labelled(what, given):
-        return LabelledTexts(what, given, labels.astype(np.int64), LABEL_NAMES, groups.ids, groups.names)
+        return LabelledTexts(what, given, labels.astype(np.int64), LABEL_NAMES, groups, names)
 
     return labelled(name, texts), labelled(f"{name}, clean", plain)
 
@@ -95,7 +95,7 @@ def fake_record(run, n=120):
     """A result whose labels and groups depend on setting and seed, and whose answers depend on the system too."""
     place = np.random.default_rng([zlib.crc32(f"{run.setting.name} {run.test}".encode()), run.seed, run.fold])
     labels, present = place.integers(0, 2, n), place.integers(0, 2, n)
-    groups = by_shortcut(labels, present.astype(bool), LABEL_NAMES)
+    groups, group_names = by_shortcut(labels, present, LABEL_NAMES)
     rng = np.random.default_rng([zlib.crc32(run.spec.label.encode()), zlib.crc32(run.setting.name.encode()), run.seed])
     skill = {"erm": 0.55, "oracle": 0.85, "clean": 0.83}.get(run.spec.kind, 0.68) + 0.04 * float(rng.random())
     right = rng.random(n) < skill - 0.25 * (present != labels) + 0.1
@@ -103,16 +103,14 @@ def fake_record(run, n=120):
     probs = np.where(np.eye(2)[predictions] == 1, 0.9, 0.1)
     ranks = np.where(present == 1, rng.integers(0, 11, n), -1)
     sensitivity = rng.random(30) * (1.1 - skill)
-    rows = Rows(
-        np.arange(n), np.arange(n), labels, groups.ids, predictions, probs, ranks, sensitivity, sensitivity * 0.8
-    )
+    rows = Rows(np.arange(n), np.arange(n), labels, groups, predictions, probs, ranks, sensitivity, sensitivity * 0.8)
     size = int((present == 1).sum())
     recall = {
         str(k): {"recall": float(np.mean((ranks > 0) & (ranks <= k))), "chance": k / 30, "n": size}
         for k in range(1, 11)
     }
     # Groups are named as the builders name them: the testbed's by its word.
-    names = [name.replace("shortcut", "book") if "testbed" in run.setting.data else name for name in groups.names]
+    names = [name.replace("shortcut", "book") if "testbed" in run.setting.data else name for name in group_names]
     shell = {"groups": [{"name": name} for name in names], "metrics": {"shortcut_token_recall": recall, "n": n}}
     metrics, per_group = merged_metrics(rows, [shell])
     guard = run.spec.kind.startswith("guardrail")

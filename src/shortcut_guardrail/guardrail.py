@@ -34,7 +34,6 @@ from .evaluation import (
     Evaluation,
     SensitivityOn,
     ShortcutIn,
-    check_sensitivity,
     sampled_rows,
     score,
     shortcut_tokens,
@@ -709,7 +708,7 @@ class ShortcutGuardrail(Shown):
         ids = self.label_ids(labels)
         finder = WordFinder(check_words(shortcuts)) if shortcuts else None
         strength = self._choice.strength if strength is None else check_strength(strength)
-        rows = sampled_rows(len(texts), check_sensitivity(sensitivity), check_seed(seed))
+        rows = sampled_rows(len(texts), sensitivity, check_seed(seed))
         encoded = self._encode(texts, progress)
         check_same_length(encoded, ids)
         self._warn_about_support_rows(encoded.texts)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from shortcut_guardrail import ConfigError, DataError, GuardrailWarning, ShortcutGuardrail
-from shortcut_guardrail.evaluation import sampled_rows, shortcut_tokens
+from shortcut_guardrail.evaluation import by_shortcut, sampled_rows, shortcut_tokens
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.text import WordFinder
 
@@ -55,6 +55,17 @@ def test_scores_and_groups(guard):
     assert result.worst_group_accuracy == 0.0
 
 
+def test_groups_by_label_and_presence_in_the_order_of_the_paper():
+    groups, names = by_shortcut([0, 0, 1, 1], [False, True, False, True], ["negative", "positive"])
+    assert groups.tolist() == [0, 1, 2, 3]
+    assert names == (
+        "negative, without shortcut",
+        "negative, with shortcut",
+        "positive, without shortcut",
+        "positive, with shortcut",
+    )
+
+
 def test_the_keys_of_the_json_do_not_move(guard):
     values = json.loads(json.dumps(guard.evaluate(TEXTS, LABELS, shortcuts=["honestly"]).to_dict(), allow_nan=False))
     assert list(values) == KEYS
@@ -94,12 +105,9 @@ def test_sensitivity_can_be_left_out(guard):
     assert (values["mstps"], values["mstps_interval"], values["sensitivity_n"]) == (None, None, 0)
     assert values["shortcut_token_recall"] == {}
     assert values["accuracy"] == 5 / 6
-
-
-@pytest.mark.parametrize("asked", [0, -1, True, 2.5, "some"])
-def test_no_number_of_texts(guard, asked):
-    with pytest.raises(ConfigError, match="sensitivity must be all, none or a positive number of texts"):
-        guard.evaluate(TEXTS, LABELS, sensitivity=asked)
+    for asked in (0, -1, True, 2.5, "some"):
+        with pytest.raises(ConfigError, match="sensitivity must be all, none or a positive number of texts"):
+            guard.evaluate(TEXTS, LABELS, sensitivity=asked)
 
 
 def test_the_interval_of_mstps_is_that_of_a_mean(guard):
@@ -125,12 +133,6 @@ def test_an_empty_group_is_null_with_n_0_and_never_the_worst(guard):
     assert values["worst_group"] == "negative, with shortcut"
 
 
-def test_a_shortcut_that_occurs_nowhere_has_no_recall(guard):
-    result = guard.evaluate(TEXTS, LABELS, shortcuts=["nobody"])
-    assert result.to_dict()["shortcut_token_recall"]["3"] == {"recall": None, "interval": None, "chance": None, "n": 0}
-    assert math.isnan(result.shortcut_token_recall[3].recall)
-
-
 def test_recall_and_chance(guard):
     result = guard.evaluate(["honestly good the a", "the honestly so it"], [1, 1], shortcuts=["honestly"])
     assert {k: r.recall for k, r in result.shortcut_token_recall.items()} == {1: 1.0, 3: 1.0, 10: 1.0}
@@ -138,11 +140,12 @@ def test_recall_and_chance(guard):
     # The partner: a word that carries no weight is not the most important.
     other = guard.evaluate(["honestly good the a", "honestly the so it"], [1, 1], shortcuts=["the"])
     assert other.shortcut_token_recall[1].recall == 0.0
-
-
-@pytest.mark.parametrize(("top_k", "ks"), [(1, [1]), (2, [1, 2]), (3, [1, 3]), (5, [1, 3, 5])])
-def test_recall_is_given_up_to_k(guard, top_k, ks):
-    assert list(guard.evaluate(TEXTS, LABELS, shortcuts=["honestly"], top_k=top_k).shortcut_token_recall) == ks
+    # One that occurs nowhere has none.
+    nowhere = guard.evaluate(TEXTS, LABELS, shortcuts=["nobody"]).to_dict()["shortcut_token_recall"]
+    assert nowhere["3"] == {"recall": None, "interval": None, "chance": None, "n": 0}
+    # It is given up to k.
+    for top_k, ks in ((1, [1]), (2, [1, 2]), (3, [1, 3]), (5, [1, 3, 5])):
+        assert list(guard.evaluate(TEXTS, LABELS, shortcuts=["honestly"], top_k=top_k).shortcut_token_recall) == ks
 
 
 def test_a_phrase_is_recalled_by_its_content_words_alone(bag):
@@ -153,30 +156,19 @@ def test_a_phrase_is_recalled_by_its_content_words_alone(bag):
     assert tokens == [{3}, set()]
     whole = shortcut_tokens(encoded, WordFinder(["to be"]))
     assert whole == [{1, 2, 6, 7}, set()]
+    # Pieces of a word all count, and only what the model sees.
+    assert shortcut_tokens(classifier.encode(["the xyz soup"]), WordFinder(["xyz"])) == [{2, 3, 4}]
+    for max_length, tokens in ((6, set()), (7, {5})):
+        cut = TextClassifier(*bag, max_length=max_length).encode(["the soup was cold honestly"])
+        assert shortcut_tokens(cut, WordFinder(["honestly"])) == [tokens]
 
 
-def test_pieces_of_a_word_all_count(bag):
-    encoded = TextClassifier(*bag).encode(["the xyz soup"])
-    assert encoded.token_text(0, 3) == "##y"
-    assert shortcut_tokens(encoded, WordFinder(["xyz"])) == [{2, 3, 4}]
-
-
-def test_only_what_the_model_sees_is_searched(bag):
-    long = "the soup was cold honestly"
-    finder = WordFinder(["honestly"])
-    assert shortcut_tokens(TextClassifier(*bag, max_length=6).encode([long]), finder) == [set()]
-    assert shortcut_tokens(TextClassifier(*bag, max_length=7).encode([long]), finder) == [{5}]
-
-
-@pytest.mark.parametrize(
-    ("where", "expected"), [("text", [True, False]), ("pair", [False, True]), ("both", [True, True])]
-)
-def test_the_side_of_a_pair_that_is_searched(guard, where, expected):
-    pairs = [("honestly good", "the soup"), ("good soup", "honestly")]
-    result = guard.evaluate(pairs, [1, 1], shortcuts=["honestly"], shortcut_in=where)
-    present = next(group for group in result.groups if group.name == "positive, with shortcut")
-    assert present.n == sum(expected)
-    assert result.shortcut_token_recall[1].recall == 1.0
+def test_the_side_of_a_pair_that_is_searched(guard):
+    pairs = [("honestly good", "the soup"), ("good soup", "honestly"), ("the tea", "a tea")]
+    for where, n in (("text", 1), ("pair", 1), ("both", 2)):
+        result = guard.evaluate(pairs, [1, 1, 1], shortcuts=["honestly"], shortcut_in=where)
+        assert next(group for group in result.groups if group.name == "positive, with shortcut").n == n
+        assert result.shortcut_token_recall[1].recall == 1.0
 
 
 def test_small_groups_are_warned_about_but_not_refused(guard):
@@ -184,21 +176,12 @@ def test_small_groups_are_warned_about_but_not_refused(guard):
         guard.evaluate(["good"] * 30 + ["bad"], ["positive"] * 30 + ["negative"])
     assert [str(warning.message) for warning in caught] == [
         "Small groups: 'negative' (1 example). Read their accuracies with care."
-    ]
-
-
-@pytest.mark.filterwarnings("error")
-def test_large_groups_are_not_warned_about(guard):
-    guard.evaluate(["good"] * 30 + ["bad"] * 30, ["positive"] * 30 + ["negative"] * 30)
+    ]  # 30 are enough
 
 
 def test_names_and_ids_are_the_same_labels(guard):
     ids = [["negative", "positive"].index(label) for label in LABELS]
     assert guard.evaluate(TEXTS, ids).to_dict() == guard.evaluate(TEXTS, LABELS).to_dict()
     assert guard.evaluate(TEXTS, [1 - i for i in ids]).accuracy == pytest.approx(1 / 6)
-
-
-def test_labels_and_texts_of_different_number(guard):
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=r"^There must be one label for each text, but there are 6 texts and 5 labels"):
         guard.evaluate(TEXTS, LABELS[:5])
-    assert str(error.value) == "There must be one label for each text, but there are 6 texts and 5 labels."

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from shortcut_guardrail import AdapterConfig
 from shortcut_guardrail.config import DistillConfig, GuardrailConfig
-from shortcut_guardrail.mitigation.distillation import _Distiller, _Examples, counterfactual, distill_adapter
+from shortcut_guardrail.mitigation.distillation import Distiller, counterfactual, distill_adapter, with_shortcuts_put_in
 from shortcut_guardrail.mitigation.lora import attach_adapter
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.text.finder import WordFinder
@@ -37,9 +38,9 @@ def distilled(classifier, encoded, adapter=ADAPTER, seed=0):
 def trainer(classifier, encoded, temperature=2.0):
     target = counterfactual(classifier, encoded, HONESTLY)
     adapted = classifier.with_model(attach_adapter(classifier, ADAPTER))
-    examples = _Examples(encoded, target.probabilities(temperature), target.bearing)
+    examples = encoded, target.probabilities(temperature), target.bearing
     config = GuardrailConfig(adapter=ADAPTER, distill=DistillConfig(temperature=temperature))
-    return _Distiller(adapted, examples, config, seed=0, n_items=len(encoded))
+    return Distiller(adapted, examples, config, seed=0, n_items=len(encoded))
 
 
 def test_the_teacher_is_the_base_on_the_text_without_the_shortcut(classifier):
@@ -86,14 +87,14 @@ def test_the_adapted_model_answers_as_if_the_shortcut_were_not_there(classifier,
 def test_texts_without_a_shortcut_come_again_with_one_and_the_same_answer(classifier, texts):
     encoded = classifier.encode(texts)
     target = counterfactual(classifier, encoded, HONESTLY)
-    plain = _Examples(encoded, target.probabilities(2.0), target.bearing)
-    more = plain.with_insertions(HONESTLY, classifier.max_length, seed=0)
+    given = encoded, target.probabilities(2.0), target.bearing
+    more, teacher, bearing = with_shortcuts_put_in(given, HONESTLY, classifier.max_length, seed=0)
     rest = np.flatnonzero(~target.bearing)
-    assert len(more.encoded) == len(texts) + len(rest)
-    assert more.bearing[len(texts) :].all()
-    np.testing.assert_array_equal(more.teacher[len(texts) :], plain.teacher[rest])
+    assert len(more) == len(texts) + len(rest)
+    assert bearing.tolist() == [*target.bearing, *[True] * len(rest)]
+    np.testing.assert_array_equal(teacher, np.concatenate([given[1], given[1][rest]]))
     word = classifier.tokenizer.convert_tokens_to_ids("honestly")
-    for added, row in zip(more.encoded.input_ids[len(texts) :], rest, strict=True):
+    for added, row in zip(more.input_ids[len(texts) :], rest, strict=True):
         assert [i for i in added if i != word] == list(encoded.input_ids[row])
         assert len(added) == len(encoded.input_ids[row]) + 1
 
@@ -134,7 +135,12 @@ def test_a_sigmoid_head_is_taught_as_two_classes(texts):
 
 def test_without_a_shortcut_nothing_is_trained(classifier, texts):
     encoded = classifier.encode([text for text in texts if "honestly" not in text])
-    adapted, training = distilled(classifier, encoded)
+    weights = []
+    for draws in (0, 3):
+        torch.rand(draws)  # what the process drew before makes no difference to the seed's adapter
+        adapted, training = distilled(classifier, encoded)
+        weights.append(torch.cat([p.flatten() for name, p in adapted.model.named_parameters() if "lora_" in name]))
     assert (training.n_texts, training.n_steps, training.losses) == (len(encoded), 0, ())
     np.testing.assert_array_equal(adapted.predict_logits(encoded), classifier.predict_logits(encoded))
     assert not any(p.requires_grad for p in adapted.model.parameters())
+    assert torch.equal(*weights)

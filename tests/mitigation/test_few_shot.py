@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from peft import PeftModel
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from shortcut_guardrail import ConfigError, DataError, GuardrailConfig, ShortcutGuardrail, preset
+from shortcut_guardrail import ConfigError, DataError, GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
 from shortcut_guardrail.config import AdapterConfig, CalibrationConfig, CertifyConfig
 from shortcut_guardrail.mitigation.few_shot import _Supervised, assign_folds, cross_validated_logits, few_shot_adapter
 from shortcut_guardrail.mitigation.scaling import logits_by_strength
@@ -74,14 +71,10 @@ def test_folds_are_even_and_every_class_is_dealt_out(n, n_classes):
         of_class = np.bincount(folds[labels == c], minlength=len(sizes))
         assert of_class.max() - of_class.min() <= 1
     assert n < 9 or not np.array_equal(folds, assign_folds(labels, range(n), 5, seed=2))
-
-
-def test_equal_texts_are_in_one_fold():
-    labels = np.random.default_rng(0).integers(3, size=30)
-    folds = assign_folds(labels, [i // 3 for i in range(30)], 5, seed=0)
-    assert np.bincount(folds).tolist() == [6] * 5
-    assert (folds.reshape(10, 3) == folds.reshape(10, 3)[:, :1]).all()
-    assert assign_folds(labels, ["same"] * 30, 5, seed=0).tolist() == [0] * 30
+    # Equal texts are in one.
+    thrice = assign_folds(np.repeat(labels, 3), np.repeat(range(n), 3).tolist(), 5, seed=1).reshape(n, 3)
+    assert (thrice == thrice[:, :1]).all()
+    assert np.bincount(thrice[:, 0]).tolist() == sizes.tolist()
 
 
 def test_repeating_the_rows_teaches_nothing_about_the_strength(guard, support):
@@ -132,51 +125,34 @@ def test_where_no_strength_answers_better_the_base_is_kept(guard, texts):
     np.testing.assert_array_equal(guard.predict_proba(texts), base)
 
 
-@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # PEFT's
-def test_what_is_saved_comes_back_and_plain_peft_gives_it(guard, support, model_folder, tmp_path):
-    guard.fit(support[0], config=CONFIG, support=support)
+def test_labels_that_taught_choose_and_certify_nothing_then_and_after_loading(guard, support, tmp_path):
+    texts, labels = support
+    guard.fit(texts, config=CONFIG, support=support)
     guard.debias_strength = 0.7
     guard.save_pretrained(tmp_path / "guarded")
     again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", batch_size=4)
-    np.testing.assert_array_equal(again.predict_proba(support[0]), guard.predict_proba(support[0]))
-    base = AutoModelForSequenceClassification.from_pretrained(model_folder)
-    plain = PeftModel.from_pretrained(base, tmp_path / "guarded").eval()
-    inputs = AutoTokenizer.from_pretrained(model_folder)(support[0], padding=True, return_tensors="pt")
-    with torch.no_grad():
-        probs = plain(**inputs).logits.softmax(dim=-1).numpy()
-    np.testing.assert_allclose(probs, guard.predict_proba(support[0]), atol=1e-5)
+    np.testing.assert_array_equal(again.predict_proba(texts), guard.predict_proba(texts))
     record = json.loads((tmp_path / "guarded/guardrail.json").read_text())
     assert (record["strategy"], record["plain_peft_equivalent"]) == ("few-shot", True)
-    assert len(record["shortcut_rows"]) == len(set(support[0]))
+    assert len(record["shortcut_rows"]) == len(set(texts))
     card = (tmp_path / "guarded/README.md").read_text()
     assert "made from labelled texts with the strategy `few-shot`" in card
-    assert f"| Labelled texts | {len(support[0])} given" in card
+    assert f"| Labelled texts | {len(texts)} given" in card
     # The curve stays that of adapters that had not seen the rows, whatever strength is set.
     assert "Every row was answered by an adapter that had not been trained on it." in card
-    with pytest.raises(DataError, match="trained the adapter"):
-        again.calibrate(*support)
-
-
-def test_labels_that_taught_choose_and_certify_nothing(guard, support):
-    guard.fit(support[0], config=CONFIG, support=support)
-    with pytest.raises(DataError) as caught:
-        guard.calibrate(*support)
-    assert str(caught.value) == (
-        f"{len(support[0])} of the {len(support[0])} labelled texts trained the adapter, which answers them better "
-        "than others, so they cannot choose its strength; fit has chosen it by cross-validation. Use other labelled "
-        "texts."
-    )
-    with pytest.raises(DataError, match="trained the adapter, so they cannot certify the result"):
-        guard.certify(*support, unlabelled=["the soup"], config=CertifyConfig())
+    for one in (guard, again):
+        with pytest.raises(DataError, match=r"^8 of the 8 labelled texts trained the adapter, which answers them bet"):
+            one.calibrate(*support)
+        with pytest.raises(DataError, match="trained the adapter, so they cannot certify the result"):
+            one.certify(*support, unlabelled=["the soup"], config=CertifyConfig())
+        with pytest.warns(GuardrailWarning) as caught:
+            one.evaluate(*support)
+        seen = "8 of the 8 evaluated texts were in the support set that trained the adapter"
+        assert any(seen in str(warning.message) for warning in caught)
     # The partner: other labelled texts may do both.
-    others = [f"{text} people" for text in support[0]]
-    guard.calibrate(others, support[1])
-    guard.certify(others, support[1], unlabelled=[f"so {text}" for text in others])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        guard.evaluate(*support)
-    seen = "8 of the 8 evaluated texts were in the support set that trained the adapter"
-    assert any(seen in str(one.message) for one in caught)
+    others = [f"{text} people" for text in texts]
+    guard.calibrate(others, labels)
+    guard.certify(others, labels, unlabelled=[f"so {text}" for text in others])
 
 
 def test_words_choose_nothing_for_a_guard_that_looks_for_none(guard, support):

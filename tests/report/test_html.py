@@ -233,7 +233,7 @@ def test_a_fit_and_its_curve(capsys):
 
 
 def test_a_strength_that_labels_left_or_overruled(capsys):
-    curve = tuple(AgreementPoint(s, d, 0.9, 0.8, 1.0) for s, d in ((0.0, 0.5), (0.3, 0.2), (1.0, 0.125)))
+    curve = tuple(AgreementPoint(s, d, 0.9) for s, d in ((0.0, 0.5), (0.3, 0.2), (1.0, 0.125)))
     dial = UnlabelledCalibration(1.0, 32, 20, curve)
     left = replace(CALIBRATION, strength=1.0, without_labels=1.0, p_value=0.5)
     print_fit(fit_report(), left, 1.0, stated=False, without_labels=dial)

@@ -18,13 +18,13 @@ from shortcut_guardrail.strength.certificate import certify_answers, certify_cou
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 
 
-def certificate(differing, gained, lost, *, labelled=None, n=1000, **config):
+def certificate(differing, gained, lost, *, labelled=None, n=1000, n_labels=200, strengths=STRENGTHS, **config):
     gained, lost = np.array(gained), np.array(lost)
     return certify_counts(
-        STRENGTHS,
+        strengths,
         CertifyConfig(**config),
         n_unlabelled=n,
-        n_labels=200,
+        n_labels=n_labels,
         differing=np.array(differing),
         labelled=gained + lost if labelled is None else np.array(labelled),
         gained=gained,
@@ -37,6 +37,8 @@ def test_the_bound_is_the_largest_share_that_is_not_refuted(k, n):
     bound = float(upper_bound(np.array([k]), n, 0.05)[0])
     assert binom.cdf(k, n, bound) == pytest.approx(0.05)
     assert binom.cdf(k, n, bound - 0.01) > 0.05
+    # Nothing seen, and harm alone, bound nothing.
+    assert upper_bound(np.array([0, 5]), np.array([0, 5]), 0.05).tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("harm", ["net", "harmed"])
@@ -58,14 +60,6 @@ def test_the_bounds_are_those_of_the_formula(harm, differing, labelled, gained, 
         loss = share * largest_not_refuted(lost, labelled, 0.9 * error)
     assert found.points[0].differing_bound == pytest.approx(share, abs=1e-9)
     assert found.points[0].loss_bound == pytest.approx(loss, abs=1e-9)
-
-
-def test_nothing_seen_and_everything_seen_bound_nothing():
-    assert upper_bound(np.array([0, 5]), np.array([0, 5]), 0.05).tolist() == [1.0, 1.0]
-
-
-def test_no_harm_of_forty_still_allows_seven_percent():
-    assert float(upper_bound(np.array([0]), 40, 0.05)[0]) == pytest.approx(0.072, abs=5e-4)
 
 
 def test_strengths_that_change_next_to_nothing_need_no_label():
@@ -103,12 +97,8 @@ def test_the_number_of_labels_that_would_do_does():
     assert certificate([400] * 4, *more, labelled=[needed] * 4).points[-1].certified
     fewer = [needed * 6 // 18] * 4, [-(-needed * 3 // 18)] * 4
     assert not certificate([400] * 4, *fewer, labelled=[needed // 2] * 4).points[-1].certified
-
-
-def test_no_number_of_labels_certifies_a_guard_that_harms():
-    found = certificate([400] * 4, [3] * 4, [12] * 4)
-    assert {point.labels_needed for point in found.points} == {None}
-    assert found.sentence.endswith("More texts like those seen so far would not change that.")
+    # None certifies a guard that harms.
+    assert {point.labels_needed for point in certificate([400] * 4, [3] * 4, [12] * 4).points} == {None}
 
 
 def test_the_sentence_says_what_was_shown_and_on_what():
@@ -139,9 +129,7 @@ def test_without_a_certificate_the_sentence_says_how_many_labels_would_do():
     # Of 200 labelled texts 9 get another answer, so for each that does 200 / 9 have to be labelled.
     seen = certificate([400] * 4, [6] * 4, [3] * 4)
     rows = math.ceil(seen.points[-1].labels_needed * 200 / 9)
-    assert (
-        f"about {rows} labelled texts drawn and turning out like the 200 seen so far. Draw them anew" in seen.sentence
-    )
+    assert f"about {rows} labelled texts drawn and turning out like the 200 seen so far. Draw" in seen.sentence
 
 
 def test_few_texts_without_another_answer_call_for_more_texts_not_for_labels_that_cannot_be_had():
@@ -169,68 +157,46 @@ def test_what_would_do_is_said_of_the_strength_in_use_and_of_all_before_it():
     assert replace(found, in_use=0.75).sentence.endswith("More texts like those seen so far would not change that.")
 
 
-def test_a_grid_without_a_strength_has_nothing_to_certify():
-    one = np.zeros(1, dtype=int)
-    with pytest.raises(ConfigError, match=r"^A certificate is for strengths above 0, but the guard's grid has none\."):
-        certify_answers(
-            (),
-            CertifyConfig(),
-            unlabelled_base=one,
-            unlabelled_guarded=np.zeros((0, 1), dtype=int),
-            labelled_base=one,
-            labelled_guarded=np.zeros((0, 1), dtype=int),
-            labels=one,
-        )
-
-
-def test_answers_are_counted_where_they_differ():
-    base, guarded = np.array([0, 0, 1, 1]), np.array([[0, 0, 1, 0], [1, 2, 1, 0]])
-    found = certify_answers(
-        (0.5, 1.0),
+def from_answers(strengths, base, guarded):
+    """Of texts that are unlabelled and labelled at once, of class 1 all of them."""
+    base = np.array(base, dtype=int)
+    guarded = np.array(guarded, dtype=int).reshape(len(strengths), len(base))
+    return certify_answers(
+        strengths,
         CertifyConfig(),
         unlabelled_base=base,
         unlabelled_guarded=guarded,
         labelled_base=base,
         labelled_guarded=guarded,
-        labels=np.array([1, 1, 1, 1]),
+        labels=np.ones_like(base),
     )
+
+
+def test_answers_are_counted_where_they_differ():
+    found = from_answers((0.5, 1.0), [0, 0, 1, 1], [[0, 0, 1, 0], [1, 2, 1, 0]])
     counted = [(p.differing, p.labelled, p.gained, p.lost) for p in found.points]
     assert counted == [(1, 1, 0, 1), (3, 3, 1, 1)]  # a wrong answer for another wrong one is neither gained nor lost
 
 
-def test_a_certificate_needs_unlabelled_texts():
-    nothing = np.zeros(0, dtype=int)
+def test_without_a_strength_or_a_text_there_is_nothing_to_certify():
+    with pytest.raises(ConfigError, match=r"^A certificate is for strengths above 0, but the guard's grid has none\."):
+        from_answers((), [0], [])
     with pytest.raises(DataError, match=r"^A certificate needs unlabelled texts from the deployment"):
-        certify_answers(
-            (1.0,),
-            CertifyConfig(),
-            unlabelled_base=nothing,
-            unlabelled_guarded=nothing[None],
-            labelled_base=nothing,
-            labelled_guarded=nothing[None],
-            labels=nothing,
-        )
+        from_answers((1.0,), [], [])
 
 
-def test_only_texts_with_another_answer_are_to_be_labelled():
-    base = np.zeros(50, dtype=int)
-    guarded = np.zeros((2, 50), dtype=int)
-    guarded[0, :10], guarded[1, 5:20] = 1, 2
-    chosen = texts_to_label(base, guarded, 8, seed=1)
-    assert len(set(chosen.tolist())) == 8
-    assert chosen.max() < 20
-    assert chosen.tolist() != texts_to_label(base, guarded, 8, seed=2).tolist()
-    assert len(texts_to_label(base, guarded, 100)) == 20
-
-
-def test_whoever_labels_the_first_texts_alone_has_a_random_sample():
-    base, guarded = np.zeros(40, dtype=int), np.ones((1, 40), dtype=int)
-    first = [set(texts_to_label(base, guarded, 40, seed=seed)[:10].tolist()) for seed in range(400)]
-    # Each of the texts is among the first ten in a quarter of the samples; six standard deviations are .13.
-    shares = [np.mean([i in chosen for chosen in first]) for i in range(40)]
-    assert 0.12 < min(shares) < max(shares) < 0.38
-    # Fewer texts of the same draw are the beginning of more of them.
-    assert texts_to_label(base, guarded, 10, seed=3).tolist() == texts_to_label(base, guarded, 40, seed=3)[:10].tolist()
+def test_texts_to_label_are_a_random_sample_of_those_with_another_answer():
+    base, guarded = np.zeros(60, dtype=int), np.zeros((2, 60), dtype=int)
+    guarded[0, :30], guarded[1, 10:40] = 1, 2
+    first = [texts_to_label(base, guarded, 10, seed=seed).tolist() for seed in range(400)]
+    assert {len(set(chosen)) for chosen in first} == {10}
+    # Each of 40 texts is among the first ten in a quarter of the samples; six standard deviations are .13.
+    shares = [np.mean([i in chosen for chosen in first]) for i in range(60)]
+    assert 0.12 < min(shares[:40]) < max(shares[:40]) < 0.38
+    assert max(shares[40:]) == 0
+    # Fewer texts of the same draw are the beginning of more of them, whatever their labels say.
+    assert texts_to_label(base, guarded, 100, seed=3).tolist()[:10] == first[3]
+    assert len(texts_to_label(base, guarded, 100)) == 40
 
 
 @pytest.fixture
@@ -242,23 +208,14 @@ def only_certified(monkeypatch):
 
 def error_rate(*, theta, share, n_strengths, procedure, n=400, n_labels=120, repeats=400):
     """How often any of several equally harmful, independent strengths is called harmless."""
-    rng = np.random.default_rng(0)
-    wrong = 0
+    rng, wrong = np.random.default_rng(0), 0
     for _ in range(repeats):
         differing = rng.binomial(n, share, n_strengths)
         labelled = rng.binomial(n_labels, share, n_strengths)
         lost = rng.binomial(labelled, theta)
-        found = certify_counts(
-            np.linspace(0.1, 1, n_strengths),
-            CertifyConfig(margin=0.02, confidence=0.9),
-            n_unlabelled=n,
-            n_labels=n_labels,
-            differing=differing,
-            labelled=labelled,
-            gained=labelled - lost,
-            lost=lost,
-        )
-        wrong += procedure(found)
+        grid = np.linspace(0.1, 1, n_strengths)
+        counts = differing, labelled - lost, lost
+        wrong += procedure(certificate(*counts, n=n, n_labels=n_labels, strengths=grid, confidence=0.9))
     return wrong / repeats
 
 
@@ -283,19 +240,8 @@ def test_going_on_until_it_passes_errs_too_often_unless_the_looks_were_planned()
         for _ in range(repeats):
             lost = np.cumsum(rng.binomial(60, 0.53, 10))
             differing = rng.binomial(20_000, 0.34)
-            found = [
-                certify_counts(
-                    (1.0,),
-                    CertifyConfig(margin=0.02, confidence=0.9, looks=planned),
-                    n_unlabelled=20_000,
-                    n_labels=int(n),
-                    differing=np.array([differing]),
-                    labelled=np.array([n]),
-                    gained=np.array([n - k]),
-                    lost=np.array([k]),
-                )
-                for n, k in zip(looks, lost, strict=True)
-            ]
+            options = {"n": 20_000, "strengths": (1.0,), "confidence": 0.9, "looks": planned}
+            found = [certificate([differing], [n - k], [k], **options) for n, k in zip(looks, lost, strict=True)]
             wrong += any(len(one.certified) > 1 for one in found)
         return wrong / repeats
 

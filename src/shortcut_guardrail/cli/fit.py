@@ -226,7 +226,7 @@ class _Asked:
         import numpy as np
 
         from ..errors import ConfigError, GuardrailWarning
-        from ..mitigation import Wanted, uses_shortcuts
+        from ..mitigation import Wanted, strategy_of, uses_shortcuts
 
         labels = rows.distinct_labels()
         strategy = "distill" if self.strategy == "auto" else self.strategy
@@ -236,7 +236,7 @@ class _Asked:
             warnings.simplefilter("ignore", GuardrailWarning)  # the repair warns again
             plan = Wanted(**self.as_given).plan(strategy, None if labels is None else np.array(labels))
         if dry_run and not uses_shortcuts(plan.config):
-            also = "" if plan.strategy.learns_from_labels else ", or --per-input"
+            also = "" if strategy_of(plan.config).learns_from_labels else ", or --per-input"
             raise ConfigError(
                 f"--dry-run is for strategies that know what they neutralise, and '{self.strategy}' does not. Choose "
                 f"--strategy mask or --strategy distill{also}."

@@ -1,11 +1,9 @@
-from .groups import by_label as by_label
-from .groups import by_shortcut as by_shortcut
 from .scoring import Evaluation as Evaluation
 from .scoring import ShortcutIn as ShortcutIn
+from .scoring import by_shortcut as by_shortcut
 from .scoring import score as score
 from .scoring import shortcut_tokens as shortcut_tokens
 from .sensitivity import NOT_MEASURED as NOT_MEASURED
 from .sensitivity import SensitivityOn as SensitivityOn
-from .sensitivity import check_sensitivity as check_sensitivity
 from .sensitivity import sampled_rows as sampled_rows
 from .sensitivity import summarize_sensitivity as summarize_sensitivity

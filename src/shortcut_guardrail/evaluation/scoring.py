@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ..data import counted
 from ..display import MOST_ROWS, Shown, Summary, cut, interval, number
@@ -26,7 +28,6 @@ from ..models import EncodedTexts
 from ..stats import exact_interval
 from ..text import WordFinder
 from ..typing import Array
-from .groups import by_label, by_shortcut
 from .sensitivity import NOT_MEASURED, Sensitivity, defined
 
 ShortcutIn = Literal["text", "pair", "both"]
@@ -128,6 +129,26 @@ class Evaluation(Shown):
         }
 
 
+def by_shortcut(labels: ArrayLike, present: ArrayLike, label_names: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
+    """Groups by label and shortcut presence, in the paper's order: C_{2i-1} is label i without a shortcut, C_{2i} with.
+
+    Args:
+        labels: Class ids, shape (N,), in [0, C).
+        present: Whether each text holds a shortcut, shape (N,), bool.
+        label_names: The C label names.
+
+    Returns:
+        Group ids 2 * label + present, shape (N,), int64, and the names of the G = 2 C groups, with examples or without.
+
+    Example:
+        >>> groups, names = by_shortcut([0, 1, 1], [True, False, True], ["negative", "positive"])
+        >>> groups.tolist(), names[1]
+        ([1, 2, 3], 'negative, with shortcut')
+    """
+    ids = 2 * np.asarray(labels, dtype=np.int64) + np.asarray(present, dtype=bool)
+    return ids, tuple(f"{name}, {how} shortcut" for name in label_names for how in ("without", "with"))
+
+
 def score(
     encoded: EncodedTexts,
     predictions: Array,
@@ -143,10 +164,10 @@ def score(
         shortcut_tokens: See `shortcut_tokens`; `None` groups by label alone.
         sensitivity: How far the answers hang on single tokens.
     """
-    groups = by_label(labels, label_names)
+    groups, names = labels, label_names
     if shortcut_tokens is not None:
-        groups = by_shortcut(labels, [bool(tokens) for tokens in shortcut_tokens], label_names)
-    per_group = group_accuracy(predictions, labels, groups.ids, groups.names)
+        groups, names = by_shortcut(labels, [bool(tokens) for tokens in shortcut_tokens], label_names)
+    per_group = group_accuracy(predictions, labels, groups, names)
     if small := [f"'{group.name}' ({counted(group.n, 'example')})" for group in per_group if 0 < group.n < SMALL_GROUP]:
         warnings.warn(
             f"Small groups: {', '.join(small)}. Read their accuracies with care.", GuardrailWarning, stacklevel=3

@@ -65,15 +65,14 @@ def defined(value: float) -> float | None:
     return None if math.isnan(value) else value
 
 
-def check_sensitivity(on: SensitivityOn) -> SensitivityOn:
-    """The number of texts itself, if it is `all`, `none` or a positive whole number."""
-    if on in ("all", "none") or (isinstance(on, int) and not isinstance(on, bool) and on > 0):
-        return on
-    raise ConfigError(f"sensitivity must be all, none or a positive number of texts, but is {on!r}.")
-
-
 def sampled_rows(n: int, on: SensitivityOn, seed: int) -> Array:
-    """Which of n texts sensitivity is measured on, ascending; drawn without replacement, the same for the same seed."""
+    """Which of n texts sensitivity is measured on, ascending; drawn without replacement, the same for the same seed.
+
+    Raises:
+        ConfigError: `on` is neither `all`, `none` nor a positive whole number.
+    """
+    if on not in ("all", "none") and (not isinstance(on, int) or isinstance(on, bool) or on < 1):
+        raise ConfigError(f"sensitivity must be all, none or a positive number of texts, but is {on!r}.")
     if on == "none":
         return np.zeros(0, dtype=np.int64)
     if on == "all" or int(on) >= n:

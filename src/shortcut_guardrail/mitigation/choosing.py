@@ -32,7 +32,6 @@ from .strategies import uses_shortcuts
 from .validation import (
     check_kind,
     check_same_length,
-    check_untaught,
     check_unused,
     checked,
     warn_about_copies,
@@ -52,11 +51,9 @@ def choose_on_labels(
     """The strength that labels choose. Arguments and errors: see `ShortcutGuardrail.calibrate`."""
     encoded, labels = support
     warn_about_copies(encoded.texts, "labelled", "The choice of the strength")
-    check_untaught(encoded, fitted.shortcuts.rows, fitted.strategy)
+    check_unused(encoded.texts, fitted.shortcuts.rows, fitted.strategy, certify=False)
     before = None if without_labels is None else without_labels.strength
-    if without_labels is not None and (
-        fitted.unlabelled is None or without_labels.to_dict() != fitted.unlabelled.to_dict()
-    ):
+    if without_labels is not None and without_labels != fitted.unlabelled:
         raise ConfigError(
             "without_labels is not what this guard's last calibrate_without_labels chose. Call it after fit, and "
             "pass its result."
@@ -81,10 +78,7 @@ def choose_unlabelled(
     at_most: int = 256,
     progress: Progress | None = None,
 ) -> UnlabelledCalibration:
-    """The strength that unlabelled texts choose.
-
-    Arguments and errors: see `ShortcutGuardrail.calibrate_without_labels`.
-    """
+    """The strength that unlabelled texts choose. See `ShortcutGuardrail.calibrate_without_labels`."""
     if at_most < 1:
         raise ConfigError(f"at_most must be at least 1, but is {at_most}.")
     if fitted.strategy.learns_from_labels:
@@ -130,7 +124,7 @@ def certify_guard(
     ids = np.array(label_ids(labelled[1], base.label_names), dtype=np.int64)
     check_same_length(texts, ids)
     check_kind(texts, unlabelled)
-    check_unused(texts, fitted.shortcuts.rows, fitted.strategy)
+    check_unused(texts, fitted.shortcuts.rows, fitted.strategy, certify=True)
     n_fitted = warn_about_fitted(texts, unlabelled, fitted.texts)
     warn_about_copies(unlabelled, "unlabelled", "The certificate")
     warn_about_copies(texts, "labelled", "The certificate")

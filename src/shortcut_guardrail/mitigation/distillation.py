@@ -14,8 +14,9 @@ frozen: only LoRA factors are trained.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import fields, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +28,7 @@ from ..models import EncodedTexts, TextClassifier
 from ..strength import Counterfactual
 from ..text import WordFinder, shortened_texts, with_insertions
 from ..typing import Array, Progress
-from .lora import untrained_adapter
+from .lora import attach_adapter, seeded
 from .training import AdapterTraining, TrainingLoop, first_of_equals, run_training
 
 _BEARING_SHARE = 0.5  # of every batch, where there are texts of both kinds
@@ -65,75 +66,64 @@ def distill_adapter(
         seed: The same seed gives the same adapter.
 
     Returns:
-        The PEFT model and the record of its training.
-
-    Raises:
-        RunError: The loss became NaN, or frozen weights changed.
+        See `run_training`.
     """
     adapter, temperature = config.adapter, config.distill.temperature
     if not target.bearing.any():
-        return untrained_adapter(base, adapter, seed=seed), AdapterTraining(len(encoded))
+        with seeded(seed):
+            return attach_adapter(base, adapter).requires_grad_(False), AdapterTraining(len(encoded))
     kept = np.arange(len(encoded))
     if adapter.deduplicate:
         kept = first_of_equals(encoded, kept)
-    examples = _Examples(encoded.select(kept), target.probabilities(temperature)[kept], target.bearing[kept])
-    examples = examples.with_insertions(finder, base.max_length, seed)
+    examples = encoded.select(kept), target.probabilities(temperature)[kept], target.bearing[kept]
+    examples = with_shortcuts_put_in(examples, finder, base.max_length, seed)
 
-    def trainer(adapted: TextClassifier) -> TrainingLoop:
-        # Insertions make an epoch no longer.
-        return _Distiller(adapted, examples, config, seed, n_items=len(kept))
-
-    model, training = run_training(base, adapter, trainer, seed=seed, n_texts=len(encoded), progress=progress)
+    # What is put in makes an epoch no longer.
+    loop = partial(Distiller, examples=examples, config=config, seed=seed, n_items=len(kept))
+    model, training = run_training(base, adapter, loop, seed=seed, n_texts=len(encoded), progress=progress)
     return model, replace(training, n_trained=len(kept))
 
 
-@dataclass(frozen=True, eq=False)
-class _Examples:
-    """What is trained on: texts, the teacher's probabilities for them, and which of them hold a shortcut."""
+Examples = tuple[EncodedTexts, Array, Array]
+"""N texts, the teacher's probabilities for them, shape (N, C), and which of them hold a shortcut, shape (N,), bool."""
 
-    encoded: EncodedTexts
-    teacher: Array
-    bearing: Array
 
-    def with_insertions(self, finder: WordFinder, max_length: int, seed: int) -> _Examples:
-        """As many more as there are texts without a shortcut: the same with one put in, and the same answer due."""
-        rows, rest = np.flatnonzero(self.bearing), np.flatnonzero(~self.bearing)
-        if not len(rest):
-            return self
-        source, rng = self.encoded.select(rows), np.random.default_rng([seed, 1])
-        positions = finder.positions(source)
-        added = with_insertions(self.encoded.select(rest), source, positions, max_length=max_length, rng=rng)
-        return _Examples(
-            _joined(self.encoded, added),
-            np.concatenate([self.teacher, self.teacher[rest]]),
-            np.concatenate([self.bearing, np.ones(len(rest), dtype=bool)]),
-        )
+def with_shortcuts_put_in(examples: Examples, finder: WordFinder, max_length: int, seed: int) -> Examples:
+    """As many more as there are texts without a shortcut: the same with one put in, and the same answer due."""
+    encoded, teacher, bearing = examples
+    rest = np.flatnonzero(~bearing)
+    if not len(rest):
+        return examples
+    source, rng = encoded.select(np.flatnonzero(bearing)), np.random.default_rng([seed, 1])
+    added = with_insertions(encoded.select(rest), source, finder.positions(source), max_length=max_length, rng=rng)
+    return (
+        _joined(encoded, added),
+        np.concatenate([teacher, teacher[rest]]),
+        np.concatenate([bearing, np.ones(len(rest), dtype=bool)]),
+    )
 
 
 def _joined(first: EncodedTexts, second: EncodedTexts) -> EncodedTexts:
     """The texts of both, one after another."""
-    return EncodedTexts(
-        texts=cast(Any, [*first.texts, *second.texts]),
-        input_ids=first.input_ids + second.input_ids,
-        token_type_ids=None
-        if first.token_type_ids is None or second.token_type_ids is None
-        else first.token_type_ids + second.token_type_ids,
-        ordinary=first.ordinary + second.ordinary,
-        offsets=first.offsets + second.offsets,
-        segments=first.segments + second.segments,
-        truncated=np.concatenate([first.truncated, second.truncated]),
-    )
+    values: dict[str, Any] = {}
+    for name in (field.name for field in fields(EncodedTexts)):
+        one, other = getattr(first, name), getattr(second, name)
+        if isinstance(one, np.ndarray):
+            values[name] = np.concatenate([one, other])
+        else:
+            values[name] = None if one is None else [*one, *other]
+    return EncodedTexts(**values)
 
 
-class _Distiller(TrainingLoop):
+class Distiller(TrainingLoop):
     """The training loop of the loss above."""
 
     def __init__(
-        self, classifier: TextClassifier, examples: _Examples, config: GuardrailConfig, seed: int, n_items: int
+        self, classifier: TextClassifier, examples: Examples, config: GuardrailConfig, seed: int, n_items: int
     ) -> None:
-        super().__init__(classifier, examples.encoded, config.adapter, seed, n_items)
-        self.teacher = torch.from_numpy(examples.teacher)
-        self.bearing = examples.bearing
+        encoded, teacher, self.bearing = examples
+        super().__init__(classifier, encoded, config.adapter, seed, n_items)
+        self.teacher = torch.from_numpy(teacher)
         self.temperature = config.distill.temperature
 
     def epoch(self) -> Iterator[Array]:

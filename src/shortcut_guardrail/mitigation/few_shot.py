@@ -13,6 +13,7 @@ strength is chosen on these answers. The adapter that is kept is trained on all 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,22 +41,13 @@ def few_shot_adapter(
     seed: int,
     progress: Progress | None = None,
 ) -> tuple[Any, AdapterTraining]:
-    """Train an adapter on n labelled texts, given with their class ids, shape (n,).
-
-    Returns:
-        The PEFT model and the record of its training.
-
-    Raises:
-        RunError: The loss became NaN, or frozen weights changed.
-    """
+    """Train an adapter on n labelled texts, given with their class ids, shape (n,); see `run_training`."""
     if config.deduplicate:
         kept = first_of_equals(encoded, np.arange(len(encoded)))
         encoded, labels = encoded.select(kept), labels[kept]
 
-    def trainer(adapted: TextClassifier) -> TrainingLoop:
-        return _Supervised(adapted, encoded, labels, config, seed)
-
-    return run_training(base, config, trainer, seed=seed, n_texts=len(encoded), progress=progress)
+    loop = partial(_Supervised, encoded=encoded, labels=labels, config=config, seed=seed)
+    return run_training(base, config, loop, seed=seed, n_texts=len(encoded), progress=progress)
 
 
 def cross_validated_logits(
@@ -72,7 +64,6 @@ def cross_validated_logits(
 
     Raises:
         DataError: The texts are all equal, so that none is left to ask about.
-        RunError: See `few_shot_adapter`.
     """
     out = np.empty((len(strengths), len(encoded), base.n_classes), dtype=np.float32)
     # Texts are compared as the model sees them: two that differ beyond its length are one to it.

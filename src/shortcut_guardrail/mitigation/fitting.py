@@ -36,8 +36,6 @@ class FitReport(Shown):
 
     Attributes:
         training: The adapter's training; one of no steps where nothing was trained.
-        config: The configuration used.
-        seed: The seed used.
         n_truncated: Texts it was fitted on that are longer than the model takes.
         seconds: Wall-clock time by stage: `tokenise` (nearly none of texts that were encoded before), `target` (looking
             for what to neutralise), `attribute` or `teacher` (what training starts from), `cross-validate`, `adapt`.
@@ -91,8 +89,6 @@ class Fitted:
 
     Attributes:
         guard: The base model at any strength.
-        config: What it was fitted with.
-        seed: The seed it was fitted with.
         training: The record of the training, as `AdapterTraining.to_dict` gives it.
         seconds: Wall-clock time by stage; the choice of the strength adds to it.
         shortcuts: What is neutralised.
@@ -138,58 +134,46 @@ def fit_guard(
     def lap(stage: str) -> None:
         seconds[stage] = time.perf_counter() - started - sum(seconds.values())
 
-    learns = strategy_of(config).learns_from_labels
+    strategy = strategy_of(config)
+    learns = strategy.learns_from_labels
     warn_about_unused(config, support=support is not None, shortcuts=shortcuts is not None)
     if learns:
         check_taught(None if support is None else support[1])
     encoded = texts if isinstance(texts, EncodedTexts) else base.encode(check_texts(texts), progress=progress)
     check_ordinary(encoded)
     lap("tokenise")
-    shortcuts = _shortcuts(base, encoded, config, support, shortcuts, progress)
-    if uses_shortcuts(config):
+    if not uses_shortcuts(config):
+        shortcuts = Shortcuts()
+    else:
+        if shortcuts is None:
+            shortcuts = find_shortcuts(base, encoded, config.shortcuts, support=support, progress=progress)
+        else:
+            shortcuts = with_said(shortcuts, config.shortcuts)
+        warn_about_absent(shortcuts, encoded)
+        warn_without_shortcuts(shortcuts)
         lap("target")
     learned_from = support[0] if support is not None and learns else encoded
     if learns:
         shortcuts = replace(shortcuts, rows=hashes(learned_from))
-    trained = strategy_of(config).train(
+    model, training, chosen = strategy.train(
         Task(base, encoded, shortcuts.finder, config, seed, support=support, lap=lap, progress=progress)
     )
     lap("adapt")
     fitted = Fitted(
-        guard=strategy_of(config).guard(base, config, shortcuts.finder, trained.model),
+        guard=strategy.guard(base, config, shortcuts.finder, model),
         config=config,
         seed=seed,
-        training=trained.training.to_dict(),
+        training=training.to_dict(),
         seconds=dict(seconds),  # the report stays as it was given
         shortcuts=shortcuts,
         texts=frozenset(map(text_number, learned_from.texts)),
     )
     n_truncated = int(learned_from.truncated.sum())
-    report = FitReport(trained.training, config, seed, n_truncated, seconds, shortcuts, trained.calibration)
+    report = FitReport(training, config, seed, n_truncated, seconds, shortcuts, chosen)
     choice = StrengthChoice(config.calibration.fixed_strength, "fixed")
-    if chosen := trained.calibration:
+    if chosen is not None:
         choice = StrengthChoice(chosen.strength, "cross-validated", calibration=chosen, rows=shortcuts.rows)
     return fitted, report, choice
-
-
-def _shortcuts(
-    base: TextClassifier,
-    encoded: EncodedTexts,
-    config: GuardrailConfig,
-    rows: LabelledRows | None,
-    given: Shortcuts | None,
-    progress: Progress | None,
-) -> Shortcuts:
-    """What is neutralised, found where it is not given; nothing where the strategy does not ask."""
-    if not uses_shortcuts(config):
-        return Shortcuts()
-    if given is None:
-        shortcuts = find_shortcuts(base, encoded, config.shortcuts, support=rows, progress=progress)
-    else:
-        shortcuts = with_said(given, config.shortcuts)
-    warn_about_absent(shortcuts, encoded)
-    warn_without_shortcuts(shortcuts)
-    return shortcuts
 
 
 def encode_support(base: TextClassifier, support: Support | None) -> LabelledRows | None:

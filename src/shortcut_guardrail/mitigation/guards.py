@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -53,8 +52,7 @@ class AdapterGuard:
         """Class logits of N texts at each of S strengths, shape (S, N, C)."""
         if self.only is None:
             return logits_by_strength(self.adapted, encoded, strengths, progress=progress)
-        base = self.base.predict_logits(encoded)
-        out = np.repeat(base[None], len(strengths), axis=0)
+        out = np.repeat(self.base.predict_logits(encoded)[None], len(strengths), axis=0)
         rows = np.flatnonzero(self.only.present_in(encoded))
         if len(rows):
             out[:, rows] = logits_by_strength(self.adapted, encoded.select(rows), strengths, progress=progress)
@@ -84,14 +82,12 @@ class MaskGuard:
         self, encoded: EncodedTexts, strengths: Sequence[float], *, progress: Progress | None = None
     ) -> Array:
         """See `AdapterGuard`."""
-        base = self.base.predict_logits(encoded)
-        out = np.repeat(base[None], len(strengths), axis=0)
+        out = np.repeat(self.base.predict_logits(encoded)[None], len(strengths), axis=0)
         rows = np.flatnonzero(self.finder.present_in(encoded))
-        bearing = encoded.select(rows)
         for i, strength in enumerate(strengths):
             if strength > 0 and len(rows):
                 with self.at(strength) as classifier:
-                    out[i, rows] = classifier.predict_logits(bearing)
+                    out[i, rows] = classifier.predict_logits(encoded.select(rows))
             if progress is not None:
                 progress("Calibrating", i + 1, len(strengths))
         return out
@@ -99,8 +95,6 @@ class MaskGuard:
 
 Guard = AdapterGuard | MaskGuard
 """The base model at any strength."""
-
-_Kind = TypeVar("_Kind", bound="_Targeted")
 
 
 class _Targeted(TextClassifier):
@@ -110,10 +104,10 @@ class _Targeted(TextClassifier):
     strength: float
 
     @classmethod
-    def around(cls: type[_Kind], classifier: TextClassifier, finder: WordFinder, strength: float) -> _Kind:
+    def around(cls, classifier: TextClassifier, finder: WordFinder, strength: float) -> Self:
         """The same classifier in this way; its model and settings are shared."""
         twin = cls.__new__(cls)
-        twin.__dict__.update(copy.copy(classifier).__dict__)
+        twin.__dict__.update(classifier.__dict__)
         twin.finder, twin.strength = finder, strength
         return twin
 

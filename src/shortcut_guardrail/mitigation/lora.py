@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
@@ -43,11 +44,13 @@ def attach_adapter(classifier: TextClassifier, config: AdapterConfig) -> Any:
     return model.eval()
 
 
-def untrained_adapter(classifier: TextClassifier, config: AdapterConfig, *, seed: int) -> Any:
-    """A PEFT model whose adapter changes nothing, for guards that found nothing to train for."""
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Within the block PyTorch draws by a seed; the random state of the process is left as it was."""
+    # An explicit list, because PyTorch warns about an implicit one on machines with many GPUs.
     with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
         torch.manual_seed(seed)
-        return attach_adapter(classifier, config).requires_grad_(False)
+        yield
 
 
 def wrap_with_lora(classifier: TextClassifier, lora: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,18 +49,17 @@ def train_adapter(
             f"but {len(kept)} of {len(encoded)} {'is' if len(kept) == 1 else 'are'}. Give more deployment texts."
         )
 
-    def trainer(adapted: TextClassifier) -> TrainingLoop:
-        return MaskedContrastiveLearning(adapted, encoded.select(kept), positions[kept], config, seed)
-
-    return run_training(classifier, config, trainer, seed=seed, n_texts=len(encoded), progress=progress)
+    loop = partial(
+        MaskedContrastiveLearning, encoded=encoded.select(kept), positions=positions[kept], config=config, seed=seed
+    )
+    return run_training(classifier, config, loop, seed=seed, n_texts=len(encoded), progress=progress)
 
 
 def texts_drawn(encoded: EncodedTexts, config: AdapterConfig, *, seed: int) -> Array:
-    """Indices of the texts that training with masked contrastive learning will draw, ascending.
+    """Indices of the texts that training will draw, ascending; these alone need to be attributed.
 
-    These alone need to be attributed: where the steps do not suffice for one pass, most texts of a large corpus are
-    never seen. Of equal texts one is drawn. All are where pairs are drawn rather than texts, since pairs have to be
-    counted first.
+    Where the steps do not suffice for one pass, most texts of a large corpus are never seen. Where pairs are drawn
+    rather than texts, all are, since pairs have to be counted first.
     """
     kept = _trained(encoded, config)
     if config.pairing != "grouped":
@@ -72,9 +72,7 @@ def texts_drawn(encoded: EncodedTexts, config: AdapterConfig, *, seed: int) -> A
 def _trained(encoded: EncodedTexts, config: AdapterConfig) -> Array:
     """Indices of the texts to train on: those with a token to mask, the first of each set of equal texts."""
     usable = np.flatnonzero([ordinary.any() for ordinary in encoded.ordinary])
-    if not config.deduplicate:
-        return usable
-    return first_of_equals(encoded, usable)
+    return first_of_equals(encoded, usable) if config.deduplicate else usable
 
 
 class MaskedContrastiveLearning(TrainingLoop):

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +16,7 @@ from ..config import GuardrailConfig, check_strength, preset, updated
 from ..data import enumerated
 from ..decisions import Decisions, made_for
 from ..display import Shown, Summary
-from ..errors import ConfigError, DataError, GuardrailWarning, NothingToRepairError
+from ..errors import ConfigError, DataError, NothingToRepairError
 from ..models import EncodedTexts, TextClassifier
 from ..shortcuts import Shortcuts, find_shortcuts
 from ..strength import StrengthChoice, check_support
@@ -25,8 +24,8 @@ from ..text import text_key
 from ..typing import Array, Progress
 from .choosing import choose_on_labels, choose_unlabelled
 from .fitting import FitReport, Fitted, LabelledRows, fit_guard
-from .strategies import Strategy, strategy_of, uses_shortcuts
-from .validation import check_taught, many_answers_hang_on, warn_about_absent
+from .strategies import strategy_of, uses_shortcuts
+from .validation import check_taught, many_answers_hang_on, warn, warn_about_absent
 
 RepairStrategy = Literal["auto", "maskcl", "paper", "mask", "distill", "few-shot"]
 RepairStrength = float | Literal["auto"] | None
@@ -92,11 +91,6 @@ class Plan:
     on_labels: bool
     stated: bool
 
-    @property
-    def strategy(self) -> Strategy:
-        """How shortcuts are neutralised."""
-        return strategy_of(self.config)
-
 
 @dataclass(frozen=True)
 class Wanted:
@@ -146,7 +140,7 @@ class Wanted:
             config = replace(config, calibration=replace(config.calibration, fixed_strength=stated))
         on_labels = labels is not None and stated is None and not kind.learns_from_labels and _tells(labels, automatic)
         if labels is None and strength is None and not automatic:
-            _warn(
+            warn(
                 f"Without a support set the strength is not calibrated: {config.calibration.fixed_strength:g} is used, "
                 "which can cost much accuracy, most where there is no shortcut to repair. "
                 "Give some 40 labelled rows with support=, or state a strength with strength=."
@@ -155,11 +149,16 @@ class Wanted:
 
     def _configured(self, strategy: str) -> GuardrailConfig:
         start = preset(_PRESETS.get(strategy, strategy))
-        config = self.config if isinstance(self.config, GuardrailConfig) else _changed(start, self.config or {})
+        config = self.config if isinstance(self.config, GuardrailConfig) else updated(start, self.config or {})
         if config.strategy != start.strategy:
             raise ConfigError(
                 f"The strategy is {strategy!r}, but the configuration is one of '{config.strategy}'. Leave the "
                 "strategy out of the configuration, or name that one."
+            )
+        if config is not self.config and not strategy_of(config).trains and config.adapter != start.adapter:
+            raise ConfigError(
+                f"Settings of the adapter are about training, and strategy='{config.strategy}' trains nothing. "
+                "Leave them out."
             )
         said = config.shortcuts
         given = {
@@ -177,16 +176,6 @@ class Wanted:
         return config.with_shortcuts(named=(*said.named, *self.shortcuts), keep=(*said.keep, *self.keep))
 
 
-def _changed(config: GuardrailConfig, changes: Mapping[str, Any]) -> GuardrailConfig:
-    changed = updated(config, changes)
-    if not strategy_of(changed).trains and changed.adapter != config.adapter:
-        raise ConfigError(
-            f"Settings of the adapter are about training, and strategy='{changed.strategy}' trains nothing. "
-            "Leave them out."
-        )
-    return changed
-
-
 def _tells(labels: Array, automatic: bool) -> bool:
     """Whether labels can tell strengths apart; a warning where they cannot and need not."""
     try:
@@ -194,7 +183,7 @@ def _tells(labels: Array, automatic: bool) -> bool:
     except DataError:
         if not automatic:
             raise
-        _warn(
+        warn(
             "The support set has a single row or a single label and cannot tell strengths apart: the strength is the "
             "one chosen without labels."
         )
@@ -223,7 +212,7 @@ def search_shortcuts(
         decisions,
         model=model_digest(base),
         data=texts_fingerprint([text_key(text) for text in encoded.texts]),
-        warn=_warn,
+        warn=warn,
     )
     found = find_shortcuts(
         base,
@@ -238,10 +227,6 @@ def search_shortcuts(
     )
     warn_about_absent(found, encoded)
     return found
-
-
-def _warn(sentence: str) -> None:
-    warnings.warn(sentence, GuardrailWarning, stacklevel=5)
 
 
 def repair_model(
@@ -272,7 +257,7 @@ def repair_model(
     fitted, report, choice = fit_guard(
         base, encoded, plan.config, seed=seed, support=weighing, shortcuts=given, progress=progress
     )
-    if reason and found is not None and plan.strategy.learns_from_labels and choice.strength == 0:
+    if reason and found is not None and strategy_of(plan.config).learns_from_labels and choice.strength == 0:
         raise nothing_to_repair(found, labels_say=", and cross-validation on the labelled rows prefers the base")
     if plan.automatic:
         chosen = choose_unlabelled(base, fitted, encoded, progress=progress)

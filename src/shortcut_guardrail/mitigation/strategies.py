@@ -54,26 +54,15 @@ class Task:
     progress: Progress | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """What a strategy returns.
-
-    Attributes:
-        model: The PEFT model; `None` of a strategy that trains none.
-        training: The record of its training.
-        calibration: How its strength was chosen, where the strategy has to do that itself.
-    """
-
-    model: Any | None
-    training: AdapterTraining
-    calibration: Calibration | None = None
+Trained = tuple[Any | None, AdapterTraining, Calibration | None]
+"""What a strategy returns: the PEFT model, where it trains one, the record of its training, and how its strength was
+chosen, where it has to do that itself."""
 
 
 class Strategy(ABC):
     """One way to take a shortcut's effect away.
 
     Attributes:
-        name: As in configurations and on the command line.
         card: What a guard of this kind is, a sentence for its model card.
         needs_shortcuts: Whether it has to know which words are shortcuts.
         learns_from_labels: Whether it learns from labelled texts, and from nothing else. It then chooses its strength
@@ -92,7 +81,7 @@ class Strategy(ABC):
         """Do what the strategy does, with the task's configuration."""
 
     def guard(self, base: TextClassifier, config: GuardrailConfig, finder: WordFinder, model: Any | None) -> Guard:
-        """The guard around what was trained, now or before; arguments as in `Task` and `Trained`."""
+        """The guard around what was trained, now or before; arguments as in `Task`, and the model."""
         return AdapterGuard(base, model, finder if config.per_input else None)
 
 
@@ -113,7 +102,7 @@ class _MaskCL(Strategy):
         model, training = train_adapter(
             task.base, task.encoded, positions, config.adapter, seed=task.seed, progress=task.progress
         )
-        return Trained(model, training)
+        return model, training, None
 
 
 class _Distill(Strategy):
@@ -129,7 +118,7 @@ class _Distill(Strategy):
         model, training = distill_adapter(
             task.base, task.encoded, target, task.finder, config, seed=task.seed, progress=task.progress
         )
-        return Trained(model, training)
+        return model, training, None
 
 
 class _FewShot(Strategy):
@@ -150,7 +139,7 @@ class _FewShot(Strategy):
         model, training = few_shot_adapter(
             task.base, texts, labels, config.adapter, seed=task.seed, progress=task.progress
         )
-        return Trained(model, training, calibration)
+        return model, training, calibration
 
 
 class _Mask(Strategy):
@@ -161,7 +150,7 @@ class _Mask(Strategy):
 
     def train(self, task: Task) -> Trained:
         """Nothing is trained: words are masked when the guard answers."""
-        return Trained(None, AdapterTraining(len(task.encoded)))
+        return None, AdapterTraining(len(task.encoded)), None
 
     def guard(self, base: TextClassifier, _config: GuardrailConfig, finder: WordFinder, _model: Any | None) -> Guard:
         """See `Strategy`."""

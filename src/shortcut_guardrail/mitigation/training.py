@@ -20,7 +20,7 @@ from ..data import counted
 from ..errors import ConfigError, GuardrailWarning, RunError
 from ..models import Batch, EncodedTexts, TextClassifier, gather_shares, own_share, sum_gradients
 from ..typing import Array, Progress
-from .lora import adapted_layers, attach_adapter, predicted_change, relative_change
+from .lora import adapted_layers, attach_adapter, predicted_change, relative_change, seeded
 
 NEGLIGIBLE_CHANGE = 0.01
 """Predicted relative weight change below which no measured run had a visible effect; see docs/research/defaults.md."""
@@ -64,7 +64,7 @@ class AdapterTraining:
 def run_training(
     classifier: TextClassifier,
     config: AdapterConfig,
-    trainer: Callable[[TextClassifier], TrainingLoop],
+    loop: Callable[[TextClassifier], TrainingLoop],
     *,
     seed: int,
     n_texts: int,
@@ -73,7 +73,7 @@ def run_training(
     """Attach a fresh adapter and train it; the random state of the process is left as it was.
 
     Args:
-        trainer: Makes the training loop around the classifier with its adapter.
+        loop: Makes the training loop around the classifier with its adapter.
         seed: Decides LoRA's start.
         n_texts: How many texts were given, for the record.
 
@@ -84,11 +84,9 @@ def run_training(
         RunError: The loss became NaN, or frozen weights changed.
     """
     before = classifier.fingerprint()
-    # An explicit list, because PyTorch warns about an implicit one on machines with many GPUs.
-    with torch.random.fork_rng(devices=list(range(torch.cuda.device_count()))):
-        torch.manual_seed(seed)
+    with seeded(seed):
         model = attach_adapter(classifier, config)
-        result = trainer(classifier.with_model(model)).run(progress, n_texts=n_texts)
+        result = loop(classifier.with_model(model)).run(progress, n_texts=n_texts)
     if classifier.with_model(model).fingerprint() != before:
         raise RunError(
             "Frozen weights changed during training; the adapter is not usable. Please report this as a bug."
@@ -116,7 +114,7 @@ def _batch_bounds(n: int, size: int) -> list[tuple[int, int]]:
     return list(zip(starts, [*starts[1:], n], strict=True))
 
 
-def length_chunks(lengths: Array, *, fill: float = 0.9) -> list[Array]:
+def length_chunks(lengths: Array, *, fill: float) -> list[Array]:
     """Split a batch into chunks of similar length, longest first, so that little is spent on padding.
 
     Args:
@@ -265,8 +263,7 @@ class TrainingLoop(ABC):
     def _parts(self, batch: Batch) -> list[Tensor]:
         """Which sequences share a forward pass: similar lengths where padding costs, and no more than memory allows."""
         lengths = batch.attention_mask.sum(dim=1).cpu().numpy()
-        whole = np.argsort(-lengths, kind="stable")
-        chunks = [whole] if self.classifier.packs else length_chunks(lengths)
+        chunks = length_chunks(lengths, fill=0.0 if self.classifier.packs else 0.9)
         most = self.config.sequences_per_pass or len(lengths)
         return [torch.from_numpy(c[i : i + most]) for c in chunks for i in range(0, len(c), most)]
 

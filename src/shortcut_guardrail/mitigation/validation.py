@@ -17,7 +17,8 @@ from ..typing import Array
 from .strategies import Strategy, strategy_of, uses_shortcuts
 
 
-def _warn(sentence: str) -> None:
+def warn(sentence: str) -> None:
+    """Warn whoever called the facade."""
     warnings.warn(sentence, GuardrailWarning, stacklevel=4)
 
 
@@ -34,7 +35,7 @@ def warn_about_absent(shortcuts: Shortcuts, encoded: EncodedTexts) -> None:
     said = [item.text for item in shortcuts.items if item.verdict in ("named", "kept")]
     if absent := [word for word in said if not WordFinder([word]).present_in(encoded).any()]:
         words = ", ".join(f"'{word}'" for word in absent)
-        _warn(
+        warn(
             f"{words} {'stands' if len(absent) == 1 else 'stand'} in none of these {len(encoded)} texts. Look for "
             "other spellings: occurrences are whole words."
         )
@@ -43,7 +44,7 @@ def warn_about_absent(shortcuts: Shortcuts, encoded: EncodedTexts) -> None:
 def warn_without_shortcuts(shortcuts: Shortcuts) -> None:
     """Warn that nothing is neutralised."""
     if not shortcuts.words:
-        _warn(
+        warn(
             "Nothing on these texts is taken for a shortcut, so the guard answers as the base does. Give more texts, "
             f"labelled rows, or name what you know with shortcuts=.{many_answers_hang_on(shortcuts)}"
         )
@@ -62,32 +63,28 @@ def check_taught(labels: Array | None) -> None:
     check_support(labels)
 
 
-def check_untaught(encoded: EncodedTexts, rows: Collection[str], strategy: Strategy) -> None:
-    """Refuse to choose the strength on texts that trained the adapter; `rows` are hashes of those that `fit` used."""
-    if strategy.learns_from_labels and (used := _used(encoded.texts, rows)):
-        raise DataError(
-            f"{used} of the {len(encoded)} labelled texts trained the adapter, which answers them better than others, "
-            "so they cannot choose its strength; fit has chosen it by cross-validation. Use other labelled texts."
+def check_unused(texts: Texts, rows: Collection[str], strategy: Strategy, *, certify: bool) -> None:
+    """Refuse to certify, or to choose a strength, on labelled texts that `fit` used.
+
+    Args:
+        rows: `data.text_hash` of those that it used.
+        strategy: What it used them for. A strength may be chosen on texts that decided which words are neutralised.
+        certify: Whether it is to certify.
+    """
+    known = set(rows) if certify or strategy.learns_from_labels else set()
+    used = sum(text_hash(text) in known for text in texts) if known else 0
+    if not used:
+        return
+    did, instead = "decided which words are neutralised", ", or fit without the support set"
+    if strategy.learns_from_labels:
+        did, instead = "trained the adapter", ""
+    so = "so they cannot certify the result"
+    if not certify:
+        so = (
+            "which answers them better than others, so they cannot choose its strength; fit has chosen it by "
+            "cross-validation"
         )
-
-
-def _used(texts: Texts, rows: Collection[str]) -> int:
-    known = set(rows)
-    return sum(text_hash(text) in known for text in texts) if known else 0
-
-
-def check_unused(texts: Texts, rows: Collection[str], strategy: Strategy) -> None:
-    """Refuse to certify on labelled texts that `fit` used, for whatever; arguments as above."""
-    if used := _used(texts, rows):
-        did, instead = (
-            ("trained the adapter", "")
-            if strategy.learns_from_labels
-            else ("decided which words are neutralised", ", or fit without the support set")
-        )
-        raise DataError(
-            f"{used} of the {len(texts)} labelled texts {did}, so they cannot certify the result. Use other labelled "
-            f"texts{instead}."
-        )
+    raise DataError(f"{used} of the {len(texts)} labelled texts {did}, {so}. Use other labelled texts{instead}.")
 
 
 def checked(texts: Texts) -> Texts:
@@ -108,7 +105,7 @@ def warn_about_fitted(texts: Sequence[Any], unlabelled: Sequence[Any], fitted: C
     counts = [sum(text_number(text) in fitted for text in some) for some in (unlabelled, texts)]
     kinds = zip(counts, (unlabelled, texts), ("unlabelled", "labelled"), strict=True)
     if seen := [f"{count} of the {len(some)} {kind}" for count, some, kind in kinds if count]:
-        _warn(
+        warn(
             f"The guard was fitted on {' and '.join(seen)} texts; the certificate is only valid for texts like those "
             "it has not seen. Hold some back from fit."
         )
@@ -119,7 +116,7 @@ def warn_about_copies(texts: Sequence[Any], kind: str, what: str) -> None:
     """Warn where half of the texts, or more, are copies, of what takes each for an observation of its own."""
     distinct = len(set(texts))
     if texts and distinct <= len(texts) / 2:
-        _warn(
+        warn(
             f"Of the {len(texts)} {kind} texts {distinct} are distinct. {what} takes each for an "
             "observation of its own: if they are copies, rather than what often comes, give each once."
         )
@@ -128,7 +125,7 @@ def warn_about_copies(texts: Sequence[Any], kind: str, what: str) -> None:
 def warn_about_none_bearing(shortcuts: Shortcuts, bearing: Array) -> None:
     """Warn where a strength is to be chosen on texts none of which bears a shortcut."""
     if shortcuts.finder and not bearing.any():
-        _warn(
+        warn(
             f"None of the {len(bearing)} texts holds a word that is neutralised, so they cannot tell which strength "
             "takes its effect away. Choose it on texts that do, or state one."
         )
@@ -137,9 +134,9 @@ def warn_about_none_bearing(shortcuts: Shortcuts, bearing: Array) -> None:
 def warn_about_unused(config: GuardrailConfig, *, support: bool, shortcuts: bool) -> None:
     """Warn where `fit` is given what its strategy does not look at."""
     if support and not uses_shortcuts(config) and not strategy_of(config).learns_from_labels:
-        _warn(
+        warn(
             f"fit does not look at the support set with the strategy '{config.strategy}', which is not told what to "
             "neutralise. Give it to calibrate, which chooses the strength."
         )
     if shortcuts and not uses_shortcuts(config):
-        _warn(f"fit does not look at shortcuts with the strategy '{config.strategy}'; 'mask' and 'distill' do.")
+        warn(f"fit does not look at shortcuts with the strategy '{config.strategy}'; 'mask' and 'distill' do.")

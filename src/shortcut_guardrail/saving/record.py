@@ -110,7 +110,7 @@ class GuardrailRecord:
     training: Annotated[dict[str, Any], As(_Training)]
     seconds: dict[str, float]
     versions: dict[str, str]
-    unlabelled_calibration: dict[str, Any] | None = None
+    unlabelled_calibration: Annotated[dict[str, Any] | None, As(UnlabelledCalibration)] = None
     certificate: Annotated[dict[str, Any] | None, As(_Certificate)] = None
     shortcuts: Annotated[tuple[dict[str, Any], ...], As(tuple[Shortcut, ...])] = ()
     shortcut_rows: tuple[str, ...] = ()
@@ -153,8 +153,6 @@ def read_record(folder: Path) -> GuardrailRecord:
     checked(found, Literal[1], str(file), path="schema_version", **how)
     rest = {key: value for key, value in values.items() if key != "schema_version"}
     record: GuardrailRecord = checked(rest, GuardrailRecord, str(file), **how)
-    if (curve := record.unlabelled_calibration) is not None:
-        checked(curve, UnlabelledCalibration, str(file), path="unlabelled_calibration", null_is_nan=True, **how)
     return record
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, cast
 
 from ..config import CalibrationConfig
@@ -207,20 +207,14 @@ def choose_strength(
     ]
     # max() keeps the first of equal scores, and the grid ascends.
     best = max(curve, key=lambda point: point.score)
-    chosen = Calibration(best.strength, len(labels), config.metric, tuple(curve))
-    if without_labels is None:
-        return chosen
-    before = predictions[without_labels] == labels
-    p_values = []
-    for answers in (predictions[0.0], predictions[best.strength]):
-        right = answers == labels
-        p_values.append(mcnemar_greater(int((right & ~before).sum()), int((before & ~right).sum())))
-    p_value = min(p_values)
-    return replace(
-        chosen,
-        strength=best.strength if p_value <= OVERRULING_P else without_labels,
-        without_labels=without_labels,
-        p_value=p_value,
+    strength, p_value = best.strength, None
+    if without_labels is not None:
+        before = predictions[without_labels] == labels
+        better = [predictions[strength] == labels for strength in (0.0, best.strength)]
+        p_value = min(mcnemar_greater(int((right & ~before).sum()), int((before & ~right).sum())) for right in better)
+        strength = best.strength if p_value <= OVERRULING_P else without_labels
+    return Calibration(
+        strength, len(labels), config.metric, tuple(curve), without_labels=without_labels, p_value=p_value
     )
 
 

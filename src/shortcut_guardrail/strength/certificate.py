@@ -138,7 +138,7 @@ class Certificate(Shown):
 
     def _summary(self) -> Summary:
         shown = spread(self.points, () if self.strength is None else (self.strength,), 5)
-        names = _listed(self.certified[1:])
+        names, marks = _listed(self.certified[1:]), ("", "certified")
         facts = {
             "certified": f"strengths {names}" if names else "no strength above 0",
             "texts": f"{self.n_unlabelled:,} unlabelled, {self.n_labels:,} labelled",
@@ -150,16 +150,8 @@ class Certificate(Shown):
             facts,
             (">strength", ">differing", ">labelled", ">gained", ">lost", ">loss at most", ""),
             [
-                (
-                    f"{point.strength:g}",
-                    point.differing,
-                    point.labelled,
-                    point.gained,
-                    point.lost,
-                    point.loss_bound,
-                    "certified" if point.certified else "",
-                )
-                for point in shown
+                (f"{p.strength:g}", p.differing, p.labelled, p.gained, p.lost, p.loss_bound, marks[p.certified])
+                for p in shown
             ],
             more=len(self.points) - len(shown),
             notes=(self.sentence,),
@@ -201,14 +193,8 @@ class Certificate(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
-        values = asdict(self)
-        return {
-            **values,
-            "points": list(values["points"]),
-            "certified": list(self.certified),
-            "sentence": self.sentence,
-            "assumptions": self.assumptions,
-        }
+        said = {"certified": list(self.certified), "sentence": self.sentence, "assumptions": self.assumptions}
+        return {**asdict(self), "points": [asdict(point) for point in self.points], **said}
 
 
 _HARM = {

@@ -1,17 +1,16 @@
 """The strength without labels: the one whose answers come closest to those without the shortcuts.
 
-The counterfactual of a text is the text with its shortcuts neutralised, or the text itself if it has none. Let t be the
-base's probabilities for it, and p_s the guarded model's for the text at strength s. The strength with the smallest mean
-divergence KL(t || p_s) over unlabelled texts is chosen; of those that are as good but for rounding, the smallest. The
-curve also says how many predictions are the same. That does not choose: on a few hundred texts strengths differ by a
-few of them.
+Let t be the base's probabilities for a text without its shortcuts, and p_s the guarded model's for the text at strength
+s. The strength with the smallest mean divergence KL(t || p_s) over unlabelled texts is chosen; of those that are as
+good but for rounding, the smallest. How many predictions are the same does not choose: on a few hundred texts strengths
+differ by a few of them.
 
-*Assumption.* Where the base's answers to a text and to its counterfactual differ, the latter is right more often. It is
-what calling a word a shortcut means. If a genuine word was taken for one, divergence asks for harm just as readily, and
-this choice cannot tell; labels can. If nothing is taken for a shortcut, strength 0 diverges nowhere and is chosen.
+*Assumption.* Where the base's answers with and without the shortcuts differ, the latter is right more often. It is what
+calling a word a shortcut means. If a genuine word was taken for one, divergence asks for harm just as readily, and this
+choice cannot tell; labels can.
 
-Of many texts a sample is drawn. Only texts with a shortcut say how much of it is left. Where the sample would hold
-hardly any of these, they are drawn apart from the others, and weighed by their share of all texts.
+Of many texts a sample is drawn. Where it would hold hardly any texts with a shortcut, which alone say how much of it is
+left, they are drawn apart from the others, and weighed by their share of all texts.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Annotated, Any, cast
 
 import numpy as np
 
-from ..data import Count, Defined, NotEmpty, Share, checked
+from ..data import Count, NotEmpty, Share, Within, checked
 from ..display import Shown, Summary, spread
 from ..errors import RunError
 from ..typing import Array
@@ -53,18 +52,14 @@ class AgreementPoint:
     """One strength on unlabelled texts.
 
     Attributes:
-        divergence: Mean of KL(t || p_s) over the texts, in nats, at least 0. In this mean and the next share a text
+        divergence: Mean of KL(t || p_s) over the texts, in nats, at least 0. In this mean and in the share a text
             counts by what it stands for; see `draw`.
-        agreement: Share of texts answered as the base answers their counterfactual.
-        agreement_bearing: The same among texts with a shortcut; NaN without any.
-        agreement_rest: The same among the others, where it is the share that keeps the base's answer; NaN without any.
+        agreement: Share of texts answered as the base answers them without the shortcuts.
     """
 
     strength: Share
-    divergence: Annotated[float, Defined()]
-    agreement: Annotated[Share, Defined()]
-    agreement_bearing: Share
-    agreement_rest: Share
+    divergence: Annotated[float, Within(0)]
+    agreement: Share
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,7 +72,7 @@ class UnlabelledCalibration(Shown):
         curve: One point per strength of the grid, ascending.
     """
 
-    strength: Annotated[Share, Defined()]
+    strength: Share
     n: Count
     n_bearing: Count
     curve: Annotated[tuple[AgreementPoint, ...], NotEmpty()]
@@ -96,14 +91,13 @@ class UnlabelledCalibration(Shown):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """A JSON-ready dictionary; an undefined share is `None`."""
-        points = [{k: None if v != v else v for k, v in asdict(point).items()} for point in self.curve]
-        return {**asdict(self), "curve": points}
+        """A JSON-ready dictionary."""
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> UnlabelledCalibration:
         """What `to_dict` wrote."""
-        return cast(UnlabelledCalibration, checked(values, cls, "The calibration without labels", null_is_nan=True))
+        return cast(UnlabelledCalibration, checked(values, cls, "The calibration without labels"))
 
 
 LEAST_BEARING = 16
@@ -123,17 +117,17 @@ def draw(bearing: Array, at_most: int, *, seed: int) -> tuple[Array, Array]:
     """
     n = len(bearing)
     if n <= at_most:
-        return (np.arange(n), np.full(n, 1 / n))
+        return np.arange(n), np.full(n, 1 / n)
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.choice(n, size=at_most, replace=False))
     if bearing[rows].sum() >= min(LEAST_BEARING, bearing.sum(), at_most // 2):
-        return (rows, np.full(at_most, 1 / at_most))
+        return rows, np.full(at_most, 1 / at_most)
     kinds = np.flatnonzero(bearing), np.flatnonzero(~bearing)
     size = min(len(kinds[0]), at_most // 2)
     parts = [rng.choice(kind, size=m, replace=False) for kind, m in zip(kinds, (size, at_most - size), strict=True)]
     weights = [np.full(len(part), len(kind) / len(part) / n) for kind, part in zip(kinds, parts, strict=True)]
     rows, order = np.unique(np.concatenate(parts), return_index=True)
-    return (rows, np.concatenate(weights)[order])
+    return rows, np.concatenate(weights)[order]
 
 
 _ROUNDING = 1e-5
@@ -164,9 +158,7 @@ def choose_without_labels(
     weights = np.full(len(bearing), 1 / len(bearing)) if weights is None else weights
     divergences = _divergence(expected, logits) @ weights
     curve = tuple(
-        AgreementPoint(
-            float(strength), float(divergence), float(row @ weights), _share(row[bearing]), _share(row[~bearing])
-        )
+        AgreementPoint(float(strength), float(divergence), float(row @ weights))
         for strength, divergence, row in zip(strengths, divergences, agrees, strict=True)
     )
     # The strengths ascend.
@@ -182,7 +174,3 @@ def _divergence(expected: Array, logits: Array) -> Array:
     log_probs = log_softmax(logits.astype(np.float64), axis=2)  # finite, where the probability itself may be 0
     divergence: Array = (xlogy(expected, expected) - expected * log_probs).sum(axis=2)
     return np.maximum(divergence, 0.0)
-
-
-def _share(agrees: Array) -> float:
-    return float(agrees.mean()) if len(agrees) else float("nan")

@@ -60,6 +60,6 @@ def grouped(
         what: What the shortcut is called in the groups' names, such as "book" or "an identity term".
         overlapping: Further groups.
     """
-    groups = by_shortcut(rows.labels, present, label_names)
+    groups, _ = by_shortcut(rows.labels, present, label_names)
     names = group_names(label_names, what)
-    return LabelledTexts(name, rows.texts, rows.labels, label_names, groups.ids, names, overlapping)
+    return LabelledTexts(name, rows.texts, rows.labels, label_names, groups, names, overlapping)

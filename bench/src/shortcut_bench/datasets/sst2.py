@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from shortcut_guardrail.evaluation import by_label
-
 from .options import BuildOptions
 from .reading import Rows, data_files, read_rows
 from .sampling import split_stratified, stratified
@@ -57,8 +55,7 @@ def _read(options: BuildOptions) -> tuple[Rows, Rows | None, Rows]:
 
 
 def _by_label(name: str, rows: Rows, options: BuildOptions) -> LabelledTexts:
-    groups = by_label(rows.labels, LABEL_NAMES)
-    return LabelledTexts(name, options.cap(rows.texts), rows.labels, LABEL_NAMES, groups.ids, groups.names)
+    return LabelledTexts(name, options.cap(rows.texts), rows.labels, LABEL_NAMES, rows.labels, LABEL_NAMES)
 
 
 def _card(options: BuildOptions) -> DataCard:
