@@ -112,9 +112,10 @@ def test_sensitivity_can_be_left_out(guard):
 
 def test_the_interval_of_mstps_is_that_of_a_mean(guard):
     result = guard.evaluate(TEXTS, LABELS, sensitivity="all")
-    changes = guard.audit(TEXTS, unit="token").sensitivity
+    audit = guard.audit(TEXTS, unit="token")
+    changes = np.array([audit.input_to_dict(i)["sensitivity"] for i in range(len(TEXTS))])
     half = 2.5706 * changes.std(ddof=1) / math.sqrt(6)  # t of 5 degrees of freedom
-    assert result.mstps == pytest.approx(changes.mean())
+    assert result.mstps == pytest.approx(changes.mean(), abs=1e-4)
     low, high = result.sensitivity.interval
     assert low == pytest.approx(max(0, changes.mean() - half), abs=1e-4)
     assert high == pytest.approx(min(1, changes.mean() + half), abs=1e-4)
