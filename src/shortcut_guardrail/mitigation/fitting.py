@@ -123,10 +123,7 @@ def fit_guard(
     shortcuts: Shortcuts | None = None,
     progress: Progress | None = None,
 ) -> tuple[Fitted, FitReport, StrengthChoice]:
-    """Fit a guard, with the strength that the configuration fixes, or that the strategy chose itself.
-
-    Arguments and errors: see `ShortcutGuardrail.fit`.
-    """
+    """Fit a guard, with the strength that is fixed or that the strategy chose. See `ShortcutGuardrail.fit`."""
     require(base, "adapts", "a guard")
     seconds: dict[str, float] = {}
     started = time.perf_counter()
