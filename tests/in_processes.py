@@ -1,4 +1,4 @@
-"""Fitting from the command line in one process or several."""
+"""Fitting from the command line in this process or in several of their own."""
 
 from __future__ import annotations
 
@@ -11,23 +11,28 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
+from shortcut_guardrail.cli.main import call
+
 
 def fit(
     model_folder: Path, data: Path, out: Path, *, processes: int, batch: int = 3, more: tuple[str, ...] = ()
 ) -> dict[str, torch.Tensor]:
-    """Fit with one process or several, as `torchrun` would start them, and read the adapter."""
+    """Fit in this process or in several, as `torchrun` would start them, and read the adapter."""
+    arguments = ["fit", model_folder, data, "--out", out, "--strategy", "maskcl", "--strength", 1]
+    arguments += ["--set", "adapter.epochs=2", "--set", f"adapter.batch_size={batch}", *more]
+    arguments = list(map(str, arguments))
+    if processes == 1:
+        assert call(arguments) == 0
+        return load_file(out / "adapter_model.safetensors")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    arguments = ["fit", model_folder, data, "--out", out, "--strategy", "maskcl", "--strength", 1]
-    arguments += ["--set", "adapter.epochs=2", "--set", f"adapter.batch_size={batch}"]
-    arguments += more
-    command = [sys.executable, "-c", "from shortcut_guardrail.cli.main import main; main()", *map(str, arguments)]
+    command = [sys.executable, "-m", "shortcut_guardrail.cli.main", *arguments]
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(processes)}
     running = [
         subprocess.Popen(
             command,
-            env={**os.environ, **(common if processes > 1 else {}), "RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, **common, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
