@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,7 @@ class MappedClassifier(Around):
 
     label_names: tuple[str, ...]  # the labels of the deployed model
     columns: tuple[tuple[int, ...], ...]  # for each of them, the classes of the classifier that count for it
-    settings: Mapping[str, Any] = field(default_factory=dict)  # for the record
+    settings: Mapping[str, Any]  # for the record
 
     def predict_proba(self, texts: Sequence[Text], *, progress: Progress | None = None, again: bool = False) -> Array:
         """See `Classifier`; of a text whose classes count for no label, as if it had to be one of those that do."""

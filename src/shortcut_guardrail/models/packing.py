@@ -44,13 +44,8 @@ class Run(NamedTuple):
 
 
 # Where a family keeps its blocks, and the module of a block from which on each token is on its own.
-_BERT_LIKE = ("encoder.layer", "attention.output")
 _FAMILIES = {
-    "bert": _BERT_LIKE,
-    "roberta": _BERT_LIKE,
-    "xlm-roberta": _BERT_LIKE,
-    "camembert": _BERT_LIKE,
-    "electra": _BERT_LIKE,
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "electra"), ("encoder.layer", "attention.output")),
     "distilbert": ("transformer.layer", "sa_layer_norm"),
 }
 # These count positions from the padding id on.

@@ -105,11 +105,8 @@ class WordFinder:
     ) -> Array:
         """Which tokens of one text have a character in an occurrence that the model sees, shape (L,), bool.
 
-        Args:
-            encoded: Texts or pairs.
-            index: Which of them.
-            sides: Where to look in a pair: 0 is its first text, 1 its second.
-            content_only: Leave out the words of a phrase that carry no content; see `content_spans`.
+        Of a pair both sides are looked at, or those named (0 and 1). With `content_only` the words of a phrase that
+        carry no content are left out; see `content_spans`.
         """
         chosen = np.zeros(len(encoded.input_ids[index]), dtype=bool)
         for side in sides:
