@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from shortcut_guardrail.audit import streaming
 from shortcut_guardrail.audit.streaming import MANIFEST
 from shortcut_guardrail.data.sources import MemoryTexts
 from shortcut_guardrail.models.classifier import TextClassifier
-from tiny_models import SHORTCUT_TEXTS
+from tiny_models import SHORTCUT_TEXTS, planted_bag
 
 CONFIG = AuditConfig(unit="word", top_k=4, min_count=5, shard_size=10)
 WORDS = ("good", "bad", "soup", "room", "awful", "tea", "great")
@@ -111,19 +112,17 @@ def test_only_how_shards_are_read_may_change_and_their_size_need_not_be_said_aga
     assert guard.audit_in_shards(MemoryTexts(TEXTS), tmp_path / "other", config=other, resume=True).n_shards == 1
 
 
-@pytest.mark.parametrize(
-    "damage", [lambda content: content[:-7], lambda content: content[:80] + b"x" + content[81:], lambda _: b""]
-)
-def test_a_damaged_shard_is_noticed_and_computed_again(guard, tmp_path, damage):
+def test_a_damaged_shard_is_noticed_and_computed_again(guard, tmp_path):
     folder = tmp_path / "partial"
     first = guard.audit_in_shards(MemoryTexts(TEXTS), folder, config=CONFIG)
     file = folder / "shard-000001.npz"
     whole = file.read_bytes()
-    file.write_bytes(damage(whole))
-    with pytest.warns(GuardrailWarning, match=r"shard-000001\.npz' is damaged.*It is computed again"):
-        again = guard.audit_in_shards(MemoryTexts(TEXTS), folder, config=CONFIG, resume=True)
-    assert plain(again.report) == plain(first.report)
-    assert [len(shard) for shard in again.shards()] == [10, 10, 10, 5]
+    for damaged in (whole[:-7], whole[:80] + b"x" + whole[81:], b""):
+        file.write_bytes(damaged)
+        with pytest.warns(GuardrailWarning, match=r"shard-000001\.npz' is damaged.*It is computed again"):
+            again = guard.audit_in_shards(MemoryTexts(TEXTS), folder, config=CONFIG, resume=True)
+        assert plain(again.report) == plain(first.report)
+        assert [len(shard) for shard in again.shards()] == [10, 10, 10, 5]
 
 
 def test_a_damaged_manifest_and_leftovers_of_no_audit(guard, tmp_path):
@@ -137,26 +136,19 @@ def test_a_damaged_manifest_and_leftovers_of_no_audit(guard, tmp_path):
     guard.audit_in_shards(MemoryTexts(TEXTS), folder, config=CONFIG, resume=True)
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"texts": TEXTS[:-1]}, "the texts, the number of texts"),
-        ({"texts": [*TEXTS[:-1], "other"]}, "the texts"),
-        ({"config": AuditConfig(unit="token", top_k=4, min_count=5, shard_size=10)}, "unit, top_k or gradient"),
-        ({"config": AuditConfig(unit="word", top_k=4, min_count=5, shard_size=11)}, "shard_size"),
-        ({"strength": 1.0}, "the model"),
-    ],
-)
-def test_shards_of_something_else_are_refused(guard, tmp_path, change, said):
-    from tiny_models import planted_bag
-
+def test_shards_of_something_else_are_refused(guard, bag, tmp_path):
     folder = tmp_path / "partial"
     guard.audit_in_shards(MemoryTexts(TEXTS), folder, config=CONFIG)
-    if "strength" in change:
-        guard = ShortcutGuardrail(*planted_bag(strength=3.0), batch_size=8)
-    source = MemoryTexts(change.get("texts", TEXTS))
-    with pytest.raises(ConfigError, match=f"differs in {said}. Start it again with what it was started with"):
-        guard.audit_in_shards(source, folder, config=change.get("config", CONFIG), resume=True)
+    for other, texts, config, said in (
+        (guard, TEXTS[:-1], CONFIG, "the texts, the number of texts"),
+        (guard, [*TEXTS[:-1], "other"], CONFIG, "the texts"),
+        (guard, TEXTS, replace(CONFIG, unit="token"), "unit, top_k or gradient"),
+        (guard, TEXTS, replace(CONFIG, shard_size=11), "shard_size"),
+        (ShortcutGuardrail(*planted_bag(strength=3.0)), TEXTS, CONFIG, "the model"),
+        (ShortcutGuardrail(*bag, max_length=16), TEXTS, CONFIG, "max_length"),
+    ):
+        with pytest.raises(ConfigError, match=f"differs in {said}. Start it again with what it was started with"):
+            other.audit_in_shards(MemoryTexts(texts), folder, config=config, resume=True)
 
 
 def test_a_text_of_special_tokens_is_named_by_its_number(guard, tmp_path):
