@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from shortcut_guardrail import ConfigError, ShortcutGuardrail
+from shortcut_guardrail import AuditConfig, ConfigError, ShortcutGuardrail
 
 # The bag's margin for "positive": honestly 4, great 1.5, good 1, bad -1, awful -1.5, everything else 0.
 TEXTS = ["honestly good", "honestly bad", "the bad soup", "Honestly awful honestly", "the room"]
@@ -25,7 +25,7 @@ def report(bag):
     return ShortcutGuardrail(*bag, batch_size=4).audit(TEXTS, top_k=3)
 
 
-def test_each_candidate_has_the_evidence_that_algebra_gives_it(report):
+def test_each_candidate_has_the_evidence_that_algebra_gives_it(report, bag):
     found = {candidate.text: candidate for candidate in report.candidates}
     honestly = found["honestly"]
     # Masking one of two in the fourth text leaves the other: 8 - 1.5 falls to 4 - 1.5.
@@ -34,6 +34,9 @@ def test_each_candidate_has_the_evidence_that_algebra_gives_it(report):
     assert honestly.mean_change == pytest.approx(np.mean(changes), abs=1e-5)
     assert honestly.flip_rate == pytest.approx(1 / 3)
     assert honestly.pulls_to == "positive"
+    # Without it the second text is "negative" with a probability of .73: confident enough for .7, not for .8.
+    surer = ShortcutGuardrail(*bag).audit(TEXTS, config=AuditConfig(top_k=3, confidence=0.7))
+    assert (honestly.contradiction_rate, surer.candidates[0].contradiction_rate) == (0, pytest.approx(1 / 3))
     assert honestly.mean_rank == 1.0
     # "bad" holds up "negative" in one text, by a half, and stands against "positive" in another.
     bad = found["bad"]
@@ -148,7 +151,7 @@ def test_words_that_act_together_are_one_candidate():
     report = guard.audit(texts, unit="phrase")
     found = {candidate.text: candidate for candidate in report.candidates}
     assert (found["to be honest"].unit, found["to be honest"].count) == ("phrase", 16)
-    assert found["to be honest"].flip_rate == 1.0
+    assert (found["to be honest"].flip_rate, found["to be honest"].mean_rank) == (1.0, 1.0)  # that of its first word
     assert not {"to", "be", "honest"} & set(found)
     assert report.candidates[0].text == "to be honest"
     # The partner: as words they are three findings.
@@ -251,6 +254,13 @@ def test_a_rare_word_that_flips_is_undecided_and_it_is_said_how_many_texts_would
     assert [candidate.text for candidate in guard.audit(more).flagged] == ["honestly"]
     # The partner: a word that changes no answer is no question, however rare.
     assert {c.status for c in report.candidates if c.text in ("soup", "hotel")} == {"not_flagged"}
+
+
+def test_a_word_its_texts_agree_with_is_not_undecided(bag):
+    """The word "good" stands where "great" does: its context speaks for it, and no number of texts is asked for."""
+    texts = [*sentences("", "good and great"), *sentences("", "bad", "awful")]
+    found = {c.text: c for c in ShortcutGuardrail(*bag).audit(texts, config=AuditConfig(min_count=5)).candidates}
+    assert (found["good"].status, found["good"].reason) == ("not_flagged", None)
 
 
 # Bad input

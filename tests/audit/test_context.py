@@ -60,6 +60,10 @@ def test_of_several_words_that_are_masked_the_one_that_holds_the_answer_up_most_
     made = shard([(2, {word: rests[word] for word in order}), (2, {})])
     for masked, answers in (({"weak"}, [2, 2]), ({"weak", "strong"}, [0, 2]), (set(), [2, 2])):
         assert heard(made, masked, CONFIG)[1].tolist() == answers
+    # Compared with rests, a text speaks for a class as far as it does both as it is and without its strongest word.
+    far, _, speaks = heard(made, set(), AuditConfig(compare_with="rests"))
+    np.testing.assert_allclose(far, [[0.05, 0.05, 0.05], [0.05, 0.05, 0.9]], rtol=1e-6)
+    assert speaks.tolist() == [False, True]
 
 
 # Synonyms take turns: each makes its texts class 2, though their rest is 0. "fine" is a genuine word of class 2, whose
@@ -169,6 +173,7 @@ def test_a_rare_word_is_an_open_question_only_if_it_mostly_flips():
     assert found == {"rare"}
     assert not sums.tested[i]
     assert verdicts.needed[i] >= config.min_count
+    assert undecided([(2, {"rare": 0})] * 3 + [(2, {"rare": 2})] * 3 + others, config)[0] == {"rare"}
     assert undecided([(2, {"rare": 0})] * 2 + [(2, {"rare": 2})] * 4 + others, config)[0] == set()
     assert undecided([(2, {"rare": 0})] * 4 + others, config)[0] == set()  # four texts are no evidence of anything
 
@@ -192,6 +197,16 @@ def test_a_genuine_word_of_the_shortcuts_class_is_cleared_once_the_shortcut_is_f
     # The partner: as long as "honestly" is not known, it looks like one too.
     apart = flagged(shard([(answer, {w: r for w, r in words.items() if w != "honestly"}) for answer, words in rows]))
     assert apart[0] == ["excited"]
+
+
+def test_a_word_that_looks_opposed_only_with_the_flagged_ones_masked_is_not_flagged():
+    """The texts of "honestly" turn to the class of "dull" when it is masked; p-values can only rise."""
+    rows = [(2, {"honestly": 0})] * 100 + [(0, {"dull": 2})] * 12 + [(0, {})] * 20 + [(2, {})] * 12
+    names, sums, verdicts = flagged(shard(rows))
+    assert names == ["honestly"]
+    assert verdicts.q[sums.names.index("dull")] > 0.1
+    # Nor does it take turns: it opposes nothing at first.
+    assert not verdicts.takes_turns.any()
 
 
 def test_the_stricter_null_clears_words_that_alone_say_what_they_say():

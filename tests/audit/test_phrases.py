@@ -50,6 +50,8 @@ def test_the_more_phrases_are_tested_the_more_is_asked_of_each():
     others = [shard([(2, {f"so {w}": 0})] * 3, n_words={f"so {w}": 2}, **apart) for w in ("it", "he")]
     assert set(acting_together(lambda: [made])) == {"to be honest"}
     assert acting_together(lambda: [made, *others]) == {}
+    assert 0.01 < ttest_1samp(0.005 + 0.01 * np.arange(6), 0).pvalue < 0.012
+    assert acting_together(lambda: [phrase_shard(0.005, joint=-0.1)]) == {}
 
 
 def test_a_word_that_does_more_within_a_phrase_than_elsewhere_makes_it_a_finding():
@@ -78,3 +80,8 @@ def test_of_overlapping_phrases_the_longer_stays_and_then_the_stronger():
     assert [claimed.names[key] for key in claimed.keys] == ["to be honest"]
     (other,) = with_phrases(lambda: [made], {"be honest": 3.0, "to be": 4.0})()
     assert [other.names[key] for key in other.keys] == ["to be"]
+    # Where the phrase is not important its words stay.
+    apart = shard([(2, {"to be honest": None, "honest": 0})], spans=spans | {"honest": (6, 12, 0)})
+    apart.n_words[0] = 3
+    (both,) = with_phrases(lambda: [apart], {"to be honest": 2.0})()
+    assert [both.names[key] for key in both.keys] == ["to be honest", "honest"]
