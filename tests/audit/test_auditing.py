@@ -6,11 +6,18 @@ import json
 import math
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import sem, t
 
+from audits import audit, candidate
+from made_shards import shard
 from shortcut_guardrail import AuditConfig, ConfigError, ShortcutGuardrail
+from shortcut_guardrail.audit import auditing
+from shortcut_guardrail.audit.auditing import make_report
+from shortcut_guardrail.models.classifier import TextClassifier
 
 # The bag's margin for "positive": honestly 4, great 1.5, good 1, bad -1, awful -1.5, everything else 0.
 TEXTS = ["honestly good", "honestly bad", "the bad soup", "Honestly awful honestly", "the room"]
@@ -33,6 +40,8 @@ def test_each_candidate_has_the_evidence_that_algebra_gives_it(report, bag):
     assert honestly.count == 3
     assert honestly.mean_change == pytest.approx(np.mean(changes), abs=1e-5)
     assert honestly.flip_rate == pytest.approx(1 / 3)
+    by_student = np.clip(t.interval(0.95, 2, np.mean(changes), sem(changes)), -1, 1)
+    assert honestly.interval.mean_change == pytest.approx(tuple(by_student), abs=1e-5)
     assert honestly.pulls_to == "positive"
     # Without it the second text is "negative" with a probability of .73: confident enough for .7, not for .8.
     surer = ShortcutGuardrail(*bag).audit(TEXTS, config=AuditConfig(top_k=3, confidence=0.7))
@@ -160,24 +169,26 @@ def test_words_that_act_together_are_one_candidate():
 
 
 def test_labels_say_what_a_candidate_costs(bag):
-    texts = ["honestly good", "honestly bad", "honestly awful", "the bad soup"]
-    report = ShortcutGuardrail(*bag).audit(texts, labels=["positive", "negative", "negative", "negative"])
-    honestly = next(candidate for candidate in report.candidates if candidate.text == "honestly")
+    texts = {"honestly good": "positive", "honestly the tea": "positive", "honestly great": "negative"}
+    texts |= dict.fromkeys(("honestly bad", "honestly awful", "the bad soup"), "negative")
+    report = ShortcutGuardrail(*bag).audit(list(texts), labels=list(texts.values()))
+    honestly = next(c for c in report.candidates if c.text == "honestly")
     seen = honestly.labelled
-    assert (seen.n, seen.accuracy, seen.accuracy_masked) == (3, pytest.approx(1 / 3), 1.0)
-    assert (seen.flips_to_right, seen.flips_to_wrong, seen.flips_between_wrong) == (2, 0, 0)
+    assert (seen.n, seen.accuracy, seen.accuracy_masked) == (5, 2 / 5, 3 / 5)
+    # "bad" and "awful" are mended, the tea is broken, and "great" stays wrong.
+    assert (seen.flips_to_right, seen.flips_to_wrong, seen.flips_between_wrong) == (2, 1, 0)
     assert {(g.name, g.n, g.accuracy) for g in seen.groups if g.n} == {
         ("negative, without candidate", 1, 1.0),
-        ("negative, with candidate", 2, 0.0),
-        ("positive, with candidate", 1, 1.0),
+        ("negative, with candidate", 3, 0.0),
+        ("positive, with candidate", 2, 1.0),
     }
     assert honestly.examples[0].true_label in ("positive", "negative")
     # The partner: without labels nothing is said about them.
-    assert ShortcutGuardrail(*bag).audit(texts).candidates[0].labelled is None
+    assert ShortcutGuardrail(*bag).audit(list(texts)).candidates[0].labelled is None
 
 
-def test_examples_show_the_largest_effects_before_and_after(report):
-    honestly = next(candidate for candidate in report.candidates if candidate.text == "honestly")
+def test_examples_show_the_largest_effects_before_and_after(report, bag):
+    honestly = next(c for c in report.candidates if c.text == "honestly")
     first = honestly.examples[0]
     assert (first.index, first.text, first.start, first.end) == (1, "honestly bad", 0, 8)
     assert (first.label, first.masked_label) == ("positive", "negative")
@@ -188,6 +199,8 @@ def test_examples_show_the_largest_effects_before_and_after(report):
     changes = [abs(example.change) for example in honestly.examples]
     assert changes == sorted(changes, reverse=True)
     assert len(changes) == 3
+    (only,) = ShortcutGuardrail(*bag).audit(TEXTS, config=AuditConfig(top_k=3, n_examples=1)).candidates[0].examples
+    assert only.text == first.text
 
 
 def test_agreement_of_attribution_and_effect(bag):
@@ -198,6 +211,41 @@ def test_agreement_of_attribution_and_effect(bag):
     assert agreement.untrusted == 0.0
     # The partner: with two words or none that does anything there is nothing to correlate.
     assert math.isnan(ShortcutGuardrail(*bag).audit(["honestly good", "the room was"]).agreement.mean)
+
+
+def told(made, config=None):
+    """What is said of three classes from a shard."""
+    texts_of = lambda rows: dict.fromkeys(rows, "a text")  # noqa: E731
+    return make_report(lambda: [made], config or AuditConfig(), ("a", "b", "c"), texts_of=texts_of)
+
+
+def test_agreement_is_over_the_texts_that_have_one():
+    made = shard([(0, {"word": 1})] * 4)
+    weak = replace(
+        made, agreement=np.array([0.5, 0.0, -0.2, math.nan]), top_agrees=np.array([True, True, False, False])
+    )
+    report = told(weak)
+    assert (report.agreement.n, report.agreement.top_agrees) == (3, 0.5)
+    assert (report.agreement.mean, report.agreement.untrusted) == (pytest.approx(0.1), pytest.approx(2 / 3))
+    assert any("only weakly (mean rank correlation 0.10)" in note for note in report.notes)
+    assert not any("only weakly" in note for note in told(replace(weak, agreement=np.full(4, 0.5))).notes)
+
+
+def test_of_undecided_words_the_one_that_surely_flips_most_is_first():
+    rows = [(2, {"less": 0})] * 6 + [(2, {"less": 2})] * 3 + [(2, {"sure": 0})] * 9 + [(0, {})] * 30 + [(2, {})] * 30
+    report = told(shard(rows))
+    assert [(c.text, c.status) for c in report.candidates] == [("sure", "undecided"), ("less", "undecided")]
+
+
+def test_cards_are_told_what_was_found(bag, monkeypatch):
+    words = []
+    monkeypatch.setattr(auditing, "make_cards", lambda _, found, *__, **___: (words.extend(found), ())[1])
+    found = (candidate("a", flagged=True), candidate("b", takes_turns=True), candidate("c", collective=True))
+    made = audit(*found, candidate("d"), candidate("e", pulls_to=None))
+    auditing.complete(made, TextClassifier(*bag), list, [1], None)
+    assert [(word.text, word.found, word.changes) for word in words] == [
+        (name, name != "d", 3) for name in "abcd"
+    ]  # 0.25 of 11 texts
 
 
 # What the test can and cannot tell
@@ -271,7 +319,7 @@ def test_one_text_a_thousand_times_is_no_evidence(bag):
     guard = ShortcutGuardrail(*bag)
     others_mstps = guard.audit(others).mstps
     report = guard.audit([*["honestly the bread was bad"] * 1000, *others])
-    honestly = next(candidate for candidate in report.candidates if candidate.text == "honestly")
+    honestly = next(c for c in report.candidates if c.text == "honestly")
     assert (report.n, report.n_distinct, honestly.count, honestly.n_distinct) == (1012, 13, 1000, 1)
     assert not honestly.flagged
     assert math.isnan(honestly.p_value)
@@ -286,7 +334,7 @@ def test_one_text_a_thousand_times_is_no_evidence(bag):
 
 def test_a_word_that_occurs_once_and_a_class_without_a_prediction(bag):
     report = ShortcutGuardrail(*bag).audit(["honestly good", "good bread"])
-    honestly = next(candidate for candidate in report.candidates if candidate.text == "honestly")
+    honestly = next(c for c in report.candidates if c.text == "honestly")
     assert (honestly.count, honestly.q_value, honestly.flagged) == (1, 1.0, False)
     assert all(math.isnan(bound) for bound in honestly.interval.mean_change)
     assert report.predicted == (0, 2)
