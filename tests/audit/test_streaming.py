@@ -41,6 +41,16 @@ def test_shards_give_what_one_piece_gives(guard, tmp_path, unit):
     assert audited.report.candidates[0].labelled is not None
 
 
+def test_a_phrase_that_recurs_in_one_shard_is_looked_for_in_the_next(guard, tmp_path):
+    texts = [f"the good soup was {word}" for word in "cold warm slow fast clean dirty dull fine nice sad".split()]
+    config = replace(CONFIG, unit="phrase")
+    audited = guard.audit_in_shards(
+        MemoryTexts([*texts, "a good soup", "bad tea"]), tmp_path / "partial", config=config
+    )
+    assert ["good soup" in shard.phrases for shard in audited.shards()] == [True, True]
+    assert ["bad tea" in shard.phrases for shard in audited.shards()] == [False, False]
+
+
 @pytest.fixture
 def seen(monkeypatch):
     """Which texts were encoded."""
