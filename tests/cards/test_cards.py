@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from shortcut_guardrail.audit import audit_texts
-from shortcut_guardrail.cards import PullingWord, make_cards, masked_answers, masking, word_vectors
+from shortcut_guardrail.cards import PullingWord, find_flips, make_cards, masked_answers, masking, word_vectors
 from shortcut_guardrail.cards.card import card_id
 from shortcut_guardrail.cards.grouping import group_words
 from shortcut_guardrail.config import AuditConfig
@@ -163,8 +163,9 @@ def test_a_card_counts_the_answers_that_change_with_all_its_words_masked(classif
 def test_near_identical_texts_count_once(classifier):
     cards = cards_of(classifier, [*TEXTS, TEXTS[0], "Honestly, the ROOM was bad!"])
     assert (cards[0].texts, cards[0].changes, cards[0].share) == (3, 3, 3 / 5)
-    more = cards_of(classifier, [*TEXTS, "honestly the place was bad"])
-    assert (more[0].texts, more[0].changes, more[0].share) == (4, 4, 4 / 6)
+    for tail, changes in (("bad", 4), ("good", 3)):
+        more = cards_of(classifier, [*TEXTS, f"honestly the place was {tail}"])
+        assert (more[0].texts, more[0].changes, more[0].share) == (4, changes, changes / 6)
 
 
 def test_the_status_is_the_strongest_of_the_words(classifier):
@@ -205,6 +206,8 @@ def test_a_word_within_a_phrase_of_another_card_belongs_to_the_phrase(classifier
     # An even margin, as without "honestly bad", is answered with the first class.
     assert counts(word, phrase) == {("honestly",): (("honestly bad",), 1, 1), ("honestly bad",): ((), 1, 1)}
     assert counts(word) == {("honestly",): ((), 2, 2)}
+    flips = find_flips(classifier, encoded, make_cards(classifier, (word, phrase), lambda: pieces))
+    assert [[flip.row for flip in of_card] for of_card in flips.values()] == [[0], [1]]
     assert masked_answers(classifier, encoded, ["honestly"], kept=["honestly bad"]).rows.tolist() == [0]
 
 
