@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from shortcut_guardrail import Answers, ConfigError, Questions, decide
 from shortcut_guardrail.cards import Card, Flip
 from shortcut_guardrail.cards.card import CardEvidence
+from shortcut_guardrail.data import text_hash
 from shortcut_guardrail.decisions import Answer, AuditedCards, Decision, Decisions
 from shortcut_guardrail.decisions.answers import JudgeAnswers
 from shortcut_guardrail.decisions.drawing import REFERENCE, Drawing, Key, ReferenceText
@@ -42,33 +44,39 @@ def with_labels(*labels: str) -> Questions:
 def scores(questions: Questions, says, *, lean: float = 0.0, refused: str = "") -> JudgeAnswers:
     """Of a judge that says of each text how far ahead "positive" is."""
     ahead = np.array([says(text) + lean for text in questions.for_judges.texts], dtype=float)
-    return JudgeAnswers(np.stack([np.zeros(len(ahead)), ahead], axis=1), refused=refused)
+    turned = questions.audited.labels[0] == "positive"
+    return JudgeAnswers(np.stack([turned * ahead, (not turned) * ahead], axis=1), refused=refused)
 
 
 def noisy(accuracy: float, mended: float, *, seed: int = 0):
-    """A judge that is right so often on texts without the words, and calls so large a share of flips mended."""
+    """A judge that is right so often on texts without the words, and calls so large a share of flips mended.
+
+    It says the same whenever it is asked.
+    """
     rng = np.random.default_rng(seed)
     votes: dict[str, float] = {}
 
     def says(text: str) -> float:
-        if text.startswith("free"):
-            right = 1.0 if text.split()[1] == "1" else -1.0
-            return right * (1 if rng.random() < accuracy else -1) * rng.uniform(0.5, 1.5)
-        vote = -1.0 if rng.random() < mended else 1.0
-        return votes.setdefault(text.removeprefix("book "), vote * rng.uniform(0.5, 1.5))
+        key = text.removeprefix("book ")
+        if key not in votes:
+            right = 1.0 if text.split()[:2] == ["free", "1"] else -1.0
+            often = accuracy if text.startswith("free") else mended
+            votes[key] = right * (1 if rng.random() < often else -1) * rng.uniform(0.5, 1.5)
+        return votes[key]
 
+    for text in QUESTIONS.for_judges.texts:
+        says(text)
     return says
 
 
-def fixed(says, questions: Questions = QUESTIONS):
-    """The same votes whenever it is asked."""
-    votes = {text: says(text) for text in questions.for_judges.texts}
-    return lambda text: votes[text]
+def agreeing_on(n: int):
+    """A judge that agrees with the model on n of 200 texts without the words of either side."""
+    positive = {one.text for one in FREE if (one.answer == "positive") == (one.row < n)}
+    return lambda text: 1.0 if text in positive else -1.0
 
 
 def decided(judges, questions: Questions = QUESTIONS, *, said=(), **options) -> Decisions:
-    given = Answers(tuple(said), judges, questions.for_judges.texts)
-    return decide(questions, given, **options)
+    return decide(questions, Answers(tuple(said), judges, questions.for_judges.texts), **options)
 
 
 def judged(says, questions: Questions = QUESTIONS, **options):
@@ -82,32 +90,35 @@ def test_a_qualified_judge_decides_a_shortcut():
     assert qualification.agreement == pytest.approx(0.8, abs=0.06)
     assert (found.outcome, found.judges, found.rule, found.reason) == ("shortcut", ("judge",), "agreement", "")
     assert found.mended + found.broken == 60
-    assert found.p_value < 0.05 < 0.5 < found.bound < 0.65
+    assert found.p_value == found.q_value < 0.05 < 0.5 < found.bound < 0.65
     assert set(found.rules) == {"agreement", "reference"}
     # The reference rule allows as many as the judge calls right of the model's own predictions.
     assert found.rules["reference"]["bound"] == pytest.approx(qualification.agreement, abs=0.03)
+    by_reference, _ = judged(noisy(0.8, 0.95), rule="reference")
+    assert (by_reference.rule, by_reference.bound) == ("reference", found.rules["reference"]["bound"])
 
 
-@pytest.mark.parametrize(("agrees", "qualified"), [(116, False), (117, False), (119, True), (122, True)])
+@pytest.mark.parametrize(("agrees", "qualified"), [(117, False), (119, True)])
 def test_a_judge_is_qualified_with_confidence(agrees, qualified):
     """Agreement on 117 of 200 texts of either side is above .55, and not with 95 % confidence; on 119 it is.
 
     The standard error is .0246, and 1.645 of it is .0405: .595 - .0405 is above .55, and .585 - .0405 is below.
     """
-    positive = {one.text for one in FREE if (one.answer == "positive") == (one.row < agrees)}
-    found = judged(lambda text: 1.0 if text in positive else -1.0)[1]
-    assert found.agreement == agrees / N
+    found = judged(agreeing_on(agrees))[1]
+    assert found.agreement == pytest.approx(agrees / N)
     assert found.error == pytest.approx(0.0246, abs=0.0002)
-    assert found.qualified is qualified
+    assert (found.qualified, found.reason == "") == (qualified, qualified)
 
 
 def test_what_is_at_stake_is_a_share_of_the_audited_texts():
-    says = fixed(noisy(0.8, 0.95))
+    says = noisy(0.8, 0.95)
     stakes = [judged(says, replace(QUESTIONS, audited=replace(AUDITED, n=n)))[0].at_stake for n in (0, 300, 600)]
     assert stakes[0] is None, "nobody knows how many texts there are"
     (low, high), half = stakes[1], stakes[2]
     assert 0.5 * 60 / 300 < low < high <= 60 / 300
     assert half == pytest.approx((low / 2, high / 2))
+    # Of flips about which nobody can be asked anything is possible, and of a judge that sides with the model a loss.
+    assert judged(noisy(0.8, 0.05))[0].at_stake[1] < -0.5 * 60 / 300
 
 
 @pytest.mark.parametrize(
@@ -120,13 +131,39 @@ def test_a_machine_never_says_genuine(mended, sentence):
     assert sentence in found.reason
 
 
+def test_all_cards_are_tested_together():
+    other = replace(CARD, id="film", words=("film",))
+    of_film = [replace(one, text=one.text.replace("book", "film")) for one in FLIPS]
+    both = replace(QUESTIONS, audited=replace(AUDITED, cards=(CARD, other)), flips={"book": FLIPS, "film": of_film})
+    plain = noisy(0.8, 0.8)
+    book, film = (
+        card.second_opinion
+        for card in decided({"judge": scores(both, lambda t: abs(plain(t)) if "film" in t else plain(t))}, both).cards
+    )
+    assert film.p_value > 0.5 > 0.05 > book.p_value
+    assert book.q_value == pytest.approx(2 * book.p_value)
+
+
+def test_neither_the_order_of_the_labels_nor_the_direction_of_flips_makes_a_difference():
+    plain = noisy(0.8, 0.9)
+
+    def says(text: str) -> float:
+        return np.sign(plain(text))
+
+    found = judged(says)[0]
+    assert judged(says, replace(QUESTIONS, audited=replace(AUDITED, labels=LABELS[::-1])))[0] == found
+    # Everything mirrored: who gives the opposite finds the same.
+    mirrored = replace(with_labels(*LABELS[::-1]), audited=AUDITED)
+    assert judged(lambda text: -says(text), mirrored)[0] == found
+
+
 def near_and_drawn() -> Questions:
     """Every other reference text is near the boundary, and the others are drawn at random."""
     return replace(QUESTIONS, reference=tuple(replace(o, near=o.row % 2 == 0, drawn=o.row % 2 == 1) for o in FREE))
 
 
 def test_a_lean_of_the_judge_is_centred_away_but_for_one_near_the_boundary():
-    says = fixed(noisy(0.8, 0.5))
+    says = noisy(0.8, 0.5)
     assert judged(says) == judged(lambda text: says(text) + 7.0)
     split = near_and_drawn()
     leaning = {one.text for one in split.reference if one.near and one.row % 4 == 0}
@@ -137,18 +174,17 @@ def test_a_lean_of_the_judge_is_centred_away_but_for_one_near_the_boundary():
 def test_texts_near_the_boundary_bound_and_texts_drawn_at_random_qualify():
     """Where a judge is right on the one kind of texts and a coin on the other."""
     split, rng = near_and_drawn(), np.random.default_rng(0)
-    right, coin = fixed(noisy(1.0, 1.0)), {text: rng.choice([-1.0, 1.0]) for text in split.for_judges.texts}
+    right, coin = noisy(1.0, 1.0), {text: rng.choice([-1.0, 1.0]) for text in split.for_judges.texts}
     near = {one.text for one in split.reference if one.near}
     _, unqualified = judged(lambda t: right(t) if t in near or "flip" in t else coin[t], split)
     assert not unqualified.qualified
     found, qualification = judged(lambda t: coin[t] if t in near else right(t), split)
-    assert qualification.agreement == 1.0
-    assert qualification.texts == N
+    assert (qualification.agreement, qualification.texts) == (1.0, N)
     assert found.rules["reference"]["bound"] < 0.65, "the judge gives the masked class to half of the near texts"
 
 
 def test_texts_that_hold_the_cards_own_words_bound_nothing():
-    split, says = near_and_drawn(), fixed(noisy(0.8, 0.95))
+    split, says = near_and_drawn(), noisy(0.8, 0.95)
     # Half of the texts near the boundary hold the word after all, and there the judge gives the masked class.
     held = {one.text for one in split.reference if one.row % 4 == 0}
 
@@ -163,14 +199,16 @@ def test_texts_that_hold_the_cards_own_words_bound_nothing():
 
 def test_a_flip_is_mended_only_if_the_prediction_stays_without_the_words():
     full = noisy(0.9, 1.0)
-    found, _ = judged(lambda text: 1.0 if text.startswith("flip") else full(text))
-    assert (found.mended, found.broken) == (0, 60)
+    for kept in ("flip", "book"):  # what the model says, without the words or with them
+        found, _ = judged(lambda text, kept=kept: 1.0 if text.startswith(kept) else full(text))
+        assert (found.mended, found.broken, found.unanswered) == (0, 60, 0)
 
 
 @pytest.mark.parametrize(
     ("says", "reason"),
     [
-        (noisy(0.5, 0.9), "It agrees with the model on 0."),
+        (noisy(0.5, 0.9), "That is what a coin does."),
+        (agreeing_on(115), "0.55 has to be certain. Describe the labels negative, positive to it"),
         (lambda text: 0.3, "It gives the same answer to every text."),
         (lambda text: np.nan, "It answered nothing."),
         (lambda text: np.nan if sum(map(ord, text)) % 10 else 1.0, "It answered"),
@@ -181,21 +219,33 @@ def test_an_unqualified_judge_decides_nothing_and_the_sentence_says_why(says, re
     assert not qualification.qualified
     assert reason in qualification.reason
     assert (found.outcome, found.judges, found.reason) == ("open", (), "No judge is qualified.")
+    assert (found.unanswered, found.at_stake) == (60, None)
 
 
-def test_a_judge_that_drops_flips_leaves_the_card_open():
-    full = fixed(noisy(0.9, 1.0))
-    found, _ = judged(lambda text: np.nan if "flip" in text and text[-1] in "01234" else full(text))
-    assert found.unanswered == 30
-    assert "No qualified judge answered 30 of its 60 flips." in found.reason
-    assert judged(full)[0].outcome == "shortcut"
+@pytest.mark.parametrize("missing", [20, 21])
+@pytest.mark.parametrize("side", ["book flip", "flip"])
+def test_a_judge_that_drops_more_than_a_third_of_the_flips_leaves_the_card_open(missing, side):
+    full = noisy(0.9, 1.0)
+    dropped = {f"{side} {i}" for i in range(missing)}
+    found, _ = judged(lambda text: np.nan if text in dropped else full(text))
+    assert (found.mended, found.unanswered) == (60 - missing, missing)
+    assert ("No qualified judge answered 21 of its 60 flips." in found.reason) == (missing == 21)
 
 
-def test_few_texts_without_the_words_decide_nothing():
-    sparse = replace(QUESTIONS, reference=tuple(one for one in FREE if one.answer == "positive" or one.row < 20))
-    found, qualification = judged(noisy(0.9, 1.0), sparse)
-    assert "It answered 20 texts without the words on one side" in qualification.reason
-    assert found.outcome == "open"
+@pytest.mark.parametrize(("n", "enough"), [(24, False), (25, True)])
+def test_few_texts_without_the_words_decide_nothing(n, enough):
+    says = noisy(1.0, 1.0)
+    sparse = replace(QUESTIONS, reference=tuple(one for one in FREE if one.answer == "positive" or one.row < n))
+    found, qualification = judged(says, sparse)
+    assert (qualification.qualified, found.outcome == "shortcut") == (enough, enough)
+    assert ("It answered 24 texts without the words on one side" in qualification.reason) == (not enough)
+    # The same near the boundary, where the reference rule asks for twice as many of the masked class.
+    few = replace(QUESTIONS, reference=tuple(replace(one, near=one.row < 2 * n) for one in FREE))
+    assert ("reference" in judged(says, few)[0].rules) == enough
+    few = replace(QUESTIONS, reference=tuple(replace(one, near=one.row < n) for one in FREE))
+    found, _ = judged(says, few)
+    assert ("agreement" in found.rules) == enough
+    assert enough or "too few texts without its words near the model's boundary for the agreement" in found.reason
 
 
 def test_qualified_judges_are_averaged_and_others_left_out():
@@ -215,7 +265,7 @@ def test_qualified_judges_are_averaged_and_others_left_out():
 
 
 def test_an_answer_that_is_missing_in_part_is_none():
-    full = scores(QUESTIONS, fixed(noisy(0.9, 1.0)))
+    full = scores(QUESTIONS, noisy(0.9, 1.0))
     texts = QUESTIONS.for_judges.texts
     holed = full.log_probs.copy()
     holed[[i for i, text in enumerate(texts) if "flip" in text and text[-1] in "01234"], 0] = np.nan
@@ -226,42 +276,35 @@ def test_an_answer_that_is_missing_in_part_is_none():
     assert (both.mended, both.unanswered) == (60, 0)
 
 
-def answers_of_a_person(right: dict[str, bool], some: list[ReferenceText]) -> tuple[tuple[Key, ...], list[Answer]]:
-    """A person's answers to reference texts, whether the model is right there."""
-    of = Flip.of
-    keys = [Key(f"r{i}", REFERENCE, "a", of(0, "", "", one.text).text_hash, i) for i, one in enumerate(some)]
-    said = [Answer("anna", "", "a" if right[one.text] else "b", question=f"r{i}") for i, one in enumerate(some)]
-    return tuple(keys), said
-
-
 def test_answers_on_reference_texts_lower_the_bound():
     # The model is right on three of four texts that it calls negative near the boundary; the judge nearly always.
     right = {one.text: one.row % 4 != 0 for one in FREE}
-    full = noisy(1.0, 0.8)
+    full, some = noisy(1.0, 0.8), [one for one in FREE if one.row < 40]
+    keys = [Key(f"r{i}", REFERENCE, "a", text_hash(one.text), i) for i, one in enumerate(some)]
+    said = [Answer("anna", "", "a" if right[one.text] else "b", question=f"r{i}") for i, one in enumerate(some)]
 
-    def says(text: str) -> float:
-        if not text.startswith("free"):
-            return full(text)
-        return (1.0 if text.split()[1] == "1" else -1.0) * (1 if right[text] else -1)
+    def asked(n: int):
+        questions = replace(QUESTIONS, keys=tuple(keys[:n]))
+        return judged(lambda text: full(text) * (1 if right.get(text, True) else -1), questions, said=said[:n])[0]
 
-    says, some = fixed(says), [one for one in FREE if one.row < 40]
-    keys, said = answers_of_a_person(right, some)
-    found, _ = judged(says, replace(QUESTIONS, keys=keys), said=said)
+    found = asked(80)
     assert found.rule == "answers"
     assert found.bound < found.rules["reference"]["bound"] - 0.1
-    assert judged(says, replace(QUESTIONS, keys=keys[:10]), said=said[:10])[0].rule == "agreement"
+    assert [asked(n).rule for n in (14, 15)] == ["agreement", "answers"]
+    # What people cannot tell is no answer.
+    said[0] = replace(said[0], said="unclear")
+    assert asked(15).rule == "agreement"
 
 
 def test_five_answers_to_its_own_flips_settle_a_card_that_is_nearly_decided():
-    plain = fixed(noisy(0.8, 1.0))
+    plain = noisy(0.8, 1.0)
 
     def says(text: str) -> float:
         return plain(text) if text.startswith("free") else -1.0 if int(text.split()[-1]) < 39 else 1.0
 
     keys = Drawing("audit", LABELS).of_flips({"book": FLIPS})[1][:5]
     asked = replace(QUESTIONS, keys=tuple(keys))
-    opinion, _ = judged(says)
-    assert 0.05 < opinion.q_value <= 0.15
+    assert 0.05 < judged(says)[0].q_value <= 0.15
     other = {"a": "b", "b": "a"}
     outcomes = []
     for mended in (3, 4):
@@ -279,31 +322,21 @@ def test_five_answers_cost_half_of_the_level_and_lend_three_times_as_much(q_valu
     assert decides(q_value, five) is taken
 
 
-def three(text: str) -> list[float]:
-    if text.startswith("free"):
-        return [0.0, 4.0, -9.0] if text.split()[1] == "1" else [4.0, 0.0, -9.0]
-    return [1.0, 0.0, 5.0 if int(text.split()[-1]) % 2 else -9.0] if "book" in text else [1.0, 0.0, -9.0]
+@pytest.mark.parametrize(("third", "mended", "elsewhere"), [("neutral", 60, True), ("3 stars", 30, False)])
+def test_a_third_class_is_elsewhere_and_of_classes_in_an_order_speaks_for_the_nearer_one(third, mended, elsewhere):
+    def says(text: str) -> list[float]:
+        if text.startswith("free"):
+            return [0.0, 4.0, -9.0] if text.split()[1] == "1" else [4.0, 0.0, -9.0]
+        # Without the words the masked class; with them a third one to half of the flips.
+        return [1.0, 0.0, 5.0 if "book" in text and int(text.split()[-1]) % 2 else -9.0]
 
-
-def of_three(*labels: str):
-    questions = with_labels(*labels)
-    given = {"judge": JudgeAnswers(np.array([three(text) for text in questions.for_judges.texts]))}
+    questions = with_labels(*(("1 star", "2 stars") if third == "3 stars" else LABELS), third)
+    given = {"judge": JudgeAnswers(np.array([says(text) for text in questions.for_judges.texts]))}
     found = decided(given, questions)
-    return found.cards[0].second_opinion, found.judges[0].qualifications[0]
-
-
-def test_with_three_classes_the_two_predictions_are_scored_and_answers_elsewhere_leave_it_open():
-    found, qualification = of_three("negative", "positive", "neutral")
-    assert qualification.pair == ("negative", "positive")
-    assert found.mended == 60
-    assert "To 30 of its 60 flips the judges answer another class" in found.reason
-
-
-def test_of_classes_in_an_order_each_speaks_for_the_nearer_one():
-    found, _ = of_three("1 star", "2 stars", "3 stars")
-    # The masked prediction is 1 star. To half of the flips the judge says 3 stars, which is nearer to 2.
-    assert found.mended == 30
-    assert "another class" not in found.reason
+    opinion = found.cards[0].second_opinion
+    assert found.judges[0].qualifications[0].pair == questions.audited.labels[:2]
+    assert opinion.mended == mended
+    assert ("To 30 of its 60 flips the judges answer another class" in opinion.reason) == elsewhere
 
 
 @pytest.mark.parametrize(
@@ -314,20 +347,23 @@ def test_a_class_as_near_to_both_speaks_for_neither(pair, expected):
     assert sides_of(pair, 5, ordered=False) == ([pair[0]], [pair[1]])
 
 
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        (("1 star", "2 stars", "3 stars"), True),
-        (("1-star", "3-star", "5-star"), True),
-        (("3 stars", "2 stars", "1 star"), False),
-        (("1 star", "2 stars"), False),
-        (("1 star", "2 stars", "many"), False),
-        (("0", "1", "2"), False),
-        (("LABEL_0", "LABEL_1", "LABEL_2"), False),
-    ],
-)
-def test_an_order_is_seen_in_the_labels(labels, expected):
-    assert is_ordered(labels) is expected
+def test_an_order_is_seen_in_the_labels():
+    assert all(map(is_ordered, [("1 star", "2 stars", "3 stars"), ("1-star", "3-star", "5-star")]))
+    turned, two, a_word = ("3 stars", "2 stars", "1 star"), ("1 star", "2 stars"), ("1 star", "2 stars", "many")
+    twice, numbers, names = ("1 star", "1 stars", "2 stars"), ("0", "1", "2"), ("LABEL_0", "LABEL_1", "LABEL_2")
+    assert not any(map(is_ordered, [turned, two, a_word, twice, numbers, names]))
+
+
+def test_a_direction_that_nobody_judges_counts_as_broken():
+    questions = with_labels("negative", "positive", "mixed")
+    flips = [replace(one, after="mixed") if one.row < 20 else one for one in FLIPS]
+    questions = replace(questions, flips={"book": flips})
+    logs = scores(questions, noisy(0.9, 1.0)).log_probs
+    given = {"judge": JudgeAnswers(np.column_stack([logs, np.full(len(logs), -9.0)]))}
+    found = decided(given, questions).cards[0].second_opinion
+    assert (found.mended, found.broken, found.unanswered, found.outcome) == (40, 20, 20, "open")
+    low, high = found.at_stake
+    assert low < (40 - 20) / 300 < high == pytest.approx(60 / 300, abs=0.001), "of these 20 anything is possible"
 
 
 # Asking
@@ -335,20 +371,21 @@ def test_an_order_is_seen_in_the_labels(labels, expected):
 
 @dataclass
 class Judging:
-    """A classifier."""
+    """A classifier, which may say something else when it is asked again."""
 
-    says: object
-    name: str = "judge"
+    says: object = noisy(0.8, 0.95)
     print: str = "other"
-    label_names: tuple[str, ...] = LABELS
+    changes: int = 0
     asked: int = 0
+    name: str = "judge"
+    label_names: tuple[str, ...] = LABELS
 
     def fingerprint(self) -> str:
         return self.print
 
     def predict_proba(self, texts, *, progress=None, again=False):
         self.asked += len(texts)
-        ahead = np.array([self.says(text) for text in texts])
+        ahead = np.array([self.says(text) * (-1 if again and i < self.changes else 1) for i, text in enumerate(texts)])
         return np.stack([1 / (1 + np.exp(ahead)), 1 / (1 + np.exp(-ahead))], axis=1)
 
     def record(self):
@@ -356,10 +393,12 @@ class Judging:
 
 
 def test_what_was_answered_becomes_decisions_that_people_overrule():
-    judge = Judging(fixed(noisy(0.8, 0.95)))
+    judge = Judging()
     answers = QUESTIONS.answered_by(judge)
     assert judge.asked == len(answers.texts) + 20  # some twice, to see whether it changes its answer
-    assert len(answers.to_lines().splitlines()) == len(answers.texts)
+    stored = [json.loads(line) for line in answers.to_lines().splitlines()]
+    assert [one["text_hash"] for one in stored] == list(map(text_hash, answers.texts))
+    assert np.exp(stored[0]["scores"]["judge"]).sum() == pytest.approx(1, abs=1e-5)
     found = decide(QUESTIONS, answers)
     (card,) = found.cards
     assert (card.decision, card.source, card.outcome, card.asked) == ("neutralise", "machine", None, 0)
@@ -382,27 +421,23 @@ def test_what_was_answered_becomes_decisions_that_people_overrule():
     assert (unsure.decision, unsure.source) == ("neutralise", "machine")
 
 
-@pytest.mark.parametrize("print_", ["deployed", "base"])
-def test_neither_the_deployed_model_nor_its_base_is_a_judge(print_):
-    with pytest.raises(ConfigError, match="is the model that was audited, or its base"):
-        QUESTIONS.answered_by(Judging(noisy(0.8, 0.9), print=print_))
-    assert QUESTIONS.answered_by(Judging(noisy(0.8, 0.9))).judges
-
-
-def test_two_judges_are_two():
+def test_neither_the_deployed_model_nor_its_base_is_a_judge_and_two_are_two():
+    for same in ("deployed", "base"):
+        with pytest.raises(ConfigError, match="is the model that was audited, or its base"):
+            QUESTIONS.answered_by([Judging(), Judging(print=same, name="second")])
     with pytest.raises(ConfigError, match="are the same"):
-        QUESTIONS.answered_by([Judging(noisy(0.8, 0.9))] * 2)
+        QUESTIONS.answered_by([Judging()] * 2)
 
 
-def test_a_judge_that_changes_its_answer_is_refused():
-    rng = np.random.default_rng(0)
-    answers = QUESTIONS.answered_by(Judging(lambda text: rng.normal()))
-    assert "when it is asked twice" in answers.judges["judge"].refused
-    assert decide(QUESTIONS, answers).cards[0].decision is None
+@pytest.mark.parametrize(("changes", "refused"), [(2, False), (3, True)])
+def test_a_judge_that_changes_more_than_two_of_twenty_answers_is_refused(changes, refused):
+    answers = QUESTIONS.answered_by(Judging(changes=changes))
+    assert ("3 of 20 texts when it is asked twice" in answers.judges["judge"].refused) == refused
+    assert (decide(QUESTIONS, answers).cards[0].decision is None) == refused
 
 
 def test_a_judge_with_other_labels_is_refused():
-    wide = Judging(noisy(0.8, 0.9))
+    wide = Judging()
     wide.predict_proba = lambda texts, **_: np.ones((len(texts), 3)) / 3
     with pytest.raises(ConfigError, match=r"gives an array of shape \(520, 3\), but \(520, 2\) is needed"):
         QUESTIONS.answered_by(wide)

@@ -1,9 +1,7 @@
-"""Questions: blind, mixed, in an order of the seed, each text once; and their file."""
+"""Questions: what is asked of classifiers, and their file."""
 
 from __future__ import annotations
 
-import itertools
-from collections import Counter
 from dataclasses import asdict, replace
 
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from shortcut_guardrail import DataError, Questions
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.cards.card import Card, CardEvidence
-from shortcut_guardrail.data import text_hash, to_json
+from shortcut_guardrail.data import to_json
 from shortcut_guardrail.decisions import AuditedCards
 from shortcut_guardrail.decisions.drawing import Drawing, Key, ReferenceText
 
@@ -27,98 +25,6 @@ FLIPS = {
     "first-card": [flip(i) for i in range(30)],
     "second-card": [flip(i) for i in range(20, 30)] + [flip(i, "mixed") for i in range(5)],
 }
-
-
-def drawn(flips=FLIPS, **changes):
-    drawing = Drawing("audit-1", NAMES, **{name: changes.pop(name) for name in ("asked", "known") if name in changes})
-    return drawing.of_flips(flips, **{"n": 0, "seed": 0, **changes})
-
-
-def test_every_flip_is_asked_about_once_however_many_cards_it_serves():
-    questions, keys = drawn()
-    # Ten flips serve both cards; five rows have two masked predictions, which are two questions.
-    assert len(questions) == len({q.id for q in questions}) == 30 + 5
-    served = Counter(key.id for key in keys)
-    assert Counter(served.values()) == {2: 10, 1: 25}
-
-
-def test_the_key_says_which_option_is_the_masked_prediction():
-    questions, keys = drawn()
-    by_id = {q.id: q for q in questions}
-    flips = {(card, one.row): one for card, of_card in FLIPS.items() for one in of_card}
-    for key in keys:
-        question = by_id[key.id]
-        sides = (question.option_a, question.option_b)
-        one = flips[key.card, question.row]
-        assert (sides if key.masked_option == "a" else sides[::-1]) == (one.after, one.before)
-        assert key.text_hash == text_hash(TEXTS[question.row]) == text_hash(question.text)
-
-
-def test_which_option_comes_first_is_a_coin():
-    flips = [Flip.of(i, "positive", "negative", f"another text {i}") for i in range(400)]
-    _, keys = drawn({"c": flips})
-    assert 160 < sum(key.masked_option == "a" for key in keys) < 240
-
-
-def test_a_question_tells_nothing_of_the_card():
-    questions, _ = drawn(n=5)
-    assert {f for q in questions for f in vars(q)} == {"id", "row", "text", "option_a", "option_b"}
-    renamed, _ = drawn({"renamed": FLIPS["first-card"], "second-card": FLIPS["second-card"]})
-    assert {q.id for q in renamed} == {q.id for q in drawn()[0]}
-
-
-def test_the_seed_fixes_the_order():
-    assert drawn() == drawn()
-    assert [q.id for q in drawn()[0]] != [q.id for q in drawn(seed=1)[0]]
-    assert {q.id for q in drawn()[0]} == {q.id for q in drawn(seed=1)[0]}
-    # The masked prediction keeps its place, or earlier answers would mean the opposite.
-    sides = [{key.id: key.masked_option for key in drawn(seed=seed)[1]} for seed in (0, 1)]
-    assert sides[0] == sides[1]
-    # Flips are not asked about in their own order, on whose randomness the evidence rests.
-    order = [text_hash(TEXTS[i]) for i in range(30)]
-    assert [key.text_hash for key in drawn()[1] if key.card == "first-card"] != order
-
-
-def test_cards_are_mixed_and_keep_their_order():
-    questions, keys = drawn(n=10)
-    place = {q.id: i for i, q in enumerate(questions)}
-    for card in FLIPS:
-        own = [place[key.id] for key in sorted(keys, key=lambda k: k.order) if key.card == card]
-        # A text that another card asks about earlier is moved up, so the order is kept but for these.
-        assert sum(a > b for a, b in itertools.pairwise(own)) <= 3
-    assert {key.card for key in keys if place[key.id] < len(questions) / 2} == set(FLIPS)
-
-
-def test_what_was_asked_comes_last():
-    _, keys = drawn(n=10)
-    more, new = drawn(n=10, asked=keys)
-    assert {key.call for key in keys} == {1}
-    assert {key.call for key in new} == {2}
-    of_first = [{key.id for key in some if key.card == "first-card"} for some in (keys, new)]
-    assert not of_first[0] & of_first[1]
-    assert sorted(key.order for key in new if key.card == "first-card") == list(range(10, 20))
-    # Of 15 flips 10 were asked: the other five come, and then old ones again, whose keys stand already.
-    assert len([key for key in new if key.card == "second-card"]) == 5
-    assert len(more) > len(new) - len(of_first[0] & of_first[1])
-
-
-def test_a_label_answers_before_anybody_is_asked():
-    questions, keys = drawn(known={0: "negative", 1: "positive", 25: "mixed"})
-    assert not {q.row for q in questions} & {0, 1, 25}
-    known = {(key.card, key.text_hash): key for key in keys if key.label}
-    mended, broken, neither = (known["first-card", text_hash(TEXTS[i])] for i in (0, 1, 25))
-    assert mended.label == mended.masked_option
-    assert broken.label not in (broken.masked_option, "neither")
-    assert neither.label == "neither"
-
-
-@pytest.mark.parametrize("n", [1, 7])
-def test_n_is_for_each_card(n):
-    _, keys = drawn(n=n)
-    assert Counter(key.card for key in keys) == {"first-card": n, "second-card": n}
-
-
-# The file
 
 
 def card(name: str, *words: str) -> Card:
@@ -164,10 +70,26 @@ def test_classifiers_are_asked_with_the_words_and_without_them(folder):
     assert len(cases) == 30 + 15
     assert made.texts[0] == TEXTS[50], "reference texts come first"
     assert len(made.texts) == len(set(made.texts))
-    few = replace(
-        asked(folder), flips={"first-card": FLIPS["first-card"][:7], "second-card": FLIPS["second-card"]}, keys=()
-    )
-    assert {case.card for case in few.for_judges.cases} == {"second-card"}, "seven flips decide nothing"
+    few = {"first-card": FLIPS["first-card"][:7], "second-card": FLIPS["second-card"][:8]}
+    few = replace(asked(folder), flips=few, keys=()).for_judges
+    assert {case.card for case in few.cases} == {"second-card"}, "seven flips decide nothing, and eight may"
+    assert [one.row for one in few.reference] == [50]
+    other = replace(asked(folder), flips={"second-card": [flip(i, "mixed") for i in range(8)]}, keys=())
+    assert other.for_judges.reference == (), "these are of other classes"
+
+
+@pytest.mark.parametrize(
+    ("text", "without"),
+    [
+        ("A number.", "A ."),
+        ("number", None),
+        (("one  number  more", "two"), ("one more", "two")),
+        (("number", "x"), None),
+    ],
+)
+def test_words_are_cut_with_the_space_that_they_leave(folder, text, without):
+    flips = [Flip.of(0, "positive", "negative", text)] * 8
+    assert replace(asked(folder), flips={"first-card": flips}, keys=()).for_judges.cases[0].without == without
 
 
 def test_nothing_asked_and_another_audit_are_told(folder):
@@ -201,3 +123,10 @@ def test_labels_answer_for_the_files_of_their_call_and_later_ones(folder):
     assert made.of_rows(["q0", "q1"]).keys == (*questions[:2], *labels[:2])
     assert made.of_rows(["q2"]).keys == (*labels[:2], questions[2], labels[2])
     assert made.of_rows(["q0", "q1", "q2"]).keys == (*questions[:2], *labels[:2], questions[2], labels[2])
+
+
+def test_what_labels_answer_is_asked_of_classifiers_too(folder):
+    made = asked(folder, known={0: "mixed", 1: "negative"})
+    of_file = made.of_rows([row["id"] for row in made.rows()[:20]])
+    rows = {case.flip.row for case in of_file.for_judges.cases}
+    assert {0, 1} < rows == {question.row for question in made.asked[:20]} | {0, 1}

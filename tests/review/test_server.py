@@ -11,7 +11,6 @@ from contextlib import contextmanager
 import pytest
 
 from audits import to_review
-from shortcut_guardrail.errors import ConfigError
 from shortcut_guardrail.review.server import MOST_BYTES, Page, ReviewServer
 from shortcut_guardrail.review.session import Session
 from shortcut_guardrail.review.shown import make_deck
@@ -85,22 +84,13 @@ def test_what_the_page_asks_is_answered(server):
     assert ask(server, path="/api/decisions")[2] == server.session.content()
     status, _, content = ask(server, "POST", "/api/undo", {"revision": 1})
     assert (status, json.loads(content)["said"]) == (200, {})
-
-
-def test_localhost_is_this_machine_too(server):
-    host = server.hosts[1]
+    host = server.hosts[1]  # localhost is this machine too
     assert keep(server, Host=host, Origin=f"http://{host}")[0] == 200
 
 
 def test_another_host_is_not_answered(server):
-    for host in (
-        "evil.example",
-        f"evil.example:{server.port}",
-        "127.0.0.1",
-        "127.0.0.1:1",
-        f"LOCALHOST.:{server.port}",
-        "",
-    ):
+    port = server.port
+    for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", "127.0.0.1:1", f"LOCALHOST.:{port}", ""):
         refused(server, 421, ask(server, path="/", Host=host))
         refused(server, 421, keep(server, Host=host, Origin=f"http://{host}"))
     refused(server, 421, ask(server, drop=("Host",)))
@@ -117,18 +107,12 @@ def test_without_the_token_no_data_is_answered_and_nothing_is_done(server):
     assert ask(server)[0] == 200  # it still runs
 
 
-def test_the_token_has_256_bits_and_is_another_one_each_time(session, server):
+def test_it_listens_here_alone_and_the_token_has_256_bits_and_is_another_one_each_time(session, server):
+    assert server.socket.getsockname()[0] == "127.0.0.1"
     assert len(server.token) == 43  # of six bits each
     with running(session) as other:
         assert other.token != server.token
     assert server.address == f"http://127.0.0.1:{server.port}/#{server.token}"
-
-
-def test_tokens_are_compared_in_constant_time(server, monkeypatch):
-    seen = []
-    monkeypatch.setattr("hmac.compare_digest", lambda a, b: seen.append((a, b)) or False)
-    refused(server, 403, ask(server))
-    assert seen == [(f"Bearer {server.token}".encode(),) * 2]
 
 
 def test_another_origin_sends_nothing(server):
@@ -225,28 +209,15 @@ def test_every_answer_says_what_a_browser_may_do_with_it(server):
         assert not [name for name in headers if name.lower().startswith("access-control")]
 
 
-def test_it_listens_on_the_loopback_address_alone(server):
-    assert server.socket.getsockname()[0] == "127.0.0.1"
-
-
-def test_a_port_that_is_taken_is_a_sentence(session, server):
-    with pytest.raises(
-        ConfigError, match=rf"Port {server.port} of this machine cannot be used .* Name another with port="
-    ):
-        ReviewServer(session, server.page, port=server.port)
-
-
 def test_it_stops_when_it_is_told_to(session):
-    with running(session) as server:
-        assert ask(server, "POST", "/api/stop", {})[0] == 200
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            try:
-                ask(server)
-            except OSError:
-                return
-            time.sleep(0.05)
-        pytest.fail("It goes on.")
+    server, said = ReviewServer(session, Page("", "")), []
+    thread = threading.Thread(target=lambda: said.append(server.run()), daemon=True)
+    thread.start()
+    assert ask(server, "POST", "/api/stop", {})[0] == 200
+    thread.join(10)
+    assert said == [False], "not since it was idle"
+    with pytest.raises(OSError, match="refused"):
+        ask(server)
 
 
 def test_a_connection_that_was_opened_before_is_not_answered_after_it_stopped(session):
@@ -263,26 +234,17 @@ def test_a_connection_that_was_opened_before_is_not_answered_after_it_stopped(se
     assert not session.file.exists()
 
 
-def test_it_stops_after_an_idle_time_and_not_before(session):
-    server = ReviewServer(session, Page("", ""), idle=1.0)
+def test_it_stops_after_an_idle_time_and_who_is_not_let_in_does_not_keep_it_awake(session):
+    server = ReviewServer(session, Page("", ""), idle=0.8)
     said = []
     thread = threading.Thread(target=lambda: said.append(server.run()), daemon=True)
     thread.start()
     for _ in range(3):  # longer than the idle time, but never idle
-        time.sleep(0.5)
+        time.sleep(0.4)
         assert ask(server)[0] == 200
+    before = server.last
+    for refused_one in ({"Host": "evil.example"}, {"drop": ("Authorization",)}):
+        ask(server, **refused_one)
+    assert server.last == before
     thread.join(10)
     assert said == [True]
-
-
-def test_who_is_not_let_in_does_not_keep_it_awake(session):
-    server = ReviewServer(session, Page("", ""))
-    threading.Thread(target=server.run, daemon=True).start()
-    before = server.last
-    ask(server, Host="evil.example")
-    assert server.last == before
-    ask(server, drop=("Authorization",))
-    assert server.last == before
-    ask(server)
-    assert server.last > before
-    server.stop()

@@ -1,0 +1,199 @@
+"""Which texts are asked about: blind, mixed, in an order of the seed, each once; and texts without the cards' words."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from shortcut_guardrail.cards import Flip
+from shortcut_guardrail.cards.card import Card, CardEvidence
+from shortcut_guardrail.data import text_hash
+from shortcut_guardrail.decisions.drawing import Drawing, Question, draw_references, mixed, near_boundary
+
+TEXTS = [f"text number {i}" for i in range(60)]
+NAMES = ("negative", "positive", "mixed")
+
+
+def flip(row: int, after: str = "negative") -> Flip:
+    return Flip.of(row, "positive", after, TEXTS[row], 0.5)
+
+
+FLIPS = {
+    "first-card": [flip(i) for i in range(30)],
+    "second-card": [flip(i) for i in range(20, 30)] + [flip(i, "mixed") for i in range(5)],
+}
+
+
+def drawn(flips=FLIPS, *, asked=(), known=None, n=0, seed=0):
+    return Drawing("audit-1", NAMES, asked, known or {}).of_flips(flips, n=n, seed=seed)
+
+
+def test_every_flip_is_asked_about_once_however_many_cards_it_serves():
+    questions, keys = drawn()
+    # Ten flips serve both cards; five rows have two masked predictions, which are two questions.
+    assert len(questions) == len({q.id for q in questions}) == 30 + 5
+    served = Counter(key.id for key in keys)
+    assert Counter(served.values()) == {2: 10, 1: 25}
+    assert {q.id for q in questions}.isdisjoint(q.id for q in Drawing("audit-2", NAMES).of_flips(FLIPS)[0])
+
+
+def test_the_key_says_which_option_is_the_masked_prediction():
+    questions, keys = drawn()
+    by_id = {q.id: q for q in questions}
+    flips = {(card, one.row): one for card, of_card in FLIPS.items() for one in of_card}
+    for key in keys:
+        question = by_id[key.id]
+        options = (question.option_a, question.option_b)
+        one = flips[key.card, question.row]
+        assert (options if key.masked_option == "a" else options[::-1]) == (one.after, one.before)
+        assert key.text_hash == text_hash(TEXTS[question.row]) == text_hash(question.text)
+    # Which comes first is a coin.
+    _, keys = drawn({"c": [Flip.of(i, "positive", "negative", f"another text {i}") for i in range(400)]})
+    assert 160 < sum(key.masked_option == "a" for key in keys) < 240
+
+
+def test_a_question_tells_nothing_of_the_card():
+    questions, _ = drawn(n=5)
+    assert {f for q in questions for f in vars(q)} == {"id", "row", "text", "option_a", "option_b"}
+    renamed, _ = drawn({"renamed": FLIPS["first-card"], "second-card": FLIPS["second-card"]})
+    assert {q.id for q in renamed} == {q.id for q in drawn()[0]}
+
+
+def test_the_seed_fixes_the_order():
+    assert drawn() == drawn()
+    assert [q.id for q in drawn()[0]] != [q.id for q in drawn(seed=1)[0]]
+    assert {q.id for q in drawn()[0]} == {q.id for q in drawn(seed=1)[0]}
+    # The masked prediction keeps its place, or earlier answers would mean the opposite.
+    places = [{key.id: key.masked_option for key in drawn(seed=seed)[1]} for seed in (0, 1)]
+    assert places[0] == places[1]
+
+
+def test_flips_are_asked_about_in_a_random_order_on_which_the_evidence_rests():
+    def first(seed: int, card: str = "c") -> tuple[int, ...]:
+        _, keys = drawn({card: FLIPS["first-card"]}, n=3, seed=seed)
+        rows = {text_hash(text): i for i, text in enumerate(TEXTS)}
+        assert [key.order for key in keys] == [0, 1, 2]
+        return tuple(rows[key.text_hash] for key in keys)
+
+    seen = Counter(row for seed in range(200) for row in first(seed))
+    assert set(seen) == set(range(30)), "every flip may be among the first"
+    assert max(seen.values()) < 45  # of 20 on average
+    assert first(0, "c") != first(0, "d"), "each card has an order of its own"
+
+
+def test_cards_are_mixed_and_keep_their_order():
+    questions, keys = drawn(n=10)
+    place = {q.id: i for i, q in enumerate(questions)}
+    for card in FLIPS:
+        own = [place[key.id] for key in sorted(keys, key=lambda k: k.order) if key.card == card]
+        # A text that another card asks about earlier is moved up, so the order is kept but for these.
+        assert sum(a > b for a, b in itertools.pairwise(own)) <= 3
+    assert {key.card for key in keys if place[key.id] < 4} == set(FLIPS)
+
+
+def test_what_was_asked_comes_last():
+    _, keys = drawn(n=10)
+    more, new = drawn(n=10, asked=keys)
+    assert ({key.call for key in keys}, {key.call for key in new}) == ({1}, {2})
+    of_first = [{key.id for key in some if key.card == "first-card"} for some in (keys, new)]
+    assert not of_first[0] & of_first[1]
+    assert sorted(key.order for key in new if key.card == "first-card") == list(range(10, 20))
+    # Of 15 flips 10 were asked: the other five come, and then old ones again, whose keys stand already.
+    assert len([key for key in new if key.card == "second-card"]) == 5
+    assert {q.id for q in more} > {key.id for key in new}
+
+
+def test_a_label_answers_before_anybody_is_asked():
+    questions, keys = drawn(known={0: "negative", 1: "positive", 25: "mixed"})
+    assert not {q.row for q in questions} & {0, 1, 25}
+    known = {(key.card, key.text_hash): key for key in keys if key.label}
+    mended, broken, neither = (known["first-card", text_hash(TEXTS[i])] for i in (0, 1, 25))
+    assert mended.label == mended.masked_option
+    assert broken.label not in (broken.masked_option, "neither")
+    assert neither.label == "neither"
+    assert Counter(key.card for key in drawn(n=7, known=dict.fromkeys(range(60), "mixed"))[1]) == dict.fromkeys(
+        FLIPS, 7
+    )
+
+
+def test_two_lists_are_mixed_so_that_nothing_tells_which_one_a_question_is_from():
+    one, two = ([Question(f"{name}{i}", i, "t", "x", "y") for i in range(20)] for name in "ab")
+    both = mixed(one, [*two, one[3]], 0)
+    assert [q for q in both if q.id[0] == "a"] == one
+    assert [q for q in both if q.id[0] == "b"] == two
+    assert 5 < sum(q.id[0] == "a" for q in both[:20]) < 15
+
+
+# Reference texts
+
+
+def named(number: int) -> str:
+    """A word of its own; texts that differ in digits alone are one."""
+    return "".join("bcdfghklmn"[int(digit)] for digit in f"{number:03}")
+
+
+def card(word: str, *, status="undecided", changes=20) -> Card:
+    return Card(word, (word,), "positive", 40, changes, 0.1, CardEvidence(status, (), 1.0, 0.7))
+
+
+def references(*, reach=1.0, sizes=(450, 450), n_flips=20, the=0.0, seed=0):
+    """Texts ever farther from the boundary, negative ones first; the nearest negative ones hold "book" and are flips.
+
+    A share of the texts of either side holds "the", which is a word of another card, flagged.
+    """
+    margins = np.concatenate([-0.01 * np.arange(1, sizes[0] + 1), 0.01 * np.arange(1, sizes[1] + 1)])
+    texts = [f"plain {named(i)}" + " the" * (i % 100 < 100 * the) for i in range(len(margins))]
+    texts[:n_flips] = [f"book {text}" for text in texts[:n_flips]]
+    flips = [Flip.of(i, "negative", "positive", texts[i], reach if i == 3 else 0.1) for i in range(n_flips)]
+    probs = np.stack([1 / (1 + np.exp(margins)), 1 / (1 + np.exp(-margins)), np.full(len(margins), 1e-9)], axis=1)
+    cards = [card("book"), card("the", status="flagged", changes=3)]
+    return draw_references(SimpleNamespace(texts=texts), probs, cards, {"book": flips, "the": []}, NAMES, seed=seed)
+
+
+def count(found, answer: str) -> tuple[int, int]:
+    """How many texts are drawn, and how many near."""
+    own = [one for one in found if one.answer == answer]
+    return sum(one.drawn for one in own), sum(one.near for one in own)
+
+
+def test_reference_texts_hold_no_word_of_a_card_that_can_be_decided_or_is_flagged():
+    found = references()
+    assert {(one.answer, one.other) for one in found} == {("negative", "positive"), ("positive", "negative")}
+    assert not any("book" in one.text or one.holds for one in found)
+    assert references(n_flips=7) == [], "without flips of a card that can be decided there is no pair of classes"
+    assert not any("the" in one.text.split() for one in references(the=0.7))
+    kept = references(the=0.9)
+    assert {one.holds for one in kept} == {(), ("the",)}, "where too few texts would be left, the word stays"
+    assert all((one.holds == ("the",)) == ("the" in one.text.split()) for one in kept)
+
+
+def test_texts_are_drawn_at_random_and_near_the_boundary_on_both_sides():
+    found = references()
+    # Flips reach 1.00 from the boundary; the nearest 20 negative texts hold the word.
+    assert (count(found, "negative"), count(found, "positive")) == ((100, 80), (100, 100))
+    assert all(one.near == (one.margin <= 1.0) for one in found)
+    assert all(one.margin == pytest.approx(0.01 * (one.row % 450 + 1)) for one in found)
+    rows = [{one.row for one in references(seed=seed) if one.drawn} for seed in (0, 1)]
+    assert rows[0] == {one.row for one in found if one.drawn} != rows[1]
+    assert np.mean([row % 450 for row in rows[0]]) == pytest.approx(235, abs=40)
+    # However far flips reach, near are 150 at most, and no more than the nearer half where that is 75 or more.
+    assert (count(references(reach=9), "negative"), count(references(reach=9), "positive")) == ((100, 150), (100, 150))
+    small = references(reach=9, sizes=(220, 120))
+    assert (count(small, "negative"), count(small, "positive")) == ((100, 100), (100, 75))
+
+
+def test_a_person_is_asked_about_texts_near_the_boundary_on_either_side():
+    found = references()
+    asked = near_boundary(found, NAMES, n=10)
+    near = {one.row: one for one in found if one.near}
+    assert Counter(one.after for one in asked) == {"negative": 10, "positive": 10}
+    assert all((near[one.row].answer, near[one.row].other) == (one.after, one.before) for one in asked)
+    assert asked != near_boundary(found, NAMES, n=10, seed=1)
+    questions, keys = Drawing("audit-1", NAMES, known={asked[0].row: asked[0].after}).of_reference(asked)
+    assert len(questions) == 19
+    assert (keys[0].label, keys[0].order, keys[3].order, keys[0].card) == (keys[0].masked_option, 0, 3, "reference")
+    assert Drawing("audit-1", NAMES, keys).of_reference(asked)[1] == []
