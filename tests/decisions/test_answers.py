@@ -7,7 +7,7 @@ import json
 import pytest
 
 from shortcut_guardrail import Answers, DataError, Questions
-from shortcut_guardrail.data import text_hash
+from shortcut_guardrail.data import checked, text_hash
 from shortcut_guardrail.decisions import Answer, AuditedCards
 from shortcut_guardrail.decisions.drawing import Key
 
@@ -76,17 +76,23 @@ def test_one_person_says_one_thing_in_all_files(tmp_path):
         read(first, second, by=("anna", "anna"))
 
 
-def test_the_last_word_counts_and_can_be_taken_back():
+def test_the_last_word_counts():
     said = [
-        Answer("anna", "t", "a", question="q0"),
-        Answer("anna", "t", "keep", card="c"),
-        Answer("anna", "t", "b", question="q0"),
+        Answer("anna", "t", "a", "q0"),
+        Answer("anna", "t", decision="keep", card="c"),
+        Answer("anna", "t", "b", "q0"),
     ]
     answers = Answers(tuple(said))
     assert answers.to_questions() == {"anna": {"q0": "b"}}
-    assert answers.to_cards()["c"]["anna"].said == "keep"
-    assert answers.without_last("anna").to_questions() == {"anna": {"q0": "a"}}
-    assert answers.without_last("ben").said == answers.said
-    assert [Answer.from_dict(one.to_dict(), "a file") for one in said] == said
-    with pytest.raises(DataError, match="answer must be one of a, b, neither, unclear"):
-        Answer.from_dict({"by": "anna", "at": "t", "question": "q0", "answer": "keep"}, "a file")
+    assert answers.to_cards()["c"]["anna"].decision == "keep"
+    assert [checked(one.to_dict(), Answer, "a file") for one in said] == said
+
+
+def test_an_answer_is_to_a_text_or_on_a_card():
+    to_text, on_card = {"question": "q0", "answer": "a"}, {"card": "c", "decision": "keep"}
+    for said in (to_text | on_card, {}, {"question": "q0"}, {"answer": "a"}, {"card": "c", "answer": "a"}):
+        with pytest.raises(DataError, match="a file: it must have a card and a decision, or a question and an answer"):
+            checked({"by": "anna", "at": "t", **said}, Answer, "a file")
+    for said in (to_text | {"answer": "keep"}, on_card | {"card": ""}, on_card | {"by": None}):
+        with pytest.raises(DataError, match=r"a file: \w+ must be "):
+            checked({"by": "anna", "at": "t", **said}, Answer, "a file")

@@ -292,7 +292,7 @@ def test_answers_on_reference_texts_lower_the_bound():
     assert found.bound < found.rules["reference"]["bound"] - 0.1
     assert [asked(n).rule for n in (14, 15)] == ["agreement", "answers"]
     # What people cannot tell is no answer.
-    said[0] = replace(said[0], said="unclear")
+    said[0] = replace(said[0], answer="unclear")
     assert asked(15).rule == "agreement"
 
 
@@ -309,7 +309,7 @@ def test_five_answers_to_its_own_flips_settle_a_card_that_is_nearly_decided():
     outcomes = []
     for mended in (3, 4):
         right = [key.masked_option if i < mended else other[key.masked_option] for i, key in enumerate(keys)]
-        said = [Answer("anna", "", one, question=key.id) for key, one in zip(keys, right, strict=True)]
+        said = [Answer("anna", "", one, key.id) for key, one in zip(keys, right, strict=True)]
         outcomes.append(judged(says, asked, said=said)[0].outcome)
     assert outcomes == ["open", "shortcut"]
 

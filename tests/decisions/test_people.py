@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from shortcut_guardrail.decisions import agreed_decision
 from shortcut_guardrail.decisions.drawing import Key
-from shortcut_guardrail.decisions.people import agreed, first_five, judge_cards
+from shortcut_guardrail.decisions.people import agreed, fewest, first_five, judge_cards
+from shortcut_guardrail.stats import paired_e_value
 
 
 def keys(n: int, card: str = "c", **changes) -> list[Key]:
@@ -56,10 +58,11 @@ def test_keep_asking_counts_on_and_decides_as_before():
 
 
 def test_the_order_of_the_key_counts_and_not_that_of_the_answers():
-    mixed = [Key(f"q{i}", "c", "a", f"h{i}", order) for i, order in enumerate([3, 2, 1, 0])]
-    forward = judge_cards(mixed, {f"q{i}": "a" for i in range(4)})
-    backward = judge_cards(mixed[::-1], {f"q{i}": "a" for i in range(4)})
-    assert forward == backward
+    """In the order of the keys eight mended come first, and decide; in a file they come last."""
+    turned = [Key(f"q{i}", "c", "a", f"h{i}", 15 - i) for i in range(16)]
+    answers = {f"q{i}": "b" if i < 8 else "a" for i in range(16)}
+    assert judge_cards(turned, answers) == judge_cards(turned[::-1], answers)
+    assert judge_cards(turned, answers)[0].outcome == "shortcut"
 
 
 def test_labels_come_first():
@@ -78,11 +81,8 @@ def test_decisions_among_many_cards():
 
 
 def test_two_reviewers_count_once_and_unclear_where_they_disagree():
-    assert agreed([{"1": "a", "2": "b"}, {"1": "a", "2": "a", "3": "neither"}]) == {
-        "1": "a",
-        "2": "unclear",
-        "3": "neither",
-    }
+    together = agreed([{"1": "a", "2": "b"}, {"1": "a", "2": "a", "3": "neither"}, {"2": "b"}])
+    assert together == {"1": "a", "2": "unclear", "3": "neither"}
 
 
 def test_it_is_wrong_about_one_card_in_twenty_at_most_when_half_are_mended():
@@ -102,3 +102,21 @@ def test_the_first_five_are_those_of_the_questions_and_not_those_of_the_file():
     answers |= {"q0": "unclear", "q1": "neither"}
     assert first_five(of_card, answers) == {"c": 4}
     assert first_five([Key("l", "c", "a", "h", 0, label="b"), *of_card[4:]], answers) == {}
+
+
+@pytest.mark.parametrize(("mended", "broken"), [(0, 0), (3, 0), (5, 4), (0, 7), (8, 0)])
+def test_the_fewest_answers_that_decide(mended, broken):
+    def best(more: int) -> float:
+        return max(paired_e_value(mended + more, broken), paired_e_value(broken + more, mended))
+
+    more = fewest(mended, broken)
+    assert best(more) >= 20
+    assert not more or best(more - 1) < 20
+
+
+@pytest.mark.parametrize(
+    ("said", "together"),
+    [(["keep"], "keep"), (["keep", "unsure"], "keep"), (["keep", "neutralise"], None), (["unsure"], None), ([], None)],
+)
+def test_what_people_decide_together(said, together):
+    assert agreed_decision(said) == together

@@ -22,11 +22,8 @@ def by_machine(**changes) -> dict:
     return BOOK | {"source": "machine", "second_opinion": opinion | changes}
 
 
-def test_what_a_machine_says_is_read():
-    assert read(by_machine()).cards[0].machine_says_shortcut
-
-
 def test_words_and_a_decision_are_enough():
+    assert read(by_machine()).cards[0].machine_says_shortcut
     found = read(BOOK)
     assert found.cards[0].words == ("book", "this book")
     assert (found.cards[0].decision, found.cards[0].source, found.cards[0].by_person) == ("neutralise", "file", True)
@@ -50,21 +47,17 @@ def test_a_file_survives_the_round_trip(tmp_path):
     [
         ({"words": ["x"], "decision": "neutralize"}, "cards[0].decision must be one of keep, neutralise, unsure, "),
         ({"words": ["x"], "decision": "neutralize"}, "Did you mean 'neutralise'?"),
-        ({"words": ["x"], "decision": True}, "cards[0].decision must be one of"),
         ({"decision": "keep"}, "cards[0].words is missing."),
         ({"words": "book", "decision": "keep"}, 'cards[0].words must be a list, but is "book".'),
         ({"words": [], "decision": "keep"}, "cards[0].words must be a list that is not empty"),
         ({"words": [" "], "decision": "keep"}, "cards[0].words[0] must be a string that is not empty"),
         ({"words": ["x"], "asked": -1}, "cards[0].asked must be a whole number, 0 or more, but is -1."),
-        ({"words": ["x"], "e_value": "much"}, 'cards[0].e_value must be a number, but is "much".'),
-        ({"words": ["x"], "text_hashes": "h"}, 'cards[0].text_hashes must be a list, but is "h".'),
         ({"words": ["x"], "reviews": [{"by": "me"}]}, "cards[0].reviews[0].at is missing."),
         ({"words": ["x"], "source": "flips", "outcome": "open", "decision": "keep"}, "its decision must be left out"),
         ("book", 'cards[0] must be an object, but is "book".'),
         (by_machine(outcome="genuine"), 'second_opinion.outcome must be one of shortcut, open, but is "genuine"'),
         (by_machine(outcome="open"), "a machine decides neutralise where its second_opinion is shortcut"),
         (by_machine(mended=-1), "second_opinion.mended must be a whole number, 0 or more, but is -1"),
-        (by_machine(judges="one"), "second_opinion.judges must be a list"),
     ],
 )
 def test_what_cannot_be_meant_names_the_field(card, sentence):
@@ -74,13 +67,10 @@ def test_what_cannot_be_meant_names_the_field(card, sentence):
     assert str(caught.value).startswith("d.json")
 
 
-@pytest.mark.parametrize("document", [[], {}, {"cards": {}}, {"cards": [], "schema_version": 7}])
-def test_other_documents_are_refused(document):
-    with pytest.raises(DataError):
-        Decisions.from_dict(document)
-
-
-def test_no_json_file(tmp_path):
+def test_other_documents_are_refused(tmp_path):
+    for document in ([], {}, {"cards": {}}, {"cards": [], "schema_version": 7}):
+        with pytest.raises(DataError, match="Give a file that `judge` wrote"):
+            Decisions.from_dict(document)
     (tmp_path / "d.json").write_text('{"cards": [}')
     with pytest.raises(DataError, match="is not valid JSON \\(line 1"):
         Decisions.from_file(tmp_path / "d.json")
@@ -88,6 +78,7 @@ def test_no_json_file(tmp_path):
 
 def test_only_the_same_word_both_ways_is_a_contradiction():
     read({"words": ["this book"], "decision": "neutralise"}, {"words": ["this"], "decision": "keep"})
+    read(BOOK, {"words": ["Book"], "decision": "unsure"}, {"words": ["Book"]}, BOOK)
     with pytest.raises(DataError, match=r"cards\[0\] says neutralise and cards\[1\] says keep about 'Book'"):
         read(BOOK, {"words": ["Book"], "decision": "keep"})
 

@@ -22,7 +22,7 @@ RECORDED: list[tuple[str, bytes, str | None]] = [
     ("word list", b"# nothing\n", "names no shortcut"),
     ("word list", b"\xe2\x80\x8b\n", None),
     ("answered questions", b"id,answer\nq9,a\n", "the audit has no question 'q9'"),
-    ("answered questions", b"id,answer\nq0,a\nq0,b\n", "is answered 'a' and 'b'"),
+    ("answered questions", b"id,answer\nq0,a\nq0,b\n", "answers question 'q0' with 'b', and with 'a' in"),
     ("questions.jsonl", b"[" * 100_000 + b"\n", "this is no question"),
     ("questions.jsonl", b'{"id": "a"}\n', "this is no question"),
     ("second opinion, TOML", b"kind = 3\n", "kind must be one of"),

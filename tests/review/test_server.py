@@ -185,6 +185,9 @@ def test_a_full_disk_is_said(server, monkeypatch):
         f"Not saved. '{server.session.file}' could not be written: the disk is full. Nothing was left behind.",
     )
     refused(server, 507, keep(server))
+    assert server.session.state()["said"] == {}
+    monkeypatch.undo()
+    assert keep(server)[0] == 200, "the answer can be given again"
 
 
 def test_a_file_that_cannot_be_read_any_more_is_said(server):

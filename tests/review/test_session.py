@@ -10,7 +10,7 @@ import pytest
 from audits import to_review
 from shortcut_guardrail.data import to_json
 from shortcut_guardrail.decisions import Decisions
-from shortcut_guardrail.errors import ConfigError, DataError, RunError
+from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.review.session import BY_FILE, Session, StaleError, locked
 from shortcut_guardrail.review.shown import make_deck
 
@@ -119,7 +119,7 @@ def test_fewer_than_eight_texts_are_not_asked_about(file):
     assert enough.state()["question"]
 
 
-@pytest.mark.parametrize("mix", ["negative", "unclear", "mixed"])
+@pytest.mark.parametrize("mix", ["negative", "mixed"])
 def test_the_bounds_of_what_is_still_asked_hold(file, mix):
     review = session(file)
     say(review, "unsure", "keep", "unsure")
@@ -160,17 +160,6 @@ def test_undo_takes_back_cards_and_texts_also_after_a_restart(file):
     assert json.loads(file.read_text())["cards"] == []
 
 
-def test_a_stale_answer_is_refused_and_saves_nothing(file):
-    review = session(file)
-    say(review, "keep")
-    before = file.read_bytes()
-    with pytest.raises(StaleError):
-        review.save({"card": W1, "decision": "keep"}, 0)
-    with pytest.raises(StaleError):
-        review.undo(0)
-    assert file.read_bytes() == before
-
-
 def test_what_is_no_answer_is_refused(file):
     cards = {}, {"card": W0}, {"card": W0, "decision": "kept"}, {"card": "z", "decision": "keep"}
     questions = {"question": W0, "answer": "a"}, {"question": "z", "answer": "c"}, {"card": [], "decision": "keep"}
@@ -191,6 +180,12 @@ def test_several_people_and_their_agreement(file):
     assert (end["both"], end["agree"], end["differ"]) == (3, 1, 1)
     assert end["cards"][1]["people"] == {"anna": "keep", "ben": "neutralise"}
     assert [row["decision"] for row in end["cards"]] == ["neutralise", "unsure", "keep"]
+    assert said_of("w1", file) == [("anna", "keep"), ("ben", "neutralise")]
+    ben.undo(ben.revision)
+    assert said_of("w2", file) == [("anna", "unsure")]
+    anna = session(file, "anna")
+    anna.undo(anna.revision)
+    assert "w2" not in cards_in(file)
     assert said_of("w1", file) == [("anna", "keep"), ("ben", "neutralise")]
 
 
@@ -391,24 +386,11 @@ def test_a_file_that_another_program_damaged_is_not_written_over(file):
     assert set(cards_in(file)) == {"w0", "w1"}
 
 
-def test_a_full_disk_confirms_nothing(file, monkeypatch):
-    review = session(file)
-    say(review, "keep")
-    state = review.state()
-    monkeypatch.setattr(Path, "write_bytes", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-    with pytest.raises(RunError, match="the disk is full"):
-        review.save({"card": W1, "decision": "keep"}, 1)
-    assert review.state() == state
-    monkeypatch.undo()
-    review.save({"card": W1, "decision": "keep"}, 1)
-    assert set(cards_in(file)) == {"w0", "w1"}
-
-
-@pytest.mark.parametrize("review", [[], {"events": 3}, {"events": [{"by": "a"}]}])
-def test_a_damaged_review_is_a_sentence(file, review):
-    file.write_text(json.dumps({"cards": [], "review": review}))
-    with pytest.raises(DataError, match="review"):
-        session(file)
+def test_a_damaged_review_is_a_sentence(file):
+    for review in ([], {"events": 3}, {"events": [{"by": "a"}]}, {"revision": -1}, {"schema_version": 2}):
+        file.write_text(json.dumps({"cards": [], "review": review}))
+        with pytest.raises(DataError, match=r"review.*Remove 'review' to keep the decisions alone"):
+            session(file)
 
 
 def test_a_review_goes_on_in_its_own_order(file):

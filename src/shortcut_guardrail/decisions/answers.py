@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from typing_extensions import TypedDict
 
 from ..classifiers import Classifier, log_probs
 from ..data import Word, checked, enumerated, open_tables, text_hash
@@ -30,53 +29,23 @@ MOST_CHANGED = 0.1
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer of one person, to a question about a text or about a card itself.
-
-    Attributes:
-        by: Who.
-        at: When, ISO 8601.
-        said: A `Choice`, or about a card a decision.
-        card: The card's id, or
-        question: the question's.
-    """
+    """What one person said, and when (ISO 8601): an answer to a question about a text, or a decision on a card."""
 
     by: str
     at: str
-    said: str
-    card: str | None = None
-    question: str | None = None
+    answer: Choice | None = None
+    question: Word | None = None
+    decision: DecisionName | None = None
+    card: Word | None = None
 
-    def to_dict(self) -> dict[str, str | None]:
+    def __post_init__(self) -> None:
+        given = [name for name in ("answer", "question", "decision", "card") if getattr(self, name) is not None]
+        if given not in (["answer", "question"], ["decision", "card"]):
+            raise ValueError("it must have a card and a decision, or a question and an answer")
+
+    def to_dict(self) -> dict[str, str]:
         """As it is stored."""
-        if self.card is not None:
-            return {"by": self.by, "at": self.at, "card": self.card, "decision": self.said}
-        return {"by": self.by, "at": self.at, "question": self.question, "answer": self.said}
-
-    @classmethod
-    def from_dict(cls, values: Any, source: str, path: str = "") -> Answer:
-        """One that was stored, or sent.
-
-        Raises:
-            DataError: It is none; the sentence names the field.
-        """
-        to_question = isinstance(values, dict) and "question" in values
-        found: Any = checked(values, _OfText if to_question else _OfCard, source, path=path, open_ended=True)
-        said = found["answer" if to_question else "decision"]
-        return cls(found["by"], found["at"], said, found.get("card"), found.get("question"))
-
-
-class _OfCard(TypedDict):
-    by: str
-    at: str
-    card: Word
-    decision: DecisionName
-
-
-class _OfText(TypedDict):
-    by: str
-    at: str
-    question: Word
-    answer: Choice
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +87,7 @@ class Answers:
         found: dict[str, dict[str, Any]] = {}
         for answer in self.said:
             if answer.question is not None:
-                found.setdefault(answer.by, {})[answer.question] = answer.said
+                found.setdefault(answer.by, {})[answer.question] = answer.answer
         return found
 
     def to_cards(self) -> dict[str, dict[str, Answer]]:
@@ -128,11 +97,6 @@ class Answers:
             if answer.card is not None:
                 found.setdefault(answer.card, {})[answer.by] = answer
         return found
-
-    def without_last(self, by: str) -> Answers:
-        """Without the last answer of one person's; all of them if there is none."""
-        last = max((i for i, answer in enumerate(self.said) if answer.by == by), default=len(self.said))
-        return replace(self, said=(*self.said[:last], *self.said[last + 1 :]))
 
     def to_lines(self) -> str:
         """Every answer of classifiers as JSON Lines: the hash of the text, and by name the log-probabilities."""
@@ -152,9 +116,7 @@ class Answers:
         Args:
             files: CSV, TSV, JSON Lines or Parquet, with the columns `id` and `answer`. Where one has the texts, they
                 must be those that were asked about.
-            questions: About the same audit.
             by: Who answered each of them.
-            machine: See the class.
 
         Raises:
             DataError: A file cannot be read, has a question of no such audit, an answer that is unknown or a changed
@@ -170,11 +132,11 @@ class Answers:
                     "but not all of them."
                 )
             for where, question, choice in found:
-                answer = Answer(name, "", choice, question=question)
+                answer = Answer(name, "", choice, question)
                 before, first = said.setdefault((name, question), (answer, where))
                 if before != answer:
                     raise DataError(
-                        f"{where}: {name} answers question '{question}' with '{choice}', and with '{before.said}' in "
+                        f"{where}: {name} answers question '{question}' with '{choice}', and with '{before.answer}' in "
                         f"{first}. Leave one answer, or give a file to each of two reviewers."
                     )
         return cls(tuple(answer for answer, _ in said.values()), machine=machine)
@@ -211,37 +173,26 @@ def _answers_in(file: str, questions: Questions) -> list[tuple[str, str, Choice 
         raise DataError("\n".join(table.problems))
     hashes = {key.id: key.text_hash for key in questions.keys}
     found: list[tuple[str, str, Choice | None]] = []
-    columns = table.column("id"), table.column("answer"), _texts(table)
-    for line, identity, answer, text in zip(table.rows, *columns, strict=True):
+    names = [name for name in ("text", "text_pair") if name in table.columns]
+    texts: list[tuple[Any, ...]] = list(zip(*map(table.column, names), strict=True)) or [()] * len(table.rows)
+    columns = table.column("id"), table.column("answer"), texts
+    for line, identity, answer, parts in zip(table.rows, *columns, strict=True):
         where, question = f"{file}, {table.row_word} {line}", str(identity).strip()
         if question not in hashes:
             raise DataError(
                 f"{where}: the audit has no question '{question}'. Questions belong to the audit that they were "
                 "written for; give that audit."
             )
-        if text is not None and text_hash(text) != hashes[question]:
+        if parts and None not in parts and text_hash(parts if len(parts) > 1 else parts[0]) != hashes[question]:
             raise DataError(
                 f"{where}: the text is not the one that question '{question}' is about. Answer the file as `flips` "
                 "wrote it."
             )
-        found.append((where, question, _choice(answer, where)))
+        said = "" if answer is None else str(answer).strip().lower()
+        advice = "It may be left empty."
+        choice = checked(said, Choice, where, path="the answer", advice=advice) if said else None
+        found.append((where, question, choice))
     return found
-
-
-def _texts(table: Any) -> list[Any]:
-    """The texts as they can be compared; `None` for each where the file has none."""
-    if "text" not in table.columns:
-        return [None] * len(table.rows)
-    firsts = table.column("text")
-    return list(zip(firsts, table.column("text_pair"), strict=True)) if "text_pair" in table.columns else list(firsts)
-
-
-def _choice(value: Any, where: str) -> Choice | None:
-    said = "" if value is None else str(value).strip().lower()
-    if not said:
-        return None
-    choice: Choice = checked(said, Choice, where, path="the answer", advice="It may be left empty.")
-    return choice
 
 
 # Of classifiers

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from typing_extensions import TypedDict
-
 from ..audit import AuditReport
 from ..cards import Card
 from ..data import Count, checked, enumerated, json_content
@@ -20,12 +18,19 @@ from ..text import spaced, visible_name
 AUDIT_FILE = "audit.json"
 
 
-class _Document(TypedDict):
+@dataclass(frozen=True)
+class _Audit:
+    """What a file says of an audit."""
+
     cards: tuple[Card, ...]
     model: str
     data: str
     label_names: tuple[str, ...]
     n_distinct: Count
+    unit: Any = None
+    top_k: Any = None
+    fdr: Any = None
+    min_relative_effect: Any = None
 
 
 @dataclass(frozen=True)
@@ -49,11 +54,12 @@ class AuditedCards:
     cards: tuple[Card, ...]
 
     @classmethod
-    def of(cls, report: AuditReport) -> AuditedCards:
+    def of(cls, audit: AuditReport | _Audit) -> AuditedCards:
         """Those of an audit in memory."""
-        settings = {key: getattr(report, key) for key in _SETTINGS}
-        identity = _identity(report.model, settings, report.cards)
-        return cls(identity, report.model, report.data, report.label_names, report.n_distinct, report.cards)
+        settings = {key: getattr(audit, key) for key in ("unit", "top_k", "fdr", "min_relative_effect")}
+        content = json.dumps([audit.model, settings, [card.id for card in audit.cards]], sort_keys=True)
+        identity = hashlib.sha256(content.encode()).hexdigest()
+        return cls(identity, audit.model, audit.data, audit.label_names, audit.n_distinct, audit.cards)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, source: str = "The audit") -> AuditedCards:
@@ -62,13 +68,9 @@ class AuditedCards:
         Raises:
             DataError: It has none.
         """
-        if "cards" not in document or not document.get("model"):
+        if not isinstance(document, Mapping) or "cards" not in document or not document.get("model"):
             raise DataError(f"{source} has no cards. Audit again.")
-        found = checked(document, _Document, source, advice="Audit again.", open_ended=True, null_is_nan=True)
-        identity = _identity(found["model"], {key: document.get(key) for key in _SETTINGS}, found["cards"])
-        return cls(
-            identity, found["model"], found["data"], found["label_names"], found["n_distinct"], tuple(found["cards"])
-        )
+        return cls.of(checked(document, _Audit, source, advice="Audit again.", open_ended=True, null_is_nan=True))
 
     @classmethod
     def from_folder(cls, folder: Path) -> AuditedCards:
@@ -80,23 +82,19 @@ class AuditedCards:
         file = folder / AUDIT_FILE
         if not file.is_file():
             raise DataError(f"'{folder}' is no folder that `audit` wrote: it has no {AUDIT_FILE}.")
-        document = json_content(file, advice="Audit again.")
-        if not isinstance(document, dict):
-            raise DataError(f"'{file}' is no audit. Audit again.")
-        return cls.from_dict(document, source=f"'{file}'")
+        return cls.from_dict(json_content(file, advice="Audit again."), source=f"'{file}'")
 
     def id_of(self, card: str, words: Iterable[str]) -> str:
         """The id of the card that has this id, or else just these words in any case; empty if none has."""
         if any(one.id == card for one in self.cards):
             return card
-        return {_folded(one.words): one.id for one in self.cards}.get(_folded(words), "")
+        by_words = {frozenset(map(str.casefold, one.words)): one.id for one in self.cards}
+        return by_words.get(frozenset(map(str.casefold, words)), "")
 
     def chosen(self, which: str) -> tuple[Card, ...]:
-        """Some of the cards.
+        """`all` cards; those `undecided`, which the audit does not flag; or those of words and ids with commas between.
 
-        Args:
-            which: `all`; `undecided`, which the audit does not flag; or words and ids with commas between. Of an id
-                its beginning does.
+        Of an id its beginning does.
 
         Raises:
             ConfigError: A word or id is unknown, or means several cards.
@@ -135,15 +133,3 @@ class AuditedCards:
             raise ConfigError("The audit is of another model. Give the model that was audited, or audit this one.")
         if self.data != data:
             raise ConfigError("The audit is of other texts. Give the texts that were audited, or audit these.")
-
-
-def _folded(words: Iterable[str]) -> frozenset[str]:
-    return frozenset(word.casefold() for word in words)
-
-
-_SETTINGS = ("unit", "top_k", "fdr", "min_relative_effect")
-
-
-def _identity(model: str, settings: Mapping[str, Any], cards: tuple[Card, ...]) -> str:
-    content = json.dumps([model, settings, [card.id for card in cards]], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()

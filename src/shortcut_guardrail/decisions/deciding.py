@@ -15,7 +15,7 @@ from ..stats import THRESHOLD
 from ..typing import Text
 from .answers import Answer, Answers, now
 from .audited import AuditedCards
-from .drawing import REFERENCE, Key, Question
+from .drawing import REFERENCE, Question
 from .judges import opinions_of
 from .people import FOLLOWS, LEAST_FLIPS, Choice, Judged, agreed, fewest, first_five, judge_cards
 from .questions import Questions
@@ -33,8 +33,7 @@ def decide(
     """Decisions on the cards that anybody answered, or that earlier decisions speak of.
 
     Args:
-        questions: What was asked.
-        answers: What was answered. A text counts once; where people disagree it is unclear.
+        answers: To the questions. A text counts once; where people disagree it is unclear.
         rule: By which classifiers are tested; see `stats.second_opinion`.
         keep_asking: See `people.judge_cards`.
         at: When, ISO 8601; now without.
@@ -81,8 +80,8 @@ def _settled(base: Decision, said: Sequence[Answer]) -> Decision:
     if not said:
         stays = base.by_person and (base.decision != "unsure" or not base.machine_says_shortcut)
         return base if stays else base.without_people()
-    reviews = tuple(Review(one.by, one.at, one.said) for one in said)  # type: ignore[arg-type]
-    sure = {one.said for one in said} - {"unsure"}
+    reviews = tuple(Review(one.by, one.at, one.decision) for one in said if one.decision)
+    sure = {one.decision for one in reviews} - {"unsure"}
     if not sure and (base.flips_counted or base.machine_says_shortcut):
         judged_by = {review.by for review in base.reviews}
         both = (*base.reviews, *(one for one in reviews if one.by not in judged_by))
@@ -102,11 +101,14 @@ def agreed_decision(said: Iterable[str]) -> DecisionName | None:
 def _by_flips(questions: Questions, answers: Answers, at: str, keep_asking: bool) -> dict[str, Decision]:
     cards = {card.id: card for card in questions.audited.cards}
     given = answers.to_questions()
-    keys = [key for key in _put(questions, answers) if key.card in cards]
+    keys = [key for key in questions.keys if key.card in cards]
+    if questions.one_by_one:  # else all were put at once
+        unsure, answered = _unsure(questions, answers), set().union(*given.values())
+        keys = [key for key in keys if key.card in unsure and key.id in answered]
     if not given and not any(key.label for key in keys):
         return {}
     made = {}
-    for one in judge_cards(keys, agreed(list(given.values())), keep_asking=keep_asking):
+    for one in judge_cards(keys, agreed(given.values()), keep_asking=keep_asking):
         if answers.machine:
             one = replace(one, outcome="open", survives_e_bh=False)
         card, decision = cards[one.id], FOLLOWS.get(one.outcome)
@@ -126,15 +128,6 @@ def _by_flips(questions: Questions, answers: Answers, at: str, keep_asking: bool
     return made
 
 
-def _put(questions: Questions, answers: Answers) -> list[Key]:
-    """The keys of the questions that were put to people: all, or of those put one by one the ones answered."""
-    if not questions.one_by_one:
-        return list(questions.keys)
-    unsure, given = _unsure(questions, answers), answers.to_questions()
-    answered = {question for of_one in given.values() for question in of_one}
-    return [key for key in questions.keys if key.card in unsure and key.id in answered]
-
-
 # By classifiers
 
 
@@ -142,26 +135,17 @@ def _opinions(questions: Questions, answers: Answers, rule: Rule) -> tuple[dict[
     """By card what judges say, and the judges."""
     if not answers.judges:
         return {}, ()
-    people = agreed(list(answers.to_questions().values()))
-    opinions, qualifications = opinions_of(
-        questions.for_judges,
-        answers,
-        rule=rule,
-        right=_right(questions, people),
-        five=first_five([key for key in questions.keys if key.card != REFERENCE], people),
-    )
-    judges = tuple(
-        Judge(name, dict(one.record), qualifications.get(name, ()), len(answers.texts))
-        for name, one in answers.judges.items()
-    )
-    n = questions.audited.n
-    shares = {card.id: card.changes / n for card in questions.audited.cards if n}
+    people = agreed(answers.to_questions().values())
+    right, five = _right(questions, people), first_five(questions.keys, people)
+    opinions, found = opinions_of(questions.for_judges, answers, rule=rule, right=right, five=five)
+    n, changes = questions.audited.n, {card.id: card.changes for card in questions.audited.cards}
     for card, one in opinions.items():
-        # Judges tell what is at stake among the flips of a card; of these a share of all texts is known.
-        of_flips, share = one.at_stake, shares.get(card)
-        of_all = (of_flips[0] * share, of_flips[1] * share) if of_flips is not None and share is not None else None
+        # Judges tell what is at stake among the flips of a card, which are a share of all texts.
+        of_flips = one.at_stake if n else None
+        of_all = of_flips and (of_flips[0] * (changes[card] / n), of_flips[1] * (changes[card] / n))
         opinions[card] = replace(one, at_stake=of_all)
-    return opinions, judges
+    said = answers.judges.items()
+    return opinions, tuple(Judge(name, dict(one.record), found[name], len(answers.texts)) for name, one in said)
 
 
 def _right(questions: Questions, people: Mapping[str, Choice]) -> dict[Text, bool]:
@@ -231,6 +215,6 @@ def _unsure(questions: Questions, answers: Answers, by: str | None = None) -> li
         card
         for card, flips in questions.flips.items()
         if not counted.get(card)
-        if any(answer.said == "unsure" and by in (None, who) for who, answer in said.get(card, {}).items())
+        if any(answer.decision == "unsure" and by in (None, who) for who, answer in said.get(card, {}).items())
         if len(flips) >= LEAST_FLIPS
     ]

@@ -56,10 +56,8 @@ class Key:
     """What a question tells about one card.
 
     Attributes:
-        id: The question's.
-        card: The card's.
+        id: The question's; `card` is the card's.
         masked_option: Which of the two is the prediction with the card's words masked; of a reference text the model's.
-        text_hash: See `data.text_hash`.
         order: The place of the question among the card's, from 0.
         label: What a label of the text's own answers; `None` where somebody has to be asked.
         call: Which call about the audit asked it, from 1.
@@ -79,8 +77,6 @@ class ReferenceText:
     """A text without the words of the cards, for one pair of classes.
 
     Attributes:
-        row: Which of the audited texts it is, from 0.
-        text: The text, or the two of a pair.
         answer: The class that the deployed model predicts.
         other: The other class of the pair.
         margin: By how much `answer` is ahead of `other`, in log-probability.
@@ -118,7 +114,6 @@ class Drawing:
 
     Attributes:
         audit: The audit's id, so that a question of another audit is known as one.
-        labels: The names of the C classes.
         asked: The keys of earlier questions. Texts that they ask about come last.
         known: By row, the label of a text where it is known. Such a text is not asked about: its label answers, before
             all questions, and counts toward n.
@@ -170,12 +165,8 @@ class Drawing:
 
 def question_id(flip: Flip, labels: Sequence[str], audit: str) -> str:
     """Tells the question about a flip, and nothing of its card."""
-    return _digest(audit, flip.text_hash, *map(str, _ids(flip, labels)))[:12]
-
-
-def _ids(flip: Flip, labels: Sequence[str]) -> tuple[int, int]:
-    before, after = labels.index(flip.before), labels.index(flip.after)
-    return min(before, after), max(before, after)
+    ids = (str(labels.index(name)) for name in pair_of(flip.before, flip.after, labels))
+    return _digest(audit, flip.text_hash, *ids)[:12]
 
 
 def _digest(*parts: str) -> str:
@@ -206,15 +197,9 @@ def draw_references(
     *,
     seed: int = 0,
 ) -> list[ReferenceText]:
-    """Texts without the words of any card that can be decided, or that is flagged.
+    """Some of the N audited texts, without the words of any card that can be decided, or that is flagged.
 
-    Args:
-        encoded: The N audited texts.
-        probs: The deployed model's class probabilities, shape (N, C).
-        cards: Of the audit.
-        flips: By card.
-        labels: The names of the C classes.
-        seed: Of the draw.
+    The deployed model gives them the class probabilities `probs`, shape (N, C); flips are given by card.
     """
     texts = encoded.texts
     flips = {card: of_card for card, of_card in flips.items() if len(of_card) >= LEAST_FLIPS}
@@ -222,9 +207,9 @@ def draw_references(
     holding = {card.id: _holding(card, texts) for card in listed}
     logs = np.log(np.clip(probs, 1e-12, None))
     free = _without(distinct_rows(texts), listed, holding, logs.argmax(axis=1))
-    reach: dict[tuple[int, int], float] = {}
+    reach: dict[tuple[int, ...], float] = {}
     for flip in itertools.chain(*flips.values()):
-        pair = _ids(flip, labels)
+        pair = tuple(map(labels.index, pair_of(flip.before, flip.after, labels)))
         reach[pair] = max(reach.get(pair, -np.inf), flip.margin or 0.0)
     rng = np.random.default_rng(seed)
     drawn: list[ReferenceText] = []

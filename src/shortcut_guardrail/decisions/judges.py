@@ -71,8 +71,6 @@ def opinions_of(
     """Judge every card that classifiers were asked about.
 
     Args:
-        asked: What they were asked.
-        answers: Theirs.
         rule: By which cards are decided; where a person answered enough texts of a direction, `answers` is taken there.
         right: What a person said of reference texts: whether the deployed model is right.
         five: By card, how many of the first five flips that people judged are mended; cards with fewer are left out.
@@ -109,12 +107,7 @@ def _with_outcomes(opinions: Mapping[str, SecondOpinion], five: Mapping[str, int
 
 
 def decides(q_value: float, five: int | None = None) -> bool:
-    """Whether judges decide a card, beside five answers of people if there are.
-
-    Args:
-        q_value: Its p-value, adjusted for all cards that were asked about.
-        five: How many of five flips people call mended; `None` where nobody was asked.
-    """
+    """Whether judges decide a card, where people call so many of five flips mended, or (`None`) were not asked."""
     if five is None:
         return q_value <= LEVEL
     return q_value <= LEVEL_WITH_FIVE or (five >= 4 and q_value <= LEVEL_OF_BOTH)
@@ -139,11 +132,8 @@ def _why_open(opinion: SecondOpinion) -> str:
 class _Judges:
     """The qualified judges of one pair of classes as one.
 
-    Attributes:
-        pair: The classes.
-        names: The judges'.
-        scores: Of each of the T texts the mean of theirs, above 0 for the second class; NaN where none answered.
-        elsewhere: Whether all of them answer a class that speaks for neither, shape (T,), bool.
+    Of each of the T texts they have the mean of their scores, above 0 for the second class and NaN where none answered,
+    and whether all of them answer a class that speaks for neither.
     """
 
     pair: Pair
@@ -189,12 +179,8 @@ def _qualified(
 def _qualification(pair: Pair, scores: Array, at: Array, up: Array, refused: str) -> tuple[Qualification, Array]:
     """Whether a judge may judge a pair of classes, and its scores cut where it does not lean, with a spread of 1.
 
-    Args:
-        pair: The classes.
-        scores: By how much what speaks for the second is ahead, shape (T,); NaN without an answer.
-        at: Which of these texts were drawn at random, shape (n,).
-        up: Whether the model gives the second to them.
-        refused: Why it may judge nothing, if so.
+    Scores (T,) say by how much what speaks for the second class is ahead. Texts `at` (n,) of these were drawn at
+    random, and the model gives the second class to those that are `up` (n,).
     """
     answered = ~np.isnan(scores[at])
     values, up = scores[at][answered], up[answered]
@@ -345,15 +331,11 @@ class _Bench:
             found["reference"] = reference_bound(says[up])
         # The reference rule supposes nothing of the other side, and so uses no answer to its texts.
         used = up if self.rule == "reference" else np.ones(len(up), dtype=bool)
-        answered = np.array([self._answer(one, after) for one in near], dtype=int)
+        said = [(self.right.get(one.text), one.answer == after) for one in near]
+        answered = np.array([-1 if right is None else int(right == is_after) for right, is_after in said], dtype=int)
         if (answered[used] >= 0).sum() >= LEAST_ANSWERS:
             found["answers"] = answers_bound(says[used], up[used], answered[used])
         return found
-
-    def _answer(self, one: ReferenceText, after: str) -> int:
-        """Whether people say that a class is right for a text: 1 or 0, -1 where nobody was asked."""
-        said = self.right.get(one.text)
-        return -1 if said is None else int(said == (one.answer == after))
 
     def _untested(self, n: int, unanswered: int, elsewhere: int, rule: Rule, found: Mapping[str, float] | None) -> str:
         """Why a card cannot be tested; empty where it can."""

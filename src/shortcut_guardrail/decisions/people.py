@@ -12,9 +12,9 @@ errors do. "Genuine" holds for these texts only, and never clears a word for oth
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from ..stats import THRESHOLD, e_bh, paired_e_value
@@ -39,7 +39,6 @@ class Judged:
     """What people's answers say of one card.
 
     Attributes:
-        id: The card's.
         asked: Questions that count: up to the decision, unanswered ones too.
         mended: Answers that call the prediction with the words masked right.
         broken: Answers that call the model's own prediction right.
@@ -88,7 +87,7 @@ def judge_cards(keys: Sequence[Key], answers: Mapping[str, Choice], *, keep_aski
 
 
 def _judge(card: str, keys: Sequence[Key], answers: Mapping[str, Choice], keep_asking: bool) -> Judged:
-    count = {"mended": 0, "broken": 0, "neither": 0, "unclear": 0}
+    count: Counter[str] = Counter()
     outcome: Outcome = "open"
     hashes: list[str] = []
     asked = 0
@@ -115,14 +114,13 @@ def _evidence(mended: int, broken: int, outcome: Outcome) -> float:
     return paired_e_value(broken, mended) if outcome == "genuine" else paired_e_value(mended, broken)
 
 
-@cache
 def fewest(mended: int, broken: int) -> int:
     """How many further answers of one kind decide a card at least."""
     most, least = max(mended, broken), min(mended, broken)
     return next(more for more in itertools.count() if paired_e_value(most + more, least) >= THRESHOLD)
 
 
-def agreed(answers: Sequence[Mapping[str, Choice]]) -> dict[str, Choice]:
+def agreed(answers: Iterable[Mapping[str, Choice]]) -> dict[str, Choice]:
     """The answers of several reviewers as one: a text counts once, and where they disagree it is unclear."""
     together: dict[str, Choice] = {}
     for one in answers:

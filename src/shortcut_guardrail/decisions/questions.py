@@ -99,11 +99,7 @@ class Questions:
 
     @classmethod
     def so_far(cls, audit: AuditReport | Questions | str | Path) -> Questions:
-        """Those that were asked about an audit so far, if any; it is in memory, or in a folder.
-
-        Raises:
-            DataError: See `from_folder`.
-        """
+        """Those that were asked about an audit so far, if any; it is in memory, or in a folder (see `from_folder`)."""
         if isinstance(audit, Questions):
             return audit
         if isinstance(audit, AuditReport):
@@ -124,18 +120,12 @@ class Questions:
         models: tuple[str, ...] = (),
         progress: Progress | None = None,
     ) -> Questions:
-        """These, and those of one more call.
+        """These, and those of one more call, as `ShortcutGuardrail.questions` makes it.
 
         Args:
             classifier: The deployed model.
             encoded: The N audited texts.
-            cards: Which; see `AuditedCards.chosen`.
-            n: How many texts for each card; 0 for all.
-            seed: Of the order.
             labels: By row, the label of a text where it is known; see `Drawing`.
-            reference: Whether people are asked about reference texts too.
-            models: See the class.
-            progress: Told how many cards are done.
         """
         audited, names, probs = self.audited, self.audited.labels, classifier.predict_proba(encoded)
         found = find_flips(classifier, encoded, audited.chosen(cards), probs=probs, progress=progress)
@@ -150,13 +140,7 @@ class Questions:
 
     @classmethod
     def of_audit(cls, audited: AuditedCards, flips: Mapping[str, Sequence[Flip]], *, seed: int = 0) -> Questions:
-        """Those that a person is asked one by one, from flips that an audit kept.
-
-        Args:
-            audited: The cards of the audit.
-            flips: By card, those of its flips that may be asked about, with their texts.
-            seed: Of the order.
-        """
+        """Those that a person is asked one by one, from flips that an audit kept with their texts, by card."""
         asked, keys = Drawing(audited.id, audited.labels).of_flips(flips, n=MOST_QUESTIONS, seed=seed)
         return cls(audited, flips, tuple(keys), asked=tuple(asked), one_by_one=True)
 
@@ -261,7 +245,15 @@ class Questions:
             raise DataError(
                 f"Nothing was asked about the audit '{folder}' yet: it has no {QUESTIONS_FILE}. Run `flips`."
             )
-        head, *lines = _lines(file) or [_Line()]
+        lines: list[_Line] = []
+        for number, content in enumerate(read_utf8(file, str(file)).splitlines(), start=1):
+            try:
+                lines.append(checked(parse_json(content), _Line, "the line", null_is_nan=True))
+            except ValueError as error:
+                raise DataError(
+                    f"{file}, line {number}: this is no question ({error}). Remove the file and run `flips` again."
+                ) from error
+        head = lines[0] if lines else _Line()
         if head.get("audit") != audited.id:
             raise DataError(
                 f"{file} asks about another audit than the one beside it: it was audited again. Remove "
@@ -287,19 +279,6 @@ class _Line(TypedDict, total=False):
     card: str
     flip: Flip
     reference: ReferenceText
-
-
-def _lines(file: Path) -> list[_Line]:
-    found = []
-    for number, line in enumerate(read_utf8(file, str(file)).splitlines(), start=1):
-        try:
-            found.append(checked(parse_json(line), _Line, "the line", null_is_nan=True))
-        except ValueError as error:
-            raise DataError(
-                f"{file}, line {number}: this is no question ({error}). Write the questions again with `flips`; the "
-                "file may be removed before."
-            ) from error
-    return found
 
 
 def _cases(card: Card, flips: Sequence[Flip]) -> Iterator[Case]:

@@ -30,7 +30,6 @@ class Qualification:
     """What is known of a judge for one pair of classes.
 
     Attributes:
-        pair: The two classes.
         texts: Reference texts that it answered.
         agreement: How often it agrees with the deployed model, the mean of the model's two answers, in [0, 1].
         error: Its standard error.
@@ -94,7 +93,6 @@ class Judge:
     """A classifier that was asked.
 
     Attributes:
-        name: As shown.
         record: What its answers hang on: kind, fingerprint, prompts, versions, settings.
         qualifications: Whether it may judge, for each pair of classes.
         texts: How many texts it was sent.
@@ -120,13 +118,10 @@ class Decision:
     """What was decided about a card. From `asked` to `text_hashes` it says of judged flips what `people.Judged` does.
 
     Attributes:
-        words: The card's words.
         decision: `keep`: they should count. `neutralise`: they should not. `unsure`, or `None` where nobody answered
             or the answers leave it open: nothing follows.
         source: Who decided: a `person`, the `flips` that people judged, a `machine` that gave a second opinion, or a
             `file` that somebody wrote.
-        id: The card's.
-        pulls_to: The class that the words pull to.
         threshold: The e-value that decides.
         outcome: `None` where no flip was judged.
         text_hashes: Of the judged texts, which can certify nothing any more.

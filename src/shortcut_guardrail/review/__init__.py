@@ -1,7 +1,6 @@
 """A person decides the cards of an audit in the browser: what is shown, the answers and their file, a local server.
 
-It needs no model: what a card shows and asks about stands in the audit. It has no rules of its own either: what is
-asked next, and what follows from answers, `decisions` says.
+It needs no model, since all stands in the audit, and has no rules of its own, since `decisions` says what follows.
 """
 
 import lazy_loader

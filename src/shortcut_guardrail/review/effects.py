@@ -25,9 +25,7 @@ class Effect(TypedDict):
 def effects_of(card: Card, taken: Sequence[str]) -> dict[str, Effect]:
     """What follows from each decision on a card where nobody else said anything.
 
-    Args:
-        card: The card.
-        taken: Words of it that `fit` neutralises where nobody decides, as they are shown.
+    `fit` neutralises those of its words that are `taken` where nobody decides.
     """
     moves = (f"{one.texts} from {visible_name(one.before)} to {visible_name(one.after)}" for one in card.moved)
     which = f": {', '.join(moves)}" if card.moved else ""
@@ -49,20 +47,15 @@ def effects_of(card: Card, taken: Sequence[str]) -> dict[str, Effect]:
     }
 
 
-def follows(effects: dict[str, Effect], said: str, one: Decision | None, *, flips: int, asked: bool) -> Effect:
-    """What follows for a card of which somebody said something.
+def follows(effects: dict[str, Effect], said: str, one: Decision, *, flips: int, asked: bool) -> Effect:
+    """What follows for a card of which the person who is told said something, and everybody's answers come to `one`.
 
-    Args:
-        effects: Of the card.
-        said: By the person who is told.
-        one: What everybody's answers come to.
-        flips: How many of the card's texts can be asked about.
-        asked: Whether the person is asked about texts of it.
+    So many of the card's flips can be asked about; the person may be asked about texts of it still.
     """
-    decision = said if one is None else one.decision or "unsure"
-    effect, source = effects[decision], None if one is None else one.source
+    decision, source = one.decision or "unsure", one.source
+    effect = effects[decision]
     texts, done, unsure = "", DONE[said], DONE["unsure"]
-    if one is not None and source == "flips" and one.outcome is not None:
+    if source == "flips" and one.outcome is not None:
         texts = f" (texts: {one.outcome}, {one.mended} mended, {one.broken} broken of {one.asked})"
     how, line = effect["how"] + texts, effect["line"]
     if decision != "unsure" and said == "unsure":

@@ -27,17 +27,7 @@ def review_in_browser(
 ) -> None:
     """Let a person decide cards on a page of this machine, until they stop it or go away.
 
-    It prints the address of the page, and at the end where the decisions are.
-
-    Args:
-        deck: The cards.
-        out: File of decisions; an existing one is gone on with.
-        page: What the browser shows.
-        by: Who answers.
-        seed: Of the order of the questions.
-        port: Of this machine; 0 for any free one.
-        minutes: Without an answer, after which it stops.
-        browser: Whether to open the page.
+    It takes what the command `review` does, and prints the address of the page, and at the end where the decisions are.
 
     Raises:
         ConfigError: The file is of another audit or another review has it open, or the port cannot be used.

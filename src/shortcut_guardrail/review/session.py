@@ -7,8 +7,8 @@ What is asked next and what follows from answers is for `decisions` to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
@@ -46,7 +46,7 @@ class _Review:
     schema_version: Literal[1] = 1
     revision: Count = 0
     seed: Count | None = None
-    events: tuple[Any, ...] = ()
+    events: tuple[Answer, ...] = ()
     before: tuple[Decision, ...] = ()
 
 
@@ -54,9 +54,8 @@ class StaleError(Exception):
     """An answer was given to an older revision: somebody else answered meanwhile, and nothing was saved."""
 
 
-@contextmanager
-def locked(file: Path) -> Iterator[None]:
-    """Keep every other review away from a file of decisions.
+def locked(file: Path) -> AbstractContextManager[Any]:
+    """Keep every other review away from a file of decisions, until what is returned is left.
 
     Raises:
         ConfigError: A review has it open.
@@ -64,7 +63,7 @@ def locked(file: Path) -> Iterator[None]:
     lock = FileLock(file.with_name(f"{file.name}.lock"))
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
+        return lock.acquire(timeout=0)
     except OSError as error:
         # Where no file can be made, the lock may say that somebody holds it.
         if isinstance(error, Timeout) and Path(lock.lock_file).exists():
@@ -73,20 +72,12 @@ def locked(file: Path) -> Iterator[None]:
             ) from error
         why = error.strerror or "no file can be made there"
         raise ConfigError(f"'{file}' cannot be written ({why}). Name another file with out=.") from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 class Session:
     """A review by one person. Threads may share it.
 
-    Args:
-        deck: The cards.
-        file: The decisions; what it holds already is gone on from, in the order in which it was begun.
-        by: The person.
-        seed: Of the order of the questions.
+    What the file of decisions holds already is gone on from, with the seed of the order in which it was begun.
 
     Raises:
         ConfigError: The file is of another audit.
@@ -105,18 +96,15 @@ class Session:
     # Answers
 
     def save(self, values: Mapping[str, Any], revision: int) -> None:
-        """Take an answer, and return once it is on the disk.
-
-        Args:
-            values: A `card` with a `decision`, or a `question` with an `answer`.
-            revision: The one that the person has seen.
+        """Take an answer (see `Answer`) of somebody who has seen a revision, and return once it is on the disk.
 
         Raises:
             StaleError: There is a newer one.
             DataError: It is no answer, or to nothing that was asked, or another program damaged the file.
             RunError: The disk is full, or the like.
         """
-        answer = Answer.from_dict({**values, "by": self.by, "at": now()}, "What was sent")
+        given = {**values, "by": self.by, "at": now()}
+        answer: Answer = checked(given, Answer, "What was sent", open_ended=True)
         asked = self.deck.shown if answer.card is not None else {question.id for question in self.questions.asked}
         if (answer.card or answer.question) not in asked:
             raise DataError("What was sent answers nothing that this review asks. Load the page again.")
@@ -128,7 +116,9 @@ class Session:
         """Take the person's last answer back; see `save`."""
         with self._lock:
             self._check(revision)
-            self._write(self.answers.without_last(self.by))
+            said = list(self.answers.said)
+            last = [i for i, answer in enumerate(said) if answer.by == self.by][-1:]
+            self._write(replace(self.answers, said=tuple(answer for i, answer in enumerate(said) if i not in last)))
 
     def _check(self, revision: int) -> None:
         self._take_up()
@@ -163,7 +153,7 @@ class Session:
                 f"'{self.file}' has the decisions of another audit. Name another file with out=, or remove it."
             )
         ours, started = self.answers, self.revision == 0 and not self.answers.said
-        self.answers, changed = self._with_cards(_with_review(ours, review, str(self.file)), found)
+        self.answers, changed = self._with_cards(_with_review(ours, review), found)
         known, now = max(self.revision, review.revision), (self.answers.said, self.answers.earlier)
         is_new = not started and (known != self.revision or now != (ours.said, ours.earlier))
         self.revision = known + is_new
@@ -184,17 +174,18 @@ class Session:
             if identity not in cards:
                 others.append(card)
                 continue
-            own, kept = ours.get(identity), before.get(identity)
-            if card.by_person and (own is None or own.decision != card.decision):
+            own, kept, known = ours.get(identity), before.get(identity), cards[identity]
+            by_people = card.by_person and (own is None or own.decision != card.decision)
+            if by_people:
                 said += _said_by_file(card, identity, said)
-                changed.append(f"“{card.words[0]}”")
-            if new := _beyond_people(card, kept, own):
-                known = cards[identity]
-                before[identity] = replace(new, id=identity, words=known.words, pulls_to=known.pulls_to)
+            named = replace(card, id=identity, words=known.words, pulls_to=known.pulls_to)
+            if new := _beyond_people(named, kept, own):
+                before[identity] = new
+            if by_people or new:
                 changed.append(f"“{card.words[0]}”")
         judges = found if found.judges else answers.earlier
         earlier = replace(judges, cards=(*before.values(), *others))
-        return replace(answers, said=tuple(said), earlier=earlier), list(dict.fromkeys(changed))
+        return replace(answers, said=tuple(said), earlier=earlier), changed
 
     # What the person is shown
 
@@ -203,14 +194,15 @@ class Session:
         with self._lock:
             answers, shown = self.answers, self.deck.shown
             to_cards = answers.to_cards()
-            said = {card: to_cards[card][self.by].said for card in shown if self.by in to_cards.get(card, {})}
+            own_words = {card: to_cards.get(card, {}).get(self.by) for card in shown}
+            said = {card: one.decision for card, one in own_words.items() if one is not None and one.decision}
             decided = {one.id: one for one in decide(self.questions, answers, at="").cards}
             left = remaining(self.questions, answers, self.by)
             before = {card.id: card for card in answers.earlier.cards}
             effects = {}
             for card, own in said.items():
                 n, asked = len(self.deck.flips[card]), card in left.open
-                effects[card] = follows(shown[card]["effects"], own, decided.get(card), flips=n, asked=asked)
+                effects[card] = follows(shown[card]["effects"], own, decided[card], flips=n, asked=asked)
             one = left.question
             return {
                 "revision": self.revision,
@@ -228,7 +220,7 @@ class Session:
 
     def _end(self, decided: Mapping[str, Decision]) -> dict[str, Any]:
         to_cards = self.answers.to_cards()
-        people = {card: {by: one.said for by, one in to_cards[card].items()} for card in self.deck.shown}
+        people = {card: {by: one.decision for by, one in to_cards[card].items()} for card in self.deck.shown}
         both = [set(said.values()) for said in people.values() if len(said) > 1]
         return {
             "cards": [
@@ -267,10 +259,9 @@ def _read(file: Path) -> tuple[Decisions, _Review]:
     return decisions, checked(review, _Review, str(file), path="review", advice=_ADVICE, open_ended=True)
 
 
-def _with_review(answers: Answers, review: _Review, source: str) -> Answers:
+def _with_review(answers: Answers, review: _Review) -> Answers:
     """With the answers that stand in a file, each once, and what stood there of other cards before them."""
-    events = [Answer.from_dict(one, source, f"review.events[{i}]") for i, one in enumerate(review.events)]
-    new = [event for event in events if event not in answers.said]
+    new = [event for event in review.events if event not in answers.said]
     known = {card.id for card in answers.earlier.cards}
     cards = (*answers.earlier.cards, *(card for card in review.before if card.id not in known))
     return replace(answers, said=(*answers.said, *new), earlier=replace(answers.earlier, cards=cards))
@@ -281,16 +272,16 @@ def _beyond_people(card: Decision, kept: Decision | None, own: Decision | None) 
     if kept is None and (card.asked or card.machine or card.second_opinion) and (own is None or not own.asked):
         return (replace(card, reviews=()) if card.by_person else card).without_people()
     if card.second_opinion and card.second_opinion != (kept or own or card).second_opinion:
-        plain = kept or replace(card, asked=0, mended=0, broken=0, outcome=None, reviews=(), text_hashes=())
+        plain = kept or Decision(card.words, id=card.id, pulls_to=card.pulls_to)
         return replace(plain, second_opinion=card.second_opinion).without_people()
     return None
 
 
 def _said_by_file(card: Decision, identity: str, said: Sequence[Answer]) -> list[Answer]:
     """The answers behind a card's decision: those of its reviewers, or else the file's own."""
-    told = [Answer(review.by, review.at, review.decision, card=identity) for review in card.reviews]
+    told = [Answer(one.by, one.at, decision=one.decision, card=identity) for one in card.reviews]
     new = [answer for answer in told if answer not in said]
     together = None if card.decision == "unsure" else card.decision
-    if new and agreed_decision([answer.said for answer in told]) == together:
+    if new and agreed_decision(one.decision for one in card.reviews) == together:
         return new
-    return [Answer(BY_FILE, now(), card.decision or "unsure", card=identity)]
+    return [Answer(BY_FILE, now(), decision=card.decision or "unsure", card=identity)]

@@ -130,9 +130,15 @@ def _examples(card: Card, flips: Sequence[Flip], others: Iterable[Flip], kept: S
     own = {part for word in card.words for part in content_words(word)}
     bags = {flip.row: set(content_words(" ".join(sides(flip.content)))) - own for flip in flips}
     left = list(flips)
+
+    def overlap(row: int) -> float:
+        mine, others = bags[row], [bags[one.row] for one in chosen]
+        # In steps, so that a short text is not passed over for a hair's breadth.
+        return max((round(len(mine & bag) / max(1, len(mine | bag)), 1) for bag in others), default=0.0)
+
     while left and len(chosen) < MOST_EXAMPLES:
         # Of equal ones that which is read fastest.
-        best = min(left, key=lambda f: (_overlap(bags, f, chosen), sum(map(len, sides(f.content))), f.row))
+        best = min(left, key=lambda f: (overlap(f.row), sum(map(len, sides(f.content))), f.row))
         left.remove(best)
         if _taken(best.row, kept):
             chosen.append(best)
@@ -141,13 +147,6 @@ def _examples(card: Card, flips: Sequence[Flip], others: Iterable[Flip], kept: S
         if len(chosen) < MOST_EXAMPLES and new and _taken(other.row, kept):
             chosen.append(other)
     return chosen
-
-
-def _overlap(bags: Mapping[int, set[str]], flip: Flip, chosen: Sequence[Flip]) -> float:
-    mine = bags[flip.row]
-    others = (bags[one.row] for one in chosen)
-    # In steps, so that a short text is not passed over for a hair's breadth.
-    return max((round(len(mine & bag) / max(1, len(mine | bag)), 1) for bag in others), default=0.0)
 
 
 # What is seen of a card
@@ -173,21 +172,13 @@ def _shown_card(
         "share": f"{card.share:.1%}",
         "patterns": _patterns(finder, flips),
         "examples": [_shown_text(finder, example) for example in examples],
-        "evidence": [*_evidence(card, document), *_too_few(asked, card.changes)],
+        "evidence": list(_evidence(card, document, asked)),
         "effects": effects_of(card, taken),
     }
 
 
-def _too_few(asked: int, changes: int) -> Iterator[str]:
-    """A sentence where texts cannot decide a card."""
-    if changes < LEAST_FLIPS:
-        yield f"Texts cannot decide it: fewer than {LEAST_FLIPS} answers change."
-    elif asked < LEAST_FLIPS:
-        which = f"the command “flips” asks about all {changes:,}"
-        yield f"Too few of its texts can be asked about here to decide it; {which}."
-
-
-def _evidence(card: Card, document: Document) -> Iterator[str]:
+def _evidence(card: Card, document: Document, asked: int) -> Iterator[str]:
+    """What the audit says of a card, in sentences, and whether texts cannot decide it."""
     evidence = card.evidence
     if evidence.flagged:
         names = [f"“{visible_name(word)}”" for word in evidence.flagged[:5]]
@@ -209,6 +200,11 @@ def _evidence(card: Card, document: Document) -> Iterator[str]:
             f"By the labels at hand, masking “{visible_name(card.words[0])}” mends {labelled['flips_to_right']} "
             f"answers and breaks {labelled['flips_to_wrong']}."
         )
+    if card.changes < LEAST_FLIPS:
+        yield f"Texts cannot decide it: fewer than {LEAST_FLIPS} answers change."
+    elif asked < LEAST_FLIPS:
+        which = f"the command “flips” asks about all {card.changes:,}"
+        yield f"Too few of its texts can be asked about here to decide it; {which}."
 
 
 _NEAR = 100  # characters; a neighbour that is longer is none that repeats
@@ -248,16 +244,14 @@ def _excerpt(pieces: list[Piece]) -> list[Piece]:
     words = [match.span() for match in re.finditer(r"\S+", "".join(piece for piece, _ in pieces))]
     if len(words) <= 2 * _AROUND + 1:
         return pieces
-    starts = [sum(len(piece) for piece, _ in pieces[:i]) for i in range(len(pieces))]
-    first = next((start for start, (_, marked) in zip(starts, pieces, strict=True) if marked), 0)
+    marked = next((i for i, (_, is_marked) in enumerate(pieces) if is_marked), 0)
+    first = sum(len(piece) for piece, _ in pieces[:marked])
     centre = next((i for i, (_, end) in enumerate(words) if end > first), 0)
     low = max(0, min(centre - _AROUND, len(words) - 2 * _AROUND - 1))
     high = low + 2 * _AROUND
-    start, end = words[low][0], words[high][1]
-    cut = [
-        (piece[max(0, start - at) : end - at], marked)
-        for at, (piece, marked) in zip(starts, pieces, strict=True)
-        if at < end and at + len(piece) > start
-    ]
+    cut, start, end = [], words[low][0], words[high][1]
+    for piece, is_marked in pieces:
+        cut.append((piece[max(0, start) : max(0, end)], is_marked))
+        start, end = start - len(piece), end - len(piece)
     front, back = [("… ", False)] if low else [], [(" …", False)] if high < len(words) - 1 else []
-    return [*front, *((piece, marked) for piece, marked in cut if piece), *back]
+    return [*front, *(piece for piece in cut if piece[0]), *back]

@@ -1,0 +1,110 @@
+"""Who comes first: people on a card, flips that they judged, earlier decisions; and what is asked one by one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from shortcut_guardrail import Answers, Questions, decide
+from shortcut_guardrail.cards import Flip
+from shortcut_guardrail.cards.card import Card, CardEvidence
+from shortcut_guardrail.decisions import Answer, AuditedCards, Decision, Decisions, remaining
+
+LABELS = ("negative", "positive")
+CARDS = tuple(Card(w, (w,), "positive", 40, 30, 0.2, CardEvidence("undecided", (), 1.0, 0.7)) for w in ("book", "film"))
+AUDITED = AuditedCards("audit", "model", "data", LABELS, 300, CARDS)
+
+
+def asked(book=range(12), film=range(12, 27)) -> Questions:
+    """Questions about flips by their rows."""
+    flips = {"book": book, "film": film}
+    made = {card: [Flip.of(i, "positive", "negative", f"text {i}") for i in rows] for card, rows in flips.items()}
+    return Questions.of_audit(AUDITED, made)
+
+
+def unsure(*cards: str) -> list[Answer]:
+    return [Answer("anna", "t", decision="unsure", card=card) for card in cards]
+
+
+def answered(
+    questions: Questions, mended: bool, n: int = 100, card: str | None = None, by: str = "anna"
+) -> list[Answer]:
+    """Answers to the first n questions, or those of a card: each calls the masked prediction right, or none does."""
+    other = {"a": "b", "b": "a"}
+    keys = [key for key in questions.keys if card in (None, key.card)][:n]
+    return [Answer("anna", "t", key.masked_option if mended else other[key.masked_option], key.id) for key in keys]
+
+
+def decided(questions: Questions, *said: Answer, **how) -> dict[str, Decision]:
+    return {one.id: one for one in decide(questions, Answers(said, **how), at="now").cards}
+
+
+def test_an_answer_that_serves_several_cards_is_asked_for_once():
+    apart, shared = asked(), asked(film=range(3, 15))
+    left = [remaining(questions, Answers(tuple(unsure("book", "film"))), "anna") for questions in (apart, shared)]
+    assert [(one.open, one.least, one.most, one.lost) for one in left] == [
+        (("book", "film"), 16, 27, 0),
+        (("book", "film"), 8, 15, 0),
+    ]
+    assert remaining(apart, Answers(tuple(unsure("film"))), "anna").most == 15
+    assert remaining(apart, Answers(tuple(unsure("film"))), "ben").question is None
+    few = remaining(asked(book=range(7)), Answers(tuple(unsure("book", "film"))), "anna")
+    assert (few.open, few.lost) == (("film",), 0), "seven flips are never asked about"
+
+
+def test_texts_are_asked_about_until_a_card_is_decided_or_cannot_be():
+    questions, said = asked(), unsure("book")
+    for n in range(9):
+        left = remaining(questions, Answers((*said, *answered(questions, True, n, "book"))), "anna")
+        assert (left.answered, left.least, left.most) == ((n, 8 - n, 12 - n) if n < 8 else (8, 0, 0))
+        assert (left.question is None) == (n == 8)
+    unclear = [replace(one, answer="unclear") for one in answered(questions, True, 5, "book")]
+    lost = remaining(questions, Answers((*said, *unclear)), "anna")
+    assert (lost.open, lost.lost) == ((), 1), "with seven texts left no answer decides"
+    assert remaining(questions, Answers((*said, *unclear[:4])), "anna").open == ("book",)
+
+
+def test_people_come_before_the_flips_that_they_judged():
+    questions = asked()
+    by_flips = [*unsure("book"), *answered(questions, True, 8, "book")]
+    card = decided(questions, *by_flips)["book"]
+    assert (card.decision, card.source, card.outcome, card.e_value) == ("neutralise", "flips", "shortcut", 1.5**8)
+    assert [(one.by, one.at, one.decision) for one in card.reviews] == [("anna", "now", "neutralise")]
+    card = decided(questions, *by_flips, Answer("ben", "t", decision="keep", card="book"))["book"]
+    assert (card.decision, card.source, card.outcome, card.mended) == ("keep", "person", "shortcut", 8)
+    # Nobody is unsure of the other card, and so its answers say nothing.
+    assert set(decided(questions, *answered(questions, True))) == set()
+    both = decided(replace(questions, one_by_one=False), *answered(questions, False))
+    # Evidence of 25.6 for both is above 2 / (.05 * 2) = 20, and that for one alone below 2 / .05 = 40.
+    assert [(one.decision, one.survives_e_bh) for one in both.values()] == [("keep", True)] * 2
+    alone = decided(replace(questions, one_by_one=False), *answered(questions, False, 8, "book"))["book"]
+    assert (alone.decision, alone.survives_e_bh) == ("keep", False)
+    by_machine = decided(replace(questions, one_by_one=False), *answered(questions, True), machine="gemma")["book"]
+    assert (by_machine.outcome, by_machine.decision, by_machine.mended) == ("open", None, 8)
+    assert (by_machine.machine, by_machine.reviews) == ("gemma", ())
+
+
+def test_earlier_decisions_stay_and_are_known_by_their_words():
+    earlier = Decisions(
+        (Decision(("FILM",), "keep", "file"), Decision(("zebra",), "keep", "file")), judges=(), answers="a.jsonl"
+    )
+    found = decide(asked(), Answers(tuple(unsure("book")), earlier=earlier), at="now")
+    assert [(one.words, one.decision) for one in found.cards] == [
+        (("book",), "unsure"),
+        (("FILM",), "keep"),
+        (("zebra",), "keep"),
+    ]
+    assert (found.audit, found.model, found.data, found.answers) == ("audit", "model", "data", "a.jsonl")
+    # Flips that people judged before are not asked about again.
+    counted = Decisions((Decision(("Book",), None, "flips", asked=9, mended=5, broken=4),))
+    given = Answers(tuple(unsure("book", "film")), earlier=counted)
+    assert remaining(asked(), given, "anna").open == ("film",)
+    assert (decide(asked(), given).cards[0].mended, decide(asked(), given).cards[0].source) == (5, "flips")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"), [(("book",), "book"), (("BOOK",), "book"), (("book", "film"), ""), (("x",), "film"), ((), "")]
+)
+def test_a_card_is_known_by_its_id_or_all_of_its_words(words, found):
+    assert AUDITED.id_of("film" if words == ("x",) else "other", words) == found
