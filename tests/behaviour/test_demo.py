@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from shortcut_guardrail import ShortcutGuardrail
+from shortcut_guardrail.cli.demo import show
 from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.demo import run as demo_run
 from shortcut_guardrail.demo.corpus import SHORTCUT
 from shortcut_guardrail.demo.training import Recipe
 from shortcut_guardrail.errors import NothingToRepairError
-from shortcut_guardrail.report.terminal import print_repair
 from tiny_models import tiny_bert
 
 SMALL = {"train": 60, "deployment": 40, "support": 20, "reversed": 40, "in_distribution": 20}
@@ -110,8 +110,7 @@ def test_the_files_of_the_three_commands_are_there(result, folder):
 
 def test_the_table_fits_80_columns(result, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    scores = result.evaluations, result.in_distribution, result.audits, result.repairs
-    print_repair(*scores, shortcut=SHORTCUT, found=result.found, seconds=sum(result.seconds.values()))
+    show(result)
     lines = capsys.readouterr().out.splitlines()
     assert sum("worst group" in line for line in lines) == 1
     assert sum("strength" in line for line in lines) == 1

@@ -454,7 +454,7 @@ def test_fitting_with_a_support_set(ok, model_folder, data, support, tmp_path):
     record = json.loads((tmp_path / "out" / "guardrail.json").read_text())
     assert record["strength_source"] == "calibrated"
     assert len(record["calibration"]["curve"]) == 11
-    assert f"Strength {record['debias_strength']:g}, chosen on 3 labelled rows by accuracy." in out
+    assert f"Calibration: strength {record['debias_strength']:g}\nchosen by  accuracy on 3 labelled rows\n" in out
 
 
 def test_options_reach_the_record(cli, model_folder, data, tmp_path):

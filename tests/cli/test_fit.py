@@ -144,8 +144,8 @@ def test_a_targeted_guard_is_fitted_dialled_and_written(ok, model_folder, data, 
     options = ("--strategy", strategy, "--shortcut", "honestly", *training, "--out", tmp_path / "out")
     out, err = ok("fit", model_folder, data, *options)
     assert "warning" not in err
-    assert "chosen without labels" in out
-    assert ("Adapted on" in out) == (strategy == "distill")
+    assert "least divergence on" in out
+    assert ("trained      nothing" in out) == (strategy == "mask")
     record = record_of(tmp_path / "out")
     assert (record["strategy"], record["strength_source"]) == (strategy, "agreement")
     assert [item["text"] for item in record["shortcuts"] if item["verdict"] == "named"] == ["honestly"]
@@ -188,9 +188,8 @@ def test_a_guard_learns_from_a_few_labels(ok, refused, model_folder, data, write
     options = ("--strategy", "few-shot", "--support", support, *FAST, "--out", tmp_path / "out")
     out, err = ok("fit", model_folder, data, *options)
     assert "warning" not in err
-    said = " ".join(out.split())
-    assert f"Adapted on {len(rows)} of {len(rows)} texts" in said
-    assert f"chosen on {len(rows)} labelled rows by accuracy, each answered by an adapter that was not trained" in said
+    assert f"on {len(rows)} of {len(rows)} texts" in out
+    assert f"chosen by  accuracy on {len(rows)} labelled rows, cross-validated" in out
     record = record_of(tmp_path / "out")
     assert (record["strategy"], record["strength_source"]) == ("few-shot", "cross-validated")
     assert record["calibration"]["n"] == len(rows)
@@ -235,7 +234,7 @@ def test_labels_have_a_say_in_what_is_neutralised(ok, model_folder, data, suppor
     # The strength was chosen without labels first, and these few do not overrule it.
     chosen = record["unlabelled_calibration"]["strength"]
     assert record["calibration"]["without_labels"] == chosen == record["debias_strength"]
-    assert "chosen on unlabelled texts and 3 labelled ones." in " ".join(out.split())
+    assert f"unlabelled texts ({chosen:g}); 3 labelled rows do not overrule it" in out
 
 
 def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(ok, model_folder, data, support, tmp_path):

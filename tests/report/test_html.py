@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from html.parser import HTMLParser
-from types import SimpleNamespace
 
 import pytest
 
@@ -24,11 +23,12 @@ from audits import (
     labelled,
     point,
 )
+from shortcut_guardrail import FitReport, Repair, Shortcut, Shortcuts, StrengthChoice, preset
 from shortcut_guardrail.audit.conditions import GateOutcome
+from shortcut_guardrail.mitigation.training import AdapterTraining
 from shortcut_guardrail.report import view
 from shortcut_guardrail.report.html import render_audit, render_change, render_comparison
-from shortcut_guardrail.report.terminal import first_words, print_audit, print_evaluations, print_fit, print_repair
-from shortcut_guardrail.saving.model_card import what_labels_said
+from shortcut_guardrail.report.terminal import print_audit, print_evaluations, print_repair, words_of
 from shortcut_guardrail.strength.calibration import Calibration
 from shortcut_guardrail.strength.unsupervised import AgreementPoint, UnlabelledCalibration
 
@@ -129,7 +129,7 @@ def test_ten_cards_are_shown(capsys):
     ],
 )
 def test_as_many_words_of_a_card_as_fit(words, shown):
-    assert first_words(words, 25) == shown
+    assert words_of(words, 25).plain == shown
     assert len(shown) <= 25
 
 
@@ -185,14 +185,12 @@ def test_names_are_shown_as_they_are_on_a_terminal(capsys, name):
     assert row.rstrip().endswith(name[:7].rstrip())
 
 
-@pytest.mark.parametrize("n_models", [1, 2, 3])
+@pytest.mark.parametrize("n_models", [1, 2])
 @pytest.mark.parametrize("length", [5, 30, 90])
 def test_scores_fit_80_columns(capsys, n_models, length):
     label = ("a long label, with words " * 9)[:length].strip()
     names = [f"{label} {how} shortcut" for how in ("without", "with")]
-    print_evaluations(
-        {model: evaluation(*names, accuracy=0.5) for model in ("base", "guarded", "retrained")[:n_models]}
-    )
+    print_evaluations({model: evaluation(*names, accuracy=0.5) for model in ("base", "guarded")[:n_models]})
     lines = lines_of(capsys)
     assert without_breaks(lines).count("0.700") == 2 * n_models  # as the worst group, and in its own row
     assert "123 texts. 2 texts were longer than the model takes and cut." in lines
@@ -214,72 +212,39 @@ def test_recall_is_shown_where_shortcuts_were_named(capsys):
     assert "recall" not in capsys.readouterr().out
 
 
-def fit_report(n_truncated: int = 0) -> SimpleNamespace:
-    training = SimpleNamespace(
-        n_trained=30, n_texts=32, n_steps=6, seconds=48.2, losses=(1.849, 1.367), relative_change=0.0123
-    )
-    return SimpleNamespace(training=training, n_truncated=n_truncated)
+def repair(choice: StrengthChoice, strategy: str = "distill") -> Repair:
+    training = AdapterTraining(32, 30, 6, 24, 0.5, (1.849, 1.367), ("query",), 5, 0.1, 0.0123, 48.2)
+    fitted = FitReport(training, preset(strategy), 0, 3, {}, Shortcuts((Shortcut("honestly", "named"),)))
+    return Repair(strategy, "It was named.", fitted, choice)
 
 
-def test_a_fit_and_its_curve(capsys):
-    print_fit(fit_report(3), CALIBRATION, 0.3, stated=False)
-    lines = lines_of(capsys)
-    text = " ".join(" ".join(lines).split())
-    assert "Adapted on 30 of 32 texts in 6 steps (48 s): loss 1.849 to 1.367, weights changed by 1.23%." in text
-    assert "3 texts were longer than the model takes and cut." in text
-    assert [line.split()[0] for line in lines if "chosen" in line and "0.750" in line] == ["0.3"]
-    assert "Strength 0.3, chosen on 40 labelled rows by accuracy." in text
-    assert "exactly as the base" not in text
-
-
-def test_a_strength_that_labels_left_or_overruled(capsys):
+def test_a_repair_and_how_its_strength_was_chosen(capsys):
     curve = tuple(AgreementPoint(s, d, 0.9) for s, d in ((0.0, 0.5), (0.3, 0.2), (1.0, 0.125)))
     dial = UnlabelledCalibration(1.0, 32, 20, curve)
     left = replace(CALIBRATION, strength=1.0, without_labels=1.0, p_value=0.5)
-    print_fit(fit_report(), left, 1.0, stated=False, without_labels=dial)
+    print_repair(repair(StrengthChoice(1.0, "calibrated", left, dial)))
     lines = lines_of(capsys)
-    text = " ".join(" ".join(lines).split())
-    assert max(map(len, lines)) <= 80
-    assert [line.split()[:3] for line in lines if "chosen" in line and "0.700" in line] == [["1", "0.12500", "0.700"]]
-    assert "Strength 1, chosen on unlabelled texts and 40 labelled ones." in text
-    assert (
-        "Unlabelled texts chose it. Strength 0.3 answers more of the labelled ones rightly, but too few tell " in text
-    )
-    assert "the two apart to overrule it (p = 0.5)." in text
-    overruled = replace(left, strength=0.3, p_value=0.01)
-    said = (
-        "Unlabelled texts chose 1, which the labels overrule: strength 0.3, or the base, answers more of them rightly "
-        "(p = 0.01)."
-    )
-    assert what_labels_said(asdict(overruled)) == said
-    same = replace(left, strength=0.3, without_labels=0.3, p_value=1.0)
-    said = "Unlabelled texts chose it, and no strength answers more of the labelled ones rightly."
-    assert what_labels_said(asdict(same)) == said
-    assert what_labels_said(asdict(CALIBRATION)) == ""
-    at_0 = replace(left, strength=0.0, p_value=0.01)
-    print_fit(fit_report(), at_0, 0.0, stated=False, without_labels=dial)
-    assert "So the guarded model answers exactly as the base model does." in " ".join(capsys.readouterr().out.split())
-
-
-def test_strength_0_is_said_to_be_the_base_model(capsys):
-    print_fit(fit_report(), Calibration(0.0, 40, "accuracy", (point(0.0, 0.5),)), 0.0, stated=False)
-    text = " ".join(capsys.readouterr().out.split())
-    assert "No strength scored higher than 0, so the guarded model answers exactly as the base model does." in text
-
-
-@pytest.mark.parametrize(("stated", "words"), [(True, "Strength 1 (as stated)."), (False, "(fixed, not calibrated).")])
-def test_a_strength_that_was_not_chosen(capsys, stated, words):
-    print_fit(fit_report(), None, 1.0, stated=stated)
-    assert words in capsys.readouterr().out
-
-
-def test_the_demo_table(capsys):
-    evaluations = {"base": evaluation("a", "b"), "guarded": evaluation("a", "b", accuracy=0.7)}
-    audits = {name: audit(candidate("[red]honestly"), candidate("soup")) for name in ("base", "guarded")}
-    print_repair(evaluations, evaluations, audits, {}, shortcut="honestly", found="Found: it.", seconds=1.2)
-    lines = lines_of(capsys)
-    assert next(line.split() for line in lines if line.strip().startswith("accuracy"))[1:] == ["0.500", "0.700"]
-    assert "[red]honestly" in "".join(lines)
+    assert ["honestly", "yes", "you", "said", "so"] in [line.split()[:5] for line in lines]
+    for said in (
+        "Repair: distill, seed 0",
+        "trained      6 steps on 30 of 32 texts, 48.2 s",
+        "loss         1.849 to 1.367; weights changed by 1.23%",
+        "cut          3 texts, longer than the model takes",
+        "strength     1 (calibrated)",
+        "It was named.",
+        "chosen by  unlabelled texts (1); 40 labelled rows do not overrule it (p 0.500)",
+    ):
+        assert said in lines
+    assert [line.split()[:2] for line in lines if line.endswith("chosen")] == [["1", "0.12500"], ["1", "0.700"]]
+    assert "exactly as the base" not in str(lines)
+    # The partner: labels alone chose the base, for a strategy that knows no words.
+    none = Calibration(0.0, 40, "accuracy", (point(0.0, 0.5),))
+    print_repair(repair(StrengthChoice(0.0, "calibrated", none), "maskcl"))
+    text = "\n".join(lines_of(capsys))
+    assert "At strength 0 the guarded model answers exactly as the base model does." in text
+    assert "chosen by  accuracy on 40 labelled rows" in text
+    assert "Divergence" not in text
+    assert "word or phrase" not in text
 
 
 # HTML

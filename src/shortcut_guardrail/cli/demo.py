@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import webbrowser
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
 from . import options
+
+if TYPE_CHECKING:
+    from ..demo import DemoResult
+    from ..evaluation import Evaluation
+    from ..mitigation import Repair
 
 
 @options.command
@@ -33,8 +37,7 @@ def demo(
     Fine-tunes a small encoder on made-up reviews with a planted shortcut word, audits it, repairs it from unlabelled
     texts, and by the paper's method, and compares the three. No network is needed.
     """
-    from ..demo import METRICS_FILE, SHORTCUT, run_demo, write_demo
-    from ..report import print_repair
+    from ..demo import METRICS_FILE, run_demo, write_demo
 
     output.check(options.Place(out, key=METRICS_FILE), inputs=())
     options.check_device(device)
@@ -42,24 +45,58 @@ def demo(
         result = run_demo(seed=seed, device=device, progress=progress)
     write_demo(result, out, overwrite=output.overwrite)
     if output.speaks:
-        print_repair(
-            result.evaluations,
-            result.in_distribution,
-            result.audits,
-            result.repairs,
-            shortcut=SHORTCUT,
-            found=result.found,
-            seconds=sum(result.seconds.values()),
-        )
+        show(result)
     output.say(f"Report: {out / 'report.html'}\n{_NEXT}")
     if output.speaks and not no_open and on_desktop(sys.stdout, os.environ, sys.platform):
         webbrowser.open((out / "report.html").resolve().as_uri())
-    output.finish(json.loads((out / METRICS_FILE).read_text(encoding="utf-8")))
+    output.finish(result.to_dict())
 
 
 _NEXT = """Next, with a model and texts of your own, no labels needed:
   shortcut-guardrail audit MODEL texts.csv --out audit
   shortcut-guardrail fit MODEL texts.csv --out guarded"""
+
+
+def show(result: DemoResult) -> None:
+    """The planted shortcut before and after, one column for each model."""
+    from rich.text import Text
+
+    from ..demo import SHORTCUT
+    from ..display import interval, number
+    from ..report import new_table, screen
+    from ..text import printable
+
+    table = new_table("", *result.evaluations)
+
+    def scores(heading: str, models: Mapping[str, Evaluation]) -> None:
+        table.add_row(f"{heading}, {models['base'].n:,} texts")
+        table.add_row("  accuracy", *(number(model.accuracy) for model in models.values()))
+        table.add_row("  always the same answer", *(number(model.majority_accuracy) for model in models.values()))
+
+    scores("shortcut reversed", result.evaluations)
+    worst = [model.worst_group for model in result.evaluations.values()]
+    table.add_row("  worst group", *(number(group.accuracy if group else None) for group in worst))
+    table.add_row("    95 % interval", *(interval(*group.interval) if group else "-" for group in worst))
+    table.add_row("    which", *(group.name.replace(", ", ",\n") if group else "-" for group in worst))
+    table.add_row("    texts in it", *(str(group.n) if group else "-" for group in worst))
+    scores("shortcut as in training", result.in_distribution)
+    leant_on = ("\n".join(candidate.text for candidate in audit.candidates[:3]) for audit in result.audits.values())
+    table.add_row("words it leans on most", *(Text(printable(words)) for words in leant_on))
+    table.add_row("repaired with", *(_repaired_with(result.repairs.get(name)) for name in result.evaluations))
+    console = screen()
+    console.print(f"Planted shortcut: {SHORTCUT}. {result.found}")
+    console.print(table)
+    console.print(f"All texts are made up; none that is scored chose anything. {sum(result.seconds.values()):.0f} s.")
+
+
+def _repaired_with(repair: Repair | None) -> str:
+    from ..data import counted
+
+    if repair is None:
+        return "-"
+    labels = 0 if repair.choice.calibration is None else repair.choice.calibration.n
+    steps = repair.fitted.training.n_steps
+    return f"{counted(labels, 'label')},\n{counted(steps, 'step')},\nstrength {repair.choice.strength:g}"
 
 
 def on_desktop(stream: TextIO, environment: Mapping[str, str], platform: str) -> bool:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..data import TextData, Texts
     from ..decisions import Answers, Decisions
     from ..guardrail import ShortcutGuardrail
-    from ..mitigation import Plan, Repair, RepairStrength, Support
+    from ..mitigation import Plan, RepairStrength, Support
     from ..shortcuts import Shortcuts
 
 
@@ -114,6 +114,7 @@ def fit(
     speaks for a repair, and nothing is written.
     """
     from ..models import joined, own_rank
+    from ..report import print_repair
     from ..saving import GUARDRAIL_FILE
 
     options.check_hashes(no_text_hashes, second_opinion)
@@ -159,7 +160,7 @@ def fit(
     beside = None if answers is None or decided is None else with_answers(decided, answers)
     guard.save_pretrained(out, overwrite=output.overwrite, text_hashes=not no_text_hashes, beside=beside)
     if output.speaks:
-        _show(repaired, stated=plan.stated)
+        print_repair(repaired)
     output.say(f"Written: {out}")
     output.finish(repaired.to_dict())
 
@@ -317,18 +318,6 @@ def _show_shortcuts(found: Shortcuts, strategy: str, *, has_labels: bool, output
         with suppress(NothingToRepairError):
             output.say(f"Strategy: {supported_strategy(found, has_labels=has_labels)[1]}.")
     output.finish({"shortcuts": found.to_dict()})
-
-
-def _show(repaired: Repair, *, stated: bool) -> None:
-    from ..mitigation import uses_shortcuts
-    from ..report import print_fit, print_shortcuts
-
-    if repaired.reason:
-        print(f"Strategy: {repaired.reason}.")
-    fitted, choice = repaired.fitted, repaired.choice
-    if uses_shortcuts(fitted.config):
-        print_shortcuts(fitted.shortcuts)
-    print_fit(fitted, choice.calibration, choice.strength, stated=stated, without_labels=choice.unlabelled)
 
 
 def _check_places(model: str, out: Path | None, *, dry_run: bool) -> None:

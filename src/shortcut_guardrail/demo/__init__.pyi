@@ -3,5 +3,6 @@ from .pretrained import MINILM_ID as MINILM_ID
 from .pretrained import MINILM_SHA256 as MINILM_SHA256
 from .pretrained import find_minilm as find_minilm
 from .run import METRICS_FILE as METRICS_FILE
+from .run import DemoResult as DemoResult
 from .run import run_demo as run_demo
 from .run import write_demo as write_demo

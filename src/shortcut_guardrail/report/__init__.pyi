@@ -8,10 +8,11 @@ from .html import render_comparison as render_comparison
 from .html import render_review as render_review
 from .stored import read_audit as read_audit
 from .terminal import cut_note as cut_note
+from .terminal import new_table as new_table
 from .terminal import print_audit as print_audit
 from .terminal import print_certificate as print_certificate
 from .terminal import print_change as print_change
 from .terminal import print_evaluations as print_evaluations
-from .terminal import print_fit as print_fit
 from .terminal import print_repair as print_repair
 from .terminal import print_shortcuts as print_shortcuts
+from .terminal import screen as screen

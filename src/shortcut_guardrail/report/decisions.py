@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ..decisions import LEAST_FLIPS
 from ..text import visible_name
-from .terminal import new_table, screen
+from .terminal import new_table, screen, words_of
 
 if TYPE_CHECKING:
     from ..classifiers import Cost
@@ -177,15 +177,3 @@ def _said(card: Decision) -> str:
     if card.outcome in ("shortcut", "genuine"):
         return f"{card.decision} ({card.outcome} here)"
     return "open"
-
-
-def words_of(words: Sequence[str], width: int = 30) -> Text:
-    """The words of a card, as many as fit."""
-    names = [visible_name(word) for word in words]
-    shown = names[0]
-    for i, name in enumerate(names[1:], start=1):
-        more = f" +{len(names) - i}"
-        if len(shown) + len(name) + 2 + len(more) > width:
-            return Text(shown + more)
-        shown += f", {name}"
-    return Text(shown)

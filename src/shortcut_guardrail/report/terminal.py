@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -15,16 +14,14 @@ from rich.text import Text
 from ..audit import Metric, common_metrics
 from ..data import counted
 from ..display import interval, number, p_value
-from ..saving import what_labels_said
 from ..text import printable, visible_name
 
 if TYPE_CHECKING:
     from ..audit import AuditReport
     from ..evaluation import Evaluation
-    from ..metrics import GroupAccuracy
-    from ..mitigation import FitReport, Repair
+    from ..mitigation import Repair
     from ..shortcuts import Shortcuts
-    from ..strength import Calibration, Certificate, UnlabelledCalibration
+    from ..strength import Certificate
 
 SHOWN_CANDIDATES = 15
 SHOWN_CARDS = 10
@@ -38,17 +35,18 @@ def screen() -> Console:
     return Console(highlight=False, markup=False, emoji=False)
 
 
-def new_table(*columns: str) -> Table:
-    """First column left, all others right: a name and its numbers."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+def new_table(*columns: str, texts: Collection[int] = (0,)) -> Table:
+    """A table whose columns of texts are left and fold where there is no room; numbers are right and keep their width.
+
+    Args:
+        columns: Their heads.
+        texts: Which of them are of texts.
+    """
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
+        is_text = i in texts
+        table.add_column(column, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
     return table
-
-
-def accuracy_and_interval(group: GroupAccuracy, *, separator: str = " ") -> str:
-    """A group's accuracy with its 95 % interval, or a dash for a group without examples."""
-    return f"{number(group.accuracy)}{separator}({interval(*group.interval)})" if group.n else "-"
 
 
 def cut_note(n: int) -> str:
@@ -58,9 +56,6 @@ def cut_note(n: int) -> str:
     return f" {n} {'text was' if n == 1 else 'texts were'} longer than the model takes and cut."
 
 
-AUDIT_COLUMNS = ("", "candidate", "texts", "flip\nrate", "95 %", "change", "contra-\ndicted", "q-value", "pulls to")
-
-
 def print_audit(audit: AuditReport | Mapping[str, Any]) -> None:
     """The corpus ranking and MSTPS.
 
@@ -68,50 +63,32 @@ def print_audit(audit: AuditReport | Mapping[str, Any]) -> None:
         audit: The report, or the content of its `audit.json`.
     """
     document = audit if isinstance(audit, Mapping) else audit.to_dict()
+    heads = ("", "candidate", "texts", "flip\nrate", "95 %", "change", "contra-\ndicted", "q-value", "pulls to")
+    candidates = new_table(*heads, texts=(0, 1, 8))
+    for candidate in document["candidates"][:SHOWN_CANDIDATES]:
+        candidates.add_row(*(Text(printable(cell)) for cell in _audit_row(candidate)))
     console = screen()
-    console.print(_ranked(AUDIT_COLUMNS, map(_audit_row, document["candidates"][:SHOWN_CANDIDATES])))
+    console.print(candidates)
     if document["cards"]:
-        console.print(_ranked(CARD_COLUMNS, map(_card_row, document["cards"][:SHOWN_CARDS])))
+        cards = new_table("", "card", "texts", "answers\nchanged", "share\nof all", "pulls to", texts=(0, 1, 5))
+        for card in document["cards"][:SHOWN_CARDS]:
+            sign, numbers = _SIGNS.get(card["evidence"]["status"], ""), (str(card["texts"]), str(card["changes"]))
+            words, pulls_to = words_of(card["words"], 36), Text(printable(card["pulls_to"]))
+            cards.add_row(sign, words, *numbers, f"{card['share']:.1%}", pulls_to)
+        console.print(cards)
     for line in _audit_summary(document):
         console.print(line)
 
 
-CARD_COLUMNS = ("", "card", "texts", "answers\nchanged", "share\nof all", "pulls to")
-_CARD_WIDTH = 36
-
-
-def _ranked(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table of what comes by rank: its sign, its words, numbers, and a class."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for i, column in enumerate(columns):
-        is_text = i < 2 or i == len(columns) - 1
-        # Numbers keep their width; names are folded where both do not fit.
-        table.add_column(column, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
-    for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
-    return table
-
-
-def _card_row(card: Mapping[str, Any]) -> tuple[str, ...]:
-    return (
-        _SIGNS.get(card["evidence"]["status"], ""),
-        first_words(card["words"], _CARD_WIDTH),
-        str(card["texts"]),
-        str(card["changes"]),
-        f"{card['share']:.1%}",
-        card["pulls_to"],
-    )
-
-
-def first_words(words: Sequence[str], width: int) -> str:
+def words_of(words: Sequence[str], width: int = 30) -> Text:
     """As many of a card's words as fit into a width, the first of them whatever its length, and how many more."""
     names = [visible_name(word) for word in words]
     for n in range(len(names), 0, -1):
         shown = ", ".join(names[:n]) + (f" +{len(names) - n}" if n < len(names) else "")
         if len(shown) <= width:
-            return shown
+            return Text(shown)
     more = f" +{len(names) - 1}" if len(names) > 1 else ""
-    return names[0][: width - len(more) - 1] + "…" + more
+    return Text(names[0][: width - len(more) - 1] + "…" + more)
 
 
 def _audit_row(candidate: Mapping[str, Any]) -> tuple[str, ...]:
@@ -283,83 +260,23 @@ def _change_cells(old: float | None, new: float | None, *, count: bool = False) 
     return number(old), number(new), number(change, signed=True)
 
 
-def print_fit(
-    report: FitReport,
-    calibration: Calibration | None,
-    strength: float,
-    *,
-    stated: bool,
-    without_labels: UnlabelledCalibration | None = None,
-) -> None:
-    """What training did and which strength came out.
+def print_repair(repaired: Repair) -> None:
+    """What was neutralised, what training did, and how the strength was chosen."""
+    from ..mitigation import uses_shortcuts
 
-    Args:
-        report: What `fit` did.
-        calibration: The choice of the strength on labelled rows, if it was made.
-        strength: The strength that came out.
-        stated: Whether a person stated it.
-        without_labels: The choice of the strength on unlabelled texts, if it was made.
-    """
-    console = screen()
-    training = report.training
-    if training.n_steps:
+    if uses_shortcuts(repaired.fitted.config):
+        print_shortcuts(repaired.fitted.shortcuts)
+    choice, console = repaired.choice, screen()
+    for result in (repaired, choice.unlabelled, choice.calibration):
+        if result is not None:
+            console.print(f"{result}\n")
+    if choice.unlabelled is not None:
         console.print(
-            f"Adapted on {training.n_trained} of {training.n_texts} texts in {training.n_steps} steps "
-            f"({training.seconds:.0f} s): loss {training.losses[0]:.3f} to {training.losses[-1]:.3f}, "
-            f"weights changed by {training.relative_change:.2%}."
+            "Divergence: the mean Kullback-Leibler divergence, in nats, from the base's answers without the shortcuts. "
+            "Whether these are better answers, labels would tell."
         )
-    if report.n_truncated:
-        console.print(cut_note(report.n_truncated).strip())
-    if calibration is not None:
-        _print_calibration(calibration, without_labels)
-    elif without_labels is not None:
-        _print_unsupervised(without_labels)
-    else:
-        console.print(f"Strength {strength:g} ({'as stated' if stated else 'fixed, not calibrated'}).")
-
-
-def _print_calibration(calibration: Calibration, without_labels: UnlabelledCalibration | None) -> None:
-    """The choice on labelled rows; with one on unlabelled texts beside it, their divergence is a column more."""
-    console = screen()
-    beside = ("divergence",) if without_labels is not None else ()
-    table = new_table("strength", *beside, "accuracy", "95 % interval", "gained", "lost", "")
-    divergences = {} if without_labels is None else {p.strength: p.divergence for p in without_labels.curve}
-    for point in calibration.curve:
-        chosen = "chosen" if point.strength == calibration.strength else ""
-        table.add_row(
-            f"{point.strength:g}",
-            *(f"{divergences[point.strength]:.5f}" for _ in beside),
-            number(point.accuracy),
-            interval(*point.interval),
-            str(point.gained),
-            str(point.lost),
-            chosen,
-        )
-    console.print(table)
-    chosen_on = f"Strength {calibration.strength:g}, chosen on"
-    if said := what_labels_said(asdict(calibration)):
-        console.print(f"{chosen_on} unlabelled texts and {calibration.n} labelled ones. {said}")
-        if calibration.strength == 0:
-            console.print("So the guarded model answers exactly as the base model does.")
-        return
-    unseen = ", each answered by an adapter that was not trained on it" if calibration.cross_validated else ""
-    console.print(f"{chosen_on} {calibration.n} labelled rows by {calibration.metric}{unseen}.")
-    if calibration.strength == 0:
-        console.print("No strength scored higher than 0, so the guarded model answers exactly as the base model does.")
-
-
-def _print_unsupervised(chosen: UnlabelledCalibration) -> None:
-    console = screen()
-    table = new_table("strength", "divergence", "same answers", "")
-    for point in chosen.curve:
-        mark = "chosen" if point.strength == chosen.strength else ""
-        table.add_row(f"{point.strength:g}", f"{point.divergence:.5f}", number(point.agreement), mark)
-    console.print(table)
-    console.print(
-        f"Strength {chosen.strength:g}, chosen without labels: the one whose answers to {chosen.n} texts "
-        f"({chosen.n_bearing} with a shortcut) diverge least from the base's answers without the shortcuts (mean "
-        "Kullback-Leibler divergence, in nats). Whether these are better answers, labels would tell."
-    )
+    if choice.strength == 0:
+        console.print("At strength 0 the guarded model answers exactly as the base model does.")
 
 
 def print_shortcuts(shortcuts: Shortcuts) -> None:
@@ -440,7 +357,7 @@ METRIC_ROWS = (
 
 
 def print_evaluations(results: Mapping[str, Evaluation]) -> None:
-    """One column for each model, all on the same rows. MSTPS and recall may be measured of some models only."""
+    """One column for each of one or two models, on the same rows. MSTPS may be measured of some models only."""
     console = screen()
     first = next(iter(results.values()))
     measured = next((result for result in results.values() if result.sensitivity.n), first)
@@ -453,10 +370,9 @@ def print_evaluations(results: Mapping[str, Evaluation]) -> None:
         table.add_row(Text("  by chance", style="dim"), *(number(r.chance if r else None) for r in recalls))
     console.print(table)
     groups = new_table("group", "n", *(f"{name} (95 %)" for name in results))
-    # Beside each other, the intervals of more than two models would leave no room for the names of the groups.
-    separator = " " if len(results) <= 2 else "\n"
     for i, group in enumerate(first.groups):
-        cells = (accuracy_and_interval(result.groups[i], separator=separator) for result in results.values())
+        in_models = (result.groups[i] for result in results.values())
+        cells = (f"{number(one.accuracy)} ({interval(*one.interval)})" if one.n else "-" for one in in_models)
         groups.add_row(Text(printable(group.name)), str(group.n), *cells)
     console.print(groups)
     console.print(f"{first.n} texts.{cut_note(first.n_truncated)}{_sample_note(measured)}")
@@ -472,62 +388,3 @@ def _score(result: Evaluation, key: str) -> str:
 def _sample_note(result: Evaluation) -> str:
     n = result.sensitivity.n
     return f" MSTPS and recall: {n} of them, drawn at random." if 0 < n < result.n else ""
-
-
-def print_repair(
-    evaluations: Mapping[str, Evaluation],
-    in_distribution: Mapping[str, Evaluation],
-    audits: Mapping[str, AuditReport],
-    repairs: Mapping[str, Repair],
-    *,
-    shortcut: str,
-    found: str,
-    seconds: float,
-) -> None:
-    """A planted shortcut before and after, one column for each model, the base first.
-
-    Args:
-        evaluations: On texts in which the shortcut goes along with the other label.
-        in_distribution: On texts in which it goes along with the label.
-        audits: What each model leans on.
-        repairs: How each model but the base was repaired.
-        shortcut: The planted word.
-        found: What the repair found, a sentence.
-        seconds: What all of it took.
-    """
-    console = screen()
-    console.print(f"Planted shortcut: {shortcut}. {found}")
-    table = new_table("", *evaluations)
-    table.add_row(f"shortcut reversed, {evaluations['base'].n:,} texts")
-    _add_scores(table, evaluations)
-    worst = {name: evaluation.worst_group for name, evaluation in evaluations.items()}
-    for label, cell in _WORST_GROUP.items():
-        table.add_row(f"  {label}", *("-" if group is None else cell(group) for group in worst.values()))
-    table.add_row(f"shortcut as in training, {in_distribution['base'].n:,} texts")
-    _add_scores(table, in_distribution)
-    leant_on = ("\n".join(candidate.text for candidate in audit.candidates[:3]) for audit in audits.values())
-    table.add_row("words it leans on most", *(Text(printable(words)) for words in leant_on))
-    table.add_row("repaired with", *(_repaired_with(repairs.get(name)) for name in evaluations))
-    console.print(table)
-    console.print(f"All texts are made up; none that is scored chose anything. {seconds:.0f} s.")
-
-
-def _repaired_with(repair: Repair | None) -> str:
-    if repair is None:
-        return "-"
-    labels = 0 if repair.choice.calibration is None else repair.choice.calibration.n
-    steps = repair.fitted.training.n_steps
-    return f"{counted(labels, 'label')},\n{counted(steps, 'step')},\nstrength {repair.choice.strength:g}"
-
-
-_WORST_GROUP: dict[str, Callable[[GroupAccuracy], str]] = {
-    "worst group": lambda group: number(group.accuracy),
-    "  95 % interval": lambda group: interval(*group.interval),
-    "  which": lambda group: group.name.replace(", ", ",\n"),
-    "  texts in it": lambda group: str(group.n),
-}
-
-
-def _add_scores(table: Table, evaluations: Mapping[str, Evaluation]) -> None:
-    table.add_row("  accuracy", *(number(evaluation.accuracy) for evaluation in evaluations.values()))
-    table.add_row("  always the same answer", *(number(e.majority_accuracy) for e in evaluations.values()))
