@@ -35,23 +35,17 @@ def _root(
     pass
 
 
-_FIND, _DECIDE, _REPAIR, _PROVE, _RESEARCH = "Find", "Decide", "Repair", "Prove", "Research"
-
-app.command("demo", rich_help_panel=_FIND)(demo.demo)
-app.command("audit", rich_help_panel=_FIND)(audit.audit)
-app.command("report", rich_help_panel=_FIND)(report.report)
-app.command("compare", rich_help_panel=_FIND)(compare.compare)
-app.command("review", rich_help_panel=_DECIDE)(review.review)
-app.command("flips", rich_help_panel=_DECIDE)(flips.flips)
-app.command("judge", rich_help_panel=_DECIDE)(judge.judge)
-app.command("fit", rich_help_panel=_REPAIR)(fit.fit)
-app.command("predict", rich_help_panel=_REPAIR)(predict.predict)
-app.command("evaluate", rich_help_panel=_PROVE)(evaluate.evaluate)
-app.command("to-label", rich_help_panel=_PROVE)(certify.to_label)
-app.command("certify", rich_help_panel=_PROVE)(certify.certify)
+_COMMANDS = {
+    "Find": (demo.demo, audit.audit, report.report, compare.compare),
+    "Decide": (review.review, flips.flips, judge.judge),
+    "Repair": (fit.fit, predict.predict),
+    "Prove": (evaluate.evaluate, certify.to_label, certify.certify),
+}
+for _panel, _commands in _COMMANDS.items():
+    for _command in _commands:
+        app.command(rich_help_panel=_panel)(_command)
 app.command(
-    "benchmark",
-    rich_help_panel=_RESEARCH,
+    rich_help_panel="Research",
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     add_help_option=False,  # everything after the name is the other distribution's
 )(benchmark.benchmark)

@@ -10,7 +10,7 @@ import typing
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields, is_dataclass
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -84,24 +84,27 @@ Debug = Annotated[
     bool, typer.Option("--debug", help="Show tracebacks and all warnings.", is_eager=True, callback=enable_debug)
 ]
 
-_COLUMNS, _MODEL = "Columns", "Model and machine"
+_column = partial(typer.Option, show_default="guessed", rich_help_panel="Columns")
+_of_model = partial(typer.Option, rich_help_panel="Model and machine")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
     """Where the texts are in the files."""
 
-    text_column: Annotated[
-        str | None, typer.Option(help="Column with the texts.", show_default="guessed", rich_help_panel=_COLUMNS)
-    ] = None
-    text_pair_column: Annotated[
-        str | None,
-        typer.Option(help="Column with the second text of a pair.", show_default="guessed", rich_help_panel=_COLUMNS),
-    ] = None
+    text_column: Annotated[str | None, _column(help="Column with the texts.")] = None
+    text_pair_column: Annotated[str | None, _column(help="Column with the second text of a pair.")] = None
 
     def given(self) -> dict[str, Any]:
         """As `read_data` takes them."""
         return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledColumns(Columns):
+    """Where the texts and their labels are in the files."""
+
+    label_column: Annotated[str | None, _column(help="Column with the labels.")] = None
 
     def of_texts(self) -> dict[str, Any]:
         """Those of the texts alone."""
@@ -109,42 +112,25 @@ class Columns:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledColumns(Columns):
-    """Where the texts and their labels are in the files."""
-
-    label_column: Annotated[
-        str | None, typer.Option(help="Column with the labels.", show_default="guessed", rich_help_panel=_COLUMNS)
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Loading:
     """How any model is loaded."""
 
     revision: Annotated[
-        str | None,
-        typer.Option(
-            help="Branch, tag or commit of the model on the Hub.", show_default="main", rich_help_panel=_MODEL
-        ),
+        str | None, _of_model(help="Branch, tag or commit of the model on the Hub.", show_default="main")
     ] = None
-    device: Annotated[
-        str | None,
-        typer.Option(help="cpu, cuda, cuda:1, ...", show_default="a GPU where there is one", rich_help_panel=_MODEL),
-    ] = None
-    batch_size: Annotated[
-        int, typer.Option(help="Sequences per forward pass outside training.", min=1, rich_help_panel=_MODEL)
-    ] = 32
+    device: Annotated[str | None, _of_model(help="cpu, cuda, cuda:1, ...", show_default="a GPU where there is one")] = (
+        None
+    )
+    batch_size: Annotated[int, _of_model(help="Sequences per forward pass outside training.", min=1)] = 32
     precision: Annotated[
-        Literal["auto", "float32", "bfloat16"],
-        typer.Option(help="Number format of matrix products.", rich_help_panel=_MODEL),
+        Literal["auto", "float32", "bfloat16"], _of_model(help="Number format of matrix products.")
     ] = "float32"
     allow_pickle: Annotated[
-        bool,
-        typer.Option("--allow-pickle", help="Also read weights that can run code when opened.", rich_help_panel=_MODEL),
+        bool, _of_model("--allow-pickle", help="Also read weights that can run code when opened.")
     ] = False
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run modelling code from the Hub.", rich_help_panel=_MODEL)
-    ] = False
+    trust_remote_code: Annotated[bool, _of_model("--trust-remote-code", help="Run modelling code from the Hub.")] = (
+        False
+    )
 
     def load(self, source: str, **more: Any) -> ShortcutGuardrail:
         """The guard around a model; `more` are arguments of `from_pretrained`.
@@ -166,66 +152,42 @@ class _Loading:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OfModel:
-    """What the record of a guard has, and a model of one's own may need."""
+class ModelLoading(_Loading):
+    """How a model is loaded, of which no record says how."""
 
-    head: Annotated[
-        Head | None,
-        typer.Option(help="How logits are read.", show_default="from the model", rich_help_panel=_MODEL),
-    ] = None
-    max_length: Annotated[
-        int | None,
-        typer.Option(help="Tokens per input.", show_default="what the model takes", rich_help_panel=_MODEL),
-    ] = None
+    head: Annotated[Head | None, _of_model(help="How logits are read.", show_default="from the model")] = None
+    max_length: Annotated[int | None, _of_model(help="Tokens per input.", show_default="what the model takes")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OfGuard:
-    """What only a folder that `fit` wrote needs."""
+class GuardLoading(_Loading):
+    """How a folder that `fit` wrote is loaded."""
 
     base: Annotated[
         str | None,
-        typer.Option(
-            help="Where the base model of a folder that fit wrote is now.",
-            show_default="as recorded",
-            rich_help_panel=_MODEL,
-        ),
+        _of_model(help="Where the base model of a folder that fit wrote is now.", show_default="as recorded"),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelLoading(_Loading, _OfModel):
-    """How a model is loaded."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class GuardLoading(_Loading, _OfGuard):
-    """How a folder that `fit` wrote is loaded."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelOrGuardLoading(_Loading, _OfModel, _OfGuard):
+class ModelOrGuardLoading(GuardLoading, ModelLoading):
     """How a model, or a folder that `fit` wrote, is loaded."""
 
-    verify: Annotated[
-        bool,
-        typer.Option(
-            "--verify", help="Compare all files of a guard's folder with their hashes.", rich_help_panel=_MODEL
-        ),
-    ] = False
+    verify: Annotated[bool, _of_model("--verify", help="Compare all files of a guard's folder with their hashes.")] = (
+        False
+    )
+
+
+_word = partial(typer.Option, metavar="WORD", show_default=False)
+_words_file = partial(typer.Option, show_default=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shortcuts:
     """Words that somebody calls shortcuts."""
 
-    shortcut: Annotated[
-        list[str] | None,
-        typer.Option(metavar="WORD", help="A word or phrase that is a shortcut. Repeat for more.", show_default=False),
-    ] = None
-    shortcuts_file: Annotated[
-        Path | None, typer.Option(help="File with shortcuts, one a line.", show_default=False)
-    ] = None
+    shortcut: Annotated[list[str] | None, _word(help="A word or phrase that is a shortcut. Repeat for more.")] = None
+    shortcuts_file: Annotated[Path | None, _words_file(help="File with shortcuts, one a line.")] = None
 
     def words(self) -> list[str]:
         """All of them, in the order in which they were given."""
@@ -236,13 +198,8 @@ class Shortcuts:
 class Kept:
     """Words that somebody says should count."""
 
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(metavar="WORD", help="A word or phrase that should count. Repeat for more.", show_default=False),
-    ] = None
-    keep_file: Annotated[
-        Path | None, typer.Option(help="File with words that should count, one a line.", show_default=False)
-    ] = None
+    keep: Annotated[list[str] | None, _word(help="A word or phrase that should count. Repeat for more.")] = None
+    keep_file: Annotated[Path | None, _words_file(help="File with words that should count, one a line.")] = None
 
     def words(self) -> list[str]:
         """All of them, in the order in which they were given."""

@@ -11,11 +11,10 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
 from ..errors import GuardrailError, GuardrailWarning, NothingToRepairError, RunError
 from ..text import printable
@@ -23,17 +22,12 @@ from ..text import printable
 BAD_INPUT, FAILED_RUN, NOTHING_TO_REPAIR, INTERRUPTED = 2, 1, 3, 130
 
 
-@dataclass
-class _State:
-    debug: bool = False
-
-
-_STATE = _State()
+_STATE = {"debug": False}
 
 
 def enable_debug(value: bool) -> bool:
     """Callback of `--debug`."""
-    _STATE.debug = _STATE.debug or value
+    _STATE["debug"] |= value
     return value
 
 
@@ -46,7 +40,7 @@ def run(command: Callable[[], Any]) -> int:
     """Run a command and return its exit status: 0, or one of the module's constants."""
     import typer
 
-    _STATE.debug = False
+    _STATE["debug"] = False
     try:
         with _warning_lines():
             status = int(command() or 0)
@@ -63,7 +57,9 @@ def run(command: Callable[[], Any]) -> int:
         return FAILED_RUN
     except GuardrailError as error:
         _show(str(error))
-        return _status(error)
+        if isinstance(error, NothingToRepairError):
+            return NOTHING_TO_REPAIR
+        return FAILED_RUN if isinstance(error, RunError) else BAD_INPUT
     except Exception as error:
         _show(_unexpected(error))
         return FAILED_RUN
@@ -71,12 +67,6 @@ def run(command: Callable[[], Any]) -> int:
     if status == INTERRUPTED:
         stderr().print("Interrupted. Files are written whole or not at all, so nothing is half done.")
     return status
-
-
-def _status(error: GuardrailError) -> int:
-    if isinstance(error, NothingToRepairError):
-        return NOTHING_TO_REPAIR
-    return FAILED_RUN if isinstance(error, RunError) else BAD_INPUT
 
 
 def _usage_error() -> Any:
@@ -87,7 +77,7 @@ def _usage_error() -> Any:
 
 
 def _show(message: str) -> None:
-    if _STATE.debug:
+    if _STATE["debug"]:
         traceback.print_exc()
     stderr().print(printable(f"error: {with_options(message)}"))
 
@@ -133,7 +123,7 @@ def _warning_lines() -> Iterator[None]:
     """Our own warnings as one line each; those of libraries only with `--debug`."""
 
     def show(message: Warning | str, category: type[Warning], *_rest: Any, **_options: Any) -> None:
-        if issubclass(category, GuardrailWarning) or _STATE.debug:
+        if issubclass(category, GuardrailWarning) or _STATE["debug"]:
             stderr().print(printable(f"warning: {with_options(str(message))}"))
 
     with warnings.catch_warnings():
@@ -146,21 +136,11 @@ def _warning_lines() -> Iterator[None]:
 def progress_bars(*, quiet: bool = False) -> Iterator[Callable[[str, int, int], None]]:
     """A callback for the library that draws a bar with the time left, or prints lines where no terminal is."""
     console = stderr()
-    if quiet:
-        yield lambda _stage, _done, _total: None
+    if quiet or not console.is_terminal:
+        yield (lambda _stage, _done, _total: None) if quiet else _stage_lines(console)
         return
-    if not console.is_terminal:
-        yield _stage_lines(console)
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=False) as bars:
+    done_and_time = (MofNCompleteColumn(), TimeElapsedColumn(), "left", TimeRemainingColumn())
+    with Progress("{task.description}", BarColumn(bar_width=None), *done_and_time, console=console) as bars:
         tasks: dict[str, Any] = {}
 
         def update(stage: str, done: int, total: int) -> None:
@@ -186,7 +166,7 @@ def _stage_lines(console: Console) -> Callable[[str, int, int], None]:
         began = started.setdefault(stage, now)
         if done >= total:
             console.print(f"{stage}: {total} done in {now - began:.0f} s")
-            started.pop(stage)
+            del started[stage]
             said.pop(stage, None)
         elif now - said.setdefault(stage, began) >= _SECONDS_A_LINE:
             console.print(f"{stage}: {done} of {total} after {now - began:.0f} s")
