@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from . import options
+from .compare import exit_by
 from .running import stderr
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ..audit import AuditReport, Condition
+    from ..audit import AuditReport
     from ..config import AuditConfig
     from ..data import TextData, Texts, TextSource
     from ..guardrail import ShortcutGuardrail
@@ -79,15 +77,16 @@ def audit(
     from ..config import AuditConfig
     from ..data import FileTexts, MemoryTexts
     from ..decisions import AUDIT_FILE
+    from ..report import print_audit
 
     output.check(options.Place(out, key=AUDIT_FILE), inputs=[data, *loading.read_from(model)])
-    conditions: list[Condition] = [parse_condition(text) for text in fail_if or ()]
+    conditions = [parse_condition(text) for text in fail_if or ()]
     config = AuditConfig(unit=unit, top_k=top_k, fdr=fdr, compare_with=compare_with, shard_size=shard_size)
     given = {**columns.given(), "label_column": label_column}
     found = None if _is_large(data) else _read(data, given)
     source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)
     guard = loading.load(model)
-    if bool(shard_size) or resume or found is None:
+    if shard_size or resume or found is None:
         document = _audit_in_shards(
             guard, source, config, out, resume=resume, redact=redact, hashes=not no_text_hashes, output=output
         )
@@ -100,12 +99,12 @@ def audit(
         inputs = (report.input_to_dict(index, redact=redact) for index in range(report.n))
         _write(out, document, inputs, redact=redact, overwrite=output.overwrite)
     if output.speaks:
-        _show(document, out)
+        print_audit(document)
+        print(f"Written: {out / AUDIT_FILE}")
+        print(f"         {out / 'report.html'}")
+        print(f"         {out / 'important_tokens.jsonl'} (input by input)")
     output.finish(document)
-    if conditions:
-        from .compare import exit_by
-
-        exit_by(check_conditions(document, conditions))
+    exit_by(check_conditions(document, conditions))
 
 
 def _is_large(data: str) -> bool:
@@ -145,7 +144,7 @@ def _would_take(
 
 
 def _audit_in_shards(
-    guard: Any,
+    guard: ShortcutGuardrail,
     source: TextSource,
     config: AuditConfig,
     out: Path,
@@ -157,26 +156,20 @@ def _audit_in_shards(
 ) -> dict[str, Any]:
     out = out.resolve()  # "." has no name
     partial = out.with_name(f"{out.name}.partial")
-    with _hint_at_resuming(partial), output.progress() as progress:
-        audited = guard.audit_in_shards(source, partial, config=config, resume=resume, progress=progress)
-        report: AuditReport = audited.report if hashes else audited.report.without_text_hashes()
-        document: dict[str, Any] = report.to_dict(redact=redact)
-        _write(out, document, audited.inputs(redact=redact), redact=redact, overwrite=output.overwrite)
+    try:
+        with output.progress() as progress:
+            audited = guard.audit_in_shards(source, partial, config=config, resume=resume, progress=progress)
+            report = audited.report if hashes else audited.report.without_text_hashes()
+            document = report.to_dict(redact=redact)
+            _write(out, document, audited.inputs(redact=redact), redact=redact, overwrite=output.overwrite)
+    except KeyboardInterrupt:
+        if partial.exists():
+            said = f"What is finished is kept in '{partial}'; the same command with --resume goes on from there."
+            stderr().print(said)
+        raise
     # The shards hold words of the texts; what is kept of those is what was asked for.
     shutil.rmtree(partial)
     return document
-
-
-@contextmanager
-def _hint_at_resuming(partial: Path) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        if partial.exists():
-            stderr().print(
-                f"What is finished is kept in '{partial}'; the same command with --resume goes on from there."
-            )
-        raise
 
 
 def _write(
@@ -194,12 +187,3 @@ def _write(
                 lines.write(json.dumps(one, ensure_ascii=False) + "\n")
 
     write_folder(out, fill, key=AUDIT_FILE, overwrite=overwrite)
-
-
-def _show(document: Mapping[str, Any], out: Path) -> None:
-    from ..report import print_audit
-
-    print_audit(document)
-    print(f"Written: {out / 'audit.json'}")
-    print(f"         {out / 'report.html'}")
-    print(f"         {out / 'important_tokens.jsonl'} (input by input)")

@@ -13,7 +13,6 @@ from .rows import check_suffix, rendered
 if TYPE_CHECKING:
     from ..data import TextData
     from ..guardrail import ShortcutGuardrail
-    from ..strength import Certificate
 
 
 @options.command
@@ -112,9 +111,13 @@ def certify(
         found = loaded.certify(texts, labels, unlabelled=around.texts, config=config, progress=progress)
     if output.speaks:
         print_certificate(found)
+    used = f"The guard is applied at strength {before:g}."
     if found.strength != before:
-        where = "takes its place" if out is not None else "would take its place in the folder that --out names"
-        output.say(f"Strength {before:g} is not certified; {found.strength:g} {where}.")
+        where = (
+            f"takes its place in {out}" if out is not None else "would take its place in the folder that --out names"
+        )
+        used = f"Strength {before:g} is not certified; {found.strength:g} {where}."
+        output.say(used)
     if out is not None:
         loaded.save_pretrained(out, overwrite=output.overwrite)
         output.say(f"Written: {out}")
@@ -122,7 +125,7 @@ def certify(
         page = render_comparison(
             title="Certificate of a guard",
             subtitle=f"{guard}, {around.source}",
-            introduction=[_what_is_used(found, before, guard, out)],
+            introduction=[used],
             evaluations={},
             audits={},
             certificate={**found.to_dict(), "strength": before if out is None else found.strength},
@@ -143,18 +146,6 @@ def _load(source: str, loading: options.GuardLoading) -> ShortcutGuardrail:
     return loading.load(source, verify=True)  # what is certified is what was saved
 
 
-def _what_is_used(found: Certificate, before: float, guard: str, out: Path | None) -> str:
-    """At which strength the guard is applied, and which would be."""
-    if found.strength == before:
-        base = ", which is the base model itself" if before == 0 else ", which is certified"
-        return f"The guard is applied at strength {before:g}{base}."
-    new = f"{found.strength:g}{', the base model itself,' if found.strength == 0 else ''}"
-    if out is None:
-        now = f"The guard in {guard} is applied at strength {before:g}, which is not certified"
-        return f"{now}; {new} would take its place."
-    return f"Strength {before:g} was not certified; {new} takes its place in {out}."
-
-
 LABEL = "label"
 
 
@@ -172,13 +163,10 @@ def _check_columns(texts: TextData) -> None:
 
 def _to_fill_in(texts: TextData, chosen: list[int]) -> list[dict[str, Any]]:
     """Rows with the columns of the source, so that `certify` reads them without being told."""
-    rows = []
+    columns = (texts.text_column, texts.text_pair_column)
+    rows: list[dict[str, Any]] = []
     for i in chosen:
         text = texts.texts[i]
-        row: dict[str, Any] = {texts.row_word: texts.rows[i]}
-        if isinstance(text, str):
-            row[texts.text_column] = text
-        else:
-            row |= {texts.text_column: text[0], str(texts.text_pair_column): text[1]}
-        rows.append({**row, LABEL: ""})
+        sides = (text,) if isinstance(text, str) else text
+        rows.append({texts.row_word: texts.rows[i], **dict(zip(columns, sides, strict=False)), LABEL: ""})
     return rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,9 +42,9 @@ def compare(
     METRIC is a number of the whole result, such as mstps or n_flagged, or of a candidate, such as
     candidate:honestly.flip_rate. The exit status is 1, with a line for each, if a limit is exceeded.
     """
-    from ..audit import check_limits, newly_flagged, parse_limit
+    from ..audit import Metric, check_limits, common_metrics, newly_flagged, parse_limit
     from ..data import write_file
-    from ..report import print_change
+    from ..report import print_change, render_change
     from ..text import visible_name
 
     limits = [parse_limit(text, "increase") for text in max_increase or ()]
@@ -58,26 +58,18 @@ def compare(
     if appeared:
         output.say(f"Newly flagged: {', '.join(map(visible_name, appeared))}.")
     if html is not None:
-        write_file(html, _page(before, after, old, new, outcome, redact), overwrite=output.overwrite)
+        page = render_change(before, after, outcome=outcome, names=(str(old), str(new)), redact=redact)
+        write_file(html, page, overwrite=output.overwrite)
         output.say(f"Written: {html}")
-    output.finish(_document(before, after, appeared, outcome))
+    metrics = {key: (Metric(key).value(before), Metric(key).value(after)) for key in common_metrics(before, after)}
+    output.finish(
+        {
+            "metrics": {key: {"old": then, "new": now} for key, (then, now) in metrics.items()},
+            "newly_flagged": list(appeared),
+            **asdict(outcome),
+        }
+    )
     exit_by(outcome)
-
-
-def _document(
-    before: dict[str, Any], after: dict[str, Any], appeared: Sequence[str], outcome: GateOutcome
-) -> dict[str, Any]:
-    from ..audit import Metric, common_metrics
-
-    return {
-        "metrics": {
-            key: {"old": Metric(key).value(before), "new": Metric(key).value(after)}
-            for key in common_metrics(before, after)
-        },
-        "newly_flagged": list(appeared),
-        "breaches": list(outcome.breaches),
-        "notes": list(outcome.notes),
-    }
 
 
 def exit_by(outcome: GateOutcome) -> None:
@@ -109,10 +101,3 @@ def _read_both(old: Path, new: Path, *, as_page: bool) -> tuple[dict[str, Any], 
                 stacklevel=2,
             )
     return before, after
-
-
-def _page(before: Any, after: Any, old: Path, new: Path, outcome: GateOutcome, redact: bool) -> str:
-    from ..report import render_change
-
-    names = (str(old), str(new)) if str(old) != str(new) else ("old", "new")
-    return render_change(before, after, outcome=outcome, names=names, redact=redact)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,11 +16,10 @@ from .settings import settings, strategy_of_settings
 
 if TYPE_CHECKING:
     from ..audit import AuditReport
-    from ..config import GuardrailConfig
     from ..data import TextData, Texts
     from ..decisions import Answers, Decisions
     from ..guardrail import ShortcutGuardrail
-    from ..mitigation import Plan, RepairStrength, Support
+    from ..mitigation import Plan, RepairStrength, Wanted
     from ..shortcuts import Shortcuts
 
 
@@ -113,6 +111,9 @@ def fit(
     (guardrail.json) and a model card. Column options hold for DATA and for the support file. Exit status 3: nothing
     speaks for a repair, and nothing is written.
     """
+    from ..data import read_data
+    from ..decisions import Decisions
+    from ..mitigation import Wanted
     from ..models import joined, own_rank
     from ..report import print_repair
     from ..saving import GUARDRAIL_FILE
@@ -122,39 +123,34 @@ def fit(
     words = (shortcuts.shortcuts_file, kept.keep_file)
     inputs = [*loading.read_from(model), data, support, decisions, config, *words, *asking.read(second_opinion)]
     output.check(options.Place(out, key=GUARDRAIL_FILE), inputs=inputs)
-    decided = _read_decisions(decisions)
-    asked = _asked(
-        strategy,
-        strength,
-        shortcuts.words(),
-        kept.words(),
-        settings(config, [*(assignments or ()), *_flags(take_influential, per_input)]),
-    )
-    rows = _read_rows(data, support, columns)
-    plan = asked.checked(rows, dry_run=dry_run)
+    decided = None if decisions is None else Decisions.from_file(decisions)
+    flags = {"shortcuts.take_influential": take_influential, "per_input": per_input}
+    given = settings(config, [*(assignments or ()), *(f"{name}=true" for name, set_ in flags.items() if set_)])
+    named = strategy or strategy_of_settings(given) or DEFAULT
+    wanted = Wanted(named, _strength(strength), shortcuts.words(), kept.words(), given)
+    texts = read_data(data, **columns.of_texts())
+    rows = None if support is None else read_data(support, **columns.given(), require_labels=True)
+    options.check_same_kind(texts, rows)
+    plan = _plan(wanted, rows, dry_run=dry_run)
     with joined():
         guard = loading.load(model)
-        labelled = rows.labelled(guard, chooses_strength=plan.on_labels and not plan.automatic)
-        texts = rows.texts.texts
+        labelled = None if rows is None else (rows.texts, options.class_ids(rows, guard))
         report, answers = None, None
         if second_opinion:
             report, decided, answers = _consult(
-                guard, texts, second_opinion, asking, decided, dry_run=dry_run, output=output, seed=seed
+                guard, texts.texts, second_opinion, asking, decided, dry_run=dry_run, output=output, seed=seed
             )
         with output.progress(quiet=own_rank() > 0) as progress:
+            asks: dict[str, Any] = {"decisions": decided, "progress": progress}
             if dry_run:
                 weighing = labelled if plan.weighs else None
-                found = guard.find_shortcuts(
-                    texts, config=plan.config, support=weighing, decisions=decided, progress=progress
-                )
+                found = guard.find_shortcuts(texts.texts, config=plan.config, support=weighing, **asks)
             else:
-                repaired = guard.repair(
-                    texts, labelled, **asked.as_given, decisions=decided, report=report, seed=seed, progress=progress
-                )
+                repaired = guard.repair(texts.texts, labelled, **vars(wanted), report=report, seed=seed, **asks)
         if own_rank() > 0:
             return  # every process holds the same weights; the first one writes them
     if dry_run:
-        _show_shortcuts(found, asked.strategy, has_labels=labelled is not None, output=output)
+        _show_shortcuts(found, named, has_labels=labelled is not None, output=output)
         return
     assert out is not None
     beside = None if answers is None or decided is None else with_answers(decided, answers)
@@ -190,121 +186,47 @@ def _consult(
         report = guard.audit(texts, strength=0, progress=progress)
         questions = guard.questions(report, strength=0, seed=seed, progress=progress)
     answers = asking.ask(questions, specs, dry_run=dry_run, output=output)
-    decisions = decide(questions, replace(answers, earlier=people or answers.earlier), rule=asking.rule.value)
+    decisions = decide(questions, replace(answers, earlier=people or answers.earlier), rule=asking.rule)
     if output.speaks:
         print_decisions(decisions)
     return report, decisions, answers
 
 
-def _read_decisions(file: Path | None) -> Decisions | None:
-    from ..decisions import Decisions
-
-    return None if file is None else Decisions.from_file(file)
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """What is asked of the repair."""
-
-    strategy: str
-    strength: RepairStrength
-    shortcuts: list[str]
-    keep: list[str]
-    config: GuardrailConfig | Mapping[str, Any]
-
-    @property
-    def as_given(self) -> dict[str, Any]:
-        """The arguments of `guard.repair`."""
-        return dict(vars(self))
-
-    def checked(self, rows: _Rows, *, dry_run: bool) -> Plan:
-        """The plan as far as it can be told before the model, which knows the label names, is loaded.
-
-        Raises:
-            ConfigError: Options contradict or need one another.
-            DataError: The support set cannot choose a strength, or there is but one text to adapt on.
-        """
-        import numpy as np
-
-        from ..errors import ConfigError, GuardrailWarning
-        from ..mitigation import Wanted, strategy_of, uses_shortcuts
-
-        labels = rows.distinct_labels()
-        strategy = "distill" if self.strategy == "auto" else self.strategy
-        if dry_run and strategy == "few-shot":
-            labels = labels or [0, 1]  # what is missing is not what is wrong
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GuardrailWarning)  # the repair warns again
-            plan = Wanted(**self.as_given).plan(strategy, None if labels is None else np.array(labels))
-        if dry_run and not uses_shortcuts(plan.config):
-            also = "" if strategy_of(plan.config).learns_from_labels else ", or --per-input"
-            raise ConfigError(
-                f"--dry-run is for strategies that know what they neutralise, and '{self.strategy}' does not. Choose "
-                f"--strategy mask or --strategy distill{also}."
-            )
-        if strategy in ("maskcl", "paper"):
-            _check_distinct(rows.texts)
-        return plan
+def _strength(text: str | None) -> RepairStrength:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text  # type: ignore[return-value]  # "auto", or what the plan refuses
 
 
-def _asked(
-    strategy: str | None,
-    strength: str | None,
-    shortcuts: list[str],
-    keep: list[str],
-    config: GuardrailConfig | Mapping[str, Any],
-) -> _Asked:
-    from ..errors import ConfigError
+def _plan(wanted: Wanted, rows: TextData | None, *, dry_run: bool) -> Plan:
+    """The plan as far as it can be told before the model, which knows the label names, is loaded.
 
-    stated: RepairStrength = None if strength is None else "auto"
-    if strength is not None and strength != "auto":
-        try:
-            stated = float(strength)
-        except ValueError as error:
-            raise ConfigError(f"--strength must be auto or a number in [0, 1], but is {strength!r}.") from error
-    return _Asked(strategy or strategy_of_settings(config) or DEFAULT, stated, shortcuts, keep, config)
+    Raises:
+        ConfigError: Options contradict or need one another.
+        DataError: The support set cannot choose a strength.
+    """
+    import numpy as np
 
+    from ..errors import ConfigError, GuardrailWarning
+    from ..mitigation import strategy_of, uses_shortcuts
 
-def _flags(take_influential: bool, per_input: bool) -> list[str]:
-    """The settings that have an option of their own."""
-    given = {"shortcuts.take_influential": take_influential, "per_input": per_input}
-    return [f"{name}=true" for name, value in given.items() if value]
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """What was read: the texts to repair on, and the support set."""
-
-    texts: TextData
-    support: TextData | None
-
-    def distinct_labels(self) -> list[int] | None:
-        """Stand-ins for the class ids of the support set, which only the model knows."""
-        if self.support is None:
-            return None
-        assert self.support.labels is not None
-        distinct = list(dict.fromkeys(self.support.labels))
-        return [distinct.index(label) for label in self.support.labels]
-
-    def labelled(self, guard: ShortcutGuardrail, *, chooses_strength: bool) -> Support | None:
-        """Texts and class ids of the support set, checked before an epoch is spent."""
-        from ..strength import check_support
-
-        if self.support is None:
-            return None
-        ids = options.class_ids(self.support, guard)
-        if chooses_strength:
-            check_support(ids)
-        return self.support.texts, ids
-
-
-def _read_rows(data: str, support: str | None, columns: options.LabelledColumns) -> _Rows:
-    from ..data import read_data
-
-    texts = read_data(data, **columns.of_texts())
-    labelled = None if support is None else read_data(support, **columns.given(), require_labels=True)
-    options.check_same_kind(texts, labelled)
-    return _Rows(texts, labelled)
+    strategy = "distill" if wanted.strategy == "auto" else wanted.strategy
+    labels = None
+    if rows is not None:
+        labels = np.unique(rows.labels, return_inverse=True)[1]  # they stand in for class ids
+    elif dry_run and strategy == "few-shot":
+        labels = np.array([0, 1])  # what is missing is not what is wrong
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)  # the repair warns again
+        plan = wanted.plan(strategy, labels)
+    if dry_run and not uses_shortcuts(plan.config):
+        also = "" if strategy_of(plan.config).learns_from_labels else ", or --per-input"
+        raise ConfigError(
+            f"--dry-run is for strategies that know what they neutralise, and '{wanted.strategy}' does not. Choose "
+            f"--strategy mask or --strategy distill{also}."
+        )
+    return plan
 
 
 def _show_shortcuts(found: Shortcuts, strategy: str, *, has_labels: bool, output: options.Output) -> None:
@@ -332,16 +254,4 @@ def _check_places(model: str, out: Path | None, *, dry_run: bool) -> None:
     if is_guarded_folder(model):
         raise ConfigError(
             f"'{model}' is a folder that fit wrote, and an adapter is not adapted again. Give its base model."
-        )
-
-
-def _check_distinct(data: TextData) -> None:
-    """The contrastive loss sets texts against each other; one alone teaches nothing."""
-    from ..errors import DataError
-
-    distinct = len(set(data.texts))
-    if distinct < 2:
-        raise DataError(
-            f"{data.source}: adaptation needs at least 2 distinct texts, but there is {distinct} in {len(data)} "
-            f"{data.row_word}{'' if len(data) == 1 else 's'}. Give more deployment texts."
         )

@@ -90,7 +90,7 @@ def judge(
     if second:
         asked = asking.ask(questions, second, dry_run=dry_run, output=output)
         given = replace(given, judges=asked.judges, texts=asked.texts)
-    found = decide(questions, given, rule=asking.rule.value, keep_asking=keep_asking)
+    found = decide(questions, given, rule=asking.rule, keep_asking=keep_asking)
     assert target is not None  # a dry run has ended
     found = found.without_text_hashes() if no_text_hashes else found
     found = found.save(target, answers=given.to_lines(), overwrite=output.overwrite)

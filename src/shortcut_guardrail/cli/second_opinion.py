@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,14 +15,7 @@ from . import options
 if TYPE_CHECKING:
     from ..decisions import Answers, Decisions, Questions
 
-_PANEL = "Second opinion"
-
-
-class RuleChoice(StrEnum):
-    """How a second opinion is tested."""
-
-    agreement = "agreement"
-    reference = "reference"
+_of_opinion = partial(typer.Option, rich_help_panel="Second opinion")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,26 +24,23 @@ class Asking:
 
     describe: Annotated[
         list[str] | None,
-        typer.Option(
+        _of_opinion(
             metavar="LABEL=TEXT",
             help="What a label means, for models that read. Repeat for more.",
             show_default=False,
-            rich_help_panel=_PANEL,
         ),
     ] = None
     rule: Annotated[
-        RuleChoice,
-        typer.Option(
-            help="What second opinions are tested against: reference also holds where judge and model err together.",
-            rich_help_panel=_PANEL,
+        Literal["agreement", "reference"],
+        _of_opinion(
+            help="What second opinions are tested against: reference also holds where judge and model err together."
         ),
-    ] = RuleChoice.agreement
+    ] = "agreement"
     answer_cache: Annotated[
         Path | None,
-        typer.Option(
+        _of_opinion(
             help="Folder for the answers of models and endpoints, so that a run goes on where it stopped.",
             show_default=False,
-            rich_help_panel=_PANEL,
         ),
     ] = None
 
@@ -58,7 +48,7 @@ class Asking:
         """By label, what it means.
 
         Raises:
-            ConfigError: One is not of the form LABEL=TEXT, or a label has two.
+            ConfigError: One is not of the form LABEL=TEXT.
         """
         from ..errors import ConfigError
 
@@ -67,8 +57,6 @@ class Asking:
             label, sign, text = one.partition("=")
             if not sign or not label.strip() or not text.strip():
                 raise ConfigError(f'--describe must be LABEL=TEXT, such as positive="a glad review", but is {one!r}.')
-            if label.strip() in found:
-                raise ConfigError(f"--describe says twice what {label.strip()!r} means. Leave one of them out.")
             found[label.strip()] = text.strip()
         return found
 

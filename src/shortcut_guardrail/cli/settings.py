@@ -94,7 +94,4 @@ def _value(text: str) -> Any:
 
 def strategy_of_settings(given: GuardrailConfig | Mapping[str, Any]) -> str | None:
     """The strategy that the settings name, if they do."""
-    if isinstance(given, Mapping):
-        named = given.get("strategy")
-        return None if named is None else str(named)
-    return given.strategy
+    return given.get("strategy") if isinstance(given, Mapping) else given.strategy
