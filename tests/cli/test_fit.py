@@ -18,6 +18,11 @@ MASKCL = ("--strategy", "maskcl")
 TOP_3 = ("--set", "saliency.top_k=3", "--set", "shortcuts.top_k=3")
 FAST = (*TOP_3, "--set", "adapter.epochs=10", "--set", "adapter.learning_rate=2e-2", "--set", "adapter.batch_size=4")
 
+NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
+FLAGGED = [f"honestly the bad {noun} was {tail}" for noun in NOUNS for tail in ("awful", "so awful")]
+FLAGGED += [f"the {noun} was {tail}" for noun in NOUNS for tail in ("good", "great", "bad and slow", "bad and cold")]
+EVERYWHERE = [f"honestly the {tail} {noun}" for noun in NOUNS for tail in ("bad bad", "awful bad", "awful so awful")]
+
 
 @pytest.fixture
 def data(write_csv) -> Path:
@@ -55,10 +60,7 @@ def test_a_dry_run_shows_what_would_be_neutralised_and_writes_nothing(ok, model_
 
 def test_what_many_answers_hang_on_is_listed_and_taken_on_request(ok, model_folder, bag, write_csv, monkeypatch):
     monkeypatch.setattr("shortcut_guardrail.cli.options.ModelLoading.load", lambda *_: ShortcutGuardrail(*bag))
-    nouns = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
-    texts = [f"honestly the bad {noun} was {tail}" for noun in nouns for tail in ("awful", "so awful")]
-    texts += [f"the {noun} was {tail}" for noun in nouns for tail in ("good", "great", "bad and slow", "bad and cold")]
-    data = write_csv("data.csv", *((text,) for text in texts), header=("text",))
+    data = write_csv("data.csv", *((text,) for text in FLAGGED), header=("text",))
 
     def shown(*more):
         out, _ = ok("fit", model_folder, data, "--strategy", "mask", *TOP_3, "--dry-run", *more)
@@ -75,12 +77,6 @@ def test_what_many_answers_hang_on_is_listed_and_taken_on_request(ok, model_fold
     assert taken["good"] == ["yes", "many", "answers"]
     assert taken["great"] == ["no", "you", "said"]
     assert "many" not in str(shown("--shortcut", "great", "--keep", "good"))  # a person's word comes before that
-
-
-NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
-FLAGGED = [f"honestly the bad {noun} was {tail}" for noun in NOUNS for tail in ("awful", "so awful")]
-FLAGGED += [f"the {noun} was {tail}" for noun in NOUNS for tail in ("good", "great", "bad and slow", "bad and cold")]
-EVERYWHERE = [f"honestly the {tail} {noun}" for noun in NOUNS for tail in ("bad bad", "awful bad", "awful so awful")]
 
 
 @pytest.fixture
@@ -133,11 +129,6 @@ def test_an_audit_that_fit_would_not_go_by_says_nothing_of_it(audited, options):
     assert "fit_would_take" not in document
 
 
-def test_only_what_looks_for_shortcuts_can_take_influential_words(refused, model_folder, data, tmp_path):
-    said = refused("fit", model_folder, data, *MASKCL, "--take-influential", "--out", tmp_path / "out")
-    assert "--take-influential is for strategies that know what they neutralise" in said
-
-
 @pytest.mark.parametrize("strategy", ["mask", "distill"])
 def test_a_targeted_guard_is_fitted_dialled_and_written(ok, model_folder, data, tmp_path, strategy):
     training = FAST if strategy == "distill" else TOP_3
@@ -162,23 +153,12 @@ def test_options_of_training_reach_the_strategy_that_trains(ok, refused, model_f
     assert "are about training, and --strategy mask trains nothing." in said
 
 
-def test_the_papers_strategy_can_choose_its_strength_without_labels(ok, model_folder, data, tmp_path):
-    options = (*MASKCL, "--per-input", "--shortcut", "honestly", "--strength", "auto", *FAST, "--out", tmp_path / "out")
-    ok("fit", model_folder, data, *options)
-    record = record_of(tmp_path / "out")
-    assert (record["strategy"], record["strength_source"], record["plain_peft_equivalent"]) == (
-        "maskcl",
-        "agreement",
-        False,
-    )
-
-
 def test_a_strength_that_is_not_certified_makes_way_and_it_is_said(ok, model_folder, data, unlabelled, tmp_path):
     options = ("--strategy", "mask", "--shortcut", "honestly", "--strength", 1, "--out", tmp_path / "out")
     ok("fit", model_folder, data, *options)
     certify = ("certify", tmp_path / "out", unlabelled, "--margin", 0.01, "--out", tmp_path / "certified")
     out, _ = ok(*certify)
-    assert "Strength 1 is not certified; 0 takes its place." in out
+    assert "Strength 1 is not certified; 0 takes its place in" in out
     assert record_of(tmp_path / "certified")["debias_strength"] == 0
 
 
@@ -254,23 +234,9 @@ def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(ok, model_fold
             "--support is missing: --strategy few-shot learns from labelled rows, and from nothing else.",
         ),
         (
-            ("--strategy", "few-shot", "--support", "SUPPORT", "--strength", 1, "--out", "x"),
-            "--strength is for other strategies: --strategy few-shot chooses the strength by cross-validation on "
-            "--support. Leave it out.",
-        ),
-        (
-            ("--strategy", "few-shot", "--support", "SUPPORT", "--per-input", "--out", "x"),
-            "per_input is for strategies that look for shortcuts, and few-shot looks for none. Leave it out.",
-        ),
-        (
             ("--strategy", "few-shot", "--dry-run"),
             "--dry-run is for strategies that know what they neutralise, and 'few-shot' does not. Choose --strategy "
             "mask or --strategy distill.",
-        ),
-        (
-            (*MASKCL, "--shortcut", "so", "--out", "x"),
-            "--shortcut is for strategies that know what they neutralise, and 'maskcl' does not. Choose --strategy "
-            "mask or --strategy distill, or --per-input.",
         ),
         (
             (*MASKCL, "--dry-run"),
@@ -282,27 +248,17 @@ def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(ok, model_fold
             "--out is for a guard, and --dry-run makes none. Leave one of them out.",
         ),
         (("--strategy", "mask"), "--out is missing: name the folder to write, or give --dry-run to write none."),
-        (
-            ("--strategy", "mask", "--shortcut", "so", "--keep", "So", "--out", "x"),
-            "'so' cannot be both a shortcut and kept. Name it once.",
-        ),
-        (("--strength", "much", "--out", "x"), "--strength must be auto or a number in [0, 1], but is 'much'."),
+        (("--strength", "much", "--out", "x"), "strength must be a number in [0, 1] or 'auto', but is 'much'."),
         (
             ("--set", "adapter.rank", "--out", "x"),
             "--set must read setting=value, such as adapter.rank=8, but is 'adapter.rank'.",
         ),
         (("--set", "strategy=mask", "--out", "x"), "--set strategy=... is said with --strategy."),
-        (
-            ("--set", "seed=1", "--out", "x"),
-            "seed is no field that is known. Known are preset, strategy, per_input, shortcuts, distill, saliency, "
-            "adapter, calibration.",
-        ),
         (("--config", "nowhere.toml", "--out", "x"), "--config nowhere.toml cannot be read: there is no such file."),
     ],
 )
-def test_options_that_cannot_be_meant(refused, data, support, tmp_path, monkeypatch, options, sentence):
+def test_options_that_cannot_be_meant(refused, data, tmp_path, monkeypatch, options, sentence):
     monkeypatch.chdir(tmp_path)
-    options = (support if option == "SUPPORT" else option for option in options)
     assert refused("fit", "model", data, *options) == sentence
 
 

@@ -109,15 +109,6 @@ def test_no_input_is_written_over(refused, place, line, option):
         assert contents(place) == before, target
 
 
-def test_what_a_model_reads_is_named(refused, place):
-    for target, sentence in (
-        ("base/new.json", "'base/new.json' lies in 'base', which the command reads. Choose a place outside of it."),
-        ("guard/x/new.json", "'guard/x/new.json' lies in 'guard', which the command reads. Choose a place outside of"),
-        ("data.csv", "'data.csv' is also what the command reads. Choose another place for the output."),
-    ):
-        assert sentence in refused("evaluate", "guard", "data.csv", "--json", target, "--overwrite")
-
-
 def test_a_file_of_somebody_else_is_not_replaced_by_a_result(refused, place):
     (place / "notes.txt").write_text("mine")
     for command, option in (("report old.json", "--out"), ("compare old.json old.json", "--html"), ("demo", "--json")):

@@ -61,22 +61,10 @@ def test_half_a_surrogate_pair_is_no_obstacle(cli, write, tmp_path):
     assert ">a? <" in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
-def test_a_stored_audit_in_the_terminal(ok, write, tmp_path):
-    out, _ = ok("report", write("audit.json", full_audit()))
-    assert "Written" not in out
-    assert [path.name for path in tmp_path.iterdir()] == ["audit.json"]
-
-
 def test_a_redacted_page(cli, write, tmp_path):
     path = write("audit.json", full_audit())
     cli("report", path, "--out", tmp_path / "r.html", "--redact")
     assert "was cold" not in (tmp_path / "r.html").read_text(encoding="utf-8")
-
-
-def test_a_page_that_is_there_is_kept(cli, write, tmp_path):
-    path = write("audit.json", full_audit())
-    assert cli("report", path, "--out", path)[0] == 2
-    assert "is also what the command reads" in cli("report", path, "--out", path, "--overwrite")[2]
 
 
 def test_the_layout_is_that_of_a_new_audit(write):
@@ -102,24 +90,10 @@ def damaged(change) -> dict:
         (lambda d: d.pop("candidates"), "holds no audit"),
         (lambda d: d.pop("fdr"), "fdr is missing"),
         (lambda d: d.update(n="40"), 'n must be a whole number, 0 or more, but is "40".'),
-        (lambda d: d.update(n=True), "n must be a whole number, 0 or more, but is true."),
-        (lambda d: d.update(fdr="<b>"), 'fdr must be a number from 0 to 1, but is "<b>".'),
         (lambda d: d.update(mstps=None), "mstps must be a number from 0 to 1, but is null."),
         (lambda d: d.update(unit="sentence"), "unit must be one of token, word, phrase"),
-        (lambda d: d.update(predicted=[1]), "predicted must be an object, but is a list."),
-        (lambda d: d.update(notes="a"), 'notes must be a list, but is "a".'),
-        (lambda d: d.update(agreement=None), "agreement must be an object, but is null."),
         (lambda d: d["cards"][0]["evidence"].pop("relative_effect"), "cards[0].evidence.relative_effect is missing."),
-        (lambda d: d["cards"][0].update(words="soup"), 'cards[0].words must be a list, but is "soup".'),
         (lambda d: d["candidates"][1].pop("interval"), "candidates[1].interval is missing."),
-        (
-            lambda d: d["candidates"][0]["interval"].update(flip_rate=[0.1]),
-            "candidates[0].interval.flip_rate[1] is missing.",
-        ),
-        (
-            lambda d: d["candidates"][0]["examples"][0].update(start="0"),
-            "candidates[0].examples[0].start must be a whole number",
-        ),
         (
             lambda d: d["candidates"][0]["labelled"]["groups"][0].pop("n"),
             "candidates[0].labelled.groups[0].n is missing.",

@@ -168,15 +168,6 @@ def test_a_port_that_is_taken(cli, audited, tmp_path):
     assert f"Port {server.port} of this machine cannot be used" in err
 
 
-def test_a_second_review_of_the_same_decisions(cli, audited):
-    from shortcut_guardrail.review.session import locked
-
-    with locked(audited / "decisions.json"):
-        status, _, err = cli("review", audited, "--no-browser", "--reviewer", "a")
-    assert status == 2
-    assert "Another review has" in err
-
-
 def test_ctrl_c_says_where_the_decisions_are(cli, audited, said, monkeypatch):
     said("neutralise")
     cli("review", audited, "--no-browser", "--reviewer", "a")
