@@ -26,7 +26,6 @@ from shortcut_guardrail import (
 )
 from shortcut_guardrail.config import updated
 from shortcut_guardrail.display import (
-    Shown,
     Summary,
     cell,
     cut,
@@ -48,7 +47,7 @@ ODD = [
     "很好" * 60,
     "お茶はとても美味しかったです。" * 10,
     "한국어" * 40,
-    "x" * 100_000,
+    "x" * 20_000,
     "👩\u200d🚒❤\ufe0f" * 50,
     "e" + "\u0301" * 5000,
     "a\u202eb\x1b[31m\x07\r\n\t\u2028\ud83d",
@@ -163,15 +162,6 @@ def test_points_are_spread_and_the_chosen_one_is_among_them(n):
         assert len(few) == min(n, 11)
 
 
-def test_a_result_says_what_and_is_shown_both_ways():
-    class Result(Shown):
-        def _summary(self) -> Summary:
-            return Summary("Result: <b>")
-
-    assert repr(Result()) == "Result: <b>"
-    assert "Result: &lt;b&gt;" in Result()._repr_html_()
-
-
 # What each result shows
 
 
@@ -237,16 +227,6 @@ def test_an_audit_says_what_was_found():
     assert rare.split() == "rare 12 0.250 - positive -".split()
 
 
-def test_a_real_audit_is_shown_short(bert, texts):
-    report = ShortcutGuardrail(*bert).audit(texts)
-    assert len(repr(report)) < 2500
-    assert len(report._repr_html_()) < 5000
-    assert len(lines_of(repr(report))) <= 16
-    # A candidate does not show its examples, which are texts.
-    assert report.candidates[0].examples
-    assert "examples" not in repr(report.candidates[0])
-
-
 def test_an_evaluation_says_how_good_on_how_many_and_where_it_is_worst():
     shown = repr(evaluation("negative, without", "negative, with", "positive, with"))
     assert "accuracy     0.500 (0.41 to 0.60), balanced 0.400; majority class 0.600" in shown
@@ -307,32 +287,22 @@ def test_a_guard_says_what_it_is_and_what_it_does(bag, texts):
     assert repr(guard).splitlines()[-1] == "certified    loss of at most 2% with 95% confidence"
 
 
-def test_results_are_still_equal_by_what_they_hold():
-    assert [a == b for a, b in zip(odd_results("a"), odd_results("a"), strict=True)].count(False) <= 2  # NaNs
-    assert replace(CALIBRATION) == CALIBRATION
-    assert replace(CALIBRATION, n=41) != CALIBRATION
-    assert hash(Shortcuts()) == hash(Shortcuts())
-
-
 def test_progress_is_shown_where_it_is_asked_for(model_folder, texts, capsys):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
-    capsys.readouterr()
-    for call in (
-        guard.audit,
-        guard.predict,
-        lambda texts, progress: guard.repair(texts, strategy="maskcl", strength=1, progress=progress),
-    ):
-        shown = {}
-        for asked in (None, False, True):
-            call(texts, progress=asked)
-            out, shown[asked] = capsys.readouterr()
-            assert out == ""
-        assert shown[None] == shown[False] == ""
-        assert re.search(r"\d+%\|.*\| \d+/\d+", shown[True])
+    for call in (guard.audit, guard.predict):
+        capsys.readouterr()
+        call(texts, progress=False)
+        call(texts)
+        assert capsys.readouterr() == ("", "")
+        call(texts, progress=True)
+        out, shown = capsys.readouterr()
+        assert out == ""
+        assert re.search(r"\d+%\|.*\| \d+/\d+", shown)
+        assert shown.endswith("\r")  # the last bar is gone, and what comes next begins a line
         told = []
         call(texts, progress=lambda stage, *_, told=told: told.append(stage))
-        assert all(f"{stage}: " in shown[True] for stage in told)
-        assert shown[True].endswith("\r")  # the last bar is gone, and what comes next begins a line
+        assert told
+        assert all(f"{stage}: " in shown for stage in told)
 
 
 def test_a_bar_goes_with_its_stage_and_a_stage_may_start_over(capsys):
@@ -340,5 +310,5 @@ def test_a_bar_goes_with_its_stage_and_a_stage_may_start_over(capsys):
     for done in (1, 4, 2, 4):
         bar("Masking", done, 4)
     bar("Reading", 1, 2)
-    assert [len(re.findall(f"{stage}: +0%", capsys.readouterr().err)) for stage in ("Masking",)] == [2]
+    assert len(re.findall("Masking: +0%", capsys.readouterr().err)) == 2
     assert shown_progress(print) is print

@@ -180,9 +180,8 @@ def test_a_guard_learns_from_a_few_labels(ok, refused, model_folder, data, write
     ok(*certify, "--labelled", others)
 
 
-@pytest.mark.parametrize("rows", [[("honestly fine", "mixed")], [("honestly fine", "mixed"), ("so fine", "mixed")]])
-def test_however_few_labels_have_a_say_in_what_is_neutralised(cli, ok, model_folder, data, write_csv, tmp_path, rows):
-    few = write_csv("few.csv", *rows)
+def test_however_few_labels_have_a_say_in_what_is_neutralised(cli, ok, model_folder, data, write_csv, tmp_path):
+    few = write_csv("few.csv", ("honestly fine", "mixed"))
     options = ("--strategy", "mask", "--shortcut", "honestly", "--support", few)
     ok("fit", model_folder, data, *options, "--dry-run")
     _, err = ok("fit", model_folder, data, *options, "--out", tmp_path / "out")
@@ -190,7 +189,7 @@ def test_however_few_labels_have_a_say_in_what_is_neutralised(cli, ok, model_fol
     record = record_of(tmp_path / "out")
     assert record["strength_source"] == "agreement"
     assert record["calibration"] is None
-    assert len(record["shortcut_rows"]) == len(rows)
+    assert len(record["shortcut_rows"]) == 1
     status, _, err = cli("fit", model_folder, data, *MASKCL, "--support", few, "--out", tmp_path / "paper")
     assert status == 2  # there they choose the strength
 
@@ -215,15 +214,6 @@ def test_labels_have_a_say_in_what_is_neutralised(ok, model_folder, data, suppor
     chosen = record["unlabelled_calibration"]["strength"]
     assert record["calibration"]["without_labels"] == chosen == record["debias_strength"]
     assert f"unlabelled texts ({chosen:g}); 3 labelled rows do not overrule it" in out
-
-
-def test_the_papers_strategy_chooses_on_labels_alone_unless_asked(ok, model_folder, data, support, tmp_path):
-    options = (*MASKCL, "--per-input", "--shortcut", "honestly", "--support", support, *FAST, "--overwrite")
-    for asked in ((), ("--strength", "auto")):
-        ok("fit", model_folder, data, *options, *asked, "--out", tmp_path / "out")
-        record = record_of(tmp_path / "out")
-        assert (record["calibration"]["without_labels"] is not None) == bool(asked)
-        assert (record["unlabelled_calibration"] is not None) == bool(asked)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +270,7 @@ def test_settings_come_from_a_file_and_from_the_command_line(ok, model_folder, d
     assert adapter["target_change"] == preset("default").adapter.target_change
 
 
-@pytest.mark.parametrize("strategy", ["maskcl", "paper", "distill"])
+@pytest.mark.parametrize("strategy", ["paper", "distill"])
 def test_a_record_given_back_makes_the_same_guard(ok, model_folder, data, tmp_path, strategy):
     words = ("--shortcut", "honestly") if strategy == "distill" else ()
     first = ("--strategy", strategy, *words, *FAST, "--strength", 0.5, "--out", tmp_path / "first")
@@ -384,29 +374,12 @@ def test_the_filled_in_sample_certifies_a_finished_guard(cli, ok, guarded, unlab
 def test_a_page_without_a_folder_says_what_is_used_and_what_would_be(ok, guarded, unlabelled, tmp_path):
     report = tmp_path / "page.html"
     out, _ = ok("certify", guarded, unlabelled, "--margin", 0.001, "--html", report)
-    assert "0 would take its place" in out
+    said = "Strength 1 is not certified; 0 would take its place (--out FOLDER)."
+    assert said in out
     page = html.unescape(report.read_text(encoding="utf-8"))
-    said = "is applied at strength 1, which is not certified; 0, the base model itself, would take its place."
     assert said in page
     assert '<tr class="chosen"><th scope="row">1 (in use)' in page
     assert record_of(guarded)["debias_strength"] == 1
-
-
-def test_a_page_is_not_written_into_a_guard(refused, guarded, unlabelled, tmp_path):
-    before = (guarded / "guardrail.json").read_text(encoding="utf-8")
-    for place in (guarded / "guardrail.json", tmp_path / "new" / "page.html"):
-        options = ("--html", place, "--out", tmp_path / "new", "--overwrite")
-        said = refused("certify", guarded, unlabelled, *options)
-        sentence = said
-        assert "which the command reads. Choose a place" in sentence or "which is written too" in sentence
-    assert (guarded / "guardrail.json").read_text(encoding="utf-8") == before
-
-
-def test_a_certificate_can_only_be_looked_at(ok, guarded, unlabelled, tmp_path):
-    before = set(tmp_path.rglob("*"))
-    out, _ = ok("certify", guarded, unlabelled)
-    assert "strength" in out
-    assert set(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
@@ -417,7 +390,6 @@ def test_a_certificate_can_only_be_looked_at(ok, guarded, unlabelled, tmp_path):
         (("certify", "GUARD", "DATA", "--margin", 1.5), "margin must be a number of at least 0 and below 1"),
         (("certify", "GUARD", "DATA", "--looks", 0), "looks must be a whole number, 1 or more"),
         (("certify", "GUARD", "DATA", "--labelled", "EMPTY"), "label"),
-        (("certify", "GUARD", "DATA", "--out", "GUARD", "--overwrite"), "is also what the command reads"),
     ],
 )
 def test_certifying_refuses(refused, guarded, model_folder, unlabelled, write_csv, arguments, sentence):

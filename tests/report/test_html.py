@@ -39,6 +39,10 @@ def _narrow(monkeypatch):
     monkeypatch.delenv("FORCE_COLOR", raising=False)
 
 
+def show(report) -> None:
+    print_audit(report.to_dict())
+
+
 def lines_of(capsys) -> list[str]:
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= 80
@@ -52,7 +56,7 @@ def without_breaks(lines: list[str]) -> str:
 
 def test_an_audit(capsys):
     shortcut = candidate("honestly", flagged=True, q_value=0.0002, contradiction_rate=0.55)
-    print_audit(audit(shortcut, candidate("soup", None, **UNTESTED), n_truncated=1, notes=("A note.",)))
+    show(audit(shortcut, candidate("soup", None, **UNTESTED), n_truncated=1, notes=("A note.",)))
     lines = lines_of(capsys)
     row = next(line.split() for line in lines if "honestly" in line)
     assert row == ["!", "honestly", "12", "0.250", "0.10-0.50", "-0.123", "0.550", "<0.001", "positive"]
@@ -67,7 +71,7 @@ def test_an_audit(capsys):
 
 def test_what_is_undecided_is_no_all_clear(capsys):
     open_question = candidate("honestly", flip_rate=0.72, **UNDECIDED)
-    print_audit(audit(open_question, candidate("soup")))
+    show(audit(open_question, candidate("soup")))
     lines = lines_of(capsys)
     assert next(line.split() for line in lines if "0.720" in line)[:2] == ["?", "honestly"]
     text = " ".join(" ".join(lines).split())
@@ -75,31 +79,23 @@ def test_what_is_undecided_is_no_all_clear(capsys):
     assert "(!)" not in text
     assert "? honestly: too few texts: it stands in 13 distinct ones; at least 35 are needed." in text
     # The partner: where there are labels, they are what to look at.
-    print_audit(audit(candidate("honestly", labelled=labelled(), **UNDECIDED), candidate("soup", flagged=True)))
+    show(audit(candidate("honestly", labelled=labelled(), **UNDECIDED), candidate("soup", flagged=True)))
     text = " ".join(" ".join(lines_of(capsys)).split())
     assert "1 flagged (!), 1 undecided (?): see what labels say." in text
     assert "With labels: masking it puts 9 answers right and 1 wrong (McNemar's p: 0.020)." in text
 
 
 def test_only_the_first_doubts_are_explained(capsys):
-    print_audit(audit(*(candidate(f"word{i}", **UNDECIDED) for i in range(9))))
+    show(audit(*(candidate(f"word{i}", **UNDECIDED) for i in range(9))))
     text = " ".join(" ".join(lines_of(capsys)).split())
     assert "9 undecided (?)" in text
     assert text.count("are needed") == 3
 
 
-def test_a_stored_audit_is_shown_like_a_new_one(capsys):
-    report = audit(candidate("honestly"), candidate("soup"))
-    print_audit(report)
-    first = capsys.readouterr().out
-    print_audit(report.to_dict())
-    assert capsys.readouterr().out == first
-
-
 def test_cards_on_a_terminal(capsys):
     words = ("honestly", "to be honest", "to be frank", "candidly", "frankly speaking")
     cards = [card(*words, status="flagged"), card("soup", status="undecided", pulls_to="negative"), card("tea")]
-    print_audit(audit(candidate("honestly"), cards=tuple(cards)))
+    show(audit(candidate("honestly"), cards=tuple(cards)))
     lines = lines_of(capsys)
     assert next(line.split() for line in lines if "soup" in line) == "? soup 12 8 20.5% negative".split()
     assert next(line.split() for line in lines if "tea" in line) == "tea 12 8 20.5% positive".split()
@@ -107,15 +103,8 @@ def test_cards_on_a_terminal(capsys):
     assert "honestly, to be honest" in " ".join(" ".join(lines[shown : shown + 2]).split())
     assert "A card: words that pull to one answer" in "\n".join(lines)
     # The partner: an audit of a version without them has no table of them.
-    print_audit(audit(candidate("soup")).to_dict())
+    show(audit(candidate("soup")))
     assert "card" not in "\n".join(lines_of(capsys))
-
-
-def test_ten_cards_are_shown(capsys):
-    print_audit(audit(cards=tuple(card(f"word{i}") for i in range(12))))
-    printed = "\n".join(lines_of(capsys))
-    assert "word9" in printed
-    assert "word10" not in printed
 
 
 @pytest.mark.parametrize(
@@ -135,7 +124,7 @@ def test_as_many_words_of_a_card_as_fit(words, shown):
 
 def test_hostile_words_on_cards(capsys):
     report = audit(cards=(*(card(word, pulls_to=word[:20]) for word in HOSTILE), card(*HOSTILE)))
-    print_audit(report)
+    show(report)
     assert "http://evil" in without_breaks(lines_of(capsys))
     page = render_audit(report, redact=True)
     assert "<script>document" not in page
@@ -157,18 +146,20 @@ def test_cards_on_a_page_are_there_redacted_or_not():
     assert 'id="cards"' not in render_audit(audit(candidate("honestly")))
 
 
-def test_an_audit_shows_the_first_fifteen(capsys):
-    print_audit(audit(*(candidate(f"word{i}") for i in range(30))))
+def test_an_audit_shows_fifteen_candidates_and_ten_cards(capsys):
+    show(audit(*(candidate(f"word{i}") for i in range(30)), cards=tuple(card(f"tea{i}") for i in range(12))))
     printed = "\n".join(lines_of(capsys))
     assert "word14" in printed
     assert "word15" not in printed
+    assert "tea9" in printed
+    assert "tea10" not in printed
     assert "were longer" not in printed
 
 
-@pytest.mark.parametrize("length", [1, 12, 40, 120])
+@pytest.mark.parametrize("length", [1, 120])
 def test_long_names_are_folded_and_numbers_are_not(capsys, length):
     numbers = {"count": 123456, "flip_rate": 1.0, "mean_change": -1.0, "contradiction_rate": 1.0, "flagged": True}
-    print_audit(audit(candidate("x" * length, "y" * length, **numbers)))
+    show(audit(candidate("x" * length, "y" * length, **numbers)))
     lines = lines_of(capsys)
     for cell in ("123456", "1.000", "0.10-0.50", "-1.000", "0.400"):
         assert any(cell in line.split() for line in lines)
@@ -180,13 +171,13 @@ def test_names_are_shown_as_they_are_on_a_terminal(capsys, name):
     letters = "".join(name.split())
     print_evaluations({name: evaluation(name, name)})
     assert without_breaks(lines_of(capsys)).count(letters) >= 3
-    print_audit(audit(candidate(name[:12], pulls_to=name[:7])))
+    show(audit(candidate(name[:12], pulls_to=name[:7])))
     row = next(line for line in lines_of(capsys) if name[:12] in line)
     assert row.rstrip().endswith(name[:7].rstrip())
 
 
 @pytest.mark.parametrize("n_models", [1, 2])
-@pytest.mark.parametrize("length", [5, 30, 90])
+@pytest.mark.parametrize("length", [5, 90])
 def test_scores_fit_80_columns(capsys, n_models, length):
     label = ("a long label, with words " * 9)[:length].strip()
     names = [f"{label} {how} shortcut" for how in ("without", "with")]
@@ -429,7 +420,7 @@ def test_what_goes_together_is_said_on_the_page_and_in_the_terminal(capsys, flag
     assert "On 3 the test could not tell: “worst”, “frankly”, “candidly”;" in _Page(page).words
     assert page.count(f'<span class="flag open-question">{badge}</span>') == 2
     assert page.count('<span class="flag open-question">undecided</span>') == 1
-    print_audit(report)
+    show(report)
     shown = capsys.readouterr().out
     assert f"2 of them (+) {said}" in " ".join(shown.split())
     assert [line.split()[:2] for line in shown.splitlines() if line.startswith(" +")] == [
@@ -440,15 +431,6 @@ def test_what_goes_together_is_said_on_the_page_and_in_the_terminal(capsys, flag
     assert shown.index("? worst:") < shown.index("+ frankly:")
     # The partner: one that is undecided alone.
     assert " of them " not in _Page(render_audit(audit(candidate("honestly", **UNDECIDED)))).words
-
-
-def test_words_that_take_turns_and_a_group_beside_them_are_told_apart():
-    turns = candidate("frankly", takes_turns=True, **UNDECIDED)
-    group = [candidate(name, collective=True, **UNDECIDED) for name in ("truth", "plainly")]
-    report = audit(candidate("honestly", flagged=True), turns, *group, set_p_value=0.0012)
-    words = _Page(render_audit(report)).words
-    assert "1 of them takes turns with what is flagged, as the words of one shortcut do: “frankly”." in words
-    assert "2 of them override the rest of their texts together (p 0.001), as the words of one shortcut do:" in words
 
 
 def test_the_heat_map_is_readable_without_colour():

@@ -14,7 +14,7 @@ from .terminal import new_table, screen, words_of
 
 if TYPE_CHECKING:
     from ..classifiers import Cost
-    from ..decisions import Decision, Decisions, Questions, SecondOpinion
+    from ..decisions import Decision, Decisions, Questions
 
 
 def print_questions(questions: Questions, flips: Mapping[str, int], out: Path) -> None:
@@ -25,7 +25,7 @@ def print_questions(questions: Questions, flips: Mapping[str, int], out: Path) -
         flips: By card that it asked about, the number of its flips.
         out: The file of the questions.
     """
-    shown = new_table("card", "words", "pulls to", "flips")
+    shown = new_table("card", "words", "pulls to", "flips", texts=(0, 1, 2))
     for card in questions.audited.cards:
         if card.id in flips:
             pulls_to = Text(visible_name(card.pulls_to))
@@ -74,10 +74,12 @@ def _print_opinions(decisions: Decisions) -> None:
     opinions = [(card, card.second_opinion) for card in decisions.cards if card.second_opinion is not None]
     if not opinions:
         return
-    shown = new_table("words", "second opinion", "mended", "broken", "bound", "q", "says")
+    shown = new_table("words", "second opinion", "mended", "broken", "bound", "q", "says", texts=(0, 1))
+    sentences, near = [], []
     for card, opinion in opinions:
+        words = words_of(card.words)
         shown.add_row(
-            words_of(card.words),
+            words,
             Text(", ".join(map(visible_name, opinion.judges)) or "-"),
             str(opinion.mended),
             str(opinion.broken),
@@ -85,40 +87,30 @@ def _print_opinions(decisions: Decisions) -> None:
             "-" if opinion.q_value is None else f"{opinion.q_value:.2g}",
             opinion.outcome,
         )
-    console.print(shown)
-    for card, opinion in opinions:
-        if opinion.at_stake is not None and opinion.mended > opinion.broken:
-            low, high = (100 * share for share in opinion.at_stake)
-            console.print(
-                Text.assemble(
-                    "At stake: masking ",
-                    words_of(card.words),
-                    f" would bring {low:.1f} to {high:.1f} more right answers in 100, as far as the second opinion "
-                    "can tell.",
-                )
-            )
-    for card, opinion in opinions:
+        mends = opinion.mended > opinion.broken
+        if opinion.at_stake is not None and mends:
+            low, high = (f"{100 * share:.1f}" for share in opinion.at_stake)
+            gain = f" would bring {low} to {high} more right answers in 100, as far as the second opinion can tell."
+            sentences.append(f"At stake: masking {words.plain}{gain}")
         if opinion.reason:
-            console.print(Text.assemble("Open: ", words_of(card.words), ". ", opinion.reason))
+            sentences.append(f"Open: {words.plain}. {opinion.reason}")
+        if opinion.outcome == "open" and opinion.q_value is not None and mends:
+            near.append((card.id, opinion.rule))
+    console.print(shown)
+    for sentence in sentences:
+        console.print(sentence)
     console.print(
         "Mended: the second opinion gives the masked answer, with the words and without. Clearly more than the bound "
         "decides (q at most .05: of all cards so decided at most 5 % are false); a machine says shortcut or nothing, "
         "and people overrule it."
     )
-    if near := [card for card, opinion in opinions if _nearly(opinion)]:
-        serves = "" if all(o.rule == "answers" for _, o in opinions if _nearly(o)) else " --reference"
+    if near:
+        serves = "" if all(rule == "answers" for _, rule in near) else " --reference"
+        ids = ",".join(id_ for id_, _ in near)
         console.print(
-            Text.assemble(
-                f"Answers of a person that would tell most: flips{serves} --n 5 --cards ",
-                ",".join(card.id for card in near),
-                ". Twenty on texts without the words (--reference) serve all cards; five on a card's flips serve it.",
-            )
+            f"Answers of a person that would tell most: flips{serves} --n 5 --cards {ids}. Twenty on texts without the "
+            "words (--reference) serve all cards; five on a card's flips serve it."
         )
-
-
-def _nearly(opinion: SecondOpinion) -> bool:
-    """Whether a few answers of people may decide a card that a second opinion leaves open."""
-    return opinion.outcome == "open" and opinion.q_value is not None and opinion.mended > opinion.broken
 
 
 def print_decided(decisions: Decisions, file: Path) -> None:
@@ -140,7 +132,7 @@ def print_decisions(decisions: Decisions) -> None:
 
 def _print_judged(decisions: Decisions, judged: Sequence[Decision]) -> None:
     """What people say."""
-    shown = new_table("words", "mended", "broken", "answered", "evidence", "decision")
+    shown = new_table("words", "mended", "broken", "answered", "evidence", "decision", texts=(0, 5))
     for card in judged:
         shown.add_row(
             words_of(card.words),

@@ -17,7 +17,6 @@ from ..display import interval, number, p_value
 from ..text import printable, visible_name
 
 if TYPE_CHECKING:
-    from ..audit import AuditReport
     from ..evaluation import Evaluation
     from ..mitigation import Repair
     from ..shortcuts import Shortcuts
@@ -42,7 +41,7 @@ def new_table(*columns: str, texts: Collection[int] = (0,)) -> Table:
         columns: Their heads.
         texts: Which of them are of texts.
     """
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, column in enumerate(columns):
         is_text = i in texts
         table.add_column(column, justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
@@ -56,21 +55,18 @@ def cut_note(n: int) -> str:
     return f" {n} {'text was' if n == 1 else 'texts were'} longer than the model takes and cut."
 
 
-def print_audit(audit: AuditReport | Mapping[str, Any]) -> None:
-    """The corpus ranking and MSTPS.
-
-    Args:
-        audit: The report, or the content of its `audit.json`.
-    """
-    document = audit if isinstance(audit, Mapping) else audit.to_dict()
+def print_audit(document: Mapping[str, Any]) -> None:
+    """The corpus ranking and MSTPS of what an `audit.json` holds."""
     heads = ("", "candidate", "texts", "flip\nrate", "95 %", "change", "contra-\ndicted", "q-value", "pulls to")
     candidates = new_table(*heads, texts=(0, 1, 8))
+    candidates.collapse_padding = True
     for candidate in document["candidates"][:SHOWN_CANDIDATES]:
         candidates.add_row(*(Text(printable(cell)) for cell in _audit_row(candidate)))
     console = screen()
     console.print(candidates)
     if document["cards"]:
         cards = new_table("", "card", "texts", "answers\nchanged", "share\nof all", "pulls to", texts=(0, 1, 5))
+        cards.collapse_padding = True
         for card in document["cards"][:SHOWN_CARDS]:
             sign, numbers = _SIGNS.get(card["evidence"]["status"], ""), (str(card["texts"]), str(card["changes"]))
             words, pulls_to = words_of(card["words"], 36), Text(printable(card["pulls_to"]))
