@@ -28,19 +28,6 @@ def data(write_csv) -> Path:
 
 
 @pytest.fixture
-def run(cli, bag, monkeypatch):
-    """The command line on the bag of words, whose answers are algebra."""
-    monkeypatch.setattr("shortcut_guardrail.cli.options._Loading.load", lambda *_: ShortcutGuardrail(*bag))
-
-    def call(*arguments, status: int = 0) -> tuple[str, str]:
-        found, out, err = cli(*arguments)
-        assert found == status, err
-        return out, " ".join(err.split())
-
-    return call
-
-
-@pytest.fixture
 def audited(run, data, tmp_path) -> Path:
     run("audit", "model", data, "--out", tmp_path / "audit", "--text-column", "text")
     return tmp_path / "audit"
@@ -82,7 +69,7 @@ def card_of(decisions: dict, word: str) -> dict:
 
 def test_the_whole_way_from_an_audit_to_a_guard(run, audited, asked, data, tmp_path):
     out, _ = run("judge", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "decisions.json")
-    assert "neutralise (shortcut" in " ".join(out.split())
+    assert "neutralise (shortcut" in out
     decisions = json.loads((tmp_path / "decisions.json").read_text())
     honestly = card_of(decisions, "honestly")
     assert (honestly["outcome"], honestly["decision"], honestly["source"]) == ("shortcut", "neutralise", "flips")
@@ -105,7 +92,7 @@ def test_the_whole_way_from_an_audit_to_a_guard(run, audited, asked, data, tmp_p
 def test_auto_says_that_flips_decided(run, audited, asked, data, tmp_path):
     run("judge", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "d.json")
     shown, _ = run("fit", "model", data, "--decisions", tmp_path / "d.json", "--text-column", "text", "--dry-run")
-    assert "Strategy: distill, since by the judged flips honestly" in " ".join(shown.split())
+    assert "Strategy: distill, since by the judged flips honestly" in shown
 
 
 def test_questions_are_blind_and_their_keys_stand_apart(audited, asked):
@@ -218,7 +205,7 @@ def test_reviewers_who_disagree_leave_a_card_open(run, audited, asked, tmp_path)
 
 def test_a_machine_is_counted_and_decides_nothing(run, audited, asked, tmp_path):
     out, _ = run("judge", audited, answer(asked), "--machine", "gemma", "--out", tmp_path / "d.json")
-    assert "decide nothing" in " ".join(out.split())
+    assert "decide nothing" in out
     card = card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")
     assert (card["mended"], card["outcome"], card["machine"]) == (8, "open", "gemma")
     assert "decision" not in card
@@ -267,8 +254,7 @@ def test_a_file_without_an_answer_is_refused_and_of_a_half_filled_one_the_answer
     half = answer(asked, lambda row, right: None if row["text"] in texts else " ")
     assert sum(bool(row["answer"].strip()) for row in rows_of(half)) == 3 < len(rows)
     out, _ = run("judge", audited, half, "--reviewer", "anna", "--out", tmp_path / "d.json")
-    assert "answered" in out
-    assert next(line.split()[1:4] for line in out.splitlines() if line.split()[:1] == ["honestly"]) == ["3", "0", "3"]
+    assert "honestly 3 0 3" in out
     assert (
         card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")["asked"] == 24
     )  # its key says what it said

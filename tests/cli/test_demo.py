@@ -8,24 +8,16 @@ from types import SimpleNamespace
 
 import pytest
 
-import shortcut_guardrail.demo
-import shortcut_guardrail.report
 from shortcut_guardrail.cli.demo import on_desktop
 
 
 @pytest.fixture
 def opened(monkeypatch):
     """The command with a demo that takes no time; the pages that were opened."""
-    nothing = {"evaluations": {}, "in_distribution": {}, "audits": {}, "repairs": {}, "found": "", "seconds": {}}
-
-    def write(_result, out, *, overwrite):
-        assert not overwrite
-        out.mkdir()
-        (out / "metrics.json").write_text('{"seed": 5}')
-
-    monkeypatch.setattr(shortcut_guardrail.demo, "run_demo", lambda **_: SimpleNamespace(**nothing))
-    monkeypatch.setattr(shortcut_guardrail.demo, "write_demo", write)
-    monkeypatch.setattr(shortcut_guardrail.report, "print_repair", lambda *_, **__: None)
+    result = SimpleNamespace(to_dict=lambda: {"seed": 5})
+    monkeypatch.setattr("shortcut_guardrail.demo.run_demo", lambda **_: result)
+    monkeypatch.setattr("shortcut_guardrail.demo.write_demo", lambda _result, out, **_: out.mkdir())
+    monkeypatch.setattr("shortcut_guardrail.cli.demo.show", lambda _result: None)
     pages: list[str] = []
     monkeypatch.setattr("webbrowser.open", pages.append)
     return pages

@@ -55,19 +55,10 @@ def data(write_csv) -> Path:
     return write_csv("data.csv", *[(text, "negative") for text in TEXTS])
 
 
-@pytest.fixture
-def run(cli, bag, monkeypatch, tmp_path):
-    """The command line on the bag of words, whose answers are algebra, beside a module with judges."""
-    monkeypatch.setattr("shortcut_guardrail.cli.options._Loading.load", lambda *_: ShortcutGuardrail(*bag))
+@pytest.fixture(autouse=True)
+def _judges(monkeypatch, tmp_path):
     (tmp_path / "my_judges.py").write_text(JUDGES)
     monkeypatch.syspath_prepend(tmp_path)
-
-    def call(*arguments, status: int = 0) -> tuple[str, str]:
-        found, out, err = cli(*arguments)
-        assert found == status, err
-        return " ".join(out.split()), " ".join(err.split())
-
-    return call
 
 
 @pytest.fixture

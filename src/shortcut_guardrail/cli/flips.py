@@ -99,5 +99,5 @@ def _labels(guard: ShortcutGuardrail, rows: TextData) -> list[int | None]:
         rows=[rows.rows[i] for i in known],
         row_word=rows.row_word,
     )
-    of_row = dict(zip(known, ids if known else [], strict=True))
+    of_row = dict(zip(known, ids, strict=True))
     return [of_row.get(i) for i in range(len(rows))]

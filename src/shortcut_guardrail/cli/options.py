@@ -347,12 +347,7 @@ def check_device(device: str | None) -> None:
     available = ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))]
     if torch.backends.mps.is_available():
         available.append("mps")
-    try:
-        kind = torch.device(device)
-    except RuntimeError:
-        kind = None
-    asked = None if kind is None else (f"cuda:{kind.index or 0}" if kind.type == "cuda" else kind.type)
-    if asked not in available:
+    if {"cuda": "cuda:0"}.get(device, device) not in available:
         raise ConfigError(f"--device {device!r} is not available here; there is {', '.join(available)}.")
 
 
