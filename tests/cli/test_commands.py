@@ -133,25 +133,10 @@ def test_a_device_that_is_not_there(refused, no_model, data, tmp_path):
         assert said.startswith(f"--device '{device}' is not available here; there is cpu")
 
 
-@pytest.mark.parametrize(
-    ("rows", "sentence"),
-    [
-        (
-            [("good soup", "positive")],
-            "The support set needs at least 2 labelled rows, but has 1; 40 are a good number. "
-            "Add rows, or leave the support set out.",
-        ),
-        (
-            [("good soup", "positive"), ("fine tea", "positive")],
-            "All 2 rows of the support set have the same label, so accuracy on it would reward a constant answer. "
-            "Add rows of at least one other label.",
-        ),
-        ([("good soup", ""), ("fine tea", "a")], "the label in column 'label' is empty"),
-    ],
-)
-def test_support_sets_that_say_nothing(refused, no_model, data, write_csv, tmp_path, rows, sentence):
+def test_a_support_set_that_says_nothing(refused, no_model, data, write_csv, tmp_path):
+    rows = [("good soup", "positive"), ("fine tea", "positive")]
     said = refused("fit", "model", data, *MASKCL, "--support", write_csv("s.csv", *rows), "--out", tmp_path / "out")
-    assert sentence in said
+    assert "All 2 rows of the support set have the same label, so accuracy on it would reward a constant" in said
 
 
 def test_a_support_set_of_single_texts_for_pairs(refused, no_model, write_csv, support, tmp_path):
@@ -206,15 +191,12 @@ def test_shortcuts_that_cannot_be_looked_for(refused, no_model, data, tmp_path, 
     [
         (("audti",), "No such command 'audti'"),
         (("audit",), "Missing argument 'MODEL'"),
-        (("audit", "model", "data.csv"), "Missing option '--out'"),
-        (("fit", "model", "data.csv", *MASKCL, "--out", "x", "--seed", "four"), "Invalid value for '--seed'"),
         (("fit", "model", "data.csv", *MASKCL, "--out", "x", "--seed", "-1"), "Invalid value for '--seed'"),
         (("audit", "model", "data.csv", "--out", "x", "--batch-size", "0"), "Invalid value for '--batch-size'"),
         (
             ("fit", "model", "data.csv", *MASKCL, "--out", "x", "--strategy", "papr"),
             "for '--strategy': 'papr' is not one of 'auto'",
         ),
-        (("audit", "--nope"), "No such option"),
     ],
 )
 def test_a_command_line_that_cannot_be_read(cli, no_model, arguments, words):
@@ -233,19 +215,6 @@ def test_no_command_shows_the_help(cli):
 
 
 # Bad input that needs the model's word
-
-
-def test_texts_of_special_tokens_alone(cli, model_folder, write_csv, tmp_path):
-    path = write_csv("data.csv", ("good soup", "positive"), ("[MASK]", "negative"), ("bad tea", "negative"))
-    for name, arguments in commands(model_folder, path, tmp_path).items():
-        status, _, err = cli(*arguments)
-        if name in ("predict", "evaluate"):  # they answer; nothing of it can be masked
-            assert status == 0
-            continue
-        assert (status, one_error(err)) == (
-            2,
-            "1 of 3 texts hold nothing but special tokens, so there is nothing to attribute (text 2). Remove them.",
-        )
 
 
 def test_an_unknown_label_gets_a_suggestion(refused, model_folder, data, write_csv, tmp_path, monkeypatch):

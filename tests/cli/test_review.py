@@ -83,26 +83,10 @@ def test_an_audit_without_texts_asks_for_the_file(cli, audited, said, write_csv)
     assert "are not those that were audited" in cli("review", audited, other, "--no-browser", "--reviewer", "a")[2]
 
 
-def test_an_audit_with_texts_refuses_another_file(cli, audited, write_csv):
-    other = write_csv("other.csv", *((f"another {i}",) for i in range(200)), header=("text",))
-    status, _, err = cli("review", audited, other, "--no-browser", "--reviewer", "a")
-    assert status == 2
-    assert "are not those that were audited: row" in err
-
-
 def test_a_file_is_not_taken_for_the_folder(cli, audited):
     status, _, err = cli("review", audited / "audit.json", "--no-browser", "--reviewer", "a")
     assert status == 2
     assert "is a file. Give the folder that `audit` wrote: " in " ".join(err.split())
-
-
-def test_an_audit_of_an_older_version_is_a_sentence(cli, audited):
-    document = to_review(2).to_dict()
-    (audited / "audit.json").write_text(json.dumps({**document, "schema_version": 5}))
-    assert "has the layout of schema_version 5" in cli("review", audited, "--reviewer", "a")[2]
-    status, _, _ = cli("review", audited / "nothing", "--reviewer", "a")
-    assert status == 2
-    assert not (audited / "nothing").exists()
 
 
 @pytest.fixture

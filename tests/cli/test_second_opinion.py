@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import csv
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from shortcut_guardrail import (
-    ConfigError,
     Decision,
     Decisions,
     GuardrailWarning,
-    Questions,
     ShortcutGuardrail,
     decide,
 )
-from shortcut_guardrail.audit import auditing
 from shortcut_guardrail.data import text_hash
 from shortcut_guardrail.decisions.record import Judge
-from shortcut_guardrail.models import TextClassifier, weights
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
 # "honestly" turns a bad text into a positive answer; masking it mends the answer.
@@ -254,37 +249,6 @@ def test_what_flips_call_genuine_holds_for_their_texts_alone(bag):
         found = [guard.find_shortcuts(TEXTS, decisions=decisions).items for decisions in (own, others)]
     cleared = [("honestly", "flips") in {(item.text, item.reason) for item in items} for items in found]
     assert cleared == [True, False]
-
-
-def test_an_audit_serves_questions_and_repair(bag, monkeypatch):
-    """Texts are encoded once, the weights are hashed once, and what was measured serves again."""
-    guard = ShortcutGuardrail(*bag)
-    counts = Counter()
-
-    def counted(place, name):
-        plain = getattr(place, name)
-        monkeypatch.setattr(place, name, lambda *args, **rest: counts.update([name]) or plain(*args, **rest))
-
-    counted(auditing, "measure")
-    counted(weights, "_sha256")
-    encode = TextClassifier.encode
-    monkeypatch.setattr(
-        TextClassifier, "encode", lambda self, texts, **rest: counts.update([len(texts)]) or encode(self, texts, **rest)
-    )
-    report = guard.audit(TEXTS)
-    assert counts == {"measure": 1, "_sha256": 1, len(TEXTS): 1}
-    questions = guard.questions(report, cards="all")
-    assert counts == {"measure": 1, "_sha256": 1, len(TEXTS): 1}
-    decisions = Decisions((Decision(("honestly",), "neutralise", "person"),), model=report.model, data=report.data)
-    guard.repair(TEXTS, strategy="mask", decisions=decisions, report=report)
-    assert counts == {"measure": 1, "_sha256": 1, len(TEXTS): 1}
-    # Without the report each call reads the texts once, and no more.
-    guard.questions(Questions(questions.audited, {}), TEXTS, strength=0)
-    assert counts[len(TEXTS)] == 2
-    guard.repair(TEXTS, strategy="mask", decisions=decisions)
-    assert (counts["measure"], counts["_sha256"], counts[len(TEXTS)]) == (2, 1, 3)
-    with pytest.raises(ConfigError, match="other texts"):
-        guard.repair(TEXTS[:-4], strategy="mask", report=report)
 
 
 def test_answers_that_nothing_rests_on_go_and_files_of_others_stay(tmp_path):

@@ -547,19 +547,3 @@ def test_a_change_says_what_the_gate_found():
     assert "flip rate, v1 <i>" in words
     assert "Candidates, v2" in words
     assert "Passed." in _Page(render_change(old, new, outcome=GateOutcome((), ()))).words
-
-
-def test_a_certificate_is_shown_with_what_it_rests_on():
-    points = [{"strength": 1.0, "differing": 3, "labelled": 2, "gained": 2, "lost": 0, "loss_bound": 0.01}]
-    shown = {
-        "sentence": "At most 2%.",
-        "method": "tests",
-        "assumptions": "Of random samples.",
-        "n_unlabelled": 90,
-        "n_labels": 40,
-        "strength": 1.0,
-        "points": [point | {"certified": True} for point in points],
-    }
-    page = render_comparison(title="t", certificate=shown)
-    assert "At most 2%." in page
-    assert "<p>Of random samples.</p>" in page
