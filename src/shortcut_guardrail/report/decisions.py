@@ -75,7 +75,8 @@ def _print_opinions(decisions: Decisions) -> None:
     if not opinions:
         return
     shown = new_table("words", "second opinion", "mended", "broken", "bound", "q", "says", texts=(0, 1))
-    sentences, near = [], []
+    sentences = []
+    near = []
     for card, opinion in opinions:
         words = words_of(card.words)
         shown.add_row(

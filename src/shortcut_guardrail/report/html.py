@@ -86,13 +86,20 @@ def render_comparison(
         certificate: What was certified about the strengths, as `Certificate.to_dict` gives it.
         notes: Paragraphs at the end.
     """
-    shown = {"subtitle": subtitle, "introduction": introduction, "certificate": certificate, "notes": notes}
-    return _render(audits, evaluations, title=title, **shown)
+    return _render(
+        audits,
+        evaluations,
+        title=title,
+        subtitle=subtitle,
+        introduction=introduction,
+        certificate=certificate,
+        notes=notes,
+    )
 
 
 def render_change(
-    old: Document,
-    new: Document,
+    old: Result | Document,
+    new: Result | Document,
     *,
     outcome: GateOutcome,
     names: tuple[str, str] = ("old", "new"),
@@ -101,10 +108,10 @@ def render_change(
     """A page on the way from one audit to the next: what the gate found, and both side by side.
 
     Args:
-        old: The content of the earlier `audit.json`.
-        new: That of the later one, whose candidates are listed in full.
+        old: The earlier audit.
+        new: The later one, whose candidates are listed in full.
         outcome: What `audit.check_limits` found.
-        names: What the two are called, different names.
+        names: What the two are called.
         redact: Leave the texts out.
     """
     audits = {names[0]: old, names[1]: new}
@@ -112,7 +119,7 @@ def render_change(
     return _render(audits, title=title, main=names[1], redact=redact, outcome_of_gate=outcome)
 
 
-_NOT_SHOWN = {"subtitle": "", "introduction": (), "certificate": None, "notes": (), "outcome_of_gate": None}
+_NOT_SHOWN: Document = {"subtitle": "", "introduction": (), "certificate": None, "notes": (), "outcome_of_gate": None}
 
 
 def _render(
@@ -125,12 +132,14 @@ def _render(
     **shown: Any,
 ) -> str:
     """The page; what is `shown` besides goes to the template as it is."""
-    documents = {name: one if isinstance(one, Mapping) else one.to_dict() for name, one in audits.items()}
+    documents: dict[str, Document] = {
+        name: one if isinstance(one, Mapping) else one.to_dict() for name, one in audits.items()
+    }
     scores = {name: evaluation.to_dict() for name, evaluation in evaluations.items()}
     first_name = main or next(iter(documents), "")
     deck = _deck(documents[first_name]) if len(documents) == 1 and not redact else None
     page: str = template("report/page.html.j2").render(
-        **_NOT_SHOWN | shown,
+        **{**_NOT_SHOWN, **shown},
         lead=comparison_lead(scores, documents),
         audit=audit_view(documents[first_name], redact=redact, decided=decided) if documents else None,
         audits=documents,

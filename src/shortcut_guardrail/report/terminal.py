@@ -265,11 +265,11 @@ def print_repair(repaired: Repair) -> None:
     choice, console = repaired.choice, screen()
     for result in (repaired, choice.unlabelled, choice.calibration):
         if result is not None:
-            console.print(f"{result}\n")
+            console.print(f"\n{result}")
     if choice.unlabelled is not None:
         console.print(
-            "Divergence: the mean Kullback-Leibler divergence, in nats, from the base's answers without the shortcuts. "
-            "Whether these are better answers, labels would tell."
+            "\nDivergence: the mean Kullback-Leibler divergence, in nats, from the base's answers without the "
+            "shortcuts. Whether these are better answers, labels would tell."
         )
     if choice.strength == 0:
         console.print("At strength 0 the guarded model answers exactly as the base model does.")
