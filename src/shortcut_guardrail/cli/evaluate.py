@@ -12,9 +12,7 @@ from ..errors import GuardrailWarning
 from . import options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..evaluation import Evaluation, SensitivityOn
+    from ..evaluation import SensitivityOn
 
 
 @options.command
@@ -74,19 +72,14 @@ def evaluate(
             progress=progress,
         )
         result = score(sensitivity=measured_on)
-        base = _of_base(score, result, guard.debias_strength) if guard.is_fitted else None
+        base = result if guard.is_fitted else None
+        if guard.is_fitted and guard.debias_strength != 0:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", GuardrailWarning)  # it would be said twice
+                base = score(strength=0, sensitivity="none")
     if output.speaks:
         print_evaluations({"model": result} if base is None else {"base": base, "guarded": result})
     output.finish(result.to_dict() | ({} if base is None else {"base": base.to_dict()}))
-
-
-def _of_base(score: Callable[..., Evaluation], guarded: Evaluation, strength: float) -> Evaluation:
-    """The accuracies of the base, which is the guard at strength 0."""
-    if strength == 0:
-        return guarded
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardrailWarning)  # it would be said twice
-        return score(strength=0, sensitivity="none")
 
 
 def _sensitivity_on(text: str) -> SensitivityOn:

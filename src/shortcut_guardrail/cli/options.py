@@ -225,13 +225,11 @@ class Place:
         path: A file or a folder.
         endings: Of the names of such files; a file with another one is not replaced.
         key: For a folder the file that every such folder has.
-        goes_on: Whether what is there is gone on with, so that it may be there.
     """
 
     path: Path | None
     endings: tuple[str, ...] = ()
     key: str | None = None
-    goes_on: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,7 +269,7 @@ class Output:
             others = [other.path for other in written[:i]]
             check_output(
                 place.path,
-                overwrite=self.overwrite or place.goes_on,
+                overwrite=self.overwrite,
                 folder=place.key,
                 endings=place.endings,
                 inputs=read,

@@ -63,8 +63,8 @@ def review(
     if audit.is_file():
         raise ConfigError(f"'{audit}' is a file. Give the folder that `audit` wrote: '{audit.parent}'.")
     file, source = out or audit / "decisions.json", audit / AUDIT_FILE
-    place = options.Place(file, options.JSON_ENDINGS, goes_on=True)
-    options.Output().check(place, inputs=[source, data])
+    # A review that is there is gone on with.
+    options.Output(overwrite=True).check(options.Place(file, options.JSON_ENDINGS), inputs=[source, data])
     texts = None if data is None else read_data(data, **columns.given()).texts
     deck = make_deck(read_audit(source), texts=texts, which=cards, source=f"'{source}'")
     page = Page(*render_review())

@@ -201,15 +201,15 @@ def company_note(document: Mapping[str, Any], *, sign: str = "") -> str:
         f"override the rest of their texts together (p {p})": together,
     }
     return "".join(
-        f" {len(names)} of them{sign} {what}, as the words of one shortcut do: {_first_names(names)}"
+        f" {len(names)} of them{sign} {what}, as the words of one shortcut do: {first_names(names, len(names))}."
         for what, names in kinds.items()
         if names
     )
 
 
-def _first_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(f"“{name}”" for name in names[:5]) + f"{more}."
+def first_names(names: Sequence[str], n: int) -> str:
+    """The first of n names."""
+    return ", ".join(f"“{name}”" for name in names[:5]) + (f" and {n - 5} more" if n > 5 else "")
 
 
 def doubt(candidate: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from ..display import interval, number, p_value
 from ..text import visible_name
 from .charts import histogram, meter
 from .marked_text import marked_pieces
-from .terminal import METRIC_ROWS, company_note, open_questions
+from .terminal import METRIC_ROWS, company_note, first_names, open_questions
 
 Document = Mapping[str, Any]
 
@@ -77,9 +77,10 @@ def _summary(document: Document, listed: Sequence[Document], flagged: Sequence[D
             f"None of the {tested} was shown to override the rest of the text more often than its context warrants "
             f"(false-discovery rate {fdr:.0%}). That is no proof that the model has no shortcut.{_leading(listed)}"
         )
+    names = first_names([one["name"] for one in flagged], len(flagged))
     return (
         f"{len(flagged)} of {tested} overrid{'es' if len(flagged) == 1 else 'e'} the rest of the text more often than "
-        f"context warrants (false-discovery rate {fdr:.0%}): {_named(flagged, len(flagged))}.{_leading(flagged)}"
+        f"context warrants (false-discovery rate {fdr:.0%}): {names}.{_leading(flagged)}"
     )
 
 
@@ -89,11 +90,8 @@ def _open_question(document: Document, listed: Sequence[Document]) -> str:
     if not open_:
         return ""
     tell = "what labels say of each is given with it" if open_[0]["labelled"] else "labels would tell, or more texts"
-    return f" On {n} the test could not tell: {_named(open_, n)}; {tell}.{company_note(document)}"
-
-
-def _named(candidates: Sequence[Document], n: int) -> str:
-    return ", ".join(f"“{candidate['name']}”" for candidate in candidates[:5]) + (", …" if n > 5 else "")
+    names = first_names([one["name"] for one in open_], n)
+    return f" On {n} the test could not tell: {names}; {tell}.{company_note(document)}"
 
 
 def _leading(candidates: Sequence[Document]) -> str:
