@@ -77,18 +77,10 @@ class Summary:
             table.add_column(column.lstrip(">"), justify=side, no_wrap=side == "right")
         for row in self.rows:
             table.add_row(*(_line(cut(visible_name(cell(value)), width)) for value in row))
-        screen = Console(
-            file=StringIO(),
-            width=width,
-            color_system=None,
-            force_jupyter=False,
-            legacy_windows=False,
-            markup=False,
-            emoji=False,
-        )
-        with screen.capture() as captured:
-            screen.print(table)
-        return [line.rstrip() for line in captured.get().splitlines()] if self.rows else []
+        shown = StringIO()
+        screen = Console(file=shown, width=width, color_system=None, force_jupyter=False, legacy_windows=False)
+        screen.print(table)
+        return [line.rstrip() for line in shown.getvalue().splitlines()] if self.rows else []
 
 
 def _side(column: str) -> Literal["left", "right"]:
