@@ -164,15 +164,6 @@ def test_an_output_that_is_there_is_not_replaced_unasked(refused, no_model, data
     assert files_in(tmp_path) == before
 
 
-@pytest.mark.parametrize("file", ["guarded", "guarded/pages/fit.json"])
-def test_a_result_does_not_lie_in_the_guards_folder(refused, no_model, data, tmp_path, file):
-    out = tmp_path / "guarded"
-    assert refused("fit", "model", data, *MASKCL, "--out", out, "--json", tmp_path / file, "--strength", 1) == (
-        f"'{tmp_path / file}' lies in '{out}', which is written too. Choose another place for one of them."
-    )
-    assert not out.exists()
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
@@ -430,18 +421,6 @@ def test_shortcuts_come_from_options_and_a_file(cli, model_folder, data, tmp_pat
         assert cli("evaluate", model_folder, data, *options, "--json", tmp_path / name)[0] == 0
         scores[name] = json.loads((tmp_path / name).read_text())
     assert scores["option"] == scores["file"] != scores["other"]
-
-
-def test_another_base_is_refused_and_the_right_one_can_be_named(
-    ok, refused, guarded, bert, model_folder, data, tmp_path
-):
-    with torch.no_grad():
-        bert[0].classifier.bias[0] += 1
-    bert[0].save_pretrained(tmp_path / "other")
-    bert[1].save_pretrained(tmp_path / "other")
-    said = refused("predict", guarded, data, "--base", tmp_path / "other", "--out", tmp_path / "p.csv")
-    assert "Name the model it was trained on with --base." in said
-    ok("predict", guarded, data, "--base", model_folder, "--out", tmp_path / "p.csv")
 
 
 # Fresh processes

@@ -194,16 +194,6 @@ def test_however_few_labels_have_a_say_in_what_is_neutralised(cli, ok, model_fol
     assert status == 2  # there they choose the strength
 
 
-def test_labels_weigh_what_is_neutralised_beside_a_stated_strength(ok, refused, model_folder, data, support, tmp_path):
-    options = ("--shortcut", "honestly", "--support", support, "--strength", 0.7)
-    ok("fit", model_folder, data, "--strategy", "mask", *options, "--out", tmp_path / "out")
-    record = record_of(tmp_path / "out")
-    assert (record["debias_strength"], record["strength_source"]) == (0.7, "fixed")
-    assert len(record["shortcut_rows"]) == 3
-    said = refused("fit", model_folder, data, *MASKCL, *options[2:], "--out", tmp_path / "paper")
-    assert "--support chooses the strength and --strength states it" in said
-
-
 def test_labels_have_a_say_in_what_is_neutralised(ok, model_folder, data, support, tmp_path):
     options = ("--strategy", "mask", "--shortcut", "honestly", "--support", support, "--out", tmp_path / "out")
     out, _ = ok("fit", model_folder, data, *options)
@@ -280,16 +270,6 @@ def test_a_record_given_back_makes_the_same_guard(ok, model_folder, data, tmp_pa
     assert record_of(tmp_path / "first")["config"] == record_of(tmp_path / "again")["config"]
     weights = [(tmp_path / name / "adapter_model.safetensors").read_bytes() for name in ("first", "again")]
     assert weights[0] == weights[1]
-
-
-def test_words_come_from_files(ok, model_folder, data, tmp_path):
-    (tmp_path / "words.txt").write_text("honestly\n")
-    (tmp_path / "kept.txt").write_text("soup\n# a comment\n")
-    options = ("--shortcuts-file", tmp_path / "words.txt", "--keep-file", tmp_path / "kept.txt", "--dry-run")
-    out, _ = ok("fit", model_folder, data, "--strategy", "mask", *options)
-    rows = [line.split()[:2] for line in out.splitlines()]
-    assert ["honestly", "yes"] in rows
-    assert ["soup", "no"] in rows
 
 
 def test_a_result_is_printed_as_json_alone(cli, ok, model_folder, data, tmp_path):

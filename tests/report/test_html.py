@@ -122,17 +122,6 @@ def test_as_many_words_of_a_card_as_fit(words, shown):
     assert len(shown) <= 25
 
 
-def test_hostile_words_on_cards(capsys):
-    report = audit(cards=(*(card(word, pulls_to=word[:20]) for word in HOSTILE), card(*HOSTILE)))
-    show(report)
-    assert "http://evil" in without_breaks(lines_of(capsys))
-    page = render_audit(report, redact=True)
-    assert "<script>document" not in page
-    assert "<img" not in page
-    assert page.count("&lt;script&gt;document") >= 2
-    assert "{{ 7 * 7 }}" in page
-
-
 def test_cards_on_a_page_are_there_redacted_or_not():
     words = tuple(f"word{i}" for i in range(view.CARD_WORDS + 3))
     report = audit(candidate("honestly"), cards=(card(*words, status="undecided"), card("soup")))
@@ -171,9 +160,9 @@ def test_names_are_shown_as_they_are_on_a_terminal(capsys, name):
     letters = "".join(name.split())
     print_evaluations({name: evaluation(name, name)})
     assert without_breaks(lines_of(capsys)).count(letters) >= 3
-    show(audit(candidate(name[:12], pulls_to=name[:7])))
-    row = next(line for line in lines_of(capsys) if name[:12] in line)
-    assert row.rstrip().endswith(name[:7].rstrip())
+    show(audit(candidate(name[:12], pulls_to=name[:7]), cards=(card(name[:12], pulls_to=name[:7]),)))
+    rows = [line.rstrip() for line in lines_of(capsys) if name[:12] in line]
+    assert [row.endswith(name[:7].rstrip()) for row in rows] == [True, True]
 
 
 @pytest.mark.parametrize("n_models", [1, 2])
@@ -298,6 +287,7 @@ def full_audit(*names: str):
         label_names=(*names, "negative"),
         predicted=(5,) * (len(names) + 1),
         notes=names,
+        cards=tuple(card(name, pulls_to=name[:20]) for name in names),
     )
 
 
