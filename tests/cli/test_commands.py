@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -292,7 +293,7 @@ def test_a_long_stage_says_where_it_is_in_a_redirected_output(monkeypatch, capsy
 def test_long_texts_are_cut_counted_and_reported(ok, model_folder, data, tmp_path):
     for name, arguments in commands(model_folder, data, tmp_path).items():
         out, _ = ok(*arguments, "--max-length", 6)
-        assert "8 texts were longer than the model takes and cut" in " ".join(out.split()), name
+        assert re.search("8 texts(, | were )longer than the model takes", " ".join(out.split())), name
     assert json.loads((tmp_path / "audited" / "audit.json").read_text())["n_truncated"] == 8
 
 
