@@ -354,7 +354,7 @@ def test_the_filled_in_sample_certifies_a_finished_guard(cli, ok, guarded, unlab
 def test_a_page_without_a_folder_says_what_is_used_and_what_would_be(ok, guarded, unlabelled, tmp_path):
     report = tmp_path / "page.html"
     out, _ = ok("certify", guarded, unlabelled, "--margin", 0.001, "--html", report)
-    said = "Strength 1 is not certified; 0 would take its place (--out FOLDER)."
+    said = "Strength 1 is not certified; 0 would take its place in the folder that --out names."
     assert said in out
     page = html.unescape(report.read_text(encoding="utf-8"))
     assert said in page

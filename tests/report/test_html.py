@@ -219,7 +219,7 @@ def test_a_repair_and_how_its_strength_was_chosen(capsys):
     assert "exactly as the base" not in str(lines)
     # The partner: labels alone chose the base, for a strategy that knows no words.
     none = Calibration(0.0, 40, "accuracy", (point(0.0, 0.5),))
-    print_repair(repair(StrengthChoice(0.0, "calibrated", none), "maskcl"))
+    print_repair(repair(StrengthChoice(0.0, "calibrated", none), "default"))
     text = "\n".join(lines_of(capsys))
     assert "At strength 0 the guarded model answers exactly as the base model does." in text
     assert "chosen by  accuracy on 40 labelled rows" in text
