@@ -15,7 +15,7 @@ from .compare import exit_by
 from .running import stderr
 
 if TYPE_CHECKING:
-    from ..audit import AuditReport
+    from ..audit import AuditReport, Condition
     from ..config import AuditConfig
     from ..data import TextData, Texts, TextSource
     from ..guardrail import ShortcutGuardrail
@@ -80,7 +80,7 @@ def audit(
     from ..report import print_audit
 
     output.check(options.Place(out, key=AUDIT_FILE), inputs=[data, *loading.read_from(model)])
-    conditions = [parse_condition(text) for text in fail_if or ()]
+    conditions: list[Condition] = [parse_condition(text) for text in fail_if or ()]
     config = AuditConfig(unit=unit, top_k=top_k, fdr=fdr, compare_with=compare_with, shard_size=shard_size)
     given = {**columns.given(), "label_column": label_column}
     found = None if _is_large(data) else _read(data, given)
