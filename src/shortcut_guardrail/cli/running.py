@@ -57,9 +57,7 @@ def run(command: Callable[[], Any]) -> int:
         return FAILED_RUN
     except GuardrailError as error:
         _show(str(error))
-        if isinstance(error, NothingToRepairError):
-            return NOTHING_TO_REPAIR
-        return FAILED_RUN if isinstance(error, RunError) else BAD_INPUT
+        return _status(error)
     except Exception as error:
         _show(_unexpected(error))
         return FAILED_RUN
@@ -67,6 +65,12 @@ def run(command: Callable[[], Any]) -> int:
     if status == INTERRUPTED:
         stderr().print("Interrupted. Files are written whole or not at all, so nothing is half done.")
     return status
+
+
+def _status(error: GuardrailError) -> int:
+    if isinstance(error, NothingToRepairError):
+        return NOTHING_TO_REPAIR
+    return FAILED_RUN if isinstance(error, RunError) else BAD_INPUT
 
 
 def _usage_error() -> Any:
