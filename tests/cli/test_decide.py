@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from checkout import ROOT
+from shortcut_guardrail import DataError, Decisions, ShortcutGuardrail
 from shortcut_guardrail.data import text_hash
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
@@ -299,3 +300,17 @@ def test_a_program_that_knows_only_the_page_is_obeyed(run, audited, asked, data,
     record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
     verdicts = {item["text"]: item["verdict"] for item in record["shortcuts"]}
     assert (verdicts["honestly"], verdicts["bad"], verdicts["awful"]) == ("named", "kept", "kept")
+
+
+@pytest.mark.filterwarnings("ignore:The guard was fitted on")
+def test_judged_texts_certify_nothing(run, audited, asked, bag, tmp_path):
+    run("judge", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "d.json")
+    guard = ShortcutGuardrail(*bag)
+    guard.repair(TEXTS, strategy="mask", decisions=tmp_path / "d.json")
+    hashes = set(Decisions.from_file(tmp_path / "d.json").text_hashes)
+    judged = [text for text in TEXTS if text_hash(text) in hashes]
+    assert judged
+    with pytest.raises(DataError, match="certif"):
+        guard.certify(judged, ["negative"] * len(judged), unlabelled=TEXTS)
+    others = [text for text in TEXTS if text_hash(text) not in hashes]
+    guard.certify(others, ["negative"] * len(others), unlabelled=TEXTS)

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from shortcut_guardrail import (
+    ConfigError,
     Decision,
     Decisions,
     GuardrailWarning,
+    Questions,
     ShortcutGuardrail,
     decide,
 )
+from shortcut_guardrail.audit import auditing
 from shortcut_guardrail.data import text_hash
 from shortcut_guardrail.decisions.record import Judge
+from shortcut_guardrail.models import TextClassifier, weights
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
 # "honestly" turns a bad text into a positive answer; masking it mends the answer.
@@ -263,3 +268,43 @@ def test_answers_that_nothing_rests_on_go_and_files_of_others_stay(tmp_path):
         assert named is None or kept == {named}
         assert (tmp_path / kept.pop()).read_text() == said
     assert [other.read_text() for other in others] == ["mine"] * 3
+
+
+def test_a_guard_and_its_base_are_no_judges_of_it(bag):
+    guard = ShortcutGuardrail(*bag)
+    guard.repair(TEXTS, strategy="mask", shortcuts=["honestly"], strength=1.0)
+    questions = guard.questions(guard.audit(TEXTS), cards="all")
+    for same in (guard, TextClassifier(*bag)):
+        with pytest.raises(ConfigError, match="is the model that was audited, or its base"):
+            questions.answered_by(same)
+
+
+def test_an_audit_serves_questions_and_repair(bag, monkeypatch):
+    """Texts are encoded once, the weights are hashed once, and what was measured serves again."""
+    guard = ShortcutGuardrail(*bag)
+    counts = Counter()
+
+    def counted(place, name):
+        plain = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda *args, **rest: counts.update([name]) or plain(*args, **rest))
+
+    counted(auditing, "measure")
+    counted(weights, "_sha256")
+    encode = TextClassifier.encode
+    monkeypatch.setattr(
+        TextClassifier, "encode", lambda self, texts, **rest: counts.update([len(texts)]) or encode(self, texts, **rest)
+    )
+    report = guard.audit(TEXTS)
+    assert counts == {"measure": 1, "_sha256": 1, len(TEXTS): 1}
+    questions = guard.questions(report, cards="all")
+    assert counts == {"measure": 1, "_sha256": 1, len(TEXTS): 1}
+    decisions = Decisions((Decision(("honestly",), "neutralise", "person"),), model=report.model, data=report.data)
+    guard.repair(TEXTS, strategy="mask", decisions=decisions, report=report)
+    assert counts == {"measure": 1, "_sha256": 1, len(TEXTS): 1}
+    # Without the report each call reads the texts once, and no more.
+    guard.questions(Questions(questions.audited, {}), TEXTS, strength=0)
+    assert counts[len(TEXTS)] == 2
+    guard.repair(TEXTS, strategy="mask", decisions=decisions)
+    assert (counts["measure"], counts["_sha256"], counts[len(TEXTS)]) == (2, 1, 3)
+    with pytest.raises(ConfigError, match="other texts"):
+        guard.repair(TEXTS[:-4], strategy="mask", report=report)

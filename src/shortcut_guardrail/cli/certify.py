@@ -163,7 +163,7 @@ def _check_columns(texts: TextData) -> None:
 
 def _to_fill_in(texts: TextData, chosen: list[int]) -> list[dict[str, Any]]:
     """Rows with the columns of the source, so that `certify` reads them without being told."""
-    columns = (texts.text_column, texts.text_pair_column)
+    columns = (texts.text_column, texts.text_pair_column or "")
     rows: list[dict[str, Any]] = []
     for i in chosen:
         text = texts.texts[i]

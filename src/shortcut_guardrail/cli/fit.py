@@ -214,7 +214,7 @@ def _plan(wanted: Wanted, rows: TextData | None, *, dry_run: bool) -> Plan:
     strategy = "distill" if wanted.strategy == "auto" else wanted.strategy
     labels = None
     if rows is not None:
-        labels = np.unique(rows.labels, return_inverse=True)[1]  # they stand in for class ids
+        labels = np.unique(rows.labels or [], return_inverse=True)[1]  # they stand in for class ids
     elif dry_run and strategy == "few-shot":
         labels = np.array([0, 1])  # what is missing is not what is wrong
     with warnings.catch_warnings():

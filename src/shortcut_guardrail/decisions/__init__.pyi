@@ -14,6 +14,5 @@ from .questions import Questions as Questions
 from .questions import pieces_of as pieces_of
 from .record import Decision as Decision
 from .record import Decisions as Decisions
-from .record import SecondOpinion as SecondOpinion
 from .record import answers_file as answers_file
 from .record import made_for as made_for
