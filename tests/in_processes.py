@@ -18,9 +18,8 @@ def fit(
     model_folder: Path, data: Path, out: Path, *, processes: int, batch: int = 3, more: tuple[str, ...] = ()
 ) -> dict[str, torch.Tensor]:
     """Fit in this process or in several, as `torchrun` would start them, and read the adapter."""
-    arguments = ["fit", model_folder, data, "--out", out, "--strategy", "maskcl", "--strength", 1]
+    arguments = ["fit", str(model_folder), str(data), "--out", str(out), "--strategy", "maskcl", "--strength", "1"]
     arguments += ["--set", "adapter.epochs=2", "--set", f"adapter.batch_size={batch}", *more]
-    arguments = list(map(str, arguments))
     if processes == 1:
         assert call(arguments) == 0
         return load_file(out / "adapter_model.safetensors")
@@ -28,17 +27,10 @@ def fit(
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "shortcut_guardrail.cli.main", *arguments]
-    common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(processes)}
-    running = [
-        subprocess.Popen(
-            command,
-            env={**os.environ, **common, "RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(processes)
-    ]
+    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(processes)}
+    common["OMP_NUM_THREADS"] = "1"
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    running = [subprocess.Popen(command, env={**common, "RANK": str(rank)}, **pipes) for rank in range(processes)]
     printed = [process.communicate(timeout=120) for process in running]
     assert all(process.returncode == 0 for process in running), printed
     assert [bool(out_text) for out_text, _ in printed] == [True] + [False] * (processes - 1)

@@ -15,33 +15,10 @@ PACKAGE = Path(shortcut_guardrail.__file__).parent
 BENCH = Path(__file__).parents[1] / "bench" / "src" / "shortcut_bench"
 
 # Top floor first; a room imports from rooms below it.
-FLOORS = [
-    "cli",
-    "demo",
-    "report",
-    "review",
-    "guardrail",
-    "saving",
-    "mitigation",
-    "shortcuts",
-    "decisions",
-    "evaluation",
-    "audit",
-    "cards",
-    "strength",
-    "attribution",
-    "classifiers",
-    "display",
-    "text",
-    "models",
-    "config",
-    "data",
-    "metrics",
-    "stats",
-    "threads",
-    "typing",
-    "errors",
-]
+FLOORS = (
+    "cli demo report review guardrail saving mitigation shortcuts decisions evaluation audit cards strength "
+    "attribution classifiers display text models config data metrics stats threads typing errors"
+).split()
 ROOMS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
 
 
@@ -82,8 +59,8 @@ def shown(room: str) -> set[str]:
     stub = PACKAGE / room / "__init__.pyi"
     if not stub.is_file():
         return set()
-    nodes = ast.parse(stub.read_text(encoding="utf-8")).body
-    return {alias.asname or alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+    body = ast.parse(stub.read_text(encoding="utf-8")).body
+    return {alias.asname or alias.name for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
 
 
 def room_of(path: Path) -> str:
@@ -91,13 +68,15 @@ def room_of(path: Path) -> str:
 
 
 FILES = [path for path in sorted(PACKAGE.rglob("*.py")) if room_of(path) != "__init__"]
-
-
 BENCH_FILES = sorted(BENCH.rglob("*.py"))
 IMPORTS = {path: imports_of(path) for path in [*FILES, *BENCH_FILES, PACKAGE / "__init__.pyi"]}
 
 
 def test_imports_go_down():
+    assert {room_of(path) for path in FILES} == set(FLOORS)
+    assert len(FLOORS) == len(set(FLOORS))
+    assert {"config", "data", "models"} <= {found.room for found in IMPORTS[PACKAGE / "guardrail.py"]}
+    assert "shortcut_guardrail" in {found.module[0] for found in IMPORTS[BENCH / "runner.py"]}
     # Whatever the package shows at its door belongs to nobody above the command line, which prints its version.
     upward = [
         f"{path.relative_to(PACKAGE)}:{found.line} imports {found.room}"
@@ -147,19 +126,7 @@ def test_what_a_room_shows_is_used_outside():
     assert not {(room, name) for room in ROOMS for name in shown(room)} - used
 
 
-def test_every_room_has_a_floor():
-    assert {room_of(path) for path in FILES} == set(FLOORS)
-    assert len(FLOORS) == len(set(FLOORS))
-
-
-def test_the_flow_of_imports_is_seen():
-    assert {"config", "data", "models"} <= {found.room for found in IMPORTS[PACKAGE / "guardrail.py"]}
-    assert "data" in {found.room for found in IMPORTS[PACKAGE / "cli" / "predict.py"]}
-    assert "shortcut_guardrail" in {found.module[0] for found in IMPORTS[BENCH / "runner.py"]}
-
-
-# A table of sentences, and the facade, half of which are docstrings of its public methods.
-LONG_FILES = {"guardrail.py"}
+LONG_FILES = {"guardrail.py"}  # the facade, half of which are docstrings of its public methods
 
 
 def test_a_function_fits_on_a_page_and_a_file_in_a_head():
