@@ -15,128 +15,66 @@ from shortcut_guardrail.strength.calibration import Calibration, CurvePoint
 
 NAN = float("nan")
 
-HOSTILE = [
-    "<script>document.title = 'run'</script>",
-    "[red]x[/red]",
-    "a & b \" '",
-    ":smile:",
-    "[/]",
-    "<img src=http://evil.example/x onerror=alert(1)>",
-    "</style></script></title>",
-    "{{ 7 * 7 }}",
-]
+HOSTILE = ["<script>document.title = 'run'</script>", "[red]x[/red]", "a & b \" '", ":smile:", "[/]"]
+HOSTILE += ["<img src=http://evil.example/x onerror=alert(1)>", "</style></script></title>", "{{ 7 * 7 }}"]
 
 
-def important(text: str, word: str, *, change: float = -0.5, flips: bool = False, segment: int = 0) -> ImportantToken:
+def important(text: str, word: str, *, change: float = -0.5, flips: bool = False) -> ImportantToken:
     """A word of a text as an important unit; `word` has to occur in it."""
     start = text.index(word)
-    return ImportantToken(word, start, start + len(word), segment, 1.0, change, flips)
+    return ImportantToken(word, start, start + len(word), 0, 1.0, change, flips)
 
 
-def example(
-    index: int,
-    text: str | None,
-    word: str,
-    *others: str,
-    flips: bool = True,
-    labels: tuple[str, str] = ("positive", "negative"),
-    text_pair: str | None = None,
-) -> Example:
+def example(index: int, text: str | None, word: str, *others: str, flips: bool = True, **values: Any) -> Example:
     """A text before and after `word` is masked; the others are important too and hold the answer up less and less."""
+    label, other = values.pop("labels", ("positive", "negative"))
     units = [] if text is None else [important(text, word, change=-0.62, flips=flips)]
     units += [important(text or "", other, change=-0.2 / i) for i, other in enumerate(others, 1)]
     start = 0 if text is None else text.index(word)
-    return Example(
-        index=index,
-        text=text,
-        text_pair=text_pair,
-        segment=0,
-        start=start,
-        end=start + len(word),
-        label=labels[0],
-        probability=0.93,
-        masked_label=labels[1] if flips else labels[0],
-        masked_probability=0.88 if flips else 0.61,
-        change=-0.62,
-        important=tuple(units),
-    )
+    place = {"segment": 0, "start": start, "end": start + len(word), "text_pair": None}
+    before = {"label": label, "probability": 0.93, "change": -0.62, "important": tuple(units)}
+    after = {"masked_label": other if flips else label, "masked_probability": 0.88 if flips else 0.61}
+    return Example(**{"index": index, "text": text, **place, **before, **after, **values})
 
 
 def candidate(text: str, pulls_to: str | None = "positive", **numbers: Any) -> Candidate:
     """A candidate that was tested and not flagged; `numbers` replace what is asked for."""
-    values: dict[str, Any] = {
-        "text": text,
-        "unit": "token",
-        "count": 12,
-        "flip_rate": 0.25,
-        "mean_change": -0.1234,
-        "pulls_to": pulls_to,
-        "contradiction_rate": 0.1,
-        "interval": Intervals((0.1, 0.5), (-0.3, 0.05), (0.02, 0.3)),
-        "q_value": 0.4,
-        "flagged": False,
-        "n_distinct": 11,
-        "n_present": 14,
-        "opposed_rate": 0.3,
-        "expected_rate": 0.08,
-        "relative_effect": 0.62,
-        "p_value": 0.2,
-        "mean_rank": 1.5,
-    }
-    values |= numbers
+    seen = {"text": text, "unit": "token", "count": 12, "n_distinct": 11, "n_present": 14, "mean_rank": 1.5}
+    effects = {"flip_rate": 0.25, "mean_change": -0.1234, "contradiction_rate": 0.1, "opposed_rate": 0.3}
+    tested = {"expected_rate": 0.08, "relative_effect": 0.62, "p_value": 0.2, "q_value": 0.4, "flagged": False}
+    intervals = Intervals((0.1, 0.5), (-0.3, 0.05), (0.02, 0.3))
+    values: dict[str, Any] = {**seen, "pulls_to": pulls_to, **effects, **tested, "interval": intervals, **numbers}
     status = "flagged" if values["flagged"] else "not_flagged"
-    return Candidate(**{"status": status, "reason": None} | values)
+    return Candidate(**{"status": status, "reason": None, **values})
 
 
-UNDECIDED: dict[str, Any] = {
-    "status": "undecided",
-    "reason": "too few texts: it stands in 13 distinct ones; at least 35 are needed",
-}
+TOO_FEW = "too few texts: it stands in 13 distinct ones; at least 35 are needed"
+UNDECIDED: dict[str, Any] = {"status": "undecided", "reason": TOO_FEW}
 """Of a candidate on which the test could not tell."""
 
-UNTESTED: dict[str, Any] = {
-    "p_value": NAN,
-    "q_value": 1.0,
-    "expected_rate": NAN,
-    "relative_effect": NAN,
-    "interval": Intervals(*(((NAN, NAN),) * 3)),
-}
+UNTESTED: dict[str, Any] = {"p_value": NAN, "q_value": 1.0, "expected_rate": NAN, "relative_effect": NAN}
+UNTESTED["interval"] = Intervals(*(((NAN, NAN),) * 3))
 """Numbers of a candidate that occurs too rarely."""
 
 
 def audit(*candidates: Candidate, **values: Any) -> AuditReport:
     """An audit of 40 texts; `values` replace what is asked for."""
-    defaults: dict[str, Any] = {
-        "n": 40,
-        "n_distinct": 39,
-        "unit": "token",
-        "top_k": 10,
-        "fdr": 0.05,
-        "min_relative_effect": 0.6,
-        "label_names": ("negative", "positive"),
-        "predicted": (10, 30),
-        "mstps": 0.512,
-        "sensitivity_histogram": (5, 5, *[1] * 10, *[0] * 5, 5, 5, 10),
-        "candidates": candidates,
-        "n_candidates": len(candidates),
-        "n_tested": sum(c.p_value == c.p_value for c in candidates),
-        "n_undecided": sum(c.status == "undecided" for c in candidates),
-        "agreement": Agreement(0.55, 38, 0.71, 0.06, (*[0] * 10, *[1] * 8, 20, 10)),
-        "n_truncated": 0,
-    }
-    return AuditReport(**defaults | values)
+    settings = {"unit": "token", "top_k": 10, "fdr": 0.05, "min_relative_effect": 0.6}
+    read = {"n": 40, "n_distinct": 39, "n_truncated": 0, "label_names": ("negative", "positive"), "predicted": (10, 30)}
+    moved = {"mstps": 0.512, "sensitivity_histogram": (5, 5, *[1] * 10, *[0] * 5, 5, 5, 10)}
+    agreement = Agreement(0.55, 38, 0.71, 0.06, (*[0] * 10, *[1] * 8, 20, 10))
+    found: dict[str, Any] = {"candidates": candidates, "n_candidates": len(candidates), "agreement": agreement}
+    found["n_tested"] = sum(c.p_value == c.p_value for c in candidates)
+    found["n_undecided"] = sum(c.status == "undecided" for c in candidates)
+    return AuditReport(**{**settings, **read, **moved, **found, **values})
 
 
 def card(*words: str, pulls_to: str = "positive", **values: Any) -> Card:
     """A card whose masking changes 8 of 39 answers; `values` replace what is asked for."""
-    evidence = CardEvidence(
-        status=values.pop("status", "not_flagged"),
-        flagged=values.pop("flagged", ()),
-        q_value=values.pop("q_value", 0.4),
-        relative_effect=values.pop("relative_effect", 0.62),
-    )
+    evidence = {"status": "not_flagged", "flagged": (), "q_value": 0.4, "relative_effect": 0.62}
+    evidence = {name: values.pop(name, value) for name, value in evidence.items()}
     counts = {"texts": 12, "changes": 8, "share": 8 / 39} | values
-    return Card(card_id(words, pulls_to), words, pulls_to, evidence=evidence, **counts)
+    return Card(card_id(words, pulls_to), words, pulls_to, evidence=CardEvidence(**evidence), **counts)
 
 
 def to_review(n_cards: int = 3, n_flips: int = 20, **values: Any) -> AuditReport:
