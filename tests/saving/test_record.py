@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
+from audits import CALIBRATION
 from shortcut_guardrail import ModelError, preset
 from shortcut_guardrail.data.fingerprints import text_hash
-from shortcut_guardrail.saving.model_card import model_card
+from shortcut_guardrail.saving.model_card import model_card, what_labels_said
 from shortcut_guardrail.saving.record import GuardrailRecord, is_guarded_folder, read_record
 
 
@@ -21,8 +22,8 @@ def test_a_hash_recognises_a_text_and_tells_a_pair_from_its_halves():
     assert len({text_hash(text) for text in ("a b", "ab", ("a", "b"), ("b", "a"), '["a", "b"]')}) == 5
 
 
-# The record
-
+POINT = {"strength": 0.3, "score": 0.75, "accuracy": 0.75, "interval": [0.2, 0.99], "gained": 1, "lost": 0}
+POINT["p_value"] = 1.0
 RECORD = GuardrailRecord(
     strategy="maskcl",
     plain_peft_equivalent=True,
@@ -34,15 +35,7 @@ RECORD = GuardrailRecord(
     config=preset("paper").to_dict(),
     debias_strength=0.3,
     strength_source="calibrated",
-    calibration={
-        "strength": 0.3,
-        "n": 4,
-        "metric": "accuracy",
-        "curve": [
-            {"strength": 0.3, "score": 0.75, "accuracy": 0.75, "interval": [0.2, 0.99], "gained": 1, "lost": 0}
-            | {"p_value": 1.0}
-        ],
-    },
+    calibration={"strength": 0.3, "n": 4, "metric": "accuracy", "curve": [POINT]},
     support_hashes=("ab",),
     seed=0,
     training={"n_texts": 9, "n_trained": 8, "n_steps": 2, "n_trainable": 64, "target_modules": ["query", "value"]},
@@ -52,12 +45,9 @@ RECORD = GuardrailRecord(
 
 
 def written(folder: Path, **changes) -> Path:
-    values = RECORD.to_dict()
-    for name, value in changes.items():
-        values[name] = value
-        if value is None:
-            del values[name]
-    (folder / "guardrail.json").write_text(json.dumps(values))
+    values = RECORD.to_dict() | changes
+    kept = {name: value for name, value in values.items() if value is not None or name not in changes}
+    (folder / "guardrail.json").write_text(json.dumps(kept))
     return folder
 
 
@@ -67,9 +57,7 @@ def test_a_record_survives_its_file(tmp_path):
     assert json.dumps(restored.to_dict()) == json.dumps(RECORD.to_dict())
     assert restored.label_names == RECORD.label_names
     assert is_guarded_folder(tmp_path)
-
-
-def test_what_has_a_default_may_be_left_out(tmp_path):
+    # What has a default may be left out.
     names = ("shortcuts", "shortcut_rows", "certificate", "unlabelled_calibration")
     restored = read_record(written(tmp_path, **dict.fromkeys(names)))
     assert (restored.shortcuts, restored.words, restored.certificate) == ((), (), None)
@@ -94,17 +82,11 @@ def test_a_newer_schema_is_refused(tmp_path):
         ({"extra": 1}, "extra is no field that is known."),
         ({"base_model": {"name": "a"}}, "base_model.revision is missing."),
         ({"debias_strength": 3}, "debias_strength must be a number from 0 to 1, but is 3."),
-        (
-            {"config": {"adapter": {"rank": "four"}}},
-            'config.adapter.rank must be a whole number from 1 to 256, but is "four".',
-        ),
+        ({"config": {"adapter": {"rank": "four"}}}, "config.adapter.rank must be a whole number from 1 to 256"),
         ({"config": {"adapter": {"rnk": 4}}}, "config.adapter.rnk is no field that is known. Did you mean 'rank'?"),
         ({"shortcuts": [{"text": "honestly"}]}, "shortcuts[0].verdict is missing."),
         ({"certificate": {"margin": 0.02}}, "certificate.confidence is missing."),
-        (
-            {"calibration": {**RECORD.calibration, "n": "x"}},
-            'calibration.n must be a whole number, 0 or more, but is "x"',
-        ),
+        ({"calibration": {**RECORD.calibration, "n": "x"}}, "calibration.n must be a whole number, 0 or more"),
     ],
 )
 def test_a_damaged_record_says_what_is_wrong(tmp_path, changes, reason):
@@ -130,7 +112,7 @@ def test_the_model_card_states_what_a_reader_needs():
         "`bad`, `good`",
         "9 given, 8 trained on",
         "0.3 (calibrated)",
-        "| 0.3 | 0.750 |",
+        "| 0.3 | 0.750",
     ):
         assert part in card
     assert "not calibrated" not in card
@@ -138,6 +120,8 @@ def test_the_model_card_states_what_a_reader_needs():
 
 
 def test_the_model_card_says_what_is_neutralised_and_certified():
+    divergence = {"strength": 0.5, "divergence": 0.125, "agreement": 0.75}
+    at = {"strength": 0.5, "differing": 3, "labelled": 2, "gained": 1, "lost": 0, "loss_bound": 0.1, "certified": False}
     shortcuts = ({"text": "to be | honest`", "verdict": "named"}, {"text": "happy", "verdict": "cleared"})
     mask = replace(
         RECORD,
@@ -145,11 +129,7 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         plain_peft_equivalent=False,
         training={"n_texts": 9, "n_trained": 0, "n_steps": 0, "n_trainable": 0, "target_modules": []},
         calibration=None,
-        unlabelled_calibration={
-            "n": 9,
-            "strength": 0.5,
-            "curve": [{"strength": 0.5, "divergence": 0.125, "agreement": 0.75}],
-        },
+        unlabelled_calibration={"n": 9, "strength": 0.5, "curve": [divergence]},
         certificate={
             "sentence": "At most 2 %.",
             "method": "tests",
@@ -159,10 +139,7 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
             "assumptions": "Of random samples.",
             "n_unlabelled": 90,
             "n_labels": 0,
-            "points": [
-                {"strength": 0.5, "differing": 3, "labelled": 2, "gained": 1, "lost": 0, "loss_bound": 0.1}
-                | {"certified": False}
-            ],
+            "points": [at],
         },
         shortcuts=shortcuts,
     )
@@ -186,3 +163,21 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
     assert "Steps" not in card
     assert "happy" not in card
     assert "Certificate" not in model_card(RECORD)
+
+
+FEW = "Strength 0.3 answers more of the labelled ones rightly, but too few tell the two apart to overrule it (p = 0.5)."
+MORE = "which the labels overrule: strength 0.3, or the base, answers more of them rightly (p = 0.01)."
+
+
+@pytest.mark.parametrize(
+    ("strength", "before", "p_value", "said"),
+    [
+        (1.0, 1.0, 0.5, f"Unlabelled texts chose it. {FEW}"),
+        (0.3, 1.0, 0.01, f"Unlabelled texts chose 1, {MORE}"),
+        (0.3, 0.3, 1.0, "Unlabelled texts chose it, and no strength answers more of the labelled ones rightly."),
+        (0.3, None, None, ""),
+    ],
+)
+def test_what_labels_said_of_the_strength_that_unlabelled_texts_chose(strength, before, p_value, said):
+    found = replace(CALIBRATION, strength=strength, without_labels=before, p_value=p_value)
+    assert what_labels_said(asdict(found)) == said
