@@ -11,6 +11,7 @@ from shortcut_guardrail.attribution.occlusion import mask_variants, masking_effe
 from shortcut_guardrail.attribution.saliency import find_important_tokens, token_scores
 from shortcut_guardrail.config import SaliencyConfig
 from shortcut_guardrail.models.classifier import TextClassifier
+from shortcut_guardrail.text.duplicates import distinct_rows, evidence_key, find_repeats, text_key
 from shortcut_guardrail.text.finder import WordFinder
 from shortcut_guardrail.text.units import choose_spans, recurring_phrases, tokens_as_units, words_as_units
 from shortcut_guardrail.text.words import unit_key, word_spans
@@ -28,19 +29,15 @@ def sentencepiece_tokenizer():
     return fast_tokenizer(tokenizer, BYTE_SPECIALS, "<s> $A </s> </s> $B </s>", model_max_length=64)
 
 
-TOKENIZERS = {
-    "wordpiece": wordpiece_tokenizer,
-    "byte-level": byte_level_tokenizer,
-    "sentencepiece": sentencepiece_tokenizer,
-}
+TOKENIZERS = {"wordpiece": wordpiece_tokenizer, "byte-level": byte_level_tokenizer, "pieces": sentencepiece_tokenizer}
 
 
-def encode(kind: str, texts, **model):
+def encode(kind: str, texts):
     tokenizer = TOKENIZERS[kind]()
     tokenizer.model_max_length = 64
-    classifier, _ = tiny_bert(vocab_size=len(tokenizer), max_position_embeddings=64, **model)
-    wrapped = TextClassifier(classifier, tokenizer)
-    return wrapped, wrapped.encode(texts)
+    model, _ = tiny_bert(vocab_size=len(tokenizer), max_position_embeddings=64)
+    classifier = TextClassifier(model, tokenizer)
+    return classifier, classifier.encode(texts)
 
 
 @pytest.mark.parametrize(
@@ -65,13 +62,9 @@ def test_words_of_a_text(text, words):
     assert [text[start:end] for start, end in word_spans(text)] == words
 
 
-def test_ascii_and_other_texts_are_split_alike():
+def test_ascii_and_other_texts_are_split_alike_and_spellings_of_one_candidate_have_one_key():
     text = "Don't stop!! a_b 'c' x--y [NAME] 3.50 it's,no"
-    # A letter beyond ASCII sends the whole text the other way.
-    assert word_spans(text) == word_spans(text + " é")[:-1]
-
-
-def test_spellings_of_one_candidate():
+    assert word_spans(text) == word_spans(text + " é")[:-1]  # a letter beyond ASCII sends all the other way
     assert unit_key("HONESTLY") == unit_key("hon\u200bestly") == unit_key("\u202ehonestly\u202c") == "honestly"
     assert unit_key("I’m") == "i'm"
     assert unit_key("nai\u0308ve") == unit_key("naïve")
@@ -86,13 +79,11 @@ def test_pieces_are_grouped_to_the_words_they_come_from(kind):
     units = words_as_units(encoded)
     assert units.keys[0] == ["honestly", ",", "don't", "dzzy", "!"]
     assert [text[start:end] for start, end, _ in units.spans[0]] == ["honestly", ",", "don't", "dzzy", "!"]
-    ordinary = encoded.ordinary[0]
-    assert (units.of_token[0][~ordinary] == -1).all()
-    # Every ordinary token is in a unit, in order.
-    assert (np.diff(units.of_token[0][ordinary]) >= 0).all()
-    assert set(units.of_token[0][ordinary]) == set(range(5))
-    # The partner: there are more tokens than words.
-    assert ordinary.sum() > 5
+    ordinary, of_token = encoded.ordinary[0], units.of_token[0]
+    assert set(of_token[~ordinary]) == {-1}
+    assert ordinary.sum() > 5  # there are more tokens than words, each in one of them, in order
+    assert sorted(of_token[ordinary]) == of_token[ordinary].tolist()
+    assert set(of_token[ordinary]) == set(range(5))
     assert units.wordlike[0].tolist() == [True, False, True, True, False]
 
 
@@ -104,24 +95,18 @@ def test_an_accent_that_the_tokenizer_takes_off_is_part_of_the_word():
     assert [len(found) > 0 for found in WordFinder(["caf\u00e9"]).positions(encoded)] == [True, True, False]
 
 
-def test_bytes_of_one_character_are_one_unit():
+def test_bytes_space_pieces_and_sides_of_a_pair():
     _, encoded = encode("byte-level", ["ok 🙂 né"])
     units = words_as_units(encoded)
     assert units.keys[0] == ["ok", "🙂", "né"]
     assert np.bincount(units.of_token[0][units.of_token[0] >= 0]).tolist() == [2, 5, 4]  # with the spaces before
-
-
-def test_a_lone_space_piece_goes_with_the_word_after_it():
-    classifier, encoded = encode("sentencepiece", ["你 z!"])
+    classifier, encoded = encode("pieces", ["你 z!"])  # a lone space goes with the word after it
     units = words_as_units(encoded)
     assert units.keys[0] == ["你", "z", "!"]
     pieces = classifier.tokenizer.convert_ids_to_tokens(encoded.input_ids[0].tolist())
     by_word = [[p for p, u in zip(pieces, units.of_token[0], strict=True) if u == unit] for unit in range(3)]
     assert by_word == [["▁", "你"], ["▁", "z"], ["!"]]
     assert WordFinder(["z"]).positions(encoded)[0].tolist() == np.flatnonzero(units.of_token[0] == 1).tolist()
-
-
-def test_sides_of_a_pair_are_kept_apart():
     units = words_as_units(encode("wordpiece", [("the soup", "soup was cold")])[1])
     assert units.keys[0] == ["the", "soup", "soup", "was", "cold"]
     assert units.spans[0][:, 2].tolist() == [0, 0, 1, 1, 1]
@@ -171,7 +156,7 @@ def test_neighbours_that_recur_and_end_in_important_words_may_be_phrases():
     important[:4, :2] = (0, 2)  # "to", "honest"
     important[4, :2] = (0, 1)
     assert recurring_phrases(units, important, min_count=4) == {"to be honest"}
-    # The partner: it has to recur, and both ends have to be important.
+    # It has to recur, or be known, and both ends have to be important.
     assert recurring_phrases(units, important, min_count=5) == set()
     important[0, 1] = 1
     assert "to be honest" not in recurring_phrases(units, important, min_count=4)
@@ -184,9 +169,20 @@ def test_phrases_are_masked_whole_and_without_their_first_or_last_word():
     assert (first.tolist(), last.tolist()) == ([[0, 0, 1], [-1, -1, -1]], [[1, 2, 2], [-1, -1, -1]])
 
 
-@pytest.mark.parametrize(("text", "ends"), [("honestly, the soup", (0, 2)), (("the soup", "was cold"), (1, 2))])
-def test_phrases_do_not_cross_punctuation_or_sides(text, ends):
-    units = words_as_units(encode("wordpiece", [text] * 4)[1])
-    assert recurring_phrases(units, np.tile(ends, (4, 1)), min_count=2) == set()
-    if isinstance(text, str):
-        assert recurring_phrases(units, np.tile([2, 3], (4, 1)), min_count=2) == {"the soup"}
+def test_phrases_have_five_words_at_most_and_cross_neither_punctuation_nor_sides():
+    for text, ends, expected in (
+        ("honestly, the soup", (0, 2), set()),
+        (("the soup", "was cold"), (1, 2), set()),
+        ("honestly, the soup", (2, 3), {"the soup"}),
+        ("a good bread to be fine", (0, 4), {"a good bread to be"}),
+        ("a good bread to be fine", (0, 5), set()),
+    ):
+        units = words_as_units(encode("wordpiece", [text] * 4)[1])
+        assert recurring_phrases(units, np.tile(ends, (4, 1)), min_count=2) == expected
+
+
+def test_texts_that_are_the_same_evidence_count_once():
+    texts = ["Order 17 is here!", "order 4: is HERE", "Order 17 is here!", ("a", "b"), "a b", "!!", "?"]
+    assert distinct_rows(texts).tolist() == [0, 3, 4, 5, 6]
+    found = find_repeats([text_key(text) for text in texts], [evidence_key(text) for text in texts])
+    assert (found.same_as.tolist(), found.weights.tolist()) == ([0, 1, 0, 3, 4, 5, 6], [2, 1, 0, 1, 1, 1, 1])
