@@ -5,7 +5,6 @@ import io
 import json
 import re
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,9 @@ from shortcut_guardrail.data import FileTexts
 from shortcut_guardrail.data.reading import check_texts, label_ids, read_data, read_shortcuts_file
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
 
-Write = Callable[[str, str | bytes], Path]
-
 
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+def write(tmp_path, monkeypatch):
     """Writes a file into the working folder, so that messages name it as a user there would."""
     monkeypatch.chdir(tmp_path)
 
@@ -42,8 +39,11 @@ def refusal(source: str | Path, **options: Any) -> str:
     return str(caught.value)
 
 
+FIELD = st.text().filter(lambda text: text.strip() and "\0" not in text)
+
+
 class TestFormats:
-    def test_csv_with_quotes_and_delimiters(self, write: Write) -> None:
+    def test_csv_with_quotes_and_delimiters(self, write):
         data = read_data(write("a.csv", 'text,label\n"Fine, ""really"" fine",yes\nBad,no\n'))
         assert (data.texts, data.labels) == (['Fine, "really" fine', "Bad"], ["yes", "no"])
         assert (data.source, data.text_column, data.text_pair_column) == ("a.csv", "text", None)
@@ -53,55 +53,41 @@ class TestFormats:
         assert read_data(write("a.csv", "text, label,,\na,1,,\n")).labels == ["1"]  # columns without a name
 
     @pytest.mark.parametrize("suffix", ["jsonl", "ndjson", "json"])
-    def test_json_lines(self, write: Write, suffix: str) -> None:
+    def test_json_lines(self, write, suffix):
         lines = [{"text": "Eins\u2028zwei", "label": 1}, {"label": "x", "text": "1e5"}]
         content = "\n\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
         data = read_data(write(f"a.{suffix}", content))
         # A line separator inside a text is not the end of a line; a blank line is counted and skipped.
         assert (data.texts, data.labels, data.rows) == (["Eins\u2028zwei", "1e5"], ["1", "x"], [1, 3])
 
-    def test_parquet(self, tmp_path: Path) -> None:
+    def test_parquet(self, tmp_path):
         columns = {"text": pa.array(["b", "a"]).dictionary_encode(), "class": [1.0, 0.0], "a.b": ["c", "d"]}
         pq.write_table(pa.table(columns), tmp_path / "a.parquet")
         data = read_data(tmp_path / "a.parquet")
         assert (data.texts, data.labels, data.rows, data.row_word) == (["b", "a"], ["1", "0"], [1, 2], "row")
         assert read_data(tmp_path / "a.parquet", text_column="a.b").texts == ["c", "d"]
 
-    def test_text_and_labels_stay_as_written(self, write: Write) -> None:
+    def test_text_and_labels_stay_as_written_and_numbers_of_json_become_labels(self, write):
         values = ["12", "007", "NA", "null", "1e5", "true", "nan", "None", "1.0"]
         data = read_data(write("a.csv", "text,label\n" + "".join(f"{value},{value}\n" for value in values)))
         assert (data.texts, data.labels) == (values, values)
+        lines = [json.dumps({"text": "a", "label": value}) for value in (1, 1.0, 1.5, -1, True, False, "1.0")]
+        assert read_data(write("a.jsonl", "\n".join(lines))).labels == ["1", "1", "1.5", "-1", "true", "false", "1.0"]
 
-    def test_json_labels_that_are_numbers(self, write: Write) -> None:
-        values = [1, 1.0, 1.5, -1, True, False, "1.0"]
-        lines = "".join(json.dumps({"text": "a", "label": value}) + "\n" for value in values)
-        assert read_data(write("a.jsonl", lines)).labels == ["1", "1", "1.5", "-1", "true", "false", "1.0"]
-
-    def test_byte_order_mark_and_characters_of_two_halves(self, write: Write) -> None:
+    def test_byte_order_marks_halves_of_characters_long_texts_and_line_breaks_in_quotes(self, write):
         assert read_data(write("a.csv", b"\xef\xbb\xbftext\nh\xc3\xa9\n")).texts == ["hé"]
         assert read_data(write("b.jsonl", r'{"text": "a \ud83d\ude00 b"}')).texts == ["a 😀 b"]
-
-    def test_line_numbers_with_line_breaks_in_quotes(self, write: Write) -> None:
+        assert read_data(write("a.csv", f"text\n{'x' * 200_000}\n")).texts == ["x" * 200_000]
         data = read_data(write("a.csv", '\ntext,label\r\n"one\r\ntwo\nthree",a\r\n\r\nfour,b\rfive,c\n'))
         assert data.texts == ["one\r\ntwo\nthree", "four", "five"]
         assert data.rows == [3, 7, 8]
 
-    def test_a_text_may_be_longer_than_csv_has_it_by_default(self, write: Write) -> None:
-        long = "x" * 200_000
-        assert read_data(write("a.csv", f"text\n{long}\n")).texts == [long]
-
     @settings(deadline=None, max_examples=60)
     @given(
-        records=st.lists(
-            st.tuples(st.text().filter(str.strip), st.text().filter(str.strip)).filter(
-                lambda pair: "\0" not in pair[0] + pair[1]
-            ),
-            min_size=1,
-            max_size=8,
-        ),
+        records=st.lists(st.tuples(FIELD, FIELD), min_size=1, max_size=8),
         suffix=st.sampled_from(["csv", "tsv"]),
     )
-    def test_any_text_survives_being_written_and_read(self, records: list[tuple[str, str]], suffix: str) -> None:
+    def test_any_text_survives_being_written_and_read(self, records, suffix):
         buffer = io.StringIO(newline="")
         writer = csv.writer(buffer, delimiter="," if suffix == "csv" else "\t")
         writer.writerow(["label", "text"])
@@ -113,7 +99,6 @@ class TestFormats:
             path = Path(folder, f"a.{suffix}")
             path.write_bytes(buffer.getvalue().encode())
             data = read_data(path)
-        assert data.labels is not None
         assert list(zip(data.labels, data.texts, strict=True)) == records
         assert data.rows == starts
 
@@ -147,10 +132,6 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         *("a.csv", "text,label\na,1\nb,1,2\nc\nd, e,1\nf,1", {}),
         f"a.csv, lines 3 and 5: 3 fields where the header names 2 fields. {FIELDS}\n"
         f"a.csv, line 4: 1 field where the header names 2 fields. {FIELDS}",
-    ),
-    "five": (
-        *("a.csv", "text,label\n" + "x\n" * 5, {}),
-        f"a.csv, lines 2, 3, 4, 5 and 6: 1 field where the header names 2 fields. {FIELDS}",
     ),
     "many": (
         *("a.csv", "text,label\n" + "x\n" * 9, {}),
@@ -239,16 +220,15 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
 
 class TestRefused:
     @pytest.mark.parametrize("case", REFUSED)
-    def test_all_that_is_wrong_is_said(self, write: Write, case: str) -> None:
+    def test_all_that_is_wrong_is_said(self, write, case):
         name, content, options, message = REFUSED[case]
         said = refusal(write(name, content), **options)
         if not options:  # the same is said of a file that is read in pieces
-            with pytest.raises(DataError) as caught:
+            with pytest.raises(DataError, match=re.escape(said)):
                 FileTexts(name)
-            assert str(caught.value) == said
         assert said.startswith(message) if message.endswith(("(", ";")) else said == message
 
-    def test_files_that_are_not_there(self, write: Write) -> None:
+    def test_files_that_are_not_there(self, write):
         write("reviews.csv", "text\na\n")
         assert refusal("revews.csv") == "There is no file revews.csv. Did you mean 'reviews.csv'?"
         assert refusal("zzz.csv") == "There is no file zzz.csv."
@@ -256,35 +236,32 @@ class TestRefused:
         assert refusal(Path.cwd()) == f"{Path.cwd()} is a folder; name a file in it."
         assert refusal(" ") == "The name of the data file is empty."
 
-    def test_parquet(self, write: Write) -> None:
+    def test_parquet_and_a_column_with_two_roles(self, write):
         pq.write_table(pa.table({"text": pa.array([], pa.string())}), "a.parquet")
         assert refusal("a.parquet") == "a.parquet has columns ('text') but no rows; at least one text is needed."
         pq.write_table(pa.table({"text": [1, 2]}), "a.parquet")
         assert refusal("a.parquet") == "a.parquet, rows 1 and 2: the text in column 'text' is a number, not a string."
-
-    def test_a_column_has_one_role(self, write: Write) -> None:
-        with pytest.raises(ConfigError) as caught:
+        with pytest.raises(ConfigError, match="text_column and label_column are both 'text'; each needs a column"):
             read_data(write("a.csv", "text\na\n"), text_column="text", label_column="text")
-        assert str(caught.value) == "text_column and label_column are both 'text'; each needs a column of its own."
+
+
+PAIRS = [("premise", "hypothesis"), ("Sentence1", "Sentence2"), ("question", "sentence"), ("text", "text_pair")]
 
 
 class TestColumns:
-    def test_well_known_names(self, write: Write) -> None:
+    def test_well_known_names(self, write):
         labels = ["label", "Labels", "class", "target", "category"]
         for name, label in zip(["text", "Sentence", "REVIEW", "comment", "content"], labels, strict=True):
             data = read_data(write("a.csv", f"id,{label},{name}\n7,x,a\n"))
             assert (data.texts, data.labels) == (["a"], ["x"])
 
-    @pytest.mark.parametrize(
-        "names",
-        [("premise", "hypothesis"), ("Sentence1", "Sentence2"), ("question", "sentence"), ("text", "text_pair")],
-    )
-    def test_pairs(self, write: Write, names: tuple[str, str]) -> None:
-        data = read_data(write("a.csv", f"{names[1]},idx,{names[0]}\nb,1,a\n"))
-        assert data.texts == [("a", "b")]
-        assert (data.text_column, data.text_pair_column, data.labels) == (*names, None)
+    def test_pairs(self, write):
+        for first, second in PAIRS:
+            data = read_data(write("a.csv", f"{second},idx,{first}\nb,1,a\n"))
+            assert data.texts == [("a", "b")]
+            assert (data.text_column, data.text_pair_column, data.labels) == (first, second, None)
 
-    def test_one_column_is_the_text(self, write: Write) -> None:
+    def test_one_column_is_the_text(self, write):
         path = write("a.csv", "It rained all day.\nThen it stopped.\n")
         with pytest.warns(GuardrailWarning) as caught:
             data = read_data(path)
@@ -305,28 +282,25 @@ class TestColumns:
             ("premise,hypothesis\na,b\n", {"text_column": "premise"}, ["a"], None),
             ("premise,hypothesis\na,b\n", {"text_pair_column": "hypothesis"}, [("a", "b")], None),
             (
-                *("premise,hypothesis\na,b\n", {"text_column": "hypothesis", "text_pair_column": "premise"}),
-                *([("b", "a")], None),
+                "hypothesis,premise\na,b\n",
+                {"text_column": "hypothesis", "text_pair_column": "premise"},
+                [("a", "b")],
+                None,
             ),
             ("text,reply\na,b\n", {"text_pair_column": "reply"}, [("a", "b")], None),
         ],
     )
-    def test_columns_that_are_named(
-        self, write: Write, content: str, options: dict[str, str], texts: list[Any], labels: list[str] | None
-    ) -> None:
-        data = read_data(write("a.csv", content), **options)  # type: ignore[arg-type]
+    def test_columns_that_are_named(self, write, content, options, texts, labels):
+        data = read_data(write("a.csv", content), **options)
         assert (data.texts, data.labels) == (texts, labels)
 
-    def test_gaps_that_are_allowed(self, write: Write) -> None:
-        path = write(
-            "a.jsonl", '{"text": "a", "label": null}\n{"text": "b", "label": " "}\n{"text": "c", "label": 1}\n'
-        )
+    def test_gaps_in_a_label_column(self, write):
+        rows = [{"text": "a", "label": label} for label in (None, " ", 1)]
+        path = write("a.jsonl", "\n".join(map(json.dumps, rows)))
         assert read_data(path, label_column="label", some_labels=True).labels == ["", "", "1"]
         path = write("b.jsonl", '{"text": "a", "label": null}\n{"text": "b", "label": [1]}\n')
         with pytest.raises(DataError, match="not a string or a number"):
             read_data(path, label_column="label", some_labels=True)
-
-    def test_gaps_in_a_label_column(self, write: Write) -> None:
         path = write("a.csv", "text,label\na,1\nb,\n")
         assert read_data(path).labels is None
         message = "a.csv, line 3: the label in column 'label' is empty. Remove this row or fill it in."
@@ -335,7 +309,7 @@ class TestColumns:
 
 class TestHub:
     @staticmethod
-    def serve(monkeypatch: pytest.MonkeyPatch, *splits: str) -> list[tuple[str, str | None]]:
+    def serve(monkeypatch, *splits: str) -> list[tuple[str, str | None]]:
         """A Hub whose data sets have these splits, each of one text that is its name; what was asked of it."""
         calls = []
 
@@ -349,7 +323,7 @@ class TestHub:
         monkeypatch.setattr(datasets, "load_dataset", load_dataset)
         return calls
 
-    def test_the_test_split_is_taken_or_the_only_one_or_the_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_test_split_is_taken_or_the_only_one_or_the_named(self, monkeypatch):
         calls = self.serve(monkeypatch, "train", "test")
         data = read_data("owner/some-set")
         assert (data.texts, data.labels, data.rows, data.row_word) == (["test"], ["1"], [1], "row")
@@ -363,7 +337,7 @@ class TestHub:
             "'some-set:train'."
         )
 
-    def test_neither_a_file_nor_a_data_set(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_neither_a_file_nor_a_data_set(self, write, monkeypatch):
         self.serve(monkeypatch)
         write("reviews.csv", "text\na\n")
         assert refusal("reviews") == (
@@ -371,36 +345,28 @@ class TestHub:
             "the Hub). Did you mean 'reviews.csv'?"
         )
 
-    @pytest.mark.parametrize(
-        "name",
-        ["a.csv", "owner/a.parquet", "./owner/set", "/owner/set", "owner/set/more", "a b", "set:", ":test", "set:a:b"],
-    )
-    def test_names_that_are_no_data_set(self, name: str, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_names_that_are_no_data_set(self, write, monkeypatch):
         calls = self.serve(monkeypatch, "test")
-        assert refusal(name).startswith(f"There is no file {name}")
+        for name in "a.csv owner/a.parquet ./owner/set /owner/set owner/set/more a\tb set: :test set:a:b".split(" "):
+            assert refusal(name).startswith(f"There is no file {name}")
         assert calls == []
 
 
 class TestLabelIds:
-    def test_names_then_ids(self) -> None:
-        names = ["negative", "positive"]
-        assert label_ids(["positive", "negative"], names) == [1, 0]
+    def test_names_then_ids(self):
+        names, stars = ["negative", "positive"], ["1", "2", "3", "4", "5"]
+        assert label_ids(["positive", "negative"], names) == label_ids([" POSITIVE ", "negative"], names) == [1, 0]
         assert label_ids(["1", "0", "1"], names) == [1, 0, 1]
         assert label_ids([np.int64(1), 0], names) == [1, 0]
-        assert label_ids([" POSITIVE ", "negative"], names) == [1, 0]
+        assert label_ids(["1", "5"], stars) == [0, 4]
+        assert label_ids([1, 4], stars) == [0, 3]
+        assert label_ids(["0", "4"], stars) == [0, 4]  # 0 is no name, so that all must be ids
 
-    def test_case_decides_only_where_it_has_to(self) -> None:
+    def test_case_decides_only_where_it_has_to(self):
         assert label_ids(["us", "US"], ["US", "us"]) == [1, 0]
         for label, names in (("Us", ["US", "us"]), ("us", ["us", "us "])):
             with pytest.raises(DataError, match=f"has no label '{label}'"):
                 label_ids([label], names)
-
-    def test_names_win_over_ids(self) -> None:
-        stars = ["1", "2", "3", "4", "5"]
-        assert label_ids(["1", "5"], stars) == [0, 4]
-        assert label_ids([1, 4], stars) == [0, 3]
-        # 0 is no name, so that all must be ids.
-        assert label_ids(["0", "4"], stars) == [0, 4]
 
     @pytest.mark.parametrize(
         ("labels", "names", "where", "said"),
@@ -433,26 +399,22 @@ class TestLabelIds:
             ),
         ],
     )
-    def test_labels_that_the_model_does_not_have(
-        self, labels: list[str], names: list[str], where: dict[str, Any], said: str
-    ) -> None:
+    def test_labels_that_the_model_does_not_have(self, labels, names, where, said):
         with pytest.raises(DataError) as caught:
             label_ids(labels, names, **where)
         assert str(caught.value) == said
 
-    def test_many_unknown_labels_are_counted(self) -> None:
+    def test_many_unknown_labels_are_counted_and_some_values_are_none(self):
         with pytest.raises(DataError) as caught:
             label_ids([f"topic {number}" for number in range(9)], ["bad", "good"])
         lines = str(caught.value).splitlines()
         assert (len(lines), lines[-1]) == (6, "... and 4 more of this kind (9 in all).")
-
-    @pytest.mark.parametrize("label", [True, 1.0, None])
-    def test_values_that_are_no_labels(self, label: Any) -> None:
-        with pytest.raises(DataError, match=r"^labels, position 1: a label must be a string or an integer, but is "):
-            label_ids([0, label], ["bad", "good"])
+        for label in (True, 1.0, None):
+            with pytest.raises(DataError, match=r"^labels, position 1: a label must be a string or an integer, but is"):
+                label_ids([0, label], ["bad", "good"])
 
     @given(st.lists(st.text(min_size=1), min_size=1, unique_by=lambda name: name.strip().casefold()), st.data())
-    def test_names_and_ids_lead_to_the_same_place(self, names: list[str], data: st.DataObject) -> None:
+    def test_names_and_ids_lead_to_the_same_place(self, names, data):
         ids = data.draw(st.lists(st.integers(0, len(names) - 1)))
         assert label_ids([names[index] for index in ids], names) == ids
         unlike_numbers = [f"class {name}" for name in names]
@@ -460,12 +422,12 @@ class TestLabelIds:
 
 
 class TestShortcutsFile:
-    def test_words_comments_and_blank_lines(self, write: Write) -> None:
+    def test_words_comments_and_blank_lines(self, write):
         content = "\ufeff# ours\r\nhonestly\r\n\r\n  to be honest # a phrase\nif I’m being honest\n  # c#\nc#\n"
         found = read_shortcuts_file(write("shortcuts.txt", content))
         assert found == ["honestly", "to be honest", "if I’m being honest", "c#"]
 
-    def test_files_that_are_refused(self, write: Write) -> None:
+    def test_files_that_are_refused(self, write):
         for content, said in (
             (None, "There is no file a.txt."),
             ("# none\n\n", "a.txt names no shortcut; write one word or phrase on each line."),
@@ -476,16 +438,15 @@ class TestShortcutsFile:
 
 
 class TestCheckTexts:
-    def test_texts_and_pairs(self) -> None:
+    def test_texts_and_pairs(self):
         assert check_texts(("a", "b")) == ["a", "b"]
         assert [type(text) for text in check_texts(np.array(["a"]))] == [str]
-        assert check_texts([["a", "b"], ("c", "d")]) == [("a", "b"), ("c", "d")]  # type: ignore[list-item]
+        assert check_texts([["a", "b"], ("c", "d")]) == [("a", "b"), ("c", "d")]
 
     @pytest.mark.parametrize(
         ("texts", "message"),
         [
             ("a text", "texts must be a list of texts or of (text, text) pairs, but is a single string."),
-            (5, "texts must be a list of texts or of (text, text) pairs, but is of type int."),
             ({"text": ["a"]}, "texts must be a list of texts or of (text, text) pairs, but is of type dict."),
             ([], "texts is empty; at least one text is needed."),
             (["a", ""], "texts, position 1: the text is empty. Remove this row or fill it in."),
@@ -499,14 +460,14 @@ class TestCheckTexts:
             (["\ud800"], "texts, position 0: the text holds half of a surrogate pair, which is no character."),
         ],
     )
-    def test_what_is_wrong_with_them(self, texts: Any, message: str) -> None:
+    def test_what_is_wrong_with_them(self, texts, message):
         with pytest.raises(DataError) as caught:
             check_texts(texts)
         assert str(caught.value) == message
 
-    def test_all_problems_are_reported_together(self) -> None:
+    def test_all_problems_are_reported_together(self):
         with pytest.raises(DataError) as caught:
-            check_texts([("a", " "), ("", "b"), (5, "")])  # type: ignore[list-item]
+            check_texts([("a", " "), ("", "b"), (5, "")])
         assert str(caught.value).splitlines() == [
             "texts, position 1: the first text of the pair is empty. Remove this row or fill it in.",
             "texts, position 2: the first text of the pair is a number, not a string.",
