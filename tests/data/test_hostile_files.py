@@ -16,23 +16,12 @@ from shortcut_guardrail.data.tables import LONGEST_LINE
 from shortcut_guardrail.errors import DataError
 
 
-def pipe(path: Path) -> Path:
-    os.mkfifo(path)
-    return path
-
-
-def device(path: Path) -> Path:
-    path.symlink_to("/dev/zero")
-    return path
-
-
-def closed_socket(path: Path) -> Path:
+def a_socket(path):
     with socket.socket(socket.AF_UNIX) as opened:
         opened.bind(str(path))
-    return path
 
 
-@pytest.mark.parametrize("make", [pipe, device, closed_socket])
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero"), a_socket])
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
 def test_what_may_never_end_is_refused(tmp_path, monkeypatch, make, name):
     monkeypatch.chdir(tmp_path)  # the name of a socket is short
@@ -43,16 +32,13 @@ def test_what_may_never_end_is_refused(tmp_path, monkeypatch, make, name):
             read(name)
 
 
-def test_a_name_that_no_file_can_have():
+def test_a_name_that_no_file_can_have_and_a_file_that_may_not_be_read(tmp_path, monkeypatch):
     for name, said in (
         ("x" * 5000 + ".csv", r"cannot be read \(File name too long\)\.$"),
         ("a\0b.csv", "^There is no"),
     ):
         with pytest.raises(DataError, match=said):
             read_data(name)
-
-
-def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_text("text\nfine\n")
 
     def refuse(*_, **__):
@@ -86,9 +72,8 @@ def test_a_line_has_a_length(tmp_path):
     assert len(read_data(tmp_path / "a.csv")) == 30
     # And quotes that are not closed do not take in the whole file.
     (tmp_path / "a.csv").write_text('text\nfine\n"' + "a line\n" * (LONGEST_LINE // 6))
-    with pytest.raises(
-        DataError, match=rf"line 3: the record that starts here has a field of more than {LONGEST_LINE:,}"
-    ):
+    said = f"line 3: the record that starts here has a field of more than {LONGEST_LINE:,}"
+    with pytest.raises(DataError, match=said):
         read_data(tmp_path / "a.csv")
 
 

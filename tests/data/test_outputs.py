@@ -19,17 +19,15 @@ HOLDS = "which the command reads. Choose another place."
 @pytest.fixture
 def model(tmp_path) -> Path:
     folder = tmp_path / "model"
-    (folder / "deep").mkdir(parents=True)
-    for name in ("config.json", "model.safetensors", "deep/tokenizer.json"):
-        (folder / name).write_text(name)
+    folder.mkdir()
+    (folder / "config.json").touch()
     return folder
 
 
 @pytest.fixture
 def data(tmp_path) -> Path:
-    file = tmp_path / "data.csv"
-    file.write_text("text\nmine\n")
-    return file
+    (tmp_path / "data.csv").write_text("text\nmine\n")
+    return tmp_path / "data.csv"
 
 
 def refused(target: Path, *inputs: object, folder: str | None = None) -> str:

@@ -19,11 +19,9 @@ from shortcut_guardrail.data.reading import read_data
 from shortcut_guardrail.data.sources import FileTexts
 from shortcut_guardrail.errors import DataError, GuardrailWarning
 
-Outcome = tuple[list[Any], list[str] | None] | str
-"""Texts and labels, or the message of the refusal."""
 
-
-def whole(file: Path, **columns: str) -> Outcome:
+def whole(file: Path, **columns: str):
+    """Texts and labels, or the message of the refusal."""
     try:
         data = read_data(file, **columns, require_labels="label_column" in columns)  # type: ignore[arg-type]
     except DataError as error:
@@ -32,7 +30,7 @@ def whole(file: Path, **columns: str) -> Outcome:
     return list(data.texts), data.labels if "label_column" in columns else None
 
 
-def in_pieces(file: Path, size: int, **columns: str) -> Outcome:
+def in_pieces(file: Path, size: int, **columns: str):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sources, "_READ", size)
         try:
@@ -81,11 +79,11 @@ PARQUET: dict[str, tuple[list[str], list[list[Any]]]] = {
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def assert_the_same(file: Path, sizes: tuple[int, ...] = (1, 2, 3, 1024)) -> None:
+def assert_the_same(file, sizes=(1, 2, 3, 1024)):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GuardrailWarning)
         for columns in ({}, {"label_column": "label"}, {"text_column": "text", "label_column": "label"}):
@@ -95,7 +93,7 @@ def assert_the_same(file: Path, sizes: tuple[int, ...] = (1, 2, 3, 1024)) -> Non
 
 
 @pytest.mark.parametrize("name", ODD_FILES)
-def test_text_files(name: str) -> None:
+def test_text_files(name):
     suffix, content = ODD_FILES[name]
     file = Path(f"data.{suffix}")
     file.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -103,44 +101,40 @@ def test_text_files(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PARQUET)
-def test_parquet(name: str) -> None:
+def test_parquet(name):
     names, columns = PARQUET[name]
     pq.write_table(pa.table([pa.array(column) for column in columns], names=names), "data.parquet", row_group_size=4)
     # Exception: a fault in each row is told of the first piece alone, so that only one piece says the same.
     assert_the_same(Path("data.parquet"), sizes=(1024,) if name == "label list" else (1, 2, 3, 1024))
 
 
-def test_damaged_parquet() -> None:
-    Path("data.parquet").write_text(CSV)
-    assert_the_same(Path("data.parquet"))
-    pq.write_table(pa.table({"text": TEXTS, "label": TEXTS}), "data.parquet", compression="none", use_dictionary=False)
-    content = bytearray(Path("data.parquet").read_bytes())
-    content[4:40] = b"\xff" * 36
-    Path("data.parquet").write_bytes(content)
-    assert "column 'text' cannot be read (" in str(whole(Path("data.parquet")))
-    assert_the_same(Path("data.parquet"))
+def test_damaged_parquet():
+    file = Path("data.parquet")
+    pq.write_table(pa.table({"text": TEXTS, "label": TEXTS}), file, compression="none", use_dictionary=False)
+    content = file.read_bytes()
+    file.write_bytes(content[:4] + b"\xff" * 36 + content[40:])
+    assert "column 'text' cannot be read (" in str(whole(file))
+    assert_the_same(file)
 
 
 # What differs, because a piece is all that is known when it is read
 
 
-def test_several_faults_are_told_of_the_first_piece_that_has_one() -> None:
-    Path("data.csv").write_text("text,label\na,1\nb\nc,1,2\nd,1\ne\n")
+def test_faults_and_columns_are_told_of_the_first_piece_that_has_them():
+    file = Path("data.csv")
+    file.write_text("text,label\na,1\nb\nc,1,2\nd,1\ne\n")
     advice = "Put fields that hold a delimiter, a quote or a line break in quotes."
     short, long = (f"{count} where the header names 2 fields. {advice}" for count in ("1 field", "3 fields"))
-    assert in_pieces(Path("data.csv"), 1024) == whole(Path("data.csv"))
-    assert whole(Path("data.csv")) == f"data.csv, lines 3 and 6: {short}\ndata.csv, line 4: {long}"
-    assert in_pieces(Path("data.csv"), 3) == f"data.csv, line 3: {short}\ndata.csv, line 4: {long}"
+    assert in_pieces(file, 1024) == whole(file) == f"data.csv, lines 3 and 6: {short}\ndata.csv, line 4: {long}"
+    assert in_pieces(file, 3) == f"data.csv, line 3: {short}\ndata.csv, line 4: {long}"
     # A fault that ends the reading hides those of the records before it, where these are not told of yet.
-    Path("data.csv").write_bytes(b"text,label\na,1\nb\nc,1\nd,1\n" + f"{LONG},1\n".encode() * 20 + b"\xff,1\n")
-    assert str(whole(Path("data.csv"))).startswith("data.csv, line 26: byte 0xff is not UTF-8.")
-    assert in_pieces(Path("data.csv"), 3) == f"data.csv, line 3: {short}"
-
-
-def test_the_columns_of_json_lines_are_those_of_the_first_piece() -> None:
-    Path("data.jsonl").write_text('{"body": "a"}\n' * 2 + '{"body": "b", "text": "c"}\n')
-    assert "more than one column could be the text" in str(whole(Path("data.jsonl")))
-    assert in_pieces(Path("data.jsonl"), 2) == (["a", "a", "b"], None)
+    file.write_bytes(b"text,label\na,1\nb\nc,1\nd,1\n" + f"{LONG},1\n".encode() * 20 + b"\xff,1\n")
+    assert str(whole(file)).startswith("data.csv, line 26: byte 0xff is not UTF-8.")
+    assert in_pieces(file, 3) == f"data.csv, line 3: {short}"
+    file = Path("data.jsonl")
+    file.write_text('{"body": "a"}\n' * 2 + '{"body": "b", "text": "c"}\n')
+    assert "more than one column could be the text" in str(whole(file))
+    assert in_pieces(file, 2) == (["a", "a", "b"], None)
 
 
 # Any bytes at all
@@ -157,7 +151,7 @@ _STARTS = (
 
 @settings(deadline=None, max_examples=150)
 @given(st.sampled_from(list(_STARTS)), st.data())
-def test_any_bytes(start: tuple[str, bytes], data: st.DataObject) -> None:
+def test_any_bytes(start, data):
     """A single piece says what the whole says; smaller ones accept and refuse the same files."""
     suffix, before = start
     content = before + b"".join(data.draw(st.lists(st.sampled_from(_PARTS[suffix == "jsonl"]), max_size=20)))
@@ -172,32 +166,31 @@ def test_any_bytes(start: tuple[str, bytes], data: st.DataObject) -> None:
             assert found == expected or (isinstance(found, str) and isinstance(expected, str))
 
 
-# A piece at a time
-
-
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_only_a_piece_is_in_memory(suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_piece_is_in_memory(suffix, monkeypatch):
     monkeypatch.setattr(sources, "_READ", 100)
-    text, count = "x" * 2000, 5000
-    file = Path(f"data.{suffix}")
+    text, count, file = "x" * 2000, 5000, Path(f"data.{suffix}")
     if suffix == "parquet":
         pq.write_table(pa.table({"text": [text] * count}), file)
     else:
-        line = f'{{"text": "{text}"}}\n' if suffix == "jsonl" else f"{text}\n"
-        file.write_text(("" if suffix == "jsonl" else "text\n") + line * count)
+        file.write_text(f'{{"text": "{text}"}}\n' * count if suffix == "jsonl" else "text\n" + f"{text}\n" * count)
     sum(1 for _ in FileTexts(file).chunks())  # what is imported on the way is not counted
     tracemalloc.start()
     try:
         assert sum(len(texts) for texts, _ in FileTexts(file).chunks()) == count
-        peak = tracemalloc.get_traced_memory()[1]
+        assert tracemalloc.get_traced_memory()[1] < len(text) * count / 5
     finally:
         tracemalloc.stop()
-    assert peak < len(text) * count / 5
 
 
-def test_a_lone_column_is_warned_of_once_and_by_the_name_of_the_file() -> None:
+def test_a_lone_column_is_warned_of_once_and_by_the_name_of_the_file():
     Path("data.csv").write_text("It rains.\nIt is wet.\n")
-    with pytest.warns(GuardrailWarning) as caught:
+    with pytest.warns(GuardrailWarning, match=r"^data\.csv has one column, which its first line ca") as caught:
         assert list(FileTexts("data.csv").chunks()) == [(["It is wet."], None)]
-    assert [str(warning.message)[:48] for warning in caught] == ["data.csv has one column, which its first line ca"]
-    assert caught[0].filename == __file__
+    assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_texts_in_memory_come_in_pieces_with_their_labels_as_written(monkeypatch):
+    monkeypatch.setattr(sources, "_READ", 2)
+    assert list(sources.MemoryTexts(list("abc"), [0, "x", 1]).chunks()) == [(["a", "b"], ["0", "x"]), (["c"], ["1"])]
+    assert list(sources.MemoryTexts(["a"]).chunks()) == [(["a"], None)]
