@@ -46,7 +46,7 @@ def _guard(model_folder):
 
 @pytest.fixture
 def guard(_guard):
-    """Fitted on the model of `bert`, which has a place on disk, so that a saved folder can find it again."""
+    """Its model has a place on disk, so that a saved folder can find it again."""
     return copy.deepcopy(_guard)
 
 
@@ -58,14 +58,11 @@ def folder(guard, tmp_path):
 
 
 def plain_probabilities(model, tokenizer, texts):
-    """What somebody who knows nothing of this library would compute, one text at a time."""
+    """What Transformers alone answers, one text at a time."""
     model.eval()
     with torch.no_grad():
         logits = [model(**tokenizer(text, return_tensors="pt")).logits[0] for text in texts]
     return torch.stack(logits).softmax(-1).numpy()
-
-
-# The caller's model
 
 
 def test_the_callers_model_is_left_as_it_was(bert, texts):
@@ -92,19 +89,21 @@ def test_the_callers_model_is_left_as_it_was(bert, texts):
 
 
 def test_global_state_is_left_as_it_was(bert, texts):
-    torch.manual_seed(3)
-    np.random.seed(3)
-    expected = torch.rand(1), np.random.rand()
-    torch.manual_seed(3)
-    np.random.seed(3)
+    def drawn():
+        return torch.rand(1), np.random.rand()
+
+    def start():
+        torch.manual_seed(3)
+        np.random.seed(3)
+
+    start()
+    expected = drawn()
+    start()
     guard = ShortcutGuardrail(*bert)
     guard.fit(texts, config=STRONG)
     guard.audit(texts)
-    assert (torch.rand(1), np.random.rand()) == expected
+    assert drawn() == expected
     assert torch.is_grad_enabled()
-
-
-# Predictions
 
 
 def test_strength_0_is_the_base_model_bit_for_bit(bert, guard, texts):
@@ -127,44 +126,35 @@ def test_probabilities_are_those_of_the_plain_model(bert, texts):
     assert len(set(names)) > 1
 
 
-def test_the_same_seed_gives_the_same_predictions_and_another_seed_others(bert, texts):
+def test_the_same_seed_gives_the_same_predictions_and_fitting_again_starts_from_the_base(bert, guard, texts):
     def fitted(seed):
-        guard = ShortcutGuardrail(*bert)
+        guard = ShortcutGuardrail(*bert, batch_size=4)
         guard.fit(texts, config=STRONG, seed=seed)
         return guard.predict_proba(texts)
 
-    first, second, other = fitted(1), fitted(1), fitted(2)
-    np.testing.assert_array_equal(first, second)
+    first, other = fitted(1), fitted(2)
     assert np.abs(first - other).max() > 1e-4
-
-
-def test_fitting_again_starts_from_the_base_model(bert, guard, texts):
     guard.calibrate(SUPPORT, SUPPORT_LABELS)
     guard.fit(texts, config=STRONG, seed=1)
-    fresh = ShortcutGuardrail(*bert, batch_size=4)
-    fresh.fit(texts, config=STRONG, seed=1)
-    np.testing.assert_array_equal(guard.predict_proba(texts), fresh.predict_proba(texts))
+    np.testing.assert_array_equal(guard.predict_proba(texts), first)
     assert guard.record().calibration is None
     assert guard.record().support_hashes == ()
 
 
+@pytest.mark.filterwarnings("ignore:Small groups")
 def test_an_evaluation_at_strength_0_is_the_base_models(bert, guard, texts):
-    labels = ["positive", "negative"] * 4
-    with pytest.warns(GuardrailWarning, match="Small groups"):
-        base = ShortcutGuardrail(*bert, batch_size=4).evaluate(texts, labels, shortcuts=["honestly"])
-    with pytest.warns(GuardrailWarning, match="Small groups"):
-        at_zero = guard.evaluate(texts, labels, shortcuts=["honestly"], strength=0)
-    with pytest.warns(GuardrailWarning, match="Small groups"):
-        guarded = guard.evaluate(texts, labels, shortcuts=["honestly"])
-    assert at_zero.to_dict() == base.to_dict()
+    rows = texts, ["positive", "negative"] * 4
+    base = ShortcutGuardrail(*bert, batch_size=4).evaluate(*rows, shortcuts=["honestly"])
+    guarded = guard.evaluate(*rows, shortcuts=["honestly"])
+    assert guard.evaluate(*rows, shortcuts=["honestly"], strength=0).to_dict() == base.to_dict()
     assert guarded.mstps != base.mstps
     assert base.mstps_base_tokens == base.mstps
-
-
-def test_the_base_models_important_tokens_are_a_set_of_their_own(guard, texts):
-    with pytest.warns(GuardrailWarning, match="Small groups"):
-        result = guard.evaluate(texts, ["positive", "negative"] * 4, top_k=1)
-    own, base = guard.audit(texts, top_k=1), guard.audit(texts, top_k=1, strength=0)
+    # The base's important tokens are a set of their own.
+    result, own, base = (
+        guard.evaluate(*rows, top_k=1),
+        guard.audit(texts, top_k=1),
+        guard.audit(texts, top_k=1, strength=0),
+    )
     assert result.mstps == own.mstps != result.mstps_base_tokens
     assert (own.saliency.positions != base.saliency.positions).any()
     assert own.mstps == guard.audit(texts, top_k=1, strength=1.0).mstps  # the guard's own strength
@@ -182,9 +172,6 @@ def test_long_texts_are_cut_and_counted(bert, texts):
     )
 
 
-# What fit and calibrate say
-
-
 def test_the_strength_is_fixed_until_it_is_calibrated_or_set(guard):
     assert (guard.debias_strength, guard.record().strength_source) == (1.0, "fixed")
     calibration = guard.calibrate(SUPPORT, SUPPORT_LABELS)
@@ -198,10 +185,8 @@ def test_evaluating_on_support_rows_is_warned_about(guard):
     guard.calibrate(SUPPORT, SUPPORT_LABELS)
     with pytest.warns(GuardrailWarning) as caught:
         guard.evaluate([*SUPPORT[:2], "a lovely place"], ["positive", "negative", "positive"])
-    assert str(caught[0].message) == (
-        "2 of the 3 evaluated texts were in the support set that chose the strength; "
-        "leave them out for an unbiased score."
-    )
+    said = "2 of the 3 evaluated texts were in the support set that chose the strength; leave them out for an unbiased"
+    assert str(caught[0].message).startswith(said)
     with pytest.warns(GuardrailWarning) as caught:
         guard.evaluate(["a lovely place", "the dull tea"], ["positive", "negative"])
     assert not [warning for warning in caught if "support set" in str(warning.message)]
@@ -230,17 +215,13 @@ def test_what_is_refused(bert):
             call()
 
 
-def test_a_strength_out_of_range(guard, texts):
+def test_strengths_and_support_sets_that_cannot_be_used(guard, texts):
     for strength in (-0.1, 1.4, float("nan")):
         message = re.escape(f"debias_strength must be a number from 0 to 1, but is {strength}")
         with pytest.raises(ConfigError, match=message):
             guard.predict(texts, strength=strength)
         with pytest.raises(ConfigError, match=message):
             guard.debias_strength = strength
-        assert guard.debias_strength == 1.0
-
-
-def test_support_sets_that_cannot_be_used(guard):
     for rows, labels, message in (
         (["good"], ["positive"], "needs at least 2 labelled rows, but has 1"),
         (["good", "bad"], ["positive", "positive"], "All 2 rows of the support set have the same label"),
@@ -249,7 +230,7 @@ def test_support_sets_that_cannot_be_used(guard):
     ):
         with pytest.raises(DataError, match=message):
             guard.calibrate(rows, labels)
-        assert guard.record().strength_source == "fixed"
+    assert (guard.debias_strength, guard.record().strength_source) == (1.0, "fixed")
 
 
 def test_logits_that_are_not_numbers_fail_the_run(bert, texts):
@@ -259,9 +240,6 @@ def test_logits_that_are_not_numbers_fail_the_run(bert, texts):
     for call in (guard.predict, guard.audit, guard.fit):
         with pytest.raises(RunError, match=r"logits for text \d are not finite numbers"):
             call(texts)
-
-
-# Folders
 
 
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # PEFT's, about Transformers
@@ -308,7 +286,7 @@ def test_the_record_holds_what_is_promised_and_no_deployment_text(guard, model_f
     guard.fit(marked, config=STRONG, seed=5)
     guard.calibrate(["xylophone soup", "good kumquat"], ["positive", "negative"])
     guard.save_pretrained(tmp_path / "guarded")
-    record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
+    record = json.loads((tmp_path / "guarded/guardrail.json").read_text())
     assert record["base_model"]["name"] == str(model_folder)
     assert re.fullmatch("[0-9a-f]{64}", record["base_model"]["fingerprint"])
     assert (record["seed"], record["precision"], len(record["support_hashes"])) == (5, "float32", 2)
@@ -316,8 +294,6 @@ def test_the_record_holds_what_is_promised_and_no_deployment_text(guard, model_f
     assert set(record["seconds"]) == {"tokenise", "attribute", "adapt", "calibrate"}
     for name in ("guardrail.json", "README.md", "adapter_config.json"):
         written = (tmp_path / "guarded" / name).read_text()
-        for text in (*marked, "xylophone soup", "good kumquat"):
-            assert text not in written
         for word in ("zanzibar", "quixotic", "vermilion", "xylophone", "kumquat", "honestly", "friendly", "coffee"):
             assert word not in written, name
 
@@ -330,13 +306,15 @@ def test_another_base_model_is_refused_by_its_weights(guard, folder, bert, texts
         model.classifier.bias[0] += 1e-3
     model.save_pretrained(tmp_path / "other")
     tokenizer.save_pretrained(tmp_path / "other")
-    right, wrong = guard.record().base_model["fingerprint"], TextClassifier(*bert).fingerprint()
+    record, wrong = guard.record().base_model, TextClassifier(*bert).fingerprint()
     with pytest.raises(ModelError) as error:
         ShortcutGuardrail.from_pretrained(folder, base=tmp_path / "other")
     assert str(error.value) == (
-        f"The adapter in '{folder}' was trained on '{guard.record().base_model['name']}' with weights {right}, but the "
+        f"The adapter in '{folder}' was trained on '{record['name']}' with weights {record['fingerprint']}, but the "
         f"weights of '{tmp_path / 'other'}' are {wrong}. Name the model it was trained on with base=."
     )
+    with pytest.raises(ConfigError, match=r"base is for guarded folders, but '.*' holds no guardrail\.json"):
+        ShortcutGuardrail.from_pretrained(tmp_path / "other", base=model)
 
 
 def test_a_base_saved_again_elsewhere_in_16_bit_or_in_shards_is_the_same(bert, texts, tmp_path):
@@ -356,8 +334,8 @@ def test_a_base_saved_again_elsewhere_in_16_bit_or_in_shards_is_the_same(bert, t
 @pytest.fixture
 def project(bert, texts, tmp_path, monkeypatch):
     """A guard whose base was named by a relative path; the test is elsewhere when it gets both."""
-    (tmp_path / "project").mkdir()
-    (tmp_path / "elsewhere").mkdir()
+    for name in ("project", "elsewhere"):
+        (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "project")
     for part in bert:
         part.save_pretrained("models/base")
@@ -369,34 +347,29 @@ def project(bert, texts, tmp_path, monkeypatch):
     return guard, tmp_path / "project"
 
 
-def test_a_base_that_was_named_by_a_relative_path_is_found_from_anywhere(project, texts):
+def test_a_base_that_was_named_by_a_relative_path_is_found_from_anywhere_and_moved_with_its_guard(project, texts):
     guard, folder = project
-    again = ShortcutGuardrail.from_pretrained("../project/out/guarded")
-    np.testing.assert_array_equal(again.predict_proba(texts), guard.predict_proba(texts))
+    expected = guard.predict_proba(texts)
+
+    def found(folder, name, **named):
+        again = ShortcutGuardrail.from_pretrained(folder, **named)
+        np.testing.assert_array_equal(again.predict_proba(texts), expected)
+        assert again.record().base_model["name"] == str(name)
+
+    found("../project/out/guarded", folder / "models/base")
     record = json.loads((folder / "out/guarded/guardrail.json").read_text())
     assert record["base_model"]["name"] == str(folder / "models/base")
     assert record["base_model"]["from_folder"] == os.path.join("..", "..", "models", "base")
     # Transformers finds it without this library.
     plain = AutoModelForSequenceClassification.from_pretrained(folder / "out/guarded")
     assert plain.name_or_path == str(folder / "models/base")
-
-
-def test_a_base_that_moved_with_its_guard_is_found(project, texts):
-    guard, folder = project
     moved = folder.rename(folder.parent / "moved")
-    again = ShortcutGuardrail.from_pretrained(moved / "out/guarded")
-    np.testing.assert_array_equal(again.predict_proba(texts), guard.predict_proba(texts))
-    assert again.record().base_model["name"] == str(moved / "models/base")
-
-
-def test_a_base_that_moved_alone_is_asked_for(project, texts):
-    guard, folder = project
-    (folder / "models").rename(folder / "moved")
+    found(moved / "out/guarded", moved / "models/base")
+    # A base that moved alone is asked for.
+    (moved / "models").rename(moved / "elsewhere")
     with pytest.raises(ModelError, match=r"base model of '.*guarded' was not found.*with base="):
-        ShortcutGuardrail.from_pretrained(folder / "out/guarded")
-    again = ShortcutGuardrail.from_pretrained(folder / "out/guarded", base=folder / "moved/base")
-    np.testing.assert_array_equal(again.predict_proba(texts), guard.predict_proba(texts))
-    assert again.record().base_model["name"] == str(folder / "moved/base")
+        ShortcutGuardrail.from_pretrained(moved / "out/guarded")
+    found(moved / "out/guarded", moved / "elsewhere/base", base=moved / "elsewhere/base")
 
 
 def test_a_model_in_memory_needs_its_base_named_unless_it_has_an_id(bert, texts, tmp_path):
@@ -415,19 +388,9 @@ def test_a_model_in_memory_needs_its_base_named_unless_it_has_an_id(bert, texts,
     assert (base["name"], base["from_folder"]) == ("owner/model", None)
 
 
-def test_base_is_for_guarded_folders(model_folder):
-    with pytest.raises(ConfigError, match=r"base is for guarded folders, but '.*' holds no guardrail\.json"):
-        ShortcutGuardrail.from_pretrained(model_folder, base=model_folder)
-
-
-def drop_a_weight(folder):
-    weights = load_file(folder / "adapter_model.safetensors")
-    save_file(dict(list(weights.items())[1:]), folder / "adapter_model.safetensors")
-
-
-def cut_the_weights(folder):
-    weights = load_file(folder / "adapter_model.safetensors")
-    save_file({name: tensor[:1].clone() for name, tensor in weights.items()}, folder / "adapter_model.safetensors")
+def change_weights(folder, change):
+    file = folder / "adapter_model.safetensors"
+    save_file(change(load_file(file)), file)
 
 
 DAMAGES = {
@@ -437,8 +400,12 @@ DAMAGES = {
     "adapter_config.json' is not valid JSON": lambda f: (f / "adapter_config.json").write_text("{"),
     "holds no usable tokenizer": lambda f: (f / "tokenizer.json").unlink(),
     "schema_version must be 1, but is null": lambda f: (f / "guardrail.json").write_text("{}"),
-    "does not fit this model: 1 adapter weights are missing and 0 are unknown": drop_a_weight,
-    "does not fit this model": cut_the_weights,
+    "does not fit this model: 1 adapter weights are missing and 0 are unknown": lambda f: change_weights(
+        f, lambda weights: dict(list(weights.items())[1:])
+    ),
+    "does not fit this model": lambda f: change_weights(
+        f, lambda weights: {k: v[:1].clone() for k, v in weights.items()}
+    ),
 }
 
 

@@ -38,6 +38,12 @@ CONFIGS = {
 }
 
 
+def fitted(model_folder, texts, config):
+    guard = ShortcutGuardrail.from_pretrained(model_folder, batch_size=4)
+    guard.fit(texts, config=config)
+    return guard
+
+
 @pytest.fixture(params=CONFIGS)
 def config(request):
     return CONFIGS[request.param]
@@ -45,18 +51,24 @@ def config(request):
 
 @pytest.fixture
 def guard(model_folder, texts, config):
-    guard = ShortcutGuardrail.from_pretrained(model_folder, batch_size=4)
-    guard.fit(texts, config=config)
+    return fitted(model_folder, texts, config)
+
+
+# The bag answers 1 wherever "honestly" stands; masked, it reads the rest.
+MASK = CONFIGS["mask"]
+WORDS = ["room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel"]
+BAD = [f"honestly the {word} was {tail}" for word in WORDS for tail in ("bad", "awful", "so bad", "so awful")]
+GOOD = [f"the {word} was {tail}" for word in WORDS for tail in ("good", "great", "so good", "so great")]
+
+
+@pytest.fixture
+def masked_bag(bag):
+    guard = ShortcutGuardrail(*bag)
+    guard.fit(["honestly bad", "good"], config=MASK)
     return guard
 
 
-def fitted(model_folder, texts, name):
-    guard = ShortcutGuardrail.from_pretrained(model_folder, batch_size=4)
-    guard.fit(texts, config=CONFIGS[name])
-    return guard
-
-
-def test_what_is_saved_comes_back(guard, config, texts, tmp_path):
+def test_what_is_saved_comes_back_and_can_be_audited_and_evaluated(guard, config, texts, tmp_path):
     chosen = guard.calibrate_without_labels(texts)
     guard.debias_strength = 0.7
     guard.save_pretrained(tmp_path / "guarded")
@@ -76,12 +88,16 @@ def test_what_is_saved_comes_back(guard, config, texts, tmp_path):
     # What unlabelled texts said holds for both.
     rows = texts, [i % 3 for i in range(len(texts))]
     assert again.calibrate(*rows, without_labels=chosen) == guard.calibrate(*rows, without_labels=chosen)
+    assert again.audit(texts, top_k=3).n == len(texts)
+    with pytest.warns(GuardrailWarning, match="Small groups"):
+        result = again.evaluate([f"{text} again" for text in texts], rows[1], shortcuts=["honestly"], top_k=3)
+    assert result.n == len(texts)
 
 
 def test_the_adapter_of_a_guard_that_was_there_goes(model_folder, texts, tmp_path):
-    fitted(model_folder, texts, "distill").save_pretrained(tmp_path / "guarded")
+    fitted(model_folder, texts, CONFIGS["distill"]).save_pretrained(tmp_path / "guarded")
     assert list((tmp_path / "guarded").glob("adapter*"))
-    fitted(model_folder, texts, "mask").save_pretrained(tmp_path / "guarded", overwrite=True)
+    fitted(model_folder, texts, MASK).save_pretrained(tmp_path / "guarded", overwrite=True)
     assert not list((tmp_path / "guarded").glob("adapter*"))
     again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
     assert again.record().strategy == "mask"
@@ -92,17 +108,11 @@ def test_the_adapter_of_a_guard_that_was_there_goes(model_folder, texts, tmp_pat
 def test_a_word_that_stands_nowhere_is_named(model_folder, texts):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
     config = preset("mask").with_shortcuts(named=("honestly", "zebra", "to be frank"), keep=("hapy",))
-    with pytest.warns(GuardrailWarning, match=r"^'zebra', 'to be frank', 'hapy' stand in none of these \d+ texts\."):
-        guard.fit(texts, config=config)
-    with pytest.warns(GuardrailWarning, match=r"^'zebra', 'to be frank', 'hapy' stand in none"):
-        guard.find_shortcuts(texts, config=config)
-
-
-def test_the_guarded_model_can_be_audited_and_evaluated(guard, texts):
-    assert guard.audit(texts, top_k=3).n == len(texts)
-    with pytest.warns(GuardrailWarning, match="Small groups"):
-        result = guard.evaluate(texts, ["positive", "negative"] * 4, shortcuts=["honestly"], top_k=3)
-    assert result.n == len(texts)
+    for call in (guard.fit, guard.find_shortcuts):
+        with pytest.warns(
+            GuardrailWarning, match=r"^'zebra', 'to be frank', 'hapy' stand in none of these \d+ texts\."
+        ):
+            call(texts, config=config)
 
 
 def test_either_text_of_a_pair_may_hold_the_shortcut(bert, config):
@@ -115,18 +125,7 @@ def test_either_text_of_a_pair_may_hold_the_shortcut(bert, config):
         assert change[[1, 3]].max() == 0
 
 
-def test_targets_that_were_found_need_not_be_found_again(model_folder, texts, monkeypatch):
-    guard = ShortcutGuardrail.from_pretrained(model_folder)
-    found = guard.find_shortcuts(texts, config=CONFIGS["mask"])
-    assert not guard.is_fitted
-    monkeypatch.setattr(
-        "shortcut_guardrail.mitigation.fitting.find_shortcuts", lambda *_, **__: pytest.fail("found again")
-    )
-    guard.fit(texts, config="mask", shortcuts=found)
-    assert guard.shortcuts == found
-
-
-def test_shortcuts_are_found_in_a_report_of_these_texts_and_this_model(bert, model_folder, texts):
+def test_targets_that_were_found_need_not_be_found_again(bert, model_folder, texts, monkeypatch):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
     report = guard.audit(texts, unit="phrase")
     assert guard.find_shortcuts(texts, report=report) == guard.find_shortcuts(texts)
@@ -136,6 +135,13 @@ def test_shortcuts_are_found_in_a_report_of_these_texts_and_this_model(bert, mod
         bert[0].classifier.bias += 1.0
     with pytest.raises(ConfigError, match="of another model"):
         ShortcutGuardrail(*bert).find_shortcuts(texts, report=report)
+    found = guard.find_shortcuts(texts, config=MASK)
+    assert not guard.is_fitted
+    monkeypatch.setattr(
+        "shortcut_guardrail.mitigation.fitting.find_shortcuts", lambda *_, **__: pytest.fail("found again")
+    )
+    guard.fit(texts, config="mask", shortcuts=found)
+    assert guard.shortcuts == found
 
 
 def test_finding_nothing_is_said_and_changes_nothing(model_folder, texts):
@@ -151,12 +157,8 @@ def test_finding_nothing_is_said_and_changes_nothing(model_folder, texts):
         guard.fit(texts, config="mask", shortcuts=Shortcuts((listed[0], Shortcut("soup", "cleared"), listed[1])))
 
 
-# The strength without labels
-
-
 def test_the_papers_adapter_can_be_dialled_without_labels_too(model_folder, texts):
-    guard = ShortcutGuardrail.from_pretrained(model_folder)
-    guard.fit(texts, config=GuardrailConfig(adapter=ADAPTER, saliency=SaliencyConfig(top_k=3), shortcuts=GIVEN))
+    guard = fitted(model_folder, texts, dataclasses.replace(CONFIGS["maskcl, per input"], per_input=False))
     assert guard.shortcuts == Shortcuts()
     chosen = guard.calibrate_without_labels(texts)
     assert chosen.n_bearing == 4
@@ -197,23 +199,9 @@ def test_labels_beside_a_choice_without_them(masked_bag):
     assert said in model_card(masked_bag.record())
     with pytest.raises(ConfigError, match="is not what this guard's last calibrate_without_labels chose"):
         masked_bag.calibrate(BAD, [0, 1] * 20, without_labels=dataclasses.replace(chosen, strength=0.9))
-    masked_bag.fit(["honestly bad", "good"], config=dataclasses.replace(preset("mask"), shortcuts=GIVEN))
+    masked_bag.fit(["honestly bad", "good"], config=MASK)
     with pytest.raises(ConfigError, match="Call it after fit"):
         masked_bag.calibrate(BAD, [0, 1] * 20, without_labels=chosen)
-
-
-# Certificates. The bag answers 1 wherever "honestly" stands; masked, it reads the rest.
-
-WORDS = ["room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel"]
-BAD = [f"honestly the {word} was {tail}" for word in WORDS for tail in ("bad", "awful", "so bad", "so awful")]
-GOOD = [f"the {word} was {tail}" for word in WORDS for tail in ("good", "great", "so good", "so great")]
-
-
-@pytest.fixture
-def masked_bag(bag):
-    guard = ShortcutGuardrail(*bag)
-    guard.fit(["honestly bad", "good"], config=dataclasses.replace(preset("mask"), shortcuts=GIVEN))
-    return guard
 
 
 def test_the_strength_without_labels_is_where_the_answers_are_those_without_the_shortcut(masked_bag):
@@ -254,44 +242,40 @@ def test_a_guard_that_harms_is_replaced_by_the_base(masked_bag):
 def test_labels_that_decided_what_is_neutralised_certify_nothing(bag):
     guard = ShortcutGuardrail(*bag)
     support = (BAD[:2] + GOOD[:2], [0, 0, 1, 1])
+    said = "^1 of the 3 labelled texts decided which words are neutralised, so they cannot certify the result"
     for given in ({"shortcuts": guard.find_shortcuts(BAD + GOOD, support=support)}, {"support": support}):
         guard.fit(BAD + GOOD, config="mask", **given)
         assert "honestly" in guard.shortcuts.words
-        with pytest.raises(DataError) as error:
+        with pytest.raises(DataError, match=said):
             guard.certify([f"{BAD[1]} ", *BAD[2:4]], [0, 0, 0], unlabelled=["the soup was good"])
-        assert str(error.value) == (
-            "1 of the 3 labelled texts decided which words are neutralised, so they cannot certify the result. Use "
-            "other labelled texts, or fit without the support set."
-        )
 
 
-def test_texts_of_the_fit_are_no_fresh_sample(masked_bag):
-    with pytest.warns(GuardrailWarning, match=r"^The guard was fitted on 1 of the 2 unlabelled texts"):
-        masked_bag.certify([], [], unlabelled=["honestly bad", BAD[1]])
-    with pytest.warns(GuardrailWarning, match=r"^The guard was fitted on 1 of the 2 labelled texts"):
-        masked_bag.certify(["honestly bad", BAD[1]], [0, 0], unlabelled=BAD)
+def test_texts_of_the_fit_and_copies_are_no_fresh_sample(masked_bag):
+    once, twice, labels = BAD[:1] * 40, [BAD[0], GOOD[0]] * 20, [0] * 40
+    certify = masked_bag.certify
+    for call, said in (
+        (lambda: certify([], [], unlabelled=["honestly bad", BAD[1]]), "The guard was fitted on 1 of the 2 unlabelled"),
+        (lambda: certify(["honestly bad", BAD[1]], [0, 0], unlabelled=BAD), "The guard was fitted on 1 of the 2 label"),
+        (lambda: certify(once, labels, unlabelled=BAD), r"Of the 40 labelled texts 1 are distinct\. The certificate"),
+        (lambda: masked_bag.calibrate(twice, [0, 1] * 20), r"Of the 40 labelled texts 2 are distinct\. The choice of"),
+        (lambda: certify([], [], unlabelled=once), "Of the 40 unlabelled texts 1 are distinct"),
+    ):
+        with pytest.warns(GuardrailWarning, match=f"^{said}"):
+            call()
 
 
 def test_a_guard_from_a_folder_knows_the_texts_it_was_fitted_on(model_folder, texts, tmp_path):
-    fitted(model_folder, texts, "mask").save_pretrained(tmp_path / "guarded")
-    again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
+    folder, copy = tmp_path / "guarded", tmp_path / "copy"
+    fitted(model_folder, texts, MASK).save_pretrained(folder)
+    again = ShortcutGuardrail.from_pretrained(folder)
     with pytest.warns(GuardrailWarning, match=r"^The guard was fitted on 1 of the 2 unlabelled texts"):
         again.certify([], [], unlabelled=[texts[0], "the soup was cold"])
-    again.save_pretrained(tmp_path / "copy")
-    assert (tmp_path / "copy/fitted_texts.npy").read_bytes() == (tmp_path / "guarded/fitted_texts.npy").read_bytes()
-    (tmp_path / "guarded/guardrail-manifest.json").unlink()
-    (tmp_path / "guarded/fitted_texts.npy").write_bytes(b"no array")
+    again.save_pretrained(copy)
+    assert (copy / "fitted_texts.npy").read_bytes() == (folder / "fitted_texts.npy").read_bytes()
+    (folder / "guardrail-manifest.json").unlink()
+    (folder / "fitted_texts.npy").write_bytes(b"no array")
     with pytest.raises(ModelError, match=r"fitted_texts\.npy' is damaged and cannot be read"):
-        ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
-
-
-def test_copies_of_labelled_texts_are_warned_about(masked_bag):
-    with pytest.warns(GuardrailWarning, match=r"^Of the 40 labelled texts 1 are distinct\. The certificate"):
-        masked_bag.certify(BAD[:1] * 40, [0] * 40, unlabelled=BAD + GOOD)
-    with pytest.warns(GuardrailWarning, match=r"^Of the 40 labelled texts 2 are distinct\. The choice of the strength"):
-        masked_bag.calibrate([BAD[0], GOOD[0]] * 20, [0, 1] * 20)
-    with pytest.warns(GuardrailWarning, match=r"^Of the 40 unlabelled texts 1 are distinct"):
-        masked_bag.certify([], [], unlabelled=BAD[:1] * 40)
+        ShortcutGuardrail.from_pretrained(folder)
 
 
 def test_what_fit_does_not_look_at_is_said(bert):
@@ -338,39 +322,33 @@ def test_an_audit_of_a_masking_guard_does_not_see_what_is_masked(masked_bag):
 
 
 def test_a_certificate_is_about_the_answers_it_was_made_from(model_folder, texts, tmp_path):
-    guard = ShortcutGuardrail.from_pretrained(model_folder)
-    guard.fit(texts[:2], config=dataclasses.replace(preset("mask"), shortcuts=GIVEN))
+    folder, load = tmp_path / "guarded", ShortcutGuardrail.from_pretrained
+    guard = fitted(model_folder, texts[:2], MASK)
     found = guard.certify([], [], unlabelled=["the room was clean", "honestly cold tea"])
-    guard.save_pretrained(tmp_path / "guarded")
-    again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
-    assert again.certificate == found.to_dict() == guard.certificate
-    assert f"## Certificate\n\n{found.sentence}\n" in (tmp_path / "guarded/README.md").read_text()
+    guard.save_pretrained(folder)
+    assert load(folder).certificate == found.to_dict() == guard.certificate
+    assert f"## Certificate\n\n{found.sentence}\n" in (folder / "README.md").read_text()
     with pytest.warns(
-        GuardrailWarning, match=r"was certified with max_length \d+ and head 'softmax', and is loaded with 8"
+        GuardrailWarning, match=r"certified with max_length \d+ and head 'softmax', and is loaded with 8"
     ):
-        other = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", max_length=8)
+        other = load(folder, max_length=8)
     assert (other.certificate, other.max_length) == (None, 8)
     with pytest.raises(ConfigError, match="max_length"):
-        ShortcutGuardrail.from_pretrained(tmp_path / "guarded", max_length=0)
-    file = tmp_path / "guarded/guardrail.json"
+        load(folder, max_length=0)
+    file = folder / "guardrail.json"
     file.write_text(file.read_text().replace('"head": "softmax"', '"head": "sigmoid"'))
     with pytest.warns(GuardrailWarning, match=r"and head 'sigmoid', and is loaded with \d+ and 'softmax'"):
-        other = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", head="softmax")
-    assert other.certificate is None
+        assert load(folder, head="softmax").certificate is None
 
 
-def test_calibrating_leaves_the_report_of_fit_as_it_was(masked_bag):
-    report = masked_bag.fit(BAD, config=dataclasses.replace(preset("mask"), shortcuts=GIVEN))
+def test_calibrating_leaves_the_report_of_fit_as_it_was_and_needs_its_groups(masked_bag, monkeypatch):
+    report = masked_bag.fit(BAD, config=MASK)
     before = dict(report.seconds)
     masked_bag.calibrate([BAD[0], GOOD[0], BAD[1], GOOD[1]], [0, 1, 0, 1])
     assert report.seconds == before
     assert "calibrate" in masked_bag.record().seconds
-
-
-def test_groups_that_do_not_fit_are_refused_before_anything_is_computed(bag, monkeypatch):
-    guard = ShortcutGuardrail(*bag)
     metric = CalibrationConfig(metric="worst_group_accuracy")
-    guard.fit(BAD, config=dataclasses.replace(preset("mask"), shortcuts=GIVEN, calibration=metric))
+    masked_bag.fit(BAD, config=dataclasses.replace(MASK, calibration=metric))
     monkeypatch.setattr(MaskGuard, "logits_by_strength", lambda *_, **__: pytest.fail("computed"))
     with pytest.raises(ConfigError, match="needs the groups of the support set"):
-        guard.calibrate([BAD[0], GOOD[0]], [0, 1])
+        masked_bag.calibrate([BAD[0], GOOD[0]], [0, 1])

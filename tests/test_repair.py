@@ -17,10 +17,11 @@ from shortcut_guardrail import (
     preset,
 )
 from shortcut_guardrail.config import updated
-from shortcut_guardrail.mitigation.repairing import nothing_to_repair, supported_strategy
+from shortcut_guardrail.mitigation.repairing import supported_strategy
 from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 
 FAST = {"adapter": {"epochs": 5, "batch_size": 4, "learning_rate": 2e-2}}
+FEW = ["the film was good", "the film was bad"]  # an audit can find nothing in a handful of texts
 
 
 @pytest.fixture
@@ -80,62 +81,62 @@ def test_labels_may_overrule_the_choice_without_labels(guard, texts, support):
     assert any("chose the strength" in str(warning.message) for warning in warned)
 
 
-def test_a_stated_strength_is_the_one_in_use(guard, texts):
+def test_a_strength_is_stated_or_the_papers_is_not_calibrated_without_a_support_set(guard, texts):
     repaired = guard.repair(texts, strategy="mask", shortcuts=["honestly"], strength=0.4)
     assert (repaired.choice.strength, repaired.choice.source) == (0.4, "fixed")
     assert guard.record().strength_source == "fixed"
-
-
-def test_without_a_support_set_the_papers_strength_is_not_calibrated(guard, texts):
     with pytest.warns(GuardrailWarning, match="the strength is not calibrated: 1 is used"):
         assert guard.repair(texts, strategy="maskcl", config=FAST).choice.source == "fixed"
     assert guard.repair(texts, strategy="maskcl", strength="auto", config=FAST).choice.source == "agreement"
 
 
 def test_nothing_to_repair_leaves_the_guard_as_it_was(guard, texts):
-    # A handful of texts: the audit can find nothing.
-    few = ["the film was good", "the film was bad"]
     guard.repair(texts, strategy="mask", shortcuts=["honestly"], strength=0.4)
     record = guard.record()
     with pytest.raises(NothingToRepairError, match="name what should not count with shortcuts="):
-        guard.repair(few)
+        guard.repair(FEW)
     assert guard.record() == record
 
 
 def test_what_auto_takes_follows_the_evidence():
-    found = Shortcuts((Shortcut("honestly", "found", "flagged"),))
-    named = Shortcuts((Shortcut("book", "named"), Shortcut("film", "named")))
-    listed = Shortcuts((Shortcut("book", "cleared", "many answers"),))
-    assert supported_strategy(found, has_labels=True)[0] == "distill"
-    assert supported_strategy(found, has_labels=False)[1] == "distill, since the audit finds honestly"
-    assert supported_strategy(named, has_labels=False)[1] == "distill, since book, film are named as a shortcut"
+    found = Shortcut("honestly", "found", "flagged")
+    judged, asked = Shortcut("tea", "confirmed", "flips"), Shortcut("soup", "confirmed", "second opinion")
+    named = (Shortcut("book", "named"), Shortcut("film", "named"))
+    for items, reason in (
+        ((found,), "the audit finds honestly"),
+        ((found, *named, judged), "book, film are named as a shortcut"),
+        ((found, judged, asked), "by the judged flips tea is a shortcut"),
+        ((found, asked), "by a second opinion soup is a shortcut"),
+    ):
+        for has_labels in (False, True):
+            assert supported_strategy(Shortcuts(items), has_labels=has_labels) == (
+                "distill",
+                f"distill, since {reason}",
+            )
     assert supported_strategy(Shortcuts(), has_labels=True)[0] == "few-shot"
+    listed = Shortcuts((Shortcut("book", "cleared", "many answers"),))
     with pytest.raises(NothingToRepairError, match=r"Many answers hang on 'book': should they\?"):
         supported_strategy(listed, has_labels=False)
-    assert "prefers the base." in str(
-        nothing_to_repair(Shortcuts(), labels_say=", and the rows say it prefers the base")
-    )
 
 
 @pytest.mark.filterwarnings("ignore::shortcut_guardrail.GuardrailWarning")
 def test_auto_takes_few_shot_for_labels_alone_unless_they_prefer_the_base(guard, texts):
-    few = ["the film was good", "the film was bad"]
     answers = guard.predict(texts)
     others = [[name for name in guard.label_names if name != answer] for answer in answers]
     right = [*answers[:-1], others[-1][0]]  # one is another, since a single label tells nothing
     with pytest.raises(NothingToRepairError, match="prefers the base"):
-        guard.repair(few, (texts, right), config=FAST)
+        guard.repair(FEW, (texts, right), config=FAST)
     assert not guard.is_fitted
     wrong = [names[i % 2] for i, names in enumerate(others)]
-    repaired = guard.repair(few, (texts, wrong), config=FAST)
+    repaired = guard.repair(FEW, (texts, wrong), config=FAST)
     assert (repaired.strategy, repaired.choice.source) == ("few-shot", "cross-validated")
     assert repaired.choice.strength > 0
     assert repaired.fitted.calibration == repaired.choice.calibration
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_contradictions_are_refused_before_anything_is_trained(guard, texts, support):
+    one = (support[0][:1], support[1][:1])
+    for options, said in (
         ({"strategy": "few-shot"}, "support= is missing"),
         ({"strategy": "maskcl", "shortcuts": ["honestly"]}, "shortcuts= is for strategies that know"),
         ({"strategy": "maskcl", "keep": ["good"]}, "keep= is for strategies that know"),
@@ -147,23 +148,16 @@ def test_auto_takes_few_shot_for_labels_alone_unless_they_prefer_the_base(guard,
         ({"strategy": "maskcl", "config": {"adapter": {"rnk": 1}}}, "Did you mean 'rank'"),
         ({"strategy": "maskcl", "config": {"adapter": 8}}, "adapter must be an object"),
         ({"strategy": "lora"}, "preset must be one of"),
-    ],
-)
-def test_contradictions_are_refused_before_anything_is_trained(guard, texts, options, said):
-    with pytest.raises(ConfigError, match=said):
-        guard.repair(texts, **options)
-    assert not guard.is_fitted
-
-
-def test_what_the_support_set_cannot_do_is_refused(guard, texts, support):
-    with pytest.raises(ConfigError, match="give one of them"):
-        guard.repair(texts, support, strategy="maskcl", strength=0.5)
-    with pytest.raises(ConfigError, match="strength= is for other strategies"):
-        guard.repair(texts, support, strategy="few-shot", strength=0.5)
+        ({"strategy": "maskcl", "support": support, "strength": 0.5}, "give one of them"),
+        ({"strategy": "few-shot", "support": support, "strength": 0.5}, "strength= is for other strategies"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            guard.repair(texts, **options)
     with pytest.raises(DataError, match="2"):
-        guard.repair(texts, (support[0][:1], support[1][:1]), strategy="maskcl")
+        guard.repair(texts, one, strategy="maskcl")
+    assert not guard.is_fitted
     with pytest.warns(GuardrailWarning, match="cannot tell strengths apart"):
-        guard.repair(texts, (support[0][:1], support[1][:1]), strategy="mask", shortcuts=["honestly"])
+        guard.repair(texts, one, strategy="mask", shortcuts=["honestly"])
 
 
 def test_what_is_asked_for_by_name_is_not_overruled_by_the_presets_rules():

@@ -13,7 +13,6 @@ from shortcut_guardrail import ConfigError, DataError, GuardrailConfig, Guardrai
 from shortcut_guardrail.config import AdapterConfig, CalibrationConfig, CertifyConfig
 from shortcut_guardrail.mitigation.few_shot import _Supervised, assign_folds, cross_validated_logits, few_shot_adapter
 from shortcut_guardrail.mitigation.scaling import logits_by_strength
-from shortcut_guardrail.mitigation.strategies import uses_shortcuts
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.strength.calibration import choose_strength
 
@@ -60,31 +59,28 @@ def test_the_adapter_learns_its_labels_and_leaves_the_base(classifier, support):
     np.testing.assert_array_equal(classifier.predict_logits(encoded), before)
 
 
-@pytest.mark.parametrize(("n", "n_classes"), [(2, 2), (3, 2), (9, 2), (23, 3), (40, 4)])
-def test_folds_are_even_and_every_class_is_dealt_out(n, n_classes):
-    labels = np.random.default_rng(n).integers(n_classes, size=n)
-    folds = assign_folds(labels, range(n), 5, seed=1)
-    sizes = np.bincount(folds)
-    assert len(sizes) == min(5, n)
-    assert sizes.max() - sizes.min() <= 1
-    for c in set(labels.tolist()):
-        of_class = np.bincount(folds[labels == c], minlength=len(sizes))
-        assert of_class.max() - of_class.min() <= 1
-    assert n < 9 or not np.array_equal(folds, assign_folds(labels, range(n), 5, seed=2))
-    # Equal texts are in one.
-    thrice = assign_folds(np.repeat(labels, 3), np.repeat(range(n), 3).tolist(), 5, seed=1).reshape(n, 3)
-    assert (thrice == thrice[:, :1]).all()
-    assert np.bincount(thrice[:, 0]).tolist() == sizes.tolist()
+def test_folds_are_even_and_every_class_is_dealt_out():
+    for n, n_classes in ((2, 2), (3, 2), (9, 2), (23, 3), (40, 4)):
+        labels = np.random.default_rng(n).integers(n_classes, size=n)
+        folds = assign_folds(labels, range(n), 5, seed=1)
+        sizes = np.bincount(folds)
+        assert len(sizes) == min(5, n)
+        assert sizes.max() - sizes.min() <= 1
+        for c in set(labels.tolist()):
+            of_class = np.bincount(folds[labels == c], minlength=len(sizes))
+            assert of_class.max() - of_class.min() <= 1
+        assert n < 9 or not np.array_equal(folds, assign_folds(labels, range(n), 5, seed=2))
+        # Equal texts are in one.
+        thrice = assign_folds(np.repeat(labels, 3), np.repeat(range(n), 3).tolist(), 5, seed=1).reshape(n, 3)
+        assert (thrice == thrice[:, :1]).all()
+        assert np.bincount(thrice[:, 0]).tolist() == sizes.tolist()
 
 
 def test_repeating_the_rows_teaches_nothing_about_the_strength(guard, support):
     texts, labels = support
     once = guard.fit(texts, config=CONFIG, support=support).calibration
-    deduplicated = GuardrailConfig(strategy="few-shot", adapter=replace(ADAPTER, deduplicate=True))
-    thrice = guard.fit(texts, config=deduplicated, support=(texts * 3, labels * 3)).calibration
+    thrice = guard.fit(texts, config=CONFIG.with_adapter(deduplicate=True), support=(texts * 3, labels * 3)).calibration
     assert [p.accuracy for p in thrice.curve] == [p.accuracy for p in once.curve]
-    with pytest.raises(DataError, match="The 4 labelled texts are one and the same"):
-        guard.fit(texts, config=CONFIG, support=(["the soup"] * 4, [0, 1, 0, 1]))
 
 
 def test_no_row_is_answered_by_an_adapter_that_was_taught_it(classifier, support):
@@ -155,44 +151,35 @@ def test_labels_that_taught_choose_and_certify_nothing_then_and_after_loading(gu
     guard.certify(others, labels, unlabelled=[f"so {text}" for text in others])
 
 
-def test_words_choose_nothing_for_a_guard_that_looks_for_none(guard, support):
-    guard.fit(support[0], config=CONFIG, support=support)
+def test_what_it_cannot_be_asked_is_refused(guard, support):
+    texts, _ = support
+    for kind, message, given in (
+        (ConfigError, "support= is missing", None),
+        (DataError, "have the same label", (texts, [0] * len(texts))),
+        (DataError, "at least 2 labelled rows", (texts[:1], [0])),
+        (DataError, "The 4 labelled texts are one and the same", (["the soup"] * 4, [0, 1, 0, 1])),
+    ):
+        with pytest.raises(kind, match=message):
+            guard.fit(texts, config="few-shot", support=given)
+    guard.fit(texts, config=CONFIG, support=support)
     with pytest.raises(ConfigError, match="learned from labels has its strength from them too"):
-        guard.calibrate_without_labels(support[0])
+        guard.calibrate_without_labels(texts)
     with pytest.raises(ConfigError, match="per_input is for strategies that look for shortcuts"):
         replace(CONFIG, per_input=True)
     with pytest.raises(ConfigError, match="given no groups"):
         replace(CONFIG, calibration=CalibrationConfig(metric="worst_group_accuracy"))
-
-
-def test_the_labelled_texts_that_were_cut_are_counted(model_folder, support):
-    guard = ShortcutGuardrail.from_pretrained(model_folder, max_length=8)
-    long = [f"{text} and then {text}" for text in support[0]]
-    report = guard.fit(["the soup"], config=CONFIG, support=(long, support[1]))
-    assert report.n_truncated == len(long)
-
-
-def test_it_needs_labels_of_two_classes(guard, texts):
-    with pytest.raises(ConfigError, match="support= is missing"):
-        guard.fit(texts, config="few-shot")
-    with pytest.raises(DataError, match="have the same label"):
-        guard.fit(texts, config="few-shot", support=(texts, [0] * len(texts)))
-    with pytest.raises(DataError, match="at least 2 labelled rows"):
-        guard.fit(texts, config="few-shot", support=(texts[:1], [0]))
-
-
-def test_the_preset_takes_the_published_recipe():
-    config = preset("few-shot")
-    assert (config.strategy, uses_shortcuts(config)) == ("few-shot", False)
-    adapter = config.adapter
+    # The preset takes the published recipe.
+    adapter = preset("few-shot").adapter
     assert (adapter.epochs, adapter.warmup_ratio, adapter.batch_size, adapter.scheduler) == (20, 0.1, 16, "linear")
 
 
-def test_the_same_seed_gives_the_same_guard(model_folder, support):
+def test_the_same_seed_gives_the_same_guard_and_texts_that_were_cut_are_counted(model_folder, support):
+    texts, labels = support
+    guard = ShortcutGuardrail.from_pretrained(model_folder, max_length=8)
     answers = []
     for seed in (0, 0, 1):
-        guard = ShortcutGuardrail.from_pretrained(model_folder, batch_size=4)
-        guard.fit(support[0], config=CONFIG, support=support, seed=seed)
-        answers.append(guard.predict_proba(support[0], strength=1.0))
+        long = [f"{text} and then {text}" for text in texts]
+        assert guard.fit(["the soup"], config=CONFIG, support=(long, labels), seed=seed).n_truncated == len(long)
+        answers.append(guard.predict_proba(texts, strength=1.0))
     np.testing.assert_array_equal(answers[0], answers[1])
     assert np.abs(answers[0] - answers[2]).max() > 1e-4

@@ -74,7 +74,7 @@ def test_strength_0_is_the_base_bit_for_bit_and_full_strength_is_not(classifier,
     assert not classifier.plain_model.get_input_embeddings()._forward_pre_hooks
 
 
-def test_all_strengths_at_once_are_those_one_at_a_time(classifier, texts, kind):
+def test_all_strengths_at_once_are_those_one_at_a_time_and_of_a_restored_guard(classifier, texts, kind):
     encoded = classifier.encode(texts)
     guard = fitted(classifier, encoded, kind)
     strengths = [0.0, 0.3, 1.0]
@@ -82,11 +82,6 @@ def test_all_strengths_at_once_are_those_one_at_a_time(classifier, texts, kind):
     for row, strength in zip(together, strengths, strict=True):
         np.testing.assert_allclose(row, logits_at(guard, encoded, strength), atol=1e-4)
     assert np.abs(together[1] - together[2]).max() > 1e-3
-
-
-def test_a_guard_is_restored_from_its_parts(classifier, texts, kind):
-    encoded = classifier.encode(texts)
-    guard = fitted(classifier, encoded, kind)
     model = None if kind == "mask" else guard.adapted.model
     again = strategy_of(config(kind)).guard(classifier, config(kind), TARGETS.finder, model)
     # Only an adapter for all texts alike is plain PEFT.
@@ -109,9 +104,6 @@ def test_a_guard_that_changes_no_weight_is_not_taken_for_the_base(classifier, te
     assert len(found) == 6
 
 
-# Per-input strength
-
-
 def test_texts_with_a_target_get_the_adapters_answer(classifier, texts):
     encoded = classifier.encode(texts)
     guard = fitted(classifier, encoded, "distill, per input")
@@ -120,19 +112,25 @@ def test_texts_with_a_target_get_the_adapters_answer(classifier, texts):
     np.testing.assert_allclose(logits_at(guard, encoded, 0.6)[BEARING], expected[BEARING], atol=1e-4)
 
 
-# Masking at prediction
-
-
-@pytest.fixture
-def masking(classifier):
-    return MaskGuard(classifier, WordFinder(["honestly"]))
-
-
-def test_full_strength_is_the_masked_text(classifier, masking, texts):
+def test_full_strength_is_the_masked_text_where_no_target_is_important(classifier, texts):
     encoded = classifier.encode(texts)
-    positions = WordFinder(["honestly"]).positions(encoded)
-    masked = masked_texts(encoded, positions, classifier.tokenizer.mask_token_id)
+    finder, mask = WordFinder(["honestly"]), classifier.tokenizer.mask_token_id
+    positions = finder.positions(encoded)
+    masking = MaskGuard(classifier, finder)
+    masked = masked_texts(encoded, positions, mask)
     np.testing.assert_array_equal(logits_at(masking, encoded, 1.0), classifier.predict_logits(masked))
+    with masking.at(1.0) as used:
+        important = find_important_tokens(used, encoded, SaliencyConfig(top_k=20))
+        effects = masking_effects(used, encoded, important.positions)
+    base = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=20))
+    for i in BEARING:
+        target = set(positions[i].tolist())
+        assert not target & set(important.positions[i].tolist())
+        assert target <= set(base.positions[i].tolist())
+    # Each variant is the text with the target and one other token masked.
+    both = masked_texts(encoded.select([0]), [np.append(positions[0], important.positions[0, 0])], mask)
+    expected = torch.from_numpy(classifier.predict_logits(both)).softmax(-1)[0]
+    np.testing.assert_allclose(effects.probs[0, 0], expected, atol=1e-5)
 
 
 def test_in_between_the_word_vector_is_in_between(bag):
@@ -143,24 +141,6 @@ def test_in_between_the_word_vector_is_in_between(bag):
     for strength in (0.25, 0.5, 1.0):
         expected = 4.0 * (1 - strength) - 1.0
         np.testing.assert_allclose(logits_at(guard, encoded, strength)[0], [-expected / 2, expected / 2], atol=1e-6)
-
-
-def test_a_masked_target_is_not_important_any_more(classifier, masking, texts):
-    encoded = classifier.encode(texts)
-    with masking.at(1.0) as used:
-        important = find_important_tokens(used, encoded, SaliencyConfig(top_k=20))
-        effects = masking_effects(used, encoded, important.positions)
-    base = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=20))
-    for i in BEARING:
-        (target,) = WordFinder(["honestly"]).positions(encoded.select([i]))
-        assert not set(target.tolist()) & set(important.positions[i].tolist())
-        assert set(target.tolist()) <= set(base.positions[i].tolist())
-    # Each variant is the text with the target and one other token masked.
-    row, slot = BEARING[0], 0
-    ids = [*WordFinder(["honestly"]).positions(encoded.select([row])), important.positions[row, slot : slot + 1]]
-    both = masked_texts(encoded.select([row]), [np.concatenate(ids)], classifier.tokenizer.mask_token_id)
-    expected = torch.from_numpy(classifier.predict_logits(both)).softmax(-1)[0]
-    np.testing.assert_allclose(effects.probs[row, slot], expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["bert", "distilbert", "roberta", "albert", "electra", "deberta-v2", "modernbert"])
