@@ -23,7 +23,7 @@ extensions = [
     "forge_links",
     "api_pages",
 ]
-exclude_patterns = ["tools", "images/README.md"]
+exclude_patterns = ["tools"]
 
 # Sources are plain Markdown, which a forge shows too; headings have the anchors that a forge gives them.
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
