@@ -1,6 +1,7 @@
 """Sphinx extension: pages are filled in from committed results and from constants of the code when the site is built.
 
-Figures are not typed, but for the README's, which a test compares with the leaderboard. A page is a Jinja template. Its source says where a figure or a table comes from:
+Figures are not typed, but for the README's, which a test compares with the leaderboard. A page is a Jinja template. Its
+source says where a figure or a table comes from:
 
     {% set alike = results("alike_words.json").results %}
     It closes {{ short(alike.at(seed=0).guards.default.gap.accuracy) }} of the gap.
@@ -8,8 +9,8 @@ Figures are not typed, but for the README's, which a test compares with the lead
 `results` reads a file under `results/`: JSON, CSV, or the tables of a Markdown page, whose columns are named in small
 letters with `_`. With `*` in its name it is a list, one entry a file. `runs.json` of an experiment brings its rows of
 `runs.parquet`. `code("package.module:NAME")` is a constant, or a class of settings with its defaults; `constants.toml`
-has names for those of the library. `beside_the_paper("shifted")` is a table of an experiment beside the paper's: its rows
-come from `shifted/runs.json` and the Parquet files, its columns from `paper_numbers.toml` of the benchmark.
+has names for those of the library. `beside_the_paper("shifted")` is a table of an experiment beside the paper's: its
+rows come from `shifted/runs.json` and the Parquet files, its columns from `paper_numbers.toml` of the benchmark.
 
 - `records.at(seed=0)` is the one record that is so, `records.where(kind="x")` the list of those that are. A condition
   may stand in quotes: `records.where("mended <= broken")`. `records.each("a.b")` is a list of what each record has.
