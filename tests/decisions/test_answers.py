@@ -12,7 +12,7 @@ from shortcut_guardrail.decisions import Answer, AuditedCards
 from shortcut_guardrail.decisions.drawing import Key
 
 TEXTS = ["a fine text", 'it says "no",\nand more', "plain; with; semicolons", "last one"]
-KEYS = tuple(Key(f"q{i}", "card", "a", text_hash(text), i) for i, text in enumerate(TEXTS))
+KEYS = tuple(Key(f"q{i}", "card", "a", text_hash(text), i) for i, text in enumerate([*TEXTS, ("one", "two")]))
 QUESTIONS = Questions(AuditedCards("a", "m", "d", ("neg", "pos"), 4, ()), {}, KEYS)
 
 
@@ -21,9 +21,10 @@ def read(*files, by=("anna",)) -> dict[str, str]:
 
 
 def lines(answers: list[str], delimiter: str = ",") -> list[str]:
-    head = delimiter.join(["id", "row", "text", "option_a", "option_b", "answer"])
     quoted = ['"' + text.replace('"', '""') + '"' for text in TEXTS]
-    return [head, *(delimiter.join([f"q{i}", str(i), quoted[i], "pos", "neg", one]) for i, one in enumerate(answers))]
+    rows = [("id", "row", "text", "option_a", "option_b", "answer")]
+    rows += [(f"q{i}", str(i), quoted[i], "pos", "neg", one) for i, one in enumerate(answers)]
+    return list(map(delimiter.join, rows))
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
@@ -36,11 +37,15 @@ def test_what_a_spreadsheet_saves_is_read_as_meant(tmp_path, delimiter, end, mar
     assert read(file) == {"q0": "a", "q1": "b", "q2": "neither"}
 
 
-def test_json_lines_and_redacted_files(tmp_path):
+def test_json_lines_redacted_files_and_pairs(tmp_path):
     file = tmp_path / "flips.jsonl"
-    rows = [{"id": "q0", "row": 0, "answer": "unclear"}, {"id": "q1", "row": 1, "answer": None}]
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert read(file) == {"q0": "unclear"}
+    rows = {"id": "q0", "answer": "unclear"}, {"id": "q1", "answer": None}, {"id": "q4", "answer": "b"}
+    pair = {"text": "one", "text_pair": "two"}
+    file.write_text("".join(json.dumps(row | pair if row["id"] == "q4" else row) + "\n" for row in rows))
+    assert read(file) == {"q0": "unclear", "q4": "b"}
+    file.write_text(json.dumps(rows[2] | {"text": "one", "text_pair": "three"}))
+    with pytest.raises(DataError, match="line 1: the text is not the one"):
+        read(file)
 
 
 @pytest.mark.parametrize(
@@ -49,39 +54,30 @@ def test_json_lines_and_redacted_files(tmp_path):
         (lambda s: s.replace("q2,", "q9,"), "line 5: the audit has no question 'q9'"),
         (lambda s: s.replace("a fine text", "a fine test"), "line 2: the text is not the one that question 'q0' is"),
         (lambda s: s.replace("neg,b", "neg,yes"), "line 3: the answer must be one of a, b, neither, unclear, but is"),
-        (lambda s: s.replace("neg,b", "neg,nether"), "Did you mean 'neither'?"),
         (lambda s: s + "q0,0,a fine text,pos,neg,b\n", "line 7: anna answers question 'q0' with 'b', and with 'a' in "),
         (lambda s: s.replace("answer", "reply"), "has no column 'answer'"),
-        (lambda s: s.replace("last one", 'last "one'), "the quotes of the record"),
     ],
 )
 def test_what_cannot_be_meant_has_a_sentence(tmp_path, change, sentence):
     file = tmp_path / "flips.csv"
     file.write_text(change("\n".join(lines(["a", "b", "", "a"])) + "\n"))
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=f"flips.csv.*{sentence}"):
         read(file)
-    assert sentence in str(caught.value)
-    assert "flips.csv" in str(caught.value)
 
 
 def test_one_person_says_one_thing_in_all_files(tmp_path):
     first, second = tmp_path / "one.csv", tmp_path / "two.csv"
     first.write_text("\n".join([*lines(["a"]), "q0,0,a fine text,pos,neg,a"]) + "\n")
     second.write_text("id,answer\nq0,b\n")
-    assert read(first) == {"q0": "a"}
-    assert Answers.from_files([str(first), str(second)], QUESTIONS, by=("anna", "ben")).to_questions()["ben"] == {
-        "q0": "b"
-    }
+    assert read(first) == read(first, second, by=("anna", "ben")) == {"q0": "a"}
+    assert read(first, second, by=("ben", "anna")) == {"q0": "b"}
     with pytest.raises(DataError, match=r"anna answers question 'q0' with 'b', and with 'a' in .*one.csv, line 2"):
         read(first, second, by=("anna", "anna"))
 
 
 def test_the_last_word_counts():
-    said = [
-        Answer("anna", "t", "a", "q0"),
-        Answer("anna", "t", decision="keep", card="c"),
-        Answer("anna", "t", "b", "q0"),
-    ]
+    said = [Answer("anna", "t", answer, "q0") for answer in "ab"]
+    said += [Answer("anna", "t", decision=decision, card="c") for decision in ("unsure", "keep")]
     answers = Answers(tuple(said))
     assert answers.to_questions() == {"anna": {"q0": "b"}}
     assert answers.to_cards()["c"]["anna"].decision == "keep"
@@ -92,7 +88,4 @@ def test_an_answer_is_to_a_text_or_on_a_card():
     to_text, on_card = {"question": "q0", "answer": "a"}, {"card": "c", "decision": "keep"}
     for said in (to_text | on_card, {}, {"question": "q0"}, {"answer": "a"}, {"card": "c", "answer": "a"}):
         with pytest.raises(DataError, match="a file: it must have a card and a decision, or a question and an answer"):
-            checked({"by": "anna", "at": "t", **said}, Answer, "a file")
-    for said in (to_text | {"answer": "keep"}, on_card | {"card": ""}, on_card | {"by": None}):
-        with pytest.raises(DataError, match=r"a file: \w+ must be "):
             checked({"by": "anna", "at": "t", **said}, Answer, "a file")

@@ -16,16 +16,8 @@ from shortcut_guardrail.decisions.drawing import Drawing, Question, draw_referen
 
 TEXTS = [f"text number {i}" for i in range(60)]
 NAMES = ("negative", "positive", "mixed")
-
-
-def flip(row: int, after: str = "negative") -> Flip:
-    return Flip.of(row, "positive", after, TEXTS[row], 0.5)
-
-
-FLIPS = {
-    "first-card": [flip(i) for i in range(30)],
-    "second-card": [flip(i) for i in range(20, 30)] + [flip(i, "mixed") for i in range(5)],
-}
+FLIPS = {"first-card": [Flip.of(i, "positive", "negative", TEXTS[i]) for i in range(30)]}
+FLIPS["second-card"] = FLIPS["first-card"][20:] + [Flip.of(i, "positive", "mixed", TEXTS[i]) for i in range(5)]
 
 
 def drawn(flips=FLIPS, *, asked=(), known=None, n=0, seed=0):
@@ -56,17 +48,12 @@ def test_the_key_says_which_option_is_the_masked_prediction():
     assert 160 < sum(key.masked_option == "a" for key in keys) < 240
 
 
-def test_a_question_tells_nothing_of_the_card():
-    questions, _ = drawn(n=5)
+def test_a_question_tells_nothing_of_the_card_and_the_seed_fixes_the_order():
+    questions, _ = drawn()
     assert {f for q in questions for f in vars(q)} == {"id", "row", "text", "option_a", "option_b"}
     renamed, _ = drawn({"renamed": FLIPS["first-card"], "second-card": FLIPS["second-card"]})
-    assert {q.id for q in renamed} == {q.id for q in drawn()[0]}
-
-
-def test_the_seed_fixes_the_order():
-    assert drawn() == drawn()
-    assert [q.id for q in drawn()[0]] != [q.id for q in drawn(seed=1)[0]]
-    assert {q.id for q in drawn()[0]} == {q.id for q in drawn(seed=1)[0]}
+    assert drawn()[0] == questions != drawn(seed=1)[0]
+    assert {q.id for q in renamed} == {q.id for q in questions} == {q.id for q in drawn(seed=1)[0]}
     # The masked prediction keeps its place, or earlier answers would mean the opposite.
     places = [{key.id: key.masked_option for key in drawn(seed=seed)[1]} for seed in (0, 1)]
     assert places[0] == places[1]
@@ -115,9 +102,8 @@ def test_a_label_answers_before_anybody_is_asked():
     assert mended.label == mended.masked_option
     assert broken.label not in (broken.masked_option, "neither")
     assert neither.label == "neither"
-    assert Counter(key.card for key in drawn(n=7, known=dict.fromkeys(range(60), "mixed"))[1]) == dict.fromkeys(
-        FLIPS, 7
-    )
+    all_known = drawn(n=7, known=dict.fromkeys(range(60), "mixed"))[1]
+    assert Counter(key.card for key in all_known) == dict.fromkeys(FLIPS, 7)
 
 
 def test_two_lists_are_mixed_so_that_nothing_tells_which_one_a_question_is_from():
@@ -169,6 +155,9 @@ def test_reference_texts_hold_no_word_of_a_card_that_can_be_decided_or_is_flagge
     kept = references(the=0.9)
     assert {one.holds for one in kept} == {(), ("the",)}, "where too few texts would be left, the word stays"
     assert all((one.holds == ("the",)) == ("the" in one.text.split()) for one in kept)
+    # Of 120 texts, 50 without the word are enough, and 40 are not; words on which more predictions hang go first.
+    assert [any(one.holds for one in references(sizes=(220, 120), the=the)) for the in (0.5, 0.6)] == [False, True]
+    assert {one.holds for one in references(n_flips=250, the=0.6)} == {(), ("the",)}
 
 
 def test_texts_are_drawn_at_random_and_near_the_boundary_on_both_sides():
@@ -181,9 +170,9 @@ def test_texts_are_drawn_at_random_and_near_the_boundary_on_both_sides():
     assert rows[0] == {one.row for one in found if one.drawn} != rows[1]
     assert np.mean([row % 450 for row in rows[0]]) == pytest.approx(235, abs=40)
     # However far flips reach, near are 150 at most, and no more than the nearer half where that is 75 or more.
-    assert (count(references(reach=9), "negative"), count(references(reach=9), "positive")) == ((100, 150), (100, 150))
-    small = references(reach=9, sizes=(220, 120))
-    assert (count(small, "negative"), count(small, "positive")) == ((100, 100), (100, 75))
+    for sizes, near in (((450, 450), (150, 150)), ((220, 120), (100, 75))):
+        far = references(reach=9, sizes=sizes)
+        assert [count(far, name) for name in ("negative", "positive")] == [(100, n) for n in near]
 
 
 def test_a_person_is_asked_about_texts_near_the_boundary_on_either_side():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from itertools import starmap
 
 import numpy as np
 import pytest
@@ -49,10 +50,7 @@ def scores(questions: Questions, says, *, lean: float = 0.0, refused: str = "") 
 
 
 def noisy(accuracy: float, mended: float, *, seed: int = 0):
-    """A judge that is right so often on texts without the words, and calls so large a share of flips mended.
-
-    It says the same whenever it is asked.
-    """
+    """A judge that is right so often on texts without the words, and calls so large a share of flips mended."""
     rng = np.random.default_rng(seed)
     votes: dict[str, float] = {}
 
@@ -98,16 +96,13 @@ def test_a_qualified_judge_decides_a_shortcut():
     assert (by_reference.rule, by_reference.bound) == ("reference", found.rules["reference"]["bound"])
 
 
-@pytest.mark.parametrize(("agrees", "qualified"), [(117, False), (119, True)])
-def test_a_judge_is_qualified_with_confidence(agrees, qualified):
-    """Agreement on 117 of 200 texts of either side is above .55, and not with 95 % confidence; on 119 it is.
-
-    The standard error is .0246, and 1.645 of it is .0405: .595 - .0405 is above .55, and .585 - .0405 is below.
-    """
-    found = judged(agreeing_on(agrees))[1]
-    assert found.agreement == pytest.approx(agrees / N)
-    assert found.error == pytest.approx(0.0246, abs=0.0002)
-    assert (found.qualified, found.reason == "") == (qualified, qualified)
+def test_a_judge_is_qualified_with_confidence():
+    # The standard error is .0246, and 1.645 of it is .0405: .595 - .0405 is above .55, and .585 - .0405 is below.
+    for agrees, qualified in ((117, False), (119, True)):
+        found = judged(agreeing_on(agrees))[1]
+        assert found.agreement == pytest.approx(agrees / N)
+        assert found.error == pytest.approx(0.0246, abs=0.0002)
+        assert (found.qualified, found.reason == "") == (qualified, qualified)
 
 
 def test_what_is_at_stake_is_a_share_of_the_audited_texts():
@@ -121,14 +116,10 @@ def test_what_is_at_stake_is_a_share_of_the_audited_texts():
     assert judged(noisy(0.8, 0.05))[0].at_stake[1] < -0.5 * 60 / 300
 
 
-@pytest.mark.parametrize(
-    ("mended", "sentence"),
-    [(0.6, "is not clearly more than the 0.5"), (0.05, "A machine cannot call that genuine")],
-)
-def test_a_machine_never_says_genuine(mended, sentence):
-    found, _ = judged(noisy(0.8, mended))
-    assert found.outcome == "open"
-    assert sentence in found.reason
+def test_a_machine_never_says_genuine():
+    for mended, why in ((0.6, "is not clearly more than the 0.5"), (0.05, "A machine cannot call that genuine")):
+        found, _ = judged(noisy(0.8, mended))
+        assert (found.outcome, why in found.reason) == ("open", True)
 
 
 def test_all_cards_are_tested_together():
@@ -136,12 +127,11 @@ def test_all_cards_are_tested_together():
     of_film = [replace(one, text=one.text.replace("book", "film")) for one in FLIPS]
     both = replace(QUESTIONS, audited=replace(AUDITED, cards=(CARD, other)), flips={"book": FLIPS, "film": of_film})
     plain = noisy(0.8, 0.8)
-    book, film = (
-        card.second_opinion
-        for card in decided({"judge": scores(both, lambda t: abs(plain(t)) if "film" in t else plain(t))}, both).cards
-    )
-    assert film.p_value > 0.5 > 0.05 > book.p_value
-    assert book.q_value == pytest.approx(2 * book.p_value)
+    for of_text, tests in ((abs, 2), (lambda score: np.nan, 1)):
+        given = scores(both, lambda text: (of_text if "film" in text else float)(plain(text)))  # noqa: B023
+        book, film = (card.second_opinion for card in decided({"judge": given}, both).cards)
+        assert film.p_value > 0.5 > 0.05 > book.p_value
+        assert book.q_value == pytest.approx(tests * book.p_value), "what cannot be tested costs the other nothing"
 
 
 def test_neither_the_order_of_the_labels_nor_the_direction_of_flips_makes_a_difference():
@@ -157,44 +147,39 @@ def test_neither_the_order_of_the_labels_nor_the_direction_of_flips_makes_a_diff
     assert judged(lambda text: -says(text), mirrored)[0] == found
 
 
-def near_and_drawn() -> Questions:
-    """Every other reference text is near the boundary, and the others are drawn at random."""
-    return replace(QUESTIONS, reference=tuple(replace(o, near=o.row % 2 == 0, drawn=o.row % 2 == 1) for o in FREE))
+# Every other reference text is near the boundary, and the others are drawn at random.
+SPLIT = replace(QUESTIONS, reference=tuple(replace(o, near=o.row % 2 == 0, drawn=o.row % 2 == 1) for o in FREE))
 
 
 def test_a_lean_of_the_judge_is_centred_away_but_for_one_near_the_boundary():
     says = noisy(0.8, 0.5)
     assert judged(says) == judged(lambda text: says(text) + 7.0)
-    split = near_and_drawn()
-    leaning = {one.text for one in split.reference if one.near and one.row % 4 == 0}
-    found, plain = (judged(one, split)[0] for one in (lambda t: -1.0 if t in leaning else says(t), says))
+    leaning = {one.text for one in SPLIT.reference if one.near and one.row % 4 == 0}
+    found, plain = (judged(one, SPLIT)[0] for one in (lambda t: -1.0 if t in leaning else says(t), says))
     assert found.bound > plain.bound + 0.05
 
 
 def test_texts_near_the_boundary_bound_and_texts_drawn_at_random_qualify():
-    """Where a judge is right on the one kind of texts and a coin on the other."""
-    split, rng = near_and_drawn(), np.random.default_rng(0)
-    right, coin = noisy(1.0, 1.0), {text: rng.choice([-1.0, 1.0]) for text in split.for_judges.texts}
-    near = {one.text for one in split.reference if one.near}
-    _, unqualified = judged(lambda t: right(t) if t in near or "flip" in t else coin[t], split)
-    assert not unqualified.qualified
-    found, qualification = judged(lambda t: coin[t] if t in near else right(t), split)
+    rng, right = np.random.default_rng(0), noisy(1.0, 1.0)
+    coin = {text: rng.choice([-1.0, 1.0]) for text in SPLIT.for_judges.texts}
+    near = {one.text for one in SPLIT.reference if one.near}
+    assert not judged(lambda t: right(t) if t in near or "flip" in t else coin[t], SPLIT)[1].qualified
+    found, qualification = judged(lambda t: coin[t] if t in near else right(t), SPLIT)
     assert (qualification.agreement, qualification.texts) == (1.0, N)
     assert found.rules["reference"]["bound"] < 0.65, "the judge gives the masked class to half of the near texts"
 
 
 def test_texts_that_hold_the_cards_own_words_bound_nothing():
-    split, says = near_and_drawn(), noisy(0.8, 0.95)
+    says = noisy(0.8, 0.95)
     # Half of the texts near the boundary hold the word after all, and there the judge gives the masked class.
-    held = {one.text for one in split.reference if one.row % 4 == 0}
+    held = {one.text for one in SPLIT.reference if one.row % 4 == 0}
 
-    def bound(holds: tuple[str, ...]) -> float:
-        reference = tuple(replace(one, holds=holds if one.text in held else ()) for one in split.reference)
-        return judged(lambda text: -1.0 if text in held else says(text), replace(split, reference=reference))[0].bound
+    def bound(*holds: str) -> float:
+        reference = tuple(replace(one, holds=holds if one.text in held else ()) for one in SPLIT.reference)
+        return judged(lambda text: -1.0 if text in held else says(text), replace(SPLIT, reference=reference))[0].bound
 
-    without = replace(split, reference=tuple(one for one in split.reference if one.text not in held))
-    assert bound(("book",)) == judged(says, without)[0].bound
-    assert bound(("film",)) > bound(("book",)) + 0.1
+    without = replace(SPLIT, reference=tuple(one for one in SPLIT.reference if one.text not in held))
+    assert bound("book") == judged(says, without)[0].bound < bound("film") - 0.1
 
 
 def test_a_flip_is_mended_only_if_the_prediction_stays_without_the_words():
@@ -211,7 +196,6 @@ def test_a_flip_is_mended_only_if_the_prediction_stays_without_the_words():
         (agreeing_on(115), "0.55 has to be certain. Describe the labels negative, positive to it"),
         (lambda text: 0.3, "It gives the same answer to every text."),
         (lambda text: np.nan, "It answered nothing."),
-        (lambda text: np.nan if sum(map(ord, text)) % 10 else 1.0, "It answered"),
     ],
 )
 def test_an_unqualified_judge_decides_nothing_and_the_sentence_says_why(says, reason):
@@ -223,13 +207,13 @@ def test_an_unqualified_judge_decides_nothing_and_the_sentence_says_why(says, re
 
 
 @pytest.mark.parametrize("missing", [20, 21])
-@pytest.mark.parametrize("side", ["book flip", "flip"])
-def test_a_judge_that_drops_more_than_a_third_of_the_flips_leaves_the_card_open(missing, side):
+def test_a_judge_that_drops_more_than_a_third_of_the_flips_leaves_the_card_open(missing):
     full = noisy(0.9, 1.0)
-    dropped = {f"{side} {i}" for i in range(missing)}
-    found, _ = judged(lambda text: np.nan if text in dropped else full(text))
-    assert (found.mended, found.unanswered) == (60 - missing, missing)
-    assert ("No qualified judge answered 21 of its 60 flips." in found.reason) == (missing == 21)
+    for side in ("book flip", "flip"):
+        dropped = {f"{side} {i}" for i in range(missing)}
+        found, _ = judged(lambda text, dropped=dropped: np.nan if text in dropped else full(text))
+        assert (found.mended, found.unanswered) == (60 - missing, missing)
+        assert ("No qualified judge answered 21 of its 60 flips." in found.reason) == (missing == 21)
 
 
 @pytest.mark.parametrize(("n", "enough"), [(24, False), (25, True)])
@@ -240,11 +224,10 @@ def test_few_texts_without_the_words_decide_nothing(n, enough):
     assert (qualification.qualified, found.outcome == "shortcut") == (enough, enough)
     assert ("It answered 24 texts without the words on one side" in qualification.reason) == (not enough)
     # The same near the boundary, where the reference rule asks for twice as many of the masked class.
-    few = replace(QUESTIONS, reference=tuple(replace(one, near=one.row < 2 * n) for one in FREE))
-    assert ("reference" in judged(says, few)[0].rules) == enough
-    few = replace(QUESTIONS, reference=tuple(replace(one, near=one.row < n) for one in FREE))
-    found, _ = judged(says, few)
-    assert ("agreement" in found.rules) == enough
+    for rule, least in (("reference", 2 * n), ("agreement", n)):
+        few = replace(QUESTIONS, reference=tuple(replace(one, near=one.row < least) for one in FREE))
+        found = judged(says, few)[0]
+        assert (rule in found.rules) == enough
     assert enough or "too few texts without its words near the model's boundary for the agreement" in found.reason
 
 
@@ -257,9 +240,15 @@ def test_qualified_judges_are_averaged_and_others_left_out():
     found = decided(given)
     assert found.cards[0].second_opinion.judges == ("one", "two")
     assert [judge.qualifications[0].qualified for judge in found.judges] == [True, True, False]
-    # The unit of a judge's scores makes no difference.
+    # The unit of a judge's scores makes no difference, and of a score that is certain none how large it is.
     louder = {**given, "two": JudgeAnswers(3 * given["two"].log_probs)}
     assert decided(louder).cards[0].second_opinion == found.cards[0].second_opinion
+    certain = []
+    for score in (200.0, 2e5):
+        sure = given["two"].log_probs.copy()
+        sure[:20, 1] = score
+        certain.append(decided({**given, "two": JudgeAnswers(sure)}).cards[0].second_opinion)
+    assert certain[0] == certain[1]
     refused = {**given, "one": replace(given["one"], refused="no")}
     assert decided(refused).cards[0].second_opinion.judges == ("two",)
 
@@ -314,12 +303,9 @@ def test_five_answers_to_its_own_flips_settle_a_card_that_is_nearly_decided():
     assert outcomes == ["open", "shortcut"]
 
 
-@pytest.mark.parametrize(
-    ("q_value", "five", "taken"),
-    [(0.05, None, True), (0.051, None, False), (0.025, 0, True), (0.026, 3, False), (0.15, 4, True), (0.151, 5, False)],
-)
-def test_five_answers_cost_half_of_the_level_and_lend_three_times_as_much(q_value, five, taken):
-    assert decides(q_value, five) is taken
+def test_five_answers_cost_half_of_the_level_and_lend_three_times_as_much():
+    assert all(starmap(decides, [(0.05, None), (0.025, 0), (0.15, 4)]))
+    assert not any(starmap(decides, [(0.051, None), (0.026, 3), (0.151, 5)]))
 
 
 @pytest.mark.parametrize(("third", "mended", "elsewhere"), [("neutral", 60, True), ("3 stars", 30, False)])
@@ -339,15 +325,10 @@ def test_a_third_class_is_elsewhere_and_of_classes_in_an_order_speaks_for_the_ne
     assert ("To 30 of its 60 flips the judges answer another class" in opinion.reason) == elsewhere
 
 
-@pytest.mark.parametrize(
-    ("pair", "expected"), [((1, 2), ([0, 1], [2, 3, 4])), ((1, 3), ([0, 1], [3, 4])), ((0, 4), ([0, 1], [3, 4]))]
-)
-def test_a_class_as_near_to_both_speaks_for_neither(pair, expected):
-    assert sides_of(pair, 5, ordered=True) == expected
-    assert sides_of(pair, 5, ordered=False) == ([pair[0]], [pair[1]])
-
-
-def test_an_order_is_seen_in_the_labels():
+def test_of_classes_in_an_order_one_as_near_to_both_speaks_for_neither():
+    assert sides_of((1, 2), 5, ordered=True) == ([0, 1], [2, 3, 4])
+    assert sides_of((1, 3), 5, ordered=True) == sides_of((0, 4), 5, ordered=True) == ([0, 1], [3, 4])
+    assert sides_of((1, 3), 5, ordered=False) == ([1], [3])
     assert all(map(is_ordered, [("1 star", "2 stars", "3 stars"), ("1-star", "3-star", "5-star")]))
     turned, two, a_word = ("3 stars", "2 stars", "1 star"), ("1 star", "2 stars"), ("1 star", "2 stars", "many")
     twice, numbers, names = ("1 star", "1 stars", "2 stars"), ("0", "1", "2"), ("LABEL_0", "LABEL_1", "LABEL_2")
@@ -371,8 +352,6 @@ def test_a_direction_that_nobody_judges_counts_as_broken():
 
 @dataclass
 class Judging:
-    """A classifier, which may say something else when it is asked again."""
-
     says: object = noisy(0.8, 0.95)
     print: str = "other"
     changes: int = 0
@@ -396,9 +375,11 @@ def test_what_was_answered_becomes_decisions_that_people_overrule():
     judge = Judging()
     answers = QUESTIONS.answered_by(judge)
     assert judge.asked == len(answers.texts) + 20  # some twice, to see whether it changes its answer
+    answers.judges["judge"].log_probs[0] = np.nan
     stored = [json.loads(line) for line in answers.to_lines().splitlines()]
     assert [one["text_hash"] for one in stored] == list(map(text_hash, answers.texts))
-    assert np.exp(stored[0]["scores"]["judge"]).sum() == pytest.approx(1, abs=1e-5)
+    assert np.exp(stored[1]["scores"]["judge"]).sum() == pytest.approx(1, abs=1e-5)
+    assert stored[0]["scores"]["judge"] == [None, None]
     found = decide(QUESTIONS, answers)
     (card,) = found.cards
     assert (card.decision, card.source, card.outcome, card.asked) == ("neutralise", "machine", None, 0)
@@ -421,7 +402,11 @@ def test_what_was_answered_becomes_decisions_that_people_overrule():
     assert (unsure.decision, unsure.source) == ("neutralise", "machine")
 
 
-def test_neither_the_deployed_model_nor_its_base_is_a_judge_and_two_are_two():
+def test_neither_the_deployed_model_nor_its_base_nor_one_of_other_labels_is_a_judge_and_two_are_two():
+    wide = Judging()
+    wide.predict_proba = lambda texts, **_: np.ones((len(texts), 3)) / 3
+    with pytest.raises(ConfigError, match=r"gives an array of shape \(520, 3\), but \(520, 2\) is needed"):
+        QUESTIONS.answered_by(wide)
     for same in ("deployed", "base"):
         with pytest.raises(ConfigError, match="is the model that was audited, or its base"):
             QUESTIONS.answered_by([Judging(), Judging(print=same, name="second")])
@@ -429,15 +414,8 @@ def test_neither_the_deployed_model_nor_its_base_is_a_judge_and_two_are_two():
         QUESTIONS.answered_by([Judging()] * 2)
 
 
-@pytest.mark.parametrize(("changes", "refused"), [(2, False), (3, True)])
-def test_a_judge_that_changes_more_than_two_of_twenty_answers_is_refused(changes, refused):
-    answers = QUESTIONS.answered_by(Judging(changes=changes))
-    assert ("3 of 20 texts when it is asked twice" in answers.judges["judge"].refused) == refused
-    assert (decide(QUESTIONS, answers).cards[0].decision is None) == refused
-
-
-def test_a_judge_with_other_labels_is_refused():
-    wide = Judging()
-    wide.predict_proba = lambda texts, **_: np.ones((len(texts), 3)) / 3
-    with pytest.raises(ConfigError, match=r"gives an array of shape \(520, 3\), but \(520, 2\) is needed"):
-        QUESTIONS.answered_by(wide)
+def test_a_judge_that_changes_more_than_two_of_twenty_answers_is_refused():
+    for changes, refused in ((2, False), (3, True)):
+        answers = QUESTIONS.answered_by(Judging(changes=changes))
+        assert ("3 of 20 texts when it is asked twice" in answers.judges["judge"].refused) == refused
+        assert (decide(QUESTIONS, answers).cards[0].decision is None) == refused

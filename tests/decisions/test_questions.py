@@ -15,16 +15,8 @@ from shortcut_guardrail.decisions.drawing import Drawing, Key, ReferenceText
 
 TEXTS = [f"text number {i}" for i in range(60)]
 NAMES = ("negative", "positive", "mixed")
-
-
-def flip(row: int, after: str = "negative") -> Flip:
-    return Flip.of(row, "positive", after, TEXTS[row], 0.5)
-
-
-FLIPS = {
-    "first-card": [flip(i) for i in range(30)],
-    "second-card": [flip(i) for i in range(20, 30)] + [flip(i, "mixed") for i in range(5)],
-}
+FLIPS = {"first-card": [Flip.of(i, "positive", "negative", TEXTS[i], 0.5) for i in range(30)]}
+FLIPS["second-card"] = FLIPS["first-card"][20:] + [Flip.of(i, "positive", "mixed", TEXTS[i]) for i in range(5)]
 
 
 def card(name: str, *words: str) -> Card:
@@ -32,20 +24,22 @@ def card(name: str, *words: str) -> Card:
     return Card(name, words or (name,), "positive", 40, 30, 0.5, evidence, except_in=("text number 3",))
 
 
+def audited(folder, *cards: Card):
+    document = {"cards": list(map(asdict, cards)), "model": "m", "data": "d", "label_names": NAMES, "n_distinct": 60}
+    (folder / "audit.json").write_text(to_json(document))
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path):
-    """With an audit of two cards."""
-    cards = [card("first-card", "number"), card("second-card")]
-    document = {"cards": list(map(asdict, cards)), "model": "m", "data": "d", "label_names": NAMES, "n_distinct": 60}
-    (tmp_path / "audit.json").write_text(to_json(document))
-    return tmp_path
+    return audited(tmp_path, card("first-card", "number"), card("second-card"))
 
 
 def asked(folder, **changes) -> Questions:
-    audited = AuditedCards.from_folder(folder)
-    questions, keys = Drawing(audited.id, NAMES, **changes).of_flips(FLIPS)
+    cards = AuditedCards.from_folder(folder)
+    questions, keys = Drawing(cards.id, NAMES, **changes).of_flips(FLIPS)
     reference = (ReferenceText(50, TEXTS[50], "positive", "negative", 1.5, True, False, ("second-card",)),)
-    return Questions(audited, FLIPS, tuple(keys), reference, ("deployed",), tuple(questions))
+    return Questions(cards, FLIPS, tuple(keys), reference, ("deployed",), tuple(questions))
 
 
 def test_questions_survive_their_file(folder):
@@ -74,44 +68,31 @@ def test_classifiers_are_asked_with_the_words_and_without_them(folder):
     few = replace(asked(folder), flips=few, keys=()).for_judges
     assert {case.card for case in few.cases} == {"second-card"}, "seven flips decide nothing, and eight may"
     assert [one.row for one in few.reference] == [50]
-    other = replace(asked(folder), flips={"second-card": [flip(i, "mixed") for i in range(8)]}, keys=())
+    other = replace(asked(folder), flips={"second-card": FLIPS["second-card"][10:] * 2}, keys=())
     assert other.for_judges.reference == (), "these are of other classes"
 
 
-@pytest.mark.parametrize(
-    ("text", "without"),
-    [
-        ("A number.", "A ."),
-        ("number", None),
-        (("one  number  more", "two"), ("one more", "two")),
-        (("number", "x"), None),
-    ],
-)
-def test_words_are_cut_with_the_space_that_they_leave(folder, text, without):
-    flips = [Flip.of(0, "positive", "negative", text)] * 8
-    assert replace(asked(folder), flips={"first-card": flips}, keys=()).for_judges.cases[0].without == without
+def test_words_are_cut_with_the_space_that_they_leave(folder):
+    pairs = {("one  number  more", "two"): ("one more", "two"), ("number", "x"): None}
+    cut = {"A number.": "A .", "number": None, **pairs}
+    flips = [Flip.of(i, "positive", "negative", text) for i, text in enumerate([*cut] * 2)]
+    made = replace(asked(folder), flips={"first-card": flips}, keys=())
+    assert [case.without for case in made.for_judges.cases] == [*cut.values()] * 2
 
 
-def test_nothing_asked_and_another_audit_are_told(folder):
+def test_nothing_asked_a_damaged_line_and_another_audit_are_told(folder):
     with pytest.raises(DataError, match=r"Nothing was asked about the audit .* it has no questions.jsonl. Run `flips`"):
         Questions.from_folder(folder)
     asked(folder).save(folder)
-    document = {"cards": [asdict(card("other"))], "model": "m", "data": "d", "label_names": NAMES, "n_distinct": 60}
-    (folder / "audit.json").write_text(to_json(document))
-    with pytest.raises(DataError, match="it was audited again"):
-        Questions.from_folder(folder)
-
-
-@pytest.mark.parametrize(
-    "line", ["{", "[]", '{"key": {"id": 1}}', '{"key": {"id": "q", "masked_option": "x"}}', "null"]
-)
-def test_a_damaged_line_is_named(folder, line):
-    asked(folder).save(folder)
     file = folder / "questions.jsonl"
     head, *rest = file.read_text().splitlines()
-    file.write_text("\n".join([head, line, *rest]))
-    with pytest.raises(DataError, match="line 2: this is no question"):
-        Questions.from_folder(folder)
+    for line in ("{", '{"key": {"id": 1}}', "null"):
+        file.write_text("\n".join([head, line, *rest]))
+        with pytest.raises(DataError, match="line 2: this is no question"):
+            Questions.from_folder(folder)
+    file.write_text(head)
+    with pytest.raises(DataError, match="it was audited again"):
+        Questions.from_folder(audited(folder, card("other")))
 
 
 def test_labels_answer_for_the_files_of_their_call_and_later_ones(folder):

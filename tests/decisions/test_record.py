@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -31,14 +32,14 @@ def test_words_and_a_decision_are_enough():
 
 
 def test_a_file_survives_the_round_trip(tmp_path):
-    card = Decision(
-        ("book",), "neutralise", "flips", "abc", "positive", 14, 12, 2, 0, 0, 20.0, 32.4, "shortcut", True, ("h",)
-    )
-    decisions = Decisions((card, Decision(("fine",))), "a", "m", "d")
+    counts = {"asked": 14, "mended": 12, "broken": 2, "threshold": 20.0, "e_value": 32.4, "survives_e_bh": True}
+    of_flips = {"id": "abc", "pulls_to": "positive", "outcome": "shortcut", "text_hashes": ("i", "h")}
+    cards = Decision(("book",), "neutralise", "flips", **counts, **of_flips), Decision(("fine",), text_hashes=("h",))
+    decisions = Decisions(cards, "a", "m", "d")
     file = tmp_path / "decisions.json"
     file.write_text(json.dumps(decisions.to_dict()))
     assert Decisions.from_file(file) == decisions
-    assert decisions.text_hashes == ("h",)
+    assert (decisions.text_hashes, decisions.without_text_hashes().text_hashes) == (("h", "i"), ())
     assert "decision" not in decisions.to_dict()["cards"][1]
 
 
@@ -46,34 +47,24 @@ def test_a_file_survives_the_round_trip(tmp_path):
     ("card", "sentence"),
     [
         ({"words": ["x"], "decision": "neutralize"}, "cards[0].decision must be one of keep, neutralise, unsure, "),
-        ({"words": ["x"], "decision": "neutralize"}, "Did you mean 'neutralise'?"),
         ({"decision": "keep"}, "cards[0].words is missing."),
-        ({"words": "book", "decision": "keep"}, 'cards[0].words must be a list, but is "book".'),
         ({"words": [], "decision": "keep"}, "cards[0].words must be a list that is not empty"),
-        ({"words": [" "], "decision": "keep"}, "cards[0].words[0] must be a string that is not empty"),
         ({"words": ["x"], "asked": -1}, "cards[0].asked must be a whole number, 0 or more, but is -1."),
         ({"words": ["x"], "reviews": [{"by": "me"}]}, "cards[0].reviews[0].at is missing."),
         ({"words": ["x"], "source": "flips", "outcome": "open", "decision": "keep"}, "its decision must be left out"),
-        ("book", 'cards[0] must be an object, but is "book".'),
         (by_machine(outcome="genuine"), 'second_opinion.outcome must be one of shortcut, open, but is "genuine"'),
         (by_machine(outcome="open"), "a machine decides neutralise where its second_opinion is shortcut"),
-        (by_machine(mended=-1), "second_opinion.mended must be a whole number, 0 or more, but is -1"),
     ],
 )
 def test_what_cannot_be_meant_names_the_field(card, sentence):
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(DataError, match=f"^d.json.*{re.escape(sentence)}"):
         read(card)
-    assert sentence in str(caught.value)
-    assert str(caught.value).startswith("d.json")
 
 
-def test_other_documents_are_refused(tmp_path):
-    for document in ([], {}, {"cards": {}}, {"cards": [], "schema_version": 7}):
+def test_other_documents_are_refused():
+    for document in ([], {}, {"cards": [], "schema_version": 7}):
         with pytest.raises(DataError, match="Give a file that `judge` wrote"):
             Decisions.from_dict(document)
-    (tmp_path / "d.json").write_text('{"cards": [}')
-    with pytest.raises(DataError, match="is not valid JSON \\(line 1"):
-        Decisions.from_file(tmp_path / "d.json")
 
 
 def test_only_the_same_word_both_ways_is_a_contradiction():
