@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
-import threading
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -20,15 +21,14 @@ W0, W1 = (card.id for card in DECK.cards)
 
 
 @contextmanager
-def running(session, **how):
-    server = ReviewServer(session, Page("<!doctype html><p>page", "default-src 'none'"), **how)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-        thread.join(10)
+def running(session):
+    server = ReviewServer(session, Page("<!doctype html><p>page", "default-src 'none'"))
+    with ThreadPoolExecutor() as threads:
+        threads.submit(server.run)
+        try:
+            yield server
+        finally:
+            server.stop()
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def server(session):
 
 
 def ask(server, method="GET", path="/api/state", body=None, *, drop=(), repeat=(), **headers):
-    """A request as the page sends it, but for what is changed; the status, the headers and what was answered."""
+    """A request as the page sends it, but for what is changed."""
     content = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
     sent = {"Host": server.hosts[0], "Authorization": f"Bearer {server.token}"}
     if method == "POST":
@@ -75,15 +75,12 @@ def refused(server, status, answer):
 
 
 def test_what_the_page_asks_is_answered(server):
-    status, _, content = ask(server, path="/", drop=("Authorization",))
-    assert (status, content) == (200, b"<!doctype html><p>page")
+    assert ask(server, path="/", drop=("Authorization",))[::2] == (200, b"<!doctype html><p>page")
     found = json.loads(ask(server, path="/api/review")[2])
     assert [card["id"] for card in found["deck"]["cards"]] == [W0, W1]
-    status, _, content = keep(server)
-    assert (status, json.loads(content)["said"]) == (200, {W0: "keep"})
+    assert json.loads(keep(server)[2])["said"] == {W0: "keep"}
     assert ask(server, path="/api/decisions")[2] == server.session.content()
-    status, _, content = ask(server, "POST", "/api/undo", {"revision": 1})
-    assert (status, json.loads(content)["said"]) == (200, {})
+    assert json.loads(ask(server, "POST", "/api/undo", {"revision": 1})[2])["said"] == {}
     host = server.hosts[1]  # localhost is this machine too
     assert keep(server, Host=host, Origin=f"http://{host}")[0] == 200
 
@@ -115,14 +112,11 @@ def test_it_listens_here_alone_and_the_token_has_256_bits_and_is_another_one_eac
     assert server.address == f"http://127.0.0.1:{server.port}/#{server.token}"
 
 
-def test_another_origin_sends_nothing(server):
+def test_another_origin_sends_nothing_and_another_content_type_is_not_read(server):
     origins = "http://evil.example", "https://{host}", "http://localhost:{port}", "http://127.0.0.1", "null", ""
     for origin in origins:
         refused(server, 403, keep(server, Origin=origin.format(host=server.hosts[0], port=server.port)))
     refused(server, 403, keep(server, drop=("Origin",)))
-
-
-def test_another_content_type_is_not_read(server):
     for kind in ("text/plain", "application/x-www-form-urlencoded", "application/json; charset=utf-8", ""):
         refused(server, 415, keep(server, Content_Type=kind))
     refused(server, 415, keep(server, drop=("Content-Type",)))
@@ -148,30 +142,23 @@ def test_a_stale_answer_is_told_where_things_stand(server):
     keep(server)
     before = server.session.file.read_bytes()
     status, _, content = ask(server, "POST", "/api/answer", {"card": W1, "decision": "keep", "revision": 0})
-    assert (status, json.loads(content)["revision"]) == (409, 1)
-    assert json.loads(content)["said"] == {W0: "keep"}
-    assert server.session.file.read_bytes() == before
+    state = json.loads(content)
+    assert (status, state["revision"], state["said"]) == (409, 1, {W0: "keep"})
     assert ask(server, "POST", "/api/undo", {"revision": 0})[0] == 409
+    assert server.session.file.read_bytes() == before
 
 
 def test_two_tabs_at_once_lose_nothing(server):
-    """Both send for the same revision, over and over: what is confirmed is in the file."""
-    done = []
-
+    # Both send for the same revision, over and over: what is confirmed is in the file.
     def tab(card):
         for _ in range(10):
             while keep(server, card)[0] != 200:
                 pass
-            done.append(card)
 
-    threads = [threading.Thread(target=tab, args=(card,)) for card in (W0, W1)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor() as threads:
+        list(threads.map(tab, (W0, W1)))
     events = json.loads(server.session.file.read_text())["review"]["events"]
-    assert sorted(event["card"] for event in events) == sorted(done)
-    assert len(done) == 20
+    assert Counter(event["card"] for event in events) == {W0: 10, W1: 10}
 
 
 def test_a_full_disk_is_said(server, monkeypatch):
@@ -179,19 +166,14 @@ def test_a_full_disk_is_said(server, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("pathlib.Path.write_bytes", full)
-    status, _, content = keep(server)
-    assert (status, json.loads(content)["error"]) == (
-        507,
-        f"Not saved. '{server.session.file}' could not be written: the disk is full. Nothing was left behind.",
-    )
-    refused(server, 507, keep(server))
+    answer = keep(server)
+    refused(server, 507, answer)
+    why = f"Not saved. '{server.session.file}' could not be written: the disk is full."
+    assert json.loads(answer[2])["error"].startswith(why)
     assert server.session.state()["said"] == {}
     monkeypatch.undo()
     assert keep(server)[0] == 200, "the answer can be given again"
-
-
-def test_a_file_that_cannot_be_read_any_more_is_said(server):
-    keep(server)
+    # So is a file that cannot be read any more.
     server.session.file.unlink()
     server.session.file.mkdir()
     status, _, content = keep(server, W1)
@@ -200,25 +182,21 @@ def test_a_file_that_cannot_be_read_any_more_is_said(server):
 
 
 def test_every_answer_says_what_a_browser_may_do_with_it(server):
+    told = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY"}
+    told |= {"Content-Security-Policy": "default-src 'none'", "Cache-Control": "no-store"}
     asked = {("GET", "/"): 200, ("GET", "/api/state"): 200, ("GET", "/nothing"): 404, ("POST", "/nothing"): 404}
     for (method, path), expected in (asked | {("OPTIONS", "/api/answer"): 501, ("DELETE", "/"): 501}).items():
         status, headers, _ = ask(server, method, path, {"revision": 0} if method == "POST" else None)
-        assert status == expected
-        assert headers["X-Content-Type-Options"] == "nosniff"
-        assert headers["Referrer-Policy"] == "no-referrer"
-        assert headers["X-Frame-Options"] == "DENY"
-        assert headers["Content-Security-Policy"] == "default-src 'none'"
-        assert headers["Cache-Control"] == "no-store"
+        assert (status, headers) == (expected, headers | told)
         assert not [name for name in headers if name.lower().startswith("access-control")]
 
 
 def test_it_stops_when_it_is_told_to(session):
-    server, said = ReviewServer(session, Page("", "")), []
-    thread = threading.Thread(target=lambda: said.append(server.run()), daemon=True)
-    thread.start()
-    assert ask(server, "POST", "/api/stop", {})[0] == 200
-    thread.join(10)
-    assert said == [False], "not since it was idle"
+    server = ReviewServer(session, Page("", ""))
+    with ThreadPoolExecutor() as threads:
+        was_idle = threads.submit(server.run)
+        assert ask(server, "POST", "/api/stop", {})[0] == 200
+        assert was_idle.result(10) is False
     with pytest.raises(OSError, match="refused"):
         ask(server)
 
@@ -239,15 +217,13 @@ def test_a_connection_that_was_opened_before_is_not_answered_after_it_stopped(se
 
 def test_it_stops_after_an_idle_time_and_who_is_not_let_in_does_not_keep_it_awake(session):
     server = ReviewServer(session, Page("", ""), idle=0.8)
-    said = []
-    thread = threading.Thread(target=lambda: said.append(server.run()), daemon=True)
-    thread.start()
-    for _ in range(3):  # longer than the idle time, but never idle
-        time.sleep(0.4)
-        assert ask(server)[0] == 200
-    before = server.last
-    for refused_one in ({"Host": "evil.example"}, {"drop": ("Authorization",)}):
-        ask(server, **refused_one)
-    assert server.last == before
-    thread.join(10)
-    assert said == [True]
+    with ThreadPoolExecutor() as threads:
+        was_idle = threads.submit(server.run)
+        for _ in range(3):  # longer than the idle time, but never idle
+            time.sleep(0.4)
+            assert ask(server)[0] == 200
+        before = server.last
+        for refused_one in ({"Host": "evil.example"}, {"drop": ("Authorization",)}):
+            ask(server, **refused_one)
+        assert server.last == before
+        assert was_idle.result(10) is True
