@@ -89,20 +89,16 @@ def test_the_callers_model_is_left_as_it_was(bert, texts):
 
 
 def test_global_state_is_left_as_it_was(bert, texts):
-    def drawn():
-        return torch.rand(1), np.random.rand()
-
-    def start():
+    drawn = []
+    for used in (False, True):
         torch.manual_seed(3)
         np.random.seed(3)
-
-    start()
-    expected = drawn()
-    start()
-    guard = ShortcutGuardrail(*bert)
-    guard.fit(texts, config=STRONG)
-    guard.audit(texts)
-    assert drawn() == expected
+        if used:
+            guard = ShortcutGuardrail(*bert)
+            guard.fit(texts, config=STRONG)
+            guard.audit(texts)
+        drawn.append((torch.rand(1), np.random.rand()))
+    assert drawn[0] == drawn[1]
     assert torch.is_grad_enabled()
 
 
@@ -177,41 +173,42 @@ def test_the_strength_is_fixed_until_it_is_calibrated_or_set(guard):
     calibration = guard.calibrate(SUPPORT, SUPPORT_LABELS)
     assert (guard.debias_strength, guard.record().strength_source) == (calibration.strength, "calibrated")
     assert [point.strength for point in calibration.curve] == [i / 10 for i in range(11)]
+    for rows, labels, warned in (
+        ([*SUPPORT[:2], "a lovely place"], ["positive", "negative", "positive"], True),
+        (["a lovely place", "the dull tea"], ["positive", "negative"], False),
+    ):
+        with pytest.warns(GuardrailWarning) as caught:
+            guard.evaluate(rows, labels)
+        said = "2 of the 3 evaluated texts were in the support set that chose the strength; leave them out for an unb"
+        assert str(caught[0].message).startswith(said) == warned
+        assert any("support set" in str(warning.message) for warning in caught) == warned
     guard.debias_strength = 0.25
     assert (guard.debias_strength, guard.record().strength_source) == (0.25, "set")
 
 
-def test_evaluating_on_support_rows_is_warned_about(guard):
-    guard.calibrate(SUPPORT, SUPPORT_LABELS)
-    with pytest.warns(GuardrailWarning) as caught:
-        guard.evaluate([*SUPPORT[:2], "a lovely place"], ["positive", "negative", "positive"])
-    said = "2 of the 3 evaluated texts were in the support set that chose the strength; leave them out for an unbiased"
-    assert str(caught[0].message).startswith(said)
-    with pytest.warns(GuardrailWarning) as caught:
-        guard.evaluate(["a lovely place", "the dull tea"], ["positive", "negative"])
-    assert not [warning for warning in caught if "support set" in str(warning.message)]
-
-
 def test_what_is_refused(bert):
     guard = ShortcutGuardrail(*bert)
-    no_adapter = r"There is no adapter yet\. Call fit\(texts\)"
     for call, kind, message in (
         (lambda: guard.fit("good soup"), DataError, "texts must be a list of texts or of .* but is a single string"),
         (lambda: guard.fit(["good soup", " "]), DataError, r"texts, position 1: the text is empty"),
         (lambda: guard.fit(["good soup", "[MASK]"]), DataError, r"1 of 2 texts hold nothing but special.*text 2"),
         (lambda: guard.fit(["good soup"] * 5), DataError, "at least 2 distinct texts .* but 1 of 5 is"),
         (lambda: guard.fit(["good", "bad"], config="papr"), ConfigError, "preset must be one of paper"),
-        (lambda: guard.calibrate(SUPPORT, SUPPORT_LABELS), ConfigError, no_adapter),
-        (lambda: guard.save_pretrained("nowhere"), ConfigError, no_adapter),
-        (lambda: guard.peft_model, ConfigError, no_adapter),
-        (lambda: guard.predict(["good"], strength=0.5), ConfigError, no_adapter),
-        (lambda: guard.calibrate_without_labels(["good"]), ConfigError, no_adapter),
-        (lambda: guard.certify([], [], unlabelled=["good"]), ConfigError, no_adapter),
-        (lambda: guard.to_label(["good"], 3), ConfigError, no_adapter),
         (lambda: guard.predict([]), DataError, "texts is empty; at least one text is needed"),
         (lambda: guard.evaluate(["good"], ["good"]), DataError, "the model has no label 'good'"),
     ):
         with pytest.raises(kind, match=message):
+            call()
+    for call in (
+        lambda: guard.calibrate(SUPPORT, SUPPORT_LABELS),
+        lambda: guard.save_pretrained("nowhere"),
+        lambda: guard.peft_model,
+        lambda: guard.predict(["good"], strength=0.5),
+        lambda: guard.calibrate_without_labels(["good"]),
+        lambda: guard.certify([], [], unlabelled=["good"]),
+        lambda: guard.to_label(["good"], 3),
+    ):
+        with pytest.raises(ConfigError, match=r"There is no adapter yet\. Call fit\(texts\)"):
             call()
 
 
@@ -243,26 +240,26 @@ def test_logits_that_are_not_numbers_fail_the_run(bert, texts):
 
 
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # PEFT's, about Transformers
-@pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
-def test_plain_peft_and_transformers_give_the_guarded_probabilities(
-    guard, bert, model_folder, texts, tmp_path, strength
-):
-    guard.debias_strength = strength
-    guard.save_pretrained(tmp_path / "guarded")
-    expected = guard.predict_proba(texts)
-    base = AutoModelForSequenceClassification.from_pretrained(model_folder)
-    by_peft = PeftModel.from_pretrained(base, tmp_path / "guarded")
-    by_transformers = AutoModelForSequenceClassification.from_pretrained(tmp_path / "guarded")
-    for model in (by_peft, by_transformers):
-        np.testing.assert_allclose(plain_probabilities(model, bert[1], texts), expected, atol=1e-6)
-    loaded = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", batch_size=4)
-    np.testing.assert_allclose(loaded.predict_proba(texts), expected, atol=1e-6)
-    assert loaded.debias_strength == strength
-    full = guard.predict_proba(texts, strength=1.0)  # the strength can be undone, also if it is 0
-    np.testing.assert_allclose(loaded.predict_proba(texts, strength=1.0), full, atol=1e-6)
-    # The partner: the base model differs where the strength is not 0.
-    difference = np.abs(plain_probabilities(*bert, texts) - expected).max()
-    assert difference < 1e-6 if strength == 0 else difference > 1e-3
+def test_plain_peft_and_transformers_give_the_guarded_probabilities(guard, bert, model_folder, texts, tmp_path):
+    full, of_base = guard.predict_proba(texts, strength=1.0), plain_probabilities(*bert, texts)
+    for strength in (0.0, 0.3, 1.0):
+        folder = tmp_path / f"{strength}"
+        guard.debias_strength = strength
+        guard.save_pretrained(folder)
+        expected = guard.predict_proba(texts)
+        base = AutoModelForSequenceClassification.from_pretrained(model_folder)
+        by_peft = PeftModel.from_pretrained(base, folder)
+        by_transformers = AutoModelForSequenceClassification.from_pretrained(folder)
+        for model in (by_peft, by_transformers):
+            np.testing.assert_allclose(plain_probabilities(model, bert[1], texts), expected, atol=1e-6)
+        loaded = ShortcutGuardrail.from_pretrained(folder, batch_size=4)
+        np.testing.assert_allclose(loaded.predict_proba(texts), expected, atol=1e-6)
+        assert loaded.debias_strength == strength
+        # The strength can be undone, also if it is 0.
+        np.testing.assert_allclose(loaded.predict_proba(texts, strength=1.0), full, atol=1e-6)
+        # The partner: the base model differs where the strength is not 0.
+        difference = np.abs(of_base - expected).max()
+        assert difference < 1e-6 if strength == 0 else difference > 1e-3
 
 
 def test_a_loaded_guard_can_be_saved_calibrated_and_fitted_again(guard, texts, tmp_path):
@@ -373,24 +370,27 @@ def test_a_base_that_was_named_by_a_relative_path_is_found_from_anywhere_and_mov
 
 
 def test_a_model_in_memory_needs_its_base_named_unless_it_has_an_id(bert, texts, tmp_path):
-    guard = ShortcutGuardrail(*bert)
-    guard.fit(texts, config=STRONG)
-    guard.save_pretrained(tmp_path / "guarded")
+    def saved(name):
+        guard = ShortcutGuardrail(*bert)
+        guard.fit(texts, config=STRONG)
+        guard.save_pretrained(tmp_path / name)
+        return guard
+
+    guard = saved("guarded")
     with pytest.raises(ModelError, match=r"trained on a model in memory that had no name\. Name its base with base="):
         ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
     loaded = ShortcutGuardrail.from_pretrained(tmp_path / "guarded", base=bert[0])
     np.testing.assert_allclose(loaded.predict_proba(texts), guard.predict_proba(texts), atol=1e-6)
     bert[0].name_or_path = "owner/model"
-    guard = ShortcutGuardrail(*bert)
-    guard.fit(texts, config=STRONG)
-    guard.save_pretrained(tmp_path / "hub")
+    saved("hub")
     base = json.loads((tmp_path / "hub/guardrail.json").read_text())["base_model"]
     assert (base["name"], base["from_folder"]) == ("owner/model", None)
 
 
-def change_weights(folder, change):
+def change_weights(folder, *, dropped=0, n_rows=None):
     file = folder / "adapter_model.safetensors"
-    save_file(change(load_file(file)), file)
+    weights = list(load_file(file).items())[dropped:]
+    save_file({name: tensor[:n_rows].clone() for name, tensor in weights}, file)
 
 
 DAMAGES = {
@@ -400,12 +400,8 @@ DAMAGES = {
     "adapter_config.json' is not valid JSON": lambda f: (f / "adapter_config.json").write_text("{"),
     "holds no usable tokenizer": lambda f: (f / "tokenizer.json").unlink(),
     "schema_version must be 1, but is null": lambda f: (f / "guardrail.json").write_text("{}"),
-    "does not fit this model: 1 adapter weights are missing and 0 are unknown": lambda f: change_weights(
-        f, lambda weights: dict(list(weights.items())[1:])
-    ),
-    "does not fit this model": lambda f: change_weights(
-        f, lambda weights: {k: v[:1].clone() for k, v in weights.items()}
-    ),
+    "does not fit this model: 1 adapter weights are missing and 0 are": lambda f: change_weights(f, dropped=1),
+    "does not fit this model": lambda f: change_weights(f, n_rows=1),
 }
 
 
@@ -422,7 +418,7 @@ def test_a_damaged_folder_says_what_is_wrong(folder, tmp_path):
 
 
 def test_a_guard_of_two_versions_is_refused(folder):
-    """One file of the same size from elsewhere: hashes tell, and they are compared where that is asked for."""
+    """One file of the same size from elsewhere: only hashes tell."""
     file = folder / "adapter_model.safetensors"
     content = file.read_bytes()
     file.write_bytes(content[:-4] + bytes(4))

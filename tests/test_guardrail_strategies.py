@@ -109,9 +109,7 @@ def test_a_word_that_stands_nowhere_is_named(model_folder, texts):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
     config = preset("mask").with_shortcuts(named=("honestly", "zebra", "to be frank"), keep=("hapy",))
     for call in (guard.fit, guard.find_shortcuts):
-        with pytest.warns(
-            GuardrailWarning, match=r"^'zebra', 'to be frank', 'hapy' stand in none of these \d+ texts\."
-        ):
+        with pytest.warns(GuardrailWarning, match=r"^'zebra', 'to be frank', 'hapy' stand in none of these 8 texts\."):
             call(texts, config=config)
 
 
@@ -137,9 +135,8 @@ def test_targets_that_were_found_need_not_be_found_again(bert, model_folder, tex
         ShortcutGuardrail(*bert).find_shortcuts(texts, report=report)
     found = guard.find_shortcuts(texts, config=MASK)
     assert not guard.is_fitted
-    monkeypatch.setattr(
-        "shortcut_guardrail.mitigation.fitting.find_shortcuts", lambda *_, **__: pytest.fail("found again")
-    )
+    search = "shortcut_guardrail.mitigation.fitting.find_shortcuts"
+    monkeypatch.setattr(search, lambda *_, **__: pytest.fail("found again"))
     guard.fit(texts, config="mask", shortcuts=found)
     assert guard.shortcuts == found
 
@@ -175,9 +172,15 @@ def test_a_rare_shortcut_is_dialled_on_texts_that_hold_it(masked_bag):
         masked_bag.calibrate_without_labels(texts, at_most=0)
 
 
-def test_labels_beside_a_choice_without_them(masked_bag):
+def test_the_strength_without_labels_and_labels_beside_it(masked_bag):
     chosen = masked_bag.calibrate_without_labels(BAD + GOOD)
-    assert chosen.strength == 1.0
+    record = masked_bag.record()
+    assert masked_bag.debias_strength == chosen.strength == 1.0  # where nothing of "honestly" is left
+    assert chosen.curve[-1].divergence == pytest.approx(0, abs=1e-6)
+    assert (chosen.n, chosen.n_bearing, record.strength_source) == (80, 40, "agreement")
+    # "honestly" weighs 4, "bad" -1 and "awful" -1.5, so the answers turn where 4 (1 - s) < 1.5, and where it is < 1.
+    assert [point.agreement for point in chosen.curve[6:]] == [0.5, 0.75, 1.0, 1.0, 1.0]
+    assert (record.calibration, record.unlabelled_calibration) == (None, chosen.to_dict())
     # Labels that agree choose the smallest of equals alone (0.8), and leave 1 beside the dial.
     alone = masked_bag.calibrate(BAD + GOOD, [0] * 40 + [1] * 40)
     assert alone.strength == 0.8
@@ -204,28 +207,15 @@ def test_labels_beside_a_choice_without_them(masked_bag):
         masked_bag.calibrate(BAD, [0, 1] * 20, without_labels=chosen)
 
 
-def test_the_strength_without_labels_is_where_the_answers_are_those_without_the_shortcut(masked_bag):
-    chosen = masked_bag.calibrate_without_labels(BAD + GOOD)
-    # At 1 nothing of "honestly" is left.
-    assert masked_bag.debias_strength == chosen.strength == 1.0
-    assert chosen.curve[-1].divergence == pytest.approx(0, abs=1e-6)
-    assert (chosen.n, chosen.n_bearing, masked_bag.record().strength_source) == (80, 40, "agreement")
-    # "honestly" weighs 4, "bad" -1 and "awful" -1.5, so the answers turn where 4 (1 - s) < 1.5, and where it is < 1.
-    assert [point.agreement for point in chosen.curve[6:]] == [0.5, 0.75, 1.0, 1.0, 1.0]
-    assert masked_bag.record().unlabelled_calibration == chosen.to_dict()
-    assert masked_bag.record().calibration is None
-
-
 def test_a_guard_that_helps_is_certified(masked_bag):
-    masked_bag.calibrate(BAD[::2] + GOOD[::2], [0] * 20 + [1] * 20)
-    strength = masked_bag.debias_strength
-    found = masked_bag.certify(BAD[::2] + GOOD[::2], [0] * 20 + [1] * 20, unlabelled=BAD + GOOD)
+    rows = BAD[::2] + GOOD[::2], [0] * 20 + [1] * 20
+    strength = masked_bag.calibrate(*rows).strength
+    found = masked_bag.certify(*rows, unlabelled=BAD + GOOD)
     assert found.strength == masked_bag.debias_strength == strength
     assert strength in found.certified
-    assert found.points[-1].gained == 20
+    assert (found.points[-1].gained, found.n_fitted, found.margin) == (20, 0, 0.02)
     record = masked_bag.record()
-    assert record.strength_source == "calibrated"
-    assert record.certificate == found.to_dict()
+    assert (record.strength_source, record.certificate) == ("calibrated", found.to_dict())
     masked_bag.debias_strength = 0.05
     assert masked_bag.certificate is None  # the statement was about others
 

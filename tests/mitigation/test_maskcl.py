@@ -56,15 +56,9 @@ def test_the_same_seed_gives_the_same_adapter_and_another_seed_or_option_another
     first = weights()
     assert same(first, weights())
     assert not same(first, weights(seed=2))
-    for change in (
-        {"dropout": True},
-        {"embedding": "mean"},
-        {"scheduler": "linear"},
-        {"max_grad_norm": 1e-3},
-        {"temperature": 0.5},
-        {"weight_decay": 0.5},
-    ):
-        assert not same(first, weights(**change)), change
+    others = {"dropout": True, "embedding": "mean", "scheduler": "linear", "max_grad_norm": 1e-3, "temperature": 0.5}
+    for name, value in {**others, "weight_decay": 0.5}.items():
+        assert not same(first, weights(**{name: value})), name
 
 
 def test_the_first_loss_is_the_loss_of_the_base_model(prepared):
@@ -91,34 +85,28 @@ def test_the_first_loss_is_the_loss_of_the_base_model(prepared):
     )
 
 
-def test_equal_texts_are_trained_on_once(bert, texts):
-    classifier = TextClassifier(*bert)
-    encoded = classifier.encode([*texts, texts[0], texts[0]])
-    positions = find_important_tokens(classifier, encoded).positions
-    for deduplicate, n in ((True, len(texts)), (False, len(texts) + 2)):
-        config = replace(FAST, deduplicate=deduplicate)
-        assert train_adapter(classifier, encoded, positions, config, seed=0)[1].n_trained == n
-
-
-@pytest.mark.parametrize("max_steps", [1, 2, 5, 0])
-def test_training_needs_no_more_texts_attributed_than_it_draws(bert, texts, max_steps):
+def test_equal_texts_are_trained_on_once_and_no_more_are_attributed_than_drawn(bert, texts):
     classifier = TextClassifier(*bert, batch_size=8)
     encoded = classifier.encode([*texts, texts[0], texts[3]])
     positions = find_important_tokens(classifier, encoded).positions
-    config = replace(FAST, max_steps=max_steps, learning_rate=0.1)
-    drawn = texts_drawn(encoded, config, seed=3)
-    assert len(drawn) == min(len(texts), 4 * steps_to_take(len(texts), config) + 1)
-    known = np.full_like(positions, -1)
-    known[drawn] = positions[drawn]
-    model, training = train_adapter(classifier, encoded, positions, config, seed=3)
-    other, again = train_adapter(classifier, encoded, known, config, seed=3)
-    assert again.losses == training.losses
-    assert same(lora_weights(model), lora_weights(other))
-    # Pairs have to be counted before any is drawn.
-    assert len(texts_drawn(encoded, replace(config, pairing="flat"), seed=3)) == len(texts)
+    for max_steps in (1, 2, 5, 0):
+        config = replace(FAST, max_steps=max_steps, learning_rate=0.1)
+        drawn = texts_drawn(encoded, config, seed=3)
+        assert len(drawn) == min(len(texts), 4 * steps_to_take(len(texts), config) + 1)
+        known = np.full_like(positions, -1)
+        known[drawn] = positions[drawn]
+        model, training = train_adapter(classifier, encoded, positions, config, seed=3)
+        other, again = train_adapter(classifier, encoded, known, config, seed=3)
+        assert again.losses == training.losses
+        assert same(lora_weights(model), lora_weights(other))
+        # Pairs have to be counted before any is drawn.
+        assert len(texts_drawn(encoded, replace(config, pairing="flat"), seed=3)) == len(texts)
+    assert (training.n_texts, training.n_trained, training.n_epochs, training.n_steps) == (10, 8, 3, 6)
+    all_of_them = replace(FAST, deduplicate=False)
+    assert train_adapter(classifier, encoded, positions, all_of_them, seed=0)[1].n_trained == 10
 
 
-def test_no_batch_has_a_single_input():
+def test_steps_and_batches_of_which_none_has_a_single_input():
     for n, size, expected in (
         (10, 4, [(0, 4), (4, 8), (8, 10)]),
         (9, 4, [(0, 4), (4, 9)]),
@@ -126,27 +114,19 @@ def test_no_batch_has_a_single_input():
         (5, 5, [(0, 5)]),
     ):
         assert _batch_bounds(n, size) == expected
-
-
-def test_steps():
-    for options, expected in (({"epochs": 2}, 6), ({"min_steps": 50}, 50), ({"epochs": 9, "max_steps": 10}, 10)):
-        assert steps_to_take(10, AdapterConfig(batch_size=4, **options)) == expected
+    for options, steps in (({"epochs": 2}, 6), ({"min_steps": 50}, 50), ({"epochs": 9, "max_steps": 10}, 10)):
+        assert steps_to_take(10, AdapterConfig(batch_size=4, **options)) == steps
 
 
 def test_the_predicted_change_bounds_the_measured_one(prepared):
+    classifier, encoded, _ = prepared
     for seed in range(3):
         training = train_adapter(*prepared, FAST, seed=seed)[1]
         assert 0 < training.relative_change <= training.predicted_change * 1.05
-
-
-def test_a_fresh_adapter_changes_nothing(prepared):
-    classifier, encoded, _ = prepared
-    model = attach_adapter(classifier, FAST)
-    assert relative_change(model) == 0.0
-    assert predicted_change(model, 1e-3, 0) == 0.0
-    np.testing.assert_array_equal(
-        classifier.with_model(model).predict_logits(encoded), classifier.predict_logits(encoded)
-    )
+    fresh = attach_adapter(classifier, FAST)
+    assert (relative_change(fresh), predicted_change(fresh, 1e-3, 0)) == (0.0, 0.0)
+    fresh_logits = classifier.with_model(fresh).predict_logits(encoded)
+    np.testing.assert_array_equal(fresh_logits, classifier.predict_logits(encoded))
 
 
 def test_what_cannot_be_trained_is_refused(bert, prepared):
@@ -177,38 +157,41 @@ def test_a_target_sets_the_learning_rate_whatever_the_steps_and_the_schedule(pre
     assert rates[6, "linear"] > rates[6, "constant"]  # a rate that falls has to start higher
 
 
-def test_chunks_hold_similar_lengths_and_every_text_once():
+def test_splitting_a_batch_does_not_change_the_loss(prepared, bert, monkeypatch):
+    """Packed, padded in chunks of similar length, padded as a whole, and in passes of a few sequences."""
     chunks = length_chunks(np.array([10, 30, 29, 9, 12, 30]), fill=0.9)
     assert [chunk.tolist() for chunk in chunks] == [[1, 5, 2], [4], [0, 3]]
-
-
-def test_splitting_a_batch_does_not_change_the_loss(prepared, bert, texts):
-    """Packed, padded in chunks of similar length, padded as a whole, and in passes of a few sequences."""
     config = AdapterConfig(learning_rate=5e-3, batch_size=8, epochs=2)
-    packed = train_adapter(*prepared, config, seed=0)[1].losses
     padded = TextClassifier(*bert, batch_size=8, packing=False), *prepared[1:]
-    assert packed == pytest.approx(train_adapter(*padded, config, seed=0)[1].losses, rel=1e-4)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "shortcut_guardrail.mitigation.training.length_chunks", lambda lengths, **_: [np.arange(len(lengths))]
-        )
-        assert packed == pytest.approx(train_adapter(*padded, config, seed=0)[1].losses, rel=1e-4)
-    few = replace(config, sequences_per_pass=7)
-    for prepared_way in (prepared, padded):
-        assert packed == pytest.approx(train_adapter(*prepared_way, few, seed=0)[1].losses, rel=1e-4)
+
+    def losses(way, **changes):
+        return pytest.approx(train_adapter(*way, replace(config, **changes), seed=0)[1].losses, rel=1e-4)
+
+    packed = train_adapter(*prepared, config, seed=0)[1].losses
+    assert packed == losses(padded)
+    assert packed == losses(padded, sequences_per_pass=7)
+    assert packed == losses(prepared, sequences_per_pass=7)
+    whole = "shortcut_guardrail.mitigation.training.length_chunks"
+    monkeypatch.setattr(whole, lambda lengths, **_: [np.arange(len(lengths))])
+    assert packed == losses(padded)
+
+
+def loop(prepared, config):
+    classifier, encoded, positions = prepared
+    adapted = classifier.with_model(attach_adapter(classifier, config))
+    return MaskedContrastiveLearning(adapted, encoded, positions, config, 0)
 
 
 @pytest.mark.parametrize("pairing", ["grouped", "flat"])
 @pytest.mark.parametrize("dropout", [False, True])
 def test_passes_of_a_few_sequences_give_the_gradient_of_a_whole_batch(prepared, pairing, dropout):
     """With dropout every sequence draws masks of its own, so only the repeat of the same pass can agree."""
-    classifier, encoded, positions = prepared
     gradients = []
     for most in (0, 5, 5):
         torch.manual_seed(0)
         config = AdapterConfig(batch_size=8, pairing=pairing, sequences_per_pass=most, dropout=dropout)
-        model = attach_adapter(classifier, config)
-        trainer = MaskedContrastiveLearning(classifier.with_model(model), encoded, positions, config, 0)
+        trainer = loop(prepared, config)
+        model = trainer.classifier.model
         with torch.no_grad():
             for _, layer in adapted_layers(model):
                 layer.lora_B["default"].weight.normal_(std=0.1)
@@ -222,15 +205,9 @@ def test_passes_of_a_few_sequences_give_the_gradient_of_a_whole_batch(prepared, 
 
 
 def test_passes_of_a_few_sequences_hold_fewer_activations(prepared):
-    """What autograd keeps from the forward pass, in bytes."""
-
     def kept(most):
-        classifier, encoded, positions = prepared
-        config = AdapterConfig(batch_size=8, sequences_per_pass=most)
-        trainer = MaskedContrastiveLearning(
-            classifier.with_model(attach_adapter(classifier, config)), encoded, positions, config, 0
-        )
-        storages = {}
+        """What autograd keeps from the forward pass, in bytes."""
+        trainer, storages = loop(prepared, AdapterConfig(batch_size=8, sequences_per_pass=most)), {}
 
         def note(tensor):
             storages[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
