@@ -8,19 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from shortcut_guardrail import (
-    AdapterConfig,
-    AuditConfig,
-    CalibrationConfig,
-    CertifyConfig,
-    ConfigError,
-    DistillConfig,
-    GuardrailConfig,
-    SaliencyConfig,
-    ShortcutConfig,
-    preset,
-)
-from shortcut_guardrail.config import PRESETS, check_seed
+from shortcut_guardrail import AdapterConfig, AuditConfig, CalibrationConfig, ConfigError, GuardrailConfig, preset
+from shortcut_guardrail.config import PRESETS, CertifyConfig, DistillConfig, SaliencyConfig, ShortcutConfig, check_seed
 
 EVERYTHING_CHANGED = GuardrailConfig(
     preset="mine",

@@ -15,17 +15,9 @@ from peft import PeftModel
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForSequenceClassification
 
-from shortcut_guardrail import (
-    AdapterConfig,
-    ConfigError,
-    DataError,
-    GuardrailConfig,
-    GuardrailWarning,
-    ModelError,
-    RunError,
-    SaliencyConfig,
-    ShortcutGuardrail,
-)
+from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail
+from shortcut_guardrail.config import AdapterConfig, SaliencyConfig
+from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
 from shortcut_guardrail.models.classifier import TextClassifier
 from tiny_models import SHORTCUT_TEXTS
 
@@ -415,18 +407,13 @@ def test_a_damaged_folder_says_what_is_wrong(folder, tmp_path):
         (damaged / "guardrail-manifest.json").unlink()  # as in folders of earlier versions
         with pytest.raises(ModelError, match=message):
             ShortcutGuardrail.from_pretrained(damaged)
-
-
-def test_a_guard_of_two_versions_is_refused(folder):
-    """One file of the same size from elsewhere: only hashes tell."""
+    # Of a file of the same size from elsewhere only hashes tell, which are compared where that is asked for.
+    ShortcutGuardrail.from_pretrained(folder, verify=True)
     file = folder / "adapter_model.safetensors"
-    content = file.read_bytes()
-    file.write_bytes(content[:-4] + bytes(4))
+    file.write_bytes(file.read_bytes()[:-4] + bytes(4))
     ShortcutGuardrail.from_pretrained(folder)
     with pytest.raises(ModelError, match=r"adapter_model\.safetensors' has another content than the one that was"):
         ShortcutGuardrail.from_pretrained(folder, verify=True)
-    file.write_bytes(content)
-    ShortcutGuardrail.from_pretrained(folder, verify=True)
 
 
 def test_saving_over_a_guard_needs_overwrite_and_keeps_what_is_not_ours(folder, texts):

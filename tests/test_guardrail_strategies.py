@@ -9,32 +9,23 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_guardrail import (
-    AdapterConfig,
-    CalibrationConfig,
-    ConfigError,
-    DataError,
-    GuardrailConfig,
-    GuardrailWarning,
-    ModelError,
-    SaliencyConfig,
-    ShortcutGuardrail,
-    preset,
-)
-from shortcut_guardrail.config import ShortcutConfig
+from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
+from shortcut_guardrail.config import AdapterConfig, CalibrationConfig, SaliencyConfig, ShortcutConfig
+from shortcut_guardrail.errors import ConfigError, DataError, ModelError
 from shortcut_guardrail.mitigation.guards import MaskGuard
 from shortcut_guardrail.saving.model_card import model_card
 from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 
-GIVEN = ShortcutConfig(named=("honestly",), top_k=3)
-ADAPTER = AdapterConfig(learning_rate=2e-2, epochs=20, batch_size=4)
+SHARED = {
+    "shortcuts": ShortcutConfig(named=("honestly",), top_k=3),
+    "adapter": AdapterConfig(learning_rate=2e-2, epochs=20, batch_size=4),
+    "saliency": SaliencyConfig(top_k=3),
+}
 CONFIGS = {
-    "mask": GuardrailConfig(strategy="mask", shortcuts=GIVEN),
-    "distill": GuardrailConfig(strategy="distill", shortcuts=GIVEN, adapter=ADAPTER),
-    "distill, per input": GuardrailConfig(strategy="distill", per_input=True, shortcuts=GIVEN, adapter=ADAPTER),
-    "maskcl, per input": GuardrailConfig(
-        per_input=True, shortcuts=GIVEN, adapter=ADAPTER, saliency=SaliencyConfig(top_k=3)
-    ),
+    "mask": GuardrailConfig(strategy="mask", **SHARED),
+    "distill": GuardrailConfig(strategy="distill", **SHARED),
+    "distill, per input": GuardrailConfig(strategy="distill", per_input=True, **SHARED),
+    "maskcl, per input": GuardrailConfig(per_input=True, **SHARED),
 }
 
 
@@ -44,9 +35,9 @@ def fitted(model_folder, texts, config):
     return guard
 
 
-@pytest.fixture(params=CONFIGS)
+@pytest.fixture(params=CONFIGS.values(), ids=CONFIGS)
 def config(request):
-    return CONFIGS[request.param]
+    return request.param
 
 
 @pytest.fixture
@@ -155,10 +146,9 @@ def test_finding_nothing_is_said_and_changes_nothing(model_folder, texts):
 
 
 def test_the_papers_adapter_can_be_dialled_without_labels_too(model_folder, texts):
-    guard = fitted(model_folder, texts, dataclasses.replace(CONFIGS["maskcl, per input"], per_input=False))
-    assert guard.shortcuts == Shortcuts()
+    guard = fitted(model_folder, texts, GuardrailConfig(**SHARED))
     chosen = guard.calibrate_without_labels(texts)
-    assert chosen.n_bearing == 4
+    assert (guard.shortcuts, chosen.n_bearing) == (Shortcuts(), 4)
     assert guard.debias_strength == chosen.strength
 
 

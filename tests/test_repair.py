@@ -7,16 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from shortcut_guardrail import (
-    ConfigError,
-    DataError,
-    GuardrailConfig,
-    GuardrailWarning,
-    NothingToRepairError,
-    ShortcutGuardrail,
-    preset,
-)
+from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
 from shortcut_guardrail.config import updated
+from shortcut_guardrail.errors import ConfigError, DataError, NothingToRepairError
 from shortcut_guardrail.mitigation.repairing import supported_strategy
 from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 
