@@ -8,256 +8,208 @@ from audits import HOSTILE, NAN, UNDECIDED, UNTESTED, audit, candidate, evaluati
 from shortcut_guardrail.report.html import render_audit, render_comparison
 
 TEXT = "Honestly, the soup was cold and nobody apologised."
+ALL, BY_RATE = ["honestly", "lol", "cold", "rare"], ["cold", "honestly", "lol", "rare"]  # what is undefined comes last
 ORDER = "[...document.querySelectorAll('tbody.candidate')].filter(r => !r.hidden).map(r => r.dataset.text)"
+OPEN = "[...document.querySelectorAll('tbody.candidate.open')].map(r => r.dataset.text)"
 SORTED = (
     "[...document.querySelectorAll('th[aria-sort]')].map(h => h.getAttribute('aria-sort')).filter(s => s !== 'none')"
 )
-OPEN = "[...document.querySelectorAll('tbody.candidate.open')].map(r => r.dataset.text)"
+EXAMPLES = (example(3, TEXT, "Honestly", "soup", "cold"), example(7, TEXT, "Honestly", "nobody"))
+FLAGGED = {"flagged": True, "q_value": 0.0001, "labelled": labelled(), "examples": EXAMPLES}
+AUDIT = audit(
+    candidate("honestly", "positive", flip_rate=0.7, count=183, **FLAGGED),
+    candidate("lol", "positive", flip_rate=0.1, count=9, **UNDECIDED),
+    candidate("cold", "negative", flip_rate=0.9, count=20, examples=(example(9, TEXT, "cold", flips=False),)),
+    candidate("rare", None, flip_rate=NAN, count=1, **UNTESTED),
+)
+SHOWN, MORE, TOOLS, EVIDENCE = (f"document.getElementById('{of}')" for of in ("shown", "more", "tools", "evidence-1"))
+
+
+def choose(page, of, value):
+    page.evaluate(f"(s => {{ s.value = '{value}'; s.dispatchEvent(new Event('change')); }})({of})")
+
+
+def first(selector):
+    return f"document.querySelector('{selector}')"
 
 
 def head(key):
-    return f"document.querySelector('th[data-key={key}] button')"
-
-
-def choose(page, select, value):
-    page.evaluate(f"(s => {{ s.value = '{value}'; s.dispatchEvent(new Event('change')); }})({select})")
-
-
-def by_id(of):
-    return f"document.getElementById('{of}')"
+    return first(f"th[data-key={key}] button")
 
 
 def name(text):
-    return f"document.querySelector('tbody[data-text=\"{text}\"] .name button')"
+    return first(f"tbody[data-text={text}] .name button")
 
 
-def some_audit():
-    return audit(
-        candidate(
-            "honestly",
-            "positive",
-            flip_rate=0.7,
-            count=183,
-            flagged=True,
-            q_value=0.0001,
-            labelled=labelled(),
-            examples=(example(3, TEXT, "Honestly", "soup", "cold"), example(7, TEXT, "Honestly", "nobody")),
-        ),
-        candidate("lol", "positive", flip_rate=0.1, count=9, **UNDECIDED),
-        candidate("cold", "negative", flip_rate=0.9, count=20, examples=(example(9, TEXT, "cold", flips=False),)),
-        candidate("rare", None, flip_rate=NAN, count=1, **UNTESTED),
-    )
+def seen(page, *expressions):
+    return page.evaluate(f"[{', '.join(expressions)}]")
 
 
 @pytest.fixture
-def page_file(tmp_path):
-    path = tmp_path / "report.html"
-    path.write_text(render_audit(some_audit()), encoding="utf-8")
-    return path
+def show(browser, tmp_path):
+    """Opens the page of an audit, or another page."""
+
+    def opened(shown=AUDIT, fragment="", **how):
+        file = tmp_path / "report.html"
+        file.write_text(shown if isinstance(shown, str) else render_audit(shown), encoding="utf-8")
+        return browser.open(file, fragment, **how)
+
+    return opened
 
 
 @pytest.fixture
-def page(browser, page_file):
-    return browser.open(page_file)
+def page(show):
+    return show()
 
 
-def test_the_page_starts_in_the_order_of_the_ranking(page):
-    assert page.evaluate(ORDER) == ["honestly", "lol", "cold", "rare"]
-    assert page.evaluate(SORTED) == ["ascending"]
-    assert page.evaluate(OPEN) == []
-    assert page.evaluate(f"{by_id('shown')}.textContent") == "4 candidates"
-
-
-def test_sorting_with_the_mouse(page):
-    page.click(head("flip_rate"))
-    assert page.evaluate(ORDER) == ["cold", "honestly", "lol", "rare"]  # what is undefined comes last
-    assert page.evaluate("document.querySelector('th[data-key=flip_rate]').getAttribute('aria-sort')") == "descending"
-    page.click(head("flip_rate"))
-    assert page.evaluate(ORDER) == ["lol", "honestly", "cold", "rare"]
-    assert page.evaluate(SORTED) == ["ascending"]
-    page.click(head("text"))
-    assert page.evaluate(ORDER) == ["cold", "honestly", "lol", "rare"]
-    page.click(head("count"))
-    assert page.evaluate(ORDER) == ["honestly", "cold", "lol", "rare"]
+def test_the_order_is_that_of_the_ranking_and_the_mouse_sorts(page):
+    assert seen(page, ORDER, SORTED, OPEN, f"{SHOWN}.textContent") == [ALL, ["ascending"], [], "4 candidates"]
+    for key, left, way in (
+        ("flip_rate", BY_RATE, "descending"),
+        ("flip_rate", ["lol", "honestly", "cold", "rare"], "ascending"),
+        ("text", BY_RATE, "ascending"),
+        ("count", ["honestly", "cold", "lol", "rare"], "descending"),
+    ):
+        page.click(head(key))
+        here = f"{head(key)}.closest('th').getAttribute('aria-sort')"
+        assert seen(page, ORDER, SORTED, here) == [left, [way], way], key
 
 
 def test_sorting_and_opening_with_the_keyboard(page):
     page.evaluate(f"{head('flip_rate')}.focus()")
     page.press("Enter")
-    assert page.evaluate(ORDER)[0] == "cold"
-    assert page.evaluate(f"document.activeElement === {head('flip_rate')}")
+    assert seen(page, ORDER, f"document.activeElement === {head('flip_rate')}") == [BY_RATE, True]
     for _ in range(5):  # past four more heads to the first candidate
         page.press("Tab")
-    assert page.evaluate(f"document.activeElement === {name('cold')}")
-    page.press(" ")
-    assert page.evaluate(OPEN) == ["cold"]
-    assert page.evaluate(f"{name('cold')}.getAttribute('aria-expanded')") == "true"
-    page.press("Escape")
-    assert page.evaluate(OPEN) == []
-    assert page.evaluate(f"document.activeElement === {name('cold')}")
+    for key, opened in ((" ", ["cold"]), ("Escape", [])):
+        page.press(key)
+        here = f"{name('cold')}.getAttribute('aria-expanded')"
+        expected = [opened, str(bool(opened)).lower(), True]
+        assert seen(page, OPEN, here, f"document.activeElement === {name('cold')}") == expected
 
 
-def test_opening_with_the_mouse(page):
-    evidence = by_id("evidence-1")
-    assert page.evaluate(f"{evidence}.checkVisibility()") is False
+def test_opening_with_the_mouse_asks_for_nothing_and_a_script_would_be_stopped(page):
+    assert not page.evaluate(f"{EVIDENCE}.checkVisibility()")
     page.click(name("honestly"))
-    assert page.evaluate(f"{evidence}.checkVisibility()") is True
-    assert TEXT in page.evaluate(f"{evidence}.textContent.replace(/⇄| \\([^)]*\\) /g, '')")
-    assert page.evaluate(f"{evidence}.querySelector('mark').checkVisibility()") is True
-    page.click(name("honestly"))
-    assert page.evaluate(f"{evidence}.checkVisibility()") is False
-    page.click("document.querySelector('tbody[data-text=cold] [data-label=\"flip rate\"]')")  # anywhere in the row
-    assert page.evaluate(OPEN) == ["cold"]
-
-
-def test_searching_and_filtering(page):
-    page.press("/")
-    assert page.evaluate("document.activeElement.id") == "search"
-    page.type("OL")
-    assert page.evaluate(ORDER) == ["lol", "cold"]
-    assert page.evaluate(f"{by_id('shown')}.textContent") == "2 of 4 candidates"
-    page.type("x")
-    assert page.evaluate(ORDER) == []
-    assert page.evaluate(f"{by_id('nothing')}.checkVisibility()") is True
-    page.click(by_id("reset"))
-    assert page.evaluate(ORDER) == ["honestly", "lol", "cold", "rare"]
-    choose(page, by_id("status"), "flagged")
-    assert page.evaluate(ORDER) == ["honestly"]
-    choose(page, by_id("status"), "undecided")
-    assert page.evaluate(ORDER) == ["lol"]
-    choose(page, by_id("status"), "")
-    choose(page, by_id("pulls"), "negative")
-    assert page.evaluate(ORDER) == ["cold"]
-    choose(page, by_id("pulls"), "")
-    choose(page, by_id("least"), "20")
-    assert page.evaluate(ORDER) == ["honestly", "cold"]
-
-
-def test_a_long_list_is_shown_in_two_steps(browser, tmp_path):
-    path = tmp_path / "report.html"
-    path.write_text(render_audit(audit(*(candidate(f"word{i:02}") for i in range(40)))), encoding="utf-8")
-    page = browser.open(path)
-    assert len(page.evaluate(ORDER)) == 30
-    assert page.evaluate(f"{by_id('shown')}.textContent") == "40 candidates"
-    assert page.evaluate(f"{by_id('more')}.textContent") == "Show 10 more"
-    page.click(by_id("more"))
-    assert len(page.evaluate(ORDER)) == 40
-    assert page.evaluate(f"{by_id('more')}.checkVisibility()") is False
-    assert page.evaluate(f"document.activeElement === {name('word30')}")
-    assert browser.open(path, "q=word39").evaluate(ORDER) == ["word39"]
-    linked = browser.open(path, "open=word39")
-    assert linked.evaluate(ORDER)[-2:] == ["word29", "word39"]
-    assert linked.evaluate(f"{by_id('more')}.textContent") == "Show 9 more"
-
-
-def test_the_address_holds_the_view(browser, page_file, page):
-    page.click(head("count"))
-    page.evaluate(f"{by_id('search')}.focus()")
-    page.type("ol")
-    page.click(name("cold"))
-    fragment = page.evaluate("location.hash.slice(1)")
-    assert fragment == "sort=count&dir=desc&q=ol&open=cold"
-    again = browser.open(page_file, fragment)
-    assert again.evaluate(ORDER) == page.evaluate(ORDER) == ["cold", "lol"]
-    assert again.evaluate(OPEN) == ["cold"]
-    assert again.evaluate(f"{by_id('search')}.value") == "ol"
-    assert browser.open(page_file, "status=flagged").evaluate(ORDER) == ["honestly"]
-    assert browser.open(page_file, "status=undecided").evaluate(ORDER) == ["lol"]
-    assert len(browser.open(page_file, "status=nothing").evaluate(ORDER)) == 4
-    assert browser.open(page_file, "pulls=negative").evaluate(ORDER) == ["cold"]
-    assert browser.open(page_file, "least=100").evaluate(ORDER) == ["honestly"]
-
-
-@pytest.mark.parametrize(
-    "fragment", ["sort=constructor&dir=up", "open=%22%3E%3Cb%3E", "q=%", "pulls=nothing&least=-1", "candidates"]
-)
-def test_an_address_that_makes_no_sense_does_no_harm(browser, page_file, fragment):
-    page = browser.open(page_file, fragment)
-    assert page.evaluate("document.querySelectorAll('tbody.candidate').length") == 4
-    assert page.evaluate(SORTED) == ["ascending"]
-    assert not page.events("Runtime.exceptionThrown")
-
-
-def test_what_came_from_data_stays_text(browser, tmp_path):
-    hostile = [
-        candidate(text, text, flagged=True, examples=(example(i, f"before {text} after", text, labels=(text, "x")),))
-        for i, text in enumerate(HOSTILE)
-    ]
-    path = tmp_path / "report.html"
-    path.write_text(
-        render_audit(audit(*hostile, label_names=(HOSTILE[0], "b")), title=HOSTILE[0]),
-        encoding="utf-8",
+    assert (
+        seen(page, *(f"{of}.checkVisibility()" for of in (EVIDENCE, f"{EVIDENCE}.querySelector('mark')"))) == [True] * 2
     )
-    page = browser.open(path)
-    page.click("document.querySelector('tbody.candidate .name button')")
-    assert page.evaluate("document.title") == HOSTILE[0]  # "run" if the script in it had run
-    assert page.evaluate("document.querySelectorAll('script').length") == 1
-    assert page.evaluate("document.querySelectorAll('img').length") == 0
-    assert page.evaluate("document.querySelectorAll('svg title, head title').length") == page.evaluate(
-        "document.querySelectorAll('title').length"
-    )
-    names = page.evaluate("[...document.querySelectorAll('.name button')].map(b => b.textContent)")
-    assert names == HOSTILE
-    shown = page.evaluate("document.querySelector('#evidence-1 .said').textContent")
-    assert shown.startswith(f"before {HOSTILE[0]}")
-    for text in HOSTILE:
-        page.evaluate(f"{by_id('search')}.value = ''; {by_id('search')}.focus()")
-        page.type(text)
-        assert page.evaluate(ORDER) == [text]
-
-
-def test_nothing_is_asked_for_and_nothing_is_complained_about(page):
-    page.click(head("flip_rate"))
+    assert TEXT in page.evaluate(f"{EVIDENCE}.textContent.replace(/⇄| \\([^)]*\\) /g, '')")
     page.click(name("honestly"))
+    assert not page.evaluate(f"{EVIDENCE}.checkVisibility()")
+    page.click(first('tbody[data-text=cold] [data-label="flip rate"]'))  # anywhere in the row
+    assert page.evaluate(OPEN) == ["cold"]
     asked = [event["request"]["url"].partition(":")[0] for event in page.events("Network.requestWillBeSent")]
-    assert asked == ["file"]
-    assert not page.events("Runtime.exceptionThrown")
-    assert not page.events("Log.entryAdded")  # where a breach of the page's own policy would be
-
-
-def test_the_policy_would_stop_a_script(page):
+    assert (asked, page.events("Runtime.exceptionThrown"), page.events("Log.entryAdded")) == (["file"], [], [])
     page.evaluate("window.made = document.createElement('script')")
     page.evaluate("window.made.textContent = 'document.title = 1'; document.body.append(window.made)")
     assert page.evaluate("document.title") == "Shortcut audit"
     assert any("Content Security Policy" in event["entry"]["text"] for event in page.events("Log.entryAdded"))
 
 
-def test_without_script_everything_can_be_read(browser, page_file):
-    page = browser.open(page_file, script=False)
+def test_searching_and_filtering(page):
+    page.press("/")
+    page.type("OL")
+    assert seen(page, ORDER, f"{SHOWN}.textContent") == [["lol", "cold"], "2 of 4 candidates"]
+    page.type("x")
+    assert seen(page, ORDER, f"{first('#nothing')}.checkVisibility()") == [[], True]
+    page.click(first("#reset"))
+    assert page.evaluate(ORDER) == ALL
+    for of, value, left in (
+        ("#status", "flagged", ["honestly"]),
+        ("#status", "undecided", ["lol"]),
+        ("#pulls", "negative", ["cold"]),
+        ("#least", "20", ["honestly", "cold"]),
+    ):
+        everything = page.evaluate(f"{first(of)}.value")
+        choose(page, first(of), value)
+        assert page.evaluate(ORDER) == left, value
+        choose(page, first(of), everything)
+
+
+def test_a_long_list_is_shown_in_two_steps(show):
+    long = audit(*(candidate(f"word{i:02}") for i in range(40)))
+    page = show(long)
+    assert seen(page, f"{ORDER}.length", f"{SHOWN}.textContent", f"{MORE}.textContent") == [
+        *(30, "40 candidates", "Show 10 more")
+    ]
+    page.click(MORE)
+    focus = f"document.activeElement === {name('word30')}"
+    assert seen(page, f"{ORDER}.length", f"{MORE}.checkVisibility()", focus) == [40, False, True]
+    assert show(long, "q=word39").evaluate(ORDER) == ["word39"]
+    linked = show(long, "open=word39")
+    assert seen(linked, f"{ORDER}.slice(-2)", f"{MORE}.textContent") == [["word29", "word39"], "Show 9 more"]
+
+
+def test_the_address_holds_the_view(show, page):
+    page.click(head("count"))
+    page.press("/")
+    page.type("ol")
+    page.click(name("cold"))
+    address = page.evaluate("location.hash.slice(1)")
+    assert address == "sort=count&dir=desc&q=ol&open=cold"
+    again = seen(show(fragment=address), ORDER, OPEN, f"{first('#search')}.value")
+    assert again == [page.evaluate(ORDER), ["cold"], "ol"] == [["cold", "lol"], ["cold"], "ol"]
+    for fragment, left in (
+        ("status=flagged", ["honestly"]),
+        ("status=undecided", ["lol"]),
+        ("pulls=negative", ["cold"]),
+        ("least=100", ["honestly"]),
+        # What makes no sense does no harm.
+        *((fragment, ALL) for fragment in ("status=nothing", "sort=constructor&dir=up", "open=%22%3E%3Cb%3E")),
+        *((fragment, ALL) for fragment in ("pulls=nothing&least=-1", "candidates")),
+        ("q=%", []),
+    ):
+        page = show(fragment=fragment)
+        assert seen(page, ORDER, SORTED) == [left, ["ascending"]], fragment
+        assert not page.events("Runtime.exceptionThrown")
+
+
+def test_what_came_from_data_stays_text(show):
+    hostile = [
+        candidate(text, text, flagged=True, examples=(example(i, f"before {text} after", text, labels=(text, "x")),))
+        for i, text in enumerate(HOSTILE)
+    ]
+    page = show(render_audit(audit(*hostile, label_names=(HOSTILE[0], "b")), title=HOSTILE[0]))
+    page.click(first("tbody.candidate .name button"))
+    made = (f"document.querySelectorAll('{of}').length" for of in ("script", "img", "title:not(svg title, head title)"))
+    assert seen(page, "document.title", *made) == [HOSTILE[0], 1, 0, 0]  # "run" if the script in it had run
+    assert page.evaluate("[...document.querySelectorAll('.name button')].map(b => b.textContent)") == HOSTILE
+    assert page.evaluate(f"{first('#evidence-1 .said')}.textContent").startswith(f"before {HOSTILE[0]}")
+    for text in HOSTILE:
+        page.evaluate(f"{first('#search')}.value = ''; {first('#search')}.focus()")
+        page.type(text)
+        assert page.evaluate(ORDER) == [text]
+
+
+def test_without_script_everything_can_be_read(show):
+    page = show(script=False)
     # DevTools may still look at the page; the page itself runs nothing.
-    assert page.evaluate("document.documentElement.classList.contains('js')") is False
-    assert page.evaluate(f"{by_id('tools')}.checkVisibility()") is False
-    assert page.evaluate(f"{by_id('evidence-1')}.checkVisibility()") is True
-    page.click("document.querySelector('#evidence-1 summary')")
-    assert page.evaluate("document.querySelector('#evidence-1 .said').checkVisibility()") is True
+    assert seen(page, f"{TOOLS}.checkVisibility()", f"{EVIDENCE}.checkVisibility()") == [False, True]
+    page.click(first("#evidence-1 summary"))
+    assert page.evaluate(f"{first('#evidence-1 .said')}.checkVisibility()")
 
 
 def comparison():
+    groups = ("empty", "negative, with shortcut", "positive")
+    names = ("base", "guarded")
+    evaluations = {name: evaluation(*groups) for name in names}
     return render_comparison(
-        title="Base against guarded",
-        introduction=["What was done."],
-        evaluations={name: evaluation("empty", "negative, with shortcut", "positive") for name in ("base", "guarded")},
-        audits={name: some_audit() for name in ("base", "guarded")},
+        title="A", introduction=["B."], evaluations=evaluations, audits=dict.fromkeys(names, AUDIT)
     )
 
 
-@pytest.mark.parametrize("width", [320, 768, 1024])
-def test_the_page_is_as_wide_as_the_window(browser, tmp_path, width):
-    path = tmp_path / "report.html"
-    path.write_text(comparison(), encoding="utf-8")
-    page = browser.open(path, "open=honestly", width=width)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+def test_the_page_is_as_wide_as_the_window_and_sorts_on_a_phone(show):
     long = "a-long-name-" * 6
-    path.write_text(render_audit(audit(candidate(long, long, count=10**7), *some_audit().candidates)), encoding="utf-8")
-    assert browser.open(path, width=width).evaluate("document.documentElement.scrollWidth") <= width
-
-
-def test_on_a_phone_it_sorts_too(browser, page_file):
-    page = browser.open(page_file, width=390)
-    assert page.evaluate("document.querySelector('#candidates-table thead').checkVisibility()") is False
-    choose(page, by_id("sort-by"), "flip_rate")
-    assert page.evaluate(ORDER) == ["cold", "honestly", "lol", "rare"]
-    page.click(by_id("direction"))
+    wide = audit(candidate(long, long, count=10**7), *AUDIT.candidates)
+    for width, shown in itertools.product((320, 768, 1024), (comparison(), wide)):
+        page = show(shown, "open=honestly", width=width)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page = show(width=390)
+    assert not page.evaluate(f"{first('#candidates-table thead')}.checkVisibility()")
+    choose(page, first("#sort-by"), "flip_rate")
+    assert page.evaluate(ORDER) == BY_RATE
+    page.click(first("#direction"))
     assert page.evaluate(ORDER) == ["lol", "honestly", "cold", "rare"]
     small = page.evaluate(
         "[...document.querySelectorAll('.tools button, .tools input[type=search], .tools select, .name button')]"
@@ -287,63 +239,49 @@ CONTRASTS = """(() => {
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_every_text_stands_out_from_what_is_behind_it(browser, tmp_path, dark):
-    path = tmp_path / "report.html"
-    path.write_text(comparison(), encoding="utf-8")
-    page = browser.open(path, "open=honestly", dark=dark)
+def test_every_text_stands_out_from_what_is_behind_it(show, dark):
+    page = show(comparison(), "open=honestly", dark=dark)
     assert page.evaluate(CONTRASTS) == []
-    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (background == "rgb(255, 255, 255)") is not dark
-    page.evaluate("document.querySelector('.said').style.color = getComputedStyle(document.body).backgroundColor")
+    background = "getComputedStyle(document.body).backgroundColor"
+    assert (page.evaluate(background) == "rgb(255, 255, 255)") is not dark
+    page.evaluate(f"{first('.said')}.style.color = {background}")
     assert page.evaluate(CONTRASTS)  # so that we know that it can fail
 
 
-def test_controls_have_names_and_headings_have_an_order(browser, page_file):
-    page = browser.open(page_file, "open=honestly")
+def test_controls_have_names_and_headings_have_an_order(show):
+    page = show(fragment="open=honestly")
     nodes = page.call("Accessibility.getFullAXTree")["nodes"]
     named = {"button", "searchbox", "checkbox", "combobox", "link", "image", "table", "region", "search"}
-    roles = {node["role"]["value"] for node in nodes}
-    assert {"button", "searchbox", "combobox", "link", "banner", "main", "navigation"} <= roles
+    assert {"button", "searchbox", "combobox", "link", "banner", "main"} <= {node["role"]["value"] for node in nodes}
     found = [node for node in nodes if node["role"]["value"] in named and not node.get("ignored")]
     assert [node["role"]["value"] for node in found if not node["name"]["value"].strip()] == []
     levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map(h => Number(h.tagName[1]))")
-    assert levels[0] == 1
-    assert levels.count(1) == 1
+    assert levels[0] == levels.count(1) == 1
     assert all(later - earlier <= 1 for earlier, later in itertools.pairwise(levels))
 
 
 def test_on_paper_the_evidence_of_what_is_flagged_or_undecided_is_open(page):
     page.call("Emulation.setEmulatedMedia", media="print")
-    assert page.evaluate("document.querySelector('nav').checkVisibility()") is False
-    assert page.evaluate("document.querySelector('#tools').checkVisibility()") is False
-    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate(OPEN) == ["honestly", "lol"]
-    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
-    assert page.evaluate(OPEN) == []
-    assert page.call("Page.printToPDF")["data"]
+    assert seen(page, f"{first('nav')}.checkVisibility()", f"{TOOLS}.checkVisibility()") == [False, False]
+    for event, opened in (("beforeprint", ["honestly", "lol"]), ("afterprint", [])):
+        page.evaluate(f"window.dispatchEvent(new Event('{event}'))")
+        assert page.evaluate(OPEN) == opened
 
 
-def test_texts_of_either_direction_of_writing(browser, tmp_path):
-    hebrew = "בכנות, המרק היה קר"
-    path = tmp_path / "report.html"
-    texts = (example(0, hebrew, "בכנות"), example(1, TEXT, "Honestly"))
-    path.write_text(render_audit(audit(candidate("בכנות", examples=texts))), encoding="utf-8")
-    page = browser.open(path)
+def test_texts_of_either_direction_of_writing(show):
+    texts = (example(0, "בכנות, המרק היה קר", "בכנות"), example(1, TEXT, "Honestly"))
+    page = show(audit(candidate("בכנות", examples=texts)))
     directions = page.evaluate("[...document.querySelectorAll('#texts .said')].map(p => getComputedStyle(p).direction)")
     assert directions == ["rtl", "ltr"]
 
 
-@pytest.mark.parametrize("mstps", [0.0, 0.3, 1.0])
-def test_every_label_of_a_histogram_lies_within_its_frame(browser, tmp_path, mstps):
-    path = tmp_path / "report.html"
-    path.write_text(render_audit(audit(candidate("honestly"), mstps=mstps)), encoding="utf-8")
+def test_every_label_of_a_histogram_lies_within_its_frame(show):
+    labels = "[...document.querySelectorAll('svg.wide text')]"
     outside = (
-        "[...document.querySelectorAll('svg.wide text')].filter(t => { const b = t.getBBox();"
-        " const v = t.ownerSVGElement.viewBox.baseVal;"
+        f"{labels}.filter(t => {{ const b = t.getBBox(); const v = t.ownerSVGElement.viewBox.baseVal;"
         " return b.x < v.x || b.x + b.width > v.x + v.width || b.y < v.y || b.y + b.height > v.y + v.height; })"
-        ".map(t => t.textContent)"
     )
-    opened = browser.open(path)
-    labels = opened.evaluate("[...document.querySelectorAll('svg.wide text')].map(t => t.textContent)")
-    assert f"mean {mstps:.3f}" in labels
-    assert opened.evaluate(outside) == []
+    for mstps in (0.0, 0.3, 1.0):
+        page = show(audit(candidate("honestly"), mstps=mstps))
+        assert f"mean {mstps:.3f}" in page.evaluate(f"{labels}.map(t => t.textContent)")
+        assert page.evaluate(f"{outside}.map(t => t.textContent)") == []
