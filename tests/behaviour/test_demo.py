@@ -45,26 +45,22 @@ def result(tmp_path_factory):
     return run(encoder_in(tmp_path_factory.mktemp("encoder")))
 
 
-@pytest.fixture
-def folder(result, tmp_path):
-    demo_run.write_demo(result, tmp_path / "demo-output")
-    return tmp_path / "demo-output"
+@pytest.fixture(scope="module")
+def folder(result, tmp_path_factory):
+    made = tmp_path_factory.mktemp("demo") / "demo-output"
+    demo_run.write_demo(result, made)
+    return made
 
 
-def test_the_rows_that_are_scored_chose_nothing(result):
-    corpus = result.corpus
+def test_the_rows_that_are_scored_chose_nothing_and_only_the_paper_sees_labels(result):
+    corpus, repairs = result.corpus, result.repairs
     chose = {*corpus.train.texts, *corpus.deployment.texts, *corpus.support.texts}
     assert not chose & {*corpus.reversed.texts, *corpus.in_distribution.texts}
     assert {evaluation.n for evaluation in result.evaluations.values()} == {40}
     assert {evaluation.n for evaluation in result.in_distribution.values()} == {20}
-
-
-def test_the_default_repair_sees_no_label_and_the_paper_the_support_set(result):
-    assert result.repairs["guarded"].strategy == "distill"
-    assert result.repairs["guarded"].choice.calibration is None
-    assert result.repairs["paper"].strategy == "paper"
-    assert result.repairs["paper"].fitted.config.preset == "paper"
-    assert result.repairs["paper"].choice.calibration.n == 20
+    assert (repairs["guarded"].strategy, repairs["guarded"].choice.calibration) == ("distill", None)
+    assert repairs["paper"].strategy == repairs["paper"].fitted.config.preset == "paper"
+    assert repairs["paper"].choice.calibration.n == 20
 
 
 def test_a_model_in_which_nothing_is_found_is_not_repaired(tmp_path):
@@ -83,7 +79,7 @@ def test_base_is_the_biased_model(result, folder):
     assert result.evaluations["guarded"].mstps != result.evaluations["base"].mstps
 
 
-def test_metrics_have_the_keys_of_evaluate(result, folder):
+def test_the_files_hold_what_was_found(result, folder):
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     for model in SYSTEMS:
         assert metrics[model] == json.loads(json.dumps(result.evaluations[model].to_dict()))
@@ -91,30 +87,21 @@ def test_metrics_have_the_keys_of_evaluate(result, folder):
     assert metrics["in_distribution"]["base"]["n"] == metrics["sizes"]["in_distribution"] == 20
     assert metrics["words_found"] == [SHORTCUT]
     assert metrics["repairs"]["paper"]["calibration"]["n"] == 20
-
-
-def test_the_page_shows_the_three_and_both_tests(result, folder):
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert all(f'<th scope="col">{name}' in page for name in SYSTEMS)
     assert f"accuracy is {result.in_distribution['base'].accuracy:.3f} (base)" in page
-
-
-def test_the_files_of_the_three_commands_are_there(result, folder):
     deployment = read_data(folder / "deployment.csv")
     support = read_data(folder / "support.csv", require_labels=True)
-    assert tuple(deployment.texts) == result.corpus.deployment.texts
-    assert deployment.labels is None
-    assert len(support) == 20
-    assert set(support.labels) == {"negative", "positive"}
+    assert (tuple(deployment.texts), deployment.labels) == (result.corpus.deployment.texts, None)
+    assert (len(support), {*support.labels}) == (20, {"negative", "positive"})
 
 
 def test_the_table_fits_80_columns(result, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     show(result)
     lines = capsys.readouterr().out.splitlines()
-    assert sum("worst group" in line for line in lines) == 1
-    assert sum("strength" in line for line in lines) == 1
-    assert sum("always the same answer" in line for line in lines) == 2
+    said = [sum(part in line for line in lines) for part in ("worst group", "strength", "always the same answer")]
+    assert said == [1, 1, 2]
     assert max(map(len, lines)) <= 80
 
 
@@ -127,8 +114,7 @@ def test_the_same_seed_gives_the_same_demo_and_leaves_the_random_state_alone(res
     assert torch.equal(torch.rand(1), expected)
     assert again.evaluations == result.evaluations
     assert all(again.repairs[name].choice == result.repairs[name].choice for name in again.repairs)
-    other = run(
-        encoder, seed=4, sizes={**SMALL, "train": 20, "support": 6, "reversed": 8, "in_distribution": 4}, epochs=1
-    )
+    fewer = {**SMALL, "train": 20, "support": 6, "reversed": 8, "in_distribution": 4}
+    other = run(encoder, seed=4, sizes=fewer, epochs=1)
     losses = [demo.repairs["paper"].fitted.training.losses for demo in (result, again, other)]
     assert losses[0] == losses[1] != losses[2]

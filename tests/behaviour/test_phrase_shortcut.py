@@ -25,40 +25,29 @@ def corpus(rng, n, rates):
     return texts, labels
 
 
-@pytest.fixture(scope="module")
-def biased():
-    """Class 1 went along with the phrase in training."""
+@pytest.mark.slow
+def test_a_planted_phrase_is_one_finding_unless_it_still_goes_along_with_its_class():
     rng = np.random.default_rng(0)
-    texts, labels = corpus(rng, 3000, rates=(0.05, 0.95))
+    texts, labels = corpus(rng, 3000, rates=(0.05, 0.95))  # in training, class 1 went along with the phrase
     model, tokenizer = tiny_bert(n_classes=2, hidden_size=32, intermediate_size=64, initializer_range=0.1)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     for _ in range(400):
         rows = rng.integers(0, len(texts), 32)
         batch = tokenizer([texts[i] for i in rows], padding=True, truncation=True, return_tensors="pt")
-        loss = torch.nn.functional.cross_entropy(model(**batch).logits, torch.from_numpy(labels[rows]))
         optimizer.zero_grad()
-        loss.backward()
+        torch.nn.functional.cross_entropy(model(**batch).logits, torch.from_numpy(labels[rows])).backward()
         optimizer.step()
-    return ShortcutGuardrail(model.eval(), tokenizer, batch_size=128)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("compare_with", ["texts", "rests"])
-def test_a_planted_phrase_is_one_finding(biased, compare_with):
+    biased = ShortcutGuardrail(model.eval(), tokenizer, batch_size=128)
     texts, labels = corpus(np.random.default_rng(1), 400, rates=(0.7, 0.05))
-    config = AuditConfig(unit="phrase", compare_with=compare_with)
-    report = biased.audit(texts, labels=labels.tolist(), config=config)
-    assert [(candidate.text, candidate.unit) for candidate in report.flagged] == [("to be honest", "phrase")]
-    first = report.candidates[0]
-    assert first.pulls_to == "LABEL_1"
-    assert first.relative_effect > 0.55
-    assert first.labelled.accuracy_masked > first.labelled.accuracy
-    assert first.labelled.flips_to_right > first.labelled.flips_to_wrong
-
-
-@pytest.mark.slow
-def test_where_the_phrase_still_goes_along_with_its_class_nothing_is_flagged(biased):
+    for compare_with in ("texts", "rests"):
+        config = AuditConfig(unit="phrase", compare_with=compare_with)
+        report = biased.audit(texts, labels=labels.tolist(), config=config)
+        assert [(candidate.text, candidate.unit) for candidate in report.flagged] == [("to be honest", "phrase")]
+        first = report.candidates[0]
+        assert first.pulls_to == "LABEL_1"
+        assert first.relative_effect > 0.55
+        assert first.labelled.accuracy_masked > first.labelled.accuracy
+        assert first.labelled.flips_to_right > first.labelled.flips_to_wrong
     texts, _ = corpus(np.random.default_rng(2), 400, rates=(0.05, 0.95))
-    report = biased.audit(texts, config=AuditConfig(unit="phrase"))
-    assert report.flagged == ()
+    assert biased.audit(texts, config=AuditConfig(unit="phrase")).flagged == ()
