@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import sem, t
 
 from audits import audit, candidate
@@ -17,6 +18,8 @@ from made_shards import shard
 from shortcut_guardrail import AuditConfig, ConfigError, ShortcutGuardrail
 from shortcut_guardrail.audit import auditing
 from shortcut_guardrail.audit.auditing import make_report
+from shortcut_guardrail.config import AdapterConfig
+from shortcut_guardrail.mitigation.lora import adapted_layers, attach_adapter
 from shortcut_guardrail.models.classifier import TextClassifier
 
 # The bag's margin for "positive": honestly 4, great 1.5, good 1, bad -1, awful -1.5, everything else 0.
@@ -28,13 +31,21 @@ def positive(margin: float) -> float:
 
 
 @pytest.fixture
-def report(bag):
-    return ShortcutGuardrail(*bag, batch_size=4).audit(TEXTS, top_k=3)
+def guard(bag):
+    return ShortcutGuardrail(*bag, batch_size=4)
 
 
-def test_each_candidate_has_the_evidence_that_algebra_gives_it(report, bag):
-    found = {candidate.text: candidate for candidate in report.candidates}
-    honestly = found["honestly"]
+@pytest.fixture
+def report(guard):
+    return guard.audit(TEXTS, top_k=3)
+
+
+def of(report, word):
+    return next(candidate for candidate in report.candidates if candidate.text == word)
+
+
+def test_each_candidate_has_the_evidence_that_algebra_gives_it(report, guard):
+    honestly, bad, the = (of(report, word) for word in ("honestly", "bad", "the"))
     # Masking one of two in the fourth text leaves the other: 8 - 1.5 falls to 4 - 1.5.
     changes = [positive(1) - positive(5), positive(-1) - positive(3), positive(2.5) - positive(6.5)]
     assert honestly.count == 3
@@ -44,34 +55,31 @@ def test_each_candidate_has_the_evidence_that_algebra_gives_it(report, bag):
     assert honestly.interval.mean_change == pytest.approx(tuple(by_student), abs=1e-5)
     assert honestly.pulls_to == "positive"
     # Without it the second text is "negative" with a probability of .73: confident enough for .7, not for .8.
-    surer = ShortcutGuardrail(*bag).audit(TEXTS, config=AuditConfig(top_k=3, confidence=0.7))
+    surer = guard.audit(TEXTS, config=AuditConfig(top_k=3, confidence=0.7))
     assert (honestly.contradiction_rate, surer.candidates[0].contradiction_rate) == (0, pytest.approx(1 / 3))
     assert honestly.mean_rank == 1.0
+    assert report.candidates[0] == honestly
     # "bad" holds up "negative" in one text, by a half, and stands against "positive" in another.
-    bad = found["bad"]
     assert bad.mean_change == pytest.approx(((positive(0) - positive(1)) + (positive(4) - positive(3))) / 2, abs=1e-5)
     assert (bad.count, bad.pulls_to) == (2, "negative")
-    assert (found["the"].mean_change, found["the"].flip_rate, found["the"].pulls_to) == (0.0, 0.0, None)
-    assert report.candidates[0] == honestly
+    assert (the.mean_change, the.flip_rate, the.pulls_to) == (0.0, 0.0, None)
 
 
-def test_the_important_tokens_of_one_text(report):
+def test_the_important_tokens_of_one_text(report, guard):
     first, second = report.important_tokens(1)
     assert (first.text, first.start, first.end, first.segment) == ("honestly", 0, 8, 0)
     assert (second.text, TEXTS[1][second.start : second.end]) == ("bad", "bad")
     assert first.change == pytest.approx(positive(-1) - positive(3), abs=1e-5)
     assert (first.flips, second.flips) == (True, False)
     assert first.score > second.score > 0
+    # Of a pair they say on which side they stand.
+    honestly = guard.audit([("the soup", "honestly bad")]).important_tokens(0)[0]
+    assert (honestly.text, honestly.segment, honestly.start, honestly.end) == ("honestly", 1, 0, 8)
 
 
 def test_mstps_is_the_mean_of_the_largest_changes(report):
-    largest = [
-        positive(5) - positive(1),
-        positive(3) - positive(-1),
-        positive(1) - positive(0),
-        positive(6.5) - positive(2.5),
-        0.0,
-    ]
+    margins = (5, 1), (3, -1), (1, 0), (6.5, 2.5), (0, 0)
+    largest = [positive(with_it) - positive(without) for with_it, without in margins]
     assert [report.input_to_dict(i)["sensitivity"] for i in range(5)] == pytest.approx(largest, abs=1e-5)
     assert report.mstps == pytest.approx(np.mean(largest), abs=1e-5)
     assert report.predicted == (2, 3)  # a margin of 0 answers with the first class
@@ -83,31 +91,23 @@ def test_a_redacted_report_holds_no_text_and_no_list_of_a_texts_words(report):
         inputs = [report.input_to_dict(i, redact=redact) for i in range(len(TEXTS))]
         examples = [example for candidate in values["candidates"] for example in candidate["examples"]]
         flips = [flip for card in values["cards"] for flip in card["flips"]]
-        texts = [one["text"] for one in examples + flips]
-        return values, texts, [e["important"] for e in examples], [x.pop("important_tokens") for x in inputs], inputs
+        assert min(len(examples), len(flips)) > 0
+        told = [one["text"] for one in examples + flips] + [example["important"] for example in examples]
+        return json.dumps(values, allow_nan=False), told + [x.pop("important_tokens") for x in inputs], inputs
 
-    values, texts, examples, tokens, numbers = parts(True)
-    assert values["predicted"] == {"negative": 2, "positive": 3}
-    assert not any(text in json.dumps(values, allow_nan=False) for text in TEXTS)
-    assert len(texts) > len(examples) > 0
-    assert not any([*texts, *examples, *tokens])
+    values, told, numbers = parts(True)
+    assert json.loads(values)["predicted"] == {"negative": 2, "positive": 3}
+    assert not any(text in values for text in TEXTS)
+    assert not any(told)
     # The partner: they are there otherwise, and the numbers are the same.
-    _, texts, examples, tokens, all_numbers = parts(False)
-    assert all([*texts, *examples, *tokens])
+    _, told, all_numbers = parts(False)
+    assert all(told)
     assert numbers == all_numbers
 
 
-def test_pairs_say_on_which_side_a_token_stands(bag):
-    report = ShortcutGuardrail(*bag).audit([("the soup", "honestly bad")])
-    honestly = report.important_tokens(0)[0]
-    assert (honestly.text, honestly.segment, honestly.start, honestly.end) == ("honestly", 1, 0, 8)
-
-
-def test_progress_reaches_the_end_of_each_stage(bag):
+def test_progress_reaches_the_end_of_each_stage(guard):
     seen = {}
-    ShortcutGuardrail(*bag, batch_size=2).audit(
-        TEXTS, progress=lambda stage, done, n: seen.__setitem__(stage, (done, n))
-    )
+    guard.audit(TEXTS, progress=lambda stage, done, n: seen.__setitem__(stage, (done, n)))
     assert seen == {"Tokenising": (5, 5), "Attributing": (5, 5), "Masking": (5, 5), "Masking cards": (5, 5)}
 
 
@@ -118,19 +118,19 @@ def test_whole_words_are_candidates(bert):
     # "dzzy" is in pieces: as tokens they are candidates each, as a word it is one.
     texts = ["the soup was dzzy", "dzzy bread honestly", "honestly the tea was dzzy"]
     guard = ShortcutGuardrail(*bert)
-    words = {candidate.text: candidate for candidate in guard.audit(texts).candidates}  # the default
+    report = guard.audit(texts)  # words are the default
+    words = {candidate.text: candidate for candidate in report.candidates}
+    token = next(t for t in report.important_tokens(0) if t.text == "dzzy")
+    assert texts[0][token.start : token.end] == "dzzy"
     assert words["dzzy"].count == 3
     assert {candidate.unit for candidate in words.values()} == {"word"}
     tokens = {candidate.text for candidate in guard.audit(texts, unit="token").candidates}
     assert "dzzy" not in tokens
     assert {"d", "##z", "##y"} <= tokens
-    token = next(t for t in guard.audit(texts, unit="word").important_tokens(0) if t.text == "dzzy")
-    assert texts[0][token.start : token.end] == "dzzy"
 
 
 def phrase_model():
     """Class 1 where "to", "be" and "honest" stand one after another, which no single word says."""
-    import torch
     from transformers.modeling_outputs import SequenceClassifierOutput
 
     from tiny_models import BagForSequenceClassification, planted_bag
@@ -168,11 +168,10 @@ def test_words_that_act_together_are_one_candidate():
     assert [words[word].flip_rate for word in ("to", "be", "honest")] == [1.0, 1.0, 1.0]
 
 
-def test_labels_say_what_a_candidate_costs(bag):
+def test_labels_say_what_a_candidate_costs(guard):
     texts = {"honestly good": "positive", "honestly the tea": "positive", "honestly great": "negative"}
     texts |= dict.fromkeys(("honestly bad", "honestly awful", "the bad soup"), "negative")
-    report = ShortcutGuardrail(*bag).audit(list(texts), labels=list(texts.values()))
-    honestly = next(c for c in report.candidates if c.text == "honestly")
+    honestly = of(guard.audit(list(texts), labels=list(texts.values())), "honestly")
     seen = honestly.labelled
     assert (seen.n, seen.accuracy, seen.accuracy_masked) == (5, 2 / 5, 3 / 5)
     # "bad" and "awful" are mended, the tea is broken, and "great" stays wrong.
@@ -184,11 +183,11 @@ def test_labels_say_what_a_candidate_costs(bag):
     }
     assert honestly.examples[0].true_label in ("positive", "negative")
     # The partner: without labels nothing is said about them.
-    assert ShortcutGuardrail(*bag).audit(list(texts)).candidates[0].labelled is None
+    assert guard.audit(list(texts)).candidates[0].labelled is None
 
 
-def test_examples_show_the_largest_effects_before_and_after(report, bag):
-    honestly = next(c for c in report.candidates if c.text == "honestly")
+def test_examples_show_the_largest_effects_before_and_after(report, guard):
+    honestly = of(report, "honestly")
     first = honestly.examples[0]
     assert (first.index, first.text, first.start, first.end) == (1, "honestly bad", 0, 8)
     assert (first.label, first.masked_label) == ("positive", "negative")
@@ -199,31 +198,28 @@ def test_examples_show_the_largest_effects_before_and_after(report, bag):
     changes = [abs(example.change) for example in honestly.examples]
     assert changes == sorted(changes, reverse=True)
     assert len(changes) == 3
-    (only,) = ShortcutGuardrail(*bag).audit(TEXTS, config=AuditConfig(top_k=3, n_examples=1)).candidates[0].examples
+    (only,) = guard.audit(TEXTS, config=AuditConfig(top_k=3, n_examples=1)).candidates[0].examples
     assert only.text == first.text
 
 
-def test_agreement_of_attribution_and_effect(bag):
+def test_agreement_of_attribution_and_effect(guard):
     # In a bag of words the score is proportional to the effect on the margin: both rank alike.
-    agreement = ShortcutGuardrail(*bag).audit(["honestly good bread", "great bad the"]).agreement
+    agreement = guard.audit(["honestly good bread", "great bad the"]).agreement
     assert (agreement.top_agrees, agreement.n, sum(agreement.histogram)) == (1.0, 2, 2)
     assert agreement.mean > 0.8
     assert agreement.untrusted == 0.0
     # The partner: with two words or none that does anything there is nothing to correlate.
-    assert math.isnan(ShortcutGuardrail(*bag).audit(["honestly good", "the room was"]).agreement.mean)
+    assert math.isnan(guard.audit(["honestly good", "the room was"]).agreement.mean)
 
 
-def told(made, config=None):
+def told(made):
     """What is said of three classes from a shard."""
-    texts_of = lambda rows: dict.fromkeys(rows, "a text")  # noqa: E731
-    return make_report(lambda: [made], config or AuditConfig(), ("a", "b", "c"), texts_of=texts_of)
+    return make_report(lambda: [made], AuditConfig(), tuple("abc"), texts_of=lambda rows: dict.fromkeys(rows, "a text"))
 
 
 def test_agreement_is_over_the_texts_that_have_one():
     made = shard([(0, {"word": 1})] * 4)
-    weak = replace(
-        made, agreement=np.array([0.5, 0.0, -0.2, math.nan]), top_agrees=np.array([True, True, False, False])
-    )
+    weak = replace(made, agreement=np.array([0.5, 0.0, -0.2, math.nan]), top_agrees=np.array([1, 1, 0, 0], dtype=bool))
     report = told(weak)
     assert (report.agreement.n, report.agreement.top_agrees) == (3, 0.5)
     assert (report.agreement.mean, report.agreement.untrusted) == (pytest.approx(0.1), pytest.approx(2 / 3))
@@ -248,6 +244,24 @@ def test_cards_are_told_what_was_found(bag, monkeypatch):
     ]  # 0.25 of 11 texts
 
 
+def test_the_digest_is_of_all_weights_that_answer(bert):
+    base = TextClassifier(*bert)
+    guarded = base.with_model(attach_adapter(base, AdapterConfig()))
+    (_, layer), *_ = adapted_layers(guarded.model)
+    digests = [auditing.model_digest(base), auditing.model_digest(guarded)]
+    with torch.no_grad():
+        layer.lora_B["default"].weight[0, 0] = 0.5
+        digests.append(auditing.model_digest(guarded))
+        with guarded.model.disable_adapter():
+            digests.append(auditing.model_digest(guarded))
+        assert auditing.model_digest(guarded) == digests[2]
+        layer.scaling["default"] /= 2
+        digests.append(auditing.model_digest(guarded))
+        base.model.classifier.bias[0] += 1
+        digests.append(auditing.model_digest(guarded))
+    assert len(set(digests)) == len(digests)
+
+
 # What the test can and cannot tell
 
 NOUNS = ("soup", "tea", "food", "room", "bread", "staff", "hotel", "coffee")
@@ -257,41 +271,32 @@ def sentences(opening, *endings):
     return [f"{opening} the {noun} was {ending}" for noun in NOUNS for ending in endings]
 
 
-def test_a_shortcut_to_an_answer_nobody_else_gets_is_undecided(bag):
+def test_a_shortcut_to_an_answer_nobody_else_gets_is_undecided(guard):
     """Nothing but "honestly" makes this model answer "positive", and it stands in texts like all others."""
     texts = [*sentences("honestly", "bad", "awful", "cold"), *sentences("", "bad", "awful", "cold"), "good tea"]
     labels = ["negative"] * 48 + ["positive"]
-    guard = ShortcutGuardrail(*bag)
     report = guard.audit(texts, labels=labels)
     first = report.candidates[0]
     assert (first.text, first.status, first.flagged, first.flip_rate) == ("honestly", "undecided", False, 1.0)
     assert (first.opposed_rate, first.expected_rate) == (1.0, 24 / 25)
     assert first.relative_effect == pytest.approx(0.5, abs=0.1)
-    assert first.reason == (
-        "it decides most of its texts, and whether their rest speaks less for 'positive' than other texts do is not "
-        "settled: it may be the only evidence, or a shortcut"
-    )
+    assert first.reason.startswith("it decides most of its texts, and whether their rest speaks less for 'positive' ")
     assert (report.flagged, report.undecided, report.n_undecided) == ((), (first,), 1)
     # Labels tell.
     assert (first.labelled.flips_to_right, first.labelled.flips_to_wrong) == (24, 0)
     assert first.labelled.p_value < 1e-6
-    shown = report._repr_html_()
-    assert "1 undecided" in shown
-    assert ">undecided</td>" in shown
     # The partner: where other texts are answered "positive" too, it is decided.
     decided = guard.audit([*texts, *sentences("", "good", "great", "fine and good")])
     first = decided.candidates[0]
     assert (first.text, first.status, first.flagged, first.reason) == ("honestly", "flagged", True, None)
 
 
-def test_a_rare_word_that_flips_is_undecided_and_it_is_said_how_many_texts_would_do(bag):
+def test_a_rare_word_that_flips_is_undecided_and_it_is_said_how_many_texts_would_do(guard):
     others = sentences("", "bad", "awful", "good and great", "great and fine and good")
     rare = [f"honestly the {noun} was bad" for noun in NOUNS[:6]]
-    guard = ShortcutGuardrail(*bag)
     report = guard.audit([*others, *rare])
     first = report.candidates[0]
-    assert report.n_undecided == 1
-    assert (first.text, first.n_present, first.status) == ("honestly", 6, "undecided")
+    assert (first.text, first.n_present, first.status, report.n_undecided) == ("honestly", 6, "undecided", 1)
     assert math.isnan(first.p_value)
     said = re.fullmatch(r"too few texts: it stands in 6 distinct ones; at least (\d+) are needed", first.reason)
     needed = int(said[1])
@@ -304,22 +309,21 @@ def test_a_rare_word_that_flips_is_undecided_and_it_is_said_how_many_texts_would
     assert {c.status for c in report.candidates if c.text in ("soup", "hotel")} == {"not_flagged"}
 
 
-def test_a_word_its_texts_agree_with_is_not_undecided(bag):
+def test_a_word_its_texts_agree_with_is_not_undecided(guard):
     """The word "good" stands where "great" does: its context speaks for it, and no number of texts is asked for."""
     texts = [*sentences("", "good and great"), *sentences("", "bad", "awful")]
-    found = {c.text: c for c in ShortcutGuardrail(*bag).audit(texts, config=AuditConfig(min_count=5)).candidates}
-    assert (found["good"].status, found["good"].reason) == ("not_flagged", None)
+    good = of(guard.audit(texts, config=AuditConfig(min_count=5)), "good")
+    assert (good.status, good.reason) == ("not_flagged", None)
 
 
 # Bad input
 
 
-def test_one_text_a_thousand_times_is_no_evidence(bag):
+def test_one_text_a_thousand_times_is_no_evidence(guard):
     others = [f"the {a} was {b}" for a in ("soup", "tea", "food", "room") for b in ("bad", "awful", "cold")]
-    guard = ShortcutGuardrail(*bag)
     others_mstps = guard.audit(others).mstps
     report = guard.audit([*["honestly the bread was bad"] * 1000, *others])
-    honestly = next(c for c in report.candidates if c.text == "honestly")
+    honestly = of(report, "honestly")
     assert (report.n, report.n_distinct, honestly.count, honestly.n_distinct) == (1012, 13, 1000, 1)
     assert not honestly.flagged
     assert math.isnan(honestly.p_value)
@@ -332,9 +336,9 @@ def test_one_text_a_thousand_times_is_no_evidence(bag):
     assert (guard.audit(texts).n_distinct, guard.audit([*texts, "honestly the tea was bad"]).n_distinct) == (1, 2)
 
 
-def test_a_word_that_occurs_once_and_a_class_without_a_prediction(bag):
-    report = ShortcutGuardrail(*bag).audit(["honestly good", "good bread"])
-    honestly = next(c for c in report.candidates if c.text == "honestly")
+def test_a_word_that_occurs_once_and_a_class_without_a_prediction(guard):
+    report = guard.audit(["honestly good", "good bread"])
+    honestly = of(report, "honestly")
     assert (honestly.count, honestly.q_value, honestly.flagged) == (1, 1.0, False)
     assert all(math.isnan(bound) for bound in honestly.interval.mean_change)
     assert report.predicted == (0, 2)
@@ -363,9 +367,8 @@ def test_odd_texts(family, unit):
 
 
 def test_a_data_frame_has_a_row_for_each_candidate(report, monkeypatch):
-    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pandas")
     frame = report.to_pandas()
-    assert isinstance(frame, pandas.DataFrame)
     assert frame["text"].tolist() == [candidate.text for candidate in report.candidates]
     first = report.candidates[0]
     assert frame.loc[0, "flip_rate_low"] == first.interval.flip_rate[0]
