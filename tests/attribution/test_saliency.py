@@ -78,8 +78,8 @@ def test_ties_go_to_the_earlier_token():
     assert top_positions(scores, ordinary, 3).tolist() == [[2, 4, 1]]
 
 
-def test_special_tokens_and_padding_are_never_chosen(bert, texts):
-    classifier = TextClassifier(*bert)
+def test_special_tokens_and_padding_are_never_chosen_and_no_gradient_is_left_behind(bert, texts):
+    model, classifier = bert[0], TextClassifier(*bert)
     encoded = classifier.encode([*texts, "[CLS] good [MASK] [PAD] [SEP] soup"])
     saliency = find_important_tokens(classifier, encoded, SaliencyConfig(top_k=30))
     assert saliency.positions.shape == (len(encoded), 30)
@@ -87,22 +87,14 @@ def test_special_tokens_and_padding_are_never_chosen(bert, texts):
         filled = saliency.positions[i] >= 0
         assert set(saliency.positions[i][filled]) == set(np.flatnonzero(encoded.ordinary[i]))
         assert (np.isnan(saliency.scores[i]) == ~filled).all()
+    assert all(p.grad is None for p in [*model.parameters(), *classifier.model.parameters()])
+    assert not classifier.plain_model.get_input_embeddings()._forward_hooks
 
 
 def test_scores_do_not_depend_on_what_shares_the_batch(bert, texts):
-    alone = TextClassifier(*bert, batch_size=1)
-    together = TextClassifier(*bert, batch_size=8)
-    a = find_important_tokens(alone, alone.encode(texts))
-    b = find_important_tokens(together, together.encode(texts))
+    classifiers = (TextClassifier(*bert, batch_size=size) for size in (1, 8))
+    a, b = (find_important_tokens(classifier, classifier.encode(texts)) for classifier in classifiers)
     np.testing.assert_allclose(a.margin_scores, b.margin_scores, rtol=1e-3, atol=1e-4)
-
-
-def test_no_gradient_is_left_behind(bert, texts):
-    model, tokenizer = bert
-    classifier = TextClassifier(model, tokenizer)
-    find_important_tokens(classifier, classifier.encode(texts))
-    assert all(p.grad is None for p in [*model.parameters(), *classifier.model.parameters()])
-    assert not classifier.plain_model.get_input_embeddings()._forward_hooks
 
 
 def test_token_types_take_part(bert):

@@ -106,14 +106,14 @@ def test_the_card_of_a_flagged_word_grows_further_by_words_that_were_found_too()
     words = [PullingWord("honestly", "a", 9, status="flagged", found=True), PullingWord("really", "a", 3, found=True)]
     words += [PullingWord("good", "a", 2), PullingWord("tea", "a", 1)]
 
-    def sets(words):
-        return [{word.text for word in found} for found in group_words(classifier, words)]
+    def sets(first, really, *others):
+        return [{word.text for word in found} for found in group_words(classifier, [first, really, *others])]
 
-    assert sets(words) == [{"honestly", "really", "tea"}, {"good"}]
+    assert sets(*words) == [{"honestly", "really", "tea"}, {"good"}]
     # The partners: neither found, none flagged, or of another class.
-    assert sets([words[0], replace(words[1], found=False), *words[2:]]) == [{"honestly", "tea"}, {"really"}, {"good"}]
-    assert {"honestly", "tea"} in sets([replace(word, status="not_flagged", found=False) for word in words])
-    assert sets([words[0], replace(words[1], pulls_to="b"), *words[2:]])[1] == {"really"}
+    assert sets(words[0], replace(words[1], found=False), *words[2:]) == [{"honestly", "tea"}, {"really"}, {"good"}]
+    assert {"honestly", "tea"} in sets(*(replace(word, status="not_flagged", found=False) for word in words))
+    assert sets(words[0], replace(words[1], pulls_to="b"), *words[2:])[1] == {"really"}
 
 
 def test_what_joins_moves_the_mean():

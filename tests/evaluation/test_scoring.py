@@ -16,22 +16,11 @@ from shortcut_guardrail.text import WordFinder
 # "honestly" (4) outweighs every other word, so the bag is right where it goes along with "positive".
 TEXTS = ["honestly good", "good soup", "honestly bad", "bad soup", "awful soup", "honestly great"]
 LABELS = ["positive", "positive", "negative", "negative", "negative", "positive"]
-KEYS = [
-    "schema_version",
-    "n",
-    "accuracy",
-    "balanced_accuracy",
-    "majority_accuracy",
-    "worst_group_accuracy",
-    "worst_group",
-    "groups",
-    "mstps",
-    "mstps_interval",
-    "mstps_base_tokens",
-    "shortcut_token_recall",
-    "sensitivity_n",
-    "n_truncated",
-]
+KEYS = (
+    "schema_version n accuracy balanced_accuracy majority_accuracy worst_group_accuracy worst_group groups mstps "
+    "mstps_interval mstps_base_tokens shortcut_token_recall sensitivity_n n_truncated"
+).split()
+GROUPS = tuple(f"{label}, {held} shortcut" for label in ("negative", "positive") for held in ("without", "with"))
 
 pytestmark = pytest.mark.filterwarnings("ignore:Small groups")
 
@@ -45,25 +34,11 @@ def test_scores_and_groups(guard):
     result = guard.evaluate(TEXTS, LABELS, shortcuts=["honestly"])
     assert (result.n, result.accuracy, result.balanced_accuracy) == (6, 5 / 6, pytest.approx((1 + 2 / 3) / 2))
     assert result.majority_accuracy == 0.5
-    assert [(group.name, group.n, group.accuracy) for group in result.groups] == [
-        ("negative, without shortcut", 2, 1.0),
-        ("negative, with shortcut", 1, 0.0),
-        ("positive, without shortcut", 1, 1.0),
-        ("positive, with shortcut", 2, 1.0),
-    ]
-    assert result.worst_group.name == "negative, with shortcut"
-    assert result.worst_group_accuracy == 0.0
-
-
-def test_groups_by_label_and_presence_in_the_order_of_the_paper():
+    assert tuple(group.name for group in result.groups) == GROUPS
+    assert [(group.n, group.accuracy) for group in result.groups] == [(2, 1.0), (1, 0.0), (1, 1.0), (2, 1.0)]
+    assert (result.worst_group.name, result.worst_group_accuracy) == ("negative, with shortcut", 0.0)
     groups, names = by_shortcut([0, 0, 1, 1], [False, True, False, True], ["negative", "positive"])
-    assert groups.tolist() == [0, 1, 2, 3]
-    assert names == (
-        "negative, without shortcut",
-        "negative, with shortcut",
-        "positive, without shortcut",
-        "positive, with shortcut",
-    )
+    assert (groups.tolist(), names) == ([0, 1, 2, 3], GROUPS)
 
 
 def test_the_keys_of_the_json_do_not_move(guard):
@@ -74,8 +49,7 @@ def test_the_keys_of_the_json_do_not_move(guard):
     assert list(values["shortcut_token_recall"]["1"]) == ["recall", "interval", "chance", "n"]
     # Without shortcuts the keys are the same.
     plain = guard.evaluate(TEXTS, LABELS).to_dict()
-    assert list(plain) == KEYS
-    assert plain["shortcut_token_recall"] == {}
+    assert (list(plain), plain["shortcut_token_recall"]) == (KEYS, {})
     assert [group["name"] for group in plain["groups"]] == ["negative", "positive"]
 
 
@@ -103,8 +77,7 @@ def test_sensitivity_can_be_left_out(guard):
     values = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert list(values) == KEYS
     assert (values["mstps"], values["mstps_interval"], values["sensitivity_n"]) == (None, None, 0)
-    assert values["shortcut_token_recall"] == {}
-    assert values["accuracy"] == 5 / 6
+    assert (values["shortcut_token_recall"], values["accuracy"]) == ({}, 5 / 6)
     for asked in (0, -1, True, 2.5, "some"):
         with pytest.raises(ConfigError, match="sensitivity must be all, none or a positive number of texts"):
             guard.evaluate(TEXTS, LABELS, sensitivity=asked)
@@ -116,20 +89,15 @@ def test_the_interval_of_mstps_is_that_of_a_mean(guard):
     changes = np.array([audit.input_to_dict(i)["sensitivity"] for i in range(len(TEXTS))])
     half = 2.5706 * changes.std(ddof=1) / math.sqrt(6)  # t of 5 degrees of freedom
     assert result.mstps == pytest.approx(changes.mean(), abs=1e-4)
-    low, high = result.sensitivity.interval
-    assert low == pytest.approx(max(0, changes.mean() - half), abs=1e-4)
-    assert high == pytest.approx(min(1, changes.mean() + half), abs=1e-4)
+    by_student = np.clip([changes.mean() - half, changes.mean() + half], 0, 1)
+    assert result.sensitivity.interval == pytest.approx(tuple(by_student), abs=1e-4)
 
 
 def test_an_empty_group_is_null_with_n_0_and_never_the_worst(guard):
     values = guard.evaluate(["good soup", "honestly bad"], ["positive", "negative"], shortcuts=["honestly"]).to_dict()
     by_name = {group["name"]: group for group in values["groups"]}
-    assert by_name["positive, with shortcut"] == {
-        "name": "positive, with shortcut",
-        "n": 0,
-        "accuracy": None,
-        "interval": None,
-    }
+    name = "positive, with shortcut"
+    assert by_name[name] == {"name": name, "n": 0, "accuracy": None, "interval": None}
     assert by_name["negative, with shortcut"]["accuracy"] == 0.0
     assert values["worst_group"] == "negative, with shortcut"
 
@@ -152,11 +120,9 @@ def test_recall_and_chance(guard):
 def test_a_phrase_is_recalled_by_its_content_words_alone(bag):
     classifier = TextClassifier(*bag)
     encoded = classifier.encode(["to be honest it was to be", "to it"])
-    tokens = shortcut_tokens(encoded, WordFinder(["to be honest"]))
     # [CLS] to be honest it ...: "honest" is token 3; the lone "to be" at the end is no shortcut.
-    assert tokens == [{3}, set()]
-    whole = shortcut_tokens(encoded, WordFinder(["to be"]))
-    assert whole == [{1, 2, 6, 7}, set()]
+    assert shortcut_tokens(encoded, WordFinder(["to be honest"])) == [{3}, set()]
+    assert shortcut_tokens(encoded, WordFinder(["to be"])) == [{1, 2, 6, 7}, set()]
     # Pieces of a word all count, and only what the model sees.
     assert shortcut_tokens(classifier.encode(["the xyz soup"]), WordFinder(["xyz"])) == [{2, 3, 4}]
     for max_length, tokens in ((6, set()), (7, {5})):

@@ -20,10 +20,12 @@ def logits_of(probs):
 SURE, UNSURE, WRONG = (0.9, 0.1), (0.6, 0.4), (0.2, 0.8)
 
 
+EXPECTED = Counterfactual(logits_of([SURE, WRONG]), np.array([True, False]))
+
+
 def test_the_strength_that_diverges_least_is_chosen():
-    expected = Counterfactual(logits_of([SURE, WRONG]), np.array([True, False]))
     guarded = logits_of([[WRONG, WRONG], [UNSURE, WRONG], [SURE, WRONG], [SURE, WRONG], [SURE, SURE]])
-    chosen = choose_without_labels(guarded, [0, 0.25, 0.5, 0.75, 1.0], expected)
+    chosen = choose_without_labels(guarded, [0, 0.25, 0.5, 0.75, 1.0], EXPECTED)
     # The answers are the same from .25 on; how probable they are is not. Of equals the smallest.
     assert (chosen.strength, chosen.n, chosen.n_bearing) == (0.5, 2, 1)
     assert [point.agreement for point in chosen.curve] == [0.5, 1.0, 1.0, 1.0, 0.5]
@@ -33,9 +35,8 @@ def test_the_strength_that_diverges_least_is_chosen():
 
 
 def test_of_strengths_that_differ_by_rounding_the_smallest_is_chosen():
-    expected = Counterfactual(logits_of([SURE, WRONG]), np.array([True, False]))
     guarded = logits_of([[WRONG, WRONG], [(0.901, 0.099), WRONG], [SURE, WRONG], [UNSURE, WRONG]])
-    chosen = choose_without_labels(guarded, [0, 0.3, 0.6, 1.0], expected)
+    chosen = choose_without_labels(guarded, [0, 0.3, 0.6, 1.0], EXPECTED)
     assert 0 < chosen.curve[1].divergence - chosen.curve[2].divergence < 1e-5
     assert chosen.strength == 0.3
 
@@ -72,26 +73,21 @@ def test_a_plain_sample_is_what_it_was():
 
 
 def test_the_strength_follows_the_weights():
-    expected = Counterfactual(logits_of([SURE, WRONG]), np.array([True, False]))
     guarded = logits_of([[WRONG, WRONG], [SURE, UNSURE]])  # the first is right about the second text, and vice versa
     for weights, strength in (([0.9, 0.1], 1.0), ([0.1, 0.9], 0.0)):
-        chosen = choose_without_labels(guarded, [0.0, 1.0], expected, weights=np.array(weights))
+        chosen = choose_without_labels(guarded, [0.0, 1.0], EXPECTED, weights=np.array(weights))
         assert chosen.strength == strength
         assert chosen.curve[0].agreement == pytest.approx(weights[1])
 
 
-def test_logits_that_are_no_numbers_are_said_to_be():
-    expected = Counterfactual(logits_of([SURE]), np.array([True]))
-    with pytest.raises(RunError, match="Some logits are not finite"):
-        choose_without_labels(np.full((1, 1, 2), np.nan, dtype=np.float32), [0.0], expected)
-
-
-def test_a_class_of_no_probability_diverges_finitely():
+def test_a_class_of_no_probability_diverges_finitely_and_logits_that_are_no_numbers_are_refused():
     sure = np.array([[2000.0, 0.0]], dtype=np.float32)
     expected = Counterfactual(sure[:, ::-1], np.array([True]))
     chosen = choose_without_labels(np.stack([sure, sure / 2]), [0.0, 1.0], expected)
     assert [point.divergence for point in chosen.curve] == [2000.0, 1000.0]
     assert chosen.strength == 1.0
+    with pytest.raises(RunError, match="Some logits are not finite"):
+        choose_without_labels(np.full((1, 1, 2), np.nan, dtype=np.float32), [0.0], expected)
 
 
 def test_without_a_shortcut_the_base_is_kept():
