@@ -20,64 +20,51 @@ CONFIG = GuardrailConfig(
 )
 
 
-@pytest.fixture
-def guard(bert, texts):
-    model, tokenizer = bert
-    guard = ShortcutGuardrail(model, tokenizer, batch_size=4)
+def test_a_guard_without_text_hashes_says_so_when_it_is_certified(bert, texts, tmp_path):
+    guard = ShortcutGuardrail(*bert, batch_size=4)
     guard.fit(texts, config=CONFIG)
     guard.calibrate(texts, [i % 3 for i in range(len(texts))])
-    return guard
-
-
-def test_a_guard_without_text_hashes_says_so_when_it_is_certified(guard, bert, texts, tmp_path):
     guard.save_pretrained(tmp_path / "with")
     guard.save_pretrained(tmp_path / "without", text_hashes=False)
-    written = {name: (tmp_path / name / "guardrail.json").read_text() for name in ("with", "without")}
-    assert HASH.search(written["with"])
-    assert json.loads(written["with"])["text_hashes"] is True
-    assert not HASH.search(written["without"])
-    assert json.loads(written["without"])["text_hashes"] is False
-    loaded = {name: ShortcutGuardrail.from_pretrained(tmp_path / name, base=bert[0]) for name in written}
-    assert (loaded["with"].predict_proba(texts) == loaded["without"].predict_proba(texts)).all()
-    with pytest.warns(GuardrailWarning, match="fitted on"):
-        loaded["with"].certify([], [], unlabelled=texts)
-    with pytest.warns(GuardrailWarning, match="saved without hashes of texts, so nothing can tell"):
-        loaded["without"].certify([], [], unlabelled=texts)
-    loaded["without"].save_pretrained(tmp_path / "again")
+    loaded = {}
+    for name, said in (("with", "fitted on"), ("without", "saved without hashes of texts, so nothing can tell")):
+        written = (tmp_path / name / "guardrail.json").read_text()
+        assert bool(HASH.search(written)) == json.loads(written)["text_hashes"] == (name == "with")
+        loaded[name] = ShortcutGuardrail.from_pretrained(tmp_path / name, base=bert[0])
+        with pytest.warns(GuardrailWarning, match=said):
+            loaded[name].certify([], [], unlabelled=texts)
+    without = loaded["without"]
+    without.save_pretrained(tmp_path / "again")
     assert json.loads((tmp_path / "again" / "guardrail.json").read_text())["text_hashes"] is False
     assert "keeps no hashes of texts" in (tmp_path / "again" / "README.md").read_text()
     # A new fit knows its texts again.
-    loaded["without"].fit(texts, config=CONFIG)
+    without.fit(texts, config=CONFIG)
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        loaded["without"].certify([], [], unlabelled=texts)
+        without.certify([], [], unlabelled=texts)
     assert not [one for one in found if "without hashes" in str(one.message)]
 
 
 def test_an_audit_and_decisions_without_text_hashes(tmp_path):
     report = to_review(2, 3)
-    assert HASH.search(json.dumps(report.to_dict()))
     plain = report.without_text_hashes()
     file = tmp_path / "audit.json"
     file.write_text(json.dumps(plain.to_dict()))
-    assert not HASH.search(file.read_text())
     assert len(make_deck(read_audit(file)).cards) == 2
     decisions = Decisions((Decision(("w0",), "keep", "person", text_hashes=("a" * 32,)),))
-    assert HASH.search(json.dumps(decisions.to_dict()))
-    assert not HASH.search(json.dumps(decisions.without_text_hashes().to_dict()))
+    for result in (report, decisions):
+        assert HASH.search(json.dumps(result.to_dict()))
+        assert not HASH.search(json.dumps(result.without_text_hashes().to_dict()))
 
 
-def test_the_options_reach_the_files(cli, model_folder, write_csv, tmp_path, texts):
+def test_the_options_reach_the_files_unless_answers_are_kept_by_hashes(ok, model_folder, write_csv, tmp_path, texts):
     data = write_csv("data.csv", *((text, "") for text in texts))
-    assert cli("audit", model_folder, data, "--out", tmp_path / "a", "--no-text-hashes")[0] == 0
+    ok("audit", model_folder, data, "--out", tmp_path / "a", "--no-text-hashes")
     kept = json.loads((tmp_path / "a" / "audit.json").read_text())
     assert {flip["text_hash"] for card in kept["cards"] for flip in card["flips"]} <= {""}
     fit = ("fit", model_folder, data, "--shortcut", "honestly", "--strategy", "mask", "--strength", "1")
-    assert cli(*fit, "--out", tmp_path / "g", "--no-text-hashes")[0] == 0
+    ok(*fit, "--out", tmp_path / "g", "--no-text-hashes")
     assert json.loads((tmp_path / "g" / "guardrail.json").read_text())["text_hashes"] is False
-
-
-def test_hashes_that_answers_are_kept_by_are_needed():
     with pytest.raises(ConfigError, match="cannot be had with a second opinion"):
         options.check_hashes(True, ["model"])
     options.check_hashes(False, ["model"])
