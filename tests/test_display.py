@@ -25,34 +25,15 @@ from shortcut_guardrail import (
     preset,
 )
 from shortcut_guardrail.config import updated
-from shortcut_guardrail.display import (
-    Summary,
-    cell,
-    cut,
-    interval,
-    number,
-    p_value,
-    shown_progress,
-    some,
-    spread,
-)
+from shortcut_guardrail.display import Summary, cell, cut, interval, number, p_value, shown_progress, some, spread
 from shortcut_guardrail.mitigation.training import AdapterTraining
 from shortcut_guardrail.strength.certificate import Certificate, CertifiedStrength
 from shortcut_guardrail.strength.unsupervised import AgreementPoint, UnlabelledCalibration
 
 ODD = [
     *HOSTILE,
-    "",
-    " ",
-    "很好" * 60,
-    "お茶はとても美味しかったです。" * 10,
-    "한국어" * 40,
-    "x" * 20_000,
-    "👩\u200d🚒❤\ufe0f" * 50,
-    "e" + "\u0301" * 5000,
-    "a\u202eb\x1b[31m\x07\r\n\t\u2028\ud83d",
-    "می\u200cخواهم",
-    "$x^2$ \\frac",
+    *("", " ", "很好" * 60, "お茶はとても美味しかったです。" * 10, "한국어" * 40, "می\u200cخواهم", "$x^2$ \\frac"),
+    *("x" * 20_000, "👩\u200d🚒❤\ufe0f" * 50, "e" + "\u0301" * 5000, "a\u202eb\x1b[31m\x07\r\n\t\u2028\ud83d"),
 ]
 
 
@@ -65,13 +46,9 @@ def lines_of(shown: str) -> list[str]:
 
 
 def odd_summary(*words: str) -> Summary:
-    return Summary(
-        " ".join(words),
-        {"named": words[0], "all": ", ".join(words)},
-        ("word", ">texts", ">95 %", "pulls to"),
-        [(word, 12, (0.1, 0.5), words[0]) for word in words],
-        notes=(f"A note on {words[-1]}.",),
-    )
+    facts, columns = {"named": words[0], "all": ", ".join(words)}, ("word", ">texts", ">95 %", "pulls to")
+    rows = [(word, 12, (0.1, 0.5), words[0]) for word in words]
+    return Summary(" ".join(words), facts, columns, rows, notes=(f"A note on {words[-1]}.",))
 
 
 def test_numbers():
@@ -86,16 +63,12 @@ def test_a_table_in_full():
     summary = Summary(
         "Result: 3 texts", {"a": "1", "long": "2"}, ("word", ">n"), [("one", 1), ("very", 22)], 5, ("So.",)
     )
-    assert summary.text().splitlines() == [
-        "Result: 3 texts",
-        "a     1",
-        "long  2",
-        "word   n",
-        "one    1",
-        "very  22",
-        "... and 5 more",
-        "So.",
-    ]
+    facts, rows = ["a     1", "long  2"], ["word   n", "one    1", "very  22"]
+    assert summary.text().splitlines() == ["Result: 3 texts", *facts, *rows, "... and 5 more", "So."]
+    html = summary.html()
+    assert ("... and 5 more" in html, html.count("<td")) == (True, 6)  # those of the facts too
+    assert "more" not in replace(summary, more=0).text()
+    assert "... and 1,004 more" in replace(summary, more=1004).text()
     assert Summary("Nothing").text() == "Nothing"
     assert "<table" not in Summary("Nothing").html()
 
@@ -117,39 +90,23 @@ def test_whatever_the_words_are_the_lines_fit(words):
 
 
 def test_what_is_too_wide_is_cut_where_it_stops_fitting():
-    assert [cut("honestly", 8), cut("honestly", 7), cut("很好很好", 7), cut("很好很好", 8)] == [
-        "honestly",
-        "honest…",
-        "很好很…",
-        "很好很好",
-    ]
+    assert [cut("honestly", 8), cut("honestly", 7)] == ["honestly", "honest…"]
+    assert [cut("很好很好", 8), cut("很好很好", 7)] == ["很好很好", "很好很…"]
     # One character of a thousand accents takes one column, and is cut as well.
     assert len(cut("e" + "\u0301" * 1000, 10)) == 41
+    assert some(list("abcdefgh")) == "a, b, c, d, e and 3 more"
+    assert some(["x" * 100]) == "x" * 29 + "…"
 
 
 def test_markup_arrives_escaped():
     shown = odd_summary(*HOSTILE).html()
-    assert "<script" not in shown.lower()
-    assert "<img" not in shown.lower()
+    assert not re.search("<script|<img", shown.lower())
     assert "&lt;script&gt;" in shown
     # The partner: what is ours is not escaped.
     assert "<td" in shown
     assert "color" not in shown
     # Notebooks take what stands between dollar signs for formulas, unless told not to.
     assert shown.startswith('<div class="tex2jax_ignore mathjax_ignore">')
-
-
-def test_the_rows_beyond_the_first_are_counted():
-    summary = Summary("R", columns=("n",), rows=[(i,) for i in range(8)], more=1004)
-    assert summary.text().splitlines()[-2:] == ["7", "... and 1,004 more"]
-    assert "... and 1,004 more" in summary.html()
-    assert summary.html().count("<td") == 8
-    assert "more" not in replace(summary, more=0).text()
-
-
-def test_names_beyond_the_first_are_counted():
-    assert some(list("abcdefgh")) == "a, b, c, d, e and 3 more"
-    assert some(["x" * 100]) == "x" * 29 + "…"
 
 
 @pytest.mark.parametrize("n", [1, 11, 12, 13, 19, 500])
@@ -167,28 +124,18 @@ def test_points_are_spread_and_the_chosen_one_is_among_them(n):
 
 def odd_results(*words: str) -> list[Any]:
     """One result of each kind, with the words wherever a text, a name or a label may stand."""
-    found = audit(
-        *[candidate(word, pulls_to=words[-1], flagged=i < 2) for i, word in enumerate(words)],
-        label_names=(words[0], words[-1] + "!"),
-        n_truncated=3,
-        notes=(f"The model never answers {words[0]!r}.",),
-    )
+    candidates = [candidate(word, pulls_to=words[-1], flagged=i < 2) for i, word in enumerate(words)]
+    names, notes = (words[0], words[-1] + "!"), (f"The model never answers {words[0]!r}.",)
+    found = audit(*candidates, label_names=names, n_truncated=3, notes=notes)
     weighed = Shortcuts(
         tuple(Shortcut(word, "found", "flagged", 12, 0.5, words[-1], 0.01, n_support=4, mended=2) for word in words)
     )
     training = AdapterTraining(9, 8, 7, 1, 0.1, (0.7, 0.3), ("query",), 5, 0.1, 0.2, 1.5)
     fitted = FitReport(training, preset("distill"), 0, 2, {}, weighed)
-    return [
-        found,
-        ShardedAudit(found, Path("shards"), 2, None),
-        evaluation(*words),
-        CALIBRATION,
-        UnlabelledCalibration(0.3, 40, 12, tuple(AgreementPoint(i / 99, 0.1, 0.9) for i in range(100))),
-        certificate(),
-        weighed,
-        fitted,
-        Repair("distill", f"It was {words[0]}.", fitted, StrengthChoice(0.3, "agreement")),
-    ]
+    dial = UnlabelledCalibration(0.3, 40, 12, tuple(AgreementPoint(i / 99, 0.1, 0.9) for i in range(100)))
+    repair = Repair("distill", f"It was {words[0]}.", fitted, StrengthChoice(0.3, "agreement"))
+    shards = ShardedAudit(found, Path("shards"), 2, None)
+    return [found, shards, evaluation(*words), CALIBRATION, dial, certificate(), weighed, fitted, repair]
 
 
 def certificate(*, certified: bool = False) -> Certificate:
@@ -244,11 +191,8 @@ def test_a_calibration_says_who_chose():
     assert "chosen by  accuracy on 40 labelled rows\n" in repr(CALIBRATION)
     assert "     0.3     0.750  0.59 to 0.87       5     2  chosen\n" in repr(CALIBRATION)
     assert "rows, cross-validated\n" in repr(replace(CALIBRATION, cross_validated=True))
-    kept = repr(replace(CALIBRATION, without_labels=0.3, p_value=0.5))
-    assert "chosen by  unlabelled texts (0.3); 40 labelled rows do not overrule it (p 0.500)\n" in kept
     overruled = repr(replace(CALIBRATION, without_labels=1.0, p_value=0.01))
     assert "chosen by  unlabelled texts (1); 40 labelled rows overrule it (p 0.010)\n" in overruled
-    assert "worst group accuracy  accuracy" in repr(replace(CALIBRATION, metric="worst_group_accuracy"))
     assert "... and 89 more" in repr(odd_results("a")[4])
 
 
@@ -268,18 +212,12 @@ def test_shortcuts_have_a_verdict_and_a_reason():
 
 def test_a_guard_says_what_it_is_and_what_it_does(bag, texts):
     guard = ShortcutGuardrail(*bag)
-    assert repr(guard).splitlines() == [
-        "ShortcutGuardrail",
-        "model     BagForSequenceClassification",
-        "classes   negative, positive",
-        "strategy  none yet: call fit or repair",
-    ]
+    model = ["model     BagForSequenceClassification", "classes   negative, positive"]
+    strategy = "strategy  none yet: call fit or repair"
+    assert repr(guard).splitlines() == ["ShortcutGuardrail", *model, strategy]
     report = guard.fit(texts, config=updated(preset("mask"), {"shortcuts": {"named": ["honestly"]}}))
-    assert repr(report).splitlines()[1:] == [
-        "trained      nothing",
-        "neutralised  honestly",
-        "strength     1 until another is chosen",
-    ]
+    strength = "strength     1 until another is chosen"
+    assert repr(report).splitlines()[1:] == ["trained      nothing", "neutralised  honestly", strength]
     assert repr(guard).splitlines()[3:] == ["strategy     mask", "strength     1 (fixed)", "neutralised  honestly"]
     guard.debias_strength = 0.5
     assert "0.5 (set)" in guard._repr_html_()
