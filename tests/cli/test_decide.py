@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ import pytest
 from checkout import ROOT
 from shortcut_guardrail import DataError, Decisions, ShortcutGuardrail
 from shortcut_guardrail.data import text_hash
+from tables import answer, read_rows
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
 # "honestly" turns a bad text into a positive answer; masking it mends the answer.
@@ -39,64 +39,50 @@ def asked(run, audited, data, tmp_path) -> Path:
     return tmp_path / "flips.csv"
 
 
-def rows_of(file: Path) -> list[dict[str, str]]:
-    with file.open(encoding="utf-8", newline="") as opened:
-        return list(csv.DictReader(opened))
-
-
 def keys_in(audit: Path) -> list[dict]:
     lines = map(json.loads, (audit / "questions.jsonl").read_text().splitlines())
     return [line["key"] for line in lines if "key" in line]
 
 
-def answer(file: Path, say=lambda row, label: None, **changes: str) -> Path:
-    """The file with the answers of somebody who knows the labels, or of `say`."""
-    rows = rows_of(file)
-    for row in rows:
-        label = LABELS[int(row["row"])]
-        right = "a" if row["option_a"] == label else "b" if row["option_b"] == label else "neither"
-        row["answer"] = say(row, right) or right
-    with file.open("w", encoding="utf-8", newline="") as opened:
-        writer = csv.DictWriter(opened, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return file
+def decided(file: Path, word: str = "honestly") -> dict:
+    return next(card for card in json.loads(file.read_text())["cards"] if word in card["words"])
 
 
-def card_of(decisions: dict, word: str) -> dict:
-    return next(card for card in decisions["cards"] if word in card["words"])
+@pytest.fixture
+def fitted(run, data, tmp_path):
+    """The record of a guard that masks, and by word why it does so."""
+
+    def call(*options) -> tuple[dict, dict]:
+        options = (*options, "--strategy", "mask", "--text-column", "text", "--overwrite")
+        run("fit", "model", data, *options, "--out", tmp_path / "guarded")
+        record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
+        return record, {item["text"]: item["verdict"] for item in record["shortcuts"]}
+
+    return call
 
 
-def test_the_whole_way_from_an_audit_to_a_guard(run, audited, asked, data, tmp_path):
-    out, _ = run("judge", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "decisions.json")
+def test_the_whole_way_from_an_audit_to_a_guard(run, audited, asked, fitted, tmp_path):
+    out, _ = run("judge", audited, answer(asked), "--reviewer", "anna", "--out", tmp_path / "d.json")
     assert "neutralise (shortcut" in out
-    decisions = json.loads((tmp_path / "decisions.json").read_text())
-    honestly = card_of(decisions, "honestly")
+    honestly = decided(tmp_path / "d.json")
     assert (honestly["outcome"], honestly["decision"], honestly["source"]) == ("shortcut", "neutralise", "flips")
     assert (honestly["mended"], honestly["broken"], honestly["asked"]) == (8, 0, 8)
     assert len(honestly["text_hashes"]) == 8
     assert [(one["by"], one["decision"]) for one in honestly["reviews"]] == [("anna", "neutralise")]
-    options = ("--decisions", tmp_path / "decisions.json", "--strategy", "mask", "--text-column", "text")
-    out, _ = run("fit", "model", data, *options, "--out", tmp_path / "guarded")
-    record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
-    verdicts = {item["text"]: item["verdict"] for item in record["shortcuts"]}
+    record, verdicts = fitted("--decisions", tmp_path / "d.json")
     assert verdicts["honestly"] == "confirmed"
     assert set(honestly["text_hashes"]) <= set(record["shortcut_rows"])
     # The same words by flags make the same answers.
-    words = [part for word in honestly["words"] for part in ("--shortcut", word)]
-    run("fit", "model", data, *words, "--strategy", "mask", "--text-column", "text", "--out", tmp_path / "by-flags")
-    other = json.loads((tmp_path / "by-flags" / "guardrail.json").read_text())
+    other, _ = fitted(*(part for word in honestly["words"] for part in ("--shortcut", word)))
     assert other["debias_strength"] == record["debias_strength"]
 
 
 def test_questions_are_blind_and_their_keys_stand_apart(audited, asked):
-    rows = rows_of(asked)
+    rows, keys = read_rows(asked), keys_in(audited)
     assert list(rows[0]) == ["id", "row", "text", "option_a", "option_b", "answer"]
     assert {row["answer"] for row in rows} == {""}
     assert [TEXTS[int(row["row"])] for row in rows] == [row["text"] for row in rows]
-    keys = keys_in(audited)
     assert {key["id"] for key in keys} == {row["id"] for row in rows}
-    assert list(keys[0]) == ["id", "card", "masked_option", "text_hash", "order", "label", "call"]
     cards = {card["id"] for card in json.loads((audited / "audit.json").read_text())["cards"]}
     assert {key["card"] for key in keys} <= cards
 
@@ -106,8 +92,8 @@ def test_cards_are_named_by_a_word_or_an_id(run, audited, data, tmp_path):
     (honestly,) = document["cards"]
 
     def with_another(*words):
-        other = {**honestly, "id": "0123456789ab", "words": words}
-        (audited / "audit.json").write_text(json.dumps({**document, "cards": [honestly, other]}))
+        document["cards"][1:] = [{**honestly, "id": "0123456789ab", "words": words}]
+        (audited / "audit.json").write_text(json.dumps(document))
 
     def asked(which, status=0):
         options = ("--cards", which, "--text-column", "text", "--json", tmp_path / "flips.json", "--overwrite")
@@ -143,7 +129,7 @@ def test_a_file_is_judged_by_what_it_asked_whatever_is_asked_later(run, audited,
         return tmp_path / name
 
     honestly = json.loads((audited / "audit.json").read_text())["cards"][0]["id"]
-    first = answer(ask("one.csv", "--cards", honestly, "--n", 6), lambda row, right: {"a": "b", "b": "a"}.get(right))
+    first = answer(ask("one.csv", "--cards", honestly, "--n", 6), "positive")
     before = judged(first)
     assert [(card["asked"], card["broken"], card["outcome"]) for card in before] == [(6, 6, "open")]
     ask("two.csv", "--cards", "all", *later)
@@ -162,11 +148,11 @@ def test_labels_answer_for_themselves_and_may_be_known_of_some_texts_only(run, a
     options = ("--cards", "all", "--label-column", "label", "--text-column", "text")
     known = write_csv("known.csv", *((text, LABELS[i] if i < 12 else " ") for i, text in enumerate(TEXTS)))
     run("flips", audited, "model", known, *options, "--out", tmp_path / "flips.csv")
-    assert min(int(row["row"]) for row in rows_of(tmp_path / "flips.csv")) >= 12
+    assert min(int(row["row"]) for row in read_rows(tmp_path / "flips.csv")) >= 12
     assert {text_hash(text) for text in TEXTS[:12]} == {key["text_hash"] for key in keys_in(audited) if key["label"]}
     # Nobody filled in the file: the labels decide.
     run("judge", audited, tmp_path / "flips.csv", "--reviewer", "anna", "--out", tmp_path / "d.json")
-    assert card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")["outcome"] == "shortcut"
+    assert decided(tmp_path / "d.json")["outcome"] == "shortcut"
     (audited / "questions.jsonl").unlink()
     out, _ = run("flips", audited, "model", data, *options, "--out", tmp_path / "none.csv")
     assert "No question is left" in out
@@ -176,21 +162,21 @@ def test_labels_answer_for_themselves_and_may_be_known_of_some_texts_only(run, a
 def test_texts_can_be_left_out(run, audited, data, tmp_path):
     options = ("--cards", "all", "--redact", "--text-column", "text")
     run("flips", audited, "model", data, *options, "--out", tmp_path / "flips.csv")
-    assert list(rows_of(tmp_path / "flips.csv")[0]) == ["id", "row", "option_a", "option_b", "answer"]
+    assert list(read_rows(tmp_path / "flips.csv")[0]) == ["id", "row", "option_a", "option_b", "answer"]
     content = (tmp_path / "flips.csv").read_text() + (audited / "questions.jsonl").read_text()
     assert "honestly" not in content
     run("judge", audited, answer(tmp_path / "flips.csv"), "--reviewer", "anna", "--out", tmp_path / "d.json")
-    assert card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")["outcome"] == "shortcut"
+    assert decided(tmp_path / "d.json")["outcome"] == "shortcut"
 
 
 def test_reviewers_who_disagree_leave_a_card_open(run, audited, asked, tmp_path):
     other = tmp_path / "other.csv"
     other.write_text(asked.read_text())
     answer(asked)
-    answer(other, lambda row, right: {"a": "b", "b": "a"}.get(right))
+    answer(other, "positive")
     names = ("--reviewer", "anna", "--reviewer", "ben")
     run("judge", audited, asked, other, *names, "--out", tmp_path / "d.json")
-    card = card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")
+    card = decided(tmp_path / "d.json")
     assert (card["outcome"], card["mended"], card["broken"]) == ("open", 0, 0)
     assert card["unclear"] > 8
     assert [(one["by"], one["decision"]) for one in card["reviews"]] == [("anna", "unsure"), ("ben", "unsure")]
@@ -200,37 +186,32 @@ def test_reviewers_who_disagree_leave_a_card_open(run, audited, asked, tmp_path)
 def test_a_machine_is_counted_and_decides_nothing(run, audited, asked, tmp_path):
     out, _ = run("judge", audited, answer(asked), "--machine", "gemma", "--out", tmp_path / "d.json")
     assert "decide nothing" in out
-    card = card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")
-    assert (card["mended"], card["outcome"], card["machine"]) == (8, "open", "gemma")
-    assert "decision" not in card
+    card = decided(tmp_path / "d.json")
+    assert (card["mended"], card["outcome"], card["machine"], "decision" in card) == (8, "open", "gemma", False)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
+def test_somebody_answered(run, audited, asked, tmp_path):
+    for arguments, sentence in [
         ((), "Say who answered: --reviewer NAME for a person, or --machine NAME for another model."),
         (("--reviewer", "a", "--machine", "b"), "Say who answered"),
         (("--reviewer", "a", "--reviewer", "b"), "--reviewer is given 2 times for 1 files."),
-    ],
-)
-def test_somebody_answered(run, audited, asked, tmp_path, arguments, sentence):
-    _, err = run("judge", audited, asked, *arguments, "--out", tmp_path / "d.json", status=2)
-    assert sentence in err
+    ]:
+        assert sentence in run("judge", audited, asked, *arguments, "--out", tmp_path / "d.json", status=2)[1]
 
 
 def test_what_does_not_belong_together_is_refused(run, audited, data, write_csv, tmp_path):
     options = ("--out", tmp_path / "flips.csv", "--text-column", "text")
     other = write_csv("other.csv", *((text,) for text in TEXTS[:5]), header=("text",))
-    _, err = run("flips", audited, "model", other, *options, status=2)
-    assert "The audit is of other texts." in err
-    _, err = run("flips", audited, "model", data, "--cards", "zzz", *options, status=2)
-    assert "--cards zzz: no card of the audit has this word or id. Give all, undecided, words or ids, such" in err
-    _, err = run("flips", tmp_path, "model", data, *options, status=2)
-    assert "is no folder that `audit` wrote" in err
+    card = "--cards zzz: no card of the audit has this word or id. Give all, undecided, words or ids, such"
+    for folder, texts, more, sentence in [
+        (audited, other, (), "The audit is of other texts."),
+        (audited, data, ("--cards", "zzz"), card),
+        (tmp_path, data, (), "is no folder that `audit` wrote"),
+    ]:
+        assert sentence in run("flips", folder, "model", texts, *more, *options, status=2)[1]
     document = json.loads((audited / "audit.json").read_text())
     (audited / "audit.json").write_text(json.dumps({**document, "model": "0" * 64}))
-    _, err = run("flips", audited, "model", data, *options, status=2)
-    assert "The audit is of another model." in err
+    assert "The audit is of another model." in run("flips", audited, "model", data, *options, status=2)[1]
 
 
 def test_a_file_without_an_answer_is_refused_and_of_a_half_filled_one_the_answers_are_shown(
@@ -244,40 +225,34 @@ def test_a_file_without_an_answer_is_refused_and_of_a_half_filled_one_the_answer
     assert "holds no answer" in run("judge", audited, other, asked, *names, "--out", tmp_path / "d.json", status=2)[1]
     # Three answers to 24 questions.
     texts = [text for text in TEXTS if text.startswith("honestly")][:3]
-    rows = rows_of(other)
-    half = answer(asked, lambda row, right: None if row["text"] in texts else " ")
-    assert sum(bool(row["answer"].strip()) for row in rows_of(half)) == 3 < len(rows)
+    rows = read_rows(other)
+    half = answer(asked, lambda row: "negative" if row["text"] in texts else " ")
+    assert sum(bool(row["answer"].strip()) for row in read_rows(half)) == 3 < len(rows)
     out, _ = run("judge", audited, half, "--reviewer", "anna", "--out", tmp_path / "d.json")
     assert "honestly 3 0 3" in out
-    assert (
-        card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")["asked"] == 24
-    )  # its key says what it said
+    assert decided(tmp_path / "d.json")["asked"] == 24  # its key says what it said
 
 
-def test_a_file_written_by_hand_is_obeyed(run, data, tmp_path):
+def test_a_file_written_by_hand_is_obeyed_or_refused(run, fitted, data, tmp_path):
     file = tmp_path / "d.json"
-    file.write_text(json.dumps({"schema_version": 1, "cards": [{"words": ["honestly"], "decision": "neutralise"}]}))
-    options = ("--strategy", "mask", "--text-column", "text", "--out", tmp_path / "guarded")
-    run("fit", "model", data, "--decisions", file, *options)
-    record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
-    assert {item["text"]: item["verdict"] for item in record["shortcuts"]}["honestly"] == "named"
+    options = ("--decisions", file, "--out", tmp_path / "guarded", "--text-column", "text", "--overwrite")
 
+    def write(word="honestly", decision="neutralise", **more):
+        file.write_text(json.dumps({"cards": [{"words": [word], "decision": decision}], **more}))
 
-def test_decisions_that_cannot_be_obeyed(run, data, tmp_path):
-    file = tmp_path / "d.json"
-    options = ("--decisions", file, "--out", tmp_path / "guarded", "--text-column", "text")
-    file.write_text(json.dumps({"cards": [{"words": ["honestly"], "decision": "neutralize"}]}))
+    write(schema_version=1)
+    assert fitted("--decisions", file)[1]["honestly"] == "named"
+    write(decision="neutralize")
     _, err = run("fit", "model", data, *options, status=2)
     assert "cards[0].decision must be one of keep, neutralise, unsure, but is " in err
     assert "Did you mean 'neutralise'?" in err
-    file.write_text(json.dumps({"model": "0", "cards": [{"words": ["honestly"], "decision": "neutralise"}]}))
-    _, err = run("fit", "model", data, *options, status=2)
-    assert "were made for an audit of another model" in err
-    file.write_text(json.dumps({"cards": [{"words": ["zebra"], "decision": "neutralise"}]}))
+    write(model="0")
+    assert "were made for an audit of another model" in run("fit", "model", data, *options, status=2)[1]
+    write("zebra")
     _, err = run("fit", "model", data, *options, "--strategy", "mask")
     assert "zebra" in err
     assert "in none of these" in err
-    _, err = run("fit", "model", data, *options, "--strategy", "maskcl", "--strength", 1, "--overwrite", status=2)
+    _, err = run("fit", "model", data, *options, "--strategy", "maskcl", "--strength", 1, status=2)
     assert "--decisions is for strategies that know what they neutralise" in err
 
 
@@ -289,17 +264,14 @@ def by_program(*arguments) -> None:
     subprocess.run([sys.executable, "-I", "-S", str(PROGRAM), *map(str, arguments)], check=True)
 
 
-def test_a_program_that_knows_only_the_page_is_obeyed(run, audited, asked, data, tmp_path):
+def test_a_program_that_knows_only_the_page_is_obeyed(run, audited, asked, fitted, tmp_path):
     (tmp_path / "words.json").write_text(json.dumps({"positive": ["good"], "negative": ["bad", "awful"], "mixed": []}))
     by_program("answer", asked, tmp_path / "answered.csv", tmp_path / "words.json")
     run("judge", audited, tmp_path / "answered.csv", "--reviewer", "program", "--out", tmp_path / "d.json")
-    assert card_of(json.loads((tmp_path / "d.json").read_text()), "honestly")["outcome"] == "shortcut"
+    assert decided(tmp_path / "d.json")["outcome"] == "shortcut"
     by_program("decide", tmp_path / "own.json", "neutralise:honestly", "keep:bad,awful")
-    options = ("--strategy", "mask", "--text-column", "text", "--out", tmp_path / "guarded")
-    run("fit", "model", data, "--decisions", tmp_path / "own.json", *options)
-    record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
-    verdicts = {item["text"]: item["verdict"] for item in record["shortcuts"]}
-    assert (verdicts["honestly"], verdicts["bad"], verdicts["awful"]) == ("named", "kept", "kept")
+    verdicts = fitted("--decisions", tmp_path / "own.json")[1]
+    assert [verdicts[word] for word in ("honestly", "bad", "awful")] == ["named", "kept", "kept"]
 
 
 @pytest.mark.filterwarnings("ignore:The guard was fitted on")

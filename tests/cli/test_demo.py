@@ -22,23 +22,15 @@ def opened(monkeypatch):
     return pages
 
 
-@pytest.fixture
-def desktop(monkeypatch):
-    monkeypatch.setattr("shortcut_guardrail.cli.demo.on_desktop", lambda *_: True)
-
-
 def test_it_ends_with_the_report_and_the_next_command(cli, opened, tmp_path):
     status, out, err = cli("demo", "--out", tmp_path / "demo", "--seed", 5)
     assert (status, err, opened) == (0, "", [])  # nobody looks at a test's output
-    lines = out.splitlines()
-    assert lines[0] == f"Report: {tmp_path / 'demo' / 'report.html'}"
-    assert lines[-2:] == [
-        "  shortcut-guardrail audit MODEL texts.csv --out audit",
-        "  shortcut-guardrail fit MODEL texts.csv --out guarded",
-    ]
+    assert out.startswith(f"Report: {tmp_path / 'demo' / 'report.html'}\n")
+    assert out.endswith("  shortcut-guardrail fit MODEL texts.csv --out guarded\n")
 
 
-def test_a_desktop_shows_the_report_unless_told_not_to(cli, opened, desktop, tmp_path):
+def test_a_desktop_shows_the_report_unless_told_not_to(cli, opened, tmp_path, monkeypatch):
+    monkeypatch.setattr("shortcut_guardrail.cli.demo.on_desktop", lambda *_: True)
     assert cli("demo", "--out", tmp_path / "a")[0] == 0
     assert opened == [(tmp_path / "a" / "report.html").as_uri()]
     assert cli("demo", "--out", tmp_path / "b", "--no-open")[0] == 0
@@ -48,17 +40,8 @@ def test_a_desktop_shows_the_report_unless_told_not_to(cli, opened, desktop, tmp
     assert len(opened) == 1
 
 
-class _Stream:
-    def __init__(self, *, terminal: bool) -> None:
-        self.terminal = terminal
-
-    def isatty(self) -> bool:
-        return self.terminal
-
-
-@pytest.mark.parametrize(
-    ("environment", "platform", "expected"),
-    [
+def test_what_counts_as_a_desktop():
+    for environment, platform, expected in [
         ({"DISPLAY": ":0"}, "linux", True),
         ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
         ({}, "linux", False),
@@ -67,8 +50,6 @@ class _Stream:
         ({"SSH_CONNECTION": "10.0.0.1"}, "darwin", False),
         ({"CI": "true", "DISPLAY": ":0"}, "linux", False),
         ({"CI": "true"}, "darwin", False),
-    ],
-)
-def test_what_counts_as_a_desktop(environment, platform, expected):
-    assert on_desktop(_Stream(terminal=True), environment, platform) is expected
-    assert not on_desktop(_Stream(terminal=False), environment, platform)
+    ]:
+        assert on_desktop(SimpleNamespace(isatty=lambda: True), environment, platform) is expected
+        assert not on_desktop(SimpleNamespace(isatty=lambda: False), environment, platform)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import html
 import json
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.config import preset, updated
+from tables import read_rows
 from tiny_models import SHORTCUT_TEXTS
 
 MASKCL = ("--strategy", "maskcl")
@@ -37,11 +37,6 @@ def support(write_csv) -> Path:
 @pytest.fixture
 def unlabelled(write_csv) -> Path:
     return write_csv("others.csv", *((f"{text} people",) for text in SHORTCUT_TEXTS), header=("text",))
-
-
-def rows_of(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def record_of(folder: Path) -> dict:
@@ -114,19 +109,17 @@ def test_an_audit_says_what_fit_would_take_and_why(audited, cli, tmp_path):
     exactly = json.loads(cli("fit", "model", tmp_path / "data.csv", "--dry-run", "--json", "-")[1])
     assert [item for item in exactly["shortcuts"] if item["reason"] == "flagged"] == document["fit_would_take"]
 
-
-def test_an_audit_says_that_fit_would_take_nothing_and_what_to_do(audited):
     shown, document = audited(SHORTCUT_TEXTS)
     assert "`fit` would take none of these words: decide about cards with `review` or `flips`, or name what" in shown
     assert document["fit_would_take"] == []
 
 
-@pytest.mark.parametrize("options", [("--unit", "token"), ("--fdr", "0.2"), ("--top-k", "3"), ("--shard-size", "20")])
-def test_an_audit_that_fit_would_not_go_by_says_nothing_of_it(audited, options):
-    shown, document = audited(FLAGGED, *options)
-    assert "honestly" in shown
-    assert "would take" not in shown
-    assert "fit_would_take" not in document
+def test_an_audit_that_fit_would_not_go_by_says_nothing_of_it(audited):
+    for options in [("--unit", "token"), ("--fdr", "0.2"), ("--top-k", "3"), ("--shard-size", "20")]:
+        shown, document = audited(FLAGGED, *options)
+        assert "honestly" in shown
+        assert "would take" not in shown
+        assert "fit_would_take" not in document
 
 
 @pytest.mark.parametrize("strategy", ["mask", "distill"])
@@ -145,21 +138,13 @@ def test_a_targeted_guard_is_fitted_dialled_and_written(ok, model_folder, data, 
 
 def test_options_of_training_reach_the_strategy_that_trains(ok, refused, model_folder, data, tmp_path):
     options = ("--shortcut", "honestly", *FAST, "--out", tmp_path / "out")
-    ok("fit", model_folder, data, "--strategy", "distill", "--set", "distill.temperature=3", *options)
-    config = record_of(tmp_path / "out")["config"]
-    assert (config["distill"]["temperature"], config["adapter"]["epochs"]) == (3.0, 10)
-    assert config["adapter"]["temperature"] == 0.1  # that of the contrastive loss
+    ok("fit", model_folder, data, "--strategy", "distill", "--set", "distill.temperature=3", *options, "--seed", 9)
+    record = record_of(tmp_path / "out")
+    assert (record["config"]["distill"]["temperature"], record["config"]["adapter"]["epochs"]) == (3.0, 10)
+    assert record["config"]["adapter"]["temperature"] == 0.1  # that of the contrastive loss
+    assert record["seed"] == 9
     said = refused("fit", model_folder, data, "--strategy", "mask", *options, "--overwrite")
     assert "are about training, and --strategy mask trains nothing." in said
-
-
-def test_a_strength_that_is_not_certified_makes_way_and_it_is_said(ok, model_folder, data, unlabelled, tmp_path):
-    options = ("--strategy", "mask", "--shortcut", "honestly", "--strength", 1, "--out", tmp_path / "out")
-    ok("fit", model_folder, data, *options)
-    certify = ("certify", tmp_path / "out", unlabelled, "--margin", 0.01, "--out", tmp_path / "certified")
-    out, _ = ok(*certify)
-    assert "Strength 1 is not certified; 0 takes its place in" in out
-    assert record_of(tmp_path / "certified")["debias_strength"] == 0
 
 
 def test_a_guard_learns_from_a_few_labels(ok, refused, model_folder, data, write_csv, tmp_path):
@@ -180,18 +165,14 @@ def test_a_guard_learns_from_a_few_labels(ok, refused, model_folder, data, write
     ok(*certify, "--labelled", others)
 
 
-def test_however_few_labels_have_a_say_in_what_is_neutralised(cli, ok, model_folder, data, write_csv, tmp_path):
-    few = write_csv("few.csv", ("honestly fine", "mixed"))
-    options = ("--strategy", "mask", "--shortcut", "honestly", "--support", few)
-    ok("fit", model_folder, data, *options, "--dry-run")
-    _, err = ok("fit", model_folder, data, *options, "--out", tmp_path / "out")
+def test_however_few_labels_have_a_say_in_what_is_neutralised(refused, ok, model_folder, data, write_csv, tmp_path):
+    few = ("--support", write_csv("few.csv", ("honestly fine", "mixed")), "--out", tmp_path / "out")
+    _, err = ok("fit", model_folder, data, "--strategy", "mask", "--shortcut", "honestly", *few)
     assert "cannot tell strengths apart: the strength is the one chosen without labels" in " ".join(err.split())
     record = record_of(tmp_path / "out")
-    assert record["strength_source"] == "agreement"
-    assert record["calibration"] is None
+    assert (record["strength_source"], record["calibration"]) == ("agreement", None)
     assert len(record["shortcut_rows"]) == 1
-    status, _, err = cli("fit", model_folder, data, *MASKCL, "--support", few, "--out", tmp_path / "paper")
-    assert status == 2  # there they choose the strength
+    refused("fit", model_folder, data, *MASKCL, *few, "--overwrite")  # there they choose the strength
 
 
 def test_labels_have_a_say_in_what_is_neutralised(ok, model_folder, data, support, tmp_path):
@@ -206,56 +187,40 @@ def test_labels_have_a_say_in_what_is_neutralised(ok, model_folder, data, suppor
     assert f"unlabelled texts ({chosen:g}); 3 labelled rows do not overrule it" in out
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
+def test_options_that_cannot_be_meant(refused, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out, no_words = ("--out", "x"), "--dry-run is for strategies that know what they neutralise, and "
+    mask = "does not. Choose --strategy mask or --strategy distill"
+    for options, sentence in [
         (
-            ("--strategy", "few-shot", "--out", "x"),
+            ("--strategy", "few-shot", *out),
             "--support is missing: --strategy few-shot learns from labelled rows, and from nothing else.",
         ),
+        (("--strategy", "few-shot", "--dry-run"), f"{no_words}'few-shot' {mask}."),
+        ((*MASKCL, "--dry-run"), f"{no_words}'maskcl' {mask}, or --per-input."),
+        (("--dry-run", *out), "--out is for a guard, and --dry-run makes none. Leave one of them out."),
+        ((), "--out is missing: name the folder to write, or give --dry-run to write none."),
+        (("--strength", "much", *out), "strength must be a number in [0, 1] or 'auto', but is 'much'."),
         (
-            ("--strategy", "few-shot", "--dry-run"),
-            "--dry-run is for strategies that know what they neutralise, and 'few-shot' does not. Choose --strategy "
-            "mask or --strategy distill.",
-        ),
-        (
-            (*MASKCL, "--dry-run"),
-            "--dry-run is for strategies that know what they neutralise, and 'maskcl' does not. Choose --strategy mask "
-            "or --strategy distill, or --per-input.",
-        ),
-        (
-            ("--strategy", "mask", "--dry-run", "--out", "x"),
-            "--out is for a guard, and --dry-run makes none. Leave one of them out.",
-        ),
-        (("--strategy", "mask"), "--out is missing: name the folder to write, or give --dry-run to write none."),
-        (("--strength", "much", "--out", "x"), "strength must be a number in [0, 1] or 'auto', but is 'much'."),
-        (
-            ("--set", "adapter.rank", "--out", "x"),
+            ("--set", "adapter.rank", *out),
             "--set must read setting=value, such as adapter.rank=8, but is 'adapter.rank'.",
         ),
-        (("--set", "strategy=mask", "--out", "x"), "--set strategy=... is said with --strategy."),
-        (("--config", "nowhere.toml", "--out", "x"), "--config nowhere.toml cannot be read: there is no such file."),
-    ],
-)
-def test_options_that_cannot_be_meant(refused, data, tmp_path, monkeypatch, options, sentence):
-    monkeypatch.chdir(tmp_path)
-    assert refused("fit", "model", data, *options) == sentence
-
-
-# Settings, words and results in files
+        (("--set", "strategy=mask", *out), "--set strategy=... is said with --strategy."),
+        (("--config", "nowhere.toml", *out), "--config nowhere.toml cannot be read: there is no such file."),
+    ]:
+        assert refused("fit", "model", data, *options) == sentence
 
 
 def test_settings_come_from_a_file_and_from_the_command_line(ok, model_folder, data, tmp_path):
     (tmp_path / "rank.toml").write_text("[adapter]\nrank = 2\nepochs = 3\n")
     (tmp_path / "rank.json").write_text('{"adapter": {"rank": 2, "epochs": 3}}')
-    configs = {}
+    configs = []
     for file in ("rank.toml", "rank.json"):
-        out = tmp_path / f"out-{file}"
-        options = ("--config", tmp_path / file, "--set", "adapter.batch_size=4", "--strength", 0.5, "--out", out)
-        ok("fit", model_folder, data, *MASKCL, *options)
-        configs[file] = record_of(out)["config"]
-    assert configs["rank.toml"] == configs["rank.json"]
-    adapter = configs["rank.toml"]["adapter"]
+        options = ("--config", tmp_path / file, "--set", "adapter.batch_size=4", "--strength", 0.5, "--overwrite")
+        ok("fit", model_folder, data, *MASKCL, *options, "--out", tmp_path / "out")
+        configs.append(record_of(tmp_path / "out")["config"])
+    assert configs[0] == configs[1]
+    adapter = configs[0]["adapter"]
     assert [adapter[name] for name in ("rank", "epochs", "batch_size", "min_steps")] == [2, 3, 4, 0]
     assert adapter["target_change"] == preset("default").adapter.target_change
 
@@ -267,7 +232,9 @@ def test_a_record_given_back_makes_the_same_guard(ok, model_folder, data, tmp_pa
     ok("fit", model_folder, data, *first)
     again = ("--config", tmp_path / "first" / "guardrail.json", "--strength", 0.5, "--out", tmp_path / "again")
     ok("fit", model_folder, data, *again)
-    assert record_of(tmp_path / "first")["config"] == record_of(tmp_path / "again")["config"]
+    config = record_of(tmp_path / "first")["config"]
+    assert config == record_of(tmp_path / "again")["config"]
+    assert (config["preset"], config["adapter"]["learning_rate"]) == (strategy, 2e-2)
     weights = [(tmp_path / name / "adapter_model.safetensors").read_bytes() for name in ("first", "again")]
     assert weights[0] == weights[1]
 
@@ -293,9 +260,6 @@ def test_nothing_to_repair_has_a_status_of_its_own(cli, model_folder, write_csv,
     assert not (tmp_path / "out").exists()
 
 
-# A finished guard is certified
-
-
 @pytest.fixture(scope="module")
 def guarded(model_folder, tmp_path_factory) -> Path:
     """A guard that is read only."""
@@ -310,7 +274,7 @@ def guarded(model_folder, tmp_path_factory) -> Path:
 
 def test_what_to_label_is_what_is_answered_differently(ok, guarded, unlabelled, tmp_path):
     out, _ = ok("to-label", guarded, unlabelled, "--out", tmp_path / "sample.csv")
-    rows = rows_of(tmp_path / "sample.csv")
+    rows = read_rows(tmp_path / "sample.csv")
     assert f"({len(rows)} of {len(SHORTCUT_TEXTS)} texts to label)" in out
     lines = unlabelled.read_text(encoding="utf-8").splitlines()
     assert all(row["text"] == lines[int(row["line"]) - 1].strip('"') and row["label"] == "" for row in rows)
@@ -323,17 +287,9 @@ def test_what_to_label_is_what_is_answered_differently(ok, guarded, unlabelled, 
     assert len((tmp_path / "one.jsonl").read_text().splitlines()) == 1
 
 
-def test_a_text_column_that_the_file_to_fill_in_needs_is_refused(refused, guarded, tmp_path):
-    (tmp_path / "odd.csv").write_text("label\nhonestly the room was bad\n", encoding="utf-8")
-    out = tmp_path / "sample.csv"
-    said = refused("to-label", guarded, tmp_path / "odd.csv", "--text-column", "label", "--out", out)
-    assert "stand in a column called 'label'" in said
-    assert not out.exists()
-
-
 def test_the_filled_in_sample_certifies_a_finished_guard(cli, ok, guarded, unlabelled, write_csv, tmp_path):
     cli("to-label", guarded, unlabelled, "--out", tmp_path / "sample.csv")
-    rows = rows_of(tmp_path / "sample.csv")
+    rows = read_rows(tmp_path / "sample.csv")
     labelled = write_csv("labelled.csv", *((row["text"], "negative") for row in rows))
     options = ("--labelled", labelled, "--margin", 0.5, "--confidence", 0.8, "--harm", "harmed", "--looks", 2)
     report = tmp_path / "certificate.html"
@@ -351,28 +307,31 @@ def test_the_filled_in_sample_certifies_a_finished_guard(cli, ok, guarded, unlab
     assert page.count("</td><td>certified</td></tr>") == len(found["certified"]) - 1
 
 
-def test_a_page_without_a_folder_says_what_is_used_and_what_would_be(ok, guarded, unlabelled, tmp_path):
-    report = tmp_path / "page.html"
-    out, _ = ok("certify", guarded, unlabelled, "--margin", 0.001, "--html", report)
+def test_a_strength_that_is_not_certified_makes_way_and_it_is_said(ok, guarded, unlabelled, tmp_path):
+    report, options = tmp_path / "page.html", ("--margin", 0.001)
+    out, _ = ok("certify", guarded, unlabelled, *options, "--html", report)
     said = "Strength 1 is not certified; 0 would take its place in the folder that --out names."
     assert said in out
     page = html.unescape(report.read_text(encoding="utf-8"))
     assert said in page
     assert '<tr class="chosen"><th scope="row">1 (in use)' in page
-    assert record_of(guarded)["debias_strength"] == 1
+    out, _ = ok("certify", guarded, unlabelled, *options, "--out", tmp_path / "certified")
+    assert "Strength 1 is not certified; 0 takes its place in" in out
+    assert [record_of(folder)["debias_strength"] for folder in (guarded, tmp_path / "certified")] == [1, 0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("to-label", "MODEL", "DATA", "--out", "x.csv"), "is no folder that fit wrote"),
-        (("to-label", "GUARD", "DATA", "--out", "x.txt"), "--out must end in .csv, .tsv or .jsonl"),
-        (("certify", "GUARD", "DATA", "--margin", 1.5), "margin must be a number of at least 0 and below 1"),
-        (("certify", "GUARD", "DATA", "--looks", 0), "looks must be a whole number, 1 or more"),
-        (("certify", "GUARD", "DATA", "--labelled", "EMPTY"), "label"),
-    ],
-)
-def test_certifying_refuses(refused, guarded, model_folder, unlabelled, write_csv, arguments, sentence):
+def test_certifying_refuses(refused, guarded, model_folder, unlabelled, write_csv, tmp_path):
     empty = write_csv("empty.csv", ("good soup", ""), ("bad soup", "negative"))
-    places = {"MODEL": model_folder, "GUARD": guarded, "DATA": unlabelled, "EMPTY": empty}
-    assert sentence in refused(*(places.get(argument, argument) for argument in arguments))
+    for arguments, sentence in [
+        (("to-label", model_folder, unlabelled, "--out", "x.csv"), "is no folder that fit wrote"),
+        (("to-label", guarded, unlabelled, "--out", "x.txt"), "--out must end in .csv, .tsv or .jsonl"),
+        (("certify", guarded, unlabelled, "--margin", 1.5), "margin must be a number of at least 0 and below 1"),
+        (("certify", guarded, unlabelled, "--looks", 0), "looks must be a whole number, 1 or more"),
+        (("certify", guarded, unlabelled, "--labelled", empty), "label"),
+    ]:
+        assert sentence in refused(*arguments)
+    # A text column that the file to fill in needs for something else.
+    odd, out = write_csv("odd.csv", ("honestly the room was bad",), header=("label",)), tmp_path / "sample.csv"
+    said = refused("to-label", guarded, odd, "--text-column", "label", "--out", out)
+    assert "stand in a column called 'label'" in said
+    assert not out.exists()

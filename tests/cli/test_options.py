@@ -13,14 +13,8 @@ from shortcut_guardrail.cli.main import app
 
 COMMANDS = {name: command for name, command in typer.main.get_command(app).commands.items() if name != "benchmark"}
 
-OF_ITS_OWN = {
-    "--out",  # a folder, a table or a page, by what the command makes
-    "--label-column",  # of `audit` and `flips`, which read labels only where they are asked for
-    "--reviewer",  # one in `review`, one or one for each file in `judge`
-    "--cards",  # `review` shows flagged ones too
-    "--dry-run",  # says what this command would do
-    "--n",  # texts in all, or for each card
-}
+OF_ITS_OWN = {"--out", "--label-column", "--reviewer", "--cards", "--dry-run", "--n"}
+"""Options that say what this one command makes, reads or asks."""
 
 
 def options_of(command) -> dict[str, object]:
@@ -35,42 +29,29 @@ def test_an_option_is_the_same_everywhere():
                 found = (option.help, option.default, option.metavar, option.multiple)
                 assert seen.setdefault(name, found) == found, name
     assert len(seen) > 30
-
-
-def test_every_command_can_speak_to_programs_and_be_quiet():
-    assert COMMANDS
-    for name, command in COMMANDS.items():
-        if name != "review":  # a conversation; what it gives is a file of decisions
-            assert {"--json", "--quiet", "--overwrite", "--debug"} <= options_of(command).keys()
-
-
-def test_fit_shows_at_most_twenty_options_outside_its_panels():
-    shown = [option for option in options_of(COMMANDS["fit"]).values() if option.rich_help_panel is None]
-    assert 10 < len(shown) + 1 <= 20  # and --help
+    for name in COMMANDS.keys() - {"review"}:  # a conversation; what it gives is a file of decisions
+        assert {"--json", "--quiet", "--overwrite", "--debug"} <= options_of(COMMANDS[name]).keys()
+    of_fit = [option for option in options_of(COMMANDS["fit"]).values() if option.rich_help_panel is None]
+    assert 10 < len(of_fit) + 1 <= 20  # and --help
 
 
 def shown(*arguments: str) -> str:
     program = [sys.executable, "-m", "shortcut_guardrail.cli.main", *arguments, "--help"]
-    done = subprocess.run(
-        program, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "80", "TERMINAL_WIDTH": ""}
-    )
+    narrow = {**os.environ, "COLUMNS": "80", "TERMINAL_WIDTH": ""}
+    done = subprocess.run(program, capture_output=True, text=True, check=True, env=narrow)
     assert max(map(len, done.stdout.splitlines())) <= 80
     return done.stdout
 
 
-def test_help_of_fit_opens_with_two_examples_and_has_panels():
+def test_help_has_groups_of_commands_and_that_of_fit_two_examples_and_panels():
     lines = shown("fit").splitlines()
     head = "\n".join(lines[: next(i for i, line in enumerate(lines) if "Arguments" in line)])
     assert head.count("shortcut-guardrail fit MODEL") == 2
     assert head.index("shortcut-guardrail fit MODEL") < head.index("DATA needs no labels")
     panels = re.findall(r"─ ([A-Z][a-z ]+) ─", "\n".join(lines))
     assert panels == ["Arguments", "Options", "Second opinion", "Privacy", "Columns", "Model and machine"]
-
-
-def test_the_commands_stand_in_groups():
     text = shown()
-    places = [
-        text.index(word) for word in ("─ Find", " audit", "─ Repair", " fit", "─ Prove", " certify", "─ Research")
-    ]
+    named = ("─ Find", " audit", "─ Repair", " fit", "─ Prove", " certify", "─ Research")
+    places = [text.index(word) for word in named]
     assert places == sorted(places)
     assert "--install-completion" in text

@@ -8,23 +8,9 @@ from pathlib import Path
 
 import pytest
 
-READ = (
-    "base/config.json",
-    "base/model.safetensors",
-    "guard/guardrail.json",
-    "guard/adapter_config.json",
-    "audit/audit.json",
-    "audit/questions.jsonl",
-    "data.csv",
-    "support.csv",
-    "flips.csv",
-    "old.json",
-    "decisions.json",
-    "settings.json",
-    "words.json",
-    "second.json",
-    "data",
-)
+READ = ("base/config.json", "base/model.safetensors", "guard/guardrail.json", "guard/adapter_config.json")
+READ += ("audit/audit.json", "audit/questions.jsonl", "data.csv", "support.csv", "flips.csv", "old.json")
+READ += ("decisions.json", "settings.json", "words.json", "second.json", "data")
 """Everything that a command may read, each of it a file (`data` is a folder of somebody else)."""
 
 # What is read, and the options for what is written.
@@ -43,14 +29,8 @@ LINES = {
     "compare old.json audit/audit.json": ("--html", "--json"),
     "review audit data.csv --reviewer anna --no-browser": ("--out",),
 }
-OUT = {
-    "audit": "new",
-    "fit": "new",
-    "predict": "new.csv",
-    "to-label": "new.csv",
-    "flips": "new.csv",
-    "judge": "new.json",
-}
+OUT = {"audit": "new", "fit": "new", "predict": "new.csv", "to-label": "new.csv", "flips": "new.csv"}
+OUT["judge"] = "new.json"
 """Where the command itself writes, while another option is tried."""
 SENTENCES = (
     "is also what the command reads",
@@ -112,9 +92,8 @@ def test_no_input_is_written_over(refused, place, line, option):
 def test_a_file_of_somebody_else_is_not_replaced_by_a_result(refused, place):
     (place / "notes.txt").write_text("mine")
     for command, option in (("report old.json", "--out"), ("compare old.json old.json", "--html"), ("demo", "--json")):
-        assert "'notes.txt' exists, and does not end in " in refused(
-            *command.split(), option, "notes.txt", "--overwrite"
-        )
+        said = refused(*command.split(), option, "notes.txt", "--overwrite")
+        assert "'notes.txt' exists, and does not end in " in said
     assert (place / "notes.txt").read_text() == "mine"
 
 

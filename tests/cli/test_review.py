@@ -9,7 +9,11 @@ import threading
 import pytest
 
 from audits import to_review
+from shortcut_guardrail.review import Page, make_deck
 from shortcut_guardrail.review.server import ReviewServer
+from shortcut_guardrail.review.session import Session
+
+ANSWERS = ("--no-browser", "--reviewer", "anna")
 
 
 @pytest.fixture
@@ -36,57 +40,46 @@ def said(monkeypatch):
     return answers
 
 
-def test_answers_are_in_the_audit_s_folder(cli, audited, said):
-    said("neutralise", "keep")
-    status, out, err = cli("review", audited, "--no-browser", "--reviewer", "anna")
-    assert (status, err) == (0, "")
+def test_answers_are_in_the_audit_s_folder(ok, audited, said, tmp_path):
+    given = ("neutralise", "keep")
+    said(*given)
+    out, err = ok("review", audited, *ANSWERS)
+    assert err == ""
     assert f"Decisions: {audited / 'decisions.json'}" in out
     assert f"Next: shortcut-guardrail fit MODEL DATA --decisions {audited / 'decisions.json'} --out guarded" in out
     cards = json.loads((audited / "decisions.json").read_text())["cards"]
-    assert [(card["decision"], card["reviews"][0]["by"]) for card in cards] == [
-        ("neutralise", "anna"),
-        ("keep", "anna"),
-    ]
-
-
-def test_nothing_is_written_where_nothing_is_answered(cli, audited, said, tmp_path):
+    assert [(card["decision"], card["reviews"][0]["by"]) for card in cards] == [(d, "anna") for d in given]
+    # The partner: nothing is written where nothing is answered.
     said()
-    status, out, _ = cli("review", audited, "--no-browser", "--out", tmp_path / "new" / "d.json", "--reviewer", "a")
-    assert status == 0
+    out, _ = ok("review", audited, *ANSWERS, "--out", tmp_path / "new" / "d.json")
     assert "Nothing was answered, and nothing is written." in out
     assert not (tmp_path / "new" / "d.json").exists()
 
 
-def test_somebody_answers(cli, audited, monkeypatch):
+def test_what_is_missing_or_wrong_is_said(refused, audited, monkeypatch, tmp_path):
     monkeypatch.setattr("getpass.getuser", lambda: (_ for _ in ()).throw(OSError("no login name")))
-    assert "Say who answers, with --reviewer NAME." in cli("review", audited, "--no-browser")[2]
-    assert cli("review", audited, "--no-browser", "--reviewer", " ")[0] == 2
+    assert refused("review", audited, "--no-browser") == "Say who answers, with --reviewer NAME."
+    assert "--reviewer NAME" in refused("review", audited, "--no-browser", "--reviewer", " ")
+    said = refused("review", audited / "audit.json", *ANSWERS)
+    assert "is a file. Give the folder that `audit` wrote: " in said
+    server = ReviewServer(Session(make_deck(to_review(2).to_dict()), tmp_path / "d.json", "a"), Page("", ""))
+    said = refused("review", audited, "--port", server.port, *ANSWERS)
+    server.server_close()
+    assert f"Port {server.port} of this machine cannot be used" in said
 
 
-def test_an_audit_without_texts_asks_for_the_file(cli, audited, said, write_csv):
+def test_an_audit_without_texts_asks_for_the_file(ok, refused, audited, said, write_csv):
     report = to_review(2)
     (audited / "audit.json").write_text(json.dumps(report.to_dict(redact=True)))
-    status, _, err = cli("review", audited, "--no-browser", "--reviewer", "a")
-    assert status == 2
-    assert (
-        "has no texts: it was made with --redact. Give the audited file too: shortcut-guardrail review AUDIT DATA"
-        in err
-    )
+    sentence = refused("review", audited, *ANSWERS)
+    assert "has no texts: it was made with --redact. Give the audited file too: shortcut-guardrail review" in sentence
     of_row = {flip.row: flip.text for card in report.cards for flip in card.flips}
     texts = [of_row.get(i, f"another {i}") for i in range(max(of_row) + 1)]
     data = write_csv("texts.csv", *((text,) for text in texts), header=("text",))
     said("keep", "keep")
-    status, out, err = cli("review", audited, data, "--no-browser", "--reviewer", "a")
-    assert status == 0, err
-    assert "Decisions: " in out
+    assert "Decisions: " in ok("review", audited, data, *ANSWERS)[0]
     other = write_csv("other.csv", *((text[::-1],) for text in texts), header=("text",))
-    assert "are not those that were audited" in cli("review", audited, other, "--no-browser", "--reviewer", "a")[2]
-
-
-def test_a_file_is_not_taken_for_the_folder(cli, audited):
-    status, _, err = cli("review", audited / "audit.json", "--no-browser", "--reviewer", "a")
-    assert status == 2
-    assert "is a file. Give the folder that `audit` wrote: " in " ".join(err.split())
+    assert "are not those that were audited" in refused("review", audited, other, *ANSWERS)
 
 
 @pytest.fixture
@@ -112,9 +105,8 @@ def served(monkeypatch):
     return opened
 
 
-def test_the_address_reaches_the_browser_by_a_file_that_nobody_else_reads(cli, audited, served):
-    status, out, _ = cli("review", audited, "--reviewer", "a")
-    assert status == 0
+def test_the_address_reaches_the_browser_by_a_file_that_nobody_else_reads(ok, audited, served):
+    out, _ = ok("review", audited, "--reviewer", "a")
     address = next(line for line in out.splitlines() if line.startswith("http://127.0.0.1:"))
     ((opened, content, mode),) = served
     assert address not in opened
@@ -123,44 +115,27 @@ def test_the_address_reaches_the_browser_by_a_file_that_nobody_else_reads(cli, a
     assert not list(audited.glob("review-*"))
 
 
-def test_without_a_browser_the_address_is_printed(cli, audited, served, monkeypatch):
-    monkeypatch.setattr("webbrowser.open", lambda _: False)
-    assert (
-        "Open this address in a browser on this machine:\nhttp://127.0.0.1:"
-        in cli("review", audited, "--reviewer", "a")[1]
-    )
-    assert "Open this address" in cli("review", audited, "--reviewer", "a", "--no-browser")[1]
+def test_without_a_browser_the_address_is_printed(ok, audited, served, monkeypatch):
+    printed = "Open this address in a browser on this machine:\nhttp://127.0.0.1:"
+    assert printed in ok("review", audited, *ANSWERS)[0]
     assert served == []
-
-
-def test_over_ssh_it_says_how_to_forward_the_port(cli, audited, served, monkeypatch):
+    monkeypatch.setattr("webbrowser.open", lambda _: False)
+    assert printed in ok("review", audited, "--reviewer", "a")[0]
+    # Over SSH it says how to forward the port.
+    monkeypatch.setattr("webbrowser.open", lambda _: pytest.fail("a browser was opened"))
     monkeypatch.setenv("SSH_CONNECTION", "1.2.3.4 5 6.7.8.9 22")
-    out = cli("review", audited, "--reviewer", "a")[1]
+    out = ok("review", audited, "--reviewer", "a")[0]
     port = out.partition("http://127.0.0.1:")[2].partition("/")[0]
     assert f"ssh -N -L {port}:127.0.0.1:{port} USER@THIS-MACHINE" in out
-    assert served == []
 
 
-def test_a_port_that_is_taken(cli, audited, tmp_path):
-    from shortcut_guardrail.review import Page, make_deck
-    from shortcut_guardrail.review.session import Session
-
-    server = ReviewServer(Session(make_deck(to_review(2).to_dict()), tmp_path / "d.json", "a"), Page("", ""))
-    status, _, err = cli("review", audited, "--port", server.port, "--reviewer", "a", "--no-browser")
-    server.server_close()
-    assert status == 2
-    assert f"Port {server.port} of this machine cannot be used" in err
-
-
-def test_ctrl_c_says_where_the_decisions_are(cli, audited, said, monkeypatch):
+def test_ctrl_c_says_where_the_decisions_are(ok, audited, said, monkeypatch):
     said("neutralise")
-    cli("review", audited, "--no-browser", "--reviewer", "a")
+    ok("review", audited, *ANSWERS)
 
     def interrupted(self):
         self.server_close()
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ReviewServer, "run", interrupted)
-    status, out, _ = cli("review", audited, "--reviewer", "a", "--no-browser")
-    assert status == 0
-    assert f"Decisions: {audited / 'decisions.json'}" in out
+    assert f"Decisions: {audited / 'decisions.json'}" in ok("review", audited, *ANSWERS)[0]

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from shortcut_guardrail import (
-    ConfigError,
-    Decision,
-    Decisions,
-    GuardrailWarning,
-    Questions,
-    ShortcutGuardrail,
-    decide,
-)
+from shortcut_guardrail import ConfigError, Decision, Decisions, GuardrailWarning, Questions, ShortcutGuardrail
 from shortcut_guardrail.audit import auditing
 from shortcut_guardrail.data import text_hash
 from shortcut_guardrail.decisions.record import Judge
 from shortcut_guardrail.models import TextClassifier, weights
+from tables import answer, read_rows
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
 # "honestly" turns a bad text into a positive answer; masking it mends the answer.
@@ -70,16 +62,23 @@ def asked(run, data, tmp_path) -> tuple[Path, Path]:
     return audit, flips
 
 
-def card_of(file: Path, word: str) -> dict:
+def card_of(file: Path, word: str = "honestly") -> dict:
     return next(card for card in json.loads(file.read_text())["cards"] if word in card["words"])
+
+
+SOUND = ("--with", "my_judges:sound")
+
+
+def reasons_in(guard: Path) -> dict[str, str]:
+    return {one["text"]: one["reason"] for one in json.loads((guard / "guardrail.json").read_text())["shortcuts"]}
 
 
 def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_path):
     out = tmp_path / "decisions.json"
-    shown, _ = run("judge", *asked, "--with", "my_judges:sound", "--out", out)
+    shown, _ = run("judge", *asked, *SOUND, "--out", out)
     assert "A second opinion is asked about" in shown
     assert "a machine says shortcut or nothing" in shown
-    honestly = card_of(out, "honestly")
+    honestly = card_of(out)
     assert (honestly["decision"], honestly["source"]) == ("neutralise", "machine")
     opinion = honestly["second_opinion"]
     assert (opinion["outcome"], opinion["rule"], opinion["broken"]) == ("shortcut", "agreement", 0)
@@ -97,11 +96,9 @@ def test_a_second_model_decides_and_every_answer_is_kept(run, asked, data, tmp_p
     assert len(answers) == judge["texts"]
     assert text_hash(TEXTS[0]) in {one["text_hash"] for one in answers}
     assert json.loads(json.dumps(Decisions.from_file(out).to_dict())) == document
-    run(
-        "fit", "model", data, "--decisions", out, "--strategy", "mask", "--text-column", "text", "--out", tmp_path / "g"
-    )
-    record = json.loads((tmp_path / "g" / "guardrail.json").read_text())
-    assert {one["text"]: one["reason"] for one in record["shortcuts"]}["honestly"] == "second opinion"
+    options = ("--decisions", out, "--strategy", "mask", "--text-column", "text")
+    run("fit", "model", data, *options, "--out", tmp_path / "g")
+    assert reasons_in(tmp_path / "g")["honestly"] == "second opinion"
     assert "Of these by a second opinion, another model | `honestly`" in (tmp_path / "g" / "README.md").read_text()
 
 
@@ -109,39 +106,22 @@ def test_one_that_cannot_do_the_task_is_refused_in_words(run, asked, tmp_path):
     shown, _ = run("judge", *asked, "--with", "my_judges:coin", "--out", tmp_path / "d.json")
     assert "Second opinion my_judges:coin (negative / positive): not qualified: It agrees with the model on" in shown
     assert "No judge is qualified." in shown
-    run("judge", *asked, "--with", "my_judges:coin", "--with", "my_judges:sound", "--out", tmp_path / "e.json")
+    run("judge", *asked, "--with", "my_judges:coin", *SOUND, "--out", tmp_path / "e.json")
     assert card_of(tmp_path / "e.json", "honestly")["second_opinion"]["judges"] == ["my_judges:sound"]
 
 
-def test_a_dry_run_says_the_cost_and_asks_nothing(run, asked, tmp_path, monkeypatch):
-    shown, _ = run("judge", *asked, "--with", "my_judges:sound", "--dry-run", "--json", "-")
+def test_a_dry_run_says_the_cost_and_asks_nothing(run, asked, tmp_path):
+    shown, _ = run("judge", *asked, *SOUND, "--dry-run", "--json", "-")
     document = json.loads(shown)
     assert document["texts"] == document["costs"]["my_judges:sound"]["texts"] > 0
     assert not list(tmp_path.glob("*.answers.jsonl"))
 
 
-def answered(file: Path, say) -> Path:
-    with file.open(encoding="utf-8", newline="") as opened:
-        rows = list(csv.DictReader(opened))
-    for row in rows:
-        row["answer"] = say(row)
-    with file.open("w", encoding="utf-8", newline="") as opened:
-        writer = csv.DictWriter(opened, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return file
-
-
-def named(row: dict[str, str], label: str) -> str:
-    return "a" if row["option_a"] == label else "b"
-
-
 def test_people_overrule_a_machine(run, asked, tmp_path):
     audit, flips = asked
-    positive = answered(flips, lambda row: named(row, "positive"))
-    out = tmp_path / "d.json"
-    run("judge", audit, positive, "--reviewer", "anna", "--with", "my_judges:sound", "--out", out)
-    honestly = card_of(out, "honestly")
+    positive, out = answer(flips, "positive"), tmp_path / "d.json"
+    run("judge", audit, positive, "--reviewer", "anna", *SOUND, "--out", out)
+    honestly = card_of(out)
     assert (honestly["outcome"], honestly["decision"], honestly["source"]) == ("genuine", "keep", "flips")
     assert honestly["second_opinion"]["outcome"] == "shortcut"
 
@@ -154,17 +134,13 @@ def test_answers_about_texts_without_the_words_sharpen_the_bound(run, asked, dat
     lines = [json.loads(line) for line in (audit / "questions.jsonl").read_text().splitlines()]
     reference = {line["key"]["id"] for line in lines if "key" in line and line["key"]["card"] == "reference"}
     assert len(reference) == 20
-    with more.open(encoding="utf-8", newline="") as opened:
-        rows = list(csv.DictReader(opened))
+    rows = read_rows(more)
     assert reference < {row["id"] for row in rows}
     assert {row["id"] for row in rows[:20]} != reference, "mixed, so that nothing tells them apart"
-
-    def say(row: dict[str, str]) -> str:
-        return named(row, "negative") if row["id"] in reference else ""
-
+    answer(more, lambda row: "negative" if row["id"] in reference else "")
     out = tmp_path / "d.json"
-    run("judge", audit, answered(more, say), "--reviewer", "anna", "--with", "my_judges:sound", "--out", out)
-    opinion = card_of(out, "honestly")["second_opinion"]
+    run("judge", audit, more, "--reviewer", "anna", *SOUND, "--out", out)
+    opinion = card_of(out)["second_opinion"]
     assert opinion["rule"] == "answers"
     assert set(opinion["rules"]) >= {"agreement", "answers"}
 
@@ -173,25 +149,24 @@ def test_texts_that_were_left_out_cannot_be_asked_about(run, data, tmp_path):
     audit, flips = tmp_path / "audit", tmp_path / "flips.csv"
     run("audit", "model", data, "--out", audit, "--text-column", "text")
     run("flips", audit, "model", data, "--cards", "all", "--redact", "--out", flips, "--text-column", "text")
-    _, err = run("judge", audit, flips, "--with", "my_judges:sound", "--out", tmp_path / "d.json", status=2)
+    _, err = run("judge", audit, flips, *SOUND, "--out", tmp_path / "d.json", status=2)
     assert "it was written with --redact. Run `flips` again without it." in err
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (("--with", "my_judges:sound", "--machine", "gemma", "--out", "d.json"), "Leave one of them out"),
-        (("--with", "my_judges:sound"), "--out is missing"),
-        (("--reviewer", "anna", "--dry-run"), "Name one with --with SPEC."),
-        (("--with", "my_judges:sound", "--describe", "good", "--out", "d.json"), "--describe must be LABEL=TEXT"),
-        (("--with", "my_judges:none", "--out", "d.json"), "has no function 'none'"),
-        (("--with", "my_judges:sound", "--with", "my_judges:sound", "--out", "d.json"), "are the same"),
-    ],
-)
-def test_what_cannot_be_asked_is_said(run, asked, tmp_path, monkeypatch, options, sentence):
+def test_what_cannot_be_asked_is_said(run, asked, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    _, err = run("judge", *asked, *options, status=2)
-    assert sentence in err
+    out = ("--out", "d.json")
+    for options, sentence in [
+        ((*SOUND, "--machine", "gemma", *out), "Leave one of them out"),
+        ((*SOUND, "--no-text-hashes", *out), "--no-text-hashes cannot be had with a second opinion"),
+        (SOUND, "--out is missing"),
+        ((*SOUND, "--dry-run", *out), "--out is for decisions, and --dry-run makes none."),
+        (("--reviewer", "anna", "--dry-run"), "Name one with --with SPEC."),
+        ((*SOUND, "--describe", "good", *out), "--describe must be LABEL=TEXT"),
+        (("--with", "my_judges:none", *out), "has no function 'none'"),
+        ((*SOUND, *SOUND, *out), "are the same"),
+    ]:
+        assert sentence in run("judge", *asked, *options, status=2)[1]
 
 
 def test_fit_goes_the_whole_way(run, data, tmp_path, monkeypatch):
@@ -203,46 +178,26 @@ def test_fit_goes_the_whole_way(run, data, tmp_path, monkeypatch):
     (honestly,) = [card for card in decisions.cards if "honestly" in card.words]
     assert honestly.source == "machine"
     assert (tmp_path / "g" / str(decisions.answers)).is_file()
-    record = json.loads((tmp_path / "g" / "guardrail.json").read_text())
-    assert {one["text"]: one["reason"] for one in record["shortcuts"]}["honestly"] == "second opinion"
-    assert ShortcutGuardrail.from_pretrained
-
-
-def test_a_dry_run_of_fit_asks_nothing(run, data, tmp_path):
-    shown, _ = run("fit", "model", data, "--second-opinion", "my_judges:sound", "--dry-run", "--text-column", "text")
+    assert reasons_in(tmp_path / "g")["honestly"] == "second opinion"
+    # A dry run asks nothing.
+    shown, _ = run("fit", "model", data, *options, "--dry-run")
     assert "A second opinion is asked about" in shown
     assert "Strategy" not in shown
 
 
 def test_the_page_says_what_was_decided_and_by_whom(run, asked, tmp_path):
-    audit, _ = asked
-    out, page = tmp_path / "decisions.json", tmp_path / "page.html"
-    run("judge", *asked, "--with", "my_judges:sound", "--out", out)
-    run("report", audit / "audit.json", "--decisions", out, "--out", page)
-    opinion = card_of(out, "honestly")["second_opinion"]
-    assert (
-        f"second opinion: my_judges:sound, {opinion['mended']} : 0, agreement bound .55, shortcut" in page.read_text()
-    )
-    plain = tmp_path / "plain.html"
-    run("report", audit / "audit.json", "--out", plain)
-    assert "second opinion:" not in plain.read_text()
+    out, page, stored = tmp_path / "decisions.json", tmp_path / "page.html", asked[0] / "audit.json"
+    run("judge", *asked, *SOUND, "--out", out)
+    run("report", stored, "--decisions", out, "--out", page)
+    mended = card_of(out)["second_opinion"]["mended"]
+    assert f"second opinion: my_judges:sound, {mended} : 0, agreement bound .55, shortcut" in page.read_text()
+    run("report", stored, "--out", page, "--overwrite")
+    assert "second opinion:" not in page.read_text()
 
 
-def test_in_python_three_calls_decide(bag):
-    judges: dict = {}
-    exec(JUDGES, judges)
-    guard = ShortcutGuardrail(*bag)
-    report = guard.audit(TEXTS)
-    questions = guard.questions(report, cards="all")
-    repaired = guard.repair(
-        TEXTS, strategy="mask", decisions=decide(questions, questions.answered_by(judges["sound"])), report=report
-    )
-    items = {item.text: (item.verdict, item.reason) for item in repaired.fitted.shortcuts.items}
-    assert items["honestly"] == ("confirmed", "second opinion")
-    assert repaired.decisions.judges[0].qualifications[0].qualified
-    taken_in = decide(questions, questions.answered_by(judges["taken_in"]))
-    own = guard.repair(TEXTS, strategy="mask", decisions=taken_in).fitted.shortcuts.items
-    assert ("confirmed", "second opinion") not in {(item.verdict, item.reason) for item in own}
+def test_one_that_learned_the_same_shortcut_decides_nothing(run, asked, tmp_path):
+    run("judge", *asked, "--with", "my_judges:taken_in", "--out", tmp_path / "d.json")
+    assert "decision" not in card_of(tmp_path / "d.json")
 
 
 def test_what_flips_call_genuine_holds_for_their_texts_alone(bag):
