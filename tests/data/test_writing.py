@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import threading
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,10 @@ def save(target: Path, *, overwrite: bool = True, **files: str) -> None:
     write_folder(target, fill(**files), key=KEY, overwrite=overwrite)
 
 
+def raiser(error: BaseException):
+    raise error
+
+
 def contents(folder: Path) -> dict[str, str]:
     """Every file below a folder, hidden ones too, but the manifests."""
     paths = [path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST_FILE]
@@ -46,19 +51,14 @@ def contents(folder: Path) -> dict[str, str]:
 def test_a_folder_appears_with_its_files_and_nothing_else(tmp_path):
     save(tmp_path / "deep" / "out", a="1", sub__b="2")
     assert contents(tmp_path) == {"deep/out/a": "1", "deep/out/sub/b": "2"}
-    assert json.loads((tmp_path / "deep" / "out" / MANIFEST_FILE).read_text()) == {
-        "schema_version": 1,
-        "files": {
-            "a": {"size": 1, "sha256": "6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"},
-            "sub/b": {"size": 1, "sha256": "d4735e3a265e16eee03f59718b9b5d03019c07d8b6c51f90da3a666eec13ab35"},
-        },
-    }
+    files = {name: {"size": 1, "sha256": sha256(text).hexdigest()} for name, text in (("a", b"1"), ("sub/b", b"2"))}
+    manifest = (tmp_path / "deep" / "out" / MANIFEST_FILE).read_text()
+    assert json.loads(manifest) == {"schema_version": 1, "files": files}
 
 
 def test_files_get_the_usual_permissions_and_a_folder_keeps_its_own(tmp_path):
     def private(folder: Path) -> None:
-        (folder / "a").write_text("1")
-        (folder / "a").chmod(0o600)  # as safetensors does
+        (folder / "a").touch(0o600)  # as safetensors does
 
     before = os.umask(0o022)
     try:
@@ -106,7 +106,7 @@ def test_what_others_put_in_the_place_of_old_files_stays(tmp_path):
     assert contents(tmp_path) == {"out/a": "new", "out/b/precious": "mine", "theirs/c": "theirs"}
 
 
-def test_a_folder_of_somebody_else_is_refused(tmp_path):
+def test_a_folder_of_somebody_else_is_refused_and_an_empty_one_filled(tmp_path):
     (tmp_path / "photos").write_text("mine")
     with pytest.raises(ConfigError) as error:
         save(tmp_path, a="new")
@@ -114,14 +114,10 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path):
         f"'{tmp_path}' holds files, but no {KEY}, which each such folder has: this program did not write it, and "
         "does not replace it. Choose another place."
     )
-    assert contents(tmp_path) == {"photos": "mine"}
-
-
-def test_an_empty_folder_is_filled(tmp_path):
     (tmp_path / "out").mkdir(mode=0o700)
     fill(half="half")(tmp_path / "out" / ".filling")  # of a writer that was killed
     save(tmp_path / "out", overwrite=False, a="1")
-    assert contents(tmp_path) == {"out/a": "1"}
+    assert contents(tmp_path) == {"photos": "mine", "out/a": "1"}
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o700
 
 
@@ -135,33 +131,21 @@ def test_a_failure_while_filling_leaves_things_as_they_were(tmp_path, error, exi
     if existing:
         save(target, a="old")
 
-    def fail(folder: Path) -> None:
-        (folder / "a").write_text("half")
-        raise error
-
     with pytest.raises(RunError if error is FULL else type(error)):
-        write_folder(target, fail, key=KEY, overwrite=True)
+        write_folder(target, lambda folder: (fill(a="half")(folder), raiser(error)), key=KEY, overwrite=True)
     assert contents(tmp_path) == ({"out/a": "old"} if existing else {})
     assert [path.name for path in tmp_path.iterdir()] == (["out"] if existing else [])
 
 
 @pytest.mark.parametrize("error", [FULL, KeyboardInterrupt()])
 def test_a_file_is_written_as_it_is_or_stays_as_it_was(tmp_path, monkeypatch, error):
-    def fail(*_):
-        raise error
-
     write_file(tmp_path / "deep" / "a.txt", "zwölf\r\n")
-    monkeypatch.setattr("os.replace", fail)
+    monkeypatch.setattr("os.replace", lambda *_: raiser(error))
     with pytest.raises((RunError, KeyboardInterrupt)) as raised:
         write_file(tmp_path / "deep" / "a.txt", "new", overwrite=True)
-    if error is FULL:
-        assert "the disk is full. Nothing was left behind." in str(raised.value)
-    assert [(path.name, path.read_bytes()) for path in (tmp_path / "deep").iterdir()] == [
-        ("a.txt", "zwölf\r\n".encode())
-    ]
-
-
-def test_json_has_no_number_that_is_not_finite():
+    assert error is not FULL or "the disk is full. Nothing was left behind." in str(raised.value)
+    left = [(path.name, path.read_bytes()) for path in (tmp_path / "deep").iterdir()]
+    assert left == [("a.txt", "zwölf\r\n".encode())]
     assert to_json({"a": [1, "é"]}) == '{\n  "a": [\n    1,\n    "é"\n  ]\n}\n'
     with pytest.raises(ValueError, match="Out of range float"):
         to_json({"a": float("nan")})
@@ -177,24 +161,16 @@ def test_a_folder_in_the_place_of_a_file_is_not_lost(tmp_path):
     assert contents(tmp_path / "out") == {"a": "old", "b/precious": "mine", "c": "mine"}
 
 
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
+def test_the_sentence_of_a_failed_write(tmp_path):
+    said = "Error while serializing: I/O error: No space left on device (os error 28)"
+    for error, reason in (
         (OSError(errno.EDQUOT, "Disk quota exceeded"), "the disk is full"),
         (OSError("odd"), "odd"),
-        (Exception("Error while serializing: I/O error: No space left on device (os error 28)"), "the disk is full"),
-    ],
-)
-def test_the_sentence_of_a_failed_write(tmp_path, error, reason):
-    def fail(folder: Path) -> None:
-        raise error
-
-    with pytest.raises(RunError) as raised:
-        write_folder(tmp_path / "out", fail, key=KEY)
-    assert str(raised.value) == f"'{tmp_path / 'out'}' could not be written: {reason}. Nothing was left behind."
-
-
-# Cut short
+        (Exception(said), "the disk is full"),
+    ):
+        with pytest.raises(RunError) as raised:
+            write_folder(tmp_path / "out", lambda _: raiser(error), key=KEY)  # noqa: B023
+        assert str(raised.value) == f"'{tmp_path / 'out'}' could not be written: {reason}. Nothing was left behind."
 
 
 @pytest.fixture(params=["os.replace", "pathlib.Path.unlink"])
@@ -224,13 +200,10 @@ def cut_short(request, tmp_path, monkeypatch):
 
 
 def test_what_was_cut_short_is_no_version(cut_short):
-    for act in (
-        lambda: check_whole(cut_short),
-        lambda: read_whole(cut_short, dict),
-        lambda: check_output(cut_short / "notes", overwrite=False),
-    ):
+    notes = cut_short / "notes"
+    for act in (check_whole, lambda out: read_whole(out, dict), lambda _: check_output(notes, overwrite=False)):
         with pytest.raises(DataError) as error:
-            act()
+            act(cut_short)
         assert str(error.value) == (
             f"'{cut_short}' is being replaced, or that was interrupted. If no run is writing to it, give the command "
             "that wrote it once more: that completes it first."
@@ -267,9 +240,6 @@ def test_some_files_of_a_folder_are_written_together(tmp_path):
     write_folder(tmp_path, fill(a="new", b="new"), key=None)
     write_folder(tmp_path, fill(a="newest"), key=None)
     assert contents(tmp_path) == {"other": "mine", "a": "newest"}
-
-
-# What is checked when a folder is read
 
 
 def test_sizes_are_checked_always_and_hashes_on_request(tmp_path):
@@ -317,9 +287,8 @@ def test_a_damaged_manifest_is_refused_and_leads_nowhere_else(tmp_path, place, c
     assert contents(tmp_path) == {"a": "mine", "deep/out/a": "1"}
 
 
-def test_what_is_read_is_of_one_version(tmp_path):
-    """A reader that is overtaken by a writer reads again."""
-    out, read = tmp_path / "out", []
+def test_what_is_read_is_of_one_version_and_a_reader_that_is_always_overtaken_gives_up(tmp_path):
+    out, read, number = tmp_path / "out", [], iter(range(100))
     save(out, a="old", b="old")
 
     def slowly() -> list[str]:
@@ -330,18 +299,10 @@ def test_what_is_read_is_of_one_version(tmp_path):
 
     assert read_whole(out, slowly) == ["new2", "new2"]
     assert read == ["old", "new1", "new2"]
-
-
-def test_a_reader_that_is_overtaken_again_and_again_gives_up(tmp_path):
-    out, number = tmp_path / "out", iter(range(100))
-    save(out, a="old")
     with pytest.raises(DataError, match="was replaced each of the 5 times that it was read"):
         read_whole(out, lambda: save(out, a=str(next(number))))
     with pytest.raises(KeyError):  # an error of the reader itself stays
         read_whole(out, lambda: {}["nothing"])
-
-
-# Writers at one place
 
 
 def test_what_a_killed_writer_left_goes_with_the_next(tmp_path):
