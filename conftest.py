@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import csv
 import gc
 import os
 from pathlib import Path
@@ -28,25 +29,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--gpu"):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     elif not torch.cuda.is_available():
-        raise pytest.UsageError("--gpu needs a GPU and a PyTorch that sees it, but torch.cuda.is_available() is False.")
+        raise pytest.UsageError("--gpu needs a GPU and a PyTorch that sees it.")
 
 
-LONG = (
-    "test_first_hour",
-    "test_whole_or_not",
-    "test_distributed",
-    "test_store",
-    "methods/test_properties",
-    "cli/test_commands",
-)
+LONG = ("test_first_hour", "test_whole_or_not", "test_distributed", "test_store", "test_properties", "test_commands")
 """Files that take longest. They come first, so that several processes end at about the same time."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     chosen: dict[bool, list[pytest.Item]] = {True: [], False: []}
-    order = {f"{name}.py": place for place, name in enumerate(LONG)}
-    items.sort(key=lambda item: next((at for name, at in order.items() if str(item.path).endswith(name)), len(LONG)))
-    for item in items:
+    for item in sorted(items, key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG)):
         chosen[(item.get_closest_marker("gpu") is not None) == config.getoption("--gpu")].append(item)
     config.hook.pytest_deselected(items=chosen[False])
     items[:] = chosen[True]
@@ -175,8 +167,6 @@ def write_csv(tmp_path):
     """Writes rows to a CSV file in the test's folder."""
 
     def write(name: str, *rows: tuple[str, ...], header: tuple[str, ...] = ("text", "label")) -> Path:
-        import csv
-
         path: Path = tmp_path / name
         with path.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([header, *rows])

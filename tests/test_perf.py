@@ -21,24 +21,20 @@ from shortcut_guardrail.models.classifier import TextClassifier
 RESULTS = sorted((ROOT / "results/speed").glob("*.json"))
 
 
-def test_contestants_take_turns():
+def test_contestants_take_turns_and_a_ratio_compares_within_rounds():
     calls = []
     times = timing.in_turns({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, rounds=2)
     assert "".join(calls) == "ab" + "ab" + "ba"
     assert len(times["a"]["seconds"]) == 2
-
-
-def test_a_ratio_compares_within_rounds():
     times = {"slow": {"seconds": [2.0, 8.0, 3.0]}, "fast": {"seconds": [1.0, 2.0, 1.0]}}
     assert timing.ratio(times, "slow", "fast") == {"median": 3.0, "lowest": 2.0, "highest": 4.0}
 
 
 def test_operations_are_those_of_the_layers():
     """85.05 million encoder weights are used twice a token; attention adds 4 L^2 H a layer (field convention)."""
-    found = machine.forward_operations([32], hidden=768, layers=12, intermediate=3072)
-    assert found == 2 * 84_934_656 * 32 + 4 * 32**2 * 768 * 12
-    twice = machine.forward_operations([32, 32], hidden=768, layers=12, intermediate=3072)
-    assert twice == 2 * found
+    for times in (1, 2):
+        found = machine.forward_operations([32] * times, hidden=768, layers=12, intermediate=3072)
+        assert found == times * (2 * 84_934_656 * 32 + 4 * 32**2 * 768 * 12)
 
 
 def test_the_plain_implementation_has_the_librarys_losses(bert, texts):
@@ -61,11 +57,12 @@ def test_scores_and_audit_are_captums(bert, texts):
     assert attribution.audit(classifier, texts) == pytest.approx(plain.captum_audit(*bert, texts), rel=1e-4)
 
 
-def test_texts_have_the_length_that_is_asked_for():
+def test_texts_have_the_lengths_that_are_asked_for():
     from perf import material
 
     from shortcut_guardrail.demo.pretrained import find_minilm
 
+    assert material.spread(["x" * n for n in (5, 1, 3, 2, 4)], 3) == ["xxxxx", "x", "xxx"]
     try:
         find_minilm()
     except Exception as missing:
@@ -75,13 +72,6 @@ def test_texts_have_the_length_that_is_asked_for():
     assert len(set(memory.made_up_texts(50))) == 50
 
 
-def test_texts_are_spread_over_their_lengths():
-    from perf import material
-
-    chosen = material.spread([f"{'x' * n}" for n in (5, 1, 3, 2, 4)], 3)
-    assert chosen == ["xxxxx", "x", "xxx"]
-
-
 def test_peak_memory_sees_what_was_held():
     with memory.peak_memory() as peak:
         held = torch.zeros(64 << 18)  # 64 MB
@@ -89,11 +79,7 @@ def test_peak_memory_sees_what_was_held():
     assert peak() > 64
 
 
-def test_the_committed_speeds_are_here():
+def test_a_committed_table_is_that_of_its_results():
     assert [path.stem for path in RESULTS] == ["epyc-2-cores"]
-
-
-@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
-def test_a_committed_table_is_that_of_its_results(path):
-    results = json.loads(path.read_text(encoding="utf-8"))
-    assert path.with_suffix(".md").read_text(encoding="utf-8") == table(results)
+    for path in RESULTS:
+        assert path.with_suffix(".md").read_text(encoding="utf-8") == table(json.loads(path.read_text("utf-8")))

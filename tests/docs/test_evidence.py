@@ -17,47 +17,40 @@ def shown(template):
     return evidence.ENVIRONMENT.from_string(template).render(evidence.constants())
 
 
-@pytest.mark.parametrize(
-    ("template", "text"),
-    [
-        ('{{ results("flips.json").results.where(setting="natural-shortcuts/Amazon/test") | length }}', "3"),
-        ("{{ rows.at(seed=1).gap[0] }} {{ short(mean(rows.each('gap[0]'))) }}", "8 6.50"),
-        ("{{ rows.where('gap[1] > 1') | length }} {{ rows[0].items }}", "1 own"),
-        ("{{ percent(cell[1]) }} % {{ deviation(cell) }} {{ short(cell[-1]) }}", "2 % .81 (.02) .83"),
-        (
-            "{{ number('1,124') | int }} {{ digits(0.5, 1) }} {{ signed(0.014, 3) }} {{ power(2.5e-4, 1) }}",
-            "1,124 0.5 +.014 2.5e-4",
-        ),
-        (
-            "{{ MOST_QUESTIONS }} {{ short(audit.fdr) }} {{ code('shortcut_guardrail:AuditConfig.unit') }}",
-            "40 .05 word",
-        ),
-    ],
-)
+ASKED = [
+    ('{{ results("flips.json").results.where(setting="natural-shortcuts/Amazon/test") | length }}', "3"),
+    ("{{ rows.at(seed=1).gap[0] }} {{ short(mean(rows.each('gap[0]'))) }}", "8 6.50"),
+    ("{{ rows.where('gap[1] > 1') | length }} {{ rows[0].items }}", "1 own"),
+    ("{{ percent(cell[1]) }} % {{ deviation(cell) }} {{ short(cell[-1]) }}", "2 % .81 (.02) .83"),
+    ("{{ number('1,124') | int }} {{ digits(0.5, 1) }}", "1,124 0.5"),
+    ("{{ signed(0.014, 3) }} {{ power(2.5e-4, 1) }}", "+.014 2.5e-4"),
+    ("{{ MOST_QUESTIONS }} {{ short(audit.fdr) }} {{ code('shortcut_guardrail:AuditConfig.unit') }}", "40 .05 word"),
+]
+
+
+@pytest.mark.parametrize(("template", "text"), ASKED)
 def test_what_a_page_asks_for(template, text):
     rows = "{% set rows = [{'seed': 0, 'gap': [5, 1], 'items': 'own'}, {'seed': 1, 'gap': [8, 2]}] %}"
     assert shown(f"{rows}{{% set cell = '0.812 (0.020) [0.79, 0.83]' %}}{template}") == text
 
 
-@pytest.mark.parametrize(
-    ("template", "said"),
-    [
+def test_what_is_not_there_is_an_error():
+    for template, said in (
         ('{{ results("nowhere.json") }}', "no results/nowhere.json"),
         ('{{ results("review_effort.json").nothing }}', "has no attribute 'nothing'"),
         ('{{ results("flips.json").results.at(seed=0) }}', "records, where one was expected"),
         ("{{ audit.fdr }}", "has to say its form"),
         ("{{ NOWHERE }}", "is undefined"),
-    ],
-)
-def test_what_is_not_there_is_an_error(template, said):
-    with pytest.raises(Exception, match=said):
-        shown(template)
+    ):
+        with pytest.raises(Exception, match=said):
+            shown(template)
 
 
 def test_a_run_of_an_experiment_and_its_table_agree():
     table = results("natural-shortcuts/natural-shortcuts.md")
     (row,) = (one for one in table if (one["setting"], one["system"]) == ("Amazon", "ltgr"))
     runs = "results('natural-shortcuts/runs.json').runs.where(setting='Amazon', system='ltgr')"
+    assert doctest.testmod(evidence).failed == 0
     mean = float(shown(f"{{{{ short(mean({runs}.each('metrics.accuracy')), 6) }}}}"))
     assert evidence.number(row["accuracy"]) == pytest.approx(mean, abs=0.0005)
 
@@ -69,10 +62,6 @@ def test_tables_of_pages_are_whole(monkeypatch):
             _, line, *rows = (re.sub(r"\\\||`[^`]*`", "", row) for row in table.splitlines())
             assert not line.strip("|- "), (page, table[:200])
             assert {row.count("|") for row in rows} == {line.count("|")}, (page, table[:200])
-
-
-def test_examples():
-    assert doctest.testmod(evidence).failed == 0
 
 
 SYSTEMS = {

@@ -13,13 +13,8 @@ from shortcut_guardrail.cli import main, running
 COMMANDS = typer.main.get_command(main.app).commands
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted(notebooks.NOTEBOOKS.glob("*.ipynb"))]
 STATUSES = {0, running.FAILED_RUN, running.BAD_INPUT, running.NOTHING_TO_REPAIR, running.INTERRUPTED}
-OTHER_PROGRAMS = {
-    "--nproc-per-node",  # torchrun
-    "--no-python",
-    "--reweight_groups",  # group_DRO's
-    "--ablations",  # experiments that are kept under a tag
-    "--splits",
-}
+OTHER_PROGRAMS = {"--nproc-per-node", "--no-python", "--reweight_groups"}  # torchrun's and group_DRO's
+OTHER_PROGRAMS |= {"--ablations", "--splits"}  # of experiments that are kept under a tag
 EVIDENCE = ROOT / "docs" / "research"
 STATUS = re.compile(r"\b(?:ends? with|exit|exits with|exit code|status)(?: status)? (\d+)\b")
 
@@ -48,24 +43,17 @@ def lines_with_a_command(text):
     return re.findall(r"shortcut-guardrail ([a-z][a-z-]*)(?![\w/.:-])([^\n`|#]*)", joined)
 
 
-def test_commands_have_the_options_that_pages_give_them():
+def test_commands_options_and_statuses_that_pages_name_are_there():
+    known = {name for command in COMMANDS for name in options_of(command)} | OTHER_PROGRAMS
     for page in PAGES:
-        for command, rest in lines_with_a_command(text_of(page)):
+        text = text_of(page)
+        for command, rest in lines_with_a_command(text):
             assert command in COMMANDS, (page, command)
             if command != "benchmark":
                 assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", rest)) <= options_of(command), (page, command, rest)
-
-
-def test_options_that_pages_name_belong_to_a_command():
-    known = {name for command in COMMANDS for name in options_of(command)} | OTHER_PROGRAMS
-    for page in PAGES:
         of_programs = options_of_programs() if EVIDENCE in page.parents else set()
-        assert set(re.findall(r"`(--[a-z][\w-]*)", text_of(page))) <= known | of_programs, page
-
-
-def test_statuses_that_pages_name_are_those_there_are():
-    for page in PAGES:
-        assert {int(status) for status in STATUS.findall(text_of(page))} <= STATUSES, page
+        assert set(re.findall(r"`(--[a-z][\w-]*)", text)) <= known | of_programs, page
+        assert {int(status) for status in STATUS.findall(text)} <= STATUSES, page
 
 
 def test_what_is_wrong_is_seen():
