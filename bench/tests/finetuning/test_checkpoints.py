@@ -6,38 +6,22 @@ import numpy as np
 import pytest
 import torch
 
-from shortcut_bench.finetuning import checkpoints as checkpoint_files
+from methods_toy import FRAMES, THINGS
+from shortcut_bench.finetuning import checkpoints as files
 from shortcut_bench.finetuning import trainer as trainer_module
-from shortcut_bench.finetuning.checkpoints import (
-    LOCK_FILE,
-    MARK_FILE,
-    MEMORY_FILE,
-    STATE_FILE,
-    WEIGHTS_FILE,
-    Checkpoints,
-)
+from shortcut_bench.finetuning.checkpoints import Checkpoints
 from shortcut_bench.finetuning.config import FinetuneConfig, Objective
 from shortcut_bench.finetuning.training import finetune_classifier
 from shortcut_guardrail.errors import GuardrailWarning
 from tiny_models import save_tiny_encoder
 
 NAMES = ("bad", "good")
-THINGS = ("room", "staff", "food", "service", "soup")
-FRAMES = ("the {thing} was {word}", "we had a {word} {thing}", "{word} {thing} again", "it is a very {word} {thing}")
-TEXTS = [frame.format(thing=thing, word=word) for thing in THINGS for frame in FRAMES for word in NAMES]
-LABELS = [label for _ in THINGS for _ in FRAMES for label in (0, 1)]
+TEXTS = [frame.format(thing=thing, word=word) for thing in THINGS[:5] for frame in FRAMES for word in NAMES]
+LABELS = [label for _ in THINGS[:5] for _ in FRAMES for label in (0, 1)]
 CONFIG = FinetuneConfig(learning_rate=1e-2, epochs=5, batch_size=8, max_length=16)
 EPOCH = 5
 """Steps of an epoch."""
-
-
-class Interrupted(Exception):
-    """Somebody pulled the plug."""
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return save_tiny_encoder(tmp_path_factory.mktemp("encoder"))
+LASTING = (files.MARK_FILE, files.MEMORY_FILE, files.WEIGHTS_FILE, files.STATE_FILE)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +29,7 @@ def another_encoder(tmp_path_factory):
     return save_tiny_encoder(tmp_path_factory.mktemp("another"), seed=7)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def finetune(encoder):
     def run(texts=TEXTS, **options):
         settings = {"encoder": encoder, "label_names": NAMES, "config": CONFIG, "seed": 0, **options}
@@ -61,43 +45,30 @@ def checkpoints(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(encoder):
-    """What `finetune` gives without any options, trained once."""
-    return finetune_classifier(TEXTS, LABELS, encoder=encoder, label_names=NAMES, config=CONFIG, seed=0)
+def uninterrupted(finetune):
+    """What it gives without any options, trained once."""
+    return finetune()
 
 
 @pytest.fixture(scope="module")
-def cut_short(encoder, tmp_path_factory):
+def cut_short(finetune, tmp_path_factory):
     """The states of that one, stopped after its third checkpoint; copied, and never trained on."""
     states = tmp_path_factory.mktemp("cut-short") / "states"
-    with pytest.raises(Interrupted):
-        finetune_classifier(
-            TEXTS,
-            LABELS,
-            encoder=encoder,
-            label_names=NAMES,
-            config=CONFIG,
-            seed=0,
-            checkpoints=Checkpoints(states, every=0),
-            progress=stop_at(3 * EPOCH + 2),
-        )
+    with pytest.raises(KeyboardInterrupt):
+        finetune(checkpoints=Checkpoints(states, every=0), progress=stop_at(3 * EPOCH + 2))
     return states
 
 
 def stop_at(step):
     def progress(stage, done, total):
         if done == step:
-            raise Interrupted
+            raise KeyboardInterrupt
 
     return progress
 
 
-def weights(result):
-    return dict(result.model.state_dict())
-
-
 def same(first, second):
-    a, b = weights(first), weights(second)
+    a, b = first.model.state_dict(), second.model.state_dict()
     return first.train_loss == second.train_loss and all(torch.equal(a[name], b[name]) for name in a)
 
 
@@ -115,13 +86,12 @@ def steps_of(run, **options):
         {"precision": "bfloat16"},
         {"group_by_length": True},
     ],
-    ids=["adamw", "sgd", "bfloat16", "by length"],
 )
 def test_a_resumed_fine_tuning_ends_with_the_same_weights(finetune, checkpoints, changes):
     options = {"config": FinetuneConfig(**{**CONFIG.to_dict(), **changes})}
     whole = finetune(**options)
     for step in (2 * EPOCH + 2, 4 * EPOCH + 1):  # cut short twice
-        with pytest.raises(Interrupted):
+        with pytest.raises(KeyboardInterrupt):
             finetune(**options, checkpoints=checkpoints, progress=stop_at(step))
     resumed = finetune(**options, checkpoints=checkpoints)
     assert same(resumed, whole)
@@ -131,8 +101,11 @@ def test_a_resumed_fine_tuning_ends_with_the_same_weights(finetune, checkpoints,
 
 def test_only_what_is_missing_is_done(finetune, checkpoints, cut_short, uninterrupted):
     shutil.copytree(cut_short, checkpoints.folder)
+    assert [path.name for path in checkpoints.folder.glob("checkpoint-*")] == [f"checkpoint-{3 * EPOCH}"]
     assert steps_of(finetune, checkpoints=checkpoints) == list(range(3 * EPOCH, 5 * EPOCH + 1))
-    # What was finished is loaded.
+    # All that is kept of what was finished are its weights, and they are loaded.
+    kept = {str(path.relative_to(checkpoints.folder)) for path in checkpoints.folder.rglob("*.*")} - {files.LOCK_FILE}
+    assert kept == {f"checkpoint-{5 * EPOCH}/{name}" for name in LASTING}
     assert steps_of(finetune, checkpoints=checkpoints) == [5 * EPOCH]
     assert same(finetune(checkpoints=checkpoints), uninterrupted)
 
@@ -174,7 +147,7 @@ class Note:
 def test_what_an_objective_and_a_looker_remember_comes_back(finetune, checkpoints):
     whole = finetune(objective=Momentary())
     first = Note()
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         finetune(objective=Momentary(), on_epoch_end=first, checkpoints=checkpoints, progress=stop_at(3 * EPOCH + 2))
     objective, second = Momentary(), Note()
     resumed = finetune(objective=objective, on_epoch_end=second, checkpoints=checkpoints)
@@ -183,11 +156,8 @@ def test_what_an_objective_and_a_looker_remember_comes_back(finetune, checkpoint
     assert (first.seen, second.seen) == ([0, 1, 2], [0, 1, 2, 3, 4])
 
 
-FILES = [MARK_FILE, MEMORY_FILE, WEIGHTS_FILE, STATE_FILE, "optimizer.pt", "scheduler.pt", "rng_state.pth"]
-
-
 @pytest.mark.parametrize("damage", ["absent", "broken"])
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*LASTING, "optimizer.pt", "scheduler.pt", "rng_state.pth"])
 def test_a_checkpoint_that_is_not_whole_is_not_used(finetune, checkpoints, cut_short, uninterrupted, name, damage):
     shutil.copytree(cut_short, checkpoints.folder)
     file = checkpoints.folder / f"checkpoint-{3 * EPOCH}" / name
@@ -199,29 +169,26 @@ def test_a_checkpoint_that_is_not_whole_is_not_used(finetune, checkpoints, cut_s
 def test_a_checkpoint_that_was_being_written_gives_way_to_the_one_before(
     finetune, checkpoints, monkeypatch, uninterrupted
 ):
-    write = checkpoint_files.write_tensors
-    memories = []
+    write, memories = files.write_tensors, []
 
     def killed_at_the_third(tensors, file):
         write(tensors, file)
-        memories.extend([file] if file.name == MEMORY_FILE else [])
+        memories.extend([file] if file.name == files.MEMORY_FILE else [])
         if len(memories) == 3:
-            raise Interrupted
+            raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint_files, "write_tensors", killed_at_the_third)
-        with pytest.raises(Interrupted):
+        patched.setattr(files, "write_tensors", killed_at_the_third)
+        with pytest.raises(KeyboardInterrupt):
             finetune(checkpoints=checkpoints)
-    assert (checkpoints.folder / f"checkpoint-{3 * EPOCH}" / WEIGHTS_FILE).exists()
+    assert (checkpoints.folder / f"checkpoint-{3 * EPOCH}" / files.WEIGHTS_FILE).exists()
     assert steps_of(finetune, checkpoints=checkpoints)[0] == 2 * EPOCH
     assert same(finetune(checkpoints=checkpoints), uninterrupted)
 
 
-@pytest.mark.parametrize("failing", [WEIGHTS_FILE, MEMORY_FILE])
+@pytest.mark.parametrize("failing", [files.WEIGHTS_FILE, files.MEMORY_FILE])
 def test_a_full_disk_ends_no_training(finetune, checkpoints, monkeypatch, failing, uninterrupted):
-    write = checkpoint_files.write_tensors
-    written = []
-    warned = []
+    write, written, warned = files.write_tensors, [], []
 
     def full(tensors, file):
         write(tensors, file)
@@ -230,7 +197,7 @@ def test_a_full_disk_ends_no_training(finetune, checkpoints, monkeypatch, failin
             raise RuntimeError("[enforce fail at inline_container.cc:664] . unexpected pos 64 vs 0")
 
     with monkeypatch.context() as patched:
-        for module in (checkpoint_files, trainer_module):
+        for module in (files, trainer_module):
             patched.setattr(module, "write_tensors", full)
         with pytest.warns(GuardrailWarning, match=r"No checkpoint could be kept in '.*states' \(.*unexpect") as said:
             result = finetune(checkpoints=checkpoints, on_epoch_end=lambda epoch, model: warned.append(len(said.list)))
@@ -252,12 +219,3 @@ def test_a_checkpoint_of_another_fine_tuning_is_not_used(finetune, checkpoints, 
         "encoder": {"encoder": another_encoder},
     }[other]
     assert steps_of(finetune, **options, checkpoints=checkpoints)[0] == 0
-
-
-def test_the_last_is_kept_and_when_all_is_done_its_weights_alone(finetune, checkpoints, cut_short):
-    shutil.copytree(cut_short, checkpoints.folder)
-    assert [path.name for path in checkpoints.folder.glob("checkpoint-*")] == [f"checkpoint-{3 * EPOCH}"]
-    assert (checkpoints.folder / f"checkpoint-{3 * EPOCH}" / "optimizer.pt").exists()
-    finetune(checkpoints=checkpoints)
-    kept = {str(path.relative_to(checkpoints.folder)) for path in checkpoints.folder.rglob("*.*")} - {LOCK_FILE}
-    assert kept == {f"checkpoint-{5 * EPOCH}/{n}" for n in (WEIGHTS_FILE, MEMORY_FILE, STATE_FILE, MARK_FILE)}

@@ -2,6 +2,7 @@ import copy
 import logging
 import math
 import random
+import shutil
 import tempfile
 import warnings
 
@@ -12,23 +13,16 @@ from huggingface_hub.utils import are_progress_bars_disabled
 from safetensors.torch import load_file, save_file
 from transformers.utils import logging as transformers_logging
 
+from methods_toy import FRAMES, THINGS
 from shortcut_bench.finetuning.config import FinetuneConfig, Objective
 from shortcut_bench.finetuning.training import finetune_classifier, finetune_model, load_encoder, train_in_place
 from shortcut_guardrail.errors import ConfigError, DataError, RunError
-from tiny_models import save_tiny_encoder
 
 NAMES = ("bad", "good")
 CONFIG = FinetuneConfig(learning_rate=1e-2, epochs=15, batch_size=8, max_length=16)
 
-THINGS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea")
-FRAMES = ("the {thing} was {word}", "we had a {word} {thing}", "{word} {thing} again", "it is a very {word} {thing}")
 TEXTS = [frame.format(thing=thing, word=word) for thing in THINGS for frame in FRAMES for word in NAMES]
 LABELS = [label for _ in THINGS for _ in FRAMES for label in (0, 1)]
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return save_tiny_encoder(tmp_path_factory.mktemp("encoder"))
 
 
 @pytest.fixture
@@ -68,16 +62,20 @@ def caller_state():
 
 def test_learns_a_word_and_applies_it_to_new_texts(finetune):
     result = finetune()
-    assert result.train_loss[0] > 0.3
-    assert result.train_loss[-1] < 0.15
+    assert result.train_loss[0] > 0.3 > 0.15 > result.train_loss[-1]
     assert logits(result, ["this bad hotel", "this good hotel"]).argmax(-1).tolist() == [0, 1]
 
 
-def test_same_seed_same_weights_and_another_seed_others(finetune):
+def test_same_seed_same_weights_and_another_seed_others_and_nothing_stays(finetune, tmp_path, monkeypatch, capfd):
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.chdir(tmp_path / "scratch")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     config = FinetuneConfig(epochs=1)
     first, again, other = (finetune(config=config, seed=seed) for seed in (1, 1, 2))
     assert same_weights(first, again)
     assert not same_weights(first, other)
+    assert capfd.readouterr() == ("", "")
+    assert list((tmp_path / "scratch").iterdir()) == []
 
 
 def test_process_is_left_as_it_was_when_training_is_interrupted(finetune):
@@ -92,24 +90,12 @@ def test_process_is_left_as_it_was_when_training_is_interrupted(finetune):
     assert caller_state() == before
 
 
-def test_nothing_is_printed_and_nothing_stays_on_the_disk(finetune, tmp_path, monkeypatch, capfd):
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    monkeypatch.chdir(scratch)
-    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    finetune(config=FinetuneConfig(epochs=1))
-    assert capfd.readouterr() == ("", "")
-    assert list(scratch.iterdir()) == []
-
-
 def test_second_text_of_a_pair_is_read(finetune):
     pairs = [("the room", text) for text in TEXTS]
     result = finetune(pairs)
     assert result.train_loss[-1] < 0.15
-    assert logits(result, [("the room", "this bad hotel"), ("the room", "this good hotel")]).argmax(-1).tolist() == [
-        0,
-        1,
-    ]
+    new = [("the room", "this bad hotel"), ("the room", "this good hotel")]
+    assert logits(result, new).argmax(-1).tolist() == [0, 1]
 
 
 def test_texts_are_cut_at_max_length(finetune):
@@ -136,33 +122,27 @@ def test_bfloat16_trains_otherwise_but_predicts_in_float32(finetune, tmp_path):
     assert vars(mixed.model).keys() == vars(fresh).keys()  # no wrapper of Accelerate is left
 
 
-@pytest.mark.parametrize(
-    ("texts", "labels", "names", "message"),
-    [
+def test_data_that_does_not_fit_is_refused_before_a_model_is_loaded(finetune):
+    for texts, labels, names, message in (
         ([], [], NAMES, "texts is empty; at least one text is needed."),
         (["a"], [0, 1], NAMES, "Every text needs a label, but there are 1 texts and 2 labels."),
         (["a", "b", "c"], [0, 2, -1], NAMES, "between 0 and 1, but 2 are not; the first is 2 at position 1."),
         (["a", "b"], ["good", "bad"], NAMES, "between 0 and 1, but 2 are not; the first is 'good' at position 0."),
         (["a", "b"], [1, 1], NAMES, "Fine-tuning needs examples of two classes or more, but all are 'good'."),
         (["a", "b"], [0, 1], ("x", "x"), "label_names must be two or more different names, but are ['x', 'x']."),
-    ],
-)
-def test_data_that_does_not_fit_is_refused_before_a_model_is_loaded(finetune, texts, labels, names, message):
-    with pytest.raises(DataError) as error:
-        finetune(texts, labels, label_names=names, encoder="no-such-folder")
-    assert str(error.value).endswith(message)
+    ):
+        with pytest.raises(DataError) as error:
+            finetune(texts, labels, label_names=names, encoder="no-such-folder")
+        assert str(error.value).endswith(message)
 
 
 def test_loss_that_is_not_finite_ends_the_run_with_a_sentence(finetune, encoder, tmp_path):
-    for file in encoder.iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    weights = load_file(encoder / "model.safetensors")
+    shutil.copytree(encoder, tmp_path, dirs_exist_ok=True)
+    weights = load_file(tmp_path / "model.safetensors")
     weights["encoder.layer.0.output.dense.bias"][0] = math.nan
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
     before = caller_state()
-    with pytest.raises(
-        RunError, match=r"^The training loss must be finite, but is nan in epoch 1\. Lower the learning"
-    ):
+    with pytest.raises(RunError, match=r"^The training loss must be finite, but is nan in epoch 1\. Lower the learn"):
         finetune(encoder=tmp_path)
     assert caller_state() == before
 
@@ -215,16 +195,9 @@ def test_weights_that_do_not_fit_are_refused_before_a_model_is_loaded(finetune, 
 
 def test_plain_sgd_is_sgd_with_momentum_at_a_constant_rate(encoder):
     """Three full-batch steps without dropout against the update written out."""
-    config = FinetuneConfig(
-        learning_rate=0.1,
-        epochs=3,
-        batch_size=len(TEXTS),
-        weight_decay=0.01,
-        warmup_ratio=0.0,
-        max_grad_norm=0.0,
-        optimizer="sgd",
-        scheduler="constant",
-    )
+    off = dict.fromkeys(("warmup_ratio", "max_grad_norm"), 0.0)
+    loop = {"learning_rate": 0.1, "epochs": 3, "batch_size": len(TEXTS), "weight_decay": 0.01, **off}
+    config = FinetuneConfig(**loop, optimizer="sgd", scheduler="constant")
 
     class NoDropout(Objective):
         def loss(self, model, inputs, rows):
@@ -250,9 +223,8 @@ def test_a_copy_is_trained_further_and_the_model_handed_in_is_left(finetune):
     first = finetune(config=FinetuneConfig(epochs=1))
     frozen = first.model.requires_grad_(False)
     before = {name: value.clone() for name, value in frozen.state_dict().items()}
-    further = finetune_model(
-        frozen, first.tokenizer, TEXTS, LABELS, config=FinetuneConfig(learning_rate=1e-2, epochs=15), seed=0
-    )
+    config = FinetuneConfig(learning_rate=1e-2, epochs=15)
+    further = finetune_model(frozen, first.tokenizer, TEXTS, LABELS, config=config, seed=0)
     assert further.train_loss[-1] < 0.15
     assert not same_weights(first, further)
     assert all(torch.equal(value, before[name]) for name, value in frozen.state_dict().items())
