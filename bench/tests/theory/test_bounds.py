@@ -7,14 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shortcut_bench.theory import (
-    IdentificationBounds,
-    ceiling_gap,
-    fano_bound,
-    identification_bounds,
-    performance_ceiling,
-    sharp_fano_bound,
-)
+from shortcut_bench import theory
 from shortcut_guardrail.errors import ConfigError, DataError
 
 
@@ -24,75 +17,55 @@ def smooth_step(identified):
 
 def bounds_of(train_information, deploy_information, num_structures=16):
     total = math.log2(num_structures)
-    return IdentificationBounds(
-        fano_bound(total, train_information, num_structures), fano_bound(total, deploy_information, num_structures)
+    return theory.IdentificationBounds(
+        theory.fano_bound(total, train_information, num_structures),
+        theory.fano_bound(total, deploy_information, num_structures),
     )
 
 
 def test_the_formula_by_hand():
-    bound = fano_bound(entropy=3.0, information=0.5, num_structures=8)
+    bound = theory.fano_bound(entropy=3.0, information=0.5, num_structures=8)
     assert bound.value == pytest.approx(1.5 / math.log2(7))
     assert not bound.vacuous
-    in_nats = fano_bound(3 * math.log(2), 0.5 * math.log(2), 8, unit="nats")
+    in_nats = theory.fano_bound(3 * math.log(2), 0.5 * math.log(2), 8, unit="nats")
     assert in_nats.value == pytest.approx(bound.value)
 
 
-def test_two_structures_are_refused_with_the_reason():
-    with pytest.raises(ConfigError, match=r"num_structures must be a whole number from 3 on, but is 2 .*log.*0 at 2"):
-        fano_bound(1.0, 0.0, 2)
-    joint = np.full((2, 2), 0.25)
-    with pytest.raises(ConfigError, match="from 3 on, but is 2"):
-        identification_bounds(joint, joint)
-
-
-@pytest.mark.parametrize(
-    ("entropy", "information", "sentence"),
-    [
+def test_impossible_quantities_are_refused():
+    for entropy, information, sentence in (
         (3.1, 0.0, r"entropy must lie between 0 and 3 \(log of 8 structures in bits\), but is 3.1"),
         (-0.1, 0.0, "entropy must lie between 0 and 3"),
         (math.nan, 0.0, "entropy must lie between 0 and 3"),
         (2.0, 2.5, r"information must lie between 0 and 2 \(the entropy of S\* in bits\), but is 2.5"),
-        (2.0, -0.5, "information must lie between 0 and 2"),
-    ],
-)
-def test_impossible_quantities_are_refused(entropy, information, sentence):
-    with pytest.raises(DataError, match=sentence):
-        fano_bound(entropy, information, 8)
-
-
-def test_a_negative_bound_is_kept_and_called_vacuous():
-    bound = fano_bound(3.0, 2.5, 8)
-    assert bound.value == pytest.approx(-0.5 / math.log2(7))
-    assert bound.vacuous
-    assert bound.to_dict()["vacuous"] is True
+    ):
+        with pytest.raises(DataError, match=sentence):
+            theory.fano_bound(entropy, information, 8)
+    with pytest.raises(ConfigError, match=r"num_structures must be a whole number from 3 on, but is 2 .*log.*0 at 2"):
+        theory.fano_bound(1.0, 0.0, 2)
 
 
 def test_performance_is_not_evaluated_beyond_one():
-    asked = []
+    asked, bound = [], theory.fano_bound(3.0, 2.5, 8)
+    assert (bound.value, bound.vacuous) == (pytest.approx(-0.5 / math.log2(7)), True)
 
     def rho(identified):
         asked.append(identified)
         return identified
 
-    assert math.isnan(performance_ceiling(fano_bound(3.0, 2.5, 8), rho))
-    assert performance_ceiling(fano_bound(3.0, 0.0, 8), rho) == pytest.approx(1 - 2 / math.log2(7))
-    gap = ceiling_gap(bounds_of(3.9, 0.5), rho)
-    assert math.isnan(gap.gap)
-    assert math.isnan(gap.train_ceiling)
-    assert not math.isnan(gap.deploy_ceiling)
+    assert math.isnan(theory.performance_ceiling(bound, rho))
+    assert theory.performance_ceiling(theory.fano_bound(3.0, 0.0, 8), rho) == pytest.approx(1 - 2 / math.log2(7))
+    gap = theory.ceiling_gap(bounds_of(3.9, 0.5), rho)
+    assert [math.isnan(value) for value in (gap.gap, gap.train_ceiling, gap.deploy_ceiling)] == [True, True, False]
     assert gap.to_dict()["gap"] is None
     assert all(0 <= x <= 1 for x in asked)
 
 
-@given(
-    num_structures=st.integers(3, 200),
-    shares=st.tuples(st.floats(0, 1), st.floats(0, 1)),
-)
+@given(num_structures=st.integers(3, 200), shares=st.tuples(st.floats(0, 1), st.floats(0, 1)))
 def test_a_bound_is_never_above_the_sharp_one_nor_above_one(num_structures, shares):
     entropy = shares[0] * math.log2(num_structures)
     information = shares[1] * entropy
-    bound = fano_bound(entropy, information, num_structures)
-    sharp = sharp_fano_bound(entropy - information, num_structures)
+    bound = theory.fano_bound(entropy, information, num_structures)
+    sharp = theory.sharp_fano_bound(entropy - information, num_structures)
     assert bound.value <= sharp + 1e-9
     assert 0 <= sharp <= 1 - 1 / num_structures
 
@@ -102,13 +75,13 @@ def test_a_bound_is_never_above_the_sharp_one_nor_above_one(num_structures, shar
 def test_the_sharp_bound_inverts_fano(num_structures, error):
     binary = 0.0 if error == 0 else -(error * math.log2(error) + (1 - error) * math.log2(1 - error))
     left_open = binary + error * math.log2(num_structures - 1)
-    assert sharp_fano_bound(left_open, num_structures) == pytest.approx(error, abs=1e-9)
+    assert theory.sharp_fano_bound(left_open, num_structures) == pytest.approx(error, abs=1e-9)
 
 
 def test_joints_with_different_priors_are_refused():
     first, second = np.diag([0.2, 0.3, 0.5]), np.diag([0.3, 0.2, 0.5])
     with pytest.raises(DataError, match=r"same prior over S\* .*\[0.2, 0.3, 0.5\] and \[0.3, 0.2, 0.5\]"):
-        identification_bounds(first, second)
+        theory.identification_bounds(first, second)
 
 
 @given(
@@ -117,20 +90,17 @@ def test_joints_with_different_priors_are_refused():
 )
 def test_the_gap_is_what_the_theorem_says_for_any_smooth_performance(informations, curve):
     bounds = bounds_of(informations[1], informations[0])
-    gap = ceiling_gap(bounds, curve)
+    gap = theory.ceiling_gap(bounds, curve)
     assert gap.gap >= 0
     assert gap.predicted_gap == pytest.approx(gap.gap, abs=1e-4)
     low, high = 1 - bounds.deploy.value, 1 - bounds.train.value
     assert low <= gap.xi <= high
 
 
-def test_a_step_is_refused_as_not_differentiable():
+def test_a_falling_infinite_or_jumping_performance_is_refused():
     with pytest.raises(ConfigError, match="rho must be differentiable, but between"):
-        ceiling_gap(bounds_of(2.0, 0.5), lambda a: float(a > 0.4))
-
-
-def test_a_falling_or_infinite_performance_is_refused():
+        theory.ceiling_gap(bounds_of(2.0, 0.5), lambda a: float(a > 0.4))
     with pytest.raises(ConfigError, match=r"rho must not decrease on .* but falls between 0 and 0.001"):
-        ceiling_gap(bounds_of(2.0, 0.5), lambda a: -a)
+        theory.ceiling_gap(bounds_of(2.0, 0.5), lambda a: -a)
     with pytest.raises(ConfigError, match=r"rho must be finite on .* but is inf at 1"):
-        performance_ceiling(bounds_of(2.0, 0.5).train, lambda a: math.inf if a == 1 else a)
+        theory.performance_ceiling(bounds_of(2.0, 0.5).train, lambda a: math.inf if a == 1 else a)

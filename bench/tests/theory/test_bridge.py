@@ -28,38 +28,24 @@ def data_dir(tmp_path):
     rng = random.Random(0)
 
     def texts(share_of_label, number=60):
-        rows = []
-        for i in range(number):
-            label = i % 4
-            text = " ".join(rng.sample(WORDS, 5))
-            rows.append((str(label), f"honestly, {text}" if rng.random() < share_of_label[label] else text))
-        return rows
+        texts = [" ".join(rng.sample(WORDS, 5)) for _ in range(number)]
+        return [(i % 4, f"honestly, {t}" if rng.random() < share_of_label[i % 4] else t) for i, t in enumerate(texts)]
 
     folder = tmp_path / "data" / bridge.FOLDER
-    write_csv(folder / "original_train.csv", texts(dict.fromkeys(range(4), 0.0)))
-    write_csv(folder / "original_test.csv", texts(dict.fromkeys(range(4), 0.0)))
+    for name in ("train", "test"):
+        write_csv(folder / f"original_{name}.csv", texts((0.0,) * 4))
     for name in bridge.PLANTED.values():
-        write_csv(folder / name / "train.csv", texts({0: 0.0, 1: 0.0, 2: 0.0, 3: 1.0}))
-        write_csv(folder / name / "test_anti-shortcut.csv", texts({0: 1.0, 1: 0.5, 2: 0.5, 3: 0.0}))
+        write_csv(folder / name / "train.csv", texts((0.0, 0.0, 0.0, 1.0)))
+        write_csv(folder / name / "test_anti-shortcut.csv", texts((1.0, 0.5, 0.5, 0.0)))
     return tmp_path / "data"
 
 
 @pytest.fixture
 def _small(monkeypatch):
-    monkeypatch.setattr(bridge, "STATISTICS_SIZES", (10, 30))
-    monkeypatch.setattr(bridge, "STATISTICS_DRAWS", 5)
     monkeypatch.setattr(bridge.run, "__defaults__", (None, (), (8, 16), 5, None))
-    monkeypatch.setattr(bridge, "MODEL_STEPS", 2)
-    monkeypatch.setattr(bridge, "AUDIT_TEXTS", 6)
-    monkeypatch.setattr(bridge, "MAX_LENGTH", 32)
-
-
-@pytest.fixture
-def encoder(bert, tmp_path):
-    model, tokenizer = bert
-    model.bert.save_pretrained(tmp_path / "tiny-encoder")
-    tokenizer.save_pretrained(tmp_path / "tiny-encoder")
-    return tmp_path / "tiny-encoder"
+    small = {"STATISTICS_SIZES": (10, 30), "STATISTICS_DRAWS": 5, "MODEL_STEPS": 2, "AUDIT_TEXTS": 6, "MAX_LENGTH": 32}
+    for name, value in small.items():
+        monkeypatch.setattr(bridge, name, value)
 
 
 def invoke(*words):
@@ -67,15 +53,12 @@ def invoke(*words):
 
 
 def model_row(strength, seed, size=8, change=-0.3, rank=1):
-    audit = {"rank": rank, "mean_change": change}
-    return {
-        "shortcut_strength": strength,
-        "train_size": size,
-        "seed": seed,
-        "statistics_rank": rank,
-        "statistics_score": strength / 10,
-        "audits": {"random": audit, "reversed": audit},
-    }
+    audit, row = (
+        {"rank": rank, "mean_change": change},
+        {"shortcut_strength": strength, "train_size": size, "seed": seed},
+    )
+    of_statistics = {"statistics_rank": rank, "statistics_score": strength / 10}
+    return {**row, **of_statistics, "audits": {"random": audit, "reversed": audit}}
 
 
 def test_local_mutual_information_by_hand():
@@ -89,13 +72,10 @@ def test_local_mutual_information_by_hand():
         bridge.local_mutual_information([], [])
 
 
-def test_ranks_count_ties_against_the_word():
+def test_ranks_count_ties_against_the_word_and_are_summarised():
     assert bridge.rank_in({"a": 3.0, "honestly": 2.0, "b": 1.0}) == 2
     assert bridge.rank_in({"a": 2.0, "honestly": 2.0}) == 2
     assert bridge.rank_in({"a": 2.0}) is None
-
-
-def test_summary_of_ranks():
     summary = bridge.summarise_ranks([1, 10, 11, None])
     assert (summary["first"], summary["listed"], summary["median_rank"]) == (0.25, 0.5, 10.5)
     low, high = summary["first_interval"]
@@ -123,7 +103,7 @@ def test_the_whole_experiment_with_a_tiny_model(data_dir, encoder, tmp_path):
     assert ran.exit_code == 0, ran.output
     record = read_result(tmp_path, "theory-bridge")
     assert record["command"] == (
-        "shortcut-guardrail benchmark run theory-bridge --data-dir data --encoder tiny-encoder --seeds 3"
+        "shortcut-guardrail benchmark run theory-bridge --data-dir data --encoder tiny-bert --seeds 3"
     )
     assert len(record["models"]) == len(bridge.STRENGTHS) * 2
     assert {row["train_size"] for row in record["models"]} == {8, 16}
