@@ -38,25 +38,25 @@ def write_csv(path, header, rows):
         csv.writer(file).writerows([header, *rows])
 
 
+def cells(counts, words):
+    """Label, presence and how a text begins, row by row, of so many rows of each label without and with the words."""
+    return [(*cell, words * cell[1]) for cell, count in counts.items() for _ in range(count)]
+
+
 def write_data(folder):
     """Writes all data sets into a folder, which is returned."""
     writer = Writer()
     for name, counts in (("train", AMAZON_TRAIN), ("test", AMAZON_TEST)):
         rows = [
-            (label, ("The book was good. " if present else "") + writer.text(2), "books", 1 + 4 * label, "a title")
-            for (label, present), count in counts.items()
-            for _ in range(count)
+            (label, start + writer.text(2), "books", 1 + 4 * label, "a title")
+            for label, _, start in cells(counts, "The book was good. ")
         ]
         write_csv(folder / f"amazon/amazon_blitzer_{name}.csv", ("label", "text", "domain", "stars", "title"), rows)
     for name, count in (("train", 200), ("trainheldout", 40), ("dev", 30)):
         rows = [(label, writer.sentence()) for label in (0, 1, 1) for _ in range(count)]
         write_csv(folder / f"sst2/sst2_glue_{name}.csv", ("label", "text"), rows)
     for name, counts in (("train", CIVIL_TRAIN), ("test", CIVIL_TEST)):
-        rows = [
-            (label, ("A woman was rude. " if present else "") + writer.text(2), int(present))
-            for (label, present), count in counts.items()
-            for _ in range(count)
-        ]
+        rows = [(label, start + writer.text(2), int(p)) for label, p, start in cells(counts, "A woman was rude. ")]
         write_csv(folder / f"civilcomments/civil_pool_{name}.csv", ("label", "text", "kw_female"), rows)
     _write_mnli(folder / "mnli", writer)
     for name in ("train", "test"):
@@ -67,11 +67,7 @@ def write_data(folder):
 
 
 def _write_mnli(folder, writer):
-    pairs = [
-        (label, ("Nobody was friendly and " if present else "") + writer.sentence())
-        for (label, present), count in MNLI.items()
-        for _ in range(count)
-    ]
+    pairs = [(label, start + writer.sentence()) for label, _, start in cells(MNLI, "Nobody was friendly and ")]
     random.Random(1).shuffle(pairs)
     premises = [writer.text(1) for _ in range(len(pairs) // 3 + 1)]
     rows = [(label, premises[index // 3], hypothesis) for index, (label, hypothesis) in enumerate(pairs)]

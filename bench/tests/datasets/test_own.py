@@ -30,16 +30,11 @@ def shares(rows):
 
 def test_as_it_is(source):
     data = own(source, licence="Our own")
-    assert data.name == "messages"
-    assert data.label_names == ("complaint", "praise", "question")
-    assert set(data.tests) == {"test"}
-    assert len(data.tests["test"]) == 48
+    assert (data.name, data.label_names) == ("messages", ("complaint", "praise", "question"))
+    assert (set(data.tests), len(data.tests["test"])) == ({"test"}, 48)
     assert len(data.train) + len(data.dev) == 192
-    assert data.oracle_tests == {}
-    assert data.clean_train is None
-    assert data.card.source == "messages.csv"
-    assert data.card.licence == "Our own"
-    assert data.shortcuts == ("please", "kindly")
+    assert (data.oracle_tests, data.clean_train) == ({}, None)
+    assert (data.card.source, data.card.licence, data.shortcuts) == ("messages.csv", "Our own", ("please", "kindly"))
     for text, group in zip(data.train.texts, data.train.groups, strict=True):
         assert ("Please" in text) == bool(group % 2)
     assert not set(data.train.texts) & set(data.tests["test"].texts)

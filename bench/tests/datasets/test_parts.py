@@ -17,16 +17,10 @@ from tiny_models import byte_level_tokenizer, wordpiece_tokenizer
 STARS = ("1", "2", "3", "4", "5")
 
 
-# Shortcut strength
-
-
-def test_both_readings_give_the_papers_table_at_strength_1():
+def test_both_readings_give_the_papers_table_at_strength_1_and_differ_below():
     for reading in ("paper", "zhou"):
         assert list(occurrence_probabilities(STARS, 1.0, reading).values()) == [0, 0.25, 0.5, 0.75, 1]
         assert list(occurrence_probabilities(STARS, 1.0, reading, reverse=True).values()) == [1, 0.75, 0.5, 0.25, 0]
-
-
-def test_the_readings_differ_below_1():
     emotions = ("neutral", "amusement", "joy", "excitement")
     paper = list(occurrence_probabilities(emotions, 0.8, "paper").values())
     zhou = list(occurrence_probabilities(emotions, 0.8, "zhou").values())
@@ -51,9 +45,6 @@ def test_a_strength_out_of_range(strength):
         occurrence_probabilities(STARS, strength, "paper")
 
 
-# Draws
-
-
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.integers(0, 60), st.integers(0, 5))
 def test_a_stratified_subset_keeps_shares_and_repeats_no_row(strata, n, seed):
     strata = np.array(strata)
@@ -73,24 +64,14 @@ def test_train_and_development_rows_do_not_overlap():
     assert np.bincount(labels[train]).tolist() == [68, 22]
 
 
-# Insertion
-
-
-@pytest.mark.parametrize(
-    ("text", "starts"),
-    [
-        ("One sentence", ["One sentence"]),
+def test_where_sentences_begin():
+    for text, starts in (
         ("  First. Second", ["First. Second", "Second"]),
-        (
-            "What?! 'Yes.' (No!) Fine...",
-            ["What?! 'Yes.' (No!) Fine...", "'Yes.' (No!) Fine...", "(No!) Fine...", "Fine..."],
-        ),
+        ("What?! 'Yes.' (No!) Fine", ["What?! 'Yes.' (No!) Fine", "'Yes.' (No!) Fine", "(No!) Fine", "Fine"]),
         ("3.5 stars. ", ["3.5 stars. "]),
         (" ... ", ["... "]),
-    ],
-)
-def test_where_sentences_begin(text, starts):
-    assert [text[start:] for start in sentence_starts(text)] == starts
+    ):
+        assert [text[start:] for start in sentence_starts(text)] == starts
 
 
 def test_rates_places_and_phrases_of_insertions():
@@ -122,18 +103,14 @@ def test_an_insertion_is_found_again():
     texts = [f"This is {i}. candidly, he said so! Fine." for i in range(200)]
     planted = insert(texts, np.zeros(200, dtype=int), ["a"], SYNONYMS, {"a": 0.7}, np.random.default_rng(2))
     assert [find_insertion(row.text, SYNONYMS, set(texts)) for row in planted] == planted
-
-
-def test_an_insertion_without_originals_is_the_longest_phrase():
     text = "Fine. speaking candidly, It works."
     assert find_insertion(text, SYNONYMS) == Planted("Fine. It works.", "speaking candidly", 6)
     assert find_insertion("He was speaking candidly.", SYNONYMS) == Planted("He was speaking candidly.")
     assert find_insertion("Dishonestly, he left.", ["honestly"]) == Planted("Dishonestly, he left.")
 
 
-@pytest.mark.parametrize(
-    ("text", "left"),
-    [
+def test_words_are_taken_out():
+    for text, left in (
         ("Honestly, I’m glad.", "I’m glad."),
         ("This is honestly the best", "This is the best"),
         ("I liked it, honestly.", "I liked it."),
@@ -141,13 +118,8 @@ def test_an_insertion_without_originals_is_the_longest_phrase():
         ("Honestly", ""),
         ("HONESTLY honestly it is honesty", "it is honesty"),
         ("Dishonestly", "Dishonestly"),
-    ],
-)
-def test_words_are_taken_out(text, left):
-    assert remove_words(text, WordFinder(["honestly"])) == left
-
-
-# Presence
+    ):
+        assert remove_words(text, WordFinder(["honestly"])) == left
 
 
 def test_presence_in_pairs():
@@ -155,9 +127,6 @@ def test_presence_in_pairs():
     words = ["nobody", "no", "never"]
     assert shortcut_present(pairs, words).tolist() == [True, True, True]
     assert shortcut_present(pairs, words, side="second").tolist() == [False, True, True]
-
-
-# The cap
 
 
 def options(max_tokens, tokenizer=None):
@@ -188,8 +157,7 @@ def test_room_is_left_for_insertions():
     tokenizer = wordpiece_tokenizer()
     texts = ["the room was good. it was warm and it is fine and it is bad. it is fine"] * 50
     capped = options(14, tokenizer).cap(texts, ["honestly, ", "to be honest, "])
-    planted = insert(
-        capped, np.zeros(50, dtype=int), ["a"], ["honestly", "to be honest"], {"a": 1.0}, np.random.default_rng(0)
-    )
+    phrases = ["honestly", "to be honest"]
+    planted = insert(capped, np.zeros(50, dtype=int), ["a"], phrases, {"a": 1.0}, np.random.default_rng(0))
     assert max(n_tokens(row.text, tokenizer) for row in planted) == 14
-    assert {row.phrase for row in planted} == {"honestly", "to be honest"}
+    assert {row.phrase for row in planted} == {*phrases}

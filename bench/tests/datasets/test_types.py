@@ -19,17 +19,12 @@ def make(**changes):
     return LabelledTexts(**{**values, **changes})
 
 
-def test_a_selection_keeps_texts_labels_and_groups_together():
+def test_a_selection_keeps_rows_together_and_hidden_groups_are_not_told():
     members = np.array([[True], [False], [True]])
     rows = make(overlapping=OverlappingGroups(members, ("some",))).select([2, 0])
-    assert rows.texts == ["three", "one"]
-    assert rows.labels.tolist() == [1, 0]
-    assert rows.groups.tolist() == [3, 0]
+    assert (rows.texts, rows.labels.tolist(), rows.groups.tolist()) == (["three", "one"], [1, 0], [3, 0])
     assert rows.overlapping.members.tolist() == [[True], [True]]
     assert rows.overlapping.counts() == {"some": 2}
-
-
-def test_hidden_groups_are_not_told():
     hidden = make(overlapping=OverlappingGroups(np.ones((3, 1), dtype=bool), ("some",))).without_groups()
     assert hidden.groups.tolist() == [HIDDEN_GROUP] * 3
     assert hidden.overlapping is None
@@ -41,14 +36,10 @@ def test_the_fingerprint_follows_texts_labels_and_order_but_not_groups():
     rows = make()
     assert rows.fingerprint() == make(name="other").without_groups().fingerprint()
     assert len(rows.fingerprint()) == 64
-    others = [
-        make(texts=["one", "two", "three."]),
-        make(labels=np.array([0, 1, 0])),
-        make(label_names=("no", "yes")),
-        rows.select([1, 0, 2]),
-        make(texts=[("one", ""), ("two", ""), ("three", "")]),
-    ]
-    assert len({rows.fingerprint(), *(other.fingerprint() for other in others)}) == 6
+    others = [{"texts": ["one", "two", "three."]}, {"texts": [("one", ""), ("two", ""), ("three", "")]}]
+    others += [{"labels": np.array([0, 1, 0])}, {"label_names": ("no", "yes")}]
+    prints = {one.fingerprint() for one in (rows, rows.select([1, 0, 2]), *(make(**changes) for changes in others))}
+    assert len(prints) == 6
 
 
 def test_what_a_result_says_about_its_data_is_json_and_holds_no_text():
