@@ -4,8 +4,9 @@ from unittest import mock
 
 import pytest
 
-from methods_toy import make_encoder, make_material
+from methods_toy import make_material
 from shortcut_bench.statistics import resample
+from tiny_models import save_tiny_encoder
 
 
 @pytest.fixture(scope="module")
@@ -16,6 +17,12 @@ def few_resamples():
 
 
 @pytest.fixture(scope="session")
-def material(tmp_path_factory):
+def encoder(tmp_path_factory):
+    """A pretrained encoder without a head: two random layers."""
+    return str(save_tiny_encoder(tmp_path_factory.mktemp("encoder") / "tiny-bert", n_classes=2))
+
+
+@pytest.fixture(scope="session")
+def material(encoder):
     """The toy's material, which methods leave as it is."""
-    return make_material(make_encoder(tmp_path_factory.mktemp("encoder")))
+    return make_material(encoder)

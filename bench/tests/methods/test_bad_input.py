@@ -1,5 +1,6 @@
 """What methods say, and do, when the material does not allow what they are for; and how grids and epochs are chosen."""
 
+import copy
 import dataclasses
 import math
 import warnings
@@ -7,11 +8,12 @@ import warnings
 import numpy as np
 import pytest
 
-from methods_toy import DEV, GROUPS, NAMES, SUPPORT, TRAIN, fit, rows
+from methods_toy import DEV, GROUPS, NAMES, QUICK, SUPPORT, TRAIN, fit, rows
 from shortcut_bench.datasets.types import LabelledTexts
 from shortcut_bench.finetuning.config import FinetuneConfig
 from shortcut_bench.methods import DFR, JTT, RULES, FewShot, GroupDRO, LastLayer, jtt
 from shortcut_bench.methods.dfr import draw_with_all_classes
+from shortcut_bench.methods.prompts import add_prompt
 from shortcut_bench.methods.same_budget import PriorShift
 from shortcut_bench.methods.selection import Rule, best_index, search
 from shortcut_bench.methods.training import Changes, Stopwatch, resolve_recipe, train
@@ -19,46 +21,33 @@ from shortcut_bench.registry import make_system
 from shortcut_bench.systems import Need
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, RunError
 
-QUICK = {"learning_rate": 5e-3, "epochs": 1, "batch_size": 32}
 AT_STRENGTH_1 = rows("dev", (30, 0, 0, 30), 11)
 """As a dev set is at shortcut strength 1: two of the four groups have no row."""
 
 
-def with_(material, **fields):
-    return dataclasses.replace(material, **fields)
+with_ = dataclasses.replace
 
 
-# JTT
-
-
-def easy(n=40):
-    """Rows that a first stage answers without error: two texts."""
-    return LabelledTexts(
-        name="easy",
-        texts=["bad bad bad", "good good good"] * (n // 2),
-        labels=np.array([0, 1] * (n // 2)),
-        label_names=NAMES,
-        groups=np.array([0, 2] * (n // 2)),
-        group_names=GROUPS,
-    )
+EASY = LabelledTexts(
+    "easy", ["bad bad bad", "good good good"] * 20, np.array([0, 1] * 20), NAMES, np.array([0, 2] * 20), GROUPS
+)
+"""Rows that a first stage answers without error: two texts."""
 
 
 def test_an_empty_error_set_is_warned_about_and_trained_once_without_weights(material):
     method = JTT(variant="sg-paper", upweights=(4, 6), identification_epochs=(15,), recipe=QUICK)
     with pytest.warns(GuardrailWarning, match="answered all 40 training rows rightly, so its error set is empty"):
-        system = method.fit(with_(material, train=easy()), seed=0)
+        system = method.fit(with_(material, train=EASY), seed=0)
     info = system.info()
     assert info["n_errors"] == 0
     # Both weights are the same training, which is done once.
     assert info["trials"][0]["score"] == info["trials"][1]["score"]
-    dev_pass = len(DEV)
-    assert system.forward_equivalents == 3 * 15 * 40 + 40 + 3 * 40 + dev_pass
+    assert system.forward_equivalents == 3 * 15 * 40 + 40 + 3 * 40 + len(DEV)
 
 
 def test_a_first_stage_that_has_not_learned_is_warned_about(material):
     # A head that is not trained answers most texts alike: right with these labels, wrong with the others.
-    rows = easy()
-    lopsided = dataclasses.replace(rows, labels=np.array([0] * 38 + [1] * 2))
+    lopsided = dataclasses.replace(EASY, labels=np.array([0] * 38 + [1] * 2))
     options = {"upweights": (4,), "recipe": QUICK, "select": "last", "identification_epochs": (1,)}
     shares = []
     for given in (lopsided, dataclasses.replace(lopsided, labels=1 - lopsided.labels)):
@@ -68,8 +57,7 @@ def test_a_first_stage_that_has_not_learned_is_warned_about(material):
         shares.append(info["error_share"])
         said = [str(w.message) for w in caught if "it has hardly learned" in str(w.message)]
         assert len(said) == (info["error_share"] > 0.5)
-        if said:
-            assert f"answered {info['n_errors']} of 40 training rows wrongly" in said[0]
+        assert all(f"answered {info['n_errors']} of 40 training rows wrongly" in one for one in said)
     assert min(shares) <= 0.5 < max(shares)
 
 
@@ -91,27 +79,19 @@ def test_a_first_stage_that_diverges_is_trained_once_and_paid_for(material, monk
         JTT(recipe=QUICK).fit(material, seed=0)
 
 
-# DFR
-
-
 def test_a_class_missing_from_a_half_is_drawn_again_and_given_up_on_in_words():
     labels = np.array([0] * 30 + [1])
     draws = []
 
     def draw():
         draws.append(1)
-        rows_of_half = np.arange(30) if len(draws) < 4 else np.arange(1, 31)
-        return (rows_of_half,)
+        return (np.arange(30) if len(draws) < 4 else np.arange(1, 31),)
 
     (half,), n_draws = draw_with_all_classes(labels, 2, draw, "'dev'")
     assert 30 in half
     assert len(draws) == n_draws == 4
-    with pytest.raises(DataError) as error:
+    with pytest.raises(DataError, match=r"100 draws of 31 rows .* left one out each time. Give more rows of the rare"):
         draw_with_all_classes(labels, 2, lambda: (np.arange(30),), "'dev'")
-    assert str(error.value) == (
-        "DFR needs every class in the half of 'dev' that it fits on, but 100 draws of 31 rows (of the classes [30, 1]) "
-        "left one out each time. Give more rows of the rare classes."
-    )
 
 
 def test_dfr_without_groups_says_which_variant_needs_none(material):
@@ -120,9 +100,6 @@ def test_dfr_without_groups_says_which_variant_needs_none(material):
         DFR().fit(hidden, seed=0)
     assert DFR(variant="sg-paper").needs == {Need.TRAIN, Need.GRADIENTS}
     assert Need.TRAIN not in DFR(standardise_on="dev").needs
-
-
-# Group DRO
 
 
 def test_group_dro_with_a_single_group_is_refused(material):
@@ -146,19 +123,13 @@ def test_groups_without_training_rows_get_no_weight_and_are_named(material):
     assert [trial["point"]["adjustment"] for trial in info["trials"]] == [0.0, 1.0]
 
 
-# Grids
-
-
 def test_a_diverging_point_is_recorded_and_never_chosen(material):
     method = JTT(learning_rates=(1e38, 5e-3), upweights=(4,), identification_epochs=(1,), recipe=QUICK)
-    with pytest.warns(
-        GuardrailWarning, match=r"The grid point .*1e\+38.* is left out, since its training failed: .*finite"
-    ):
+    with pytest.warns(GuardrailWarning, match=r"The grid point .*1e\+38.* is left out, since its training failed"):
         info = method.fit(material, seed=0).info()
     assert info["point"]["learning_rate"] == 5e-3
     bad, good = info["trials"]
-    assert good["diverged"] is None
-    assert bad["score"] is None
+    assert (good["diverged"], bad["score"]) == (None, None)
     assert "finite" in bad["diverged"]
 
 
@@ -177,9 +148,6 @@ def test_the_best_point_is_the_first_of_the_highest_scores():
     assert best_index([0.1, math.nan, 0.3, 0.3]) == 2
     with pytest.raises(RunError, match="None of the candidates has a score"):
         best_index([math.nan])
-
-
-def test_a_grid_needs_something_to_choose_by():
     with pytest.raises(ConfigError, match="A grid of 2 points needs a rule that compares them, but select is 'last'"):
         search([{}, {}], lambda point: (1, None), RULES["last"])
     with pytest.raises(ConfigError, match="at least one point"):
@@ -191,21 +159,13 @@ def test_the_kept_epoch_is_the_first_of_the_best_and_its_weights_are_back(materi
     rule = Rule("dev-accuracy", frozenset({Need.DEV}), lambda guesses, dev: next(scores))
     recipe = FinetuneConfig(learning_rate=5e-3, epochs=4, batch_size=32, max_length=16)
     states = []
-
-    def look(epoch, model):
-        states.append({name: value.clone() for name, value in model.state_dict().items()})
-
-    trained = train(
-        material, TRAIN, recipe, rule, stage="all", watch=Stopwatch(), seed=0, changes=Changes(on_epoch_end=look)
-    )
+    changes = Changes(on_epoch_end=lambda _, model: states.append(copy.deepcopy(model.state_dict())))
+    trained = train(material, TRAIN, recipe, rule, stage="all", watch=Stopwatch(), seed=0, changes=changes)
     assert (trained.epoch, trained.score, trained.scores) == (1, 0.8, (0.3, 0.8, 0.8, 0.1))
     kept = trained.result.model.state_dict()
     assert all((kept[name] == states[1][name]).all() for name in kept)
     assert any((kept[name] != states[3][name]).any() for name in kept)
     assert trained.cost == 3 * 4 * len(TRAIN) + 4 * len(DEV)
-
-
-# Recipes
 
 
 def test_recipes_are_the_sources_the_bases_or_single_fields(material):
@@ -217,9 +177,8 @@ def test_recipes_are_the_sources_the_bases_or_single_fields(material):
         resolve_recipe({"epochs": 0}, source, material)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
+def test_options_out_of_range_are_refused():
+    for name, options, message in (
         ("jtt", {"recipe": "mine"}, "recipe must be source, base or a table of FinetuneConfig fields, but is 'mine'."),
         ("jtt", {"upweights": (0,)}, "upweights must be whole numbers of at least 1."),
         ("jtt", {"variant": "new"}, "variant must be official or sg-paper, not new."),
@@ -234,33 +193,21 @@ def test_recipes_are_the_sources_the_bases_or_single_fields(material):
         ("random_maskcl", {"min_steps": 9, "max_steps": 8}, "min_steps (9) must not exceed max_steps (8)."),
         ("random_maskcl", {"max_steps": 60}, "min_steps (120) must not exceed max_steps (60)."),
         ("mask_average", {"top_k": 0}, "top_k must be a whole number from 1 to 512, but is 0."),
-    ],
-)
-def test_options_out_of_range_are_refused(name, options, message):
-    with pytest.raises(ConfigError) as error:
-        make_system(name, **options)
-    assert str(error.value) == message
-
-
-# The label budget
-
-
-ONE_CLASS = SUPPORT.select(np.flatnonzero(SUPPORT.labels == 0))
+    ):
+        with pytest.raises(ConfigError) as error:
+            make_system(name, **options)
+        assert str(error.value) == message
 
 
 @pytest.mark.parametrize("method", [LastLayer(), FewShot(), PriorShift(), PriorShift(estimate="bias")])
 def test_support_rows_of_one_class_are_refused(method, material):
+    one_class = SUPPORT.select(np.flatnonzero(SUPPORT.labels == 0))
     with pytest.raises(DataError, match="needs support rows of at least two classes"):
-        fit(method, with_(material, support=ONE_CLASS))
-
-
-# Prompts
+        fit(method, with_(material, support=one_class))
 
 
 @pytest.mark.parametrize("name", ["bert", "roberta", "deberta-v2", "modernbert"])
 def test_a_prompt_stands_after_the_first_token_of_every_input(name, family):
-    from shortcut_bench.methods.prompts import add_prompt
-
     model, tokenizer = family(name)
     words = model.get_input_embeddings().weight.clone()
     prompted, with_prompt, ids = add_prompt(model, tokenizer, 3, seed=0)

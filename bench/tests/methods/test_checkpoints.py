@@ -25,10 +25,6 @@ CASES = {
 }
 
 
-class Interrupted(Exception):
-    """Somebody pulled the plug."""
-
-
 @pytest.fixture(autouse=True)
 def at_every_epoch(monkeypatch):
     monkeypatch.setattr(training, "Checkpoints", functools.partial(Checkpoints, every=0))
@@ -59,7 +55,7 @@ class Plug:
             return
         self.steps += 1
         if self.steps == self._at:
-            raise Interrupted
+            raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -67,7 +63,7 @@ def test_a_method_that_was_cut_short_ends_as_it_would_have(case, material, tmp_p
     counter = Plug()
     whole = fit(material, case, progress=counter)
     kept = dataclasses.replace(material, checkpoints=tmp_path / "unfinished")
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         fit(kept, case, progress=Plug(int(0.7 * counter.steps)))
     last = Plug()
     resumed = fit(kept, case, progress=last)
@@ -82,7 +78,7 @@ def test_seconds_hold_what_was_done_before(material, tmp_path):
     kept = dataclasses.replace(material, checkpoints=tmp_path / "unfinished")
     counter = Plug()
     fit(material, case, progress=counter)
-    with pytest.raises(Interrupted):
+    with pytest.raises(KeyboardInterrupt):
         fit(kept, case, progress=Plug(int(0.9 * counter.steps)))
     marks = list((tmp_path / "unfinished").rglob(MARK_FILE))
     assert len(marks) == 2  # of the first point and the second

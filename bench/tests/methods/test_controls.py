@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import warnings
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -23,9 +24,6 @@ def fit(material, name, *, seed=0, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GuardrailWarning)  # a run of a few steps is warned about
         return make_system(name, strength=1.0, **options).fit(material, seed=seed)
-
-
-# Random MaskCL
 
 
 @pytest.mark.parametrize("k", [1, 3, 10])
@@ -57,22 +55,15 @@ def test_random_maskcl_trains_on_what_its_seed_draws_and_never_asks_what_is_impo
     monkeypatch.setitem(PRESETS, "default", PRESETS["default"].with_adapter(min_steps=4, max_steps=4))
     long = [f"{first} and {second}" for first, second in zip(DEPLOYMENT[:24], DEPLOYMENT[24:48], strict=True)]
     cut = dataclasses.replace(material, deployment=long)
-    given = []
-    train = controls.train_adapter
-    monkeypatch.setattr(
-        controls,
-        "train_adapter",
-        lambda base, encoded, places, *a, **k: (given.append(places), train(base, encoded, places, *a, **k))[1],
-    )
+    train = Mock(wraps=controls.train_adapter)
+    monkeypatch.setattr(controls, "train_adapter", train)
     monkeypatch.setattr(controls, "find_important_tokens", lambda *_, **__: pytest.fail("asked"))
     steps = [fit(cut, "random_maskcl", seed=seed).info()["training"]["n_steps"] for seed in (0, 0, 1)]
     assert steps == [4, 4, 4]  # two epochs each
+    given = [call.args[2] for call in train.call_args_list]
     assert np.array_equal(given[0], given[1])
     assert not np.array_equal(np.sort(given[0]), np.sort(given[2]))  # other tokens, not only another order
     assert given[0].shape == (24, PRESETS["default"].saliency.top_k)
-
-
-# The dropout-only adapter
 
 
 def literal_contrast(anchors, positives, tau):
@@ -116,29 +107,21 @@ def test_simcse_contrasts_two_passes_that_differ_by_dropout_alone(texts):
 
 @pytest.mark.parametrize("dropout", [0.1, 0.0])
 def test_dropout_is_on_while_simcse_trains(dropout, material, monkeypatch):
-    config = type(material.base.model.config).from_dict(
-        {
-            **material.base.model.config.to_dict(),
-            "hidden_dropout_prob": dropout,
-            "attention_probs_dropout_prob": dropout,
-        }
-    )
+    off = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), dropout)
+    config = type(material.base.model.config).from_dict(material.base.model.config.to_dict() | off)
     model = BertForSequenceClassification(config).eval()
     model.load_state_dict(material.base.model.state_dict())
-    seen = []
-    contrast = controls.simcse_loss
-    monkeypatch.setattr(controls, "simcse_loss", lambda *given: (seen.append(given), contrast(*given))[1])
+    contrast = Mock(wraps=controls.simcse_loss)
+    monkeypatch.setattr(controls, "simcse_loss", contrast)
     cut = dataclasses.replace(material, base=dataclasses.replace(material.base, model=model))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GuardrailWarning)
         system = make_system("simcse_adapter", min_steps=5, max_steps=5)
         info = system.fit(cut.for_needs(system.needs), seed=0).info()["training"]
     assert any("but this encoder has none" in str(one.message) for one in caught) == (not dropout)
+    seen = [call.args for call in contrast.call_args_list]
     assert len(seen) == info["n_steps"] == 5
     assert sum(len(anchors) for anchors, _, _ in seen) == len(set(DEPLOYMENT))  # a pass over the distinct texts
     apart = torch.cat([(anchors - positives).norm(dim=-1) for anchors, positives, _ in seen])
-    if dropout:
-        assert apart.min() > 0.01
-    else:
-        assert apart.max() < 1e-4
+    assert apart.min() > 0.01 if dropout else apart.max() < 1e-4
     assert {tau for _, _, tau in seen} == {0.05}

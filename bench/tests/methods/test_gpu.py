@@ -10,10 +10,7 @@ from methods_toy import OPTIONS, REVERSED, fit
 from shortcut_bench.methods import METHODS, load_fitted
 from shortcut_bench.registry import make_system
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore::shortcut_guardrail.errors.GuardrailWarning"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::shortcut_guardrail.errors.GuardrailWarning")]
 TEXTS = list(REVERSED.texts)
 
 

@@ -9,33 +9,11 @@ import pytest
 import torch
 from sklearn.preprocessing import StandardScaler
 
-from shortcut_bench.methods import ltgr
-from shortcut_bench.methods.c2l import (
-    CausalTokens,
-    Replacer,
-    TripletLoss,
-    find_causal_tokens,
-    gradient_norms,
-    importance_by_type,
-)
+from shortcut_bench.methods import c2l, ltgr
 from shortcut_bench.methods.controls import mean_over_variants
 from shortcut_bench.methods.dfr import Standardiser
-from shortcut_bench.methods.entropy import (
-    scaled_cosine,
-    scaled_entropy,
-    softmax_entropy,
-)
+from shortcut_bench.methods.entropy import scaled_cosine, scaled_entropy, softmax_entropy
 from shortcut_bench.methods.group_dro import GroupDroLoss, group_uniform_weights
-from shortcut_bench.methods.ltgr import (
-    Attributions,
-    early_agreement,
-    head_preference,
-    head_words,
-    integrated_gradients,
-    local_mutual_information,
-    shortcut_degree,
-    smoothed_targets,
-)
 from shortcut_bench.methods.nfl import ConstrainedOutputs, ConstrainedParameters
 from shortcut_bench.methods.same_budget import bias_fit, em_prior
 from shortcut_guardrail.models.classifier import TextClassifier
@@ -44,44 +22,26 @@ from tiny_models import tiny_bert
 GENERATOR = torch.Generator().manual_seed(0)
 
 
-def random_logits(*shape, scale=2.0):
-    return torch.randn(*shape, generator=GENERATOR, dtype=torch.float64) * scale
+def random_logits(*shape):
+    return torch.randn(*shape, generator=GENERATOR, dtype=torch.float64) * 2.0
 
 
 def softmax(values):
-    total = sum(math.exp(value) for value in values)
-    return [math.exp(value) / total for value in values]
-
-
-def entropy(values):
-    return -sum(p * math.log(p) for p in softmax(values))
+    powers = np.exp(values)
+    return powers / powers.sum()
 
 
 def cosine(a, b):
-    return sum(x * y for x, y in zip(a, b, strict=True)) / (
-        math.sqrt(sum(x * x for x in a)) * math.sqrt(sum(y * y for y in b))
-    )
+    return a @ b / (np.linalg.norm(a) * np.linalg.norm(b))
 
 
-# Entropy
-
-
-def test_entropy_is_that_of_the_softmax():
+def test_entropy_is_that_of_the_softmax_and_thresholds_scale_from_the_sources_1000_classes():
     logits = random_logits(5, 4)
-    assert softmax_entropy(logits).tolist() == pytest.approx([entropy(row) for row in logits.tolist()])
-    assert softmax_entropy(torch.zeros(1, 4)).item() == pytest.approx(math.log(4))
-
-
-def test_thresholds_are_the_sources_at_1000_classes_and_scale_below():
-    assert scaled_entropy(0.4 * math.log(1000), 1000) == pytest.approx(0.4 * math.log(1000))
-    assert scaled_entropy(0.4 * math.log(1000), 4) == pytest.approx(0.4 * math.log(4))
-    assert scaled_entropy(0.2, 2) == pytest.approx(0.2 * math.log(2) / math.log(1000))
-    assert scaled_cosine(0.05, 1000) == pytest.approx(0.05)
-    assert scaled_cosine(0.05, 10) == pytest.approx(0.5)
-    assert scaled_cosine(0.05, 2) == 1.0
-
-
-# Group DRO
+    literal = [-(p * np.log(p)).sum() for p in map(softmax, logits.numpy())]
+    assert softmax_entropy(logits).tolist() == pytest.approx(literal)
+    of_source = 0.4 * math.log(1000)
+    assert [scaled_entropy(of_source, n) for n in (1000, 4)] == pytest.approx([of_source, 0.4 * math.log(4)])
+    assert [scaled_cosine(0.05, n) for n in (1000, 10, 2)] == pytest.approx([0.05, 0.5, 1.0])
 
 
 class Says:
@@ -99,21 +59,17 @@ def test_group_dro_is_its_update_rule_for_the_rows_that_each_batch_holds():
     step_size, adjustment, counts = 0.3, 2.0, [3, 2, 0, 3]
     groups = np.array([0, 1, 0, 3, 0, 1, 3, 3])
     loss = GroupDroLoss(groups, np.array(counts), step_size=step_size, adjustment=adjustment)
-    q = [1 / 3, 1 / 3, 0.0, 1 / 3]
+    q = np.array([1, 1, 0, 1]) / 3
     assert loss.weights.tolist() == pytest.approx(q)
     for rows in ([5, 2, 0, 3], [7, 6, 3, 4], [1, 5, 1, 5]):
         labels, logits = [row % 2 for row in rows], torch.randn(4, 2, generator=GENERATOR)
         inputs = {"input_ids": torch.zeros(4, 1), "labels": torch.tensor(labels)}
         found = loss.loss(Says(logits), inputs, torch.tensor(rows)).item()
-        nll = [math.log(sum(map(math.exp, row))) - row[y] for row, y in zip(logits.tolist(), labels, strict=True)]
-        means = []
-        for group in range(4):
-            inside = [value for value, row in zip(nll, rows, strict=True) if groups[row] == group]
-            means.append(sum(inside) / len(inside) if inside else 0.0)
-        adjusted = [m + (adjustment / math.sqrt(c) if c else 0.0) for m, c in zip(means, counts, strict=True)]
-        grown = [weight * math.exp(step_size * value) for weight, value in zip(q, adjusted, strict=True)]
-        q = [value / sum(grown) for value in grown]
-        assert found == pytest.approx(sum(weight * mean for weight, mean in zip(q, means, strict=True)), rel=1e-5)
+        nll = np.array([-math.log(softmax(row)[y]) for row, y in zip(logits.numpy(), labels, strict=True)])
+        means = np.array([nll[groups[rows] == g].mean() if (groups[rows] == g).any() else 0.0 for g in range(4)])
+        q = q * np.exp(step_size * (means + [adjustment / math.sqrt(c) if c else 0.0 for c in counts]))
+        q /= q.sum()
+        assert found == pytest.approx(q @ means, rel=1e-5)
         assert loss.weights.tolist() == pytest.approx(q, rel=1e-5)
 
 
@@ -124,10 +80,9 @@ def test_ltgr_takes_the_targets_of_the_rows_that_the_batch_holds():
     inputs = {"input_ids": torch.zeros(2, 1), "labels": torch.tensor(labels)}
     found = ltgr._Distillation(targets, weight).loss(Says(logits), inputs, torch.tensor(rows)).item()
     expected = 0.0
-    for answer, row, label in zip(logits.tolist(), rows, labels, strict=True):
-        log_probs = [value - math.log(sum(map(math.exp, answer))) for value in answer]
-        soft = sum(t * value for t, value in zip(targets[row].tolist(), log_probs, strict=True))
-        expected -= ((1 - weight) * log_probs[label] + weight * soft) / len(rows)
+    for answer, row, label in zip(logits.numpy(), rows, labels, strict=True):
+        log_probs = np.log(softmax(answer))
+        expected -= ((1 - weight) * log_probs[label] + weight * targets[row].numpy() @ log_probs) / len(rows)
     assert found == pytest.approx(expected, rel=1e-5)
 
 
@@ -135,9 +90,6 @@ def test_group_uniform_drawing_gives_each_group_the_same_share():
     groups = np.array([0, 0, 0, 0, 1, 3, 3])
     weights = group_uniform_weights(groups, 4)
     assert [weights[groups == g].sum() for g in (0, 1, 3)] == pytest.approx([1.0, 1.0, 1.0])
-
-
-# NFL
 
 
 def padded_inputs():
@@ -214,13 +166,10 @@ def test_the_loss_of_nfl_co_is_cross_entropy_and_so_many_times_the_distance_of_t
     assert not torch.allclose(found, torch.autograd.grad(ordinary, weight)[0], rtol=0.1, atol=1e-2)
 
 
-# LTGR
-
-
-def test_local_mutual_information_is_its_formula():
+def test_local_mutual_information_is_its_formula_and_each_label_has_a_head():
     words = [[1, 2, 2], [1], [1, 3], [2]]
     labels = np.array([0, 0, 1, 1])
-    found = local_mutual_information([np.array(ids) for ids in words], labels)
+    found = ltgr.local_mutual_information([np.array(ids) for ids in words], labels)
     occurrences = [(word, label) for ids, label in zip(words, labels.tolist(), strict=True) for word in ids]
     for word, label in set(occurrences):
         together = occurrences.count((word, label))
@@ -230,13 +179,10 @@ def test_local_mutual_information_is_its_formula():
         assert found[word, label] == pytest.approx(literal)
     assert found.keys() == set(occurrences)
     assert found[2, 0] == pytest.approx(2 / 7 * math.log((2 / 3) / (4 / 7)))  # it occurs twice in one text
-
-
-def test_each_label_has_a_head_of_its_own():
     lmi = {(1, 0): 0.3, (2, 0): 0.2, (3, 0): -0.1, (3, 1): 0.05, (1, 1): -0.2, (4, 1): 0.01}
-    assert head_words(lmi, 0.01) == {0: {1}, 1: {3}}  # 0.2 is above 0.05, but of another label
-    assert head_words(lmi, 0.5) == {0: {1, 2}, 1: {3, 4}}
-    assert head_words({(2, 0): 0.1, (1, 0): 0.1}, 0.5) == {0: {1}}
+    assert ltgr.head_words(lmi, 0.01) == {0: {1}, 1: {3}}  # 0.2 is above 0.05, but of another label
+    assert ltgr.head_words(lmi, 0.5) == {0: {1, 2}, 1: {3, 4}}
+    assert ltgr.head_words({(2, 0): 0.1, (1, 0): 0.1}, 0.5) == {0: {1}}
 
 
 def test_a_text_prefers_its_labels_head_if_one_of_its_two_leading_words_is_in_it(bag):
@@ -246,7 +192,7 @@ def test_a_text_prefers_its_labels_head_if_one_of_its_two_leading_words_is_in_it
 
     def preference(*words, of, **options):
         heads = {of: set(bag[1].convert_tokens_to_ids(words))}
-        return head_preference(scores, encoded, labels, heads, **options).tolist()
+        return ltgr.head_preference(scores, encoded, labels, heads, **options).tolist()
 
     # Of the words of the first text "the" leads, then "bad", then "room".
     assert preference("the", of=1) == [1, 0]
@@ -264,28 +210,21 @@ def test_early_agreement_is_a_cosine_where_the_answers_are_the_same(bag):
     final[2][:] = 0
     logits = np.array([[1, 0], [1, 0], [0, 1], [0, 2]], dtype=np.float32)
     others = np.array([[3, 1], [0, 1], [0, 1], [1, 2]], dtype=np.float32)
-    found = early_agreement(Attributions(early, logits), Attributions(final, others), encoded)
     # By Eq. 3; what the template added, the first and the last token, is left out.
-    literal = [cosine(a[1:-1].tolist(), b[1:-1].tolist()) for a, b in zip(early[:2], final[:2], strict=True)]
-    assert found.tolist() == pytest.approx([literal[0], 0, 0, cosine(early[3][1:-1].tolist(), final[3][1:-1].tolist())])
-    agreeing = early_agreement(Attributions(early, logits), Attributions(final, logits), encoded)
-    assert agreeing[1] == pytest.approx(literal[1])
+    literal = [cosine(a[1:-1], b[1:-1]) if b.any() else 0 for a, b in zip(early, final, strict=True)]
+    for second, expected in ((others, [literal[0], 0, 0, literal[3]]), (logits, literal)):
+        found = ltgr.early_agreement(ltgr.Attributions(early, logits), ltgr.Attributions(final, second), encoded)
+        assert found.tolist() == pytest.approx(expected)
     assert literal[1] > 0.1
 
 
-def test_smoothed_targets_are_powers_of_the_teachers_answer():
-    logits = random_logits(4, 3)
-    degree = torch.tensor([0.0, 0.3, 0.7, 1.0], dtype=torch.float64)
-    for row, b, target in zip(logits.tolist(), degree.tolist(), smoothed_targets(logits, degree).tolist(), strict=True):
-        powers = [p ** (1 - b) for p in softmax(row)]
-        assert target == pytest.approx([p / sum(powers) for p in powers])
-    assert smoothed_targets(logits, degree)[3].tolist() == pytest.approx([1 / 3] * 3)
-
-
-def test_shortcut_degree_is_brought_to_the_unit_interval():
-    degree = shortcut_degree(np.array([1.0, 0.0, 1.0]), np.array([0.5, -0.5, -0.5]))
+def test_smoothed_targets_are_powers_of_the_teachers_answer_by_a_degree_from_0_to_1():
+    logits, degree = random_logits(4, 3), torch.tensor([0.0, 0.3, 0.7, 1.0], dtype=torch.float64)
+    literal = [softmax((1 - b) * row) for row, b in zip(logits.numpy(), degree.numpy(), strict=True)]
+    assert ltgr.smoothed_targets(logits, degree).numpy() == pytest.approx(np.stack(literal))
+    degree = ltgr.shortcut_degree(np.array([1.0, 0.0, 1.0]), np.array([0.5, -0.5, -0.5]))
     assert degree.tolist() == pytest.approx([1.0, 0.0, 0.5])
-    assert shortcut_degree(np.ones(3), np.ones(3)).tolist() == [0, 0, 0]
+    assert ltgr.shortcut_degree(np.ones(3), np.ones(3)).tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("name", ["bert", "distilbert"])
@@ -295,7 +234,7 @@ def test_integrated_gradients_are_captums_on_a_transformer(name, family):
     classifier = TextClassifier(model, tokenizer)
     encoded = classifier.encode(["honestly the room was bad", "a great place and we would come back"])
     labels = np.array([1, 0])
-    ours = integrated_gradients(classifier, encoded, labels, steps=20)
+    ours = ltgr.integrated_gradients(classifier, encoded, labels, steps=20)
     assert ours.logits == pytest.approx(classifier.predict_logits(encoded), abs=1e-5)
     for i in range(2):
         ids = torch.from_numpy(encoded.input_ids[i].astype(np.int64))[None]
@@ -305,17 +244,10 @@ def test_integrated_gradients_are_captums_on_a_transformer(name, family):
             return model(inputs_embeds=vectors, attention_mask=attention).logits.softmax(-1)
 
         reference = captum.IntegratedGradients(probability).attribute(
-            model.get_input_embeddings()(ids).detach(),
-            baselines=0.0,
-            target=int(labels[i]),
-            n_steps=20,
-            method="riemann_right",
+            model.get_input_embeddings()(ids).detach(), 0.0, int(labels[i]), n_steps=20, method="riemann_right"
         )
         assert ours.scores[i] == pytest.approx(reference[0].norm(dim=-1).detach().numpy(), abs=1e-5)
         assert ours.scores[i].max() > 1e-3
-
-
-# C2L and the controls
 
 
 def error_gradients(model, tokenizer, text, label, layer):
@@ -334,8 +266,7 @@ def error_gradients(model, tokenizer, text, label, layer):
 
 
 @pytest.mark.parametrize(
-    ("name", "batch_size", "packing"),
-    [("bert", 1, True), ("bert", 64, False), ("distilbert", 3, True)],
+    ("name", "batch_size", "packing"), [("bert", 1, True), ("bert", 64, False), ("distilbert", 3, True)]
 )
 def test_c2l_weighs_a_token_by_the_gradient_of_its_own_texts_error(name, batch_size, packing, texts, family):
     model, tokenizer = family(name)
@@ -343,7 +274,7 @@ def test_c2l_weighs_a_token_by_the_gradient_of_its_own_texts_error(name, batch_s
     encoded = classifier.encode(texts)
     answered = classifier.predict_logits(encoded).argmax(axis=1)
     labels = np.where(np.arange(len(texts)) % 2, answered, 1 - answered)  # true of every other text
-    found = gradient_norms(classifier, encoded, labels)
+    found = c2l.gradient_norms(classifier, encoded, labels)
     layer = model.base_model.embeddings.word_embeddings
     for text, norms, label, answer in zip(texts, found, labels.tolist(), answered.tolist(), strict=True):
         literal = error_gradients(model, tokenizer, text, label, layer)
@@ -357,12 +288,12 @@ def test_c2l_weighs_a_token_by_the_gradient_of_its_own_texts_error(name, batch_s
 def test_importance_of_a_type_is_the_mean_over_its_occurrences(bag):
     encoded = TextClassifier(*bag).encode(["the room the", "the room"])
     norms = [np.arange(1.0, 6.0), np.array([10.0, 20.0, 30.0, 40.0])]
-    found = importance_by_type(norms, encoded)
+    found = c2l.importance_by_type(norms, encoded)
     the = (2.0 + 4.0 + 20.0) / 3
     assert found[0].tolist() == pytest.approx([(1 + 10) / 2, the, (3 + 30) / 2, the, (5 + 40) / 2])
 
 
-def causal_tokens_one_by_one(model, encoded, importance, propose):
+def causal_tokens_one_by_one(model, encoded, importance, mask):
     """Position, whether a test found it, and the forward passes it took: one text and one copy at a time."""
     n_forward, positions, found = 0, [], []
 
@@ -374,26 +305,16 @@ def causal_tokens_one_by_one(model, encoded, importance, propose):
 
     for index, ids in enumerate(encoded.input_ids):
         places = sorted(np.flatnonzero(encoded.ordinary[index]), key=lambda place: -importance[index][place])
-        own = {answer(ids)} if isinstance(propose, int) else set()
+        own = answer(ids)
         positions.append(int(places[0]) if places else -1)
         found.append(False)
         for place in places:
-            if not isinstance(propose, int):
-                n_forward += 1  # the language model's
-            answers = set(own)
-            for token in [propose] if isinstance(propose, int) else propose(index, int(place)):
-                replaced = ids.copy()
-                replaced[place] = token
-                answers.add(answer(replaced))
-            if len(answers) > 1:
+            replaced = ids.copy()
+            replaced[place] = mask
+            if answer(replaced) != own:
                 positions[-1], found[-1] = int(place), True
                 break
     return positions, found, n_forward
-
-
-def some_importance(encoded):
-    rng = np.random.default_rng(0)
-    return [rng.integers(0, 4, size=n).astype(float) for n in encoded.lengths]  # with ties
 
 
 @pytest.mark.parametrize("batch_size", [1, 5])
@@ -401,38 +322,27 @@ def test_causal_tokens_of_c2l_are_those_of_a_search_one_by_one(texts, batch_size
     model, tokenizer = tiny_bert(n_classes=5, seed=2)  # whose answers waver
     classifier = TextClassifier(model, tokenizer, batch_size=batch_size)
     encoded = classifier.encode([*texts, "[SEP]"])  # the last has no ordinary token
-    importance, mask = some_importance(encoded), tokenizer.mask_token_id
+    rng, mask = np.random.default_rng(0), tokenizer.mask_token_id
+    importance = [rng.integers(0, 4, size=n).astype(float) for n in encoded.lengths]  # with ties
     positions, found, n_forward = causal_tokens_one_by_one(model, encoded, importance, mask)
     forwarded, logits = [], classifier.logits
     monkeypatch.setattr(classifier, "logits", lambda batch: (forwarded.append(len(batch.indices)), logits(batch))[1])
-    causal = find_causal_tokens(classifier, encoded, importance, Replacer(mask))
-    assert causal.positions.tolist() == positions
-    assert causal.found.tolist() == found
+    causal = c2l.find_causal_tokens(classifier, encoded, importance, c2l.Replacer(mask))
+    assert (causal.positions.tolist(), causal.found.tolist()) == (positions, found)
     assert causal.n_forward == n_forward == sum(forwarded)
     assert max(forwarded) <= batch_size
     assert positions[-1] == -1
     assert 0 < sum(found) < len(texts)
 
 
-def triplets(classifier, texts, mask, weight):
-    """The last ordinary token of every text but the first is causal; `mask` is put in a token's place."""
-    encoded = classifier.encode(texts)
-    last = np.array([np.flatnonzero(ordinary)[-1] for ordinary in encoded.ordinary])
-    tokenizer = classifier.tokenizer
-    return TripletLoss(
-        encoded,
-        CausalTokens(last, np.arange(len(texts)) > 0, 0),
-        weight,
-        seed=0,
-        mask_token_id=tokenizer.convert_tokens_to_ids(mask),
-        pad_token_id=tokenizer.pad_token_id,
-    )
-
-
 def test_the_loss_of_c2l_is_its_formula(bert):
     model, tokenizer = bert
     texts = ["room bad", "soup good", "bread awful"]  # two words: what the positive lost is the first
-    objective = triplets(TextClassifier(model, tokenizer), texts, "[MASK]", 0.7)
+    encoded = TextClassifier(model, tokenizer).encode(texts)
+    # The last ordinary token of every text but the first is causal.
+    causal = c2l.CausalTokens(np.array([np.flatnonzero(mask)[-1] for mask in encoded.ordinary]), np.arange(3) > 0, 0)
+    ids = {"mask_token_id": tokenizer.mask_token_id, "pad_token_id": tokenizer.pad_token_id}
+    objective = c2l.TripletLoss(encoded, causal, 0.7, seed=0, **ids)
     objective.begin(model, tokenizer)
     inputs = dict(tokenizer(texts, padding=True, return_tensors="pt"))
     inputs["labels"] = torch.tensor([0, 2, 1])
@@ -450,8 +360,9 @@ def test_the_loss_of_c2l_is_its_formula(bert):
     assert loss.item() == pytest.approx(ordinary + 0.7 * sum(hinges) / 2, abs=1e-4)
     assert sum(hinges) > 0.1
     assert loss.requires_grad
-    alone = objective.loss(model, {name: value[:1] for name, value in inputs.items()}, torch.tensor([0]))
-    assert alone.item() == pytest.approx(model(**{name: value[:1] for name, value in inputs.items()}).loss.item())
+    first = {name: value[:1] for name, value in inputs.items()}
+    alone = objective.loss(model, first, torch.tensor([0]))
+    assert alone.item() == pytest.approx(model(**first).loss.item())
 
 
 def test_mean_over_variants_leaves_empty_slots_out():
@@ -461,19 +372,15 @@ def test_mean_over_variants_leaves_empty_slots_out():
     assert mean_over_variants(probs, original).tolist() == pytest.approx(np.array([[0.4, 0.6], [0.3, 0.7]]))
 
 
-# Prior shift
-
-
 def test_em_finds_the_prior_that_the_probabilities_were_shifted_from():
     rng = np.random.default_rng(0)
-    source, target = np.array([0.5, 0.5]), np.array([0.2, 0.8])
+    target = np.array([0.2, 0.8])
     labels = rng.choice(2, size=20_000, p=target)
-    feature = rng.normal(np.where(labels == 1, 1.0, -1.0), 1.0)
-    p = 1 / (1 + np.exp(-2 * feature))  # exact under the balanced source
+    p = 1 / (1 + np.exp(-2 * rng.normal(np.where(labels == 1, 1.0, -1.0), 1.0)))  # exact under a balanced source
     probs = np.stack([1 - p, p], axis=1)
-    found = em_prior(probs, source)
+    found = em_prior(probs, np.array([0.5, 0.5]))
     assert found.tolist() == pytest.approx(target.tolist(), abs=0.02)
-    weighted = probs * (found / source)
+    weighted = probs * found
     fixed = (weighted / weighted.sum(axis=1, keepdims=True)).mean(axis=0)
     assert fixed.tolist() == pytest.approx(found.tolist(), abs=1e-6)
     assert abs(probs.mean(axis=0)[1] - target[1]) > 0.05  # counting answers would not have
@@ -486,26 +393,15 @@ def test_bias_fit_is_where_the_penalised_likelihood_is_flat():
     shift = bias_fit(log_probs, labels)
 
     def objective(b):
-        total = 0.5 * sum(x * x for x in b)
-        for row, label in zip(log_probs.tolist(), labels.tolist(), strict=True):
-            total -= math.log(softmax([p + x for p, x in zip(row, b, strict=True)])[label])
-        return total
+        right = [softmax(row + b)[label] for row, label in zip(log_probs, labels, strict=True)]
+        return 0.5 * (b**2).sum() - np.log(right).sum()
 
-    at = objective(shift.tolist())
-    for axis in range(3):
-        for step in (-1e-2, 1e-2):
-            moved = shift.copy()
-            moved[axis] += step
-            assert objective(moved.tolist()) > at
+    assert min(objective(shift + step * axis) for axis in np.eye(3) for step in (-1e-2, 1e-2)) > objective(shift)
     assert shift[0] > shift[1] > shift[2]
-
-
-# DFR against scikit-learn
 
 
 def test_standardiser_is_scikit_learns_also_where_a_feature_never_varies():
     rng = np.random.default_rng(3)
     values = rng.normal(3.0, 5.0, size=(40, 4))
     values[:, 2] = 7.0
-    standardise = Standardiser.of(values)
-    assert standardise(values) == pytest.approx(StandardScaler().fit_transform(values))
+    assert Standardiser.of(values)(values) == pytest.approx(StandardScaler().fit_transform(values))

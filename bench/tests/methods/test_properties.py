@@ -1,5 +1,6 @@
 """One list of properties, gone through for every method, the base classifier as it is and the guardrail."""
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -11,19 +12,14 @@ import pytest
 import torch
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from methods_toy import (
-    DEPLOYMENT,
-    DEV,
-    OPTIONS,
-    REVERSED,
-    SUPPORT,
-    TRAIN,
-)
+from methods_toy import DEPLOYMENT, DEV, OPTIONS, REVERSED, SUPPORT, TRAIN
 from methods_toy import fit as fit_toy
 from shortcut_bench.datasets.types import HIDDEN_GROUP
+from shortcut_bench.finetuning.training import load_encoder
 from shortcut_bench.methods import METHODS, load_fitted
 from shortcut_bench.registry import make_system
 from shortcut_bench.systems import Need
+from shortcut_guardrail.attribution.saliency import find_important_tokens
 from shortcut_guardrail.errors import ConfigError, GuardrailWarning
 from tiny_models import BagForSequenceClassification, planted_bag
 
@@ -63,14 +59,20 @@ def as_made(material):
     return state(material)
 
 
+@contextlib.contextmanager
+def unwarned():
+    """An adapter trained for the smallest toy is warned about, and so are causal tokens that are not found."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardrailWarning)
+        yield
+
+
 @pytest.fixture(scope="module")
 def fit(material, as_made):
     @functools.cache
     def fitted(name, seed=0):
         system = make_system(name, **OPTIONS.get(name, {}))
-        with warnings.catch_warnings():
-            # An adapter trained for the smallest toy is warned about, and so are causal tokens that are not found.
-            warnings.simplefilter("ignore", GuardrailWarning)
+        with unwarned():
             result = system.fit(material.for_needs(system.needs), seed=seed)
         return result, result.predict_proba(REVERSED.texts)
 
@@ -79,15 +81,6 @@ def fit(material, as_made):
 
 def every(test):
     return pytest.mark.parametrize("name", sorted({*METHODS, "erm", "guardrail", "guardrail-paper"}))(test)
-
-
-@every
-def test_answers_are_distributions(name, fit):
-    _, probs = fit(name)
-    assert probs.shape == (len(REVERSED), 2)
-    assert probs.dtype == np.float32
-    assert probs.sum(axis=1) == pytest.approx(1.0, abs=1e-5)
-    assert (probs >= 0).all()
 
 
 @pytest.mark.parametrize("name", ["jtt", "nfl", "nfl-pt", "dfr", "group_dro", "few_shot", "random_maskcl"])
@@ -113,6 +106,9 @@ def record(system):
 @every
 def test_the_same_seed_gives_the_same_answers_and_all_is_left_as_found(name, fit, material, as_made):
     result, first = fit(name)
+    assert (first.shape, first.dtype) == ((len(REVERSED), 2), np.float32)
+    assert first.sum(axis=1) == pytest.approx(1.0, abs=1e-5)
+    assert first.min() >= 0
     system = make_system(name, **OPTIONS.get(name, {}))
     cut = material.for_needs(system.needs)
 
@@ -122,8 +118,7 @@ def test_the_same_seed_gives_the_same_answers_and_all_is_left_as_found(name, fit
 
     torch.manual_seed(77), random.seed(78), np.random.seed(79)  # whatever the process has drawn before
     before = process()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardrailWarning)
+    with unwarned():
         again = system.fit(cut, seed=0)
     assert np.array_equal(again.predict_proba(REVERSED.texts), first)
     assert process() == before
@@ -171,6 +166,8 @@ def test_a_fitted_system_is_saved_and_loaded(name, fit, tmp_path):
     assert again.info()["labels_spent"] == system.info()["labels_spent"]
     with pytest.raises(ConfigError, match="exists"):
         system.save(tmp_path / "system")
+    with pytest.raises(ConfigError, match=r"holds no readable system\.json"):
+        load_fitted(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["guardrail", "guardrail-paper", "random_maskcl", "simcse_adapter"])
@@ -181,8 +178,7 @@ def test_an_adapter_at_full_strength_is_as_repeatable_leaves_as_much_and_is_save
     system = make_system(name, strength=1.0, **OPTIONS.get(name, {}))
     assert Need.SUPPORT not in system.needs
     cut = material.for_needs(system.needs)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", GuardrailWarning)
+    with unwarned():
         first, again, other = (system.fit(cut, seed=seed) for seed in (0, 0, 1))
     probs, repeated, otherwise = (fitted.predict_proba(REVERSED.texts) for fitted in (first, again, other))
     assert np.array_equal(repeated, probs)
@@ -191,11 +187,6 @@ def test_an_adapter_at_full_strength_is_as_repeatable_leaves_as_much_and_is_save
     assert state(material) == as_made
     first.save(tmp_path / "system")
     assert np.array_equal(load_fitted(tmp_path / "system").predict_proba(REVERSED.texts), probs)
-
-
-def test_a_folder_that_no_system_wrote_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match=r"holds no readable system\.json"):
-        load_fitted(tmp_path)
 
 
 @every
@@ -209,19 +200,14 @@ def test_what_it_says_about_itself_is_json_and_complete(name, fit):
     assert (Need.SUPPORT in made.needs) == (name in LABELLED)
     assert all(seconds >= 0 for seconds in info["seconds"].values())
     assert system.forward_equivalents >= 0
-    rule = info.get("selection", {}).get("rule", "")
-    assert info.get("selection", {}).get("oracle", False) == rule.startswith("oracle")
-    assert not rule.startswith("oracle")
-
-
-def test_the_toy_gives_c2l_triplets(fit):
-    assert fit("c2l")[0].info()["n_triplets"] > 0
+    selection = info.get("selection", {})
+    assert not selection.get("oracle", False)
+    assert not selection.get("rule", "").startswith("oracle")
+    assert name != "c2l" or info["n_triplets"] > 0, "the toy gives it some"
 
 
 @every
 def test_the_model_behind_the_answers_can_be_asked_for_its_important_tokens(name, fit):
-    from shortcut_guardrail.attribution.saliency import find_important_tokens
-
     system, probs = fit(name)
     if system.classifier is None:
         assert name in ("mask_average", "mask_top1", "guardrail-mask", "guardrail-per-input")
@@ -232,15 +218,9 @@ def test_the_model_behind_the_answers_can_be_asked_for_its_important_tokens(name
     assert np.isfinite(saliency.scores[:, 0]).all()
 
 
-# The controls are the guardrail but for one thing
-
-
-def test_a_named_shortcut_is_neutralised_without_being_found(fit):
+def test_a_named_shortcut_is_not_searched_for_and_strategies_cost_what_the_docs_say(fit):
     weighed = fit("guardrail-distill-named")[0].info()["shortcuts"]
     assert [item["text"] for item in weighed if item["verdict"] == "named"] == ["honestly"]
-
-
-def test_targeted_strategies_cost_what_the_docs_say(fit):
     n, s = len(DEPLOYMENT), len(SUPPORT)
     trained = 2 * 8 * make_system("guardrail-distill").guard_config.adapter.batch_size
     assert fit("guardrail-distill")[0].forward_equivalents == 24 * n + 13 * n + trained
@@ -250,13 +230,8 @@ def test_targeted_strategies_cost_what_the_docs_say(fit):
     assert fit("guardrail-few-shot")[0].forward_equivalents == 6 * 2 * 8 * 16 + 11 * s
 
 
-# What single methods promise
-
-
 @pytest.mark.parametrize("name", ["nfl-f", "nfl-pt"])
 def test_nfl_with_a_frozen_encoder_trains_head_and_prompt_alone(name, material, fit):
-    from shortcut_bench.finetuning.training import load_encoder
-
     start, tokenizer = load_encoder(material.encoder, material.label_names, seed=0)
     system, _ = fit(name)
     trained, before = system.classifier.plain_model.state_dict(), start.state_dict()

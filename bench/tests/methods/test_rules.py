@@ -1,8 +1,4 @@
-"""Whole methods and the rules that choose for them, each beside the same thing done by hand.
-
-By hand is: loops over rows, scikit-learn as its documentation shows it, a second training that is looked at from the
-outside, and the numbers of the sources as their authors wrote them.
-"""
+"""Whole methods and the rules that choose for them, each beside the same thing done by hand."""
 
 import dataclasses
 from collections import Counter
@@ -34,9 +30,6 @@ COLD = ("cold", "bland", "slow", "warm", "tasty")
 """Words of a third class."""
 
 
-# The rules
-
-
 CELLS = {(0, 0): 9, (0, 1): 3, (1, 2): 2, (1, 3): 4, (2, 4): 3}
 """Rows of each class and group: classes of 12, 6, 3 and no rows, groups of 9, 3, 2, 4, 3 and none."""
 
@@ -44,14 +37,9 @@ CELLS = {(0, 0): 9, (0, 1): 3, (1, 2): 2, (1, 3): 4, (2, 4): 3}
 def unbalanced():
     cells = [cell for cell, size in CELLS.items() for _ in range(size)]
     order = np.random.default_rng(0).permutation(len(cells))
-    return LabelledTexts(
-        name="dev",
-        texts=[f"text {i}" for i in range(len(cells))],
-        labels=np.array([cells[i][0] for i in order]),
-        label_names=("a", "b", "c", "nobody's"),
-        groups=np.array([cells[i][1] for i in order]),
-        group_names=("a, without", "a, with", "b, without", "b, with", "c, without", "c, with"),
-    )
+    labels, groups = np.array(cells)[order].T
+    names = tuple(f"{label}, {how}" for label in "abc" for how in ("without", "with"))
+    return LabelledTexts("dev", [f"text {i}" for i in order], labels, ("a", "b", "c", "nobody's"), groups, names)
 
 
 def test_rules_are_their_formulas():
@@ -66,21 +54,12 @@ def test_rules_are_their_formulas():
 
     # No two are the same: 6 of 12 rows of a, all of b and of c; 4 of 9 of the worst group.
     scores = scores_of(guesses)
-    assert scores == pytest.approx(
-        {
-            "dev-accuracy": 15 / 21,
-            "dev-balanced-accuracy": (6 / 12 + 6 / 6 + 3 / 3) / 3,
-            "dev-worst-class": 6 / 12,
-            "dev-worst-group": 4 / 9,
-        }
-    )
+    expected = {"dev-accuracy": 15 / 21, "dev-balanced-accuracy": (6 / 12 + 6 / 6 + 3 / 3) / 3}
+    assert scores == pytest.approx(expected | {"dev-worst-class": 6 / 12, "dev-worst-group": 4 / 9})
     # A group without rows is not the worst one, and a class without any does not count as one answered wrongly.
     assert missing_groups(data) == ["c, with"]
     assert missing_groups(data.without_groups()) == []
     assert scores_of(data.labels) == dict.fromkeys(scores, 1.0)
-
-
-# JTT: what is trained, on what, and how
 
 
 def legible(n_classes):
@@ -108,14 +87,8 @@ def different(name, sizes, seed):
 
 
 JTT_TRAIN = different("train", (30, 4, 4, 30), 1)
-LOOP = {
-    "learning_rate": 1.0,
-    "epochs": 1,
-    "batch_size": 8,
-    "weight_decay": 0.5,
-    "warmup_ratio": 0.3,
-    "max_grad_norm": 0.7,
-}
+LOOP = {"learning_rate": 1.0, "epochs": 1, "batch_size": 8, "weight_decay": 0.5, "warmup_ratio": 0.3}
+LOOP["max_grad_norm"] = 0.7
 """What the second stage is told, but for the rate, which is the grid's; the first has to take it over or leave it."""
 
 RATE = 1.5e-3
@@ -178,75 +151,46 @@ def first_stage_by_hand(encoder, config):
     return [{text for text, label, guess, _ in one if guess != label} for one in passes], finished
 
 
-def test_official_jtt_counts_the_errors_of_its_last_training_pass_one_time_more(encoder, trainings):
-    method = JTT(
-        identification_epochs=(3,),
-        identification_rate=0.03,
-        upweights=(5,),
-        learning_rates=(RATE,),
-        recipe=LOOP,
-        select="last",
-    )
-    system = method.fit(untrained(encoder, train=JTT_TRAIN), seed=0)
-    # Plain SGD: momentum 0.9 is all that `sgd` has; no warm-up, schedule, decay or clipping, whatever the recipe says.
-    plain = FinetuneConfig(
-        learning_rate=0.03,
-        epochs=3,
-        batch_size=8,
-        weight_decay=0.0,
-        warmup_ratio=0.0,
-        max_grad_norm=0.0,
-        max_length=MAX_LENGTH,
-        optimizer="sgd",
-        scheduler="constant",
-    )
+def fit_jtt(encoder, **options):
+    method = JTT(upweights=(5,), learning_rates=(RATE,), recipe=LOOP, select="last", **options)
+    return method.fit(untrained(encoder, train=JTT_TRAIN), seed=0)
+
+
+def assert_stages(trainings, encoder, config, n_errors, *, of_finished, times):
+    """The errors are those of the finished first stage or of its last pass, and come so many times."""
     first, second = trainings
-    assert (first["config"], first["seed"], first["sampling_weights"]) == (plain, 0, None)
-    assert (first["texts"], first["labels"]) == (list(JTT_TRAIN.texts), JTT_TRAIN.labels.tolist())
-    passes, finished = first_stage_by_hand(encoder, plain)
-    assert Counter(second["texts"]) == {text: 6 if text in passes[-1] else 1 for text in JTT_TRAIN.texts}
-    assert system.info()["n_errors"] == len(passes[-1])
-    # The partners: neither another pass nor the finished model has these errors.
-    assert len(passes) == 3
-    assert passes[-1] not in (*passes[:-1], finished)
-    assert 0 < len(passes[-1]) < len(JTT_TRAIN) / 2
-    assert_second_stage(second, encoder)
+    texts, labels = list(JTT_TRAIN.texts), JTT_TRAIN.labels.tolist()
+    assert (first["config"], first["seed"], first["sampling_weights"]) == (config, 0, None)
+    assert (first["texts"], first["labels"]) == (texts, labels)
+    passes, finished = first_stage_by_hand(encoder, config)
+    assert len(passes) == config.epochs
+    wrong, *others = (finished, *passes) if of_finished else (passes[-1], finished, *passes[:-1])
+    assert Counter(second["texts"]) == {text: times if text in wrong else 1 for text in texts}
+    assert n_errors == len(wrong)
+    assert wrong not in others
+    assert 0 < len(wrong) < len(texts) / 2
+    # The second stage starts from the pretrained encoder, by the recipe as given, on the rows and then the copies.
+    assert second["config"] == SECOND
+    assert (second["encoder"], second["objective"], second["sampling_weights"]) == (encoder, None, None)
+    of_text = dict(zip(texts, labels, strict=True))
+    assert second["labels"] == [of_text[text] for text in second["texts"]]
+    assert second["texts"][: len(texts)] == texts
+
+
+def test_official_jtt_counts_the_errors_of_its_last_training_pass_one_time_more(encoder, trainings):
+    system = fit_jtt(encoder, identification_epochs=(3,), identification_rate=0.03)
+    # Plain SGD: momentum 0.9 is all that `sgd` has; no warm-up, schedule, decay or clipping, whatever the recipe says.
+    off = dict.fromkeys(("weight_decay", "warmup_ratio", "max_grad_norm"), 0.0)
+    loop = {"learning_rate": 0.03, "epochs": 3, "batch_size": 8, "max_length": MAX_LENGTH}
+    plain = FinetuneConfig(**loop, **off, optimizer="sgd", scheduler="constant")
+    assert_stages(trainings, encoder, plain, system.info()["n_errors"], of_finished=False, times=6)
 
 
 def test_jtt_of_the_paper_counts_the_errors_of_its_finished_model_so_many_times(encoder, trainings):
-    method = JTT(
-        variant="sg-paper",
-        identification_epochs=(2,),
-        upweights=(5,),
-        learning_rates=(RATE,),
-        recipe=LOOP,
-        select="last",
-    )
-    system = method.fit(untrained(encoder, train=JTT_TRAIN), seed=0)
-    # The first stage is the second's recipe, but for its length.
-    same = dataclasses.replace(SECOND, epochs=2)
+    system = fit_jtt(encoder, variant="sg-paper", identification_epochs=(2,))
+    same = dataclasses.replace(SECOND, epochs=2)  # the second's recipe, but for its length
     assert (same.optimizer, same.scheduler) == ("adamw", "linear")
-    first, second = trainings
-    assert (first["config"], first["seed"], first["sampling_weights"]) == (same, 0, None)
-    passes, finished = first_stage_by_hand(encoder, same)
-    assert Counter(second["texts"]) == {text: 5 if text in finished else 1 for text in JTT_TRAIN.texts}
-    assert system.info()["n_errors"] == len(finished)
-    assert finished != passes[-1]
-    assert 0 < len(finished) < len(JTT_TRAIN) / 2
-    assert_second_stage(second, encoder)
-
-
-def assert_second_stage(second, encoder):
-    """It starts from the pretrained encoder, by the recipe as given, on rows that kept their labels."""
-    assert second["config"] == SECOND
-    assert (second["encoder"], second["objective"], second["sampling_weights"]) == (encoder, None, None)
-    of_text = dict(zip(JTT_TRAIN.texts, JTT_TRAIN.labels.tolist(), strict=True))
-    assert second["labels"] == [of_text[text] for text in second["texts"]]
-    # The rows in order, and then the copies.
-    assert second["texts"][: len(JTT_TRAIN)] == list(JTT_TRAIN.texts)
-
-
-# DFR and the last layer: scikit-learn on features that are read text by text
+    assert_stages(trainings, encoder, same, system.info()["n_errors"], of_finished=True, times=5)
 
 
 GRID = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)
@@ -262,14 +206,8 @@ def reviews(name, sizes, seed):
         kind = group // 2 if rng.random() < 0.8 else int(rng.integers(len(names)))
         text = rng.choice(FRAMES).format(thing=rng.choice(THINGS), word=rng.choice(words[kind]))
         texts.append(f"honestly {text}" if group % 2 else text)
-    return LabelledTexts(
-        name=name,
-        texts=texts,
-        labels=groups // 2,
-        label_names=names,
-        groups=groups,
-        group_names=tuple(f"{label}, {how}" for label in names for how in ("without", "with")),
-    )
+    group_names = tuple(f"{label}, {how}" for label in names for how in ("without", "with"))
+    return LabelledTexts(name, texts, groups // 2, names, groups, group_names)
 
 
 def read(material, texts, *, pooled):
@@ -408,15 +346,9 @@ def test_dfr_of_the_paper_is_one_fit_on_a_twentieth_of_the_training_set(n_classe
     expected = centred(scores_against(texts, fits[chosen]))
     assert answers_of(system, fresh) == pytest.approx(expected, abs=1e-3)
 
-    # The partners: another C, the half that C was chosen on, or standardisation by that half.
-    half = StandardScaler().fit(values[:31])
-    others = (
-        *(scores_against(texts, fits[c]) for c in GRID if c != chosen),
-        scores_against(
-            texts, make_pipeline(StandardScaler(), regression(chosen, n_classes)).fit(values[:31], labels[:31])
-        ),
-        scores_against(half.transform(texts), regression(chosen, n_classes).fit(half.transform(values), labels)),
-    )
+    # The partners: another C, or the half that C was chosen on.
+    half = make_pipeline(StandardScaler(), regression(chosen, n_classes)).fit(values[:31], labels[:31])
+    others = [scores_against(texts, fit) for fit in (half, *(fits[c] for c in GRID if c != chosen))]
     assert min(np.abs(centred(other) - expected).max() for other in others) > 0.01
 
 
