@@ -37,20 +37,7 @@ def _texts(name, n, with_shortcut, rng):
     return labelled(name, texts), labelled(f"{name}, clean", plain)
 
 
-def fake_build(
-    name,
-    *,
-    data_dir,
-    seed=0,
-    n_train=None,
-    n_test=None,
-    max_tokens=None,
-    tokenizer=None,
-    strength=1.0,
-    inserted=True,
-    fold=0,
-    n_folds=1,
-):
+def fake_build(name, *, data_dir, seed=0, n_train=None, n_test=None, strength=1.0, inserted=True, fold=0, **_):
     """What `datasets.build` has as its interface, with the word "honestly" going with the positive class."""
     rng = np.random.default_rng([seed, fold])
     low, high = (1 - strength) / 2, (1 + strength) / 2
@@ -71,9 +58,6 @@ def fake_build(
         card=DataCard("Made up", "Made-up reviews.", "none", "none", "none"),
         settings={"seed": seed, "strength": strength},
     )
-
-
-# Results without any model
 
 
 def fake_results(
@@ -105,38 +89,28 @@ def fake_record(run, n=120):
     sensitivity = rng.random(30) * (1.1 - skill)
     rows = Rows(np.arange(n), np.arange(n), labels, groups, predictions, probs, ranks, sensitivity, sensitivity * 0.8)
     size = int((present == 1).sum())
-    recall = {
-        str(k): {"recall": float(np.mean((ranks > 0) & (ranks <= k))), "chance": k / 30, "n": size}
-        for k in range(1, 11)
-    }
+    recalls = {k: float(np.mean((ranks > 0) & (ranks <= k))) for k in range(1, 11)}
+    recall = {str(k): {"recall": share, "chance": k / 30, "n": size} for k, share in recalls.items()}
     # Groups are named as the builders name them: the testbed's by its word.
     names = [name.replace("shortcut", "book") if "testbed" in run.setting.data else name for name in group_names]
     shell = {"groups": [{"name": name} for name in names], "metrics": {"shortcut_token_recall": recall, "n": n}}
     metrics, per_group = merged_metrics(rows, [shell])
     guard = run.spec.kind.startswith("guardrail")
     stages = {"tokenise": 0.1, "attribute": 1.5, "adapt": 20.0 + rng.random(), "calibrate": 2.0} if guard else {}
+    info = {"labels_spent": 40, "debias_strength": 0.5} if guard else {"labels_spent": 0}
+    needs = sorted(need.value for need in run.system.needs)
+    cost = {"forward_equivalents": 24.0 * n, "per_deployment_text": 24.0 if guard else 0.0, "per_answer": 1.0}
+    counts = {"train": {"a": 50, "b": 50}, "dev": {"a": 12, "b": 8}}
     return {
         "config": run.config(),
         "scale": run.scale.name,
-        "system": {
-            "name": run.spec.kind,
-            "needs": sorted(need.value for need in run.system.needs),
-            "info": {"labels_spent": 40, "debias_strength": 0.5} if guard else {"labels_spent": 0},
-        },
+        "system": {"name": run.spec.kind, "needs": needs, "info": info},
         "metrics": metrics,
         "groups": per_group,
-        "cost": {
-            "forward_equivalents": 24.0 * n,
-            "per_deployment_text": 24.0 if guard else 0.0,
-            "per_answer": 1.0,
-            "n_deployment": n,
-        },
+        "cost": {**cost, "n_deployment": n},
         "seconds": {"fit": sum(stages.values()), "predict": 1.0, "fit_stages": stages},
         "base": {"train_loss": [0.7, 0.5]},
-        "data": {
-            "counts": {"train": {"a": 50, "b": 50}, "dev": {"a": 12, "b": 8}},
-            "fingerprint": f"{run.setting.name} {run.seed} {run.fold}",
-        },
+        "data": {"counts": counts, "fingerprint": f"{run.setting.name} {run.seed} {run.fold}"},
         "command": "made up",
         "versions": {},
         "commit": None,

@@ -4,8 +4,6 @@ import ast
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 import shortcut_bench
 from sizes import MOST_LINES, MOST_LINES_OF_A_FILE, MOST_POSITIONAL, functions_of, lines_of, positional_of
 
@@ -52,17 +50,6 @@ def test_nothing_imports_itself_by_way_of_others():
     graph = graph_of(PACKAGE)
     assert {"shortcut_bench.systems", "shortcut_bench.methods.training"} <= graph["shortcut_bench.methods.jtt"]
     assert circles(graph) == []
-
-
-@pytest.mark.parametrize("inside", ["", "def late():\n    ", "if TYPE_CHECKING:\n    "])
-def test_a_circle_is_found_wherever_it_is_written(tmp_path, inside):
-    (tmp_path / "part").mkdir()
-    (tmp_path / "__init__.py").touch()
-    (tmp_path / "part" / "__init__.py").write_text("from ..low import name\n")
-    (tmp_path / "low.py").write_text("name = 1\n")
-    assert circles(graph_of(tmp_path)) == []
-    (tmp_path / "low.py").write_text(f"{inside}from .part import other\n")
-    assert len(circles(graph_of(tmp_path))) == 2
 
 
 def test_a_function_fits_on_a_page_and_a_file_in_a_head():

@@ -8,7 +8,6 @@ from shortcut_bench.cli import EXPERIMENTS
 from shortcut_bench.experiments import experiment_names
 from shortcut_bench.results import read_index, read_result
 from shortcut_guardrail.errors import RunError
-from tiny_models import save_tiny_encoder
 
 MINE = """
 shows = "Mine."
@@ -27,11 +26,10 @@ data = "fake"
 
 
 @pytest.fixture
-def mine(tmp_path, monkeypatch):
+def mine(encoder, tmp_path, monkeypatch):
     """An experiment of one's own on made-up data, and the options that make it fast."""
     monkeypatch.setattr(bases, "build", fake_build)
     (tmp_path / "mine.toml").write_text(MINE)
-    encoder = save_tiny_encoder(tmp_path / "tiny-bert", n_classes=2)
     (tmp_path / "data").mkdir()
     options = ["--data-dir", tmp_path / "data", "--encoder", encoder, "--scale", "tiny", "--set", "n_train=32"]
     return {"file": str(tmp_path / "mine.toml"), "options": options, "out": tmp_path / "results"}
@@ -57,29 +55,26 @@ def test_run_table_and_figure(cli, mine):
     )
     assert str(mine["out"].parent) not in str(result), "no path of this machine"
     status, printed, _ = cli(*run)
-    assert status == 0
-    assert "0 runs finished, 6 were there." in printed
+    assert (status, "0 runs finished, 6 were there." in printed) == (0, True)
 
-    status, printed, said = cli("benchmark", "table", mine["file"], "--results", mine["out"])
+    results = ("--results", mine["out"])
+    status, printed, said = cli("benchmark", "table", mine["file"], *results)
     assert status == 0
     assert "| planted | guardrail | 30 |" in printed
     assert "warning: The worst group has fewer than 30 rows" in said
-    _, printed, _ = cli("benchmark", "table", mine["file"], "--results", mine["out"], "--format", "csv")
+    _, printed, _ = cli("benchmark", "table", mine["file"], *results, "--format", "csv")
     assert printed.startswith("setting,system,n,accuracy,accuracy sd,accuracy low,accuracy high,")
     out = mine["out"] / "mine/table.tex"
-    status, printed, _ = cli(
-        "benchmark", "table", mine["file"], "--results", mine["out"], "--format", "latex", "--out", out
-    )
+    status, _, _ = cli("benchmark", "table", mine["file"], *results, "--format", "latex", "--out", out)
     assert (status, out.read_text()[:15]) == (0, r"\begin{table*}[")
     for kind in ("png", "svg", "pdf"):
         out = mine["out"] / f"mine/figure.{kind}"
-        status, _, said = cli("benchmark", "figure", mine["file"], "--results", mine["out"], "--out", out)
+        figure = ("benchmark", "figure", mine["file"], *results, "--out", out)
+        status, _, said = cli(*figure)
         assert (status, out.exists()) == (0, True), said
-    again = ("benchmark", "figure", mine["file"], "--results", mine["out"], "--out", out)
-    status, _, said = cli(*again)
-    assert status == 2
-    assert "--overwrite" in said
-    assert cli(*again, "--overwrite")[0] == 0
+    status, _, said = cli(*figure)
+    assert (status, "--overwrite" in said) == (2, True)
+    assert cli(*figure, "--overwrite")[0] == 0
 
 
 def test_a_failed_run_fails_the_command_and_keeps_the_rest(cli, mine, monkeypatch):
@@ -97,27 +92,21 @@ def test_a_failed_run_fails_the_command_and_keeps_the_rest(cli, mine, monkeypatc
     ("words", "sentence"),
     [
         (["run", "shiftd"], "There is no experiment 'shiftd' (there are: theory, "),
-        (["run", "shiftd"], "Did you mean 'shifted'?"),
         (["run", "shifted", "--data-dir", "nowhere"], "--data-dir must be a folder with the data sets, but 'nowhere'"),
-        (["run", "shifted", "--scale", "huge"], "scale must be one of tiny, small, paper, but is 'huge'"),
         (["run", "shifted", "--seeds", "0,x"], "--seeds must be whole numbers separated by commas"),
         (["run", "shifted", "--systems", "erm,,clean"], "--systems must be names separated by commas"),
-        (["run", "shifted", "--settings", "Yelp"], "There is no setting 'Yelp' here (there are: Civil,"),
         (["run", "shifted", "--set", "epochs"], "--set must be NAME=VALUE, such as epochs=5, but is 'epochs'"),
-        (["run", "shifted", "--set", "epochs=0"], "epochs must be a whole number from 1 on, but is 0"),
         (["run", "theory", "--scale", "tiny"], "The experiment 'theory' does not use --scale"),
         (["table", "theory"], "The experiment 'theory' has no table"),
         (["table", "shifted", "--format", "html"], "--format must be one of markdown, latex, csv, but is 'html'"),
         (["table", "shifted", "--results", "nowhere"], "Make it with: shortcut-guardrail benchmark run shifted"),
         (["figure", "shifted", "--out", "x.gif"], "--out must end in .png, .svg or .pdf, but is 'x.gif'"),
-        (["figure", "theory", "--out", "x.png", "--scale", "tiny"], "The experiment 'theory' does not use --scale"),
     ],
 )
 def test_bad_input_is_a_sentence_and_status_2(cli, tmp_path, monkeypatch, words, sentence):
     monkeypatch.chdir(tmp_path)
     status, printed, said = cli("benchmark", *words)
-    assert status == 2
+    assert (status, printed) == (2, "")
     assert sentence in said
     assert "Traceback" not in said
-    assert not printed
     assert not list(tmp_path.iterdir())

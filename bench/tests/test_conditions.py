@@ -56,6 +56,9 @@ def test_the_box_says_what_made_up_runs_say(unchanged):
 
 
 MACHINE = {"processor": "X", "cores": 8, "threads": 1, "gpu": "a GPU"}
+CIVIL, TRAIN = "civil-controlled", ("data", "counts", "train")
+EACH = {"learning_rates": [1e-4, 2e-4], "select": "each"}
+BY_RULE = {"debias_strength": 0, "labels_spent": 9, "selection": "a-rule"}
 
 
 @pytest.mark.parametrize(
@@ -63,31 +66,14 @@ MACHINE = {"processor": "X", "cores": 8, "threads": 1, "gpu": "a GPU"}
     [
         (put("config", "encoder", "weights", value=MINILM), 0, "an-encoder (22.7 million parameters)"),
         (put("hardware", value=MACHINE, kind="erm"), 0, "X, 8 cores, 1 thread, a GPU; an abacus, 1 thread, no GPU"),
-        (
-            put("data", "counts", "train", value={"a": 7}, data="civil-controlled"),
-            1,
-            "Training rows: 7 (Civil); 100 (GoEmo-ST).",
-        ),
-        (put("data", "counts", "dev", value={"a": 7}, data="civil-controlled"), 1, "Development rows: 7 to 20."),
-        (put("metrics", "n", value=110, data="civil-controlled"), 1, "Scored rows: 110 to 120."),
+        (put(*TRAIN, value={"a": 7}, data=CIVIL), 1, "Training rows: 7 (Civil); 100 (GoEmo-ST)."),
+        (put("data", "counts", "dev", value={"a": 7}, data=CIVIL), 1, "Development rows: 7 to 20."),
+        (put("metrics", "n", value=110, data=CIVIL), 1, "Scored rows: 110 to 120."),
         (put("config", "data", "max_tokens", value=32), 1, "Texts cut to tokens: 32."),
-        (
-            put("config", "base", value={"learning_rates": [1e-4, 2e-4], "select": "each"}),
-            2,
-            "Learning rate of the base classifier: 0.0001, 0.0002, by the development loss of each seed.",
-        ),
-        (put("config", "base", value={"learning_rates": [1, 2], "select": "seed 0"}), 2, "loss of seed 0."),
-        (
-            put(
-                "system",
-                "info",
-                value={"debias_strength": 0, "labels_spent": 9, "selection": "a-rule"},
-                data="civil-controlled",
-            ),
-            2,
-            "Debiasing strength by: a rule (9 labels); rule not recorded (40 labels).",
-        ),
-        (put("data", "counts", "train", value={"a": 1124}, data="goemo-st"), 3, "rows (as many on GoEmo-ST): compare"),
+        (put("config", "base", value=EACH), 2, "0.0001, 0.0002, by the development loss of each seed."),
+        (put("config", "base", value={**EACH, "select": "seed 0"}), 2, "loss of seed 0."),
+        (put("system", "info", value=BY_RULE, data=CIVIL), 2, "a rule (9 labels); rule not recorded (40 labels)."),
+        (put(*TRAIN, value={"a": 1124}, data="goemo-st"), 3, "rows (as many on GoEmo-ST): compare"),
     ],
 )
 def test_other_runs_have_another_box(change, line, said, unchanged, tmp_path):
@@ -113,16 +99,13 @@ def test_only_what_rebuilds_a_table_of_the_paper_speaks_of_it(unchanged):
 
 
 @pytest.mark.filterwarnings("ignore:The worst group has fewer")
-def test_the_box_is_above_the_numbers_and_not_in_a_csv_file(unchanged):
+def test_the_box_is_above_the_numbers_in_markdown_and_latex_and_not_in_a_csv_file(unchanged):
     table = make_table(unchanged)
     assert table.box == conditions(unchanged)
     text = render(table, "markdown")
     assert text.split("\n\n")[1].splitlines() == [f"> - {said}" for said in table.box]
     assert render(table, "csv") == render(replace(table, box=()), "csv")
     assert "> - " not in render(replace(table, box=()), "markdown")
-
-
-def test_latex_has_the_box_as_a_quotation_with_what_it_must_escape():
     latex = render(Table("t", ("a", "b"), (), (), ("50 % of a_b & #1", "x")), "latex")
     box = r"\begin{quote}\raggedright" "\n" r"50 \% of a\_b \& \#1\par" "\n" r"x\par" "\n" r"\end{quote}"
     assert latex.index(box) < latex.index(r"\begin{tabular}")

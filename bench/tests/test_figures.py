@@ -14,9 +14,7 @@ from shortcut_guardrail import ConfigError, DataError
 
 
 def collected(folder, name, systems=(), **options):
-    config = read_experiment(name)
-    if systems:
-        config = with_systems(config, *systems)
+    config = with_systems(read_experiment(name), *systems) if systems else read_experiment(name)
     fake_results(folder, config, **{"seeds": (0, 1), **options})
     return collect(folder, config)
 
@@ -28,7 +26,6 @@ ONE_OF_EACH_KIND = {read_experiment(name).figure["kind"]: name for name in rever
 def test_every_kind_of_figure_has_labels_and_a_legend_with_labels_and_a_legend(name, tmp_path):
     systems = [spec.label for spec in read_experiment(name).systems][:6]
     figure = draw(collected(tmp_path, name, systems))
-    assert figure.legends
     labels = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
     assert labels
     assert not any(label.startswith("_") for label in labels)

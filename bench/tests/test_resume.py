@@ -21,16 +21,8 @@ SEEDS = (0, 1, 2)
 ASKED_FOR = {"shifted": ("guardrail-distill-influential", "guardrail-distill-influential-40")}
 """Systems that were added to an experiment with `--systems`: they are listed in it and not planned without that."""
 
-NOT_MADE = {
-    "in-distribution": 201,
-    "lambda-sweep": 18,
-    "mstps": 90,
-    "mstps-vs-accuracy": 39,
-    "natural-shortcuts": 60,
-    "real-world": 27,
-    "shifted": 180,
-    "source-recipes": 2,
-}
+NOT_MADE = {"in-distribution": 201, "lambda-sweep": 18, "mstps": 90, "mstps-vs-accuracy": 39}
+NOT_MADE |= {"natural-shortcuts": 60, "real-world": 27, "shifted": 180, "source-recipes": 2}
 """Planned runs that nobody has made, by experiment; docs/research/strategies-measured.md names the main ones. The
 runner leaves some out: where no shortcut is inserted, there are no texts without it."""
 
@@ -63,11 +55,7 @@ def test_every_listed_run_is_planned(name):
 def test_every_planned_run_is_there_or_known_not_to_be():
     missing = {name: sum(not stored(run) for run in planned(name)) for name in COMMITTED}
     assert {name: count for name, count in missing.items() if count} == NOT_MADE
-
-
-def test_a_seed_that_nobody_ran_is_not_there():
-    """The partner of the tests above."""
-    assert not any(map(stored, planned("leaderboard", seeds=(77,))))
+    assert not any(map(stored, planned("leaderboard", seeds=(77,)))), "the partner: a seed that nobody ran"
 
 
 @pytest.fixture

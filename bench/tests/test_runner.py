@@ -5,12 +5,12 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
 
-from checkout import ROOT
 from harness_fakes import fake_build
 from shortcut_bench import bases, classifiers, references, registry, runner
 from shortcut_bench.classifiers import UNFINISHED_FOLDER
@@ -19,24 +19,12 @@ from shortcut_bench.finetuning.checkpoints import Checkpoints
 from shortcut_bench.methods import training
 from shortcut_bench.results import add_to_index, read_index, read_result, result_path, rows_of
 from shortcut_bench.runner import run_experiment
-from shortcut_bench.systems import Need
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError, RunError
 from shortcut_guardrail.metrics import worst_group_accuracy
-from tiny_models import save_tiny_encoder
 
-RESULTS = ROOT / "results"
-
-CHANGES = {
-    "n_train": 32,
-    "n_test": 36,
-    "n_audit": 8,
-    "max_tokens": 32,
-    "n_deployment": 16,
-    "epochs": 2,
-    "n_support": 8,
-    "n_held_out": 8,
-}
+CHANGES = dict.fromkeys(("n_audit", "n_support", "n_held_out"), 8)
+CHANGES |= {"n_train": 32, "n_test": 36, "max_tokens": 32, "n_deployment": 16, "epochs": 2}
 GUARD = SystemSpec("guardrail", "guardrail", {"min_steps": 0, "max_steps": 3})
 
 
@@ -45,11 +33,6 @@ def experiment(*systems, **changes):
     specs = tuple(spec if isinstance(spec, SystemSpec) else SystemSpec(spec, spec) for spec in systems)
     settings = (Setting("planted", "fake", {"strength": 1.0}, family="fake"),)
     return replace(ExperimentConfig("made-up", "Shows.", "nothing", ("reversed",), settings, specs), **changes)
-
-
-@pytest.fixture(scope="session")
-def encoder(tmp_path_factory):
-    return str(save_tiny_encoder(tmp_path_factory.mktemp("encoder") / "tiny-bert", n_classes=2))
 
 
 @pytest.fixture
@@ -68,27 +51,30 @@ def results_of(out, name="made-up"):
     return {(e.system, e.test, e.seed): read_result(out, e.run) for e in read_index(out, name)}
 
 
+def made_up():
+    """The data of the runs with seed 0."""
+    return fake_build("fake", data_dir=None, n_train=32, n_test=36, seed=0)
+
+
 def test_a_result_says_what_was_found_and_how(run, tmp_path):
-    outcome = run(experiment("erm", GUARD), command="the command")
-    assert len(outcome.finished) == 2
-    assert not outcome.failed
+    run(experiment("erm", GUARD), command="the command")
     found = results_of(tmp_path)
+    assert len(found) == 2
     for result in found.values():
-        rows = rows_of(result)
-        n = result["metrics"]["n"]
-        assert n == 36 - 8 == len(rows.labels)
-        assert result["metrics"]["accuracy"] == pytest.approx(rows.right.mean())
+        rows, metrics = rows_of(result), result["metrics"]
+        assert metrics["n"] == 36 - 8 == len(rows.labels) == sum(group["n"] for group in result["groups"])
+        assert metrics["accuracy"] == pytest.approx(rows.right.mean())
         worst = worst_group_accuracy(rows.predictions, rows.labels, rows.groups)
-        assert result["metrics"]["worst_group_accuracy"] == pytest.approx(worst)
-        assert sum(group["n"] for group in result["groups"]) == n
-        assert len(rows.sensitivity) == 8 == result["metrics"]["n_audited"]
+        assert metrics["worst_group_accuracy"] == pytest.approx(worst)
+        assert len(rows.sensitivity) == 8 == metrics["n_audited"]
         assert np.allclose(rows.probs.sum(axis=1), 1, atol=1e-3)
         assert (rows.probs.argmax(axis=1) == rows.predictions).all()
-        assert result["config"]["seed"] == 0
-        assert result["command"] == "the command"
+        assert (result["config"]["seed"], result["command"]) == (0, "the command")
         assert {"python", "torch", "shortcut-guardrail"} <= result["versions"].keys()
-        assert result["hardware"]["threads"] >= 1
         assert set(result["data"]["fingerprints"]) >= {"train", "reversed"}
+        text = json.dumps(result)
+        assert not any(row in text for row in made_up().tests["reversed"].texts)
+        assert "honestly" in text, "the partner: what the shortcut is may be said"
     erm, guard = found["erm", "reversed", 0], found["guardrail", "reversed", 0]
     assert erm["cost"]["forward_equivalents"] == 0 < guard["cost"]["forward_equivalents"]
     assert erm["metrics"]["mstps"] == erm["metrics"]["mstps_base_tokens"]
@@ -98,29 +84,15 @@ def test_a_result_says_what_was_found_and_how(run, tmp_path):
     assert rows_of(erm).index.tolist() == rows_of(guard).index.tolist()
 
 
-def test_no_text_is_stored(run, tmp_path):
-    run(experiment("erm"))
-    text = next(tmp_path.glob("runs/*/result.json")).read_text()
-    test = fake_build("fake", data_dir=None, n_train=32, n_test=36, seed=0).tests["reversed"]
-    assert not any(row in text for row in test.texts)
-    assert "honestly" in text, "the partner: what the shortcut is may be said"
-
-
 def test_support_rows_are_not_scored_and_are_the_same_for_all_systems(run, tmp_path, monkeypatch):
-    seen = []
-    fit = references.Guardrail.fit
-    monkeypatch.setattr(
-        references.Guardrail, "fit", lambda self, given, **how: seen.append(given) or fit(self, given, **how)
-    )
+    seen, fit = [], references.Guardrail.fit
+    monkeypatch.setattr(references.Guardrail, "fit", lambda *a, **how: seen.append(a[1]) or fit(*a, **how))
     run(experiment(GUARD, replace(GUARD, label="again", options={**GUARD.options, "rank": 2})))
     first, second = (list(given.support.texts) for given in seen)
     assert first == second
-    assert len(first) == 8
-    test = fake_build("fake", data_dir=None, n_train=32, n_test=36, seed=0).tests["reversed"]
-    scored = rows_of(results_of(tmp_path)["again", "reversed", 0]).index
-    assert len(set(scored.tolist())) == 28
-    held_out = sorted(set(range(36)) - set(scored.tolist()))
-    assert sorted(test.texts[i] for i in held_out) == sorted(first)
+    scored = set(rows_of(results_of(tmp_path)["again", "reversed", 0]).index.tolist())
+    assert len(scored) == 28
+    assert sorted(made_up().tests["reversed"].texts[i] for i in set(range(36)) - scored) == sorted(first)
 
 
 def test_the_same_seed_gives_the_same_result_and_another_another(run, tmp_path, encoder):
@@ -129,31 +101,23 @@ def test_the_same_seed_gives_the_same_result_and_another_another(run, tmp_path, 
     run(config, out=tmp_path / "again")
     first, again = results_of(tmp_path), results_of(tmp_path / "again")
     for key, result in again.items():
-        assert result["rows"] == first[key]["rows"]
-        assert result["metrics"] == first[key]["metrics"]
+        assert (result["rows"], result["metrics"]) == (first[key]["rows"], first[key]["metrics"])
         assert first[key[0], key[1], 1]["rows"] != result["rows"]
 
 
 def test_finished_runs_are_skipped_and_the_classifier_is_trained_once(run, tmp_path, monkeypatch):
-    trained = []
-    finetune = classifiers.finetune_classifier
-
-    def counting(texts, *rest, **options):
-        trained.append(len(texts))
-        return finetune(texts, *rest, **options)
-
+    counting = Mock(wraps=classifiers.finetune_classifier)
     monkeypatch.setattr(classifiers, "finetune_classifier", counting)
     run(experiment("erm", GUARD))
-    assert trained == [32]
+    assert counting.call_count == 1
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/result.json")}
     outcome = run(experiment("erm", GUARD, "oracle", name="another"))
     assert (len(outcome.finished), len(outcome.skipped)) == (1, 2)
-    assert trained == [32], "another experiment takes the classifier too"
+    assert counting.call_count == 1, "another experiment takes the classifier too"
     assert all(path.stat().st_mtime_ns == at for path, at in before.items())
     assert len(read_index(tmp_path, "another")) == 3
-    outcome = run(experiment("erm"), overwrite=True)
-    assert len(outcome.finished) == 1
-    assert trained == [32]
+    assert len(run(experiment("erm"), overwrite=True).finished) == 1
+    assert counting.call_count == 1
 
 
 def test_the_learning_rate_is_the_one_with_the_lowest_loss_on_dev(run, tmp_path):
@@ -171,16 +135,12 @@ def test_oracle_and_clean_read_what_they_should(run, tmp_path):
     found = results_of(tmp_path)
     erm, oracle = found["erm", "reversed", 0], found["oracle", "reversed", 0]
     assert oracle["groups"] != erm["groups"] or oracle["rows"]["probs"] != erm["rows"]["probs"]
-    assert oracle["rows"]["groups"] == erm["rows"]["groups"]
-    assert oracle["rows"]["labels"] == erm["rows"]["labels"]
-    data = fake_build("fake", data_dir=None, n_train=32, n_test=36, seed=0)
-    index = rows_of(oracle).index
-    plain = [data.oracle_tests["reversed"].texts[i] for i in index]
-    folder = next((tmp_path / ".cache/classifiers").glob("*"))
-    folders = [p for p in (tmp_path / ".cache/classifiers").iterdir() if (p / "model.safetensors").exists()]
+    assert all(oracle["rows"][name] == erm["rows"][name] for name in ("groups", "labels"))
+    plain = [made_up().oracle_tests["reversed"].texts[i] for i in rows_of(oracle).index]
+    folders = [path.parent for path in (tmp_path / ".cache/classifiers").glob("*/model.safetensors")]
     assert len(folders) == 2, "the base classifier and the one trained without the shortcut"
     answers = [ShortcutGuardrail.from_pretrained(p).predict_proba(plain).argmax(axis=1) for p in folders]
-    assert any((rows_of(oracle).predictions == answer).all() for answer in answers), folder
+    assert any((rows_of(oracle).predictions == answer).all() for answer in answers)
     assert found["clean", "reversed", 0]["cost"]["forward_equivalents"] == 3 * 32 * 2
 
 
@@ -189,8 +149,8 @@ def test_what_a_setting_cannot_have_is_left_out_with_the_reason(run):
     outcome = run(experiment("erm", "oracle", "clean", settings=(sampled,), tests=("reversed", "test")))
     assert len(outcome.finished) == 1
     reasons = " ".join(outcome.left_out)
-    assert "sampled, oracle, reversed, seed 0: no shortcut is inserted" in reasons
-    assert "sampled, clean, reversed, seed 0: no shortcut is inserted" in reasons
+    for system in ("oracle", "clean"):
+        assert f"sampled, {system}, reversed, seed 0: no shortcut is inserted" in reasons
     assert "sampled, erm, test, seed 0: the data have no test set 'test'" in reasons
 
 
@@ -206,29 +166,24 @@ def test_a_model_is_scored_once_however_many_systems_it_is(run, tmp_path, monkey
     def at(strength, label):
         return replace(GUARD, label=label, options={**GUARD.options, "strength": strength})
 
-    asked = []
-    score = runner.score
-    monkeypatch.setattr(runner, "score", lambda fitted, *a, **k: asked.append("model") or score(fitted, *a, **k))
+    score = Mock(wraps=runner.score)
+    monkeypatch.setattr(runner, "score", score)
     run(experiment("erm", "oracle", at(0.0, "off"), at(1.0, "full"), at(1.0, "same")))
     # erm and "off" are one model, "full" and "same" another; the oracle is the first one, asked about other texts.
-    assert len(asked) == 3
-    found = results_of(tmp_path)
-    assert found["off", "reversed", 0]["rows"] == found["erm", "reversed", 0]["rows"]
-    assert found["full", "reversed", 0]["rows"]["probs"] != found["erm", "reversed", 0]["rows"]["probs"]
-    for alone, strength in (("off", 0.0), ("full", 1.0)):
-        run(experiment(at(strength, alone)), out=tmp_path / alone)
-        again = results_of(tmp_path / alone)[alone, "reversed", 0]
-        assert again["rows"] == found[alone, "reversed", 0]["rows"]
-        assert again["metrics"] == found[alone, "reversed", 0]["metrics"]
+    assert score.call_count == 3
+    found = {system: result for (system, _, _), result in results_of(tmp_path).items()}
+    assert found["off"]["rows"] == found["erm"]["rows"]
+    assert found["full"]["rows"]["probs"] != found["erm"]["rows"]["probs"]
+    run(experiment(at(1.0, "full")), out=tmp_path / "alone")
+    again = results_of(tmp_path / "alone")["full", "reversed", 0]
+    assert (again["rows"], again["metrics"]) == (found["full"]["rows"], found["full"]["metrics"])
 
 
 def test_folds_have_a_classifier_each(run, tmp_path):
-    outcome = run(experiment("erm"), changes={"folds": 3})
-    assert len(outcome.finished) == 3
+    run(experiment("erm"), changes={"folds": 3})
     entries = read_index(tmp_path, "made-up")
     assert [(entry.fold, entry.folds) for entry in entries] == [(0, 3), (1, 3), (2, 3)]
-    prints = {read_result(tmp_path, entry.run)["data"]["fingerprint"] for entry in entries}
-    assert len(prints) == 3
+    assert len({read_result(tmp_path, entry.run)["data"]["fingerprint"] for entry in entries}) == 3
 
 
 @pytest.mark.parametrize("kind", [RunError, torch.OutOfMemoryError, MemoryError])
@@ -251,8 +206,7 @@ def test_a_support_set_of_one_class_gets_a_row_of_another(run, tmp_path, monkeyp
 
     monkeypatch.setattr(bases, "build", lopsided)
     outcome = run(experiment(GUARD), seeds=(0, 1, 2), changes={"n_support": 4, "n_held_out": 4})
-    assert not outcome.failed
-    assert len(outcome.finished) == 3
+    assert (len(outcome.finished), outcome.failed) == (3, [])
 
 
 @pytest.mark.parametrize(
@@ -261,8 +215,6 @@ def test_a_support_set_of_one_class_gets_a_row_of_another(run, tmp_path, monkeyp
         ({"data_dir": Path("nowhere")}, DataError, "--data-dir must be a folder .*'nowhere' is none"),
         ({"systems": ["gardrail"]}, ConfigError, "Did you mean 'guardrail'"),
         ({"settings": ["other"]}, ConfigError, "There is no setting 'other' here"),
-        ({"scale": "huge"}, ConfigError, "scale must be one of tiny, small, paper"),
-        ({"changes": {"epochs": 0}}, ConfigError, "epochs must be a whole number from 1 on"),
         ({"encoder": "."}, ModelError, "holds no .safetensors file"),
     ],
 )
@@ -276,31 +228,18 @@ def test_every_option_that_decides_is_in_the_hash(encoder):
     found = classifiers.find_encoder(encoder)
 
     def hashes(config, **changes):
-        runs = runner.plan_runs(config, scale="tiny", encoder=found, seeds=(0,), changes={**CHANGES, **changes})
-        return [run.hash for run in runs]
+        given = {"scale": "tiny", "encoder": found, "seeds": (0,), "changes": {**CHANGES, **changes}}
+        return [run.hash for run in runner.plan_runs(config, **given)]
 
     (same,) = hashes(experiment("erm"))
     assert hashes(experiment(SystemSpec("erm", "another label"), name="other")) == [same]
-    different = [
-        hashes(experiment("erm"), **changes)[0]
-        for changes in (
-            {"epochs": 1},
-            {"n_train": 20},
-            {"max_tokens": 31},
-            {"learning_rates": [2e-4]},
-            {"precision": "bfloat16"},
-            {"n_audit": 7},
-            {"n_support": 7},
-            {"n_deployment": 15},
-        )
-    ]
+    other = {"epochs": 1, "n_train": 20, "max_tokens": 31, "learning_rates": [2e-4], "precision": "bfloat16"}
+    other |= {"n_audit": 7, "n_support": 7, "n_deployment": 15}
+    different = [hashes(experiment("erm"), **{name: value})[0] for name, value in other.items()]
     different += hashes(experiment("erm", tests=("in_distribution",)))
     different += hashes(experiment("erm", settings=(Setting("planted", "fake", {"strength": 0.5}),)))
     different += hashes(experiment(GUARD)) + hashes(experiment(replace(GUARD, options={"rank": 2})))
     assert len({same, *different}) == 1 + len(different)
-    assert runner.plan_runs(experiment(GUARD), scale="tiny", encoder=found, seeds=(0,))[0].system.needs >= {
-        Need.SUPPORT
-    }
 
 
 OWN = {"train": "mine.csv", "words": ["honestly"], "how": "insert", "strength": 1.0}
@@ -310,10 +249,7 @@ OWN = {"train": "mine.csv", "words": ["honestly"], "how": "insert", "strength": 
 def run_own(run, tmp_path):
     """Runs systems on files of a user's own, in a data folder."""
     rows = fake_build("fake", data_dir=None, n_train=90, strength=0.0).clean_train
-    lines = [
-        f"{text} {at},{rows.label_names[label]}"
-        for at, (text, label) in enumerate(zip(rows.texts, rows.labels, strict=True))
-    ]
+    lines = [f"{text} {i},{rows.label_names[rows.labels[i]]}" for i, text in enumerate(rows.texts)]
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "mine.csv").write_text("\n".join(["text,label", *lines]), encoding="utf-8")
 
@@ -433,9 +369,8 @@ def test_a_run_that_was_cut_short_loses_nothing_that_was_finished(run, tmp_path,
     outcome = run(config, seeds=(0, 1))
     assert (len(outcome.skipped), len(outcome.finished), outcome.failed) == (len(finished), 6 - len(finished), [])
     assert all(path.read_bytes() == content for path, content in finished.items()), "nothing finished was touched"
-    assert set(results_of(tmp_path)) == {
-        (system, "reversed", seed) for system in ("erm", "oracle", "guardrail") for seed in (0, 1)
-    }
+    systems = ("erm", "oracle", "guardrail")
+    assert set(results_of(tmp_path)) == {(system, "reversed", seed) for system in systems for seed in (0, 1)}
 
 
 @pytest.mark.filterwarnings("ignore:Group DRO cannot do anything")
@@ -474,20 +409,13 @@ def test_a_training_that_was_cut_short_goes_on_from_its_checkpoint(run, tmp_path
     assert resumed["group_dro", "reversed", 0]["rows"] == whole["group_dro", "reversed", 0]["rows"]
 
 
-def test_several_processes_may_list_their_runs_at_once(run, tmp_path):
+def test_several_processes_may_list_their_runs_at_once_and_a_damaged_list_is_refused(run, tmp_path):
     run(experiment("erm"))
     (entry,) = read_index(tmp_path, "made-up")
-    entries = [replace(entry, seed=seed, run=f"{seed:016x}") for seed in range(1, 25)]
+    entries = [entry, *(replace(entry, seed=seed, run=f"{seed:016x}") for seed in range(1, 25))]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda one: add_to_index(tmp_path, "made-up", [one], command="again"), entries))
-    assert {one.seed for one in read_index(tmp_path, "made-up")} == set(range(25))
-
-
-def test_a_damaged_list_or_result_is_refused(run, tmp_path):
-    run(experiment("erm"))
-    (entry,) = read_index(tmp_path, "made-up")
-    add_to_index(tmp_path, "made-up", [entry], command="again")
-    assert len(read_index(tmp_path, "made-up")) == 1
+    assert sorted(one.seed for one in read_index(tmp_path, "made-up")) == list(range(25))
     result_path(tmp_path, entry.run).write_text("{")
     with pytest.raises(DataError, match="cannot be read as JSON"):
         read_result(tmp_path, entry.run)

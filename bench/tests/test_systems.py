@@ -24,17 +24,8 @@ def base():
 def full(base):
     data = fake_build("fake", data_dir=None, n_train=16, n_test=24)
     test = data.tests["reversed"]
-    return Material(
-        base=base,
-        encoder="unused",
-        label_names=data.label_names,
-        train=data.train,
-        dev=data.dev,
-        support=test.select(np.arange(10)),
-        deployment=test.texts,
-        clean_train=data.clean_train,
-        max_length=32,
-    )
+    rows = {"train": data.train, "dev": data.dev, "support": test.select(np.arange(10)), "deployment": test.texts}
+    return Material(base, "unused", data.label_names, **rows, clean_train=data.clean_train, max_length=32)
 
 
 def test_the_model_of_the_base_is_for_those_who_declared_it(full, base):
@@ -46,9 +37,6 @@ def test_the_model_of_the_base_is_for_those_who_declared_it(full, base):
     assert full.base.model is base.model, "the harness keeps its own"
     with pytest.raises(ConfigError, match="for systems that declare the need 'gradients'"):
         cut.scorer(cut.base.model)
-
-
-def test_what_is_not_there_cannot_be_declared(full):
     poor = dataclasses.replace(full, clean_train=None)
     with pytest.raises(ConfigError, match="needs clean-train, which this setting does not have"):
         poor.for_needs({Need.CLEAN_TRAIN})
@@ -116,13 +104,8 @@ def test_the_cost_of_the_guardrail_is_counted_as_in_the_notes(full):
 
 
 def test_clean_trains_on_the_clean_rows_by_the_recipe_of_the_base(full, base):
-    asked = []
-
-    def retrain(rows):
-        asked.append(rows)
-        return dataclasses.replace(base, forward_equivalents=7.0)
-
-    material = dataclasses.replace(full, retrain=retrain)
+    asked, again = [], dataclasses.replace(base, forward_equivalents=7.0)
+    material = dataclasses.replace(full, retrain=lambda rows: asked.append(rows) or again)
     fitted = Clean().fit(material.for_needs(Clean().needs), seed=0)
     assert material.for_needs({Need.TRAIN, Need.GRADIENTS}).retrain is None
     assert asked[0].texts == full.clean_train.texts
