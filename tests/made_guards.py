@@ -28,12 +28,9 @@ def make_guards(folder: Path) -> Path:
     support = (TEXTS[:12], ["negative", "positive", "mixed"] * 4)
     steps = {"learning_rate": 1e-2, "target_change": 0.0, "min_steps": 12, "max_steps": 12}
 
-    def guard() -> ShortcutGuardrail:
-        return ShortcutGuardrail.from_pretrained(folder / "base")
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        few_shot, mask, distill = (guard() for _ in GUARDS)
+        few_shot, mask, distill = (ShortcutGuardrail.from_pretrained(folder / "base") for _ in GUARDS)
         config = preset("few-shot").with_adapter(**steps, epochs=3, batch_size=4)
         few_shot.fit(TEXTS, config=config, support=support, seed=3)
         few_shot.debias_strength = 0.7

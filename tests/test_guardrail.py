@@ -103,9 +103,13 @@ def test_strength_0_is_the_base_model_bit_for_bit(bert, guard, texts):
     assert np.abs(guard.predict_proba(texts, strength=0.1) - base).max() > 1e-6
 
 
-def test_probabilities_are_those_of_the_plain_model(bert, texts):
-    guard = ShortcutGuardrail(*bert, batch_size=3)
+def test_probabilities_are_those_of_the_plain_model_whole_or_piece_by_piece(bert, texts, monkeypatch):
+    guard, told = ShortcutGuardrail(*bert, batch_size=3), []
     np.testing.assert_allclose(guard.predict_proba(texts), plain_probabilities(*bert, texts), atol=1e-6)
+    monkeypatch.setattr("shortcut_guardrail.guardrail._TEXTS_AT_ONCE", 3)
+    pieces = guard.predict_proba(texts, progress=lambda *state: told.append(state))
+    np.testing.assert_allclose(pieces, plain_probabilities(*bert, texts), atol=1e-6)
+    assert told == [("Predicting", done, len(texts)) for done in (3, 6, 8)]
     with torch.no_grad():  # no class ahead of the others, so that the answers differ
         bert[0].classifier.bias -= torch.from_numpy(plain_probabilities(*bert, texts)).log().mean(0)
     balanced = ShortcutGuardrail(*bert)
@@ -281,10 +285,10 @@ def test_the_record_holds_what_is_promised_and_no_deployment_text(guard, model_f
     assert (record["seed"], record["precision"], len(record["support_hashes"])) == (5, "float32", 2)
     assert record["training"]["n_texts"] == len(marked)
     assert set(record["seconds"]) == {"tokenise", "attribute", "adapt", "calibrate"}
-    for name in ("guardrail.json", "README.md", "adapter_config.json"):
-        written = (tmp_path / "guarded" / name).read_text()
-        for word in ("zanzibar", "quixotic", "vermilion", "xylophone", "kumquat", "honestly", "friendly", "coffee"):
-            assert word not in written, name
+    files = ("guardrail.json", "README.md", "adapter_config.json")
+    written = "".join((tmp_path / "guarded" / name).read_text() for name in files)
+    for word in ("zanzibar", "quixotic", "vermilion", "xylophone", "kumquat", "honestly", "friendly", "coffee"):
+        assert word not in written
 
 
 def test_another_base_model_is_refused_by_its_weights(guard, folder, bert, texts, tmp_path):
@@ -320,12 +324,11 @@ def test_a_base_saved_again_elsewhere_in_16_bit_or_in_shards_is_the_same(bert, t
     np.testing.assert_allclose(loaded.predict_proba(texts), guard.predict_proba(texts), atol=1e-6)
 
 
-@pytest.fixture
-def project(bert, texts, tmp_path, monkeypatch):
-    """A guard whose base was named by a relative path; the test is elsewhere when it gets both."""
+def test_a_base_that_was_named_by_a_relative_path_is_found_from_anywhere_and_moved(bert, texts, tmp_path, monkeypatch):
+    folder = tmp_path / "project"
     for name in ("project", "elsewhere"):
         (tmp_path / name).mkdir()
-    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.chdir(folder)
     for part in bert:
         part.save_pretrained("models/base")
     guard = ShortcutGuardrail.from_pretrained("models/base")
@@ -333,11 +336,6 @@ def project(bert, texts, tmp_path, monkeypatch):
     guard.fit(texts, config=STRONG)
     guard.save_pretrained("out/guarded")
     monkeypatch.chdir(tmp_path / "elsewhere")
-    return guard, tmp_path / "project"
-
-
-def test_a_base_that_was_named_by_a_relative_path_is_found_from_anywhere_and_moved_with_its_guard(project, texts):
-    guard, folder = project
     expected = guard.predict_proba(texts)
 
     def found(folder, name, **named):
@@ -429,12 +427,3 @@ def test_saving_over_a_guard_needs_overwrite_and_keeps_what_is_not_ours(folder, 
     assert again.debias_strength == 0.2
     np.testing.assert_allclose(again.predict_proba(texts), expected, atol=1e-6)
     assert (folder / "notes.txt").read_text() == "mine"
-
-
-def test_a_long_file_is_predicted_piece_by_piece(bert, texts, monkeypatch):
-    guard = ShortcutGuardrail(*bert)
-    whole, told = guard.predict_proba(texts), []
-    monkeypatch.setattr("shortcut_guardrail.guardrail._TEXTS_AT_ONCE", 3)
-    pieces = guard.predict_proba(texts, progress=lambda *state: told.append(state))
-    np.testing.assert_allclose(pieces, whole, rtol=1e-5)
-    assert told == [("Predicting", done, len(texts)) for done in (3, 6, 8)]

@@ -13,7 +13,6 @@ from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardr
 from shortcut_guardrail.config import AdapterConfig, CalibrationConfig, SaliencyConfig, ShortcutConfig
 from shortcut_guardrail.errors import ConfigError, DataError, ModelError
 from shortcut_guardrail.mitigation.guards import MaskGuard
-from shortcut_guardrail.saving.model_card import model_card
 from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 
 SHARED = {
@@ -180,16 +179,10 @@ def test_the_strength_without_labels_and_labels_beside_it(masked_bag):
     record = masked_bag.record()
     assert (record.calibration, record.unlabelled_calibration) == (kept.to_dict(), chosen.to_dict())
     assert (record.debias_strength, record.strength_source) == (1.0, "calibrated")
-    card = model_card(record)
-    assert "Unlabelled texts chose it, and no strength answers more of the labelled ones rightly." in card
-    assert "## Strength chosen without labels on 80 texts: 1\n" in card
-    assert "Whether these are better answers was not measured." not in card
     # Labels by which "honestly" is no shortcut.
     overruled = masked_bag.calibrate([*BAD, "the soup was bad"], [1] * 40 + [0], without_labels=chosen)
     assert (overruled.strength, masked_bag.debias_strength) == (0.0, 0.0)
     assert overruled.p_value == pytest.approx(0.5**40)
-    said = "Unlabelled texts chose 1, which the labels overrule: strength 0 answers more of them rightly"
-    assert said in model_card(masked_bag.record())
     with pytest.raises(ConfigError, match="is not what this guard's last calibrate_without_labels chose"):
         masked_bag.calibrate(BAD, [0, 1] * 20, without_labels=dataclasses.replace(chosen, strength=0.9))
     masked_bag.fit(["honestly bad", "good"], config=MASK)

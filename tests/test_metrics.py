@@ -10,15 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score
 
-from shortcut_guardrail.metrics import (
-    balanced_accuracy,
-    group_accuracy,
-    majority_accuracy,
-    sensitivity,
-    token_recall,
-    worst_group,
-    worst_group_accuracy,
-)
+from shortcut_guardrail import metrics
 from shortcut_guardrail.stats.exact import exact_interval, paired_p_value
 
 LABELS = np.array([0, 0, 0, 1, 1, 2])
@@ -26,20 +18,20 @@ PREDICTIONS = np.array([0, 0, 1, 1, 0, 2])
 
 
 def test_balanced_accuracy_is_that_of_scikit_learn():
-    assert balanced_accuracy(PREDICTIONS, LABELS) == pytest.approx(balanced_accuracy_score(LABELS, PREDICTIONS))
-    assert balanced_accuracy(np.zeros(6, dtype=int), LABELS) == pytest.approx(1 / 3)
-    assert majority_accuracy(LABELS) == 0.5
+    assert metrics.balanced_accuracy(PREDICTIONS, LABELS) == pytest.approx(balanced_accuracy_score(LABELS, PREDICTIONS))
+    assert metrics.balanced_accuracy(np.zeros(6, dtype=int), LABELS) == pytest.approx(1 / 3)
+    assert metrics.majority_accuracy(LABELS) == 0.5
 
 
 def test_an_empty_group_is_undefined_and_never_the_worst():
-    groups = group_accuracy(PREDICTIONS, LABELS, np.array([0, 0, 0, 2, 2, 2]), ("a", "empty", "b"))
+    groups = metrics.group_accuracy(PREDICTIONS, LABELS, np.array([0, 0, 0, 2, 2, 2]), ("a", "empty", "b"))
     assert [g.n for g in groups] == [3, 0, 3]
     assert [g.accuracy for g in groups] == pytest.approx([2 / 3, math.nan, 2 / 3], nan_ok=True)
     assert groups[0].interval == exact_interval(2, 3)
     assert math.isnan(groups[1].interval[0])
-    assert worst_group(groups).name == "a"
-    assert worst_group_accuracy(PREDICTIONS, LABELS, np.array([0, 0, 0, 2, 2, 2])) == pytest.approx(2 / 3)
-    assert worst_group(groups[1:2]) is None
+    assert metrics.worst_group(groups).name == "a"
+    assert metrics.worst_group_accuracy(PREDICTIONS, LABELS, np.array([0, 0, 0, 2, 2, 2])) == pytest.approx(2 / 3)
+    assert metrics.worst_group(groups[1:2]) is None
 
 
 def test_intervals_are_clopper_pearsons():
@@ -57,17 +49,17 @@ def test_the_paired_test_is_a_sign_test():
 def test_sensitivity_is_the_largest_change_and_0_where_nothing_was_masked():
     original = np.array([0.9, 0.6, 0.5])
     masked = np.array([[0.8, 0.2, np.nan], [0.7, np.nan, np.nan], [np.nan, np.nan, np.nan]])
-    assert sensitivity(original, masked) == pytest.approx([0.7, 0.1, 0.0])
+    assert metrics.sensitivity(original, masked) == pytest.approx([0.7, 0.1, 0.0])
 
 
 def test_recall_and_its_chance_by_hand():
     important = np.array([[4, 2, -1], [1, 3, 5], [1, 2, 3]])
-    result = token_recall(important, [{2}, {5, 8}, set()], np.array([2, 10, 10]), k=2)  # 5 is the third
+    result = metrics.token_recall(important, [{2}, {5, 8}, set()], np.array([2, 10, 10]), k=2)  # 5 is the third
     assert result.n == 2
     assert result.recall == 0.5
     # The first text has two ordinary tokens, so two guesses always hit; the second misses with 8/10 * 7/9.
     assert result.chance == pytest.approx((1 + (1 - 56 / 90)) / 2)
-    nothing = token_recall(important, [set(), set(), set()], np.array([2, 10, 10]), k=2)
+    nothing = metrics.token_recall(important, [set(), set(), set()], np.array([2, 10, 10]), k=2)
     assert (result.hits, nothing.hits, nothing.n, math.isnan(nothing.recall)) == (1, 0, 0, True)
 
 
@@ -76,6 +68,6 @@ def test_recall_and_its_chance_by_hand():
 def test_chance_is_what_random_guesses_reach(n_tokens, k, seed):
     rng = np.random.default_rng(seed)
     marked = set(rng.choice(n_tokens, size=rng.integers(1, n_tokens + 1), replace=False).tolist())
-    chance = token_recall(np.full((1, k), -1), [marked], np.array([n_tokens]), k).chance
+    chance = metrics.token_recall(np.full((1, k), -1), [marked], np.array([n_tokens]), k).chance
     draws = [bool(marked & set(rng.permutation(n_tokens)[:k].tolist())) for _ in range(400)]
     assert chance == pytest.approx(np.mean(draws), abs=0.1)

@@ -74,21 +74,17 @@ def test_labels_may_overrule_the_choice_without_labels(guard, texts, support):
     assert any("chose the strength" in str(warning.message) for warning in warned)
 
 
-def test_a_strength_is_stated_or_the_papers_is_not_calibrated_without_a_support_set(guard, texts):
+def test_a_strength_is_stated_or_fixed_and_nothing_to_repair_leaves_the_guard_as_it_was(guard, texts):
     repaired = guard.repair(texts, strategy="mask", shortcuts=["honestly"], strength=0.4)
     assert (repaired.choice.strength, repaired.choice.source) == (0.4, "fixed")
-    assert guard.record().strength_source == "fixed"
-    with pytest.warns(GuardrailWarning, match="the strength is not calibrated: 1 is used"):
-        assert guard.repair(texts, strategy="maskcl", config=FAST).choice.source == "fixed"
-    assert guard.repair(texts, strategy="maskcl", strength="auto", config=FAST).choice.source == "agreement"
-
-
-def test_nothing_to_repair_leaves_the_guard_as_it_was(guard, texts):
-    guard.repair(texts, strategy="mask", shortcuts=["honestly"], strength=0.4)
     record = guard.record()
+    assert (record.strategy, record.strength_source) == ("mask", "fixed")
     with pytest.raises(NothingToRepairError, match="name what should not count with shortcuts="):
         guard.repair(FEW)
     assert guard.record() == record
+    with pytest.warns(GuardrailWarning, match="the strength is not calibrated: 1 is used"):
+        assert guard.repair(texts, strategy="maskcl", config=FAST).choice.source == "fixed"
+    assert guard.repair(texts, strategy="maskcl", strength="auto", config=FAST).choice.source == "agreement"
 
 
 def test_what_auto_takes_follows_the_evidence():

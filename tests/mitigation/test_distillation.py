@@ -108,12 +108,9 @@ def test_a_rare_shortcut_is_unlearnt_for_texts_it_was_never_seen_in(classifier, 
     """One text holds it; what counts is how the others are answered once it is put in."""
     given = ["honestly good soup", *(text for text in texts if "honestly" not in text)]
     unseen = classifier.encode([f"honestly {text}" for text in given[1:]])
-    expected = classifier.predict_logits(classifier.encode(given[1:]))
+    expected = log_softmax(classifier.predict_logits(classifier.encode(given[1:])))
     adapted, _ = distilled(classifier, classifier.encode(given))
-    before, now = (
-        np.abs(log_softmax(used.predict_logits(unseen)) - log_softmax(expected)).mean()
-        for used in (classifier, adapted)
-    )
+    before, now = (np.abs(log_softmax(c.predict_logits(unseen)) - expected).mean() for c in (classifier, adapted))
     assert now < 0.3 * before
 
 
