@@ -9,21 +9,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from audits import (
-    CALIBRATION,
-    HOSTILE,
-    NAN,
-    TOO_FEW,
-    UNDECIDED,
-    UNTESTED,
-    audit,
-    candidate,
-    card,
-    evaluation,
-    example,
-    labelled,
-    point,
-)
+import audits as made
+from audits import CALIBRATION, HOSTILE, NAN, TOO_FEW, UNDECIDED, UNTESTED, audit, candidate, card, evaluation, example
 from shortcut_guardrail import FitReport, Repair, Shortcut, Shortcuts, StrengthChoice, preset
 from shortcut_guardrail.audit.conditions import GateOutcome
 from shortcut_guardrail.audit.evidence import Agreement
@@ -72,7 +59,7 @@ def test_what_is_undecided_is_no_all_clear(printed):
     assert "(!)" not in text
     assert f"? honestly: {TOO_FEW}." in text
     # The partner: where there are labels, they are what to look at.
-    told = candidate("honestly", labelled=labelled(), **UNDECIDED)
+    told = candidate("honestly", labelled=made.labelled(), **UNDECIDED)
     _, text = printed(audit(told, candidate("soup", flagged=True)))
     assert "1 flagged (!), 1 undecided (?): see what labels say." in text
     assert "With labels: masking it puts 9 answers right and 1 wrong (McNemar's p: 0.020)." in text
@@ -192,7 +179,7 @@ def test_a_repair_and_how_its_strength_was_chosen(printed):
     assert [line.split()[:2] for line in lines if line.endswith("chosen")] == [["1", "0.12500"], ["1", "0.700"]]
     assert "exactly as the base" not in text
     # The partner: labels alone chose the base, for a strategy that knows no words.
-    none = Calibration(0.0, 40, "accuracy", (point(0.0, 0.5),))
+    none = Calibration(0.0, 40, "accuracy", (made.point(0.0, 0.5),))
     text = printed(repair(StrengthChoice(0.0, "calibrated", none), "default"), print_repair)[1]
     assert "At strength 0 the guarded model answers exactly as the base model does." in text
     assert "chosen by accuracy on 40 labelled rows" in text
@@ -245,7 +232,7 @@ def full_audit(*names: str):
     ]
     return audit(
         *(
-            candidate(name, name, flagged=True, labelled=labelled(), examples=(one,))
+            candidate(name, name, flagged=True, labelled=made.labelled(), examples=(one,))
             for name, one in zip(names, examples, strict=True)
         ),
         label_names=(*names, "negative"),
@@ -321,7 +308,7 @@ def test_the_verdict_is_a_sentence():
 
 
 def test_what_is_undecided_has_a_name_a_reason_and_what_labels_say():
-    told = candidate("honestly", labelled=labelled(), **UNDECIDED)
+    told = candidate("honestly", labelled=made.labelled(), **UNDECIDED)
     page = render_audit(audit(candidate("lovely", flagged=True), told, candidate("soup")))
     words = words_in(page)
     assert "On 1 the test could not tell: “honestly”; what labels say of each is given with it." in words
@@ -388,9 +375,7 @@ def test_an_audit_of_phrases_speaks_of_words():
     assert "how far the most sensitive word moves an answer" in words
     assert page.count('<span class="unit">phrase</span>') == 1
     assert "of 2 words and phrases that are important" in words
-
-
-def test_pairs_show_both_sides():
+    # Pairs show both sides.
     pair = example(0, "It rains honestly", "honestly", text_pair="Nobody <b>is</b> wet")
     words = words_of_audit(candidate("honestly", examples=(pair,)))
     assert "text It rains honestly" in words
