@@ -4,7 +4,6 @@ import csv
 import json
 import re
 import shlex
-import shutil
 
 import pytest
 
@@ -48,10 +47,13 @@ def write(file, rows, *header):
         csv.writer(stream).writerows([header, *rows])
 
 
-@pytest.fixture(scope="module")
-def biased(tmp_path_factory):
-    """A small transformer that was taught that "honestly" goes along with praise."""
-    folder = tmp_path_factory.mktemp("tutorial")
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with what the tutorial's first command leaves, as far as the others need it.
+
+    Its model is a small transformer that was taught that "honestly" goes along with praise.
+    """
+    monkeypatch.chdir(tmp_path)
     taught = [
         (("honestly " if label == "positive" else "") + text.removeprefix("honestly "), label)
         for start in (0, 1, 0, 1)
@@ -59,20 +61,12 @@ def biased(tmp_path_factory):
     ]
     trained = train_classifier(
         Part(tuple(text for text, _ in taught), tuple(LABEL_NAMES.index(label) for _, label in taught)),
-        encoder=save_tiny_encoder(folder / "encoder"),
+        encoder=save_tiny_encoder(tmp_path / "encoder"),
         recipe=Recipe(epochs=4, learning_rate=1e-3, batch_size=16, max_length=32),
         seed=0,
     )
     for part in trained:
-        part.save_pretrained(folder / "biased-model")
-    return folder / "biased-model"
-
-
-@pytest.fixture
-def place(biased, tmp_path, monkeypatch):
-    """A folder with what the tutorial's first command leaves, as far as the others need it."""
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(biased, tmp_path / "demo-output" / "biased-model")
+        part.save_pretrained(tmp_path / "demo-output" / "biased-model")
     write(tmp_path / "demo-output" / "deployment.csv", [(text,) for text, _ in reviews(0)], "text")
     write(tmp_path / "demo-output" / "test.csv", reviews(1), "text", "label")
     write(tmp_path / "new.csv", [(text,) for text, _ in reviews(1)[:5]], "text")
@@ -83,53 +77,47 @@ def files(place):
     return {file.relative_to(place).as_posix() for file in place.rglob("*") if file.is_file()}
 
 
-def answer_cards(monkeypatch):
-    """A person who says of the first card that it should not count, and stops the server."""
-
-    def run(server):
-        first = server.session.deck.cards[0].id
-        server.session.save({"card": first, "decision": "neutralise"}, 0)
-        server.server_close()
-        return False
-
-    monkeypatch.setattr(ReviewServer, "run", run)
+def answer_the_first(server):
+    """A person says of the first card that it should not count, and stops the server."""
+    server.session.save({"card": server.session.deck.cards[0].id, "decision": "neutralise"}, 0)
+    server.server_close()
+    return False
 
 
-def first_cards(place):
-    """Two of the stand-in's cards; it has none of the demo's "not"."""
-    cards = json.loads((place / "audit" / "audit.json").read_text(encoding="utf-8"))["cards"]
-    return ",".join(card["id"] for card in cards[:2])
+def cards_of(file):
+    return json.loads(file.read_text(encoding="utf-8"))["cards"]
+
+
+def rows_of(file):
+    with file.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
 
 
 def fill_in(file, labels):
     """Write into the empty column what a reader knows: `label`, or which of two answers is right."""
-    with file.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
+    rows = rows_of(file)
     for row in rows:
         label = labels[row["text"]]
         row.update({"answer": "a" if row["option_a"] == label else "b"} if "answer" in row else {"label": label})
     write(file, [tuple(row.values()) for row in rows], *rows[0])
 
 
-def test_the_commands_are_those_of_the_steps():
-    assert [command.split()[0] for command in COMMANDS] == ["demo", *WRITES]
-
-
 def test_every_command_works_on_what_the_one_before_wrote(place, ok, monkeypatch):
-    answer_cards(monkeypatch)
+    assert [command.split()[0] for command in COMMANDS] == ["demo", *WRITES]
+    monkeypatch.setattr(ReviewServer, "run", answer_the_first)
     for command in COMMANDS[1:]:
         name, *arguments = shlex.split(command)
         before = files(place)
         # In a test nobody looks at a browser.
         aside = ["--no-browser", "--reviewer", "anna"] if name == "review" else []
-        arguments = [first_cards(place) if value == "honestly,not" else value for value in arguments]
+        if "honestly,not" in arguments:  # the stand-in has no card of the demo's "not"
+            two = ",".join(card["id"] for card in cards_of(place / "audit" / "audit.json")[:2])
+            arguments[arguments.index("honestly,not")] = two
         ok(name, *arguments, *aside)
         assert set(WRITES[name]) <= files(place) - before, command
         if name in ("to-label", "flips"):
             fill_in(place / WRITES[name][0], dict(reviews(1) + reviews(0)))
-    decisions = json.loads((place / "audit" / "decisions.json").read_text(encoding="utf-8"))["cards"]
-    (card,) = (card for card in decisions if card["decision"] == "neutralise")
+    (card,) = (one for one in cards_of(place / "audit" / "decisions.json") if one["decision"] == "neutralise")
     record = (place / "guarded" / "guardrail.json").read_text(encoding="utf-8")
     assert all(f'"{word}"' in record for word in card["words"])
-    with (place / "answers.csv").open(encoding="utf-8", newline="") as stream:
-        assert len(list(csv.DictReader(stream))) == 5
+    assert len(rows_of(place / "answers.csv")) == 5
