@@ -4,12 +4,15 @@ import importlib.util
 import json
 import re
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from checkout import ROOT
 from shortcut_guardrail.cards import Flip
+from shortcut_guardrail.decisions.judges import decides
+from shortcut_guardrail.stats import fdr_q_values
 
 EXPERIMENTS = ROOT / "bench" / "experiments"
 FOLDERS = sorted(path.parent.name for path in EXPERIMENTS.glob("*/run.py"))
@@ -73,3 +76,38 @@ def test_outcomes_of_flips_are_as_labels_say_and_reviewers_err_as_often_as_they_
     assert flips.judged(np.ones(40, dtype=int)) == ("shortcut", 8)
     assert flips.judged(np.zeros(40, dtype=int)) == ("genuine", 8)
     assert flips.judged(np.array([0, 1] * 20))[0] not in ("shortcut", "genuine")
+
+
+# What results say of cards is what the rules make of the numbers beside it
+
+
+def test_stored_cards_are_decided_as_stored(monkeypatch):
+    """Of cards whose flips have one outcome their order makes no difference, so that all draws can be made again."""
+    flips, stored = experiment("flips", monkeypatch), json.loads((ROOT / "results/flips.json").read_text())
+    names = {"mended": "negative", "broken": "positive"}
+    again = 0
+    for entry in stored["results"]:
+        for card in entry["cards"]:
+            kind = next((kind for kind in names if card[kind] == card["flips"] >= 8), None)
+            if kind is not None:
+                drawn = [Flip(row, "positive", "negative") for row in range(card["flips"])]
+                labels, draws = [names[kind]] * len(drawn), stored["asked"]["draws"]
+                made = flips.judged_card(SimpleNamespace(**card), drawn, labels, draws, entry["seed"])
+                assert made["reviewers"] == card["reviewers"]
+                again += 1
+    assert again == 12
+
+
+@pytest.mark.parametrize(("name", "of_entry"), [("second_opinion", "opinions"), ("second_opinion_held_out", "judges")])
+def test_judges_decide_the_stored_cards_as_stored(name, of_entry):
+    results = json.loads((ROOT / f"results/{name}.json").read_text())["results"]
+    n_decided = 0
+    for cards in (opinion["cards"] for entry in results for opinion in entry[of_entry]):
+        tested = [card for card in cards if card["q_value"] is not None]
+        if "rules" in cards[0]:
+            p_values = [card["rules"]["agreement"]["p_value"] for card in tested]
+            assert fdr_q_values(p_values) == pytest.approx([card["q_value"] for card in tested])
+        assert [card["outcome"] == "shortcut" for card in tested] == [decides(card["q_value"]) for card in tested]
+        assert all(card["outcome"] == "open" for card in cards if card["q_value"] is None)
+        n_decided += sum(card["outcome"] == "shortcut" for card in tested)
+    assert n_decided > 3, "or nothing was tested"
