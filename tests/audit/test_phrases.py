@@ -12,12 +12,16 @@ from shortcut_guardrail.audit.phrases import acting_together, with_phrases
 
 def phrase_shard(interaction, joint):
     rows = [(2, {"to be honest": 0, "honest": 2, "soup": 2})] * 6 + [(2, {"honest": 0})] * 4
-    n = 6 * 3 + 4
-    values = np.full(n, np.nan), np.full(n, np.nan)
-    for k in range(6):
-        values[0][3 * k], values[1][3 * k] = interaction + 0.01 * k, joint
+    values = np.full((2, 6 * 3 + 4), np.nan)
+    values[0, :18:3], values[1, :18:3] = interaction + 0.01 * np.arange(6), joint
     spans = {"to be honest": (0, 12, 0), "honest": (6, 12, 0), "soup": (20, 24, 0)}
     return shard(rows, spans=spans, n_words={"to be honest": 3}, interaction=values[0], joint=values[1])
+
+
+def left_of(made, found):
+    """The names of the occurrences that are left."""
+    (claimed,) = with_phrases(lambda: [made], found)()
+    return [claimed.names[key] for key in claimed.keys]
 
 
 @pytest.mark.parametrize("interaction", [-3.0, 2.5])
@@ -26,19 +30,15 @@ def test_words_that_act_together_are_one_finding(interaction):
     made = phrase_shard(interaction, joint=-4.0)
     found = acting_together(lambda: [made])
     assert found == {"to be honest": pytest.approx(24.0)}
-    (claimed,) = with_phrases(lambda: [made], found)()
-    left = [claimed.names[key] for key in claimed.keys]
-    assert left.count("to be honest") == 6
-    assert left.count("honest") == 4  # those outside the phrase
-    assert left.count("soup") == 6
+    left = left_of(made, found)
+    assert [left.count(name) for name in ("to be honest", "honest", "soup")] == [6, 4, 6]  # 4 are outside the phrase
 
 
 def test_words_that_merely_stand_together_are_none():
     made = phrase_shard(-0.02, joint=-4.0)
     assert acting_together(lambda: [made]) == {}
-    (claimed,) = with_phrases(lambda: [made], {})()
-    assert [claimed.names[key] for key in claimed.keys].count("honest") == 10
-    assert "to be honest" not in [claimed.names[key] for key in claimed.keys]
+    left = left_of(made, {})
+    assert [left.count(name) for name in ("to be honest", "honest")] == [0, 10]
     # A phrase whose masking makes the answer surer holds nothing up.
     assert acting_together(lambda: [phrase_shard(-3.0, joint=4.0)]) == {}
 
@@ -59,8 +59,7 @@ def test_a_word_that_does_more_within_a_phrase_than_elsewhere_makes_it_a_finding
 
     def found(elsewhere):
         rows = [(2, {"to be honest": 0, "to": 0, "honest": 2})] * 8 + [(2, {"to": elsewhere, "honest": 2})] * 20
-        n = 8 * 3 + 20 * 2
-        interaction, joint = np.full(n, np.nan), np.full(n, np.nan)
+        interaction, joint = np.full((2, 8 * 3 + 20 * 2), np.nan)
         interaction[:24:3], joint[:24:3] = 0.001 * np.arange(8), -0.85
         spans = {"to be honest": (0, 12, 0), "to": (0, 2, 0), "honest": (6, 12, 0)}
         made = shard(rows, spans=spans, n_words={"to be honest": 3}, interaction=interaction, joint=joint)
@@ -76,12 +75,9 @@ def test_of_overlapping_phrases_the_longer_stays_and_then_the_stronger():
     rows = [(2, {"to be honest": 0, "be honest": 0, "to be": 0})]
     spans = {"to be honest": (0, 12, 0), "be honest": (3, 12, 0), "to be": (0, 5, 0)}
     made = shard(rows, spans=spans, n_words={"to be honest": 3, "be honest": 2, "to be": 2})
-    (claimed,) = with_phrases(lambda: [made], {"to be honest": 2.0, "be honest": 3.0, "to be": 4.0})()
-    assert [claimed.names[key] for key in claimed.keys] == ["to be honest"]
-    (other,) = with_phrases(lambda: [made], {"be honest": 3.0, "to be": 4.0})()
-    assert [other.names[key] for key in other.keys] == ["to be"]
+    assert left_of(made, {"to be honest": 2.0, "be honest": 3.0, "to be": 4.0}) == ["to be honest"]
+    assert left_of(made, {"be honest": 3.0, "to be": 4.0}) == ["to be"]
     # Where the phrase is not important its words stay.
     apart = shard([(2, {"to be honest": None, "honest": 0})], spans=spans | {"honest": (6, 12, 0)})
     apart.n_words[0] = 3
-    (both,) = with_phrases(lambda: [apart], {"to be honest": 2.0})()
-    assert [both.names[key] for key in both.keys] == ["to be honest", "honest"]
+    assert left_of(apart, {"to be honest": 2.0}) == ["to be honest", "honest"]

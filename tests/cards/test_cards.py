@@ -270,12 +270,9 @@ def test_flips_with_answers_that_are_known(classifier, monkeypatch):
 # The id
 
 
-def test_an_id_can_be_written_by_anybody():
+def test_an_id_is_of_the_words_and_the_class_and_can_be_written_by_anybody():
     content = json.dumps([["book", "this book"], "positive"]).encode()
     assert card_id(("This book", "BOOK"), "positive") == hashlib.sha256(content).hexdigest()[:12]
-
-
-def test_an_id_is_of_the_words_and_the_class():
     ids = {card_id(*of) for of in ((["a", "b"], "c"), (["a b"], "c"), (["a"], "c"), (["a", "b"], "d"), (["a"], "b"))}
     assert len(ids) == 5
     assert card_id(["b", "a", "A"], "c") == card_id(["a", "b"], "c")

@@ -22,9 +22,7 @@ def test_the_smallest_p_value_is_that_of_texts_that_all_oppose():
     assert answers[2] < pairs[2]
     # Where no text is without the candidate, there is nothing to find.
     assert p_all_opposed(np.array([9]), np.array([0]), np.array([0]), 0.6).tolist() == [1.0]
-
-
-def test_the_pull_is_that_of_the_exact_test():
+    # The pull is that of the exact test.
     lost, n = np.array([0, 1, 3, 20]), np.array([10, 1, 10, 20])
     np.testing.assert_allclose(p_of_pull(lost, n, 0.05), binom.sf(lost - 1, n, 0.05), rtol=1e-9)
 

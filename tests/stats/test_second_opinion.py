@@ -46,12 +46,8 @@ def test_only_a_lean_towards_the_masked_answer_raises_the_agreement_bound(ups, b
     assert agreement_bound(says, said(100, 100)).value == pytest.approx(bound + SLACK)
 
 
-def test_the_reference_bound_is_what_the_judge_says_there_and_never_below_a_half():
-    assert reference_bound(said(76, 24)).value == 0.76
-    assert reference_bound(said(30, 70)).value == 0.5
-
-
-def test_the_p_value_is_a_binomial_tail_spread_over_the_bounds_error():
+def test_the_p_value_is_a_binomial_tail_spread_over_the_error_of_a_bound_that_is_never_below_a_half():
+    assert (reference_bound(said(76, 24)).value, reference_bound(said(30, 70)).value) == (0.76, 0.5)
     bound = reference_bound(said(60_000, 40_000))
     assert p_of_bound(72, 88, bound) == pytest.approx(binom.sf(71, 88, 0.6), rel=0.05)
     few = reference_bound(said(60, 40))

@@ -110,8 +110,7 @@ def test_labels_overrule_a_strength_chosen_without_them_by_paired_evidence_alone
         alone = choose_strength(logits, labels, GRID)
         assert (alone.strength, alone.without_labels, alone.p_value) == (0.5, None, None)
         both = choose_strength(logits, labels, GRID, without_labels=1.0)
-        assert both.curve == alone.curve
-        assert both.without_labels == 1.0
+        assert (both.curve, both.without_labels) == (alone.curve, 1.0)
         expected = binomtest(gained, gained + lost, alternative="greater").pvalue
         assert both.p_value == pytest.approx(expected)
         assert (both.strength == 0.5) == overruled == (expected <= 0.25)

@@ -13,7 +13,13 @@ from scipy.stats import binom
 
 from shortcut_guardrail import ConfigError, DataError
 from shortcut_guardrail.config import CertifyConfig
-from shortcut_guardrail.strength.certificate import certify_answers, certify_counts, texts_to_label, upper_bound
+from shortcut_guardrail.strength.certificate import (
+    certified_instead,
+    certify_answers,
+    certify_counts,
+    texts_to_label,
+    upper_bound,
+)
 
 STRENGTHS = (0.25, 0.5, 0.75, 1.0)
 
@@ -73,11 +79,14 @@ def test_strengths_that_change_next_to_nothing_need_no_label():
 def test_strengths_are_certified_from_either_end_up_to_the_first_failure():
     found = certificate([0, 60, 300, 400], [0, 1, 25, 30], [0, 1, 2, 2])
     assert [point.certified for point in found.points] == [True, False, True, True]
+    # What mends most takes the place of one that is not certified, of equals the smallest.
+    assert certified_instead(found) == 1.0
+    assert certified_instead(certificate([0, 60, 300, 400], [0, 1, 25, 25], [0, 1, 2, 2])) == 0.75
     assert found.points[1].loss_bound > 0.02
     # A small bound beyond a failure in both orders is not enough.
     found = certificate([400, 5, 300, 400], [5, 0, 30, 5], [5, 0, 2, 5])
     assert max(point.loss_bound for point in found.points[1:3]) <= 0.02
-    assert found.certified == (0.0,)
+    assert (found.certified, certified_instead(found)) == ((0.0,), 0.0)
 
 
 def test_harmed_texts_count_whatever_is_gained_where_that_is_asked_for():
