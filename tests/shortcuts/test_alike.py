@@ -47,11 +47,11 @@ def classifier():
 def brought(classifier):
     """What the words that an audit flags bring with them, by changes of the audit's settings and of its report."""
 
-    def words(texts=TEXTS, *, phrases=None, of=lambda report: report, **changes):
-        config, encoded = ShortcutConfig(unit="word", top_k=4).audit(), classifier.encode(texts)
-        report = audit_texts(classifier, encoded, config)
-        probs, config = report.saliency.probs, replace(config, **changes)
-        return alike_words(classifier, encoded, probs, of(report), phrases=phrases or {}, config=config)
+    def words(texts=TEXTS, *, phrases=None, of=lambda report: report, by=classifier, **changes):
+        config, encoded = ShortcutConfig(unit="word", top_k=4).audit(), by.encode(texts)
+        report = audit_texts(by, encoded, config)
+        config = replace(config, **changes)
+        return alike_words(by, encoded, report.saliency.probs, of(report), phrases=phrases or {}, config=config)
 
     return words
 
@@ -61,29 +61,21 @@ def test_a_found_word_brings_those_alike(classifier):
     assert "really" not in chosen(classifier, keep=("really",))  # a person's word comes before that
 
 
-def test_a_single_found_word_brings_nothing(classifier, monkeypatch):
-    monkeypatch.setattr(alike, "masked_answers", lambda *_, **__: pytest.fail("masked"))
-    assert chosen(classifier, [text for text in TEXTS if not text.startswith("happy")]) == {"honestly": "flagged"}
-
-
 def test_words_of_another_meaning_are_not_brought():
     assert chosen(meaning_bag(EFFECTS, ALIKE | {"really": 3})) == FLAGGED | {"quite": "alike", "honest": "alike"}
 
 
-def test_where_nothing_is_flagged_nothing_is_brought_and_nothing_masked(classifier, monkeypatch):
+def test_a_single_found_word_brings_nothing_and_nothing_is_masked(classifier, monkeypatch):
     monkeypatch.setattr(alike, "masked_answers", lambda *_, **__: pytest.fail("masked"))
+    assert chosen(classifier, [text for text in TEXTS if not text.startswith("happy")]) == {"honestly": "flagged"}
     assert chosen(classifier, [text for text in TEXTS if text.startswith("the ")]) == {}
-    with pytest.raises(pytest.fail.Exception):
-        chosen(classifier)
 
 
 def test_the_set_has_to_override_its_texts(classifier):
     # Now what "really" and "honest" stand in speaks for the class without them.
-    genuine = [
-        text.replace("bad", "good").replace("awful", "good") if not {*FLAGGED} & {*text.split()} else text
-        for text in TEXTS
-    ]
-    assert chosen(classifier, genuine) == FLAGGED
+    genuine = [text.replace("bad", "good").replace("awful", "good") for text in TEXTS]
+    found = [text for text in TEXTS if {*FLAGGED} & {*text.split()}]
+    assert chosen(classifier, found + genuine[len(found) :]) == FLAGGED
 
 
 def test_a_word_whose_own_texts_do_not_agree_is_left_out(classifier, brought):
@@ -98,21 +90,19 @@ def test_a_fixed_phrase_around_what_is_brought_comes_along(brought):
     assert found["to be honest"] == Shortcut("to be honest", "found", "alike", 9, pulls_to="positive")
 
 
-def test_words_in_too_few_texts_are_not_brought(classifier):
-    few = [text for text in TEXTS if "really" not in text]
-    few += [text for text in TEXTS if "really" in text][: alike.LEAST_TEXTS - 1]
-    assert chosen(classifier, few) == FLAGGED | {"quite": "alike", "honest": "alike"}
+def test_words_in_five_texts_are_brought_and_in_fewer_not(classifier):
+    with_it, others = ([text for text in TEXTS if ("really" in text) == holds] for holds in (True, False))
+    assert chosen(classifier, others + with_it[: alike.LEAST_TEXTS]) == FLAGGED | BROUGHT
+    few = chosen(classifier, others + with_it[: alike.LEAST_TEXTS - 1])
+    assert few == FLAGGED | {"quite": "alike", "honest": "alike"}
 
 
 def test_too_few_texts_to_test_or_to_compare_with_bring_nothing(brought):
     # Nine texts each with "really", "quite" and "honest", and 48 with none.
-    assert brought(min_count=27)
-    assert brought(min_count=28) == {}
-    few = [text for text in TEXTS if not text.startswith("the ")] + [text for text in TEXTS if text.startswith("the ")][
-        :24
-    ]
-    assert brought(few, min_count=24)
-    assert brought(few, min_count=25) == {}
+    few = [text for i, text in enumerate(TEXTS) if not text.startswith("the ") or i % 2]
+    for texts, least in ((TEXTS, 27), (few, 24)):
+        assert brought(texts, min_count=least)
+        assert brought(texts, min_count=least + 1) == {}
 
 
 def test_the_level_is_shared_among_the_classes_with_a_flagged_word(brought, monkeypatch):
@@ -127,6 +117,14 @@ def test_the_level_is_shared_among_the_classes_with_a_flagged_word(brought, monk
         assert (bool(brought()), bool(brought(of=of_two))) == (at_one_class, at_two)
 
 
+def test_a_phrase_that_pulls_the_other_way_is_left_out(brought):
+    # Near by meaning, and the rest of its texts speaks against what was found, as the phrase itself does.
+    against = meaning_bag(EFFECTS | {"cold": -3.0}, ALIKE | {"cold": 0})
+    texts = [text for text in TEXTS if "cold" not in text] + [f"so cold the {word} was awful" for word in WORDS[:5]]
+    assert alike_to(against, [*FLAGGED], ["so cold"]) == ["so cold"]
+    assert set(brought(texts, phrases={"so cold": 5, "to be honest": 9}, by=against)) == {*BROUGHT, "to be honest"}
+
+
 def test_masking_has_to_take_answers_away(brought):
     assert brought(min_pull=0.85)  # 27 texts of 27
     assert brought(min_pull=0.92) == {}
@@ -138,7 +136,9 @@ def test_texts_that_hold_a_found_word_too_are_no_evidence(classifier):
 
 
 def test_alike_is_what_is_near_the_mean_of_what_was_found_and_no_function_word(classifier):
-    assert alike_to(classifier, ["honestly"], ["really", "the", "bad", "not"]) == ["really"]
+    assert alike_to(classifier, ["honestly"], ["really", "bad"]) == ["really"]
+    near = meaning_bag(EFFECTS, ALIKE | {"the": 0, "not": 0})
+    assert alike_to(near, ["honestly"], ["really", "the", "not"]) == ["really"]
     # Each is near to one of the two that were found, and near enough to their mean.
     assert alike_to(classifier, ["honestly", "bad"], ["great", "really", "awful"]) == ["really", "awful"]
     assert alike_to(classifier, [], ["really"]) == []
@@ -157,13 +157,9 @@ OF_THREE += [f"the {word} was {tail}" for word in WORDS for tail in OTHERS]
 def test_words_that_pull_to_another_class_are_brought_too():
     # What was found takes texts away from "neutral", most to "excitement"; "really" takes them to "joy".
     classifier = meaning_bag(THREE, ALIKE, CLASSES)
-    encoded = classifier.encode(OF_THREE)
-    report = audit_texts(classifier, encoded, ShortcutConfig(unit="word", top_k=4).audit())
-    assert {c.text: c.pulls_to for c in report.flagged} == {"honestly": "excitement", "happy": "excitement"}
-    assert {c.pulls_to for c in report.candidates if c.text in ("really", "quite", "honest")} == {"joy"}
+    report = audit_texts(classifier, classifier.encode(OF_THREE), ShortcutConfig(unit="word", top_k=4).audit())
+    assert {c.text: c.pulls_to for c in report.flagged} == dict.fromkeys(FLAGGED, "excitement")
+    assert {c.pulls_to for c in report.candidates if c.text in BROUGHT} == {"joy"}
     assert chosen(classifier, OF_THREE) == FLAGGED | BROUGHT
-
-
-def test_words_that_pull_against_what_was_found_are_not_brought():
-    classifier = meaning_bag(THREE | {"really": (4, 0, 0)}, ALIKE, CLASSES)
-    assert "really" not in chosen(classifier, OF_THREE)
+    # The partner: one that pulls against what was found.
+    assert "really" not in chosen(meaning_bag(THREE | {"really": (4, 0, 0)}, ALIKE, CLASSES), OF_THREE)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from shortcut_guardrail.config import ShortcutConfig
 from shortcut_guardrail.decisions import Decision, Decisions
+from shortcut_guardrail.decisions.record import SecondOpinion
 from shortcut_guardrail.shortcuts import Shortcut, Shortcuts
 from shortcut_guardrail.shortcuts.named import with_decisions, with_said
 
@@ -14,9 +13,8 @@ FOUND = Shortcuts((Shortcut("book", "found", "flagged", count=12), Shortcut("gre
 
 def flips(words, outcome, mended=8, broken=0, **changes) -> Decision:
     decision = {"shortcut": "neutralise", "genuine": "keep"}.get(outcome)
-    return Decision(
-        tuple(words), decision, "flips", mended=mended, broken=broken, outcome=outcome, text_hashes=("h",), **changes
-    )
+    counted = {"mended": mended, "broken": broken, "outcome": outcome, "text_hashes": ("h",)}
+    return Decision(tuple(words), decision, "flips", **counted, **changes)
 
 
 def person(words, decision) -> Decision:
@@ -43,13 +41,19 @@ def test_a_person_comes_before_flips_and_flags_before_a_person():
     assert (found["great"], found["book"]) == (("named", None), ("kept", None))
 
 
-@pytest.mark.parametrize("card", [flips(["great"], "open"), person(["great"], "unsure"), Decision(("great",))])
-def test_what_nobody_decided_changes_nothing(card):
-    assert decided(card) == decided()
+def test_what_nobody_decided_or_a_machine_changes_nothing():
+    by_machine = flips(["great"], "shortcut", machine="gemma")
+    for card in (flips(["great"], "open"), person(["great"], "unsure"), Decision(("great",)), by_machine):
+        assert decided(card) == decided()
 
 
-def test_a_machine_decides_nothing():
-    assert decided(flips(["great"], "shortcut", machine="gemma")) == decided()
+def test_a_second_opinion_comes_after_the_flips_with_its_own_counts():
+    said = SecondOpinion(("one",), "agreement", 72, 16, 0, 0.6, 0.01, "shortcut")
+    by_machine = Decision(("book", "great"), "neutralise", "machine", second_opinion=said, pulls_to="positive")
+    cards = Decisions((flips(["book"], "genuine", 0, 8), by_machine))
+    great, book = with_decisions(FOUND, cards).items
+    assert (great.verdict, great.reason, great.n_support, great.mended) == ("confirmed", "second opinion", 88, 72)
+    assert (book.text, book.verdict, book.n_support, book.broken) == ("book", "cleared", 8, 8)
 
 
 def test_genuine_holds_for_the_judged_texts_only():
@@ -76,17 +80,11 @@ def test_a_phrase_and_its_words_are_two_things():
         assert set(decided(person(["book"], "keep"), items=both_found).values()) == {("kept", None)}
 
 
-def test_judged_texts_can_certify_nothing():
-    shortcuts = with_decisions(FOUND, Decisions((flips(["great"], "shortcut"),)))
-    assert shortcuts.rows == ("h", "r")
-
-
-def test_counts_of_the_flips_are_kept():
-    item = next(
-        i for i in with_decisions(FOUND, Decisions((flips(["book"], "shortcut", 9, 1),))).items if i.text == "book"
-    )
-    assert (item.n_support, item.mended, item.broken, item.count) == (10, 9, 1, 12)
-    assert Shortcuts.from_dict(Shortcuts((item,)).to_dict()).items == (item,)
+def test_judged_texts_and_their_counts_are_kept():
+    found = with_decisions(FOUND, Decisions((flips(["book"], "shortcut", 9, 1, neither=2),)))
+    assert found.rows == ("h", "r"), "these can certify nothing"
+    item = found.items[0]
+    assert (item.text, item.n_support, item.mended, item.broken, item.count) == ("book", 12, 9, 1, 12)
 
 
 def test_of_a_phrase_without_content_all_words_count():
