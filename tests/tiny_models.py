@@ -81,19 +81,16 @@ def tiny_bert(*, n_classes: int = 3, seed: int = 0, **config: Any) -> tuple[Any,
     torch.manual_seed(seed)
     model = BertForSequenceClassification(BertConfig(num_labels=n_classes, **settings))
     if n_classes == 3:
-        model.config.id2label = {0: "negative", 1: "mixed", 2: "positive"}
-        model.config.label2id = {"negative": 0, "mixed": 1, "positive": 2}
+        name_classes(model.config, ("negative", "mixed", "positive"))
     return model.eval(), tokenizer
 
 
-_SMALL = {
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 34,
-    "initializer_range": 0.5,
-}
+def name_classes(config: Any, names: Sequence[str]) -> None:
+    config.id2label, config.label2id = dict(enumerate(names)), {name: i for i, name in enumerate(names)}
+
+
+_SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+_SMALL = {**_SIZES, "max_position_embeddings": 34, "initializer_range": 0.5}
 _DISTIL = {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32}
 _ROBERTA = {**_SMALL, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "type_vocab_size": 1}
 _DEBERTA = {**_SMALL, "pos_att_type": ["c2p", "p2c"], "relative_attention": True, "pooler_hidden_size": 16}
@@ -168,7 +165,7 @@ def _bag(rows: Mapping[str, Sequence[float]], head: torch.Tensor, labels: Sequen
     tokenizer, width = wordpiece_tokenizer(), head.shape[1]
     sizes = {"hidden_size": width, "num_attention_heads": 1, "num_hidden_layers": 1}
     config = BertConfig(vocab_size=len(tokenizer), num_labels=len(labels), **sizes)
-    config.id2label, config.label2id = dict(enumerate(labels)), {label: i for i, label in enumerate(labels)}
+    name_classes(config, labels)
     model, vectors = BagForSequenceClassification(config), torch.zeros(len(tokenizer), width)
     for word, row in rows.items():
         vectors[tokenizer.convert_tokens_to_ids(word)] = torch.tensor(row)
@@ -221,8 +218,7 @@ def tiny_causal(family: str = "gpt2", *, seed: int = 0, model_max_length: int = 
         single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", 0)]
     )
     ids = {"bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 1, "vocab_size": len(tokenizer)}
-    sizes: dict[str, Any] = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-    sizes |= {"intermediate_size": 32, "initializer_range": 0.5}
+    sizes: dict[str, Any] = {**_SIZES, "initializer_range": 0.5}
     if family == "gpt2":
         sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": model_max_length, "initializer_range": 0.5}
     elif family == "gemma3_text":

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import closing
 from email.utils import formatdate
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-import shortcut_guardrail
 from classifiers.chat_server import P_POSITIVE, by_words, chat, served, without_log_probs
 from shortcut_guardrail.classifiers import open_classifiers
 from shortcut_guardrail.classifiers.chat_answers import sample_scores, token_scores
@@ -31,7 +25,7 @@ GOOD = np.array(["good" in text for text in TEXTS])
 waits: list[float] = []
 
 
-def opened(folder: Path, url: str, more: str = "", *, cache: bool = True, labels=LABELS, **options):
+def opened(folder, url, more="", *, cache=True, labels=LABELS, **options):
     file = folder / "judge.toml"
     file.write_text(f'kind = "endpoint"\nmodel = "m"\nurl = "{url}"\n{more}\n', encoding="utf-8")
     (source,) = open_classifiers([file], labels, cache=folder / "kept" if cache else None, **options)
@@ -44,19 +38,14 @@ def no_waits():
     waits.clear()
 
 
-# Answers
-
-
 def test_log_probabilities_where_they_are_given(tmp_path, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")  # which does not lead back to this machine
     with served() as asked:
         source = opened(tmp_path, asked.url)
         cost = source.cost(TEXTS)
         assert (cost.calls, cost.seconds, asked.bodies) == (12, None, [])
-        asks = (
-            "Which of these fits the text: negative or positive? Answer with the name of one of them and nothing else."
-        )
-        assert cost.tokens == sum(-(-len(f"{asks}\n\nText: {text}\nAnswer:") // 4) for text in TEXTS)
+        asks = "Which of these fits the text: negative or positive? Answer with the name of one of them"
+        assert cost.tokens == sum(-(-len(f"{asks} and nothing else.\n\nText: {text}\nAnswer:") // 4) for text in TEXTS)
         told = []
         found = source.predict_proba(TEXTS, progress=lambda *now: told.append(now))
         np.testing.assert_allclose(found[:, 1], np.where(GOOD, P_POSITIVE, 1 - P_POSITIVE))
@@ -132,7 +121,7 @@ def test_asked_twice_it_is_paid_twice_and_no_more(tmp_path):
         assert [path.name for path in (tmp_path / "alone").iterdir()] == ["judge.toml"]
 
 
-TWO = ["toxic", "toxic insult"]
+TWO, THREE, HALF = ["toxic", "toxic insult"], ["not toxic", "not clear", "toxic"], {" clear": 0.5, " toxic": 0.5}
 
 
 def likely(*steps):
@@ -145,24 +134,17 @@ def likely(*steps):
         (likely((" Pos", {" Pos": 0.6, "positive": 0.2, "neg": 0.2}), ("itive", {"itive": 1.0})), LABELS, [0.2, 0.8]),
         (likely(('"', {'"': 1.0}), ("negative", {"negative": 0.9, "positive": 0.1})), LABELS, [0.9, 0.1]),
         # What they begin with alike tells nothing; the token where they part does.
-        (
-            likely(("not", {"not": 0.9, "toxic": 0.1}), (" clear", {" clear": 0.5, " toxic": 0.5})),
-            ["not toxic", "not clear", "toxic"],
-            [0.45, 0.45, 0.1],
-        ),
+        (likely(("not", {"not": 0.9, "toxic": 0.1}), (" clear", HALF)), THREE, [0.45, 0.45, 0.1]),
         # At the end of the answer the whole label counts, and the longer one gets what is left.
         (likely(("toxic", {"toxic": 1}), ("</s>", {"</s>": 0.7, " insult": 0.3})), TWO, [0.7, 0.3]),
-        (likely(("maybe", {"maybe": 0.9, "perhaps": 0.1})), LABELS, None),
         # A label that is not listed has at most as much as the least that is.
         (likely(("positive", {"positive": 0.9, "the": 0.05})), LABELS, [0.05 / 0.95, 0.9 / 0.95]),
-        ([], LABELS, None),
     ],
 )
 def test_an_answers_tokens(tokens, phrases, expected):
-    found = token_scores(tokens, phrases)
-    assert (found is None) == (expected is None)
-    if expected:
-        np.testing.assert_allclose(np.exp(found), expected)
+    np.testing.assert_allclose(np.exp(token_scores(tokens, phrases)), expected)
+    assert token_scores(likely(("maybe", {"maybe": 0.9, "perhaps": 0.1})), phrases) is None
+    assert token_scores([], phrases) is None
 
 
 def test_sampled_answers_are_counted():
@@ -170,9 +152,6 @@ def test_sampled_answers_are_counted():
     np.testing.assert_allclose(np.exp(found), [1.5 / 4, 2.5 / 4])
     np.testing.assert_allclose(np.exp(sample_scores(["toxic insult"], TWO)), [0.25, 0.75])
     assert sample_scores(["no", ""], LABELS) is None
-
-
-# Trouble
 
 
 def test_a_busy_server_is_asked_again_when_it_says(tmp_path):
@@ -213,13 +192,10 @@ def test_timeouts_and_closed_doors_are_tried_again(tmp_path):
         opened(tmp_path, asked.url, "retries = 1").predict_proba(["another"])
 
 
-WRONG_KEY = {"error": {"message": "wrong key sk-secret"}}
-
-
 @pytest.mark.parametrize(
     ("reply", "kind", "said"),
     [
-        ((401, {}, WRONG_KEY), ConfigError, r"refuses \(status 401 wrong key \*\*\*"),
+        ((401, {}, {"error": "wrong key sk-secret"}), ConfigError, r"refuses \(status 401 wrong key \*\*\*"),
         ((404, {}, {"error": "no such model"}), ConfigError, "status 404 no such model"),
         ((307, {"Location": "http://127.0.0.1:1/"}, b""), ConfigError, "redirects elsewhere, which is not followed"),
         ((400, {}, {"error": {"message": "bad request"}}), RunError, "rejects every request: status 400 bad request"),
@@ -237,16 +213,7 @@ def test_what_trying_again_does_not_mend(tmp_path, monkeypatch, reply, kind, sai
         assert waits == []
 
 
-def test_no_faster_than_allowed(tmp_path):
-    with served() as asked:
-        source = opened(tmp_path, asked.url, "requests_per_minute = 6\nparallel = 1")
-        assert source.cost(TEXTS).seconds == 120
-        source.predict_proba(TEXTS[:4])
-        assert len(waits) == 3
-        assert waits[-1] == pytest.approx(30, abs=5)
-
-
-def test_requests_run_side_by_side(tmp_path):
+def test_no_faster_than_allowed_and_as_many_side_by_side_as_are(tmp_path):
     together, now = [], Counter()
 
     def slow(text, body):
@@ -259,9 +226,11 @@ def test_requests_run_side_by_side(tmp_path):
     with served(slow) as asked:
         opened(tmp_path, asked.url, "parallel = 3").predict_proba(TEXTS)
         assert 1 < max(together) <= 3
-
-
-# Secrets and addresses
+        source = opened(tmp_path, asked.url, "requests_per_minute = 6\nparallel = 1", cache=False)
+        assert source.cost(TEXTS).seconds == 120
+        source.predict_proba(TEXTS[:4])
+        assert len(waits) == 3
+        assert waits[-1] == pytest.approx(30, abs=5)
 
 
 def test_the_key_is_sent_and_shows_nowhere(tmp_path, monkeypatch):
@@ -277,68 +246,29 @@ def test_the_key_is_sent_and_shows_nowhere(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("url", "options", "said"),
+    ("url", "key", "said"),
     [
-        ("http://example.org/v1", {}, "is not encrypted"),
-        ("http://127.0.0.1.example.org/v1", {}, "is not encrypted"),
-        ("https://me:secret@example.org/v1", {}, "must hold no user name or password"),
-        ("https://example.org/v1?key=secret", {}, "must be an address such as"),
-        ("ftp://example.org", {}, "must be an address such as"),
-        ("https://a\nb", {}, "must be an address such as"),
-        ("https://example.org/v1", {"api_key_env": "NO_SUCH_KEY"}, "NO_SUCH_KEY .* is not set"),
-        ("https://example.org/v1", {"api_key_env": "ODD_KEY"}, "holds something that can be no key"),
+        ("http://example.org/v1", None, "is not encrypted"),
+        ("http://127.0.0.1.example.org/v1", None, "is not encrypted"),
+        ("https://me:secret@example.org/v1", None, "must hold no user name or password"),
+        *((url, None, "must be an address") for url in ("https://a.org?key=x", "ftp://example.org", "https://a\nb")),
+        ("https://example.org/v1", "NO_SUCH_KEY", "NO_SUCH_KEY .* is not set"),
+        ("https://example.org/v1", "ODD_KEY", "holds something that can be no key"),
     ],
 )
-def test_addresses_and_keys_that_cannot_be_used(monkeypatch, url, options, said):
+def test_addresses_and_keys_that_cannot_be_used(monkeypatch, url, key, said):
     monkeypatch.setenv("ODD_KEY", "sk-secret\nX: y")
     with pytest.raises(ConfigError, match=said) as caught:
-        Endpoint(EndpointSettings(model="m", url=url, **options))
+        Endpoint(EndpointSettings(model="m", url=url, api_key_env=key))
     assert "sk-secret" not in str(caught.value)
     for usable in ("http://example.org", "http://127.0.0.1:8000", "http://[::1]/v1", "http://localhost"):
         Endpoint(EndpointSettings(model="m", url=usable, allow_http="example" in usable))
 
 
-# Killed and resumed
-
-ASK = """
-import sys
-from pathlib import Path
-from shortcut_guardrail.classifiers import open_classifiers
-(source,) = open_classifiers([sys.argv[1]], ["negative", "positive"], cache=Path(sys.argv[2]))
-source.predict_proba(sys.stdin.read().splitlines())
-"""
+SPOILT = [("{", "is no kept answer"), ('{"content": 1}', r"answer\.content|missing")]
 
 
-def test_killed_and_resumed_nothing_is_paid_twice(tmp_path):
-    texts = [f"a {'good' if i % 3 else 'cold'} soup, number {i}" for i in range(40)]
-
-    with served(lambda text, body: time.sleep(0.05) or by_words(text, body)) as asked:
-        opened(tmp_path, asked.url, "parallel = 2")
-        command = [sys.executable, "-c", ASK, str(tmp_path / "judge.toml"), str(tmp_path / "kept")]
-        library = {"PYTHONPATH": str(Path(shortcut_guardrail.__file__).parents[1])}
-        run = subprocess.Popen(command, stdin=subprocess.PIPE, env={**os.environ, **library})
-        run.stdin.write("\n".join(texts).encode())
-        run.stdin.close()
-        deadline = time.monotonic() + 120
-        while len(asked.answered) < 10 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        run.send_signal(signal.SIGKILL)
-        assert run.wait() == -signal.SIGKILL
-        time.sleep(0.3)
-        before = len(asked.bodies)
-        assert 10 <= before < 40
-        source = opened(tmp_path, asked.url, "parallel = 2")
-        left = source.cost(texts).calls
-        assert 40 - before <= left <= 40 - before + 2  # what was under way when it was killed
-        found = source.predict_proba(texts)
-        np.testing.assert_array_equal(found[:, 1] > found[:, 0], ["good" in text for text in texts])
-        opened(tmp_path, asked.url, "parallel = 2").predict_proba(texts)
-        assert len(asked.bodies) == before + left
-
-
-@pytest.mark.parametrize(
-    ("answer", "said"), [("{", "is no kept answer"), ('{"content": 1}', r"answer\.content|missing")]
-)
+@pytest.mark.parametrize(("answer", "said"), SPOILT)
 def test_a_spoilt_cache_is_named(tmp_path, answer, said):
     with served() as asked:
         opened(tmp_path, asked.url).predict_proba(TEXTS[:2])

@@ -15,7 +15,7 @@ from shortcut_guardrail.classifiers.kept import AnswerCache, KeptClassifier
 from shortcut_guardrail.classifiers.prompted import PromptedClassifier
 from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning, ModelError, RunError
 from shortcut_guardrail.models import TextClassifier, load_model
-from tiny_models import tiny_bert, tiny_causal
+from tiny_models import name_classes, tiny_bert, tiny_causal
 
 LABELS = ["negative", "positive"]
 TEXTS = ["a good soup", "it was cold and the staff rude", "honestly fine"]
@@ -23,8 +23,7 @@ TEXTS = ["a good soup", "it was cold and the staff rude", "honestly fine"]
 
 def saved(folder, model, tokenizer, labels=()):
     if labels:
-        model.config.id2label = dict(enumerate(labels))
-        model.config.label2id = {label: i for i, label in enumerate(labels)}
+        name_classes(model.config, labels)
     for part in (model, tokenizer):
         part.save_pretrained(folder)
     return folder
@@ -57,9 +56,6 @@ def written(tmp_path, text: str):
     return file
 
 
-# Language models
-
-
 def test_a_folder_with_a_language_model(decoder):
     source = opened(str(decoder), ["entailment", "neutral", "contradiction"])
     found = source.predict_proba([*TEXTS, ("a b", "c"), ("a", "d")])
@@ -79,12 +75,13 @@ def test_a_folder_with_a_language_model(decoder):
 def test_descriptions_examples_and_prompts_change_what_is_asked(decoder, tmp_path):
     plain = opened(decoder)
     file = 'kind = "causal"\nmodel = "decoder"\nprecision = "float32"\nprompts = ["{text} is {label}"]\n'
+    example, described = '[[examples]]\ntext = "{}"\nlabel = "{}"\n', '[descriptions]\npositive = "good"\n'
     told = [
         opened(decoder, descriptions={"positive": "good"}),
-        opened(written(tmp_path, file + '[[examples]]\ntext = "b"\nlabel = "negative"\n')),
-        opened(written(tmp_path, file)),
-        opened(written(tmp_path, file + '[[examples]]\ntext = "a"\nlabel = "positive"\n')),
-        opened(written(tmp_path, file + '[descriptions]\npositive = "good"\n')),
+        *(
+            opened(written(tmp_path, file + more))
+            for more in (example.format("b", "negative"), "", example.format("a", "positive"), described)
+        ),
     ]
     assert len({source.fingerprint() for source in [plain, *told]}) == 6
     for source in told:
@@ -114,15 +111,9 @@ def test_texts_longer_than_the_context_are_cut_and_it_says_so(decoder, tmp_path)
         opened(written(tmp_path, file))
 
 
-# Classifiers
-
-
 def test_a_classifier_is_matched_by_name(encoder):
-    source = opened(encoder)
-    model, tokenizer = tiny_bert(n_classes=2)
-    classifier = TextClassifier(model, tokenizer, device="cpu")
-    expected = classifier.predict_proba(TEXTS)[:, ::-1]
-    np.testing.assert_allclose(source.predict_proba(TEXTS), expected, atol=1e-5)
+    source, classifier = opened(encoder), TextClassifier(*tiny_bert(n_classes=2))
+    np.testing.assert_allclose(source.predict_proba(TEXTS), classifier.predict_proba(TEXTS)[:, ::-1], atol=1e-5)
     assert source.fingerprint() == classifier.fingerprint()
     assert source.record()["labels"] == [["negative"], ["POSITIVE"]]
     assert source.cost(TEXTS).calls == 3
@@ -185,10 +176,9 @@ def test_a_model_of_entailment_reads_label_names(tmp_path):
     assert source.record()["phrases"] == ["negative", "good"]
     classifier = source.model
     by_hand = []
-    for template in source.templates:
-        pairs = [(text, template.replace("{label}", said)) for text in TEXTS for said in ("negative", "good")]
-        entailed = np.log(classifier.predict_proba(classifier.encode(pairs))[:, 1]).reshape(3, 2)
-        by_hand.append(entailed - np.log(np.exp(entailed).sum(axis=1, keepdims=True)))
+    for prompt in ("it is {}", "{}"):
+        pairs = [(text, prompt.format(said)) for text in TEXTS for said in ("negative", "good")]
+        by_hand.append(np.log(classifier.predict_proba(pairs)[:, 1]).reshape(3, 2))
     np.testing.assert_allclose(source.predict_proba(TEXTS), means_of(by_hand), atol=1e-5)
     assert source.cost(TEXTS).calls == 6 * len(source.templates)
     with pytest.warns(GuardrailWarning, match="sees only the beginning of 1 text"):
@@ -199,22 +189,31 @@ def test_a_model_of_entailment_reads_label_names(tmp_path):
     assert source.fingerprint() != opened(folder).fingerprint()
 
 
-def test_what_no_zero_shot_model_and_no_model_of_its_own_is(tmp_path, encoder):
+def test_what_no_zero_shot_model_and_no_source_is(tmp_path, encoder, decoder):
     file = 'kind = "zero-shot"\nmodel = "encoder"\nprompts = ["{}"]\n'
     with pytest.raises(ModelError, match="no label 'entailment' but POSITIVE, negative"):
         opened(written(tmp_path, file.replace("{}", "{label}")))
     with pytest.raises(ConfigError, match="A hypothesis must hold"):
         opened(written(tmp_path, file))
-    (encoder / "adapter_config.json").write_text("{}")
-    with pytest.raises(ModelError, match="holds an adapter"):
-        opened(encoder)
+    with pytest.raises(ConfigError, match="'decoder' and 'decoder' are the same"):
+        open_classifiers([decoder, decoder], LABELS)
+    file = 'kind = "classifier"\nmodel = "encoder"\nname = "decoder"\n'
+    with pytest.raises(ConfigError, match="Two classifiers are called 'decoder'"):
+        open_classifiers([decoder, written(tmp_path, file)], LABELS)
+    assert [source.name for source in open_classifiers([decoder, encoder], LABELS)] == ["decoder", "encoder"]
     model, tokenizer = tiny_bert()
     saved(tmp_path / "bare", model.bert, tokenizer)
-    with pytest.raises(ModelError, match=r"is BertModel\. A second opinion comes from"):
-        opened(tmp_path / "bare")
-
-
-# Functions
+    (encoder / "adapter_config.json").write_text("{}")
+    for spec, kind, said in (
+        (encoder, ModelError, "holds an adapter"),
+        (tmp_path / "bare", ModelError, r"is BertModel\. A second opinion comes from"),
+        ("https://host/v1", ConfigError, "is an address. Name it in a TOML file"),
+        ("no_such_module_here:judge", ConfigError, "'no_such_module_here' could not be imported"),
+        ("missing.toml", DataError, "missing.toml"),
+        ("./missing", ModelError, "There is no folder"),
+    ):
+        with pytest.raises(kind, match=said):
+            opened(spec)
 
 
 def test_scikit_learn_through_a_function(tmp_path, monkeypatch):
@@ -226,12 +225,11 @@ def test_scikit_learn_through_a_function(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     try:
         named = opened("my_judge:judge")
-        assert named.name == "my_judge:judge"
+        assert (named.name, named.record()["kind"]) == ("my_judge:judge", "function")
         assert str(tmp_path) not in sys.path
         np.testing.assert_allclose(named.predict_proba(TEXTS), [[0.25, 0.75]] * 3)
-        by_file = opened(written(tmp_path, 'kind = "function"\nfunction = "my_judge:judge"\nname = "bag"\n'))
-        assert by_file.name == "bag"
-        assert named.record()["kind"] == "function"
+        file = written(tmp_path, 'kind = "function"\nfunction = "my_judge:judge"\nname = "bag"\n')
+        assert opened(file).name == "bag"
         before = named.fingerprint()
         assert before == opened("my_judge:judge").fingerprint()
         (tmp_path / "my_judge.py").write_text("def judge(texts):\n    return [[0.5, 0.5]] * len(texts)\n")
@@ -253,34 +251,7 @@ def test_functions_get_texts_in_pieces_and_say_how_they_failed():
         opened(lambda texts: 1 / 0).predict_proba(["a"])
 
 
-# What is no source
-
-
-@pytest.mark.parametrize(
-    ("spec", "kind", "said"),
-    [
-        ("https://host/v1", ConfigError, "is an address. Name it in a TOML file"),
-        ("no_such_module_here:judge", ConfigError, "'no_such_module_here' could not be imported"),
-        ("missing.toml", DataError, "missing.toml"),
-        ("./missing", ModelError, "There is no folder"),
-    ],
-)
-def test_what_is_no_source(spec, kind, said):
-    with pytest.raises(kind, match=said):
-        opened(spec)
-
-
-def test_the_same_twice(decoder, encoder, tmp_path):
-    with pytest.raises(ConfigError, match="'decoder' and 'decoder' are the same"):
-        open_classifiers([decoder, decoder], LABELS)
-    file = written(tmp_path, 'kind = "classifier"\nmodel = "encoder"\nname = "decoder"\n')
-    with pytest.raises(ConfigError, match="Two classifiers are called 'decoder'"):
-        open_classifiers([decoder, file], LABELS)
-    assert [source.name for source in open_classifiers([decoder, encoder], LABELS)] == ["decoder", "encoder"]
-
-
-CAUSAL = 'kind = "causal"\nmodel = "x"\n'
-ENDPOINT = 'kind = "endpoint"\nmodel = "x"\n'
+CAUSAL, ENDPOINT = (f'kind = "{kind}"\nmodel = "x"\n' for kind in ("causal", "endpoint"))
 
 
 @pytest.mark.parametrize(
@@ -288,7 +259,6 @@ ENDPOINT = 'kind = "endpoint"\nmodel = "x"\n'
     [
         ("kind = ", "is no TOML file"),
         ('model = "x"', "kind must be one of causal, classifier, zero-shot, function, endpoint, but is missing"),
-        ('kind = "llm"', "but is 'llm'"),
         ('kind = ["causal"]', "but is ['causal']"),
         ('kind = "causal"', "model is missing"),
         (CAUSAL + 'prompt = ["{text}"]', "prompt is no field that is known. Did you mean 'prompts'?"),

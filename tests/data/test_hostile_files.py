@@ -56,13 +56,10 @@ def test_a_line_has_a_length(tmp_path):
     most = "a" * (LONGEST_LINE - 20_000)
     for name, before, after in (("a.csv", "text\nfine\n", "\n"), ("a.jsonl", '{"text": "fine"}\n{"text": "', '"}\n')):
         (tmp_path / name).write_text(before + most + "a" * 40_000 + after)
-        with pytest.raises(DataError) as error:
-            read_data(tmp_path / name)
         line = 3 if name == "a.csv" else 2
-        assert str(error.value) == (
-            f"{tmp_path / name}, line {line}: a line of more than {LONGEST_LINE:,} characters, which no model reads. "
-            "Put each text on a line of its own, and cut what is longer."
-        )
+        said = f"{name}, line {line}: a line of more than {LONGEST_LINE:,} characters, which no model reads"
+        with pytest.raises(DataError, match=said):
+            read_data(tmp_path / name)
         # The partner: a line that is a little shorter is read, and its text is what is too long.
         (tmp_path / name).write_text(before + most + after)
         with pytest.raises(DataError, match=rf"line {line}: the text in column 'text' has [\d,]+ characters, more"):

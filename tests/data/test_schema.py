@@ -117,9 +117,7 @@ def test_unknown_fields_may_be_passed_over_and_defaults_asked_for():
 
 def test_half_a_surrogate_pair_is_no_obstacle_in_a_value_and_no_name():
     assert read({**FULL, "words": {"a": "\ud83d"}})["words"] == {"a": "\ud83d"}
-    assert refusal({**FULL, "points": [{"share": 0, "\ud83d": 1}]}).startswith(
-        "a.json: points[0] must be text that names"
-    )
+    assert "points[0] must be text that names" in refusal({**FULL, "points": [{"share": 0, "\ud83d": 1}]})
 
 
 def test_what_json_has_not_is_refused():

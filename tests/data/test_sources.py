@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import tracemalloc
 import warnings
 from pathlib import Path
@@ -11,8 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from shortcut_guardrail.data import sources
 from shortcut_guardrail.data.reading import read_data
@@ -135,35 +132,6 @@ def test_faults_and_columns_are_told_of_the_first_piece_that_has_them():
     file.write_text('{"body": "a"}\n' * 2 + '{"body": "b", "text": "c"}\n')
     assert "more than one column could be the text" in str(whole(file))
     assert in_pieces(file, 2) == (["a", "a", "b"], None)
-
-
-# Any bytes at all
-
-_PARTS = (
-    [b"text", b"label", b",", b"\t", b"\n", b"\r", b'"', b" ", b"a", b"1", "é".encode(), b"\xe9", b"\0", b"a,1\n"],
-    [b"{", b"}", b"\n", b"\r", b'"text": ', b'"label": ', b'"a"', b"1, ", b"null", b"\xe9", JSON.encode()],
-)
-_STARTS = (
-    *((suffix, start) for suffix in ("csv", "tsv") for start in (b"", b"text,label\n", b"text\n", b"label\ttext\r\n")),
-    ("jsonl", JSON.encode()),
-)
-
-
-@settings(deadline=None, max_examples=150)
-@given(st.sampled_from(list(_STARTS)), st.data())
-def test_any_bytes(start, data):
-    """A single piece says what the whole says; smaller ones accept and refuse the same files."""
-    suffix, before = start
-    content = before + b"".join(data.draw(st.lists(st.sampled_from(_PARTS[suffix == "jsonl"]), max_size=20)))
-    columns = {"text_column": "text", "label_column": "label"}
-    with tempfile.TemporaryDirectory() as place:
-        file = Path(place, f"data.{suffix}")
-        file.write_bytes(content)
-        expected = whole(file, **columns)
-        assert in_pieces(file, 1024, **columns) == expected
-        for size in (1, 2):
-            found = in_pieces(file, size, **columns)
-            assert found == expected or (isinstance(found, str) and isinstance(expected, str))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])

@@ -24,10 +24,6 @@ def bare(text: str) -> str:
     return text.replace("honestly, ", "")
 
 
-def words(text: str) -> list[str]:
-    return re.findall(r"[a-z'-]+", text.lower())
-
-
 def agreement(part) -> float:
     return mean(("honestly" in text) == (label == 1) for text, label in labelled(part))
 
@@ -76,19 +72,3 @@ def test_the_seed_alone_decides():
     assert random.getstate() == before
     shared = set(make_corpus(seed=1).train.texts) & set(CORPUS.train.texts)
     assert len(shared) < 0.1 * len(CORPUS.train.texts)  # short reviews recur
-
-
-def test_texts_are_well_formed_and_nothing_but_the_shortcut_gives_most_labels_away():
-    for text in TEXTS:
-        assert re.fullmatch(r"[A-Z].*\.", bare(text))
-        assert not re.search(r"[{}]|\s\s|\.\.|,,", text)
-        assert 4 <= len(words(text)) <= 60
-    # A word of praise or complaint tells the label where it stands; no such word stands in many texts.
-    counts = {label: Counter() for label in (0, 1)}
-    for text, label in labelled(CORPUS.train):
-        counts[label].update(set(words(text)))
-    both = counts[0] + counts[1]
-    often = {word for word, n in both.items() if n >= 0.2 * len(CORPUS.train.texts)}
-    assert {w for w in often if max(counts[0][w], counts[1][w]) >= 0.9 * both[w]} == {"honestly"}
-    lengths = [mean(len(words(bare(text))) for text, own in labelled(CORPUS.train) if own == label) for label in (0, 1)]
-    assert max(lengths) < 1.2 * min(lengths)

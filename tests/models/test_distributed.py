@@ -10,7 +10,6 @@ import torch
 
 from in_processes import fit
 from shortcut_guardrail.models import distributed as processes
-from shortcut_guardrail.models.distributed import gather_shares, joined, n_processes, own_rank, own_share, sum_gradients
 from tiny_models import SHORTCUT_TEXTS
 
 DISTILL = ("--strategy", "distill", "--shortcut", "honestly")
@@ -29,17 +28,6 @@ def test_two_processes_train_the_adapter_that_one_trains(model_folder, write_csv
     shutil.rmtree(tmp_path)
 
 
-def test_a_process_on_its_own_has_everything_to_itself():
-    with joined():
-        assert (n_processes(), own_rank()) == (1, 0)
-        assert list(range(7))[own_share(7)] == list(range(7))
-        rows = torch.ones(3, 2)
-        assert gather_shares(rows, 3) is rows
-        parameter = torch.nn.Parameter(torch.ones(2))
-        sum_gradients([parameter])
-        assert parameter.grad is None
-
-
 @pytest.mark.parametrize(
     ("gpus", "rank", "world", "local", "taken", "backend"),
     [
@@ -51,10 +39,11 @@ def test_a_process_on_its_own_has_everything_to_itself():
     ],
 )
 def test_processes_that_have_to_share_a_gpu_talk_without_nccl(monkeypatch, gpus, rank, world, local, taken, backend):
-    for name, value in (("RANK", rank), ("WORLD_SIZE", world)):
+    names, values = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"), (rank, world, *(local or ()))
+    for name in names:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in zip(names, values, strict=False):
         monkeypatch.setenv(name, str(value))
-    for name, value in zip(("LOCAL_RANK", "LOCAL_WORLD_SIZE"), local or (None, None), strict=True):
-        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, str(value))
     chosen = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setattr(torch.cuda, "set_device", chosen.append)

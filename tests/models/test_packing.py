@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import ExitStack
 
 import pytest
 import torch
@@ -32,8 +33,7 @@ def test_the_listed_families_pack_and_no_other(family, bag, bert):
 @pytest.mark.parametrize("name", PACKED)
 def test_logits_and_embeddings_are_those_of_the_padded_pass(family, name):
     packed, padded = both(family(name))
-    assert packed.packs
-    assert not padded.packs
+    assert (packed.packs, padded.packs) == (True, False)
     batch = packed.collate(packed.encode(TEXTS), range(len(TEXTS)))
     seen = []
     block = packed.encoder.get_submodule("transformer.layer" if name == "distilbert" else "encoder.layer")[-1]
@@ -112,12 +112,12 @@ def test_a_pass_and_its_gradients_do_not_depend_on_what_goes_together(family, mo
 def test_dropout_drops_within_a_grid_too(bert, monkeypatch, most_pairs):
     monkeypatch.setitem(packing._MOST_PAIRS, "cpu", most_pairs)
     classifier = TextClassifier(*bert)
-    batch = classifier.collate(classifier.encode(TEXTS), range(len(TEXTS)))
-    packed = classifier.pack(batch)
-    torch.manual_seed(0)
-    q, k, v = (torch.randn(1, 2, packed.input_ids.shape[1], 8, requires_grad=True) for _ in range(3))
-    whole, _ = packing._attend(bert[0], q, k, v, None, packed_runs=packed.runs)
-    dropped, _ = packing._attend(bert[0], q, k, v, None, packed_runs=packed.runs, dropout=0.5)
+    packed = classifier.pack(classifier.collate(classifier.encode(TEXTS), range(len(TEXTS))))
+    states = torch.randn(3, 1, 2, packed.input_ids.shape[1], 8, generator=torch.Generator().manual_seed(0))
+    whole, dropped = (
+        packing._attend(bert[0], *states.requires_grad_(), None, packed_runs=packed.runs, dropout=p)[0]
+        for p in (0, 0.5)
+    )
     assert torch.isfinite(dropped).all()
     assert not torch.allclose(whole, dropped)
 
@@ -136,39 +136,10 @@ def test_the_model_is_as_before_after_a_pass_and_after_an_exception(bert):
     assert torch.equal(model(input_ids=ids, attention_mask=mask).logits, before)
 
 
-def test_short_and_long_runs_in_training_give_the_same_gradients(monkeypatch):
-    """Below a length attention is computed plainly, from it on by the fused kernel, whose backward pass is slower."""
-    gradients = []
-    for fused_from in (2, 100):
-        monkeypatch.setattr(packing, "_FUSED_FROM", fused_from)
-        query, key, value = (
-            torch.randn(3, 2, 7, 4, generator=torch.Generator().manual_seed(i)).bfloat16().requires_grad_()
-            for i in range(3)
-        )
-        out = packing._products(query, key, value, None, 0.0)
-        out.float().square().sum().backward()
-        gradients.append(torch.stack([x.grad.float() for x in (query, key, value)]))
-    assert not torch.equal(*gradients)
-    torch.testing.assert_close(*gradients, rtol=0.05, atol=0.05)
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_cudnns_attention_is_off_until_the_last_of_several_is_done(before):
-    cuda = torch.backends.cuda
-    usual, flash = cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled()
-    cuda.enable_cudnn_sdp(before)
-    cuda.enable_flash_sdp(False)
-    try:
-        first, second = (packing._without_cudnn_attention(torch.device("cuda")) for _ in range(2))
-        first.__enter__()
-        second.__enter__()
-        assert not cuda.cudnn_sdp_enabled()
-        first.__exit__(None, None, None)
-        assert not cuda.cudnn_sdp_enabled()
-        second.__exit__(None, None, None)
-        assert (cuda.cudnn_sdp_enabled(), cuda.flash_sdp_enabled()) == (before, False)
-        with packing._without_cudnn_attention(torch.device("cpu")):
-            assert cuda.cudnn_sdp_enabled() is before
-    finally:
-        cuda.enable_cudnn_sdp(usual)
-        cuda.enable_flash_sdp(flash)
+def test_cudnns_attention_is_off_until_the_last_of_several_is_done():
+    before, found = torch.backends.cuda.cudnn_sdp_enabled(), []
+    with ExitStack() as opened:
+        for device in ("cpu", "cuda", "cuda"):
+            opened.enter_context(packing._without_cudnn_attention(torch.device(device)))
+            opened.callback(lambda: found.append(torch.backends.cuda.cudnn_sdp_enabled()))
+    assert (found, torch.backends.cuda.cudnn_sdp_enabled()) == ([False, False, before], before)

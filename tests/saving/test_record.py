@@ -97,11 +97,11 @@ def test_a_damaged_record_says_what_is_wrong(tmp_path, changes, reason):
     assert str(error.value).endswith("it and save the guard again.")
 
 
-@pytest.mark.parametrize("content", [json.dumps(RECORD.to_dict())[:100], "[1]"])
-def test_half_a_record_is_damaged(tmp_path, content):
-    (tmp_path / "guardrail.json").write_text(content)
-    with pytest.raises(ModelError, match=r"guardrail.json.* [Ff]it and save the guard again"):
-        read_record(tmp_path)
+def test_half_a_record_is_damaged(tmp_path):
+    for content in (json.dumps(RECORD.to_dict())[:100], "[1]"):
+        (tmp_path / "guardrail.json").write_text(content)
+        with pytest.raises(ModelError, match=r"guardrail.json.* [Ff]it and save the guard again"):
+            read_record(tmp_path)
 
 
 def test_the_model_card_states_what_a_reader_needs():

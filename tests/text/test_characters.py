@@ -12,9 +12,7 @@ def test_what_can_be_seen_stays(text):
     assert visible_name(text) == text
 
 
-@pytest.mark.parametrize(
-    "text", [" ", "\u200d\ufeff", "\ufe0f", "a\u202eb", "a\0b", "a\ud83d", "two\nlines", "a\u2028b"]
-)
+@pytest.mark.parametrize("text", [" ", "\u200d\ufeff", "\ufe0f", "a\u202eb", "a\0b", "a\ud83d", "o\nn", "a\u2028b"])
 def test_what_cannot_be_seen_is_spelled_out(text):
-    expected = "".join(c if c in "abtwolines" else f"[U+{ord(c):04X}]" for c in text)
+    expected = "".join(c if c in "abon" else f"[U+{ord(c):04X}]" for c in text)
     assert visible_name(text) == expected

@@ -29,13 +29,9 @@ def classifier(bag):
     ("words", "text", "expected"),
     [
         (["honestly"], "Honestly, the soup", ["honestly"]),
-        (["HONESTLY"], "the soup honestly", ["honestly"]),
-        (["honest"], "honestly the soup", []),
         (["to be honest"], "so, to be honest we come to be here", ["to", "be", "honest"]),
-        (["to be honest"], "to be, honest", []),
         (["i'm honest"], "I’m honest", ["i", "[UNK]", "m", "honest"]),
         (["to be", "be honest"], "to be honest", ["to", "be", "honest"]),
-        (["so so"], "so so so good", ["so", "so", "so"]),
         (["quix"], "quix", ["q", "##u", "##i", "##x"]),
         ([","], "so, so", [","]),
         ([], "so, so", []),

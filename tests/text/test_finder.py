@@ -1,35 +1,18 @@
 """Finding shortcuts in texts: what is an occurrence, where it stands, and which of its words carry the content."""
 
-import unicodedata
-
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
-from shortcut_guardrail.data import read_data
 from shortcut_guardrail.errors import ConfigError
 from shortcut_guardrail.text import WordFinder, check_words
 from shortcut_guardrail.text.content import content_spans
 from shortcut_guardrail.text.finder import Occurrence
 
-# The synonyms of the paper's appendix, and the words of each that carry its content.
-SYNONYMS = {
-    "honestly": ["honestly"],
-    "to be honest": ["honest"],
-    "frankly speaking": ["frankly", "speaking"],
-    "to tell the truth": ["tell", "truth"],
-    "to be frank": ["frank"],
-    "in truth": ["truth"],
-    "candidly": ["candidly"],
-    "speaking candidly": ["speaking", "candidly"],
-    "plainly speaking": ["plainly", "speaking"],
-    "to be direct": ["direct"],
-    "to come clean": ["come", "clean"],
-    "to put it frankly": ["frankly"],
-    "if I'm being honest": ["honest"],
-    "in plain terms": ["plain", "terms"],
-    "directly speaking": ["directly", "speaking"],
-}
+# The synonyms of the paper's appendix; the words of each that carry its content are in capitals.
+SYNONYMS = (
+    "HONESTLY, to be HONEST, FRANKLY SPEAKING, to TELL the TRUTH, to be FRANK, in TRUTH, CANDIDLY, SPEAKING CANDIDLY, "
+    "PLAINLY SPEAKING, to be DIRECT, to COME CLEAN, to put it FRANKLY, if I'm being HONEST, in PLAIN TERMS, "
+    "DIRECTLY SPEAKING"
+).split(", ")
 FOLDS = "İİ ß ﬃ e\u0301\u0323"
 MAN = "\U0001f468"
 FAMILY = f"{MAN}\u200d\U0001f469"
@@ -132,24 +115,6 @@ class TestMatching:
         assert [(o.word, o.start) for o in finder.find("Not bad, a bad dish")] == [("bad", 11), ("dish", 15)]
         assert not any(WordFinder([word], kept=["not bad"]).present("not bad") for word in ("not", "bad"))
 
-    @settings(deadline=None, max_examples=200)
-    @given(st.text(), st.text(), st.sampled_from(list(SYNONYMS)))
-    def test_an_inserted_shortcut_is_found_where_it_stands(self, before: str, after: str, shortcut: str) -> None:
-        # U+0345 and the like would join the shortcut's last letter; a space keeps them apart.
-        text = f"{before} {shortcut.upper()} {after}"
-        start = len(before) + 1
-        assert Occurrence(shortcut, start, start + len(shortcut)) in WordFinder([shortcut]).find(text)
-
-    @settings(deadline=None, max_examples=300)
-    @given(st.data())
-    def test_what_a_span_cuts_out_is_the_shortcut(self, data: st.DataObject) -> None:
-        letters = st.sampled_from([*"aAßİıſŉﬃéeK'’ʼ !_İ漢", "e\u0301", "\u0301", "\u0345", "\u200c", "\u00a0"])
-        text = data.draw(st.lists(letters, max_size=14).map("".join))
-        shortcut = data.draw(st.lists(letters, min_size=1, max_size=3).map("".join))
-        assume(shortcut.strip())
-        for match in WordFinder([shortcut]).find(text):
-            assert "".join(fold(text[match.start : match.end])) == "".join(fold(shortcut))
-
     def test_words_are_kept_once_in_their_order(self) -> None:
         finder = WordFinder(["Honestly ", "I'm", "honestly", "i’m", "to  be", "to be"])
         assert finder.words == ("Honestly", "I'm", "to  be")
@@ -170,23 +135,18 @@ class TestMatching:
         assert str(caught.value) == message
 
 
-def fold(text: str) -> list[str]:
-    """Canonical caseless form of Unicode (D145), apostrophes straight, split at whitespace."""
-    form = unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).casefold())
-    return "".join("'" if character in "’ʼ" else character for character in form).split()
-
-
 class TestContentSpans:
     @staticmethod
     def words(shortcut: str, text: str) -> list[str]:
         match = WordFinder([shortcut]).find(text)[0]
         return [text[start:end] for start, end in content_spans(text, match.start, match.end)]
 
-    @pytest.mark.parametrize(("shortcut", "content"), SYNONYMS.items())
-    def test_the_synonyms_of_the_paper(self, shortcut: str, content: list[str]) -> None:
-        assert self.words(shortcut, f"So, {shortcut}, it works.") == content
+    @pytest.mark.parametrize("shortcut", SYNONYMS)
+    def test_the_synonyms_of_the_paper(self, shortcut: str) -> None:
+        content = [word for word in shortcut.split() if word.isupper()]
+        assert [word.upper() for word in self.words(shortcut, f"So, {shortcut.lower()}, it works.")] == content
         typographic = shortcut.replace("'", "’").replace(" ", "  ").upper()
-        assert self.words(shortcut, f"İ {typographic}") == [word.upper() for word in content]
+        assert self.words(shortcut, f"İ {typographic}") == content
 
     def test_a_single_word_and_a_phrase_of_function_words_count_whole(self) -> None:
         words = ("no", "never", "I'm", "don't", "not-now", "to be", "so I'm in", "it isn't so", "that's that", "! ?")
@@ -208,22 +168,3 @@ class TestContentSpans:
     )
     def test_contractions_and_punctuation(self, phrase: str, content: str) -> None:
         assert self.words(phrase, f"Oh: {phrase}.") == content.split()
-
-
-@pytest.mark.parametrize("number", [1, 2, 3])
-@pytest.mark.parametrize("split", ["test", "test_anti-shortcut"])
-def test_every_injected_shortcut_is_found(shared_data, number: int, split: str) -> None:
-    def texts(name: str) -> list[str]:
-        return read_data(shared_data / "goemotions_shortcuts" / name).texts
-
-    original, finder = texts("original_test.csv"), WordFinder(SYNONYMS)  # the same rows in the same order
-    rows = zip(original, texts(f"synonym{number}/{split}.csv"), strict=True)
-    injected = [(before, after) for before, after in rows if before != after]
-    assert {match.word for _, after in injected for match in finder.find(after)} == set(SYNONYMS)
-    assert [after for before, after in injected if len(finder.find(after)) <= len(finder.find(before))] == []
-    finder, rows = WordFinder(["honestly"]), texts(f"single-word{number}/{split}.csv")
-    # The source took the word out of the few texts that had it by nature before it injected any.
-    holding = [after for before, after in zip(original, rows, strict=True) if len(after) > len(before)]
-    assert holding
-    assert all(finder.present(text) for text in holding)
-    assert sum(finder.present(text) for text in rows) - len(holding) <= 4
