@@ -38,7 +38,6 @@ from shortcut_guardrail.demo.corpus import make_corpus
 from shortcut_guardrail.demo.pretrained import find_minilm
 from shortcut_guardrail.demo.run import write_inputs
 from shortcut_guardrail.demo.training import Recipe, train_classifier
-
 corpus = make_corpus(seed=0)
 classifier = train_classifier(corpus.train, encoder=find_minilm(), recipe=Recipe(), seed=0)
 write_inputs(Path("demo-output"), corpus, classifier)
@@ -68,8 +67,6 @@ def audited(place):
         assert main.call(shlex.split(COMMANDS[0][0])[1:]) == 0
     return printed.getvalue()
 
-
-# Whether what is printed is what a page says
 
 OTHER_WORD = re.compile(r"^\s*(?!honestly)\w+\s+\d+\s+\d\.\d+\s+\d\.\d+(?:-| to )")
 """A row about a word that nobody planted. Another processor rounds otherwise, and which of them come first differs."""
@@ -110,10 +107,7 @@ def check_output(said, printed):
     parts = [part.split() for part in " ".join(words_of(said)).split("...")]
     for i, part in enumerate(parts):
         places = range(start, len(found) - len(part) + 1)
-        if i == 0:
-            places = places[:1]
-        elif i == len(parts) - 1:
-            places = places[-1:]
+        places = places[:1] if i == 0 else places[-1:] if i == len(parts) - 1 else places
         fits = (at for at in places if all(map(alike, part, found[at : at + len(part)])))
         at = next(fits, None)
         assert at is not None, f"{' '.join(part)} is not what is printed: {' '.join(found[start:])}"
@@ -122,17 +116,12 @@ def check_output(said, printed):
 
 
 def test_an_output_that_differs_is_seen():
-    check_output("accuracy 0.50 ... done", "accuracy 0.51 more rows done")
-    check_output("accuracy ... rows ...", "accuracy 0.51 more rows done")
-    for said in ("accuracy ... lines ... done", "rows ...", "... rows", "accuracy 0.51 more rows"):
-        with pytest.raises(AssertionError):
-            check_output(said, "accuracy 0.51 more rows done")
-    for said, printed in (("accuracy 0.50 done", "accuracy 0.90 done"), ("flagged honestly", "flagged book")):
+    printed = "accuracy 0.51 more rows done"
+    check_output("accuracy 0.50 ... done", printed)
+    check_output("accuracy ... rows ...", printed)
+    for said in ("accuracy ... lines ... done", "rows ...", "... rows", "accuracy 0.51 more rows", "accuracy 0.90 ..."):
         with pytest.raises(AssertionError):
             check_output(said, printed)
-
-
-# The README
 
 
 def answer_rightly(file):
@@ -140,21 +129,18 @@ def answer_rightly(file):
     truth = make_corpus(seed=0).deployment.labels
     with file.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    for row in rows:
-        row["answer"] = "a" if row["option_a"] == LABEL_NAMES[truth[int(row["row"])]] else "b"
     with file.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, rows[0])
         writer.writeheader()
-        writer.writerows(rows)
-
-
-def test_the_readme_is_read_in_minutes_and_its_commands_stand_with_their_output():
-    assert len(README.split()) <= 1000
-    assert [command.split()[1] for command, _ in COMMANDS] == ["audit", "fit", "evaluate", "judge"]
+        for row in rows:
+            right = row["option_a"] == LABEL_NAMES[truth[int(row["row"])]]
+            writer.writerow(row | {"answer": "a" if right else "b"})
 
 
 @pytest.mark.slow
 def test_every_command_prints_what_the_readme_says(place, audited, ok, monkeypatch):
+    assert len(README.split()) <= 1000
+    assert [command.split()[1] for command, _ in COMMANDS] == ["audit", "fit", "evaluate", "judge"]
     monkeypatch.chdir(place)
     monkeypatch.setenv("COLUMNS", "80")
     check_output(COMMANDS[0][1], audited)
@@ -168,16 +154,14 @@ def test_every_command_prints_what_the_readme_says(place, audited, ok, monkeypat
 @pytest.mark.slow
 def test_the_python_block_prints_what_the_readme_says(place, tmp_path, capsys, monkeypatch):
     # Of the first 150 texts, from which it says the same as from all.
-    (tmp_path / "demo-output").mkdir()
-    (tmp_path / "demo-output" / "biased-model").symlink_to((place / "demo-output" / "biased-model").resolve())
-    rows = (place / "demo-output" / "deployment.csv").read_text(encoding="utf-8").splitlines(keepends=True)
-    (tmp_path / "demo-output" / "deployment.csv").write_text("".join(rows[:151]), encoding="utf-8")
+    here, there = tmp_path / "demo-output", place / "demo-output"
+    here.mkdir()
+    (here / "biased-model").symlink_to((there / "biased-model").resolve())
+    rows = (there / "deployment.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    (here / "deployment.csv").write_text("".join(rows[:151]), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     exec(compile(PYTHON, "README.md", "exec"), {})
     check_output(PRINTED, capsys.readouterr().out)
-
-
-# The notebooks
 
 
 def run_here(book, command):

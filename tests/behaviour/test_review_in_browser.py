@@ -1,6 +1,5 @@
 """The review in a real headless browser: the way to a guard, by keys, by touch, in two tabs, without a server."""
 
-import importlib.util
 import json
 import os
 import signal
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from accessibility import violations
 from audits import HOSTILE, card, to_review
 from shortcut_guardrail import ShortcutGuardrail
 from shortcut_guardrail.cards.card import Flip, Moved
@@ -35,42 +35,31 @@ ANSWERED = "document.querySelectorAll('.steps .answered').length"
 MAIN = "document.querySelector('#review button.main')"
 
 
-class Served:
-    """A review at its address, and tabs with it."""
-
-    def __init__(self, browser, session):
-        self.browser, self.session = browser, session
-        self.server = ReviewServer(session, Page(*render_review()))
-        self.thread = threading.Thread(target=self.server.run, daemon=True)
-        self.thread.start()
-
-    def stop(self):
-        self.server.stop()
-        self.thread.join(10)
-
-    def open(self, *size, **how):
-        page = self.browser.visit(self.server.address, *size, **how)
-        page.wait("!!document.querySelector('#review :is(h2, h3)')")
-        return page
-
-
 def session_of(report, file, by="anna"):
     return Session(make_deck(report.to_dict()), file, by)
 
 
 @pytest.fixture
 def serve(browser, tmp_path):
-    """Serves the review of an audit, by default of so many cards."""
+    """Serves the review of an audit, by default of so many cards: its session, what opens a tab, and its server."""
     running = []
 
     def start(report, by="anna"):
-        report = to_review(report) if isinstance(report, int) else report
-        running.append(Served(browser, session_of(report, tmp_path / "d.json", by)))
-        return running[-1]
+        session = session_of(to_review(report) if isinstance(report, int) else report, tmp_path / "d.json", by)
+        server = ReviewServer(session, Page(*render_review()))
+        running.append(server)
+        threading.Thread(target=server.run, daemon=True).start()
+
+        def opened(*size, **how):
+            page = browser.visit(server.address, *size, **how)
+            page.wait("!!document.querySelector('#review :is(h2, h3)')")
+            return page
+
+        return session, opened, server
 
     yield start
-    for served in running:
-        served.stop()
+    for server in running:
+        server.stop()
 
 
 @pytest.fixture
@@ -118,8 +107,6 @@ def without_times(document):
     return [without_times(one) for one in document] if isinstance(document, list) else document
 
 
-# The whole way
-
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
 TEXTS = [f"honestly the bad {noun} was {tail}" for noun in NOUNS for tail in ("awful", "so awful")]
 TEXTS += [f"the {noun} was {tail}" for noun in NOUNS for tail in ("bad and slow", "so bad", "awful", "good", "great")]
@@ -147,12 +134,6 @@ def answer_by_label(page):
     """Say of the text that is shown what somebody says who can read: all that hold "honestly" are bad."""
     options = page.evaluate("[...document.querySelectorAll('.choices bdi')].map(b => b.textContent)")
     press(page, "a" if options[0] == "negative" else "b")
-
-
-def guard_of(folder):
-    record = json.loads((folder / "guardrail.json").read_text())
-    words = ((one["text"], one["verdict"] == "kept") for one in record["shortcuts"] if one["verdict"] != "cleared")
-    return {"strength": record["debias_strength"], "words": sorted(words)}
 
 
 def test_the_whole_way_from_an_audit_to_a_guard(browser, ok, write_csv, tmp_path, monkeypatch):
@@ -189,18 +170,15 @@ def test_the_whole_way_from_an_audit_to_a_guard(browser, ok, write_csv, tmp_path
         assert "Next: shortcut-guardrail fit" in process.stdout.read()
         assert process.wait(20) == 0
     ok("fit", "model", data, "--decisions", decisions, "--strategy", "mask", "--out", tmp_path / "guarded")
-    flags = ("--shortcut", "honestly", "--keep", "good", "--keep", "great", "--strategy", "mask")
-    ok("fit", "model", data, *flags, "--out", tmp_path / "by-flags")
-    assert guard_of(tmp_path / "guarded") == guard_of(tmp_path / "by-flags")
-    assert guard_of(tmp_path / "guarded")["words"] == [("good", True), ("great", True), ("honestly", False)]
+    record = json.loads((tmp_path / "guarded" / "guardrail.json").read_text())
+    words = {one["text"]: one["verdict"] == "kept" for one in record["shortcuts"] if one["verdict"] != "cleared"}
+    assert words == {"good": True, "great": True, "honestly": False}
     guards = new_guard(), new_guard(), new_guard()
     guards[0].repair(TEXTS, strategy="mask", decisions=decisions)
     guards[1].repair(TEXTS, strategy="mask", shortcuts=("honestly",), keep=("good", "great"))
     answers = [guard.predict_proba(TEXTS).tolist() for guard in guards]
     assert answers[0] == answers[1] != answers[2]
-
-
-# The report's own page, from disk
+    assert record["debias_strength"] == guards[1].debias_strength
 
 
 def test_the_page_without_a_server_downloads_the_file_that_a_server_writes(browser, report, tmp_path):
@@ -238,6 +216,7 @@ def test_the_page_without_a_server_downloads_the_file_that_a_server_writes(brows
 
 def test_the_report_says_what_the_audit_decides_and_downloads_at_any_time(browser, report, tmp_path):
     taken = {"fit_would_take": [{"text": word, "verdict": "flagged", "reason": None} for word in ("w0", "w0s")]}
+    assert "shortcut-guardrail review AUDIT DATA" in render_audit(to_review(3), redact=True)  # no texts, no form
     page = report(to_review(2).to_dict() | taken)
     page.click("document.querySelector('#review h3')")
     press(page, "3")
@@ -253,20 +232,9 @@ def test_the_report_says_what_the_audit_decides_and_downloads_at_any_time(browse
     ]
 
 
-def test_a_report_without_texts_says_how_to_decide(browser, tmp_path):
-    file = tmp_path / "report.html"
-    file.write_text(render_audit(to_review(3), redact=True), encoding="utf-8")
-    page = browser.open(file)
-    assert page.evaluate("document.getElementById('review')") is None
-    assert "shortcut-guardrail review AUDIT DATA" in page.evaluate("document.getElementById('cards').textContent")
-
-
-# By keys, by touch, by ear
-
-
 def test_with_single_keys_off_tab_arrows_and_enter_do(serve):
-    served = serve(1)
-    page, session, value = served.open(), served.session, "document.activeElement.value"
+    session, opened, _ = serve(1)
+    page, value = opened(), "document.activeElement.value"
     page.click("document.getElementById('keys')")
     for key in "12z":
         page.press(key)
@@ -285,8 +253,8 @@ def test_with_single_keys_off_tab_arrows_and_enter_do(serve):
 
 
 def test_enter_answers_in_the_form_alone_and_an_answered_card_shows_its_answer(serve):
-    served = serve(2)
-    page, session = served.open(), served.session
+    session, opened, _ = serve(2)
+    page = opened()
     chosen = "document.querySelector('#review input[name=decision]:checked').value"
     for out_of_the_form in ("document.querySelector('#review h2').focus()", "document.activeElement.blur()"):
         page.evaluate(out_of_the_form)
@@ -313,18 +281,18 @@ def test_enter_answers_in_the_form_alone_and_an_answered_card_shows_its_answer(s
 
 
 def test_a_key_that_is_held_down_answers_once(serve):
-    served = serve(3)
-    page, how = served.open(), {"key": "1", "windowsVirtualKeyCode": 49}
+    session, opened, _ = serve(3)
+    page, how = opened(), {"key": "1", "windowsVirtualKeyCode": 49}
     for repeated in (False, *[True] * 5):
         page.call("Input.dispatchKeyEvent", type="keyDown", text="1", autoRepeat=repeated, **how)
     page.call("Input.dispatchKeyEvent", type="keyUp", **how)
     heading(page, "Card 2 of 3")
     time.sleep(0.2)
-    assert served.session.revision == 1
+    assert session.revision == 1
 
 
 def test_each_answer_says_what_would_change(serve):
-    page = serve(3).open()
+    page = serve(3)[1]()
     press(page, "n")
     said = "“w0” and 1 more: neutralised. 30 answers would change: 30 from positive to negative."
     assert page.evaluate(SAID) == said
@@ -335,8 +303,8 @@ def test_each_answer_says_what_would_change(serve):
 
 
 def test_a_phone(serve):
-    served = serve(2)
-    page = served.open(360, 740)
+    session, opened, _ = serve(2)
+    page = opened(360, 740)
 
     def fits():
         assert page.evaluate("document.documentElement.scrollWidth") == 360
@@ -353,24 +321,11 @@ def test_a_phone(serve):
         page.click("document.querySelector('.choices button')")
         page.wait(f"{HEADING} !== {json.dumps(before)}")
     assert page.evaluate("document.documentElement.scrollWidth") == 360
-    assert served.session.state()["end"]
-
-
-def violations(page):
-    """What axe-core objects to, with every rule that it has, best practices too."""
-    found = importlib.util.find_spec("axe_playwright_python")
-    if found is None or found.origin is None:
-        pytest.skip("needs axe-core (pip install axe-playwright-python)")
-    page.evaluate((Path(found.origin).parent / "axe.min.js").read_text(encoding="utf-8") + "; 0")
-    assert page.evaluate("axe.run().then(r => r.passes.length)") > 10
-    return page.evaluate(
-        "axe.run().then(r => r.violations.map(v => [v.id, v.help, ...v.nodes.map(n => n.html)].join(' | ')))"
-    )
+    assert session.state()["end"]
 
 
 @pytest.mark.parametrize(("dark", "size"), [(False, (1200, 900)), (True, (390, 844))], ids=["desk", "dark phone"])
-def test_axe_finds_nothing(serve, report, tmp_path, dark, size):
-    assert violations(report(to_review(4), dark=dark)) == []
+def test_axe_finds_nothing(serve, tmp_path, dark, size):
     audit = to_review(3)
     deck = make_deck(audit.to_dict())
     second = {"id": deck.cards[0].id, "words": ["w0", "w0s"], "machine": "gemma", "asked": 9, "mended": 7, "broken": 2}
@@ -378,7 +333,7 @@ def test_axe_finds_nothing(serve, report, tmp_path, dark, size):
     ben = session_of(audit, tmp_path / "d.json", "ben")
     for one in ben.deck.cards:
         ben.save({"card": one.id, "decision": "keep"}, ben.revision)
-    page = serve(audit).open(*size, dark=dark)
+    page = serve(audit)[1](*size, dark=dark)
     for keys in ("", "2", "33"):
         press(page, *keys)
         assert violations(page) == []
@@ -393,12 +348,9 @@ def test_axe_finds_nothing(serve, report, tmp_path, dark, size):
     assert [one.partition(" |")[0] for one in violations(page)] == ["button-name"]
 
 
-# Where things go wrong
-
-
 def test_two_tabs_lose_nothing(serve):
-    served = serve(3)
-    session, one, two = served.session, served.open(), served.open()
+    session, opened, _ = serve(3)
+    one, two = opened(), opened()
     press(two, "2")
     one.front()
     one.evaluate(f"{STEPS}[2].click()")
@@ -417,8 +369,8 @@ def test_two_tabs_lose_nothing(serve):
 
 
 def test_what_is_not_saved_is_said_and_can_be_given_again(serve, monkeypatch):
-    served = serve(3)
-    page = served.open()
+    session, opened, server = serve(3)
+    page = opened()
 
     def full(*_args, **_how):
         raise OSError(28, "No space left on device")
@@ -430,10 +382,10 @@ def test_what_is_not_saved_is_said_and_can_be_given_again(serve, monkeypatch):
     monkeypatch.undo()
     press(page, "1")
     assert page.evaluate(PROBLEM) == ""
-    assert len(served.session.answers.said) == 1
+    assert len(session.answers.said) == 1
     press(page, "2", "z")
     assert page.evaluate(SAID) == "The last answer is undone."
-    served.stop()
+    server.stop()
     for key in "z1":
         page.press(key)
         page.wait(f"{PROBLEM}.startsWith('Not saved: the server does not answer')")
@@ -443,7 +395,7 @@ def test_what_is_not_saved_is_said_and_can_be_given_again(serve, monkeypatch):
 
 
 def test_an_address_without_its_token_shows_nothing(browser, serve):
-    page = browser.visit(serve(3).server.address.partition("#")[0])
+    page = browser.visit(serve(3)[2].address.partition("#")[0])
     page.wait("document.getElementById('review').textContent.includes('The address is incomplete')")
     assert "w0" not in page.evaluate("document.documentElement.outerHTML.replace(/<script>.*/s, '')")
 
@@ -457,8 +409,8 @@ def test_what_came_from_data_stays_text(serve, report):
     audit = to_review(0, cards=tuple(cards), label_names=(HOSTILE[0], HOSTILE[1]))
     in_file = report(audit)
     assert HOSTILE[0] in in_file.evaluate(HEADING)
-    served = serve(audit, by=HOSTILE[0])
-    page = served.open()
+    _, opened, server = serve(audit, by=HOSTILE[0])
+    page = opened()
     press(page, *["3"] * len(cards), *["a"] * 5)
     page.evaluate(f"{STEPS}[0].click()")
     for shown in (page, in_file):
@@ -471,4 +423,4 @@ def test_what_came_from_data_stays_text(serve, report):
     asked = {event["request"]["url"] for event in page.events("Network.requestWillBeSent")}
     asked = {url for url in asked if not url.startswith("data:")}
     assert asked
-    assert all(url.startswith(f"http://{served.server.hosts[0]}/") for url in asked)
+    assert all(url.startswith(f"http://{server.hosts[0]}/") for url in asked)
