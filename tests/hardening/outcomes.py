@@ -9,7 +9,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import FrameType
 
 from shortcut_guardrail.errors import GuardrailError
 
@@ -19,14 +18,10 @@ SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one input.
+    """What became of one input, given to one reader.
 
-    Attributes:
-        reader: Which reader it was given to.
-        what: The input, in words.
-        kind: One of `KINDS`: a clear sentence; the right result; another exception than the library's; longer than
-            `SECONDS`; accepted although it had to be refused, or another result.
-        said: The sentence, or the exception.
+    The `kind` is a clear sentence; the right result; another exception than the library's; longer than `SECONDS`;
+    accepted although it had to be refused, or another result.
     """
 
     reader: str
@@ -41,7 +36,7 @@ class _TooLong(BaseException):
 
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    def ring(_number: int, _frame: FrameType | None) -> None:
+    def ring(*_: object) -> None:
         raise _TooLong
 
     before = signal.signal(signal.SIGALRM, ring)
@@ -54,14 +49,7 @@ def _alarm(seconds: float) -> Iterator[None]:
 
 
 def attempt(reader: str, what: str, use: Callable[[], str | None], *, seconds: float = SECONDS) -> Outcome:
-    """Try an input.
-
-    Args:
-        reader: Which reader it is given to.
-        what: The input, in words.
-        use: Reads it and uses what was read; returns what is wrong with the result, or `None`.
-        seconds: From when on it counts as a hang.
-    """
+    """Try an input; `use` reads it and uses what was read, and returns what is wrong with the result, or `None`."""
     try:
         with _alarm(seconds), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
             warnings.simplefilter("ignore")
@@ -80,10 +68,10 @@ def table(outcomes: Iterable[Outcome]) -> str:
     counts: dict[str, Counter[str]] = {}
     for outcome in outcomes:
         counts.setdefault(outcome.reader, Counter())[outcome.kind] += 1
-    rows = [(reader, of.total(), *(of[kind] for kind in KINDS)) for reader, of in counts.items()]
-    rows.append(("all", *(sum(row[i] for row in rows) for i in range(1, len(KINDS) + 2))))  # type: ignore[arg-type,misc]
+    counts["all"] = sum(counts.values(), Counter())
     lines = [f"{'reader':24}{'tried':>8}" + "".join(f"{kind:>12}" for kind in KINDS)]
-    lines += [f"{row[0]:24}{row[1]:>8}" + "".join(f"{number:>12}" for number in row[2:]) for row in rows]
+    for reader, of in counts.items():
+        lines.append(f"{reader:24}{of.total():>8}" + "".join(f"{of[kind]:>12}" for kind in KINDS))
     return "\n".join(lines)
 
 
