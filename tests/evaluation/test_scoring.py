@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from shortcut_guardrail import ConfigError, DataError, GuardrailWarning, ShortcutGuardrail
+from shortcut_guardrail import ConfigError, DataError, GuardrailWarning, ShortcutGuardrail, preset
 from shortcut_guardrail.evaluation import by_shortcut, sampled_rows, shortcut_tokens
 from shortcut_guardrail.models.classifier import TextClassifier
 from shortcut_guardrail.text import WordFinder
@@ -84,13 +84,14 @@ def test_sensitivity_can_be_left_out(guard):
 
 
 def test_the_interval_of_mstps_is_that_of_a_mean(guard):
-    result = guard.evaluate(TEXTS, LABELS, sensitivity="all")
-    audit = guard.audit(TEXTS, unit="token")
-    changes = np.array([audit.input_to_dict(i)["sensitivity"] for i in range(len(TEXTS))])
-    half = 2.5706 * changes.std(ddof=1) / math.sqrt(6)  # t of 5 degrees of freedom
+    guard.fit(TEXTS, config=preset("mask").with_shortcuts(named=("honestly",)))
+    result = guard.evaluate([f"honestly {word}" for word in ("good", "bad", "great", "awful")], [1, 0, 1, 0], top_k=1)
+    # "honestly" is masked already, and the other word decides by a margin of 1, 1, 1.5 or 1.5.
+    assert result.mstps_base_tokens == 0
+    changes = 1 / (1 + np.exp([-1, -1, -1.5, -1.5])) - 0.5
     assert result.mstps == pytest.approx(changes.mean(), abs=1e-4)
-    by_student = np.clip([changes.mean() - half, changes.mean() + half], 0, 1)
-    assert result.sensitivity.interval == pytest.approx(tuple(by_student), abs=1e-4)
+    half = 3.1824 * changes.std(ddof=1) / 2  # t of 3 degrees of freedom, over the root of 4
+    assert result.sensitivity.interval == pytest.approx((changes.mean() - half, changes.mean() + half), abs=1e-4)
 
 
 def test_an_empty_group_is_null_with_n_0_and_never_the_worst(guard):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, brunnermunzel
 
-from shortcut_guardrail.stats.brunner_munzel import LEVELS, levels, p_relative_effect, relative_effect
+from shortcut_guardrail.stats import LEVELS, Placements, levels, p_of_placements, p_relative_effect, relative_effect
 
 
 def histogram(*samples, size=40):
@@ -30,7 +30,9 @@ def test_without_a_margin_the_test_is_that_of_brunner_and_munzel(samples):
     rests, others = samples
     # With the member that each sample is given: a rest above all, another text below all.
     expected = brunnermunzel([*others, 0], [*rests, 39], alternative="greater").pvalue
-    assert p_relative_effect(histogram(rests), histogram(others), 0.5)[0] == pytest.approx(expected, rel=1e-9)
+    less = np.array([[(r < s) + 0.5 * (r == s) for s in others] for r in rests])
+    shares = (Placements(len(mean), mean.sum(), (mean**2).sum()) for mean in (less.mean(axis=1), less.mean(axis=0)))
+    assert p_of_placements(*shares, 0.5) == pytest.approx(expected, rel=1e-9)
     several = p_relative_effect(histogram(rests, others), histogram(others, rests), 0.5)
     assert several[0] == pytest.approx(expected, rel=1e-9)
     assert several[1] > 0.5
@@ -64,9 +66,8 @@ def test_false_alarms_at_the_margin_stay_below_what_is_promised(n, m):
 
 
 def test_levels_are_steps_of_log_odds():
-    assert levels(np.array([0.5], dtype=np.float32)).tolist() == [LEVELS // 2]
     probs = np.array([0, 1e-6, 0.01, 0.02, 0.5, 0.98, 0.99, 1], dtype=np.float32)
     steps = levels(probs)
-    assert (steps[0], steps[-1]) == (0, LEVELS - 1)
+    assert (steps[0], steps[4], steps[-1]) == (0, LEVELS // 2, LEVELS - 1)
     assert (np.diff(steps) > 0).all()
     assert (steps[2] + steps[6], steps[3] + steps[5]) == (LEVELS - 1, LEVELS - 1)
