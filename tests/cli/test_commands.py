@@ -341,8 +341,7 @@ def test_help_comes_without_pytorch():
     )
     for command in ((), ("audit",), ("fit",), ("evaluate",), ("demo",)):
         program = [sys.executable, "-c", show, *command, "--help"]
-        narrow = {**os.environ, "COLUMNS": "80"}
-        done = subprocess.run(program, capture_output=True, text=True, check=False, env=narrow)
+        done = subprocess.run(program, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "80"})
         assert (done.returncode, done.stderr) == (0, "set()\n")
         assert max(map(len, done.stdout.splitlines())) <= 80
         assert "..." not in done.stdout.replace("cuda:1, ...", "").replace("[ARGS]...", "")
@@ -350,7 +349,9 @@ def test_help_comes_without_pytorch():
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 def test_output_to_a_full_device():
-    with open("/dev/full", "w") as full:
-        program = [sys.executable, "-m", "shortcut_guardrail.cli.main", "--version"]
-        done = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, "error: The disk is full, so the output could not be written.\n")
+    late = "from shortcut_guardrail.cli.running import exit_with; print('found'); exit_with(0)"  # held back to the end
+    for unbuffered, *program in (("1", "-m", "shortcut_guardrail.cli.main", "--version"), ("", "-c", late)):
+        with open("/dev/full", "w") as full:
+            how = {"stderr": subprocess.PIPE, "text": True, "env": {**os.environ, "PYTHONUNBUFFERED": unbuffered}}
+            done = subprocess.run([sys.executable, *program], stdout=full, check=False, **how)
+        assert (done.returncode, done.stderr) == (1, "error: The disk is full, so the output could not be written.\n")
