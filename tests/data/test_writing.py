@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def _no_patience(monkeypatch):
 def fill(**files: str):
     def write(folder: Path) -> None:
         for name, content in files.items():
-            path = folder / name.replace("__", "/")
+            path = folder / name.replace("__", "/").replace("_", ".")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
 
@@ -148,6 +148,20 @@ def test_a_file_is_written_as_it_is_or_stays_as_it_was(tmp_path, monkeypatch, er
         to_json({"a": float("nan")})
 
 
+def test_what_gets_its_name_is_on_the_disk(tmp_path, monkeypatch):
+    on_disk, sync, replace = set(), os.fsync, os.replace
+    monkeypatch.setattr("os.fsync", lambda file: (sync(file), on_disk.add(os.fstat(file).st_ino)))
+
+    def named(old, new):
+        assert {path.stat().st_ino for path in (Path(old), *Path(old).rglob("*"))} <= on_disk
+        replace(old, new)
+
+    monkeypatch.setattr("os.replace", named)
+    for content in ("old", "new"):
+        write_file(tmp_path / "a", content, overwrite=True)
+        save(tmp_path / "out", a=content, sub__b=content)
+
+
 def test_a_folder_in_the_place_of_a_file_is_not_lost(tmp_path):
     save(tmp_path / "out", a="old")
     fill(b__precious="mine", c="mine")(tmp_path / "out")
@@ -174,7 +188,7 @@ def test_the_sentence_of_a_failed_write(tmp_path):
 def cut_short(request, tmp_path, monkeypatch):
     """A folder whose replacement broke off: when its second file was to be moved in, or an old one to go."""
     out = tmp_path / "out"
-    save(out, a="old", b="old", gone="old")
+    save(out, a="old", b_json="old", gone="old")
     broken, calls = request.param, []
     real = os.replace if broken == "os.replace" else Path.unlink
 
@@ -189,7 +203,7 @@ def cut_short(request, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(broken, fail)
         with pytest.raises(RunError) as raised:
-            save(out, a="new", b="new", c="new")
+            save(out, a="new", b_json="new", c="new")
     assert str(raised.value).endswith(
         "could not be written: Input/output error. The next run that writes there completes it first."
     )
@@ -197,6 +211,7 @@ def cut_short(request, tmp_path, monkeypatch):
 
 
 def test_what_was_cut_short_is_no_version(cut_short):
+    assert not (cut_short / "b.json").exists()  # it goes first and comes last: PEFT and Transformers find nothing
     notes = cut_short / "notes"
     for act in (check_whole, lambda out: read_whole(out, dict), lambda _: check_output(notes, overwrite=False)):
         with pytest.raises(
@@ -217,14 +232,14 @@ def test_the_next_writer_completes_it_and_says_so(cut_short):
         write_folder(cut_short, look, key=KEY, overwrite=True)
     said = f"The last run that wrote to '{cut_short}' was interrupted; what it wrote was completed first."
     assert [str(one.message) for one in warned] == [said]
-    assert seen == {"a": "new", "b": "new", "c": "new"}
+    assert seen == {"a": "new", "b.json": "new", "c": "new"}
     assert contents(cut_short) == {"a": "newest"}
 
 
 def test_it_can_be_completed_alone(cut_short):
     with pytest.warns(GuardrailWarning, match="was interrupted"):
         complete(cut_short)
-    assert contents(cut_short) == {"a": "new", "b": "new", "c": "new"}
+    assert contents(cut_short) == {"a": "new", "b.json": "new", "c": "new"}
     check_whole(cut_short, hashes=True)
     complete(cut_short)  # and nothing is left to be done or said
 
@@ -312,18 +327,10 @@ def test_what_a_killed_writer_left_goes_with_the_next(tmp_path):
 
 def test_a_writer_that_waits_in_vain_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("shortcut_guardrail.data.writing.PATIENCE", 0.1)
-    said = []
-
-    def wait() -> None:
-        with pytest.raises(RunError) as error:
-            save(tmp_path / "out", a="1")
-        said.append(str(error.value))
-
-    with held(tmp_path / "out", tmp_path):
-        waiting = threading.Thread(target=wait)
-        waiting.start()
-        waiting.join()
-    assert said[0].startswith(f"Another run has been writing to '{tmp_path / 'out'}' for 0 seconds. Wait")
+    with held(tmp_path / "out", tmp_path), ThreadPoolExecutor() as pool:
+        error = pool.submit(save, tmp_path / "out", a="1").exception()
+    assert isinstance(error, RunError)
+    assert str(error).startswith(f"Another run has been writing to '{tmp_path / 'out'}' for 0 seconds. Wait")
     save(tmp_path / "out", a="1")
 
 
