@@ -63,7 +63,7 @@ def test_masking_keeps_all_other_tokens_and_the_texts_given(classifier):
     ("text", "expected"),
     [
         ("honestly, the soup", "the soup"),
-        ("honestly the soup", "the soup"),
+        ("the soup, honestly the bread", "the soup , the bread"),
         ("the soup, honestly.", "the soup ."),
         ("good, honestly, the soup", "good , the soup"),
         ("good. honestly, the soup", "good . the soup"),
