@@ -212,6 +212,7 @@ def test_a_guard_that_harms_is_replaced_by_the_base(masked_bag):
     assert len(masked_bag.record().support_hashes) == 20  # whoever evaluates on them is warned
 
 
+@pytest.mark.filterwarnings("ignore:Small groups")
 def test_labels_that_decided_what_is_neutralised_certify_nothing(bag):
     guard = ShortcutGuardrail(*bag)
     support = (BAD[:2] + GOOD[:2], [0, 0, 1, 1])
@@ -221,6 +222,8 @@ def test_labels_that_decided_what_is_neutralised_certify_nothing(bag):
         assert "honestly" in guard.shortcuts.words
         with pytest.raises(DataError, match=said):
             guard.certify([f"{BAD[1]} ", *BAD[2:4]], [0, 0, 0], unlabelled=["the soup was good"])
+        with pytest.warns(GuardrailWarning, match="^1 of the 3 evaluated texts were in the support set"):
+            guard.evaluate([f"{BAD[1]} ", *BAD[2:4]], [0, 0, 0])
 
 
 def test_texts_of_the_fit_and_copies_are_no_fresh_sample(masked_bag):
