@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..audit import AuditReport
 from ..cards import Card
@@ -54,7 +54,7 @@ class AuditedCards:
     cards: tuple[Card, ...]
 
     @classmethod
-    def of(cls, audit: AuditReport | _Audit) -> AuditedCards:
+    def of(cls, audit: AuditReport) -> AuditedCards:
         """Those of an audit in memory."""
         settings = {key: getattr(audit, key) for key in ("unit", "top_k", "fdr", "min_relative_effect")}
         content = json.dumps([audit.model, settings, [card.id for card in audit.cards]], sort_keys=True)
@@ -70,7 +70,8 @@ class AuditedCards:
         """
         if not isinstance(document, Mapping) or "cards" not in document or not document.get("model"):
             raise DataError(f"{source} has no cards. Audit again.")
-        return cls.of(checked(document, _Audit, source, advice="Audit again.", open_ended=True, null_is_nan=True))
+        stored = checked(document, _Audit, source, advice="Audit again.", open_ended=True, null_is_nan=True)
+        return cls.of(cast(AuditReport, stored))  # it has all that is read of a report
 
     @classmethod
     def from_folder(cls, folder: Path) -> AuditedCards:
