@@ -180,10 +180,10 @@ def test_an_evaluation_says_how_good_on_how_many_and_where_it_is_worst():
     assert "worst group  0.700 (n = 10): negative, with" in shown
     assert "negative, without   0         -             -" in shown
     assert "recall" not in repr(evaluation("a", recall=False))
-    # Of many groups the worst are shown.
-    many = replace(evaluation(), groups=tuple(group(f"g{i}", 40, 40 - i) for i in range(20)))
+    # Of many groups the worst are shown, and an empty one is none of them.
+    many = replace(evaluation(), groups=(group("empty", 0, 0), *(group(f"g{i}", 40, 40 - i) for i in range(20))))
     assert repr(many).splitlines()[-9].split()[:2] == ["g19", "40"]
-    assert repr(many).endswith("... and 12 more")
+    assert repr(many).endswith("... and 13 more")
     assert "worst group  -\n" in repr(evaluation())
 
 

@@ -1,10 +1,11 @@
-"""A masked copy differs in one place."""
+"""A masked copy differs in one place, and texts are counted, not copies."""
 
 from __future__ import annotations
 
 import torch
 
-from shortcut_guardrail.attribution.occlusion import mask_variants
+from shortcut_guardrail.attribution.occlusion import mask_variants, masking_effects
+from shortcut_guardrail.models.classifier import TextClassifier
 
 
 def test_each_copy_differs_in_its_own_place():
@@ -19,3 +20,10 @@ def test_each_copy_differs_in_its_own_place():
         assert int(copy[changed[0]]) == 4
     assert ids[0].tolist() == [2, 5, 6, 7, 3]
     assert mask_variants(ids, torch.tensor([[-1], [-1]]), 4).input_ids.shape == (0, 5)
+
+
+def test_progress_counts_texts(bag):
+    classifier, told = TextClassifier(*bag), []
+    encoded, positions = classifier.encode(["good soup", "soup"]), torch.tensor([[1, 2], [1, -1]]).numpy()
+    masking_effects(classifier, encoded, positions, progress=lambda *now: told.append(now))
+    assert told[-1] == ("Masking", 2, 2)
