@@ -11,7 +11,7 @@ import torch
 
 from shortcut_guardrail import GuardrailConfig, GuardrailWarning, ShortcutGuardrail, preset
 from shortcut_guardrail.config import AdapterConfig, CalibrationConfig, SaliencyConfig, ShortcutConfig
-from shortcut_guardrail.errors import ConfigError, DataError, ModelError
+from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.mitigation.guards import MaskGuard
 from shortcut_guardrail.shortcuts.named import Shortcut, Shortcuts
 
@@ -240,20 +240,6 @@ def test_texts_of_the_fit_and_copies_are_no_fresh_sample(masked_bag):
             call()
 
 
-def test_a_guard_from_a_folder_knows_the_texts_it_was_fitted_on(model_folder, texts, tmp_path):
-    folder, copy = tmp_path / "guarded", tmp_path / "copy"
-    fitted(model_folder, texts, MASK).save_pretrained(folder)
-    again = ShortcutGuardrail.from_pretrained(folder)
-    with pytest.warns(GuardrailWarning, match=r"^The guard was fitted on 1 of the 2 unlabelled texts"):
-        again.certify([], [], unlabelled=[texts[0], "the soup was cold"])
-    again.save_pretrained(copy)
-    assert (copy / "fitted_texts.npy").read_bytes() == (folder / "fitted_texts.npy").read_bytes()
-    (folder / "guardrail-manifest.json").unlink()
-    (folder / "fitted_texts.npy").write_bytes(b"no array")
-    with pytest.raises(ModelError, match=r"fitted_texts\.npy' is damaged and cannot be read"):
-        ShortcutGuardrail.from_pretrained(folder)
-
-
 def test_what_fit_does_not_look_at_is_said(bert):
     guard, labelled = ShortcutGuardrail(*bert), (BAD[:2] + GOOD[:2], [0, 0, 1, 1])
     with pytest.warns(GuardrailWarning, match="^fit does not look at the support set with the strategy 'maskcl'"):
@@ -295,26 +281,6 @@ def test_an_audit_of_a_masking_guard_does_not_see_what_is_masked(masked_bag):
         line = guarded.input_to_dict(len(texts) - 1)
         assert (line["sensitivity"], line["important_tokens"]) == (0.0, [])
         assert base.input_to_dict(len(texts) - 1)["sensitivity"] > 0
-
-
-def test_a_certificate_is_about_the_answers_it_was_made_from(model_folder, texts, tmp_path):
-    folder, load = tmp_path / "guarded", ShortcutGuardrail.from_pretrained
-    guard = fitted(model_folder, texts[:2], MASK)
-    found = guard.certify([], [], unlabelled=["the room was clean", "honestly cold tea"])
-    guard.save_pretrained(folder)
-    assert load(folder).certificate == found.to_dict() == guard.certificate
-    assert f"## Certificate\n\n{found.sentence}\n" in (folder / "README.md").read_text()
-    with pytest.warns(
-        GuardrailWarning, match=r"certified with max_length \d+ and head 'softmax', and is loaded with 8"
-    ):
-        other = load(folder, max_length=8)
-    assert (other.certificate, other.max_length) == (None, 8)
-    with pytest.raises(ConfigError, match="max_length"):
-        load(folder, max_length=0)
-    file = folder / "guardrail.json"
-    file.write_text(file.read_text().replace('"head": "softmax"', '"head": "sigmoid"'))
-    with pytest.warns(GuardrailWarning, match=r"and head 'sigmoid', and is loaded with \d+ and 'softmax'"):
-        assert load(folder, head="softmax").certificate is None
 
 
 def test_calibrating_leaves_the_report_of_fit_as_it_was_and_needs_its_groups(masked_bag, monkeypatch):

@@ -122,6 +122,7 @@ def test_the_model_card_states_what_a_reader_needs():
 def test_the_model_card_says_what_is_neutralised_and_certified():
     divergence = {"strength": 0.5, "divergence": 0.125, "agreement": 0.75}
     at = {"strength": 0.5, "differing": 3, "labelled": 2, "gained": 1, "lost": 0, "loss_bound": 0.1, "certified": False}
+    said = {"sentence": "At most 2 %.", "method": "tests", "assumptions": "Of random samples.", "points": [at]}
     shortcuts = ({"text": "to be | honest`", "verdict": "named"}, {"text": "happy", "verdict": "cleared"})
     mask = replace(
         RECORD,
@@ -130,17 +131,7 @@ def test_the_model_card_says_what_is_neutralised_and_certified():
         training={"n_texts": 9, "n_trained": 0, "n_steps": 0, "n_trainable": 0, "target_modules": []},
         calibration=None,
         unlabelled_calibration={"n": 9, "strength": 0.5, "curve": [divergence]},
-        certificate={
-            "sentence": "At most 2 %.",
-            "method": "tests",
-            "margin": 0.02,
-            "confidence": 0.95,
-            "certified": [0.0],
-            "assumptions": "Of random samples.",
-            "n_unlabelled": 90,
-            "n_labels": 0,
-            "points": [at],
-        },
+        certificate=said | {"margin": 0.02, "confidence": 0.95, "certified": [0.0], "n_unlabelled": 90, "n_labels": 0},
         shortcuts=shortcuts,
     )
     card = model_card(mask)

@@ -1,0 +1,135 @@
+"""A guarded folder gives back what was saved, on the base it was made for, or says what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from made_guards import GUARDS, TEXTS
+from shortcut_guardrail import ConfigError, GuardrailWarning, ModelError, ShortcutGuardrail
+from shortcut_guardrail.data.fingerprints import text_hash
+from shortcut_guardrail.models import load_model
+
+load = ShortcutGuardrail.from_pretrained
+CERTIFIED = "mask-kept-certified"
+
+
+@pytest.fixture
+def copied(saved_guards, tmp_path):
+    """Copies a guard into the test's folder, as earlier versions wrote it: without a manifest."""
+
+    def copy(name: str) -> Path:
+        return Path(shutil.copytree(saved_guards / name, tmp_path / name, ignore=shutil.ignore_patterns("*-manifest*")))
+
+    return copy
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """The files of a folder, but the manifest and the one that Transformers adds defaults to."""
+    others = ("guardrail-manifest.json", "tokenizer_config.json")
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in others}
+
+
+@pytest.mark.parametrize("name", GUARDS)
+def test_what_is_loaded_is_what_was_saved_and_nothing_is_drawn(saved_guards, tmp_path, name):
+    torch.manual_seed(3)
+    drawn = torch.get_rng_state()
+    load(saved_guards / name).save_pretrained(tmp_path / "again")
+    assert torch.equal(torch.get_rng_state(), drawn)
+    first, second = contents(saved_guards / name), contents(tmp_path / "again")
+    records = [json.loads(files.pop("guardrail.json")) for files in (first, second)]
+    ways = [record["base_model"].pop("from_folder") for record in records]
+    assert records[0] == records[1]
+    assert ways[0] == "../base" != ways[1]
+    assert first == second
+
+
+def test_without_text_hashes_no_file_tells_a_text(saved_guards, tmp_path):
+    load(saved_guards / "few-shot").save_pretrained(tmp_path / "guard", text_hashes=False)
+    hashes = [text_hash(text) for text in TEXTS[:12]]
+    for folder, known in ((saved_guards / "few-shot", True), (tmp_path / "guard", False)):
+        record = (folder / "guardrail.json").read_text()
+        assert {one in record for one in hashes} == {known}
+        assert bool(len(np.load(folder / "fitted_texts.npy"))) == known
+
+
+def test_a_base_is_loaded_at_the_revision_that_goes_with_its_name(copied, saved_guards, monkeypatch):
+    asked, folder = [], copied(CERTIFIED)
+    file = folder / "guardrail.json"
+    file.write_text(file.read_text().replace('"revision": null', '"revision": "v1"'))
+
+    def note(name, *, revision, **options):
+        asked.append(revision)
+        return load_model(name, **options)
+
+    monkeypatch.setattr("shortcut_guardrail.saving.adapter.load_model", note)
+    other = {"base": saved_guards / "base"}  # which knows nothing of the recorded one's revisions
+    for options in ({}, {"revision": "v2"}, other, {**other, "revision": "v2"}):
+        load(folder, **options)
+    assert asked == ["v1", "v2", None, "v2"]
+
+
+def test_a_certificate_is_about_the_answers_it_was_made_from(copied):
+    folder = copied(CERTIFIED)
+    file, found = folder / "guardrail.json", load(folder).certificate
+    assert f"## Certificate\n\n{found['sentence']}\n" in (folder / "README.md").read_text()
+    with pytest.raises(ConfigError, match="max_length"):
+        load(folder, max_length=0)
+    with pytest.warns(GuardrailWarning, match="with max_length 32 and head 'softmax', and is loaded with 8"):
+        assert load(folder, max_length=8).certificate is None
+    file.write_text(file.read_text().replace('"head": "softmax"', '"head": "sigmoid"'))
+    with pytest.warns(GuardrailWarning, match="and head 'sigmoid', and is loaded with 32 and 'softmax'"):
+        assert load(folder, head="softmax").certificate is None
+
+
+def test_a_guard_from_a_folder_knows_the_texts_it_was_fitted_on(copied):
+    folder = copied(CERTIFIED)
+    with pytest.warns(GuardrailWarning, match=r"^The guard was fitted on 1 of the 2 unlabelled texts"):
+        load(folder).certify([], [], unlabelled=[TEXTS[0], "the soup was warm"])
+    (folder / "fitted_texts.npy").write_bytes(b"no array")
+    with pytest.raises(ModelError, match=r"fitted_texts\.npy' is damaged and cannot be read"):
+        load(folder)
+
+
+def change_weights(folder, *, dropped=0, n_rows=None):
+    file = folder / "adapter_model.safetensors"
+    weights = list(load_file(file).items())[dropped:]
+    save_file({name: tensor[:n_rows].clone() for name, tensor in weights}, file)
+
+
+DAMAGES = {
+    "adapter_model.safetensors' is missing": lambda f: (f / "adapter_model.safetensors").unlink(),
+    "is missing or damaged": lambda f: (f / "adapter_model.safetensors").write_bytes(b"junk"),
+    "There is no file .*adapter_config.json": lambda f: (f / "adapter_config.json").unlink(),
+    "adapter_config.json' is not valid JSON": lambda f: (f / "adapter_config.json").write_text("{"),
+    "holds no usable tokenizer": lambda f: (f / "tokenizer.json").unlink(),
+    "schema_version must be 1, but is null": lambda f: (f / "guardrail.json").write_text("{}"),
+    "does not fit this model: 1 adapter weights are missing and 0 are": lambda f: change_weights(f, dropped=1),
+    "does not fit this model": lambda f: change_weights(f, n_rows=1),
+}
+
+
+def test_a_damaged_folder_says_what_is_wrong(saved_guards, tmp_path):
+    folder = shutil.copytree(saved_guards / "few-shot", tmp_path / "whole")
+    for number, (message, damage) in enumerate(DAMAGES.items()):
+        damaged = tmp_path / str(number)
+        shutil.copytree(folder, damaged)
+        damage(damaged)
+        with pytest.raises(ModelError, match=r"(is missing|has \d+ bytes instead of \d+): see '.*manifest\.json'"):
+            load(damaged)
+        (damaged / "guardrail-manifest.json").unlink()  # as in folders of earlier versions
+        with pytest.raises(ModelError, match=message):
+            load(damaged)
+    # Of a file of the same size from elsewhere only hashes tell, which are compared where that is asked for.
+    load(folder, verify=True)
+    file = folder / "adapter_model.safetensors"
+    file.write_bytes(file.read_bytes()[:-4] + bytes(4))
+    load(folder)
+    with pytest.raises(ModelError, match=r"adapter_model\.safetensors' has another content than the one that was"):
+        load(folder, verify=True)
