@@ -52,6 +52,15 @@ def test_an_audit(printed):
     assert text.endswith("A candidate is a question to you, not a verdict.")
 
 
+def test_what_decides_most_of_its_texts_is_a_share_of_those_it_was_counted_in(printed):
+    word = {"text": "honestly", "verdict": "neutralise", "reason": "dominant", "count": 10, "q_value": 0.5}
+    phrase = word | {"text": "to be honest", "q_value": None}  # of the 20 distinct ones, since it was not ranked
+    read = audit(n=40, n_distinct=20).to_dict() | {"fit_would_take": [word, phrase]}
+    _, text = printed(read, print_audit)
+    for name, share in (("honestly", "25%"), ("to be honest", "50%")):
+        assert f"{name} (dominant: decides most of its texts, {share} of all, against" in text
+
+
 def test_what_is_undecided_is_no_all_clear(printed):
     lines, text = printed(audit(candidate("honestly", flip_rate=0.72, **UNDECIDED), candidate("soup")))
     assert row_of(lines, "0.720")[:2] == ["?", "honestly"]
