@@ -67,8 +67,6 @@ def test_what_is_saved_comes_back_and_can_be_audited_and_evaluated(guard, config
     assert again.shortcuts == guard.shortcuts
     assert again.shortcuts.words == ("honestly",)
     record = json.loads((tmp_path / "guarded/guardrail.json").read_text())
-    assert record["base_model"].pop("from_folder").endswith("base")  # of the folder, not of the guard
-    assert json.loads(json.dumps(again.record().to_dict())) == record
     assert record["strategy"] == config.strategy
     plain = config.strategy != "mask" and not config.per_input
     assert record["plain_peft_equivalent"] == plain
