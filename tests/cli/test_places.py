@@ -97,6 +97,11 @@ def test_a_file_of_somebody_else_is_not_replaced_by_a_result(refused, place):
     assert (place / "notes.txt").read_text() == "mine"
 
 
+def test_nothing_is_written_into_a_folder_that_the_command_replaces(refused, place):
+    said = refused(*"audit base data.csv --out new --json new/more.json".split())
+    assert said == "'new/more.json' lies in 'new', which is written too. Choose another place for one of them."
+
+
 def test_the_folder_of_an_audit_takes_what_belongs_there(place):
     from shortcut_guardrail.cli import options
 
