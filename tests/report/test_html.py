@@ -310,7 +310,8 @@ def test_the_verdict_is_a_sentence():
     words = words_of_audit(candidate("honestly", flagged=True, flip_rate=0.72, n_distinct=183), candidate("soup"))
     assert "1 of 2 tested candidates overrides the rest of the text more often than context warrants" in words
     assert "“honestly”. Masking “honestly” changes the answer in 72% of 183 texts; it pulls to positive." in words
-    words = words_of_audit(candidate("soup"))
+    words = words_of_audit(candidate("soup"), n_distinct=12)
+    assert "answer texts share negative 10 25% positive 30 75% " in words  # of all 40 texts, as often as they are given
     assert "None of the 1 tested candidate was shown to override" in words
     assert "no proof that the model has no shortcut. Masking “soup”, which ranks first, changes the answer in" in words
     assert "No candidate could be tested" in words_of_audit(candidate("soup", **UNTESTED))
