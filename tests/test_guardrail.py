@@ -140,11 +140,8 @@ def test_an_evaluation_at_strength_0_is_the_base_models(bert, guard, texts):
     assert guarded.mstps != base.mstps
     assert base.mstps_base_tokens == base.mstps
     # The base's important tokens are a set of their own.
-    result, own, base = (
-        guard.evaluate(*rows, top_k=1),
-        guard.audit(texts, top_k=1),
-        guard.audit(texts, top_k=1, strength=0),
-    )
+    result, own = guard.evaluate(*rows, top_k=1), guard.audit(texts, top_k=1)
+    base = guard.audit(texts, top_k=1, strength=0)
     assert result.mstps == own.mstps != result.mstps_base_tokens
     assert (own.saliency.positions != base.saliency.positions).any()
     assert own.mstps == guard.audit(texts, top_k=1, strength=1.0).mstps  # the guard's own strength
@@ -157,9 +154,8 @@ def test_long_texts_are_cut_and_counted(bert, texts):
     report = guard.fit([*long, *long, "good soup"], config=STRONG, seed=7)
     assert (report.n_truncated, report.seed, report.config) == (2 * len(long), 7, STRONG)
     assert (report.training.n_texts, report.training.n_trained) == (2 * len(long) + 1, len(long) + 1)
-    assert guard.predict_proba(["so it was the a an honestly"])[0] == pytest.approx(
-        guard.predict_proba(["so it was the a an dull"])[0]
-    )
+    kept, cut = (guard.predict_proba([f"so it was the a an {word}"])[0] for word in ("honestly", "dull"))
+    assert kept == pytest.approx(cut)
 
 
 def test_the_strength_is_fixed_until_it_is_calibrated_or_set(guard):
@@ -369,18 +365,3 @@ def test_a_model_in_memory_needs_its_base_named_unless_it_has_an_id(bert, texts,
     saved("hub")
     base = json.loads((tmp_path / "hub/guardrail.json").read_text())["base_model"]
     assert (base["name"], base["from_folder"]) == ("owner/model", None)
-
-
-def test_saving_over_a_guard_needs_overwrite_and_keeps_what_is_not_ours(folder, texts):
-    loaded = ShortcutGuardrail.from_pretrained(folder)
-    (folder / "notes.txt").write_text("mine")
-    loaded.debias_strength = 0.2
-    expected = loaded.predict_proba(texts)
-    with pytest.raises(ConfigError, match=r"already exists\. Choose another place"):
-        loaded.save_pretrained(folder)
-    loaded.save_pretrained(folder, overwrite=True)
-    np.testing.assert_array_equal(loaded.predict_proba(texts), expected)
-    again = ShortcutGuardrail.from_pretrained(folder)
-    assert again.debias_strength == 0.2
-    np.testing.assert_allclose(again.predict_proba(texts), expected, atol=1e-6)
-    assert (folder / "notes.txt").read_text() == "mine"

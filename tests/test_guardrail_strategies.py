@@ -82,17 +82,6 @@ def test_what_is_saved_comes_back_and_can_be_audited_and_evaluated(guard, config
     assert result.n == len(texts)
 
 
-def test_the_adapter_of_a_guard_that_was_there_goes(model_folder, texts, tmp_path):
-    fitted(model_folder, texts, CONFIGS["distill"]).save_pretrained(tmp_path / "guarded")
-    assert list((tmp_path / "guarded").glob("adapter*"))
-    fitted(model_folder, texts, MASK).save_pretrained(tmp_path / "guarded", overwrite=True)
-    assert not list((tmp_path / "guarded").glob("adapter*"))
-    again = ShortcutGuardrail.from_pretrained(tmp_path / "guarded")
-    assert again.record().strategy == "mask"
-    with pytest.raises(ConfigError, match=r"^The strategy 'mask' trains no adapter, so there is no PEFT model\.$"):
-        _ = again.peft_model
-
-
 def test_a_word_that_stands_nowhere_is_named(model_folder, texts):
     guard = ShortcutGuardrail.from_pretrained(model_folder)
     config = preset("mask").with_shortcuts(named=("honestly", "zebra", "to be frank"), keep=("hapy",))
@@ -197,6 +186,8 @@ def test_a_guard_that_helps_is_certified(masked_bag):
     assert (found.points[-1].gained, found.n_fitted, found.margin) == (20, 0, 0.02)
     record = masked_bag.record()
     assert (record.strength_source, record.certificate) == ("calibrated", found.to_dict())
+    with pytest.raises(ConfigError, match=r"^The strategy 'mask' trains no adapter, so there is no PEFT model\.$"):
+        _ = masked_bag.peft_model
     masked_bag.debias_strength = 0.05
     assert masked_bag.certificate is None  # the statement was about others
 

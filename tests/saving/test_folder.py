@@ -37,17 +37,20 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", GUARDS)
-def test_what_is_loaded_is_what_was_saved_and_nothing_is_drawn(saved_guards, tmp_path, name):
+def test_what_is_loaded_is_what_was_saved_also_over_another_guard(saved_guards, tmp_path, name):
+    again = tmp_path / "again"
+    load(saved_guards / GUARDS[0]).save_pretrained(again)
     torch.manual_seed(3)
     drawn = torch.get_rng_state()
-    load(saved_guards / name).save_pretrained(tmp_path / "again")
+    guard = load(saved_guards / name)
     assert torch.equal(torch.get_rng_state(), drawn)
-    first, second = contents(saved_guards / name), contents(tmp_path / "again")
+    with pytest.raises(ConfigError, match=r"already exists\. Choose another place"):
+        guard.save_pretrained(again)
+    guard.save_pretrained(again, overwrite=True)
+    first, second = contents(saved_guards / name), contents(again)
     records = [json.loads(files.pop("guardrail.json")) for files in (first, second)]
-    ways = [record["base_model"].pop("from_folder") for record in records]
-    assert records[0] == records[1]
-    assert ways[0] == "../base" != ways[1]
-    assert first == second
+    assert records[0]["base_model"].pop("from_folder") == "../base" != records[1]["base_model"].pop("from_folder")
+    assert (records[0], first) == (records[1], second)  # no adapter stays beside a guard that has none
 
 
 def test_without_text_hashes_no_file_tells_a_text(saved_guards, tmp_path):
