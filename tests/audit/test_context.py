@@ -173,9 +173,10 @@ def test_a_rare_word_is_an_open_question_only_if_it_mostly_flips():
     assert found == {"rare"}
     assert not sums.tested[i]
     assert verdicts.needed[i] >= config.min_count
-    # Four texts are no evidence of anything, five are.
+    # Four texts are no evidence of anything, five are; texts in which it is unimportant say nothing.
     for flips, stays, asked in ((3, 3, {"rare"}), (2, 4, set()), (4, 0, set()), (5, 0, {"rare"})):
-        assert undecided([(2, {"rare": 0})] * flips + [(2, {"rare": 2})] * stays + others, config)[0] == asked
+        rows = [(2, {"rare": 0})] * flips + [(2, {"rare": 2})] * stays + [(2, {"rare": None})] * 3
+        assert undecided(rows + others, config)[0] == asked
     # One that stands in every text is a question too.
     found, sums, verdicts = undecided([(2, {"the": 0})] * 40)
     assert (found, sums.without.tolist()) == ({"the"}, [0])
