@@ -425,15 +425,9 @@ def test_models_stand_side_by_side():
     base = audit(candidate("honestly", flip_rate=0.7), mstps=0.45)
     guarded = audit(candidate("grind", flip_rate=0.2), mstps=0.16)
     words = words_in(render_comparison(title="t", audits={"base": base, "guarded": guarded}))
-    for part in (
-        "honestly 0.700, 95 % interval 0.10 to 0.50 -",
-        "grind - 0.200, 95 % interval 0.10 to 0.50",
-        "base, MSTPS 0.450.",
-        "guarded, MSTPS 0.160.",
-        "Candidates, base",
-        "From base to guarded: MSTPS 0.450 to 0.160.",
-    ):
-        assert part in words
+    shown = ["honestly 0.700, 95 % interval 0.10 to 0.50 -", "grind - 0.200, 95 % interval 0.10 to 0.50"]
+    shown += ["base, MSTPS 0.450.", "guarded, MSTPS 0.160.", "Candidates, base"]
+    assert all(part in words for part in (*shown, "From base to guarded: MSTPS 0.450 to 0.160."))
     scored = "accuracy 0.500 to 0.500, worst-group accuracy 0.700 to 0.700, MSTPS 0.310 to 0.310"
     assert f"From base to guarded: {scored}." in words_in(page_of("honestly"))
     # A page without scores or a certificate has neither.
