@@ -106,9 +106,7 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         ", line 3: the quotes of the record that starts here do not match (",
     ),
     "one name twice": (
-        "a.csv",
-        "text,label,text\na,1,b\n",
-        {},
+        *("a.csv", "text,label,text\na,1,b\n", {}),
         ": several columns are called 'text'. Give each column ",
     ),
     "semicolons": (
@@ -130,9 +128,7 @@ REFUSED: dict[str, tuple[str, str | bytes, dict[str, Any], str]] = {
         "... and 2 more of this kind (7 in all).",
     ),
     "JSON array": (
-        "a.json",
-        '[{"text": "a"}]',
-        {},
+        *("a.json", '[{"text": "a"}]', {}),
         " is one JSON array, but JSON Lines is needed: one object on each ",
     ),
     "blank line": ("a.csv", "text\na\n\nb\n\n", {}, f", line 3: the text in column 'text' is empty. {FILL}"),
@@ -327,21 +323,15 @@ class TestLabelIds:
                 "Did you mean 'positive'?",
             ),
             (
-                ["x", "bad", "good", "x"],
-                ["bad", "good"],
-                {},
+                *(["x", "bad", "good", "x"], ["bad", "good"], {}),
                 "labels, positions 0 and 3: the model has no label 'x' (it has: bad, good).",
             ),
             (
-                ["1", "2", "3"],
-                ["bad", "so so", "good"],
-                {"source": "a.csv", "rows": [2, 3, 4]},
+                *(["1", "2", "3"], ["bad", "so so", "good"], {"source": "a.csv", "rows": [2, 3, 4]}),
                 "a.csv, row 4: the model has no class id '3' (it has: 0 bad, 1 so so, 2 good). Class ids start at 0.",
             ),
             (
-                ["bad", "good", "1"],
-                ["bad", "good"],
-                {},
+                *(["bad", "good", "1"], ["bad", "good"], {}),
                 "labels, position 2: the model has no label '1' (it has: bad, good).\n"
                 "Write all labels as names or all as class ids, not a mixture.",
             ),
