@@ -91,6 +91,10 @@ def test_what_decides_very_many_texts_is_taken_though_nothing_can_be_compared(cl
 
     assert chosen() == {"honestly": "dominant"}
     assert chosen(dominant_share=1.0) == {"honestly": "listed"}
+    # The false-discovery rate of a report that is given comes before the configuration's.
+    config, encoded = ShortcutConfig(unit="word", top_k=3, fdr=1e-30), classifier.encode(texts)
+    report = audit_texts(classifier, encoded, config.audit())
+    assert find_shortcuts(classifier, encoded, replace(config, fdr=0.05), report=report).words == ()
 
 
 def dominant_of(*deciding, label_names=("negative", "positive"), audited=()):
