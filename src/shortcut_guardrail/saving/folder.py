@@ -73,7 +73,8 @@ def load_guarded(
             text_hashes=record.text_hashes,
             unlabelled=choice.unlabelled,
         )
-        return classifier, base_name, revision or record.base_model["revision"], fitted, choice
+        recorded = record.base_model["revision"] if base is None else None
+        return classifier, base_name, revision or recorded, fitted, choice
 
     try:
         return read_whole(folder, read, hashes=verify)
