@@ -336,6 +336,11 @@ def test_one_text_a_thousand_times_is_no_evidence(guard):
     assert (guard.audit(texts).n_distinct, guard.audit([*texts, "honestly the tea was bad"]).n_distinct) == (1, 2)
 
 
+def test_cut_texts_are_counted_with_their_repeats(bag):
+    report = ShortcutGuardrail(*bag, max_length=5).audit([*["honestly the bread was bad"] * 3, "good tea"])
+    assert (report.n, report.n_truncated) == (4, 3)
+
+
 def test_a_word_that_occurs_once_and_a_class_without_a_prediction(guard):
     report = guard.audit(["honestly good", "good bread"])
     honestly = of(report, "honestly")

@@ -170,6 +170,9 @@ def test_what_is_known_of_tokens(bert):
     encoded = classifier.encode(["good [SEP] soup [MASK] ☃", "Good xyz"])
     shown = [[encoded.token_text(row, i) for i in np.flatnonzero(encoded.ordinary[row])] for row in (0, 1)]
     assert shown == [["good", "soup", "☃"], ["good", "x", "##y", "##z"]]
+    # Of a span are the tokens with a character in it, and not the one that begins where it ends.
+    touching = classifier.encode(["good,soup"])
+    assert [np.flatnonzero(touching.tokens_within(0, 0, *span)).tolist() for span in ((0, 4), (3, 5))] == [[1], [1, 2]]
     cut = TextClassifier(*bert, max_length=6).encode(["the soup was cold and slow"])
     assert (cut.truncated.tolist(), cut.visible_text(0)) == ([True], "the soup was cold")
 
