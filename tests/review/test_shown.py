@@ -100,6 +100,8 @@ def test_what_the_audit_does_with_a_card():
         "n": 30,
         "line": "the audit decides: neutralised, 30 answers.",
     }
+    (shown,) = make_deck(document).shown.values()
+    assert [shown["effects"][said]["n"] for said in ("keep", "neutralise")] == [0, 30]  # and not all its texts
     # An audit that does not say what `fit` would take.
     document["candidates"][0]["flagged"] = True
     assert "“w0” neutralised" in unsure()["how"]
