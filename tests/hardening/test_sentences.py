@@ -1,6 +1,7 @@
 """Every way on which a model cannot be loaded, or a machine cannot go on, has its sentence."""
 
 import json
+import math
 import os
 import pickle
 import shutil
@@ -32,7 +33,11 @@ UNUSABLE = [
     ({"id2label": {"0": "a", "2": "b", "5": "c"}}, "id2label has 3 classes, but none is numbered 1"),
     ({"id2label": {"0": "a", "1": "a", "2": "b"}}, "Several classes of the model are called 'a'"),
     ({"num_hidden_layers": 10**9}, "num_hidden_layers must be a whole number from 0 to 1000, but is 1000000000."),
-    ({"hidden_dropout_prob": 7.0}, "dropout probability has to be between 0 and 1, but got 7.0"),
+    ({"num_attention_heads": -1}, "num_attention_heads must be a whole number from 0 to 10000, but is -1."),
+    *(
+        ({"hidden_dropout_prob": share}, "hidden_dropout_prob must be a number from 0 to 1")
+        for share in (7.0, math.nan)
+    ),
     *((of, NOT_LOADED) for of in ({"id2label": {"x": "a"}}, {"hidden_size": 10**9}, {"model_type": "no such"})),
 ]
 

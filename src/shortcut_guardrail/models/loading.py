@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import torch
 
-from ..data import Within, checked, enumerated
+from ..data import Share, Within, checked, enumerated
 from ..errors import GuardrailError, ModelError
 
 
@@ -94,13 +94,16 @@ def _sentences(name: str, what: str) -> Iterator[None]:
 
 
 # Layers and names of classes are made one by one before any weight is read: a billion of them would never end.
-_MOST = {"num_labels": 10_000, "num_hidden_layers": 1_000}
+_MOST = {"num_labels": 10_000, "num_hidden_layers": 1_000, "num_attention_heads": 10_000}
 
 
 def _check_config(config: Any, name: str) -> None:
     for field, most in _MOST.items():
         if (value := getattr(config, field, None)) is not None:
             checked(value, Annotated[int, Within(0, most)], f"'{name}', config.json", path=field, error=ModelError)
+    for field, value in vars(config).items():
+        if "dropout" in field and isinstance(value, float):  # not a number is found by PyTorch when a text is answered
+            checked(value, Share, f"'{name}', config.json", path=field, error=ModelError)
     names = getattr(config, "id2label", None) or {}
     if gaps := sorted(set(range(len(names))) - set(names))[:5]:
         absent = enumerated([str(gap) for gap in gaps])
