@@ -211,6 +211,7 @@ def test_what_no_zero_shot_model_and_no_source_is(tmp_path, encoder, decoder):
         ("no_such_module_here:judge", ConfigError, "'no_such_module_here' could not be imported"),
         ("missing.toml", DataError, "missing.toml"),
         ("./missing", ModelError, "There is no folder"),
+        (encoder / "adapter_config.json", ConfigError, "Load it in a function of your own, and give that as module"),
     ):
         with pytest.raises(kind, match=said):
             opened(spec)

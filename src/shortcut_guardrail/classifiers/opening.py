@@ -146,6 +146,11 @@ def _settings_of(spec: str) -> Settings:
         )
     if _FUNCTION.fullmatch(spec) and not path.is_dir():
         return FunctionSettings(name=spec, function=spec)
+    if path.is_file():
+        raise ConfigError(
+            f"'{spec}' is a file, and opening a pickled model can run code. Load it in a function of your own, and "
+            "give that as module:function."
+        )
     from ..models import architecture_of
 
     _refuse_adapter(spec)
