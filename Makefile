@@ -28,9 +28,11 @@ docs: $(VENV)/.dev
 	rm -rf build/site
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --nitpicky --keep-going --quiet docs build/site
 
-# In the environment that is active, or PYTHON's: `constraints.txt` pins a PyTorch without CUDA.
+# In the environment that is active, or PYTHON's: `constraints.txt` pins a PyTorch without CUDA. The files are named
+# because others import what tests alone need; these need pytest and the two packages.
+GPU_TESTS := tests/test_gpu.py bench/tests/finetuning/test_gpu.py bench/tests/methods/test_gpu.py
 test-gpu:
-	$(PYTHON) -m pytest --gpu
+	$(PYTHON) -m pytest --gpu $(GPU_TESTS)
 
 # Every reader with files that are almost right, until the time is up; `make test` has the short form.
 FUZZ_SECONDS ?= 600
