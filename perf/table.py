@@ -9,18 +9,19 @@ Row = tuple[str, str, str, str]
 
 
 def table(results: dict[str, Any]) -> str:
-    """One line a goal: what was measured, the goal, and whether it was met."""
+    """One line a goal: what was measured, the goal, and whether it was met. A GPU has no goals, only measurements."""
     machine = results["machine"]
-    device = machine["gpu"] or f"{machine['processor']}, {machine['threads']} threads"
+    device = f"{machine['processor']}, {machine['threads']} threads"
+    head, columns = ["| What | Measured | Goal | |", "| --- | --- | --- | --- |"], 4
+    if machine["gpu"]:
+        device = f"{machine['gpu']}, handed its work by {device}"
+        head, columns = ["| What | Measured |", "| --- | --- |"], 2
     rows = [row for name, make in _ROWS.items() if name in results for row in make(results[name])]
-    if machine["gpu"]:  # the goals are a processor's
-        rows = [(what, measured, "", "") for what, measured, _, _ in rows]
     lines = [
         f"{device}, PyTorch {machine['torch']}, Transformers {machine['transformers']}.",
         "",
-        "| What | Measured | Goal | |",
-        "| --- | --- | --- | --- |",
-        *(f"| {' | '.join(row)} |" for row in rows),
+        *head,
+        *(f"| {' | '.join(row[:columns])} |" for row in rows),
     ]
     return "\n".join(lines) + "\n"
 
@@ -71,6 +72,8 @@ def _without_each(r: dict[str, Any]) -> Iterator[Row]:
 def _profile(r: dict[str, Any]) -> Iterator[Row]:
     shares = ", ".join(f"{kind} {share:.1%}" for kind, share in r["shares"].items())
     yield f"Where a step of {r['texts']} sentences spends its time", shares, "", ""
+    if "device_busy" in r:
+        yield "Share of that step in which the GPU computes", f"{r['device_busy']:.0%} of {r['wall_s']:.3f} s", "", ""
 
 
 def _attribution(r: dict[str, Any]) -> Iterator[Row]:
