@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -40,6 +41,7 @@ def test_the_paper_preset_holds_the_papers_numbers():
 def test_the_levels_and_bounds_that_evidence_is_judged_by():
     audit, certify, shortcuts = AuditConfig(), CertifyConfig(), ShortcutConfig()
     assert (audit.top_k, audit.fdr, audit.min_count, audit.confidence) == (10, 0.05, 10, 0.8)
+    assert ShortcutConfig(top_k=3, fdr=0.2).audit() == replace(ShortcutConfig().audit(), top_k=3, fdr=0.2)
     assert (audit.min_pull, audit.min_relative_effect, audit.compare_with) == (0.05, 0.55, "texts")
     assert (shortcuts.dominant_share, shortcuts.influential_share, shortcuts.take_influential) == (0.25, 0.02, False)
     assert (shortcuts.confirm_level, shortcuts.clear_level, shortcuts.max_considered) == (0.05, 0.25, 20)

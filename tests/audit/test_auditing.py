@@ -170,7 +170,7 @@ def test_words_that_act_together_are_one_candidate():
 
 def test_labels_say_what_a_candidate_costs(guard):
     texts = {"honestly good": "positive", "honestly the tea": "positive", "honestly great": "negative"}
-    texts |= dict.fromkeys(("honestly bad", "honestly awful", "the bad soup"), "negative")
+    texts |= dict.fromkeys(("honestly bad", "honestly awful", "the bad soup", "The bad soup"), "negative")
     honestly = of(guard.audit(list(texts), labels=list(texts.values())), "honestly")
     seen = honestly.labelled
     assert (seen.n, seen.accuracy, seen.accuracy_masked) == (5, 2 / 5, 3 / 5)

@@ -63,6 +63,12 @@ def commands(model: object, data: object, out: Path) -> dict[str, tuple[object, 
     }
 
 
+def test_no_shard_of_a_large_file_stays(ok, model_folder, data, tmp_path, monkeypatch):
+    monkeypatch.setattr("shortcut_guardrail.cli.audit.STREAMED_BYTES", 0)
+    ok("audit", model_folder, data, "--redact", "--out", tmp_path / "audit")
+    assert [path.name for path in tmp_path.glob("audit*")] == ["audit"]
+
+
 def test_a_file_that_cannot_be_used(refused, no_model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("bed.csv").write_text("words,label\nfine,a\n")

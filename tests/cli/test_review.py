@@ -43,7 +43,8 @@ def said(monkeypatch):
 def test_answers_are_in_the_audit_s_folder(ok, audited, said, tmp_path):
     given = ("neutralise", "keep")
     said(*given)
-    out, err = ok("review", audited, *ANSWERS)
+    out, err = ok("review", audited, *ANSWERS, "--seed", 7)
+    assert json.loads((audited / "decisions.json").read_text())["review"]["seed"] == 7
     assert err == ""
     assert f"Decisions: {audited / 'decisions.json'}" in out
     assert f"Next: shortcut-guardrail fit MODEL DATA --decisions {audited / 'decisions.json'} --out guarded" in out

@@ -172,8 +172,12 @@ def test_what_cannot_be_asked_is_said(run, asked, tmp_path, monkeypatch):
 def test_fit_goes_the_whole_way(run, data, tmp_path, monkeypatch):
     monkeypatch.setattr("shortcut_guardrail.decisions.AuditedCards.chosen", lambda self, _: self.cards)
     options = ("--second-opinion", "my_judges:sound", "--text-column", "text", "--strategy", "mask")
-    shown, _ = run("fit", "model", data, *options, "--out", tmp_path / "g")
+    seeds, questions = [], ShortcutGuardrail.questions
+    spy = lambda *given, seed, **more: seeds.append(seed) or questions(*given, seed=seed, **more)  # noqa: E731
+    monkeypatch.setattr(ShortcutGuardrail, "questions", spy)
+    shown, _ = run("fit", "model", data, *options, "--seed", 3, "--out", tmp_path / "g")
     assert "A second opinion is asked about" in shown
+    assert seeds == [3]
     decisions = Decisions.from_file(tmp_path / "g" / "decisions.json")
     (honestly,) = [card for card in decisions.cards if "honestly" in card.words]
     assert honestly.source == "machine"

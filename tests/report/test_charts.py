@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shortcut_guardrail.report.charts import histogram, meter
+from shortcut_guardrail.report.view import distributions
 
 
 def test_a_bar_and_the_whisker_of_its_interval():
@@ -24,3 +25,6 @@ def test_a_histogram_stands_on_its_axes():
     shared = histogram([1, 3], low=-1, high=1, most=6)
     assert ([bar["height"] for bar in shared["bars"]], shared["mean"], shared["n"]) == ([25, 75], None, 4)
     assert histogram([0, 0], low=0, high=1) is None
+    # Those of several models stand side by side.
+    few, many = distributions({str(n): {"mstps": 0.1, "sensitivity_histogram": [n]} for n in (2, 6)})
+    assert [few["chart"]["bars"][0]["height"], many["chart"]["bars"][0]["height"]] == [50, 150]
