@@ -271,6 +271,77 @@ def test_flips_with_answers_that_are_known(classifier, monkeypatch):
     assert [values.shape for values in masked_answers(classifier, encoded, ["hotel"])] == [(0,), (0, 2), (0, 2)]
 
 
+# Given what is taken
+
+
+# "honestly" pushes these texts so near the edge that the full stop tips them; without it they are far from it.
+PUSHED = [f"honestly the {noun} was bad bad ." for noun in ("room", "soup", "tea")] + [
+    "the bread was good .",
+    "so so",
+    "honestly so so",
+]
+
+
+@pytest.fixture
+def pushed():
+    return meaning_bag({"honestly": 1.5, "bad": -1.0, ".": 0.7, "good": -0.1}, {"honestly": 0})
+
+
+def test_what_changes_only_next_to_a_flagged_word_makes_no_card(pushed):
+    encoded = pushed.encode(PUSHED)
+    pieces = [(np.arange(6), encoded, pushed.predict_proba(encoded))]
+
+    def counts(status):
+        words = [PullingWord("honestly", "positive", 3, status=status), PullingWord(".", "positive", 4)]
+        return {card.words: card for card in make_cards(pushed, words, lambda: pieces)}
+
+    # The partner: with nothing flagged the full stop changes those answers too.
+    free, given = counts("undecided"), counts("flagged")
+    assert {words: card.changes for words, card in free.items()} == {(".",): 4, ("honestly",): 4}
+    assert {words: card.changes for words, card in given.items()} == {("honestly",): 4, (".",): 1}
+    assert given["honestly",].flips == free["honestly",].flips, "its own words are not given to a card"
+    assert [flip.row for flip in given[".",].flips] == [3]
+    assert (given[".",].texts, len(given[".",].moved)) == (4, 1)
+    # With "honestly" masked on both sides: three rests below both others, and one as good as even with them.
+    assert given[".",].evidence.relative_effect == 3.5 / 4
+    assert free[".",].evidence.relative_effect == (3 * 2 + 1 + 0.5) / 8
+
+
+def test_flips_are_counted_given_words_that_are_masked_both_before_and_after(pushed):
+    encoded = pushed.encode(PUSHED)
+    words = [PullingWord("honestly", "positive", 3), PullingWord(".", "positive", 4)]
+    cards = make_cards(pushed, words, lambda: [(np.arange(6), encoded, pushed.predict_proba(encoded))])
+
+    def rows(*given):
+        found = find_flips(pushed, encoded, cards, given=given)
+        return {card.words: [flip.row for flip in found[card.id]] for card in cards}
+
+    assert rows() == {(".",): [0, 1, 2, 3], ("honestly",): [0, 1, 2, 5]}
+    assert rows("HONESTLY") == {(".",): [3], ("honestly",): [0, 1, 2, 5]}
+    assert rows("honestly", ".") == {(".",): [3], ("honestly",): [5]}
+    assert rows("zebra") == rows()
+    (stop,) = [card for card in cards if card.words == (".",)]
+    (flip,) = find_flips(pushed, encoded, [stop], given=["honestly"])[stop.id]
+    assert (flip.text, flip.before, flip.after) == (PUSHED[3], "positive", "negative"), "the text is shown as it is"
+
+
+def test_nothing_changes_where_nothing_is_given_and_it_costs_one_pass_for_each_text_that_holds_it(pushed, monkeypatch):
+    encoded = pushed.encode(PUSHED)
+    answered, passes = masking.Answered(pushed, encoded, pushed.predict_proba(encoded)), []
+    plain = masked_answers(pushed, encoded, ["."], probs=answered.probs)
+    for given in ((), ("zebra",), (".",)):
+        seen, probs = answered.without(["."], given=given)
+        assert all(np.array_equal(mine, other) for mine, other in zip(seen, plain, strict=True))
+        assert np.array_equal(probs, answered.probs)
+    predict = TextClassifier.predict_proba
+    monkeypatch.setattr(
+        TextClassifier, "predict_proba", lambda self, texts, **o: (passes.append(len(texts)), predict(self, texts))[1]
+    )
+    for words in ([".", "so"], ["bad"]):
+        assert not np.array_equal(answered.without(words, given=["honestly"])[1], answered.probs)
+    assert passes == [4, 6, 3]  # the four that hold "honestly" once, then those of each set
+
+
 # The id
 
 

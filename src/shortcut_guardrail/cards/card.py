@@ -1,5 +1,6 @@
 """A card: a set of words taken together that pull to one class. A flip: a text whose prediction changes without them.
 
+What changes is counted given the words that are taken for shortcuts already: they are masked both before and after.
 Plain frozen results; how words are grouped is in `grouping`, what masking them does in `masking`.
 """
 
@@ -26,8 +27,9 @@ class CardEvidence:
         flagged: Its words that are flagged, in the card's order.
         q_value: The smallest of its words; 1 where none was tested.
         relative_effect: The share of pairs of a text that holds any of the words and one that holds none in which the
-            rest of the first speaks less for the class, with all words masked. A half is what chance gives, NaN where
-            every text holds one. The texts are those that the words were grouped on, so it is no test.
+            rest of the first speaks less for the class, with all words masked, and flagged ones in both. A half is what
+            chance gives, NaN where every text holds one. The texts are those that the words were grouped on, so it is
+            no test.
     """
 
     status: Status
@@ -49,10 +51,12 @@ class Moved:
 class Flip:
     """A text whose prediction changes when the words of a card are masked, all at once.
 
+    Words that are given, being taken for shortcuts already, are masked before and after. The text is as it was.
+
     Attributes:
         row: Which of the audited texts it is, from 0.
-        before: The class that the model predicts.
-        after: The class that it predicts with the words masked.
+        before: The class that the model predicts with nothing but what is given masked.
+        after: The class that it predicts with the card's words masked too.
         text_hash: Tells the text again; empty in an audit that was written without hashes.
         text: The text; `None` in an audit that was written without texts.
         text_pair: The second text, where texts are pairs.
@@ -89,7 +93,8 @@ class Card:
         words: Its words and phrases, that on which most predictions depend first.
         pulls_to: The class.
         texts: Distinct texts that hold any of the words, near-identical ones counted once.
-        changes: Of these, texts whose prediction changes when all the words are masked at once.
+        changes: Of these, texts whose prediction changes when all the words are masked at once, given the words of
+            other cards that the audit flags.
         share: `changes` among all distinct texts, in [0, 1].
         evidence: What the audit says of the words.
         except_in: Phrases of other cards that hold one of its words. There the word belongs to the phrase: it is not

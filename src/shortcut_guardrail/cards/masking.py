@@ -1,9 +1,14 @@
-"""What masking whole sets of words does to predictions: the flips of a set, and the cards of an audit."""
+"""What masking whole sets of words does to predictions: the flips of a set, and the cards of an audit.
+
+A shortcut pushes texts near the edge, where masking any other word tips them. So a set is masked where the words that
+are taken for shortcuts already, which are *given*, are masked in both versions. Nothing is taken from the set itself.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -28,12 +33,12 @@ MOST_FLIPS = 60
 
 
 class MaskedAnswers(NamedTuple):
-    """What texts are answered with and without a set of words.
+    """What texts are answered with and without a set of words, with what is given masked in both.
 
     Attributes:
         rows: Which texts hold any of the words, shape (n,), ascending.
-        before: Class probabilities of those as they are, shape (n, C).
-        after: The same with every occurrence of all the words masked, shape (n, C).
+        before: Class probabilities of those without what is given, shape (n, C).
+        after: The same with every occurrence of all the words masked too, shape (n, C).
     """
 
     rows: Array
@@ -58,6 +63,41 @@ class MaskedAnswers(NamedTuple):
         return found
 
 
+@dataclass
+class Answered:
+    """Some texts, what the model answers to them, and what it answers with words masked that are given.
+
+    Attributes:
+        encoded: N texts or pairs.
+        probs: Class probabilities of the texts as they are, shape (N, C).
+    """
+
+    classifier: TextClassifier
+    encoded: EncodedTexts
+    probs: Array
+    _without: dict[frozenset[str], tuple[list[Array] | None, Array]] = field(default_factory=dict)
+
+    def without(
+        self, words: Iterable[str], *, kept: Iterable[str] = (), given: Iterable[str] = ()
+    ) -> tuple[MaskedAnswers, Array]:
+        """What is answered with and without some words (see `masked_answers`), given others that are none of them.
+
+        Also what is answered to all N texts without what is given, shape (N, C): one forward pass for each text that
+        holds any of it, once for the same words.
+        """
+        words = tuple(words)
+        key = frozenset(map(spaced, given)) - set(map(spaced, words))
+        if key not in self._without:
+            self._without[key] = self._answered_without(sorted(key)) if key else (None, self.probs)
+        tokens, probs = self._without[key]
+        return masked_answers(self.classifier, self.encoded, words, kept=kept, probs=probs, given=tokens), probs
+
+    def _answered_without(self, given: list[str]) -> tuple[list[Array], Array]:
+        seen, probs = masked_answers(self.classifier, self.encoded, given, probs=self.probs), self.probs.copy()
+        probs[seen.rows] = seen.after
+        return WordFinder(given).positions(self.encoded), probs
+
+
 def masked_answers(
     classifier: TextClassifier,
     encoded: EncodedTexts,
@@ -65,6 +105,7 @@ def masked_answers(
     *,
     kept: Iterable[str] = (),
     probs: Array | None = None,
+    given: Sequence[Array] | None = None,
 ) -> MaskedAnswers:
     """Answer the texts that hold any of some words, with and without all of them: two forward passes a text.
 
@@ -73,14 +114,16 @@ def masked_answers(
         words: Words and phrases, found as `text.WordFinder` does in what the model sees of a text.
         kept: Phrases in which nothing is masked, such as a card's `except_in`.
         probs: What the model answers to all N texts, shape (N, C), where that is known; saves the first pass.
+        given: Of each text the tokens that are masked in any case, with which `probs` were answered.
     """
-    finder = WordFinder(words, kept=tuple(kept))
-    found = [np.flatnonzero(finder.tokens(encoded, i)) for i in range(len(encoded))]
+    found = WordFinder(words, kept=tuple(kept)).positions(encoded)
     holding = np.flatnonzero([len(tokens) > 0 for tokens in found])
     if not len(holding):
         return MaskedAnswers(holding, *np.zeros((2, 0, classifier.n_classes), dtype=np.float32))
     chosen = encoded.select(holding)
     before = classifier.predict_proba(chosen) if probs is None else np.asarray(probs)[holding]
+    if given is not None:
+        found = [np.union1d(tokens, more) for tokens, more in zip(found, given, strict=True)]
     masked = masked_texts(chosen, [found[i] for i in holding], classifier.tokenizer.mask_token_id)
     return MaskedAnswers(holding, before, classifier.predict_proba(masked))
 
@@ -96,8 +139,10 @@ def make_cards(
 
     On cards stand words whose masking alone changes a prediction. A word within a phrase of another card belongs to the
     phrase and is not masked there, as in the audit. At most `MOST_CARDS` sets are masked, each in the texts that hold
-    any of its words: one forward pass for each set and text that holds it. A set that changes no prediction makes no
-    card. A token that is only a piece of words is on none, since only whole words are looked for.
+    any of its words: one forward pass for each set and text that holds it. Words that the audit flags are given, so
+    that what changes only next to a flagged word makes no card. That is one more pass for each text that holds one. A
+    set that changes no prediction makes no card. A token that is only a piece of words is on none, since only whole
+    words are looked for.
 
     Args:
         words: What the audit found to pull to a class.
@@ -107,11 +152,14 @@ def make_cards(
     groups = group_words(classifier, list(whole.values()))[:MOST_CARDS]
     on_cards = [word.text for group in groups for word in group]
     sets = [_Set(group, on_cards, classifier.label_names) for group in groups]
+    flagged = [word.text for word in words if word.status == "flagged"]
     n = 0
     for rows, encoded, probs in pieces() if sets else ():
         n += len(encoded)
+        answered = Answered(classifier, encoded, probs)
         for one in sets:
-            one.add(masked_answers(classifier, encoded, one.words, kept=one.kept, probs=probs), rows, encoded, probs)
+            seen, without = answered.without(one.words, kept=one.kept, given=flagged)
+            one.add(seen, rows, encoded, without)
         if progress is not None:
             progress("Masking cards", n, n)
     cards = [one.card(n) for one in sets if one.moved]
@@ -169,6 +217,7 @@ def find_flips(
     encoded: EncodedTexts,
     cards: Sequence[Card],
     *,
+    given: Iterable[str] = (),
     probs: Array | None = None,
     progress: Progress | None = None,
 ) -> dict[str, list[Flip]]:
@@ -177,17 +226,19 @@ def find_flips(
     Args:
         encoded: N texts.
         cards: Of an audit. All words of a card are masked at once.
+        given: Words that are taken for shortcuts already, and masked in both versions of a text. Those of a card itself
+            are not given to it.
         probs: What the model predicts for the N texts, shape (N, C), where that is known; saves one pass.
 
     Returns:
         By card, its flips in the order of the texts. One forward pass for each text that holds a word of the card.
     """
-    distinct = distinct_rows(encoded.texts)
+    distinct, given = distinct_rows(encoded.texts), tuple(given)
     texts = encoded.select(distinct)
-    probs = classifier.predict_proba(texts) if probs is None else probs[distinct]
+    answered = Answered(classifier, texts, classifier.predict_proba(texts) if probs is None else probs[distinct])
     found: dict[str, list[Flip]] = {}
     for done, card in enumerate(cards, start=1):
-        seen = masked_answers(classifier, texts, card.words, kept=card.except_in, probs=probs)
+        seen, _ = answered.without(card.words, kept=card.except_in, given=given)
         found[card.id] = seen.flips(classifier.label_names, texts.texts, distinct)
         if progress is not None:
             progress("Masking cards", done, len(cards))
