@@ -249,6 +249,7 @@ def test_a_certificate_takes_texts_as_they_come_and_refuses_what_is_none(masked_
     chosen = masked_bag.to_label(GOOD + BAD, 5)  # of texts with another answer
     assert len(chosen) == 5
     assert min(chosen) >= len(GOOD)
+    assert masked_bag.to_label(GOOD + BAD, 5) == chosen != masked_bag.to_label(GOOD + BAD, 5, seed=1)
 
 
 def test_what_a_person_says_holds_for_targets_that_were_found_before(bag):
