@@ -238,6 +238,9 @@ def test_what_fit_does_not_look_at_is_said(bert):
 
 
 def test_a_certificate_takes_texts_as_they_come_and_refuses_what_is_none(masked_bag):
+    masked_bag.debias_strength = 1.0
+    found = masked_bag.certify(iter(BAD[::2]), [1] * 20, unlabelled=(text for text in BAD + GOOD))
+    assert (found.in_use, found.strength) == (1.0, 0.0)
     found = masked_bag.certify(iter(BAD[::2]), [0] * 20, unlabelled=(text for text in BAD + GOOD))
     assert (found.n_labels, found.n_unlabelled) == (20, 80)
     with pytest.raises(DataError, match="The labelled ones are text pairs, but the unlabelled ones are single texts"):

@@ -153,6 +153,10 @@ def test_labels_answer_for_themselves_and_may_be_known_of_some_texts_only(run, a
     # Nobody filled in the file: the labels decide.
     run("judge", audited, tmp_path / "flips.csv", "--reviewer", "anna", "--out", tmp_path / "d.json")
     assert decided(tmp_path / "d.json")["outcome"] == "shortcut"
+    wrong = write_csv("wrong.csv", *((text, "pasta" if i == 7 else "") for i, text in enumerate(TEXTS)))
+    _, err = run("flips", audited, "model", wrong, *options, "--out", tmp_path / "none.csv", status=2)
+    assert "line 9" in err
+    assert "pasta" in err
     (audited / "questions.jsonl").unlink()
     out, _ = run("flips", audited, "model", data, *options, "--out", tmp_path / "none.csv")
     assert "No question is left" in out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shortcut_guardrail.text.characters import visible_name
+from shortcut_guardrail.text.characters import printable, visible_name
 
 
 @pytest.mark.parametrize("text", ["honestly", "##isance", "to be", "👩\u200d🚒", "می\u200cخواهم", ""])
@@ -16,3 +16,7 @@ def test_what_can_be_seen_stays(text):
 def test_what_cannot_be_seen_is_spelled_out(text):
     expected = "".join(c if c in "abon" else f"[U+{ord(c):04X}]" for c in text)
     assert visible_name(text) == expected
+
+
+def test_no_message_moves_the_cursor_of_a_terminal():
+    assert printable("a\rb\x1b[2K\n\tc\x9b") == "a[U+000D]b[U+001B][2K\n\tc[U+009B]"

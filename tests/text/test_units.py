@@ -161,6 +161,9 @@ def test_neighbours_that_recur_and_end_in_important_words_may_be_phrases():
     important[0, 1] = 1
     assert "to be honest" not in recurring_phrases(units, important, min_count=4)
     assert recurring_phrases(units, important, min_count=5, known=("to be honest",)) == {"to be honest"}
+    # Twice in one text is one text.
+    once = words_as_units(encode("wordpiece", ["to be honest to be honest"])[1])
+    assert recurring_phrases(once, np.array([[0, 2, 3, 5]]), min_count=2) == set()
 
 
 def test_phrases_are_masked_whole_and_without_their_first_or_last_word():
