@@ -25,7 +25,7 @@ from .config import (
     check_strength,
     preset,
 )
-from .data import Texts, TextSource, check_texts, label_ids, text_hash
+from .data import LabelNames, Texts, TextSource, check_texts, text_hash, warn_without_names
 from .decisions import Decisions, Questions
 from .display import Shown, Summary, shown_progress, some
 from .errors import ConfigError, DataError, GuardrailWarning
@@ -109,6 +109,8 @@ class ShortcutGuardrail(Shown):
         precision: Number format of matrix products: `float32`, `bfloat16`, or `auto`, which takes bfloat16 where the
             hardware computes in it: faster, with slightly different predictions.
         packing: Whether sequences run one after another in a row, without padding, where the model's family allows it.
+        label_names: What the classes are called, in place of the model's own names (see `data.LabelNames`). Labels may
+            have either.
 
     Raises:
         ModelError: The model or tokenizer cannot be guarded; the sentence says what is missing.
@@ -132,6 +134,7 @@ class ShortcutGuardrail(Shown):
         device: str | torch.device | None = None,
         precision: Precision = "float32",
         packing: bool = True,
+        label_names: LabelNames | None = None,
     ) -> None:
         self._base = TextClassifier(
             model,
@@ -142,7 +145,7 @@ class ShortcutGuardrail(Shown):
             device=device,
             precision=precision,
             packing=packing,
-        )
+        ).named(label_names)
         self._lock = Lock()
         self._base_name: str | None = place_of(self._base.name) if self._base.name else None
         self._revision: str | None = None
@@ -162,6 +165,7 @@ class ShortcutGuardrail(Shown):
         device: str | torch.device | None = None,
         precision: Precision = "float32",
         packing: bool = True,
+        label_names: LabelNames | None = None,
         allow_pickle: bool = False,
         trust_remote_code: bool = False,
         verify: bool = False,
@@ -169,7 +173,8 @@ class ShortcutGuardrail(Shown):
         """Load a plain classifier, or a folder that `save_pretrained` wrote; other arguments: see the class.
 
         Args:
-            source: Folder or Hub id of a classifier, or a guarded folder, which remembers `head` and `max_length`.
+            source: Folder or Hub id of a classifier, or a guarded folder, which remembers `head`,
+                `max_length` and `label_names`.
             base: For a guarded folder: the base model, if it is not where the folder says. A folder, a Hub id or a
                 model in memory.
             revision: Branch, tag or commit of the classifier on the Hub.
@@ -196,6 +201,7 @@ class ShortcutGuardrail(Shown):
                 revision=revision,
                 head=head,
                 max_length=max_length,
+                label_names=label_names,
                 options=options,
                 loading=loading,
                 verify=verify,
@@ -204,7 +210,7 @@ class ShortcutGuardrail(Shown):
         if base is not None:
             raise ConfigError(f"base is for guarded folders, but '{source}' holds no {GUARDRAIL_FILE}. Leave base out.")
         model, tokenizer = load_model(source, revision=revision, **loading)
-        guard = cls(model, tokenizer, head=head, max_length=max_length, **options)
+        guard = cls(model, tokenizer, head=head, max_length=max_length, label_names=label_names, **options)
         guard._base_name, guard._revision = place_of(source), revision
         return guard
 
@@ -433,10 +439,11 @@ class ShortcutGuardrail(Shown):
         encoded = self._encode(texts, progress) if kept is None else kept.encoded
         prints = (before.audited.model, self.fingerprint(strength=0), self._base.fingerprint())
         known = {row: label for row, label in enumerate(labels or ()) if label is not None}
-        names = [self.label_names[i] for i in self.label_ids(list(known.values()))]
+        names = [before.audited.labels[i] for i in self.label_ids(list(known.values()))]
+        warn_without_names(before.audited.labels)
         with self._at_strength(strength) as classifier:
             return before.and_about(
-                classifier,
+                classifier.named(before.audited.labels),
                 encoded,
                 cards=cards,
                 n=n,
@@ -635,9 +642,9 @@ class ShortcutGuardrail(Shown):
         _, answers = answers_by_strength(self._base, self._require_fitted(), unlabelled, shown_progress(progress))
         return [int(i) for i in texts_to_label(answers[0], answers[1:], n, seed=check_seed(seed))]
 
-    def label_ids(self, labels: Sequence[str | int]) -> Array:
-        """Class ids of labels given as names or as ids, shape (n,)."""
-        return np.array(label_ids(labels, self.label_names), dtype=np.int64)
+    def label_ids(self, labels: Sequence[str | int], **where: Any) -> Array:
+        """Class ids of labels given as names or as ids, shape (n,); for `where` see `data.label_ids`."""
+        return self._base.label_ids(labels, **where)
 
     @one_at_a_time
     def predict_proba(

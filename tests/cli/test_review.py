@@ -140,3 +140,16 @@ def test_ctrl_c_says_where_the_decisions_are(ok, audited, said, monkeypatch):
 
     monkeypatch.setattr(ReviewServer, "run", interrupted)
     assert f"Decisions: {audited / 'decisions.json'}" in ok("review", audited, *ANSWERS)[0]
+
+
+def test_names_are_asked_for_and_taken(ok, audited, said, monkeypatch):
+    file = audited / "audit.json"
+    file.write_text(file.read_text().replace('"negative"', '"LABEL_0"').replace('"positive"', '"LABEL_1"'))
+    said()
+    _, err = ok("review", audited, *ANSWERS)
+    assert "Say it with --label-names 'LABEL_0=NAME,LABEL_1=NAME'" in " ".join(err.split())
+    said("keep")
+    _, err = ok("review", audited, *ANSWERS, "--label-names", "LABEL_0=bad,1=good")
+    assert "label-names" not in err
+    cards = json.loads((audited / "decisions.json").read_text())["cards"]
+    assert {card["pulls_to"] for card in cards} <= {"bad", "good"}

@@ -15,6 +15,9 @@ from .conditions import read_result as read_result
 from .evidence import Agreement as Agreement
 from .evidence import Candidate as Candidate
 from .evidence import ImportantToken as ImportantToken
+from .naming import audit_content as audit_content
+from .naming import name_classes as name_classes
+from .naming import renamed as renamed
 from .results import AUDIT_SCHEMA_VERSION as AUDIT_SCHEMA_VERSION
 from .results import AuditReport as AuditReport
 from .streaming import ShardedAudit as ShardedAudit

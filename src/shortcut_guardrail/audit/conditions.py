@@ -17,8 +17,9 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
-from ..data import check_whole, checked, json_content
+from ..data import check_whole, checked
 from ..errors import ConfigError, DataError
+from .naming import audit_content
 
 Document = Mapping[str, Any]
 Direction = Literal["increase", "decrease"]
@@ -299,7 +300,7 @@ def read_result(path: Path) -> dict[str, Any]:
     Raises:
         DataError: The file is missing, is no JSON, or is no result of this program; or another file took its place.
     """
-    document = json_content(path, advice="Give an audit.json.")
+    document = audit_content(path, advice="Give an audit.json.")
     check_whole(path.parent, only=path.name)
     if not isinstance(document, dict) or "schema_version" not in document or "mstps" not in document:
         raise DataError(

@@ -10,7 +10,7 @@ import hashlib
 import itertools
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +30,6 @@ from ..data import (
     checked,
     counted,
     json_content,
-    label_ids,
     sentences,
     to_json,
     write_file,
@@ -111,7 +110,7 @@ def audit_in_shards(
     require(classifier, "gradients", "an audit")
     require(classifier, "masks", "an audit")
     size = config.shard_size or (_started_with(folder) if resume else 0) or DEFAULT_SHARD_SIZE
-    read = _read_once(source, classifier.label_names, progress)
+    read = _read_once(source, classifier.label_ids, progress)
     repeats = find_repeats(read.exact, read.near)
     n = len(read.exact)
     _open_folder(folder, _manifest(classifier, config, size, read), resume)
@@ -152,7 +151,7 @@ class _Read(NamedTuple):
     labels: Array | None
 
 
-def _read_once(source: TextSource, label_names: Sequence[str], progress: Progress | None) -> _Read:
+def _read_once(source: TextSource, label_ids: Callable[..., Array], progress: Progress | None) -> _Read:
     """Keys and labels of all texts. Labels are understood all at once: a shard alone may fit another reading."""
     exact, near, codes = [], [], []
     first: dict[str, int] = {}  # where each label stands first
@@ -174,8 +173,7 @@ def _read_once(source: TextSource, label_names: Sequence[str], progress: Progres
         progress("Reading", done, done)
     ids = None
     if codes:
-        meant = label_ids(list(first), label_names, source=source.name, rows=list(first.values()))
-        ids = np.array(meant, dtype=np.int64)[np.concatenate(codes)]
+        ids = label_ids(list(first), source=source.name, rows=list(first.values()))[np.concatenate(codes)]
     return _Read(np.concatenate(exact), np.concatenate(near), ids)
 
 

@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..data import enumerated
+from ..data import NAMELESS, enumerated
 from ..errors import ConfigError
 from ..typing import Text
 
 _FIELD = re.compile(r"\{(\w*)\}")
-_NO_MEANING = re.compile(r"(label[_ ]?)?\d+|", re.IGNORECASE)
 
 
 def phrases(labels: Sequence[str], descriptions: Mapping[str, str]) -> tuple[str, ...]:
@@ -26,10 +25,10 @@ def phrases(labels: Sequence[str], descriptions: Mapping[str, str]) -> tuple[str
                 + (f" Did you mean '{near[0]}'?" if near else "")
             )
     said = tuple(" ".join(descriptions.get(label, _spoken(label)).split()) for label in labels)
-    if blank := [label for label, phrase in zip(labels, said, strict=True) if _NO_MEANING.fullmatch(phrase)]:
+    if blank := [label for label, phrase in zip(labels, said, strict=True) if NAMELESS.fullmatch(phrase)]:
         raise ConfigError(
-            f"The label {enumerated(blank)} says nothing to a language model. Describe each label in a few words, with "
-            f'descriptions=, such as {blank[0]}="a good review".'
+            f"The label {enumerated(blank)} says nothing to a language model. Name the classes with label_names=, "
+            f'or describe each label in a few words, with descriptions=, such as {blank[0]}="a good review".'
         )
     if len({phrase.casefold() for phrase in said}) < len(said):
         raise ConfigError(f"Two labels are described by the same words: {enumerated(list(said))}.")

@@ -63,6 +63,7 @@ def flips(
     Somebody, or a program, fills in the column "answer": a, b, neither or unclear. Which card a row is about stands in
     AUDIT/questions.jsonl. Called again, it asks about other texts first.
     """
+    from ..audit import name_classes
     from ..data import read_data, write_file
     from ..decisions import AUDIT_FILE, QUESTIONS_FILE
     from ..report import print_questions
@@ -72,6 +73,8 @@ def flips(
     output.check(options.Place(out), inputs=[data, *beside, *loading.read_from(model)])
     rows = read_data(data, **columns.given(), label_column=label_column, some_labels=True)
     guard = loading.load(model)
+    if loading.label_names is not None:
+        name_classes(audit, guard.label_names)
     labels = _labels(guard, rows) if label_column else None
     asks: dict[str, Any] = {"cards": cards, "n": n, "seed": seed, "reference": reference}
     with output.progress() as progress:
@@ -88,16 +91,13 @@ def flips(
 
 def _labels(guard: ShortcutGuardrail, rows: TextData) -> list[int | None]:
     """Class ids where a label is given."""
-    from ..data import label_ids
-
     assert rows.labels is not None
     known = [i for i, label in enumerate(rows.labels) if label.strip()]
-    ids = label_ids(
+    ids = guard.label_ids(
         [rows.labels[i] for i in known],
-        guard.label_names,
         source=rows.source,
         rows=[rows.rows[i] for i in known],
         row_word=rows.row_word,
     )
-    of_row = dict(zip(known, ids, strict=True))
+    of_row = dict(zip(known, map(int, ids), strict=True))
     return [of_row.get(i) for i in range(len(rows))]

@@ -50,6 +50,7 @@ def judge(
         ),
     ] = None,
     asking: Asking,
+    label_names: options.LabelNames = None,
     no_text_hashes: options.NoTextHashes = False,
     dry_run: Annotated[
         bool,
@@ -75,6 +76,8 @@ def judge(
     After 40 questions it is open. A second model says shortcut or nothing, and people overrule it. `fit --decisions`
     neutralises shortcuts, and spares what is genuine in these texts.
     """
+    from ..audit import name_classes
+    from ..data import warn_without_names
     from ..decisions import AUDIT_FILE, QUESTIONS_FILE, Answers, Questions, answers_file, decide, questions_in
     from ..report import print_decided
 
@@ -84,7 +87,11 @@ def judge(
     inputs = [*answers, audit / AUDIT_FILE, audit / QUESTIONS_FILE, *asking.read(second)]
     beside = answers_file(target) if second and target is not None else None
     output.check(options.Place(target, options.JSON_ENDINGS), options.Place(beside, (".jsonl",)), inputs=inputs)
+    if label_names is not None:
+        name_classes(audit, label_names)
     questions = Questions.from_folder(audit)
+    if second and not asking.describe:
+        warn_without_names(questions.audited.labels)
     questions = questions.of_rows(questions_in(answers, questions))
     given = Answers.from_files(answers, questions, by=reviewers, machine=machine) if reviewers else Answers()
     if second:

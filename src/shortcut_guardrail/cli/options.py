@@ -84,6 +84,17 @@ Debug = Annotated[
     bool, typer.Option("--debug", help="Show tracebacks and all warnings.", is_eager=True, callback=enable_debug)
 ]
 
+LabelNames = Annotated[
+    str | None,
+    typer.Option(
+        metavar="0=NAME,...",
+        help="What the classes are called, where the model says only numbers or LABEL_0: by class id or the model's "
+        "own name, or a JSON, TOML or CSV file.",
+        show_default="the model's names",
+        rich_help_panel="Model and machine",
+    ),
+]
+
 _column = partial(typer.Option, show_default="guessed", rich_help_panel="Columns")
 _of_model = partial(typer.Option, rich_help_panel="Model and machine")
 
@@ -131,6 +142,7 @@ class _Loading:
     trust_remote_code: Annotated[bool, _of_model("--trust-remote-code", help="Run modelling code from the Hub.")] = (
         False
     )
+    label_names: LabelNames = None
 
     def load(self, source: str, **more: Any) -> ShortcutGuardrail:
         """The guard around a model; `more` are arguments of `from_pretrained`.
@@ -351,10 +363,9 @@ def check_device(device: str | None) -> None:
 
 def class_ids(data: TextData, guard: ShortcutGuardrail) -> list[int]:
     """Class ids of labels that were read; one that the model does not have is named with its line."""
-    from ..data import label_ids
-
     assert data.labels is not None
-    return label_ids(data.labels, guard.label_names, source=data.source, rows=data.rows, row_word=data.row_word)
+    where: dict[str, Any] = {"source": data.source, "rows": data.rows, "row_word": data.row_word}
+    return [int(i) for i in guard.label_ids(data.labels, **where)]
 
 
 def check_same_kind(data: TextData, other: TextData | None) -> None:

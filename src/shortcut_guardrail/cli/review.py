@@ -41,6 +41,7 @@ def review(
     idle: Annotated[int, typer.Option(metavar="MINUTES", help="Stop after so long without an answer.", min=1)] = 60,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
     seed: options.Seed = 0,
+    label_names: options.LabelNames = None,
     columns: options.Columns,
     debug: options.Debug = False,
 ) -> None:
@@ -54,7 +55,8 @@ def review(
     Opens a page with at most ten cards, those first on which most answers hang. Where you are not sure of one, it asks
     about texts. Every answer is saved as it is given; the same command goes on. No model is needed.
     """
-    from ..data import read_data
+    from ..audit import name_classes
+    from ..data import read_data, warn_without_names
     from ..decisions import AUDIT_FILE
     from ..errors import ConfigError
     from ..report import read_audit, render_review
@@ -66,7 +68,11 @@ def review(
     # A review that is there is gone on with.
     options.Output(overwrite=True).check(options.Place(file, options.JSON_ENDINGS), inputs=[source, data])
     texts = None if data is None else read_data(data, **columns.given()).texts
-    deck = make_deck(read_audit(source), texts=texts, which=cards, source=f"'{source}'")
+    if label_names is not None:
+        name_classes(audit, label_names)
+    document = read_audit(source)
+    warn_without_names(document["label_names"])
+    deck = make_deck(document, texts=texts, which=cards, source=f"'{source}'")
     page = Page(*render_review())
     review_in_browser(deck, file, page, by=_name(reviewer), seed=seed, port=port, minutes=idle, browser=browser)
 

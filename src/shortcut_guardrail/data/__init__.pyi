@@ -1,5 +1,9 @@
 from .fingerprints import text_hash as text_hash
 from .fingerprints import text_number as text_number
+from .label_names import NAMELESS as NAMELESS
+from .label_names import LabelNames as LabelNames
+from .label_names import class_names as class_names
+from .label_names import warn_without_names as warn_without_names
 from .manifests import check_finished as check_finished
 from .manifests import check_whole as check_whole
 from .manifests import has_file as has_file

@@ -9,7 +9,7 @@ import operator
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -166,6 +166,7 @@ def label_ids(
     labels: Sequence[str | int],
     label_names: Sequence[str],
     *,
+    own_names: Sequence[str] = (),
     source: str = "labels",
     rows: Sequence[int] | None = None,
     row_word: str = "row",
@@ -179,6 +180,7 @@ def label_ids(
     Args:
         labels: N labels.
         label_names: The model's C label names in the order of its class ids.
+        own_names: Other names of theirs, which are tried before class ids.
         source: What the labels are called in messages, such as the file's name.
         rows: Where each label stands in `source`, for messages; without it positions counted from 0 are named.
         row_word: What `rows` counts: "line" or "row".
@@ -195,16 +197,9 @@ def label_ids(
         ([1, 0], [1, 0])
     """
     written = [_written(label, source, index) for index, label in enumerate(labels)]
-    exact = [name.strip() for name in label_names]
-    folded = [name.casefold() for name in exact]
-    names = {name: index for index, name in enumerate(exact) if exact.count(name) == 1}
-    names_in_any_case = {name: index for index, name in enumerate(folded) if folded.count(name) == 1}
-
-    def by_name(label: str) -> int | None:
-        return names.get(label, names_in_any_case.get(label.casefold()))
-
+    by_name = _by_name(label_names)
     by_id = {str(index): index for index in range(len(label_names))}.get
-    for reading in (by_name, by_id):
+    for reading in (by_name, _by_name(own_names), by_id):
         ids = [reading(label) for label in written]
         if None not in ids:
             return cast(list[int], ids)
@@ -399,6 +394,14 @@ def _label(value: Any) -> tuple[str, str | None]:
 
 
 # Labels
+
+
+def _by_name(label_names: Sequence[str]) -> Callable[[str], int | None]:
+    exact = [name.strip() for name in label_names]
+    folded = [name.casefold() for name in exact]
+    names = {name: index for index, name in enumerate(exact) if exact.count(name) == 1}
+    names_in_any_case = {name: index for index, name in enumerate(folded) if folded.count(name) == 1}
+    return lambda label: names.get(label, names_in_any_case.get(label.casefold()))
 
 
 def _written(label: Any, source: str, index: int) -> str:

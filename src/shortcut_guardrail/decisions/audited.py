@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from ..audit import AuditReport
+from ..audit import AuditReport, audit_content
 from ..cards import Card
-from ..data import Count, checked, enumerated, json_content
+from ..data import Count, checked, enumerated
 from ..errors import ConfigError, DataError
 from ..text import spaced, visible_name
 
@@ -83,7 +83,7 @@ class AuditedCards:
         file = folder / AUDIT_FILE
         if not file.is_file():
             raise DataError(f"'{folder}' is no folder that `audit` wrote: it has no {AUDIT_FILE}.")
-        return cls.from_dict(json_content(file, advice="Audit again."), source=f"'{file}'")
+        return cls.from_dict(audit_content(file, advice="Audit again."), source=f"'{file}'")
 
     def id_of(self, card: str, words: Iterable[str]) -> str:
         """The id of the card that has this id, or else just these words in any case; empty if none has."""

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from typing_extensions import TypedDict
 
-from ..audit import AuditReport
+from ..audit import AuditReport, renamed
 from ..cards import Card, Flip, find_flips
 from ..classifiers import open_classifiers
 from ..data import checked, counted, parse_json, read_utf8, write_file
@@ -225,7 +225,8 @@ class Questions:
 
     def save(self, folder: Path, *, redact: bool = False) -> None:
         """Write the file into the folder of the audit; without texts no classifier can be asked."""
-        lines: list[dict[str, Any]] = [{"audit": self.audited.id, "models": list(self.models)}]
+        head = {"audit": self.audited.id, "models": list(self.models), "labels": list(self.audited.labels)}
+        lines: list[dict[str, Any]] = [head]
         lines += [{"key": asdict(key)} for key in self.keys]
         if not redact:
             lines += [{"card": card, "flip": asdict(flip)} for card, flips in self.flips.items() for flip in flips]
@@ -246,9 +247,12 @@ class Questions:
                 f"Nothing was asked about the audit '{folder}' yet: it has no {QUESTIONS_FILE}. Run `flips`."
             )
         lines: list[_Line] = []
+        names: dict[str, str] = {}  # since then the classes of the audit may have got others
         for number, content in enumerate(read_utf8(file, str(file)).splitlines(), start=1):
             try:
-                lines.append(checked(parse_json(content), _Line, "the line", null_is_nan=True))
+                value = renamed(parse_json(content), names, ("after", "answer", "before", "other"))
+                lines.append(checked(value, _Line, "the line", null_is_nan=True))
+                names = names or dict(zip(lines[0].get("labels", ()), audited.labels, strict=False))
             except ValueError as error:
                 raise DataError(
                     f"{file}, line {number}: this is no question ({error}). Remove the file and run `flips` again."
@@ -275,6 +279,7 @@ class Questions:
 class _Line(TypedDict, total=False):
     audit: str
     models: tuple[str, ...]
+    labels: tuple[str, ...]
     key: Key
     card: str
     flip: Flip

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..config import CertifyConfig
-from ..data import Texts, check_texts, label_ids, text_hash
+from ..data import Texts, check_texts, text_hash
 from ..errors import ConfigError
 from ..models import EncodedTexts, TextClassifier
 from ..shortcuts import find_shortcuts
@@ -121,7 +121,7 @@ def certify_guard(
 ) -> tuple[Certificate, StrengthChoice]:
     """What can be shown of the strengths, and the strength to use then. See `ShortcutGuardrail.certify`."""
     texts, unlabelled = checked(labelled[0]), checked(unlabelled)
-    ids = np.array(label_ids(labelled[1], base.label_names), dtype=np.int64)
+    ids = base.label_ids(labelled[1])
     check_same_length(texts, ids)
     check_kind(texts, unlabelled)
     check_unused(texts, fitted.shortcuts.rows, fitted.strategy, certify=True)

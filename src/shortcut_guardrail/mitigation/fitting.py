@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-
 from ..audit import check_ordinary
 from ..classifiers import require
 from ..config import GuardrailConfig
-from ..data import Texts, check_texts, counted, label_ids, text_hash, text_number
+from ..data import Texts, check_texts, counted, text_hash, text_number
 from ..display import Shown, Summary, some
 from ..models import EncodedTexts, TextClassifier
 from ..shortcuts import Shortcuts, find_shortcuts, with_said
@@ -182,7 +180,7 @@ def encode_support(base: TextClassifier, support: Support | None) -> LabelledRow
     if support is None:
         return None
     encoded = base.encode(check_texts(support[0]))
-    labels = np.array(label_ids(support[1], base.label_names), dtype=np.int64)
+    labels = base.label_ids(support[1])
     check_same_length(encoded, labels)
     return encoded, labels
 

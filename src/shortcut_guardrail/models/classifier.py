@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ..config import Embedding
-from ..data import Texts
+from ..data import LabelNames, Texts, class_names, label_ids
 from ..errors import ConfigError, GuardrailWarning, ModelError, RunError
 from ..typing import Array, Capability, Head, Progress, Text
 from .cost import Cost, measured_seconds
@@ -103,7 +103,7 @@ class TextClassifier:
         self.packs = packing and can_pack(model)
         if self.precision == "bfloat16" and self.device.type == "cpu":
             use_plain_attention(self.model)
-        self.label_names = _label_names(model.config, self.head)
+        self.label_names = self.own_label_names = _label_names(model.config, self.head)
         self._masks, self._hash = masks, WeightsHash()
         self._takes_segments = "token_type_ids" in tokenizer.model_input_names and accepts(model, "token_type_ids")
 
@@ -112,6 +112,17 @@ class TextClassifier:
         twin = copy.copy(self)
         twin.model = cast(Any, model)
         return twin
+
+    def named(self, names: LabelNames | None) -> TextClassifier:
+        """The same model, with the same fingerprint, whose classes are called otherwise; see `data.class_names`."""
+        twin = copy.copy(self)
+        twin.label_names = self.label_names if names is None else class_names(names, self.own_label_names)
+        return twin
+
+    def label_ids(self, labels: Sequence[str | int], **where: Any) -> Array:
+        """Class ids of labels by these names, by the model's own or as ids, shape (n,); see `data.label_ids`."""
+        ids = label_ids(labels, self.label_names, own_names=self.own_label_names, **where)
+        return np.array(ids, dtype=np.int64)
 
     @property
     def n_classes(self) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ..config import GuardrailConfig
-from ..data import read_whole, to_json, write_folder
+from ..data import LabelNames, read_whole, to_json, write_folder
 from ..errors import DataError, GuardrailWarning, ModelError
 from ..mitigation import AdapterGuard, Fitted, strategy_of
 from ..models import TextClassifier
@@ -27,6 +27,7 @@ def load_guarded(
     revision: str | None,
     head: Head | None,
     max_length: int | None,
+    label_names: LabelNames | None,
     options: dict[str, Any],
     loading: dict[str, bool],
     verify: bool = False,
@@ -34,7 +35,7 @@ def load_guarded(
     """Load a guarded folder, all of it of one version. See `ShortcutGuardrail.from_pretrained`.
 
     Args:
-        head: `None` takes what the folder says, as for `max_length`.
+        head: `None` takes what the folder says, as for `max_length` and `label_names`.
         options: Further arguments of `TextClassifier`.
         loading: Further arguments of `models.load_model`.
 
@@ -51,12 +52,8 @@ def load_guarded(
         longest = record.max_length if max_length is None else max_length
         tokenizer = load_tokenizer(folder)
         classifier = TextClassifier(model, tokenizer, head=head or record.head, max_length=longest, **options)
-        if (found := classifier.fingerprint()) != record.base_model["fingerprint"]:
-            raise ModelError(
-                f"The adapter in '{folder}' was trained on '{record.base_model['name']}' with weights "
-                f"{record.base_model['fingerprint']}, but the weights of '{base_name}' are {found}. "
-                "Name the model it was trained on with base=."
-            )
+        _check_weights(folder, record, classifier.fingerprint(), base_name)
+        classifier = classifier.named(record.label_names if label_names is None else label_names)
         config = GuardrailConfig.from_dict(record.config)
         strategy = strategy_of(config)
         shortcuts = Shortcuts.from_dict(record.shortcuts, record.shortcut_rows)
@@ -80,6 +77,15 @@ def load_guarded(
         return read_whole(folder, read, hashes=verify)
     except DataError as error:
         raise ModelError(str(error)) from error
+
+
+def _check_weights(folder: Path, record: GuardrailRecord, found: str, base_name: str) -> None:
+    if found != record.base_model["fingerprint"]:
+        raise ModelError(
+            f"The adapter in '{folder}' was trained on '{record.base_model['name']}' with weights "
+            f"{record.base_model['fingerprint']}, but the weights of '{base_name}' are {found}. "
+            "Name the model it was trained on with base=."
+        )
 
 
 def _choice(folder: Path, record: GuardrailRecord, classifier: TextClassifier) -> StrengthChoice:

@@ -1,0 +1,69 @@
+"""Names for classes: every way to give them, and a sentence for each way that fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from shortcut_guardrail.data.label_names import class_names, warn_without_names
+from shortcut_guardrail.data.reading import label_ids
+from shortcut_guardrail.errors import ConfigError, DataError, GuardrailWarning
+
+OWN = ("LABEL_0", "LABEL_1", "LABEL_2")
+
+
+def test_names_by_id_by_own_name_in_order_and_from_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "n.json").write_text('{"2": "fear", "LABEL_0": "joy", "1": "anger"}')
+    (tmp_path / "n.toml").write_text('0 = "joy"\nLABEL_1 = "anger"\n2 = "fear"\n')
+    (tmp_path / "n.csv").write_text("class,name\n1,anger\n0,joy\nLABEL_2,fear\n")
+    by_id = {0: "joy", 1: "anger", 2: "fear"}
+    for given in (by_id, ["joy", "anger", "fear"], "2=fear, LABEL_0=joy,1= anger", "n.json", "n.toml", "n.csv"):
+        assert class_names(given, OWN) == ("joy", "anger", "fear")
+    # A name of the model's own comes before a class id, as for labels.
+    assert class_names("1=one,2=two", ("1", "2")) == ("one", "two")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("0=joy,1=anger,2=joy", r"label_names= must be unique, but repeats 'joy'\."),
+        ("0=joy,1=anger,1=rage,2=fear", "must be unique, but repeats"),
+        ("0=joy,1=anger", r"label_names= lacks class 2 \(LABEL_2\)\."),
+        ("0=joy,1=anger,3=fear", r"names the class '3', but the model has 0 \(LABEL_0\), 1 \(LABEL_1\), 2"),
+        ("0=joy,1=anger,2= ", "must give class '2' a name that is not empty"),
+        ({0: "joy", 1: "anger", 2: None}, "must give class '2' a name"),
+        (["joy", "anger"], "has 2 names, but the model has 3 classes"),
+        ("joy,anger,fear", "is neither a mapping nor such a file: 'joy,anger,fear'"),
+        ("list.json", "list.json is no mapping from classes to names"),
+        ("broken.toml", r"broken.toml cannot be read \(.*line 1"),
+        ("wide.csv", "wide.csv is no mapping: it needs two columns, class and name"),
+    ],
+)
+def test_what_is_wrong_with_names_is_said(given, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list.json").write_text('["joy", "anger", "fear"]')
+    (tmp_path / "broken.toml").write_text("0: joy")
+    (tmp_path / "wide.csv").write_text("class,name,more\n0,joy,a\n")
+    with pytest.raises(ConfigError, match=said) as refused:
+        class_names(given, OWN)
+    assert "Name each class once, as in label_names='0=joy,1=anger'" in str(refused.value)
+    with pytest.raises(DataError, match=r"There is no file gone\.json"):
+        class_names("gone.json", OWN)
+
+
+def test_labels_in_files_have_either_name():
+    names = ("good", "bad")
+    assert label_ids(["bad", "Good"], names, own_names=("LABEL_0", "LABEL_1")) == [1, 0]
+    assert label_ids(["LABEL_1", "label_0"], names, own_names=("LABEL_0", "LABEL_1")) == [1, 0]
+    assert label_ids(["bad"], names, own_names=("bad", "good")) == [1]  # the new name is what is meant
+    with pytest.raises(DataError, match="it has: good, bad"):
+        label_ids(["LABEL_1", "bad"], names)
+
+
+@pytest.mark.parametrize("names", [OWN, ("0", "1"), ("label 1", "class_2")])
+def test_names_are_asked_for_where_they_are_numbers(names, recwarn):
+    with pytest.warns(GuardrailWarning, match=rf"tells nobody .* label_names='{names[0]}=NAME,{names[1]}=NAME"):
+        warn_without_names(names)
+    recwarn.clear()
+    warn_without_names(("0", "positive"))
+    assert not recwarn
