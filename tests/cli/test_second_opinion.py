@@ -219,8 +219,14 @@ def test_answers_that_nothing_rests_on_go_and_files_of_others_stay(tmp_path):
     others = [tmp_path / f"decisions.answers{end}.jsonl" for end in ("_mine", ".of-anna", ".12345678-copy")]
     for other in others:
         other.write_text("mine")
+    decided = Decisions((), judges=(Judge("one", {}, (), 2),))
+    with pytest.MonkeyPatch.context() as patch:  # after the first of two files
+        patch.setattr("shortcut_guardrail.decisions.record.to_json", lambda _: (_ for _ in ()).throw(OSError("disk")))
+        with pytest.raises(OSError, match="disk"):
+            decided.save(tmp_path / "new.json", answers="one")
+    assert (tmp_path / "new.answers.jsonl").exists()
     for said in ("one", "two", "three"):
-        Decisions((), judges=(Judge("one", {}, (), 2),)).save(tmp_path / "decisions.json", answers=said, overwrite=True)
+        decided.save(tmp_path / "decisions.json", answers=said, overwrite=True)
         named = json.loads((tmp_path / "decisions.json").read_text()).get("answers")
         kept = {file.name for file in tmp_path.glob("decisions.answers*.jsonl")} - {other.name for other in others}
         assert len(kept) == 1

@@ -26,8 +26,11 @@ def both(model, **options):
 def test_the_listed_families_pack_and_no_other(family, bag, bert):
     assert {name for name in FAMILIES if can_pack(family(name)[0])} == set(PACKED)
     assert not TextClassifier(*bag).packs  # a class of the user's own
-    bert[0].config.chunk_size_feed_forward = 4
-    assert not can_pack(bert[0])
+    for setting, plain in (("chunk_size_feed_forward", 4), ("is_decoder", True)):
+        was = getattr(bert[0].config, setting)
+        setattr(bert[0].config, setting, plain)
+        assert not can_pack(bert[0])
+        setattr(bert[0].config, setting, was)
 
 
 @pytest.mark.parametrize("name", PACKED)
