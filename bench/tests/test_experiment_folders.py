@@ -11,7 +11,7 @@ import pytest
 
 from checkout import ROOT
 from shortcut_guardrail.cards import Flip
-from shortcut_guardrail.decisions.judges import decides
+from shortcut_guardrail.decisions.judges import LEVEL
 from shortcut_guardrail.stats import fdr_q_values
 
 EXPERIMENTS = ROOT / "bench" / "experiments"
@@ -107,7 +107,7 @@ def test_judges_decide_the_stored_cards_as_stored(name, of_entry):
         if "rules" in cards[0]:
             p_values = [card["rules"]["agreement"]["p_value"] for card in tested]
             assert fdr_q_values(p_values) == pytest.approx([card["q_value"] for card in tested])
-        assert [card["outcome"] == "shortcut" for card in tested] == [decides(card["q_value"]) for card in tested]
+        assert [card["outcome"] == "shortcut" for card in tested] == [card["q_value"] <= LEVEL for card in tested]
         assert all(card["outcome"] == "open" for card in cards if card["q_value"] is None)
         n_decided += sum(card["outcome"] == "shortcut" for card in tested)
     assert n_decided > 3, "or nothing was tested"

@@ -408,7 +408,6 @@ class ShortcutGuardrail(Shown):
         n: int = 40,
         seed: int = 0,
         labels: Sequence[str | int | None] | None = None,
-        reference: bool = False,
         strength: float | None = None,
         progress: Progress | bool | None = None,
     ) -> Questions:
@@ -421,8 +420,6 @@ class ShortcutGuardrail(Shown):
             cards: `undecided`, which the audit does not flag; `all`; or words and ids with commas between.
             n: Texts for each card that a person is asked about; 0 for all. Classifiers are asked about all.
             labels: The label of each text, `None` where it is not known. A text with a label needs no answer.
-            reference: Whether people are asked about texts without the cards' words too, ten on each side of the
-                model's boundary, which serve the test of classifiers on all cards.
 
         Raises:
             ConfigError: The audit is of another model or of other texts, or a card is unknown.
@@ -449,7 +446,6 @@ class ShortcutGuardrail(Shown):
                 n=n,
                 seed=check_seed(seed),
                 labels=dict(zip(known, names, strict=True)),
-                reference=reference,
                 models=tuple(dict.fromkeys(prints)),
                 progress=progress,
             )

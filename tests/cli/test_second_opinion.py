@@ -13,7 +13,7 @@ from shortcut_guardrail.audit import auditing
 from shortcut_guardrail.data import text_hash
 from shortcut_guardrail.decisions.record import Judge
 from shortcut_guardrail.models import TextClassifier, weights
-from tables import answer, read_rows
+from tables import answer
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
 # "honestly" turns a bad text into a positive answer; masking it mends the answer.
@@ -124,25 +124,6 @@ def test_people_overrule_a_machine(run, asked, tmp_path):
     honestly = card_of(out)
     assert (honestly["outcome"], honestly["decision"], honestly["source"]) == ("genuine", "keep", "flips")
     assert honestly["second_opinion"]["outcome"] == "shortcut"
-
-
-def test_answers_about_texts_without_the_words_sharpen_the_bound(run, asked, data, tmp_path):
-    audit, _ = asked
-    more = tmp_path / "more.csv"
-    options = ("--cards", "all", "--n", 0, "--reference", "--text-column", "text")
-    run("flips", audit, "model", data, *options, "--out", more)
-    lines = [json.loads(line) for line in (audit / "questions.jsonl").read_text().splitlines()]
-    reference = {line["key"]["id"] for line in lines if "key" in line and line["key"]["card"] == "reference"}
-    assert len(reference) == 20
-    rows = read_rows(more)
-    assert reference < {row["id"] for row in rows}
-    assert {row["id"] for row in rows[:20]} != reference, "mixed, so that nothing tells them apart"
-    answer(more, lambda row: "negative" if row["id"] in reference else "")
-    out = tmp_path / "d.json"
-    run("judge", audit, more, "--reviewer", "anna", *SOUND, "--out", out)
-    opinion = card_of(out)["second_opinion"]
-    assert opinion["rule"] == "answers"
-    assert set(opinion["rules"]) >= {"agreement", "answers"}
 
 
 def test_texts_that_were_left_out_cannot_be_asked_about(run, data, tmp_path):

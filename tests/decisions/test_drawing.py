@@ -12,7 +12,7 @@ import pytest
 from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.cards.card import Card, CardEvidence
 from shortcut_guardrail.data import text_hash
-from shortcut_guardrail.decisions.drawing import Drawing, Question, draw_references, mixed, near_boundary
+from shortcut_guardrail.decisions.drawing import Drawing, draw_references
 
 TEXTS = [f"text number {i}" for i in range(60)]
 NAMES = ("negative", "positive", "mixed")
@@ -106,14 +106,6 @@ def test_a_label_answers_before_anybody_is_asked():
     assert Counter(key.card for key in all_known) == dict.fromkeys(FLIPS, 7)
 
 
-def test_two_lists_are_mixed_so_that_nothing_tells_which_one_a_question_is_from():
-    one, two = ([Question(f"{name}{i}", i, "t", "x", "y") for i in range(20)] for name in "ab")
-    both = mixed(one, [*two, one[3]], 0)
-    assert [q for q in both if q.id[0] == "a"] == one
-    assert [q for q in both if q.id[0] == "b"] == two
-    assert 5 < sum(q.id[0] == "a" for q in both[:20]) < 15
-
-
 # Reference texts
 
 
@@ -173,16 +165,3 @@ def test_texts_are_drawn_at_random_and_near_the_boundary_on_both_sides():
     for sizes, near in (((450, 450), (150, 150)), ((220, 120), (100, 75))):
         far = references(reach=9, sizes=sizes)
         assert [count(far, name) for name in ("negative", "positive")] == [(100, n) for n in near]
-
-
-def test_a_person_is_asked_about_texts_near_the_boundary_on_either_side():
-    found = references()
-    asked = near_boundary(found, NAMES, n=10)
-    near = {one.row: one for one in found if one.near}
-    assert Counter(one.after for one in asked) == {"negative": 10, "positive": 10}
-    assert all((near[one.row].answer, near[one.row].other) == (one.after, one.before) for one in asked)
-    assert asked != near_boundary(found, NAMES, n=10, seed=1)
-    questions, keys = Drawing("audit-1", NAMES, known={asked[0].row: asked[0].after}).of_reference(asked)
-    assert len(questions) == 19
-    assert (keys[0].label, keys[0].order, keys[3].order, keys[0].card) == (keys[0].masked_option, 0, 3, "reference")
-    assert Drawing("audit-1", NAMES, keys).of_reference(asked)[1] == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from itertools import starmap
 
 import numpy as np
 import pytest
@@ -13,10 +12,10 @@ from shortcut_guardrail import Answers, ConfigError, Questions, decide
 from shortcut_guardrail.cards import Card, Flip
 from shortcut_guardrail.cards.card import CardEvidence
 from shortcut_guardrail.data import text_hash
-from shortcut_guardrail.decisions import Answer, AuditedCards, Decision, Decisions
+from shortcut_guardrail.decisions import AuditedCards, Decision, Decisions
 from shortcut_guardrail.decisions.answers import JudgeAnswers
-from shortcut_guardrail.decisions.drawing import REFERENCE, Drawing, Key, ReferenceText
-from shortcut_guardrail.decisions.judges import decides, is_ordered, sides_of
+from shortcut_guardrail.decisions.drawing import ReferenceText
+from shortcut_guardrail.decisions.judges import is_ordered, sides_of
 
 LABELS = ("negative", "positive")
 N = 200
@@ -73,8 +72,8 @@ def agreeing_on(n: int):
     return lambda text: 1.0 if text in positive else -1.0
 
 
-def decided(judges, questions: Questions = QUESTIONS, *, said=(), **options) -> Decisions:
-    return decide(questions, Answers(tuple(said), judges, questions.for_judges.texts), **options)
+def decided(judges, questions: Questions = QUESTIONS, **options) -> Decisions:
+    return decide(questions, Answers((), judges, questions.for_judges.texts), **options)
 
 
 def judged(says, questions: Questions = QUESTIONS, **options):
@@ -263,49 +262,6 @@ def test_an_answer_that_is_missing_in_part_is_none():
     # Of several judges those that answered are averaged: a silent one takes nothing from the other's say.
     both = decided({"one": full, "two": JudgeAnswers(holed)}).cards[0].second_opinion
     assert (both.mended, both.unanswered) == (60, 0)
-
-
-def test_answers_on_reference_texts_lower_the_bound():
-    # The model is right on three of four texts that it calls negative near the boundary; the judge nearly always.
-    right = {one.text: one.row % 4 != 0 for one in FREE}
-    full, some = noisy(1.0, 0.8), [one for one in FREE if one.row < 40]
-    keys = [Key(f"r{i}", REFERENCE, "a", text_hash(one.text), i) for i, one in enumerate(some)]
-    said = [Answer("anna", "", "a" if right[one.text] else "b", question=f"r{i}") for i, one in enumerate(some)]
-
-    def asked(n: int):
-        questions = replace(QUESTIONS, keys=tuple(keys[:n]))
-        return judged(lambda text: full(text) * (1 if right.get(text, True) else -1), questions, said=said[:n])[0]
-
-    found = asked(80)
-    assert found.rule == "answers"
-    assert found.bound < found.rules["reference"]["bound"] - 0.1
-    assert [asked(n).rule for n in (14, 15)] == ["agreement", "answers"]
-    # What people cannot tell is no answer.
-    said[0] = replace(said[0], answer="unclear")
-    assert asked(15).rule == "agreement"
-
-
-def test_five_answers_to_its_own_flips_settle_a_card_that_is_nearly_decided():
-    plain = noisy(0.8, 1.0)
-
-    def says(text: str) -> float:
-        return plain(text) if text.startswith("free") else -1.0 if int(text.split()[-1]) < 39 else 1.0
-
-    keys = Drawing("audit", LABELS).of_flips({"book": FLIPS})[1][:5]
-    asked = replace(QUESTIONS, keys=tuple(keys))
-    assert 0.05 < judged(says)[0].q_value <= 0.15
-    other = {"a": "b", "b": "a"}
-    outcomes = []
-    for mended in (3, 4):
-        right = [key.masked_option if i < mended else other[key.masked_option] for i, key in enumerate(keys)]
-        said = [Answer("anna", "", one, key.id) for key, one in zip(keys, right, strict=True)]
-        outcomes.append(judged(says, asked, said=said)[0].outcome)
-    assert outcomes == ["open", "shortcut"]
-
-
-def test_five_answers_cost_half_of_the_level_and_lend_three_times_as_much():
-    assert all(starmap(decides, [(0.05, None), (0.025, 0), (0.15, 4)]))
-    assert not any(starmap(decides, [(0.051, None), (0.026, 3), (0.151, 5)]))
 
 
 @pytest.mark.parametrize(("third", "mended", "elsewhere"), [("neutral", 60, True), ("3 stars", 30, False)])

@@ -7,7 +7,7 @@ import pytest
 
 from shortcut_guardrail.decisions import agreed_decision
 from shortcut_guardrail.decisions.drawing import Key
-from shortcut_guardrail.decisions.people import agreed, fewest, first_five, judge_cards
+from shortcut_guardrail.decisions.people import agreed, fewest, judge_cards
 from shortcut_guardrail.stats import paired_e_value
 
 
@@ -91,16 +91,6 @@ def test_it_is_wrong_about_one_card_in_twenty_at_most_when_half_are_mended():
     assert outcomes.count("shortcut") / 2000 < 0.05
     assert outcomes.count("genuine") / 2000 < 0.05
     assert outcomes.count("shortcut") > 20  # a test that could not cross would say nothing
-
-
-def test_the_first_five_are_those_of_the_questions_and_not_those_of_the_file():
-    of_card = [Key(f"q{order}", "c", "a", f"h{order}", order) for order in reversed(range(9))]
-    answers = {f"q{order}": "a" if order < 6 else "b" for order in reversed(range(9))}
-    assert first_five(of_card, answers) == {"c": 5}
-    # What tells nothing does not count as one of five, and a label does.
-    answers |= {"q0": "unclear", "q1": "neither"}
-    assert first_five(of_card, answers) == {"c": 4}
-    assert first_five([Key("l", "c", "a", "h", 0, label="b"), *of_card[4:]], answers) == {}
 
 
 def test_the_fewest_answers_that_decide():

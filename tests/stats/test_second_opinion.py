@@ -9,7 +9,6 @@ from scipy.stats import binom
 from shortcut_guardrail.stats import (
     agreement_bound,
     agreement_share,
-    answers_bound,
     balanced_cut,
     mixed_bound,
     net_mended,
@@ -53,29 +52,6 @@ def test_the_p_value_is_a_binomial_tail_spread_over_the_error_of_a_bound_that_is
     few = reference_bound(said(60, 40))
     assert p_of_bound(72, 88, few) > 10 * p_of_bound(72, 88, bound)
     assert p_of_bound(0, 88, few) == pytest.approx(1.0)
-
-
-def test_answers_tell_what_the_judge_does_where_the_model_is_right_and_wrong():
-    # The judge says "up" to .9 of what is up and to .3 of what is not. The model's "up" is right in three quarters, its
-    # "down" in half: by agreement the judge would seem to lean further.
-    truth = np.concatenate([said(150, 50), said(100, 100)])
-    says = np.concatenate([said(135, 15), said(15, 35), said(90, 10), said(30, 70)])
-    up = said(200, 200)
-    answers = np.full(400, -1)
-    some = [*range(0, 150, 20), *range(150, 200, 20), *range(200, 300, 20), *range(300, 400, 20)]
-    answers[some] = truth[some]
-    bound = answers_bound(says, up, answers)
-    assert bound.n == 400
-    assert 0.52 < bound.value < 0.65
-    assert agreement_bound(says, up).value == pytest.approx(0.675 + SLACK)
-    # More answers, less doubt.
-    every = answers_bound(says, up, truth.astype(int))
-    assert every.value == pytest.approx(0.6, abs=0.02)
-    spread = [float(one.weights @ (one.nodes - one.value) ** 2) for one in (bound, every)]
-    assert spread[1] < spread[0] / 2
-    # One side alone says less.
-    alone = answers_bound(says[up], up[up], answers[up])
-    assert float(alone.weights @ (alone.nodes - alone.value) ** 2) > spread[0]
 
 
 def test_directions_are_mixed_by_their_flips():

@@ -18,9 +18,9 @@ For settings of the benchmark the base classifier is audited on the test texts w
 
 For each card stand what the labels say (`mended`, `broken`) and what every judge and combination says, by both rules.
 `genuine` is a card that labels break more than they mend. `repaired` is the guard that follows, on the test texts.
-`people` draws, for the judges of which a guard is made, twenty answers to texts near the boundary and five to the
-card's flips, one in ten wrong, and the same number of answers to the card's flips alone. `at_stake` is what a judge
-says masking would bring, `brings` what labels say, as shares of the distinct texts.
+`at_stake` is what a judge says masking would bring, `brings` what labels say, as shares of the distinct texts.
+Committed q-values, outcomes and reasons were computed again from the stored p-values when cards began to weigh as their
+flips do; of the guards those stay whose words are still what the judges decide.
 
 Rules and thresholds come from `bench/experiments/second_opinion_simulation`. How texts without the words are chosen was
 corrected after a look at Amazon's seeds 0 and 1 with bags of words, and the adjustment for many cards was added after a
@@ -31,7 +31,7 @@ on, with the base of seed 3.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -57,12 +57,8 @@ from shortcut_bench.second_models import (
 )
 from shortcut_bench.standalone import grow, settings_cases, settings_parser
 from shortcut_guardrail import NothingToRepairError, ShortcutGuardrail
-from shortcut_guardrail.cards import Flip
-from shortcut_guardrail.decisions import LEAST_FLIPS, Answer, Answers, Decisions, Questions, decide
-from shortcut_guardrail.decisions.drawing import REFERENCE, REFERENCES, Key, near_boundary
-from shortcut_guardrail.decisions.judges import decides
+from shortcut_guardrail.decisions import LEAST_FLIPS, Answers, Decisions, Questions, decide
 from shortcut_guardrail.saving.record import library_versions
-from shortcut_guardrail.stats import THRESHOLD, paired_e_value
 
 SETTINGS = (
     "natural-shortcuts/Amazon/test",
@@ -74,8 +70,6 @@ SETTINGS = (
     "shifted/Civil/reversed",
 )
 MAX_ROWS = 1000
-DRAWS = 100
-WRONG = 0.1
 
 REVIEWS = ("Amazon", "SST-2")
 
@@ -134,7 +128,7 @@ def measure(setting: str, seed: int, examples: bool, *, args: argparse.Namespace
         "judges": {name: accuracy_of(questions, one.log_probs, labels) for name, one in answers.judges.items()},
         "cards": [labelled_card(card, questions, labels) for card in cards],
     }
-    entry["opinions"] = opinions_of(questions, answers, labels, seed)
+    entry["opinions"] = opinions_of(questions, answers)
     entry["repaired"] = [] if args.no_repair else repairs(guard, questions, answers, rows, seed)
     return entry
 
@@ -145,8 +139,8 @@ def combinations(answers: Answers) -> list[tuple[str, ...]]:
     return [*((name,) for name in answers.judges), *several]
 
 
-def opinions_of(questions: Questions, answers: Answers, labels: Mapping[Any, str], seed: int) -> list[dict[str, Any]]:
-    """What judges say of every card, and what people add."""
+def opinions_of(questions: Questions, answers: Answers) -> list[dict[str, Any]]:
+    """What judges say of every card."""
     found = []
     for some in combinations(answers):
         decisions = decide(questions, chosen(answers, some))
@@ -171,58 +165,8 @@ def opinions_of(questions: Questions, answers: Answers, labels: Mapping[Any, str
                     "reason": said.reason,
                 }
             )
-        is_asked = some in REPAIRED and any(one["qualified"] for one in qualifications)
-        people = with_people_drawn(questions, chosen(answers, some), labels, seed) if is_asked else None
-        found.append({"judges": some, "qualifications": qualifications, "cards": cards, "people": people})
+        found.append({"judges": some, "qualifications": qualifications, "cards": cards})
     return found
-
-
-def with_people_drawn(
-    questions: Questions, answers: Answers, labels: Mapping[Any, str], seed: int
-) -> dict[str, dict[str, float]]:
-    """By card, the share of draws in which it is decided: with twenty answers to texts near the boundary, with five to
-    its own flips too, and by the same number of answers to its flips without a machine."""
-    rng = np.random.default_rng([seed, 7])
-    asked = questions.for_judges
-    decided: dict[str, dict[str, list[bool]]] = {}
-    flips = {card.id: [one.flip for one in asked.cases if one.card == card.id] for card in questions.audited.cards}
-    for draw in range(DRAWS):
-        near = near_boundary(asked.reference, asked.labels, n=REFERENCES, seed=draw)
-        right = [(labels[one.content] == one.after) ^ (rng.random() < WRONG) for one in near]
-        keys = [Key(str(i), REFERENCE, "a", one.text_hash, i) for i, one in enumerate(near)]
-        person = [
-            Answer("person", "", "a" if yes else "b", question=key.id) for yes, key in zip(right, keys, strict=True)
-        ]
-        said = {card: told(of_card, labels, rng) for card, of_card in flips.items()}
-        five = {card: int(sum(of_card[:5])) for card, of_card in said.items() if len(of_card) >= 5}
-        made = decide(replace(questions, keys=tuple(keys)), replace(answers, said=tuple(person)))
-        for card in made.cards:
-            q_value = None if card.second_opinion is None else card.second_opinion.q_value
-            for name, of_five in (("twenty", None), ("twenty and five", five.get(card.id))):
-                is_taken = q_value is not None and decides(q_value, of_five)
-                decided.setdefault(card.id, {}).setdefault(name, []).append(is_taken)
-        for id_, of_card in said.items():
-            decided.setdefault(id_, {}).setdefault("alone", []).append(decided_alone(of_card[: 2 * REFERENCES + 5]))
-    return {card: {name: float(np.mean(each)) for name, each in rates.items()} for card, rates in decided.items()}
-
-
-def told(flips: Sequence[Flip], labels: Mapping[Any, str], rng: np.random.Generator) -> list[bool]:
-    """What a person says of a card's flips, in random order: is it mended? Flips of which neither answer is right tell
-    nothing."""
-    clear = [one for one in flips if labels[one.content] in (one.before, one.after)]
-    drawn = [clear[i] for i in rng.permutation(len(clear))]
-    return [bool((labels[one.content] == one.after) ^ (rng.random() < WRONG)) for one in drawn]
-
-
-def decided_alone(said: Sequence[bool]) -> bool:
-    """Whether a person's answers call a card a shortcut, by the rule for flips."""
-    for asked in range(1, len(said) + 1):
-        mended = sum(said[:asked])
-        if paired_e_value(mended, asked - mended) >= THRESHOLD:
-            return True
-        if paired_e_value(asked - mended, mended) >= THRESHOLD:
-            return False
-    return False
 
 
 def repairs(
@@ -260,7 +204,7 @@ def repaired(guard: ShortcutGuardrail, decisions: Decisions, rows: LabelledTexts
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parse, and measure what is missing."""
-    parser = settings_parser(__doc__, settings=SETTINGS, seeds=(0, 1, 2), draws=DRAWS)
+    parser = settings_parser(__doc__, settings=SETTINGS, seeds=(0, 1, 2))
     parser.add_argument("--language-model", help="Folder or Hub id of a causal language model; none without.")
     parser.add_argument("--work", type=Path, required=True, help="Folder for audits and answers, so that it resumes.")
     parser.add_argument(

@@ -84,15 +84,15 @@ def grow(
 
 
 def settings_parser(
-    description: str | None, *, settings: Sequence[str], seeds: Sequence[int], draws: int
+    description: str | None, *, settings: Sequence[str], seeds: Sequence[int], draws: int | None = None
 ) -> argparse.ArgumentParser:
-    """The options of an experiment that draws support sets at random in settings of the benchmark.
+    """The options of an experiment in settings of the benchmark.
 
     Args:
         description: The experiment's docstring.
         settings: The settings unless others are asked for, as EXPERIMENT/SETTING/TEST.
         seeds: The seeds unless others are asked for.
-        draws: How many support sets unless another number is asked for.
+        draws: How many support sets it draws at random unless another number is asked for; `None` where it draws none.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path, required=True)
@@ -100,7 +100,8 @@ def settings_parser(
     parser.add_argument("--cache", type=Path, default=Path("results/.cache"), help="Classifiers that runs share.")
     parser.add_argument("--settings", nargs="+", default=settings, help="EXPERIMENT/SETTING/TEST of the benchmark.")
     parser.add_argument("--seeds", type=int, nargs="+", default=seeds)
-    parser.add_argument("--draws", type=int, default=draws, help="Random support sets.")
+    if draws is not None:
+        parser.add_argument("--draws", type=int, default=draws, help="Random support sets.")
     return parser
 
 

@@ -37,14 +37,6 @@ def flips(
             rich_help_panel="Columns",
         ),
     ] = None,
-    reference: Annotated[
-        bool,
-        typer.Option(
-            "--reference",
-            help="Ask also about texts without the cards' words, ten on each side of its boundary, for a second "
-            "opinion on all cards.",
-        ),
-    ] = False,
     redact: options.Redact = False,
     columns: options.Columns,
     loading: options.ModelOrGuardLoading,
@@ -76,7 +68,7 @@ def flips(
     if loading.label_names is not None:
         name_classes(audit, guard.label_names)
     labels = _labels(guard, rows) if label_column else None
-    asks: dict[str, Any] = {"cards": cards, "n": n, "seed": seed, "reference": reference}
+    asks: dict[str, Any] = {"cards": cards, "n": n, "seed": seed}
     with output.progress() as progress:
         questions = guard.questions(audit, rows.texts, **asks, labels=labels, progress=progress)
     questions.save(audit, redact=redact)

@@ -6,18 +6,16 @@ classifiers say (`judges`), and then the audit, in `shortcuts`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..data import text_hash
 from ..stats import THRESHOLD
-from ..typing import Text
 from .answers import Answer, Answers, now
 from .audited import AuditedCards
-from .drawing import REFERENCE, Question
+from .drawing import Question
 from .judges import opinions_of
-from .people import FOLLOWS, LEAST_FLIPS, Choice, Judged, agreed, fewest, first_five, judge_cards
+from .people import FOLLOWS, LEAST_FLIPS, Judged, agreed, fewest, judge_cards
 from .questions import Questions
 from .record import Decision, DecisionName, Decisions, Judge, Review, Rule, SecondOpinion
 
@@ -135,9 +133,7 @@ def _opinions(questions: Questions, answers: Answers, rule: Rule) -> tuple[dict[
     """By card what judges say, and the judges."""
     if not answers.judges:
         return {}, ()
-    people = agreed(answers.to_questions().values())
-    right, five = _right(questions, people), first_five(questions.keys, people)
-    opinions, found = opinions_of(questions.for_judges, answers, rule=rule, right=right, five=five)
+    opinions, found = opinions_of(questions.for_judges, answers, rule=rule)
     n, changes = questions.audited.n, {card.id: card.changes for card in questions.audited.cards}
     for card, one in opinions.items():
         # Judges tell what is at stake among the flips of a card, which are a share of all texts.
@@ -146,18 +142,6 @@ def _opinions(questions: Questions, answers: Answers, rule: Rule) -> tuple[dict[
         opinions[card] = replace(one, at_stake=of_all)
     said = answers.judges.items()
     return opinions, tuple(Judge(name, dict(one.record), found[name], len(answers.texts)) for name, one in said)
-
-
-def _right(questions: Questions, people: Mapping[str, Choice]) -> dict[Text, bool]:
-    """Whether the deployed model is right on reference texts, as people said; `neither` and `unclear` tell nothing."""
-    by_hash = {key.text_hash: key for key in questions.keys if key.card == REFERENCE}
-    found: dict[Text, bool] = {}
-    for one in questions.reference:
-        key = by_hash.get(text_hash(one.text))
-        said = None if key is None else key.label or people.get(key.id)
-        if key is not None and said in ("a", "b"):
-            found[one.text] = said == key.masked_option
-    return found
 
 
 # What a person is asked next

@@ -1,4 +1,4 @@
-"""Which texts are asked about, in which order: flips for people, reference texts for classifiers and people.
+"""Which texts are asked about, in which order: flips for people, reference texts for classifiers.
 
 Texts come in an order fixed by the seed; those that were asked least come first; the questions of the cards are mixed,
 and a text that serves several cards is asked about once. Evidence rests on that order being random.
@@ -24,17 +24,12 @@ from .people import LEAST_FLIPS
 Option = Literal["a", "b"]
 Known = Literal["a", "b", "neither"]
 
-REFERENCE = "reference"
-"""In place of a card in the keys of questions about reference texts: is the model right there?"""
-
 DRAWN = 100
 """Reference texts on each side, drawn at random: is the judge qualified?"""
 NEAR = 150
 """Reference texts on each side, those nearest to the model's boundary: where does the judge lean?"""
 LEAST_NEAR = 75
 """Of a side with fewer than twice as many texts, more than the nearer half count as near."""
-REFERENCES = 10
-"""Reference texts of each side that a person is asked about: is the model right there?"""
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,7 @@ class Key:
 
     Attributes:
         id: The question's; `card` is the card's.
-        masked_option: Which of the two is the prediction with the card's words masked; of a reference text the model's.
+        masked_option: Which of the two is the prediction with the card's words masked.
         order: The place of the question among the card's, from 0.
         label: What a label of the text's own answers; `None` where somebody has to be asked.
         call: Which call about the audit asked it, from 1.
@@ -143,13 +138,6 @@ class Drawing:
         mixed = {question.id: question for _, _, question in sorted(rounds, key=lambda r: r[:2])}
         return list(mixed.values()), keys
 
-    def of_reference(self, near: Sequence[Flip]) -> tuple[list[Question], list[Key]]:
-        """The same about reference texts, whose `after` is the model's own prediction: is the model right there?"""
-        before = {key.id for key in self.asked if key.card == REFERENCE}
-        drawn = [self._question(flip, REFERENCE, order) for order, flip in enumerate(near)]
-        keys = [key for _, key in drawn if key.id not in before]
-        return [question for question, key in drawn if key.label is None], keys
-
     def _question(self, flip: Flip, card: str, order: int = 0) -> tuple[Question, Key]:
         assert flip.content is not None
         identity = question_id(flip, self.labels, self.audit)
@@ -171,18 +159,6 @@ def question_id(flip: Flip, labels: Sequence[str], audit: str) -> str:
 
 def _digest(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def mixed(questions: Sequence[Question], more: Sequence[Question], seed: int) -> list[Question]:
-    """Two lists of questions as one, each in its order, so that nothing tells which list one is from.
-
-    A question that stands in both is asked once.
-    """
-    ids = {one.id for one in questions}
-    new = [one for one in more if one.id not in ids]
-    turns = np.random.default_rng(seed).permutation(np.repeat([0, 1], [len(questions), len(new)]))
-    queues = iter(questions), iter(new)
-    return [next(queues[turn]) for turn in turns]
 
 
 # Reference texts
@@ -251,21 +227,3 @@ def _of_side(
     near = {int(rows[i]) for i in nearest if margins[i] <= reach}
     drawn = {int(i) for i in rng.permutation(rows)[:DRAWN]}
     return [(i, i in drawn, i in near) for i in map(int, rows) if i in drawn or i in near]
-
-
-def near_boundary(
-    reference: Sequence[ReferenceText], labels: Sequence[str], *, n: int = REFERENCES, seed: int = 0
-) -> list[Flip]:
-    """Reference texts to ask a person about: of each pair of classes n near the boundary, on either side of it.
-
-    Returns:
-        Each as if it were a flip, whose `after` is the model's own prediction.
-    """
-    rng = np.random.default_rng(seed)
-    pairs = {pair for one in reference for pair in ((one.other, one.answer), (one.answer, one.other))}
-    found: list[Flip] = []
-    for before, after in sorted(pairs, key=lambda pair: [labels.index(name) for name in pair]):
-        there = [one for one in reference if one.near and (one.answer, one.other) == (after, before)]
-        for i in rng.permutation(len(there))[:n]:
-            found.append(Flip.of(there[i].row, before, after, there[i].text, there[i].margin))
-    return found

@@ -22,7 +22,6 @@ from ..stats import (
     Bound,
     agreement_bound,
     agreement_share,
-    answers_bound,
     balanced_cut,
     fdr_q_values,
     mixed_bound,
@@ -32,24 +31,18 @@ from ..stats import (
 )
 from ..typing import Array, Text
 from .answers import Answers
-from .drawing import ReferenceText, pair_of
+from .drawing import pair_of
 from .questions import Case, ForJudges
 from .record import Qualification, Rule, SecondOpinion
 
 LEVEL = 0.05
 """The q-value that decides: of all cards that judges decide, at most so many are false."""
-LEVEL_WITH_FIVE, LEVEL_OF_BOTH = 0.025, 0.15
-"""Where five answers of people to flips of the card are known: the q-value that decides, and the one that does if at
-least four of the five say mended. Under the null hypothesis that happens in 6 of 32 cards, so that both together are
-wrong in .025 + .125 * 6/32 < .05."""
 LEAST_AGREEMENT = 0.55
 """What the agreement of a qualified judge is at least, with 95 % confidence."""
 LEAST_SIDE = 25
 """Reference texts on each side, with fewer of which nothing is known of a judge."""
 LEAST_REFERENCES = 50
 """Texts that the reference rule rests on."""
-LEAST_ANSWERS = 15
-"""A person's answers to reference texts, from which on they bound the judge's share."""
 MOST_OUTSIDE = 1 / 3
 """The share of flips that may be without an answer for one of the two classes."""
 _FARTHEST = 20.0  # from the middle, in log-odds; beyond it a judge is certain
@@ -65,15 +58,11 @@ def opinions_of(
     answers: Answers,
     *,
     rule: Rule = "agreement",
-    right: Mapping[Text, bool] | None = None,
-    five: Mapping[str, int] | None = None,
 ) -> tuple[dict[str, SecondOpinion], dict[str, tuple[Qualification, ...]]]:
     """Judge every card that classifiers were asked about.
 
     Args:
-        rule: By which cards are decided; where a person answered enough texts of a direction, `answers` is taken there.
-        right: What a person said of reference texts: whether the deployed model is right.
-        five: By card, how many of the first five flips that people judged are mended; cards with fewer are left out.
+        rule: By which cards are decided.
 
     Returns:
         By card what is said of it, and by judge its qualification for each pair of classes.
@@ -90,27 +79,20 @@ def opinions_of(
     cards: dict[str, list[Case]] = {}
     for case in asked.cases:
         cards.setdefault(case.card, []).append(case)
-    bench = _Bench(asked, rows, judges, rule, right or {})
-    return _with_outcomes({card: bench.judge(cases) for card, cases in cards.items()}, five or {}), qualifications
+    bench = _Bench(asked, rows, judges, rule)
+    return _with_outcomes({card: bench.judge(cases) for card, cases in cards.items()}), qualifications
 
 
-def _with_outcomes(opinions: Mapping[str, SecondOpinion], five: Mapping[str, int]) -> dict[str, SecondOpinion]:
+def _with_outcomes(opinions: Mapping[str, SecondOpinion]) -> dict[str, SecondOpinion]:
     """The outcome of every card that could be tested, when all of them are taken together."""
     tested = [card for card, one in opinions.items() if not one.reason]
     adjusted = fdr_q_values([opinions[card].p_value or 0.0 for card in tested])
     made = dict(opinions)
     for card, q_value in zip(tested, adjusted, strict=True):
-        taken = decides(q_value, five.get(card))
+        taken = q_value <= LEVEL
         reason = "" if taken else _why_open(opinions[card])
         made[card] = replace(opinions[card], q_value=q_value, outcome="shortcut" if taken else "open", reason=reason)
     return made
-
-
-def decides(q_value: float, five: int | None = None) -> bool:
-    """Whether judges decide a card, where people call so many of five flips mended, or (`None`) were not asked."""
-    if five is None:
-        return q_value <= LEVEL
-    return q_value <= LEVEL_WITH_FIVE or (five >= 4 and q_value <= LEVEL_OF_BOTH)
 
 
 def _why_open(opinion: SecondOpinion) -> str:
@@ -249,13 +231,12 @@ def sides_of(pair: tuple[int, int], n_classes: int, *, ordered: bool) -> tuple[l
 
 @dataclass(frozen=True)
 class _Bench:
-    """The judges of all pairs, the rows of the texts that they answered, the rule, and what a person said of texts."""
+    """The judges of all pairs, the rows of the texts that they answered, and the rule."""
 
     asked: ForJudges
     rows: Mapping[Text, int]
     judges: Mapping[Pair, _Judges]
     rule: Rule
-    right: Mapping[Text, bool]
 
     def judge(self, cases: Sequence[Case]) -> SecondOpinion:
         """What is said of the card of some flips."""
@@ -273,28 +254,27 @@ class _Bench:
                 kept, left, none = self._votes(judges, some, after)
                 mended, unanswered = mended + kept, unanswered + none
                 elsewhere += sum(bool(judges.elsewhere[self.rows[case.text]]) for case in some)
-                near, says, up = self._near(judges, cases[0].card, after)
+                says, up = self._near(judges, cases[0].card, after)
                 if _both_sides(up):
                     net = net_mended(kept, left, len(some), says, up)
-                for name, bound in self._bounds(near, says, up, after).items():
+                for name, bound in _bounds(says, up).items():
                     tested.setdefault(name, []).append((bound, len(some), kept))
             else:
                 unanswered += len(some)
             low, high = low + net[0] * len(some) / n, high + net[1] * len(some) / n
         most = n * (1 - MOST_OUTSIDE)
         rules = {name: _test(n, of) for name, of in tested.items() if sum(flips for _, flips, _ in of) >= most}
-        rule: Rule = "answers" if "answers" in rules else self.rule
-        found = rules.get(rule)
+        found = rules.get(self.rule)
         return SecondOpinion(
             tuple(names),
-            rule,
+            self.rule,
             mended,
             n - mended,
             unanswered,
             found["bound"] if found else None,
             found["p_value"] if found else None,
             "open",
-            self._untested(n, unanswered, elsewhere, rule, found),
+            self._untested(n, unanswered, elsewhere, found),
             rules,
             at_stake=(max(low, -1.0), min(high, 1.0)) if names else None,
         )
@@ -310,8 +290,8 @@ class _Bench:
         votes = (both > 0).all(axis=1), (both <= 0).all(axis=1), np.isnan(both).any(axis=1)
         return int(votes[0].sum()), int(votes[1].sum()), int(votes[2].sum())
 
-    def _near(self, judges: _Judges, card: str, after: str) -> tuple[list[ReferenceText], Array, Array]:
-        """Reference texts near the boundary, m of them, and whether the judges and the model say "after", (m,) each."""
+    def _near(self, judges: _Judges, card: str, after: str) -> tuple[Array, Array]:
+        """Whether the judges and the model say "after" of m reference texts near the boundary, (m,) each."""
         pair, scores = set(judges.pair), judges.towards(after)
         near = [
             one
@@ -320,24 +300,9 @@ class _Bench:
             if not np.isnan(scores[self.rows[one.text]])
         ]
         says = np.array([scores[self.rows[one.text]] > 0 for one in near], dtype=bool)
-        return near, says, np.array([one.answer == after for one in near], dtype=bool)
+        return says, np.array([one.answer == after for one in near], dtype=bool)
 
-    def _bounds(self, near: Sequence[ReferenceText], says: Array, up: Array, after: str) -> dict[str, Bound]:
-        """By every rule that there are texts enough for."""
-        found: dict[str, Bound] = {}
-        if _both_sides(up):
-            found["agreement"] = agreement_bound(says, up)
-        if up.sum() >= LEAST_REFERENCES:
-            found["reference"] = reference_bound(says[up])
-        # The reference rule supposes nothing of the other side, and so uses no answer to its texts.
-        used = up if self.rule == "reference" else np.ones(len(up), dtype=bool)
-        said = [(self.right.get(one.text), one.answer == after) for one in near]
-        answered = np.array([-1 if right is None else int(right == is_after) for right, is_after in said], dtype=int)
-        if (answered[used] >= 0).sum() >= LEAST_ANSWERS:
-            found["answers"] = answers_bound(says[used], up[used], answered[used])
-        return found
-
-    def _untested(self, n: int, unanswered: int, elsewhere: int, rule: Rule, found: Mapping[str, float] | None) -> str:
+    def _untested(self, n: int, unanswered: int, elsewhere: int, found: Mapping[str, float] | None) -> str:
         """Why a card cannot be tested; empty where it can."""
         if not self.judges:
             return "No judge is qualified."
@@ -346,8 +311,18 @@ class _Bench:
         if elsewhere > n * MOST_OUTSIDE:
             return f"To {elsewhere} of its {n} flips the judges answer another class than the two in question."
         if found is None:
-            return f"There are too few texts without its words near the model's boundary for the {rule} rule."
+            return f"There are too few texts without its words near the model's boundary for the {self.rule} rule."
         return ""
+
+
+def _bounds(says: Array, up: Array) -> dict[str, Bound]:
+    """By every rule that there are texts enough for."""
+    found: dict[str, Bound] = {}
+    if _both_sides(up):
+        found["agreement"] = agreement_bound(says, up)
+    if up.sum() >= LEAST_REFERENCES:
+        found["reference"] = reference_bound(says[up])
+    return found
 
 
 def _both_sides(up: Array) -> bool:

@@ -128,16 +128,3 @@ def agreed(answers: Iterable[Mapping[str, Choice]]) -> dict[str, Choice]:
             if together.setdefault(question, answer) != answer:
                 together[question] = "unclear"
     return together
-
-
-def first_five(keys: Sequence[Key], answers: Mapping[str, Choice]) -> dict[str, int]:
-    """By card, how many of the first five flips that people judged are mended; cards with fewer are left out.
-
-    Flips are taken in the order of their questions; `neither` and `unclear` do not count.
-    """
-    found: dict[str, list[bool]] = {}
-    for key in sorted(keys, key=lambda key: key.order):
-        said = key.label or answers.get(key.id)
-        if said in ("a", "b"):
-            found.setdefault(key.card, []).append(said == key.masked_option)
-    return {card: sum(said[:5]) for card, said in found.items() if len(said) >= 5}

@@ -29,19 +29,7 @@ from ..text import WordFinder
 from ..typing import Progress, Text
 from .answers import Answers, answers_of
 from .audited import AuditedCards
-from .drawing import (
-    REFERENCE,
-    Drawing,
-    Key,
-    Question,
-    ReferenceText,
-    draw_references,
-    mixed,
-    near_boundary,
-    pair_of,
-    question_id,
-    sides,
-)
+from .drawing import Drawing, Key, Question, ReferenceText, draw_references, pair_of, question_id, sides
 from .people import LEAST_FLIPS, MOST_QUESTIONS
 
 QUESTIONS_FILE = "questions.jsonl"
@@ -116,7 +104,6 @@ class Questions:
         n: int = 40,
         seed: int = 0,
         labels: Mapping[int, str] | None = None,
-        reference: bool = False,
         models: tuple[str, ...] = (),
         progress: Progress | None = None,
     ) -> Questions:
@@ -133,9 +120,6 @@ class Questions:
         texts = draw_references(encoded, probs, audited.cards, flips, names, seed=seed)
         drawing = Drawing(audited.id, names, self.keys, labels or {})
         asked, keys = drawing.of_flips(found, n=n, seed=seed)
-        if reference:
-            more = drawing.of_reference(near_boundary(texts, names, seed=seed))
-            asked, keys = mixed(asked, more[0], seed), [*keys, *more[1]]
         return Questions(audited, flips, (*self.keys, *keys), tuple(texts), models, tuple(asked))
 
     @classmethod
@@ -185,7 +169,7 @@ class Questions:
         """
         labels = self.audited.labels
         known = {self._id(flip) for of_card in self.flips.values() for flip in of_card}
-        if missing := {key.id for key in self.keys if key.card != REFERENCE} - known:
+        if missing := {key.id for key in self.keys} - known:
             raise DataError(
                 f"{QUESTIONS_FILE} lacks the texts of {counted(len(missing), 'question')}, about which classifiers are "
                 "asked: it was written with redact=True. Run `flips` again without it."

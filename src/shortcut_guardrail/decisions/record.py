@@ -20,7 +20,7 @@ from .people import FOLLOWS, Outcome
 DECISIONS_SCHEMA_VERSION = 1
 _ADVICE = "Give a file that `judge` wrote."
 
-Rule = Literal["agreement", "reference", "answers"]
+Rule = Literal["agreement", "reference"]
 DecisionName = Literal["keep", "neutralise", "unsure"]
 Source = Literal["person", "flips", "machine", "file"]
 
@@ -51,7 +51,7 @@ class SecondOpinion:
 
     Attributes:
         judges: The qualified ones, whose standardised scores were averaged.
-        rule: By which it was tested: `agreement`, `reference` or `answers`.
+        rule: By which it was tested: `agreement` or `reference`.
         mended: Flips to which they give the masked answer, with the words and without.
         broken: All others.
         unanswered: Of these, flips without an answer.

@@ -96,7 +96,7 @@ def _print_opinions(decisions: Decisions) -> None:
         if opinion.reason:
             sentences.append(f"Open: {words.plain}. {opinion.reason}")
         if opinion.outcome == "open" and opinion.q_value is not None and mends:
-            near.append((card.id, opinion.rule))
+            near.append(card.id)
     console.print(shown)
     for sentence in sentences:
         console.print(sentence)
@@ -106,12 +106,7 @@ def _print_opinions(decisions: Decisions) -> None:
         "and people overrule it."
     )
     if near:
-        serves = "" if all(rule == "answers" for _, rule in near) else " --reference"
-        ids = ",".join(id_ for id_, _ in near)
-        console.print(
-            f"Answers of a person that would tell most: flips{serves} --n 5 --cards {ids}. Twenty on texts without the "
-            "words (--reference) serve all cards; five on a card's flips serve it."
-        )
+        console.print(f"Answers of a person that would tell most: flips --cards {','.join(near)}.")
 
 
 def print_decided(decisions: Decisions, file: Path) -> None:

@@ -20,7 +20,6 @@ from .paired import sign_flip_test as sign_flip_test
 from .second_opinion import Bound as Bound
 from .second_opinion import agreement_bound as agreement_bound
 from .second_opinion import agreement_share as agreement_share
-from .second_opinion import answers_bound as answers_bound
 from .second_opinion import balanced_cut as balanced_cut
 from .second_opinion import fdr_q_values as fdr_q_values
 from .second_opinion import mixed_bound as mixed_bound

@@ -10,7 +10,6 @@ this share. Texts without the words in question, near the deployed model's bound
   small departures.
 - `reference_bound`: the side that the model itself calls "up". Suppose that the model is right in at least half of the
   texts there. Then the share of "up" is at least (s + a) / 2, also where judge and model err together.
-- `answers_bound`: somebody's answers to some of the texts: s and a are then seen.
 
 `p_of_bound` tests the flips against a bound, over the bound's own error. `net_mended` estimates what masking mends
 less what it breaks.
@@ -33,7 +32,7 @@ SLACK = 0.05
 """What the agreement rule adds to its bound: the model need not be right quite as often on both sides."""
 
 _NODES = 15  # of Gauss-Hermite quadrature
-_DRAWS = 4_000  # of the posterior of answers; the same ones each time
+_DRAWS = 4_000  # of votes and shares; the same ones each time
 
 
 @dataclass(frozen=True)
@@ -92,42 +91,6 @@ def reference_bound(says: Array) -> Bound:
     """The bound from texts near the boundary that the model itself calls "up"."""
     share = float(says.mean())
     return _normal(max(share, 0.5), math.sqrt(_variance(share, len(says))), len(says))
-
-
-def answers_bound(says: Array, up: Array, answers: Array) -> Bound:
-    """The bound from both sides of the boundary, where somebody said of some texts whether "up" is right.
-
-    With r the share of the model's "up" answers that are right, the judge says "up" to r s + (1 - r) a of these texts;
-    with r' the share of its other answers that are right, to (1 - r') s + r' a of those. All texts tell these two
-    shares, answers tell r and r', and s and a from few texts; together they tell (s + a) / 2 without supposing that the
-    model is right as often on both sides. Judge and model still have to err independently. Errors of whoever answers
-    that fall on either side alike make s - a smaller: the bound stays one where the model is right in half or more.
-
-    The posterior has Jeffreys' priors. Where the model never or always says "up", one side alone is used.
-
-    Args:
-        says: See the head of this module.
-        up: Likewise.
-        answers: 1 where somebody says that "up" is right, 0 where not, -1 where nobody was asked; shape (n,).
-    """
-    rng = np.random.default_rng(0)
-    right, wrong = answers == 1, answers == 0
-
-    def drawn(yes: Array, no: Array) -> Array:
-        found: Array = rng.beta(yes.sum() + 0.5, no.sum() + 0.5, _DRAWS)
-        return found
-
-    s, a = drawn(right & says, right & ~says), drawn(wrong & says, wrong & ~says)
-    weights = (s > a).astype(float)
-    for side in (up, ~up):
-        if side.any():
-            share = float(says[side].mean())
-            r = drawn(right & side, wrong & side)
-            misses = (r * s + (1 - r) * a - share) / math.sqrt(_variance(share, int(side.sum())))
-            weights = weights * np.exp(-0.5 * misses**2)
-    nodes = np.clip((s + a) / 2, 0.5, 1.0)
-    weights = weights / weights.sum() if weights.sum() > 0 else np.full(_DRAWS, 1 / _DRAWS)
-    return Bound(float(weights @ nodes), nodes, weights, len(says))
 
 
 def mixed_bound(bounds: list[Bound], shares: list[float]) -> Bound:
