@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from shortcut_guardrail import ConfigError, Decision, Decisions, GuardrailWarning, Questions, ShortcutGuardrail
 from shortcut_guardrail.audit import auditing
 from shortcut_guardrail.data import text_hash
-from shortcut_guardrail.decisions.record import Judge
+from shortcut_guardrail.decisions.record import Judge, SecondOpinion
 from shortcut_guardrail.models import TextClassifier, weights
+from shortcut_guardrail.report import print_decisions
 from tables import answer
 
 NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
@@ -183,6 +185,20 @@ def test_the_page_says_what_was_decided_and_by_whom(run, asked, tmp_path):
 def test_one_that_learned_the_same_shortcut_decides_nothing(run, asked, tmp_path):
     run("judge", *asked, "--with", "my_judges:taken_in", "--out", tmp_path / "d.json")
     assert "decision" not in card_of(tmp_path / "d.json")
+
+
+def test_interval_and_outcome_of_an_open_card_stand_in_one_sentence(capsys):
+    why = "At stake is between +2.6 and +10.9 right answers in 100, but 11 cards are judged together, and for this one "
+    opinion = SecondOpinion(("one",), "agreement", 60, 28, 0, 0.56, 0.015, "open", f"{why}q = 0.16 is above 0.05.")
+    opinion = replace(opinion, q_value=0.16, at_stake=(0.026, 0.109))
+    other = replace(opinion, outcome="shortcut", reason="", q_value=0.01)
+    cards = [Decision((word,), id=word, second_opinion=one) for word, one in (("book", opinion), ("film", other))]
+    print_decisions(Decisions(tuple(cards), judges=(Judge("one", {}, (), 2),)))
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"Open: book. {why}q = 0.16 is above 0.05." in shown
+    assert "At stake: masking book" not in shown
+    assert "At stake: masking film would bring 2.6 to 10.9 more right answers in 100" in shown
+    assert "Answers of a person that would tell most: flips --cards book." in shown
 
 
 def test_what_flips_call_genuine_holds_for_their_texts_alone(bag):

@@ -133,6 +133,61 @@ def test_all_cards_are_tested_together():
         assert book.q_value == pytest.approx(tests * book.p_value), "what cannot be tested costs the other nothing"
 
 
+def with_others(sizes: tuple[int, ...]) -> Questions:
+    """The card of "book", and others of so many flips each."""
+    cards, flips = [CARD], {"book": FLIPS}
+    for name, n in zip("abcdefghij", sizes, strict=False):
+        cards.append(replace(CARD, id=name, words=(name,), changes=n))
+        flips[name] = [replace(one, text=one.text.replace("book", name)) for one in FLIPS[:n]]
+    return replace(QUESTIONS, audited=replace(AUDITED, cards=tuple(cards)), flips=flips)
+
+
+def of_book(mended: int, accuracy: float = 0.8):
+    """A judge that calls so many flips of "book" mended, and every other flip of the other cards."""
+    plain = noisy(accuracy, 1.0)
+
+    def says(text: str) -> float:
+        if text.startswith("free"):
+            return plain(text)
+        *_, card, _, number = ("book", *text.split())
+        return -1.0 if (int(number) < mended if card in ("book", "flip") else int(number) % 2) else 1.0
+
+    return says
+
+
+def test_a_card_with_many_flips_is_not_held_back_by_small_ones():
+    many = with_others((48, 40, 32, 26, 21, 17, 14, 11, 9, 8))
+    found = decided({"judge": scores(many, of_book(43))}, many).cards
+    book, *others = (card.second_opinion for card in found)
+    assert 0.05 / 11 < book.p_value < 0.05, "as one of eleven alike it would be open"
+    assert (book.outcome, {one.outcome for one in others}) == ("shortcut", {"open"})
+    assert book.q_value == pytest.approx(
+        11 * book.p_value * np.mean([60, *(len(many.flips[c]) for c in "abcdefghij")]) / 60
+    )
+
+
+def test_why_a_card_is_open_where_something_is_at_stake():
+    """The sentence has both, so that interval and outcome do not seem to contradict each other."""
+    alike = with_others((60,) * 10)
+    found = decided({"judge": scores(alike, of_book(43))}, alike).cards[0].second_opinion
+    low, high = (100 * share for share in found.at_stake)
+    assert (low > 0, found.outcome, found.p_value < 0.05 < found.q_value) == (True, "open", True)
+    assert found.reason == (
+        f"At stake is between {low:+.1f} and {high:+.1f} right answers in 100, but 11 cards are judged together, and "
+        f"for this one q = {found.q_value:.2g} is above 0.05."
+    )
+    # Where the share itself is not clear, that is the reason.
+    weak = judged(of_book(36))[0]
+    assert weak.p_value > 0.05
+    assert "36 of 60 mended is not clearly more than the 0.5" in weak.reason
+    assert weak.reason.startswith("At stake is between +") == (weak.at_stake[0] > 0)
+    # Judges that change most of their answers without the words mend few flips, and still may find more than they lose.
+    full = noisy(0.8, 1.0)
+    unstable = judged(lambda text: 1.0 if text.startswith("book") and int(text.split()[-1]) > 24 else full(text))[0]
+    assert unstable.at_stake[0] > 0
+    assert unstable.reason.endswith("but only 25 of 60 flips get the masked answer with the words and without.")
+
+
 def test_neither_the_order_of_the_labels_nor_the_direction_of_flips_makes_a_difference():
     plain = noisy(0.8, 0.9)
 

@@ -10,6 +10,7 @@ from shortcut_guardrail.stats import (
     agreement_bound,
     agreement_share,
     balanced_cut,
+    fdr_q_values,
     mixed_bound,
     net_mended,
     p_of_bound,
@@ -94,3 +95,24 @@ def test_a_judge_that_cannot_tell_leaves_everything_possible_and_one_that_never_
     never = said(10**6, 10**6)
     half = 1.96 * 2 * np.sqrt(2 / 9 / 9000)  # of 2p - 1 for 6,000 votes of 9,000
     assert net_mended(6000, 3000, 9000, never, never) == pytest.approx((1 / 3 - half, 1 / 3 + half), abs=half / 20)
+
+
+def test_weights_share_a_level_out_without_changing_the_sum():
+    p_values = [0.012, 0.3, 0.2, 0.6]
+    assert fdr_q_values(p_values, [7, 7, 7, 7]) == fdr_q_values(p_values)
+    # The first has three quarters of the flips, so three times the mean weight: .012 / 3 times four tests.
+    weighted = fdr_q_values(p_values, [90, 10, 10, 10])
+    assert weighted[0] == pytest.approx(0.016)
+    assert weighted[1:] == [1.0] * 3
+    # What is gained there is lost elsewhere.
+    assert fdr_q_values(p_values, [10, 90, 10, 10])[0] == pytest.approx(4 * 0.012 / (1 / 3))
+    assert fdr_q_values([], []) == []
+
+
+def test_weighted_tests_keep_the_rate_of_false_discoveries():
+    """Uniform p-values under the null hypothesis: a discovery is made in one family of twenty, whatever the weights."""
+    rng = np.random.default_rng(0)
+    families = rng.random((4000, 11))
+    for weights in (None, [60, 48, 40, 32, 26, 21, 17, 14, 11, 9, 8]):
+        any_found = np.mean([min(fdr_q_values(family, weights)) <= 0.05 for family in families])
+        assert 0.04 < any_found < 0.06

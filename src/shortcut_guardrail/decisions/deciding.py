@@ -133,13 +133,9 @@ def _opinions(questions: Questions, answers: Answers, rule: Rule) -> tuple[dict[
     """By card what judges say, and the judges."""
     if not answers.judges:
         return {}, ()
-    opinions, found = opinions_of(questions.for_judges, answers, rule=rule)
-    n, changes = questions.audited.n, {card.id: card.changes for card in questions.audited.cards}
-    for card, one in opinions.items():
-        # Judges tell what is at stake among the flips of a card, which are a share of all texts.
-        of_flips = one.at_stake if n else None
-        of_all = of_flips and (of_flips[0] * (changes[card] / n), of_flips[1] * (changes[card] / n))
-        opinions[card] = replace(one, at_stake=of_all)
+    n = questions.audited.n
+    shares = {card.id: card.changes / n for card in questions.audited.cards} if n else {}
+    opinions, found = opinions_of(questions.for_judges, answers, shares, rule=rule)
     said = answers.judges.items()
     return opinions, tuple(Judge(name, dict(one.record), found[name], len(answers.texts)) for name, one in said)
 

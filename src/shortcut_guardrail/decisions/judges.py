@@ -56,12 +56,14 @@ Pair = tuple[str, str]
 def opinions_of(
     asked: ForJudges,
     answers: Answers,
+    shares: Mapping[str, float],
     *,
     rule: Rule = "agreement",
 ) -> tuple[dict[str, SecondOpinion], dict[str, tuple[Qualification, ...]]]:
     """Judge every card that classifiers were asked about.
 
     Args:
+        shares: By card, the share of the audited texts that its flips are; empty where that is not known.
         rule: By which cards are decided.
 
     Returns:
@@ -80,30 +82,46 @@ def opinions_of(
     for case in asked.cases:
         cards.setdefault(case.card, []).append(case)
     bench = _Bench(asked, rows, judges, rule)
-    return _with_outcomes({card: bench.judge(cases) for card, cases in cards.items()}), qualifications
+    opinions = {card: bench.judge(cases, shares.get(card)) for card, cases in cards.items()}
+    return with_outcomes(opinions), qualifications
 
 
-def _with_outcomes(opinions: Mapping[str, SecondOpinion]) -> dict[str, SecondOpinion]:
-    """The outcome of every card that could be tested, when all of them are taken together."""
-    tested = [card for card, one in opinions.items() if not one.reason]
-    adjusted = fdr_q_values([opinions[card].p_value or 0.0 for card in tested])
+def with_outcomes(opinions: Mapping[str, SecondOpinion]) -> dict[str, SecondOpinion]:
+    """The outcome of every card that could be tested, when all of them are taken together.
+
+    Cards weigh as their flips do: nobody saw yet what a judge says when their number is known, and on few flips little
+    can be found. Against other weights and a fixed order see `bench/experiments/second_opinion_levels`.
+    """
+    tested = {card: one for card, one in opinions.items() if not one.reason}
+    p_values = [one.p_value or 0.0 for one in tested.values()]
+    adjusted = fdr_q_values(p_values, [one.mended + one.broken for one in tested.values()])
     made = dict(opinions)
-    for card, q_value in zip(tested, adjusted, strict=True):
-        taken = q_value <= LEVEL
-        reason = "" if taken else _why_open(opinions[card])
-        made[card] = replace(opinions[card], q_value=q_value, outcome="shortcut" if taken else "open", reason=reason)
+    for (card, one), q_value in zip(tested.items(), adjusted, strict=True):
+        found = replace(one, q_value=q_value, outcome="shortcut" if q_value <= LEVEL else "open")
+        made[card] = replace(found, reason="" if q_value <= LEVEL else _why_open(found, len(tested)))
     return made
 
 
-def _why_open(opinion: SecondOpinion) -> str:
-    n = opinion.mended + opinion.broken
-    if opinion.mended * 2 < n:
+def _why_open(opinion: SecondOpinion, cards: int) -> str:
+    """Why a card is open that was tested with others, also where something is at stake."""
+    assert opinion.p_value is not None
+    assert opinion.q_value is not None
+    n, gain = opinion.mended + opinion.broken, ""
+    if opinion.at_stake is not None and opinion.at_stake[0] > 0:
+        low, high = (100 * share for share in opinion.at_stake)
+        gain = f"At stake is between {low:+.1f} and {high:+.1f} right answers in 100, but "
+    if opinion.p_value <= LEVEL:
+        q_value = max(float(f"{opinion.q_value:.2g}"), LEVEL + 0.001)  # also where it would be rounded to the level
+        return f"{gain}{cards} cards are judged together, and for this one q = {q_value:g} is above {LEVEL}."
+    if opinion.mended * 2 >= n:
         return (
-            "The judges side with the model. A machine cannot call that genuine, since it may have learned the same "
-            "habit."
+            f"{gain}{opinion.mended} of {n} mended is not clearly more than the {opinion.bound:.2f} that leaning alone "
+            "may bring."
         )
+    if gain:
+        return f"{gain}only {opinion.mended} of {n} flips get the masked answer with the words and without."
     return (
-        f"{opinion.mended} of {n} mended is not clearly more than the {opinion.bound:.2f} that leaning alone may bring."
+        "The judges side with the model. A machine cannot call that genuine, since it may have learned the same habit."
     )
 
 
@@ -238,8 +256,8 @@ class _Bench:
     judges: Mapping[Pair, _Judges]
     rule: Rule
 
-    def judge(self, cases: Sequence[Case]) -> SecondOpinion:
-        """What is said of the card of some flips."""
+    def judge(self, cases: Sequence[Case], share: float | None) -> SecondOpinion:
+        """What is said of the card of some flips, which are a share of the audited texts."""
         directions: dict[Pair, list[Case]] = {}
         for case in cases:
             directions.setdefault((case.flip.before, case.flip.after), []).append(case)
@@ -276,7 +294,7 @@ class _Bench:
             "open",
             self._untested(n, unanswered, elsewhere, found),
             rules,
-            at_stake=(max(low, -1.0), min(high, 1.0)) if names else None,
+            at_stake=(max(low, -1.0) * share, min(high, 1.0) * share) if names and share is not None else None,
         )
 
     def _votes(self, judges: _Judges, cases: Sequence[Case], after: str) -> tuple[int, int, int]:

@@ -58,7 +58,7 @@ class SecondOpinion:
         bound: The share of mended flips that the rule allows where masking mends no more than it breaks.
         p_value: Of the test; `None` where it was not made.
         rules: Bound and p-value by every rule that could be tried.
-        q_value: The p-value, adjusted for all cards that were asked about (Benjamini and Hochberg).
+        q_value: The p-value, adjusted for all cards that were asked about, which weigh as their flips do.
         at_stake: How much accuracy masking the words would bring, from and to, as a share of the distinct texts
             audited; see `stats.net_mended`. `None` where that cannot be told.
         outcome: `shortcut` or `open`; a machine never says `genuine`.

@@ -89,7 +89,7 @@ def _print_opinions(decisions: Decisions) -> None:
             opinion.outcome,
         )
         mends = opinion.mended > opinion.broken
-        if opinion.at_stake is not None and mends:
+        if opinion.at_stake is not None and mends and not opinion.reason.startswith("At stake"):
             low, high = (f"{100 * share:.1f}" for share in opinion.at_stake)
             gain = f" would bring {low} to {high} more right answers in 100, as far as the second opinion can tell."
             sentences.append(f"At stake: masking {words.plain}{gain}")
