@@ -259,7 +259,7 @@ def cards(cell: Cell, rng: np.random.Generator, draws: int) -> dict[str, Any]:
 
 def five(cell: Cell, rng: np.random.Generator, draws: int) -> dict[str, Any]:
     """How often one card is taken, by rule and by how the five flips lie to the judge's."""
-    n = cell["n"]
+    n: int = cell["n"]
     found: dict[str, Any] = {}
     for name, share in (("false", 0.5), ("found", MENDS)):
         taken: dict[str, dict[str, list[bool]]] = {}
