@@ -83,10 +83,10 @@ def opinions_of(
         cards.setdefault(case.card, []).append(case)
     bench = _Bench(asked, rows, judges, rule)
     opinions = {card: bench.judge(cases, shares.get(card)) for card, cases in cards.items()}
-    return with_outcomes(opinions), qualifications
+    return _with_outcomes(opinions), qualifications
 
 
-def with_outcomes(opinions: Mapping[str, SecondOpinion]) -> dict[str, SecondOpinion]:
+def _with_outcomes(opinions: Mapping[str, SecondOpinion]) -> dict[str, SecondOpinion]:
     """The outcome of every card that could be tested, when all of them are taken together.
 
     Cards weigh as their flips do: nobody saw yet what a judge says when their number is known, and on few flips little

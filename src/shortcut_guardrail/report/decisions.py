@@ -102,8 +102,7 @@ def _print_opinions(decisions: Decisions) -> None:
         console.print(sentence)
     console.print(
         "Mended: the second opinion gives the masked answer, with the words and without. Clearly more than the bound "
-        "decides (q at most .05: of all cards so decided at most 5 % are false); a machine says shortcut or nothing, "
-        "and people overrule it."
+        "decides (q at most .05, all cards taken together); a machine says shortcut or nothing, and people overrule it."
     )
     if near:
         console.print(f"Answers of a person that would tell most: flips --cards {','.join(near)}.")
