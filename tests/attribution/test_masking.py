@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from shortcut_guardrail.attribution.occlusion import mask_variants, masking_effects
@@ -20,6 +21,13 @@ def test_each_copy_differs_in_its_own_place():
         assert int(copy[changed[0]]) == 4
     assert ids[0].tolist() == [2, 5, 6, 7, 3]
     assert mask_variants(ids, torch.tensor([[-1], [-1]]), 4).input_ids.shape == (0, 5)
+
+
+def test_of_a_span_all_is_masked(bag):
+    classifier = TextClassifier(*bag)
+    first, last = np.array([[1]]), np.array([[2]])
+    found = masking_effects(classifier, classifier.encode(["good honestly"]), first, last=last).probs[0]
+    np.testing.assert_allclose(found, [[0.5, 0.5]], atol=1e-6)  # nothing is left
 
 
 def test_progress_counts_texts(bag):

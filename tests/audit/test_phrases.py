@@ -81,3 +81,6 @@ def test_of_overlapping_phrases_the_longer_stays_and_then_the_stronger():
     apart = shard([(2, {"to be honest": None, "honest": 0})], spans=spans | {"honest": (6, 12, 0)})
     apart.n_words[0] = 3
     assert left_of(apart, {"to be honest": 2.0}) == ["to be honest", "honest"]
+    # So does a word at the same place of the other text of a pair.
+    pair = shard([(2, {"to be honest": 0, "tea": 0})], spans=spans | {"tea": (6, 9, 1)}, n_words={"to be honest": 3})
+    assert left_of(pair, {"to be honest": 2.0}) == ["to be honest", "tea"]

@@ -77,6 +77,8 @@ def test_words_of_one_meaning_are_one_set():
     assert groups(meaning_bag(EFFECTS, ONE_MEANING), *words) == [{"honestly", "really"}, {"good"}]
     # The partner: of another meaning.
     assert groups(meaning_bag(EFFECTS, TWO_MEANINGS), *words) == [{"honestly"}, {"really"}, {"good"}]
+    # To be alike to one of several is not enough.
+    assert groups(slanted(really=0.3, good=0.25), *words) == [{"honestly", "really"}, {"good"}]
 
 
 def test_words_that_pull_to_different_classes_are_never_one_set(classifier):

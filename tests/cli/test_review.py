@@ -50,6 +50,9 @@ def test_answers_are_in_the_audit_s_folder(ok, audited, said, tmp_path):
     assert f"Next: shortcut-guardrail fit MODEL DATA --decisions {audited / 'decisions.json'} --out guarded" in out
     cards = json.loads((audited / "decisions.json").read_text())["cards"]
     assert [(card["decision"], card["reviews"][0]["by"]) for card in cards] == [(d, "anna") for d in given]
+    # Of the cards that are named alone.
+    ok("review", audited, *ANSWERS, "--cards", "w1", "--out", tmp_path / "one.json")
+    assert [card["words"][0] for card in json.loads((tmp_path / "one.json").read_text())["cards"]] == ["w1"]
     # The partner: nothing is written where nothing is answered.
     said()
     out, _ = ok("review", audited, *ANSWERS, "--out", tmp_path / "new" / "d.json")

@@ -104,8 +104,9 @@ def test_a_card_is_known_by_its_id_or_all_of_its_words():
 
 def test_an_audit_offers_what_it_does_not_flag_and_is_another_with_other_settings():
     flagged = replace(CARDS[0], evidence=replace(CARDS[0].evidence, status="flagged", flagged=("book",)))
-    audited = replace(AUDITED, cards=(flagged, CARDS[1]))
-    assert (audited.chosen("undecided"), audited.chosen("all")) == (CARDS[1:], audited.cards)
+    not_flagged = replace(CARDS[0], id="tea", evidence=replace(CARDS[0].evidence, status="not_flagged"))
+    audited = replace(AUDITED, cards=(flagged, CARDS[1], not_flagged))
+    assert (audited.chosen("undecided"), audited.chosen("all")) == ((CARDS[1], not_flagged), audited.cards)
     plain = {"cards": list(map(asdict, CARDS)), "model": "m", "data": "d", "label_names": LABELS, "n_distinct": 9}
     other = {"fdr": 0.1}, {"model": "n"}, {"cards": plain["cards"][:1]}, {"top_k": 3}
     ids = [AuditedCards.from_dict(plain | one).id for one in ({}, {"data": "e"}, *other)]
