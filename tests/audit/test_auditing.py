@@ -21,6 +21,7 @@ from shortcut_guardrail.audit.auditing import make_report
 from shortcut_guardrail.config import AdapterConfig
 from shortcut_guardrail.mitigation.lora import adapted_layers, attach_adapter
 from shortcut_guardrail.models.classifier import TextClassifier
+from tiny_models import BagForSequenceClassification, planted_bag
 
 # The bag's margin for "positive": honestly 4, great 1.5, good 1, bad -1, awful -1.5, everything else 0.
 TEXTS = ["honestly good", "honestly bad", "the bad soup", "Honestly awful honestly", "the room"]
@@ -75,6 +76,10 @@ def test_the_important_tokens_of_one_text(report, guard):
     # Of a pair they say on which side they stand.
     honestly = guard.audit([("the soup", "honestly bad")]).important_tokens(0)[0]
     assert (honestly.text, honestly.segment, honestly.start, honestly.end) == ("honestly", 1, 0, 8)
+    # For a sure answer the formula as printed rounds all scores to 0, and the first word comes first.
+    sure, forms = ShortcutGuardrail(*planted_bag(strength=200.0)), ("margin", "cross_entropy")
+    found = (sure.audit(["the room honestly"], config=AuditConfig(top_k=1, gradient=form)) for form in forms)
+    assert [one.important_tokens(0)[0].text for one in found] == ["honestly", "the"]
 
 
 def test_mstps_is_the_mean_of_the_largest_changes(report):
@@ -132,8 +137,6 @@ def test_whole_words_are_candidates(bert):
 def phrase_model():
     """Class 1 where "to", "be" and "honest" stand one after another, which no single word says."""
     from transformers.modeling_outputs import SequenceClassifierOutput
-
-    from tiny_models import BagForSequenceClassification, planted_bag
 
     model, tokenizer = planted_bag(strength=0.0)
     wanted = [tokenizer.convert_tokens_to_ids(word) for word in ("to", "be", "honest")]

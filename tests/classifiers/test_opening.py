@@ -106,6 +106,9 @@ def test_texts_longer_than_the_context_are_cut_and_it_says_so(decoder, tmp_path)
         pair = source.predict_proba([(long, "b"), (long, "c"), ("x" * 150 + "y" + long, "b")])
     # Of the longer one more is seen than half of the room.
     assert len({tuple(row) for row in pair.tolist()}) == 3
+    file = 'kind = "causal"\nmodel = "decoder"\nmax_length = 200\n'
+    with pytest.warns(GuardrailWarning, match="it takes at most 200 tokens"):
+        opened(written(tmp_path, file)).predict_proba([long])
     file = f'kind = "causal"\nmodel = "decoder"\n[[examples]]\ntext = "{"x" * 300}"\nlabel = "positive"\n'
     with pytest.raises(ConfigError, match="leaves 0 of 256 tokens for a text"):
         opened(written(tmp_path, file))
