@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ from .config import (
     preset,
 )
 from .data import LabelNames, Texts, TextSource, check_texts, text_hash, warn_without_names
-from .decisions import Decisions, Questions
+from .decisions import Answers, Decisions, Questions, ask, check_total
 from .display import Shown, Summary, shown_progress, some
 from .errors import ConfigError, DataError, GuardrailWarning
 from .evaluation import (
@@ -406,6 +406,10 @@ class ShortcutGuardrail(Shown):
         *,
         cards: str = "undecided",
         n: int = 40,
+        n_total: int | None = None,
+        answers: Answers | None = None,
+        decisions: Decisions | str | Path | None = None,
+        shortcuts: Iterable[str] = (),
         seed: int = 0,
         labels: Sequence[str | int | None] | None = None,
         strength: float | None = None,
@@ -413,42 +417,43 @@ class ShortcutGuardrail(Shown):
     ) -> Questions:
         """What to ask people or classifiers about the cards of an audit; see `decide`, whose result `repair` takes.
 
+        Flips are counted given what is flagged, decided or named already; see `decisions.asking`.
+
         Args:
             audit: What `audit` gave; or the folder that the command wrote, where `Questions.save` puts questions; or
                 questions of an earlier call. What was asked before comes last.
             texts: Those audited; needed unless `audit` gave them.
             cards: `undecided`, which the audit does not flag; `all`; or words and ids with commas between.
             n: Texts for each card that a person is asked about; 0 for all. Classifiers are asked about all.
+            n_total: Texts for all cards: twelve each at first, those with most flips first; see `decisions.drawing`.
+            answers: What people answered so far; of a folder what is kept there.
+            decisions: On cards of the audit, or their file.
+            shortcuts: Words that are shortcuts.
             labels: The label of each text, `None` where it is not known. A text with a label needs no answer.
 
         Raises:
-            ConfigError: The audit is of another model or of other texts, or a card is unknown.
+            ConfigError: The audit is of another model or of other texts, a card is unknown, or n_total decides nothing.
             DataError: The folder holds no audit, or there are no texts.
         """
-        progress = shown_progress(progress)
+        progress, n_total = shown_progress(progress), check_total(n_total)
         before = Questions.so_far(audit)
+        if answers is None and isinstance(audit, str | Path):
+            answers = Answers.from_folder(audit)
         kept = audit.inputs if isinstance(audit, AuditReport) else None
+        texts = texts if texts is not None or kept is None else kept.encoded.texts
         if texts is None:
-            if kept is None:
-                raise DataError("texts= is missing: this audit does not keep all of its texts. Give those audited.")
-            texts = kept.encoded.texts
+            raise DataError("texts= is missing: this audit does not keep all of its texts. Give those audited.")
         before.audited.check(model=self.fingerprint(strength=strength), data=self.data_fingerprint(texts))
         encoded = self._encode(texts, progress) if kept is None else kept.encoded
         prints = (before.audited.model, self.fingerprint(strength=0), self._base.fingerprint())
         known = {row: label for row, label in enumerate(labels or ()) if label is not None}
         names = [before.audited.labels[i] for i in self.label_ids(list(known.values()))]
         warn_without_names(before.audited.labels)
+        asks: dict[str, Any] = {"answers": answers, "decisions": _read(decisions), "shortcuts": shortcuts}
+        asks |= {"cards": cards, "n": n, "n_total": n_total, "seed": check_seed(seed), "progress": progress}
+        asks |= {"labels": dict(zip(known, names, strict=True)), "models": tuple(dict.fromkeys(prints))}
         with self._at_strength(strength) as classifier:
-            return before.and_about(
-                classifier.named(before.audited.labels),
-                encoded,
-                cards=cards,
-                n=n,
-                seed=check_seed(seed),
-                labels=dict(zip(known, names, strict=True)),
-                models=tuple(dict.fromkeys(prints)),
-                progress=progress,
-            )
+            return ask(before, classifier.named(before.audited.labels), encoded, **asks)
 
     @one_at_a_time
     def fit(

@@ -335,12 +335,10 @@ def test_sensitivity_is_a_choice(ok, model_folder, data, tmp_path):
 
 
 def test_shortcuts_come_from_options_and_a_file(ok, model_folder, data, tmp_path):
-    (tmp_path / "words.txt").write_text("# planted\nhonestly\n\nsoup\n")
-    named, listed = ("--shortcut", "honestly", "--shortcut", "soup"), ("--shortcuts-file", tmp_path / "words.txt")
-    more = ("--shortcut", "lovely")
-    options = named, listed, (*named, *more), (*listed, *more), more
-    said = [ok("evaluate", model_folder, data, *one, "--json", "-")[0] for one in options]
-    assert said[0] == said[1] != said[2] == said[3] != said[4]
+    (tmp_path / "words.txt").write_text("# planted\nhonestly\n\nto be honest\n")
+    options = ("--shortcut", "honestly", "--shortcut", "to be honest"), ("--shortcuts-file", tmp_path / "words.txt")
+    said = [ok("evaluate", model_folder, data, *one, "--json", "-")[0] for one in (*options, ("--shortcut", "soup"))]
+    assert said[0] == said[1] != said[2]
 
 
 # Fresh processes

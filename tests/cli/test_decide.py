@@ -122,26 +122,70 @@ def judged(run, audited, tmp_path):
     return call
 
 
-@pytest.mark.parametrize("later", [(), ("--label-column", "label"), ("--n", 0)])
-def test_a_file_is_judged_by_what_it_asked_whatever_is_asked_later(run, audited, data, tmp_path, judged, later):
-    def ask(name, *options):
-        run("flips", audited, "model", data, "--text-column", "text", *options, "--out", tmp_path / name)
+@pytest.fixture
+def ask(run, audited, data, tmp_path):
+    """A file of questions about all cards."""
+
+    def call(name, *options) -> Path:
+        options = ("--cards", "all", "--text-column", "text", *options)
+        run("flips", audited, "model", data, *options, "--out", tmp_path / name)
         return tmp_path / name
 
-    honestly = json.loads((audited / "audit.json").read_text())["cards"][0]["id"]
-    first = answer(ask("one.csv", "--cards", honestly, "--n", 6), "positive")
+    return call
+
+
+def test_all_files_are_one_sequence_whatever_is_asked_later(ask, audited, judged):
+    first = answer(ask("one.csv", "--n", 6), "positive")
     before = judged(first)
     assert [(card["asked"], card["broken"], card["outcome"]) for card in before] == [(6, 6, "open")]
-    ask("two.csv", "--cards", "all", *later)
-    assert judged(first) == before
+    second = answer(ask("two.csv", "--n", 12))
+    assert judged(first) == before, "what is asked says nothing before it is answered"
+    # By itself the second file would decide with eight answers; six broken ones came before it.
+    (card,) = judged(second)
+    assert (card["asked"], card["mended"], card["broken"], card["outcome"]) == (18, 12, 6, "open")
+    assert judged(first) == judged(second) == [card]
+    assert len((audited / "answers.jsonl").read_text().splitlines()) == 18
+    # A changed answer takes the place of the old one.
+    (changed,) = judged(answer(first, "unclear"))
+    assert (changed["unclear"], changed["mended"], changed["outcome"]) == (6, 8, "shortcut")
 
 
-def test_a_second_file_counts_though_the_first_was_never_answered(run, audited, data, tmp_path, judged):
-    for name in ("one.csv", "two.csv"):
-        options = ("--cards", "all", "--n", 12, "--text-column", "text")
-        run("flips", audited, "model", data, *options, "--out", tmp_path / name)
-    card = next(card for card in judged(answer(tmp_path / "two.csv")) if "honestly" in card["words"])
+def test_labels_that_are_known_later_come_after_the_answers_that_were_kept(ask, judged):
+    first = answer(ask("one.csv", "--n", 6), "positive")
+    judged(first)
+    ask("two.csv", "--label-column", "label")
+    (card,) = judged(first)
+    assert (card["broken"], card["mended"], card["asked"]) == (6, 18, 24)
+
+
+def test_a_second_file_counts_though_the_first_was_never_answered(ask, judged):
+    ask("one.csv", "--n", 12)
+    card = next(card for card in judged(answer(ask("two.csv", "--n", 12))) if "honestly" in card["words"])
     assert (card["asked"], card["mended"], card["outcome"]) == (8, 8, "shortcut")
+
+
+def test_a_decided_card_is_not_asked_about_again_and_a_total_is_a_total(run, ask, audited, data, judged, tmp_path):
+    file = ask("one.csv", "--n-total", 10)
+    assert len(read_rows(file)) == 10
+    judged(answer(file))
+    options = ("--cards", "all", "--text-column", "text", "--out", tmp_path / "two.csv")
+    out, _ = run("flips", audited, "model", data, *options)
+    assert "No question is left: cards are decided" in out
+    out, _ = run(
+        "flips", audited, "model", data, *options, "--shortcut", "honestly", "--decisions", tmp_path / "d.json"
+    )
+    assert not (tmp_path / "two.csv").exists()
+    _, err = run("flips", audited, "model", data, *options, "--n-total", 0, status=2)
+    assert "--n-total 0 decides no card, since that takes at least 8 answers. Give more, or leave" in err
+
+
+def test_answers_of_a_machine_are_not_kept_and_damaged_ones_stop_the_judge(run, audited, asked, tmp_path):
+    run("judge", audited, answer(asked), "--machine", "gemma", "--out", tmp_path / "d.json")
+    assert not (audited / "answers.jsonl").exists()
+    (audited / "answers.jsonl").write_text("{")
+    options = ("--reviewer", "anna", "--out", tmp_path / "d.json", "--overwrite")
+    assert "answers.jsonl, line 1: this is no answer" in run("judge", audited, asked, *options, status=2)[1]
+    assert (audited / "answers.jsonl").read_text() == "{"
 
 
 def test_labels_answer_for_themselves_and_may_be_known_of_some_texts_only(run, audited, data, write_csv, tmp_path):
@@ -234,7 +278,7 @@ def test_a_file_without_an_answer_is_refused_and_of_a_half_filled_one_the_answer
     assert sum(bool(row["answer"].strip()) for row in read_rows(half)) == 3 < len(rows)
     out, _ = run("judge", audited, half, "--reviewer", "anna", "--out", tmp_path / "d.json")
     assert "honestly 3 0 3" in out
-    assert decided(tmp_path / "d.json")["asked"] == 24  # its key says what it said
+    assert decided(tmp_path / "d.json")["asked"] == 3
 
 
 def test_a_file_written_by_hand_is_obeyed_or_refused(run, fitted, data, tmp_path):

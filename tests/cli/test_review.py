@@ -145,13 +145,6 @@ def test_ctrl_c_says_where_the_decisions_are(ok, audited, said, monkeypatch):
     assert f"Decisions: {audited / 'decisions.json'}" in ok("review", audited, *ANSWERS)[0]
 
 
-def test_it_stops_after_minutes_without_an_answer(ok, audited, monkeypatch):
-    waited = []
-    monkeypatch.setattr(ReviewServer, "run", lambda self: self.server_close() or waited.append(self.idle) or True)
-    assert "Stopped after 2 minutes without an answer." in ok("review", audited, *ANSWERS, "--idle", 2)[0]
-    assert waited == [2 * 60]
-
-
 def test_names_are_asked_for_and_taken(ok, audited, said, monkeypatch):
     file = audited / "audit.json"
     file.write_text(file.read_text().replace('"negative"', '"LABEL_0"').replace('"positive"', '"LABEL_1"'))

@@ -89,3 +89,30 @@ def test_an_answer_is_to_a_text_or_on_a_card():
     for said in (to_text | on_card, {}, {"question": "q0"}, {"answer": "a"}, {"card": "c", "answer": "a"}):
         with pytest.raises(DataError, match="a file: it must have a card and a decision, or a question and an answer"):
             checked({"by": "anna", "at": "t", **said}, Answer, "a file")
+
+
+def test_answers_are_kept_in_the_order_in_which_they_came(tmp_path):
+    def said(by: str, at: str, **answers: str) -> Answers:
+        return Answers(tuple(Answer(by, at, one, question) for question, one in answers.items()))
+
+    assert Answers.from_folder(tmp_path).said == ()
+    first = said("anna", "1", q2="a", q0="b")
+    first.and_more(Answers((Answer("anna", "1", decision="keep", card="c"),))).keep(tmp_path)
+    kept = Answers.from_folder(tmp_path)
+    assert kept.said == first.said, "what is said of cards stands in the decisions"
+    # Who changes an answer does not make it come later; another person's is an answer of its own.
+    kept.and_more(said("anna", "2", q1="a", q2="unclear")).and_more(said("ben", "3", q0="a")).keep(tmp_path)
+    kept = Answers.from_folder(tmp_path)
+    assert kept.to_questions() == {"anna": {"q2": "unclear", "q0": "b", "q1": "a"}, "ben": {"q0": "a"}}
+    assert kept.arrived() == {"q2": 0, "q0": 0, "q1": 2}
+    assert [one.at for one in kept.said] == ["1", "1", "2", "3"]
+
+
+def test_a_damaged_file_of_answers_is_told_and_nothing_is_lost(tmp_path):
+    Answers((Answer("anna", "1", "a", "q0"),)).keep(tmp_path)
+    file = tmp_path / "answers.jsonl"
+    for line in ("{", '{"by": "anna", "at": "1", "answer": "maybe", "question": "q1"}', "null"):
+        file.write_text(content := file.read_text().splitlines()[0] + f"\n{line}\n")
+        with pytest.raises(DataError, match=r"line 2: this is no answer .*Mend or remove the line"):
+            Answers.from_folder(tmp_path)
+        assert file.read_text() == content

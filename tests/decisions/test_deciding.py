@@ -73,8 +73,10 @@ def test_people_come_before_the_flips_that_they_judged():
     both = decided(replace(questions, one_by_one=False), *answered(questions, False))
     # Evidence of 25.6 for both is above 2 / (.05 * 2) = 20, and that for one alone below 2 / .05 = 40.
     assert [(one.decision, one.survives_e_bh) for one in both.values()] == [("keep", True)] * 2
-    alone = decided(replace(questions, one_by_one=False), *answered(questions, False, 8, "book"))["book"]
-    assert (alone.decision, alone.survives_e_bh) == ("keep", False)
+    unclear = [replace(one, answer="unclear") for one in answered(questions, False, 1, "film")]
+    for others, survives in ((unclear, False), ((), True)):  # a card of which nothing was answered is not in question
+        alone = decided(replace(questions, one_by_one=False), *answered(questions, False, 8, "book"), *others)["book"]
+        assert (alone.decision, alone.survives_e_bh) == ("keep", survives)
     by_machine = decided(replace(questions, one_by_one=False), *answered(questions, True), machine="gemma")["book"]
     assert (by_machine.outcome, by_machine.decision, by_machine.mended) == ("open", None, 8)
     assert (by_machine.machine, by_machine.reviews) == ("gemma", ())

@@ -85,13 +85,86 @@ def test_cards_are_mixed_and_keep_their_order():
 def test_what_was_asked_comes_last():
     _, keys = drawn(n=10)
     more, new = drawn(n=10, asked=keys)
-    assert ({key.call for key in keys}, {key.call for key in new}) == ({1}, {2})
     of_first = [{key.id for key in some if key.card == "first-card"} for some in (keys, new)]
     assert not of_first[0] & of_first[1]
     assert sorted(key.order for key in new if key.card == "first-card") == list(range(10, 20))
     # Of 15 flips 10 were asked: the other five come, and then old ones again, whose keys stand already.
     assert len([key for key in new if key.card == "second-card"]) == 5
     assert {q.id for q in more} > {key.id for key in new}
+
+
+def test_what_was_answered_is_not_asked_again_and_counts_for_other_cards():
+    _, keys = drawn(n=10)
+    answered = {key.id for key in keys}
+    drawing = Drawing("audit-1", NAMES, keys, answered=answered, after=20)
+    questions, new = drawing.of_flips(FLIPS, n=0)
+    assert answered.isdisjoint(one.id for one in questions)
+    assert {key.after for key in new} == {20}
+    # What was answered for the first card is known for the second.
+    both = {(key.id, key.card) for key in keys}
+    assert (
+        {key.id for key in new} & answered
+        == {key.id for key in new if (key.id, key.card) not in both} & answered
+        != set()
+    )
+
+
+def test_two_classes_stand_in_one_order_whichever_of_them_the_mask_brings():
+    ways = [("positive", "negative"), ("negative", "positive")]
+    both = [drawn({"c": [Flip.of(i, *way, text) for i, text in enumerate(TEXTS)]}) for way in ways]
+    assert both[0][0] == both[1][0], "the questions are the same"
+    assert all(one.masked_option != other.masked_option for one, other in zip(both[0][1], both[1][1], strict=True))
+
+
+def test_a_key_says_which_other_cards_its_text_holds_words_of():
+    cards = [card("first"), card("number"), card("text"), card("zebra")]
+    drawing = Drawing("audit-1", NAMES, cards=cards, given=["TEXT"])
+    _, keys = drawing.of_flips({"first": FLIPS["first-card"][:3]}, n=0)
+    assert {key.holds for key in keys} == {("number",)}, "what is given is masked in any case"
+    _, keys = drawing.of_flips({"number": FLIPS["first-card"][:3]}, n=0)
+    assert {key.holds for key in keys} == {()}, "its own words do not count"
+
+
+def test_a_text_that_still_flips_between_the_same_classes_keeps_its_question():
+    _, keys = drawn({"c": FLIPS["first-card"][:4], "other": FLIPS["first-card"][:4]})
+    still = [
+        Flip.of(0, "negative", "positive", TEXTS[0]),
+        Flip.of(1, "positive", "mixed", TEXTS[1]),
+        FLIPS["first-card"][2],
+    ]
+    renewed = Drawing("audit-1", NAMES, keys).renewed({"c": still})
+    assert [key.id for key in renewed] == [key.id for key in keys]
+    hashes = {text_hash(text): i for i, text in enumerate(TEXTS)}
+    counts = {(key.card, hashes[key.text_hash]): key.counts for key in renewed}
+    # The second flips to another class, and the last not at all; of the other card nothing was counted.
+    assert counts == {("c", 0): True, ("c", 1): False, ("c", 2): True, ("c", 3): False} | {
+        ("other", i): True for i in range(4)
+    }
+    turned = {hashes[key.text_hash]: key.masked_option for key in renewed if key.card == "c"}
+    was = {hashes[key.text_hash]: key.masked_option for key in keys if key.card == "c"}
+    assert (turned[0] != was[0], turned[2] == was[2]) == (True, True)
+    again = Drawing("audit-1", NAMES, renewed).renewed({"c": FLIPS["first-card"][:4]})
+    assert all(key.counts for key in again)
+
+
+def test_a_total_is_spent_on_the_first_cards_as_far_as_it_may_decide_them():
+    flips = {name: [Flip.of(i, "positive", "negative", f"{name} {i}") for i in range(30)] for name in "abc"}
+
+    def asked(total, least=None, flips=flips, **how):
+        questions, keys = Drawing("audit-1", NAMES, **how).of_flips(
+            flips, total=total, least=least or dict.fromkeys(flips, 8)
+        )
+        assert len(questions) <= total
+        return Counter(key.card for key in keys)
+
+    assert asked(100) == {"a": 12, "b": 12, "c": 12}, "the rest is for cards that stay open"
+    assert asked(32) == {"a": 12, "b": 12, "c": 8}
+    assert asked(31) == {"a": 12, "b": 12}, "with seven no card can be decided"
+    assert asked(40, {"a": 20, "b": 8, "c": 9}) == {"a": 20, "b": 12}
+    # A text that serves two cards, or has a label, is paid for once or not at all.
+    shared = {"a": flips["a"], "b": flips["a"], "c": flips["c"]}
+    assert asked(24, flips=shared)["a"] == 12
+    assert asked(12, known=dict.fromkeys(range(30), "mixed")) == {"a": 12, "b": 12, "c": 12}
 
 
 def test_a_label_answers_before_anybody_is_asked():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -31,8 +33,7 @@ def judged(answers: str, n: int | None = None, **options):
         ("mmmmmmmmbbbbbbbbbbbbbbbbbbbbbb", "shortcut", 8),  # final, whatever comes after
         ("mbmbmbmb", "open", 8),
         ("nununu" + "m" * 8, "shortcut", 14),
-        ("-" * 33 + "m" * 8, "open", 40),  # unanswered ones count toward 40
-        ("-" * 32 + "m" * 8, "shortcut", 40),
+        ("-" * 33 + "m" * 8, "shortcut", 8),  # what nobody answered does not count
         ("u" * 50 + "m" * 8, "open", 40),
     ],
 )
@@ -69,6 +70,77 @@ def test_labels_come_first():
     known = [Key(f"l{i}", "c", "b", f"l{i}", 100 + i, label="b") for i in range(8)]
     found = judge_cards([*keys(8), *known], {f"c{i}": "b" for i in range(8)})[0]
     assert (found.outcome, found.asked, found.mended) == ("shortcut", 8, 8)
+
+
+def ask(card: str, n: int, start: int = 0, **how) -> list[Key]:
+    return [Key(f"{card}{i}", card, "a", f"{card}{i}", i, **how) for i in range(start, start + n)]
+
+
+def test_what_came_first_counts_first_whatever_its_place():
+    # Six broken came first, though their questions come last; then eight mended, and labels that were known later.
+    of_card = [*ask("c", 14), Key("l", "c", "a", "l", 0, label="b", after=6)]
+    answers = {f"c{i}": "a" if i < 8 else "b" for i in range(14)}
+    arrived = {f"c{i}": 6 if i < 8 else 0 for i in range(14)}
+    assert judge_cards(of_card, answers)[0].outcome == "shortcut", "the label, and then those of the first places"
+    found = judge_cards(of_card, answers, arrived=arrived)[0]
+    assert (found.outcome, found.asked, found.mended, found.broken) == ("open", 15, 8, 7)
+    assert found.text_hashes[:8] == ("c8", "c9", "c10", "c11", "c12", "c13", "l", "c0")
+
+
+def test_answers_to_texts_with_a_word_of_a_shortcut_wait_once_it_is_decided():
+    shortcut, other = ask("s", 8), [*ask("o", 3), *ask("o", 9, 3, holds=("s",))]
+    answers = {key.id: "a" for key in (*shortcut, *other)}
+    found = {one.id: one for one in judge_cards([*shortcut, *other], answers)}
+    assert [found[card].outcome for card in "so"] == ["shortcut", "open"]
+    assert (found["o"].mended, found["o"].asked, found["o"].waiting, found["s"].waiting) == (3, 3, 9, 0)
+    # The partners: the first is open, or genuine, or comes after the other; or the texts were counted without it.
+    unclear = answers | {key.id: "unclear" for key in shortcut}
+    genuine = answers | {key.id: "b" for key in shortcut}
+    for said in (unclear, genuine):
+        assert judge_cards([*shortcut, *other], said)[1].outcome == "shortcut"
+    assert judge_cards([*other, *shortcut], answers)[0].outcome == "shortcut"
+    assert judge_cards([*shortcut, *ask("o", 12)], answers)[1].outcome == "shortcut"
+    # Somebody calls it one whatever the answers say.
+    assert judge_cards([*shortcut, *other], unclear, shortcuts=["s"])[1].waiting == 9
+
+
+def test_a_decision_stays_whatever_is_decided_later():
+    shortcut, other = ask("s", 8), ask("o", 8, holds=("s",))
+    answers = {key.id: "a" for key in (*shortcut, *other)}
+    late = {key.id: 8 for key in shortcut}
+    found = judge_cards([*shortcut, *other], answers, arrived=late)
+    assert [(one.outcome, one.mended) for one in found] == [("shortcut", 8)] * 2
+    # Its answers go on being those that decided it, and the evidence of all is that of all.
+    more = [*other, *ask("o", 2, 8)]
+    for keep_asking, mended in ((False, 8), (True, 10)):
+        answers |= {"o8": "a", "o9": "a"}
+        found = judge_cards([*shortcut, *more], answers, arrived=late | {"o8": 16, "o9": 16}, keep_asking=keep_asking)
+        assert (found[1].outcome, found[1].mended) == ("shortcut", mended)
+
+
+def test_what_does_not_flip_any_more_says_nothing():
+    keys_ = [replace(key, counts=key.order % 2 == 0) for key in ask("c", 16)]
+    found = judge_cards(keys_, {key.id: "a" if key.counts else "b" for key in keys_})[0]
+    assert (found.mended, found.broken, found.waiting) == (8, 0, 0)
+
+
+@pytest.mark.parametrize("files", [1, 2, 3, 5])
+def test_more_files_in_any_order_are_no_more_often_wrong(files):
+    rng = np.random.default_rng(files)
+    of_card = ask("c", 12 * files)
+    wrong = 0
+    for _ in range(1000):
+        answers = {
+            key.id: "a" if right else "b" for key, right in zip(of_card, rng.random(len(of_card)) < 0.5, strict=True)
+        }
+        arrived: dict[str, int] = {}
+        ever = False
+        for file in rng.permutation(files):
+            arrived |= {key.id: len(arrived) for key in of_card[12 * file : 12 * file + 12]}
+            said = {id_: answers[id_] for id_ in arrived}
+            ever |= judge_cards(of_card, said, arrived=arrived)[0].outcome == "shortcut"
+        wrong += ever
+    assert 10 < wrong < 60  # of 1,000; judged each on its own, five files come to 150 and more
 
 
 def test_decisions_among_many_cards():

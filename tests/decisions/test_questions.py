@@ -11,7 +11,7 @@ from shortcut_guardrail.cards import Flip
 from shortcut_guardrail.cards.card import Card, CardEvidence
 from shortcut_guardrail.data import to_json
 from shortcut_guardrail.decisions import AuditedCards
-from shortcut_guardrail.decisions.drawing import Drawing, Key, ReferenceText
+from shortcut_guardrail.decisions.drawing import Drawing, ReferenceText
 
 TEXTS = [f"text number {i}" for i in range(60)]
 NAMES = ("negative", "positive", "mixed")
@@ -95,19 +95,9 @@ def test_nothing_asked_a_damaged_line_and_another_audit_are_told(folder):
         Questions.from_folder(audited(folder, card("other")))
 
 
-def test_labels_answer_for_the_files_of_their_call_and_later_ones(folder):
-    questions = [Key(f"q{i}", "card", "a", "h", i, call=call) for i, call in enumerate((1, 1, 2, 2))]
-    of_labels = [(1, "card"), (1, "other"), (2, "card")]
-    labels = [Key(f"l{i}", card, "a", "h", 9, label="a", call=i) for i, card in of_labels]
-    made = replace(asked(folder), keys=(*questions[:2], *labels[:2], *questions[2:], labels[2]))
-    # "q3" is in neither file, and "other" has labels alone.
-    assert made.of_rows(["q0", "q1"]).keys == (*questions[:2], *labels[:2])
-    assert made.of_rows(["q2"]).keys == (*labels[:2], questions[2], labels[2])
-    assert made.of_rows(["q0", "q1", "q2"]).keys == (*questions[:2], *labels[:2], questions[2], labels[2])
-
-
-def test_what_labels_answer_is_asked_of_classifiers_too(folder):
-    made = asked(folder, known={0: "mixed", 1: "negative"})
-    of_file = made.of_rows([row["id"] for row in made.rows()[:20]])
-    rows = {case.flip.row for case in of_file.for_judges.cases}
-    assert {0, 1} < rows == {question.row for question in made.asked[:20]} | {0, 1}
+def test_cards_with_too_few_flips_are_counted(folder):
+    made = asked(folder)
+    assert [made.n_flips(one) for one in made.audited.cards] == [30, 15]
+    few = replace(made, flips={"second-card": FLIPS["second-card"][:7]})
+    assert (made.undecidable, few.undecidable) == (0, 1)
+    assert few.n_flips(few.audited.cards[0]) == 30, "as the audit says, where flips were written without texts"

@@ -9,7 +9,7 @@ import pytest
 
 from audits import to_review
 from shortcut_guardrail.data import to_json
-from shortcut_guardrail.decisions import Decisions
+from shortcut_guardrail.decisions import Answers, Decisions
 from shortcut_guardrail.errors import ConfigError, DataError
 from shortcut_guardrail.review.session import BY_FILE, Session, StaleError, locked
 from shortcut_guardrail.review.shown import make_deck
@@ -385,3 +385,29 @@ def test_a_place_that_cannot_be_written_is_not_another_review(tmp_path):
     for place in (tmp_path / "b", *([Path("/proc")] if Path("/proc/self").exists() else [])):
         with pytest.raises(ConfigError, match=r"cannot be written \(.*\)\. Name"), locked(place / "d.json"):
             pass
+
+
+def test_answers_to_texts_are_one_sequence_with_those_of_files(file, tmp_path):
+    folder = tmp_path / "audit"
+    folder.mkdir()
+    (folder / "audit.json").write_text(to_json(to_review(3).to_dict()))
+    review = say(session(file, folder=folder), "unsure", "keep", "keep")
+    assert not (folder / "answers.jsonl").exists()
+    answer_texts(review, "positive", most=5)
+    kept = Answers.from_folder(folder)
+    assert [(one.by, one.question) for one in kept.said] == [
+        ("anna", one.question) for one in review.answers.to_texts()
+    ]
+    review.undo(review.revision)
+    assert len(Answers.from_folder(folder).said) == 4
+    # Another file of decisions does not start anew: four broken ones are known.
+    other = say(session(tmp_path / "other.json", folder=folder), "unsure", "keep", "keep")
+    assert other.state()["progress"]["answered"] == 4
+    assert len(answer_texts(other, "positive")) == 4
+    assert cards_in(other.file)["w0"]["outcome"] == "genuine"
+    # What came from elsewhere is not taken back here.
+    for _ in range(8):
+        other.undo(other.revision)
+    assert len(Answers.from_folder(folder).said) == 4
+    # The partner: without the folder eight are needed.
+    assert len(answer_texts(say(session(tmp_path / "third.json"), "unsure", "keep", "keep"), "positive")) == 8

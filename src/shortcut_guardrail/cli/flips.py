@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,6 +29,18 @@ def flips(
         ),
     ] = "undecided",
     n: Annotated[int, typer.Option("--n", help="Texts for each card, at most; 0 for all.", min=0)] = 40,
+    n_total: Annotated[
+        int | None,
+        typer.Option(
+            help="Texts for all cards together, at most: twelve for each, those with most flips first. Answer and "
+            "judge them, then spend the rest on cards that stay open.",
+            show_default="no limit",
+        ),
+    ] = None,
+    decisions: Annotated[
+        Path | None, typer.Option(help="Decisions on the cards of an audit (decisions.json).", show_default=False)
+    ] = None,
+    shortcuts: options.Shortcuts,
     seed: options.Seed = 0,
     label_column: Annotated[
         str | None,
@@ -53,30 +66,34 @@ def flips(
 
     Each row has a text and two answers to it, one by the model and one with the words masked; nothing tells which.
     Somebody, or a program, fills in the column "answer": a, b, neither or unclear. Which card a row is about stands in
-    AUDIT/questions.jsonl. Called again, it asks about other texts first.
+    AUDIT/questions.jsonl. Words that are taken for shortcuts are masked for both answers: those that the audit flags,
+    that are named, or whose card is decided. So call it again after `judge`: it counts anew, and asks about what is
+    open, other texts first.
     """
     from ..audit import name_classes
     from ..data import read_data, write_file
-    from ..decisions import AUDIT_FILE, QUESTIONS_FILE
+    from ..decisions import ANSWERS_FILE, AUDIT_FILE, QUESTIONS_FILE
     from ..report import print_questions
 
     check_suffix(out)
-    beside = [audit / name for name in (AUDIT_FILE, QUESTIONS_FILE)]
-    output.check(options.Place(out), inputs=[data, *beside, *loading.read_from(model)])
+    read = [data, decisions, shortcuts.shortcuts_file, *loading.read_from(model)]
+    read += [audit / name for name in (AUDIT_FILE, QUESTIONS_FILE, ANSWERS_FILE)]
+    output.check(options.Place(out), inputs=read)
     rows = read_data(data, **columns.given(), label_column=label_column, some_labels=True)
     guard = loading.load(model)
     if loading.label_names is not None:
         name_classes(audit, guard.label_names)
     labels = _labels(guard, rows) if label_column else None
-    asks: dict[str, Any] = {"cards": cards, "n": n, "seed": seed}
+    asks: dict[str, Any] = {"cards": cards, "n": n, "n_total": n_total, "seed": seed}
+    asks |= {"decisions": decisions, "shortcuts": shortcuts.words()}
     with output.progress() as progress:
         questions = guard.questions(audit, rows.texts, **asks, labels=labels, progress=progress)
     questions.save(audit, redact=redact)
     if questions.asked:
         write_file(out, rendered(questions.rows(redact=redact), out.suffix), overwrite=output.overwrite)
-    flips = {card.id: len(questions.flips[card.id]) for card in questions.audited.chosen(cards)}
+    flips = {card.id: questions.n_flips(card) for card in questions.audited.chosen(cards)}
     if output.speaks:
-        print_questions(questions, flips, out)
+        print_questions(questions, flips, out, n_total=n_total)
     listed = [{"id": card, "flips": count} for card, count in flips.items()]
     output.finish({"out": str(out) if questions.asked else None, "n_questions": len(questions.asked), "cards": listed})
 

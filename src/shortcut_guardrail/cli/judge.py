@@ -73,18 +73,19 @@ def judge(
 
     A card is a shortcut here where enough answers say that masking its words mends more than it breaks, and genuine
     here where they say the opposite: evidence of 20 decides, and is wrong once in twenty cards at most if nobody errs.
-    After 40 questions it is open. A second model says shortcut or nothing, and people overrule it. `fit --decisions`
-    neutralises shortcuts, and spares what is genuine in these texts.
+    After 40 answers it is open. All answers about an audit are one sequence, kept in AUDIT/answers.jsonl: what earlier
+    files and reviews said counts first. A second model says shortcut or nothing, and people overrule it. `fit
+    --decisions` neutralises shortcuts, and spares what is genuine in these texts.
     """
     from ..audit import name_classes
     from ..data import warn_without_names
-    from ..decisions import AUDIT_FILE, QUESTIONS_FILE, Answers, Questions, answers_file, decide, questions_in
+    from ..decisions import ANSWERS_FILE, AUDIT_FILE, QUESTIONS_FILE, Answers, Questions, answers_file, decide
     from ..report import print_decided
 
     options.check_hashes(no_text_hashes, second)
     reviewers = _reviewers(reviewer, machine, answers, asks=bool(second))
     target = _target(out, dry_run=dry_run, asks=bool(second))
-    inputs = [*answers, audit / AUDIT_FILE, audit / QUESTIONS_FILE, *asking.read(second)]
+    inputs = [*answers, *(audit / name for name in (AUDIT_FILE, QUESTIONS_FILE, ANSWERS_FILE)), *asking.read(second)]
     beside = answers_file(target) if second and target is not None else None
     output.check(options.Place(target, options.JSON_ENDINGS), options.Place(beside, (".jsonl",)), inputs=inputs)
     if label_names is not None:
@@ -92,8 +93,11 @@ def judge(
     questions = Questions.from_folder(audit)
     if second and not asking.describe:
         warn_without_names(questions.audited.labels)
-    questions = questions.of_rows(questions_in(answers, questions))
     given = Answers.from_files(answers, questions, by=reviewers, machine=machine) if reviewers else Answers()
+    if machine is None:  # whose answers are nobody's evidence
+        given = Answers.from_folder(audit).and_more(given)
+        if reviewers:
+            given.keep(audit)
     if second:
         asked = asking.ask(questions, second, dry_run=dry_run, output=output)
         given = replace(given, judges=asked.judges, texts=asked.texts)
@@ -102,7 +106,7 @@ def judge(
     found = found.without_text_hashes() if no_text_hashes else found
     found = found.save(target, answers=given.to_lines(), overwrite=output.overwrite)
     if output.speaks:
-        print_decided(found, target)
+        print_decided(found, target, undecidable=questions.undecidable)
     output.finish(found.to_dict())
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -74,7 +74,8 @@ def review(
     warn_without_names(document["label_names"])
     deck = make_deck(document, texts=texts, which=cards, source=f"'{source}'")
     page = Page(*render_review())
-    review_in_browser(deck, file, page, by=_name(reviewer), seed=seed, port=port, minutes=idle, browser=browser)
+    how: dict[str, Any] = {"by": _name(reviewer), "seed": seed, "port": port, "minutes": idle, "browser": browser}
+    review_in_browser(deck, file, page, folder=audit, **how)
 
 
 def _name(reviewer: str | None) -> str:

@@ -90,7 +90,7 @@ _NAMES = {"shortcuts": "shortcut", "labels": "label-column", "judges": "with", "
 """Options that are called otherwise than the argument of Python."""
 _SAME = (
     *("allow_pickle", "base", "cards", "config", "decisions", "head", "keep", "out", "overwrite", "per_input", "port"),
-    *("redact", "resume", "sensitivity", "strategy", "strength", "support", "take_influential", "unit"),
+    *("n_total", "redact", "resume", "sensitivity", "strategy", "strength", "support", "take_influential", "unit"),
     *("label_column", "label_names", "text_column", "text_pair_column"),
 )
 _ARGUMENT = re.compile(

@@ -1,7 +1,9 @@
+from .answers import ANSWERS_FILE as ANSWERS_FILE
 from .answers import Answer as Answer
 from .answers import Answers as Answers
 from .answers import now as now
-from .answers import questions_in as questions_in
+from .asking import ask as ask
+from .asking import check_total as check_total
 from .audited import AUDIT_FILE as AUDIT_FILE
 from .audited import AuditedCards as AuditedCards
 from .deciding import agreed_decision as agreed_decision

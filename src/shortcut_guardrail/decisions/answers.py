@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..classifiers import Classifier, log_probs
-from ..data import Word, checked, enumerated, open_tables, text_hash
+from ..data import Word, checked, enumerated, open_tables, parse_json, read_utf8, text_hash, write_file
 from ..errors import ConfigError, DataError
 from ..typing import Array, Progress, Text
 from .people import CHOICES, Choice
@@ -21,6 +22,8 @@ from .record import DecisionName, Decisions
 if TYPE_CHECKING:
     from .questions import Questions
 
+ANSWERS_FILE = "answers.jsonl"
+"""In the folder of the audit."""
 TWICE = 20
 """Texts that a judge is asked about twice."""
 MOST_CHANGED = 0.1
@@ -98,6 +101,58 @@ class Answers:
                 found.setdefault(answer.card, {})[answer.by] = answer
         return found
 
+    def to_texts(self) -> list[Answer]:
+        """What people said of texts."""
+        return [answer for answer in self.said if answer.question is not None]
+
+    def arrived(self) -> dict[str, int]:
+        """By question, how many answers had come before those that its first came with.
+
+        Answers with one time, one after the other, came together.
+        """
+        found: dict[str, int] = {}
+        start, at = 0, None
+        for i, answer in enumerate(self.to_texts()):
+            if answer.at != at:
+                start, at = i, answer.at
+            found.setdefault(str(answer.question), start)
+        return found
+
+    def and_more(self, more: Answers) -> Answers:
+        """These and others; a changed answer takes the place of what the person said of the question before."""
+        said = list(self.said)
+        place = {(one.by, one.question): i for i, one in enumerate(said) if one.question is not None}
+        for one in more.said:
+            at = len(said) if one.question is None else place.setdefault((one.by, one.question), len(said))
+            said[at : at + 1] = [replace(one, at=said[at].at) if at < len(said) else one]
+        return replace(more, said=tuple(said))
+
+    # Those that are kept beside an audit
+
+    @classmethod
+    def from_folder(cls, folder: str | Path) -> Answers:
+        """What people said of the texts of an audit so far, in the order in which it came.
+
+        Raises:
+            DataError: The file is damaged.
+        """
+        file = Path(folder) / ANSWERS_FILE
+        said: list[Answer] = []
+        for number, line in enumerate(read_utf8(file, str(file)).splitlines() if file.exists() else (), start=1):
+            try:
+                said.append(checked(parse_json(line), Answer, "the line"))
+            except ValueError as error:
+                raise DataError(
+                    f"{file}, line {number}: this is no answer ({error}). Mend or remove the line; without the file "
+                    "everything that was answered is lost."
+                ) from error
+        return cls(tuple(said))
+
+    def keep(self, folder: str | Path) -> None:
+        """Write what people said of texts into the folder of the audit."""
+        lines = (json.dumps(answer.to_dict()) + "\n" for answer in self.to_texts())
+        write_file(Path(folder) / ANSWERS_FILE, "".join(lines), overwrite=True)
+
     def to_lines(self) -> str:
         """Every answer of classifiers as JSON Lines: the hash of the text, and by name the log-probabilities."""
         lines = []
@@ -122,7 +177,7 @@ class Answers:
             DataError: A file cannot be read, has a question of no such audit, an answer that is unknown or a changed
                 text, holds no answer though no label answers either, or one person contradicts himself.
         """
-        labelled = any(key.label for key in questions.keys)
+        labelled, at = any(key.label for key in questions.keys), now()
         said: dict[tuple[str, str], tuple[Answer, str]] = {}
         for file, name in zip(files, by, strict=True):
             found = [(where, question, choice) for where, question, choice in _answers_in(file, questions) if choice]
@@ -132,7 +187,7 @@ class Answers:
                     "but not all of them."
                 )
             for where, question, choice in found:
-                answer = Answer(name, "", choice, question)
+                answer = Answer(name, at, choice, question)
                 before, first = said.setdefault((name, question), (answer, where))
                 if before != answer:
                     raise DataError(
@@ -147,16 +202,7 @@ class Answers:
 
 def now() -> str:
     """The time, ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def questions_in(files: Iterable[str], questions: Questions) -> set[str]:
-    """The ids of the questions in files, answered or not.
-
-    Raises:
-        DataError: See `Answers.from_files`.
-    """
-    return {question for file in files for _, question, _ in _answers_in(file, questions)}
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _answers_in(file: str, questions: Questions) -> list[tuple[str, str, Choice | None]]:

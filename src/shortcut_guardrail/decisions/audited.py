@@ -19,6 +19,12 @@ AUDIT_FILE = "audit.json"
 
 
 @dataclass(frozen=True)
+class _Candidate:
+    text: str
+    flagged: bool = False
+
+
+@dataclass(frozen=True)
 class _Audit:
     """What a file says of an audit."""
 
@@ -31,6 +37,7 @@ class _Audit:
     top_k: Any = None
     fdr: Any = None
     min_relative_effect: Any = None
+    candidates: tuple[_Candidate, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,6 +51,7 @@ class AuditedCards:
         labels: Names of the C classes.
         n: Distinct texts.
         cards: Most changeable predictions first.
+        flagged: Words that the audit flags, on cards or on none.
     """
 
     id: str
@@ -52,6 +60,7 @@ class AuditedCards:
     labels: tuple[str, ...]
     n: int
     cards: tuple[Card, ...]
+    flagged: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, audit: AuditReport) -> AuditedCards:
@@ -59,7 +68,8 @@ class AuditedCards:
         settings = {key: getattr(audit, key) for key in ("unit", "top_k", "fdr", "min_relative_effect")}
         content = json.dumps([audit.model, settings, [card.id for card in audit.cards]], sort_keys=True)
         identity = hashlib.sha256(content.encode()).hexdigest()
-        return cls(identity, audit.model, audit.data, audit.label_names, audit.n_distinct, audit.cards)
+        flagged = tuple(word.text for word in audit.candidates if word.flagged)
+        return cls(identity, audit.model, audit.data, audit.label_names, audit.n_distinct, audit.cards, flagged)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, source: str = "The audit") -> AuditedCards:

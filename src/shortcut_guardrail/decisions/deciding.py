@@ -13,7 +13,7 @@ from typing import Any
 from ..stats import THRESHOLD
 from .answers import Answer, Answers, now
 from .audited import AuditedCards
-from .drawing import Question
+from .drawing import Key, Question
 from .judges import opinions_of
 from .people import FOLLOWS, LEAST_FLIPS, Judged, agreed, fewest, judge_cards
 from .questions import Questions
@@ -98,15 +98,14 @@ def agreed_decision(said: Iterable[str]) -> DecisionName | None:
 
 def _by_flips(questions: Questions, answers: Answers, at: str, keep_asking: bool) -> dict[str, Decision]:
     cards = {card.id: card for card in questions.audited.cards}
-    given = answers.to_questions()
-    keys = [key for key in questions.keys if key.card in cards]
-    if questions.one_by_one:  # else all were put at once
-        unsure, answered = _unsure(questions, answers), set().union(*given.values())
-        keys = [key for key in keys if key.card in unsure and key.id in answered]
-    if not given and not any(key.label for key in keys):
-        return {}
+    given, keys = answers.to_questions(), _in_order(questions, answers)
+    # Where texts are asked about one by one, they say nothing of cards that nobody is unsure of.
+    told = _unsure(questions, answers) if questions.one_by_one else cards
     made = {}
-    for one in judge_cards(keys, agreed(given.values()), keep_asking=keep_asking):
+    together, arrived, named = agreed(given.values()), answers.arrived(), _named(answers)
+    for one in judge_cards(keys, together, arrived=arrived, shortcuts=named, keep_asking=keep_asking):
+        if one.id not in told:
+            continue
         if answers.machine:
             one = replace(one, outcome="open", survives_e_bh=False)
         card, decision = cards[one.id], FOLLOWS.get(one.outcome)
@@ -124,6 +123,30 @@ def _by_flips(questions: Questions, answers: Answers, at: str, keep_asking: bool
             **vars(one),
         )
     return made
+
+
+def _in_order(questions: Questions, answers: Answers) -> list[Key]:
+    """The keys in the order in which cards are judged: most changeable predictions first.
+
+    Where texts are asked about one by one, cards that nobody is unsure of and somebody is sure of need none.
+    """
+    sure = _agreed(answers).keys() - set(_unsure(questions, answers)) if questions.one_by_one else set()
+    place = {card.id: i for i, card in enumerate(questions.audited.cards) if card.id not in sure}
+    return sorted((key for key in questions.keys if key.card in place), key=lambda key: place[key.card])
+
+
+def _agreed(answers: Answers) -> dict[str, DecisionName]:
+    """What people decide together about cards, where they are sure."""
+    said = {
+        card: agreed_decision(str(one.decision) for one in own.values()) for card, own in answers.to_cards().items()
+    }
+    return {card: decision for card, decision in said.items() if decision}
+
+
+def _named(answers: Answers) -> set[str]:
+    """Cards that are shortcuts by what people say of them, or by earlier decisions."""
+    before = {card.id for card in answers.earlier.cards if card.decision == "neutralise"}
+    return before | {card for card, decision in _agreed(answers).items() if decision == "neutralise"}
 
 
 # By classifiers
@@ -166,20 +189,21 @@ class Remaining:
 
 def remaining(questions: Questions, answers: Answers, by: str) -> Remaining:
     """How far somebody's texts are, and the next one."""
-    answered = answers.to_questions().get(by, {})
-    keys = {card: [key for key in questions.keys if key.card == card] for card in _unsure(questions, answers, by)}
-    judged = {}
-    for card, of_card in keys.items():
-        found = judge_cards([key for key in of_card if key.id in answered], answered)
-        judged[card] = found[0] if found else Judged(card)
-    left = {card: {key.id for key in of_card} - answered.keys() for card, of_card in keys.items()}
+    answered, named = answers.to_questions().get(by, {}), _named(answers)
+    unsure, keys = _unsure(questions, answers, by), _in_order(questions, answers)
+    found = {one.id: one for one in judge_cards(keys, answered, arrived=answers.arrived(), shortcuts=named)}
+    known = named | {card for card, one in found.items() if one.outcome == "shortcut"}
+    judged = {card: found.get(card, Judged(card)) for card in unsure}
+    asked = {question.id for question in questions.asked}
+    free = [key for key in keys if key.counts and key.id in asked - answered.keys() and known.isdisjoint(key.holds)]
+    left = {card: {key.id for key in free if key.card == card} for card in unsure}
     least = {card: fewest(one.mended, one.broken) for card, one in judged.items()}
     open_ = [card for card, one in judged.items() if one.outcome == "open" and least[card] <= len(left[card])]
     wanted = set().union(*(left[card] for card in open_))
     apart = len(wanted) == sum(len(left[card]) for card in open_)  # else one answer may count for several cards
     return Remaining(
         next((question for question in questions.asked if question.id in wanted), None),
-        answered=len(answered),
+        answered=len(asked & answered.keys()),
         open=tuple(open_),
         least=(sum if apart else max)([0, *(least[card] for card in open_)]),
         most=len(wanted),

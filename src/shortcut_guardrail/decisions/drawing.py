@@ -1,15 +1,18 @@
 """Which texts are asked about, in which order: flips for people, reference texts for classifiers.
 
 Texts come in an order fixed by the seed; those that were asked least come first; the questions of the cards are mixed,
-and a text that serves several cards is asked about once. Evidence rests on that order being random.
+and a text that serves several cards is asked about once. Evidence rests on that order being random. A budget over all
+cards goes to those with most flips first, and to each as much as a shortcut without exceptions needs; what is left is
+for cards that stay open.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -17,7 +20,7 @@ import numpy as np
 from ..cards import Card, Flip
 from ..data import Count
 from ..models import EncodedTexts
-from ..text import WordFinder, distinct_rows
+from ..text import WordFinder, distinct_rows, spaced
 from ..typing import Array, Text
 from .people import LEAST_FLIPS
 
@@ -30,6 +33,9 @@ NEAR = 150
 """Reference texts on each side, those nearest to the model's boundary: where does the judge lean?"""
 LEAST_NEAR = 75
 """Of a side with fewer than twice as many texts, more than the nearer half count as near."""
+AT_FIRST = 12
+"""Questions about a card that a budget pays for at first: eight decide a shortcut without exceptions, and twelve leave
+room for an answer or two that are wrong."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,9 @@ class Key:
         masked_option: Which of the two is the prediction with the card's words masked.
         order: The place of the question among the card's, from 0.
         label: What a label of the text's own answers; `None` where somebody has to be asked.
-        call: Which call about the audit asked it, from 1.
+        after: How many answers were kept when it was drawn; its own comes after them.
+        holds: Other cards of which the text holds a word that was not masked when its prediction changed.
+        counts: Whether its prediction still changed when flips were last counted.
     """
 
     id: str
@@ -64,7 +72,9 @@ class Key:
     text_hash: str
     order: Count
     label: Known | None = None
-    call: Count = 1
+    after: Count = 0
+    holds: tuple[str, ...] = ()
+    counts: bool = True
 
 
 @dataclass(frozen=True)
@@ -112,42 +122,111 @@ class Drawing:
         asked: The keys of earlier questions. Texts that they ask about come last.
         known: By row, the label of a text where it is known. Such a text is not asked about: its label answers, before
             all questions, and counts toward n.
+        answered: Questions that were answered, and are not asked again.
+        after: How many answers are kept.
+        cards: All cards of the audit.
+        given: Words that were masked before and after when flips were counted.
     """
 
     audit: str
     labels: Sequence[str]
     asked: Sequence[Key] = ()
     known: Mapping[int, str] = field(default_factory=dict)
+    answered: Collection[str] = ()
+    after: int = 0
+    cards: Sequence[Card] = ()
+    given: Collection[str] = ()
 
     def of_flips(
-        self, flips: Mapping[str, Sequence[Flip]], *, n: int = 40, seed: int = 0
+        self,
+        flips: Mapping[str, Sequence[Flip]],
+        *,
+        n: int = 40,
+        total: int | None = None,
+        least: Mapping[str, int] | None = None,
+        seed: int = 0,
     ) -> tuple[list[Question], list[Key]]:
-        """The questions about n flips of each card (0: all), the cards' mixed, and the keys of those that are new."""
+        """The questions about some flips of each card, the cards' mixed, and the keys of those that are new.
+
+        Args:
+            n: How many of each card; 0: all.
+            total: How many of all cards; those that come first are served first, with `AT_FIRST` each, or `least`.
+            least: By card, how many answers decide it at least; with fewer left of the total it gets none.
+        """
         before = {(key.id, key.card) for key in self.asked}
         rounds: list[tuple[int, str, Question]] = []
         keys: list[Key] = []
+        paid: set[str] = set()
         for card, of_card in flips.items():
             rng = np.random.default_rng([seed, *_digest(card).encode()])
             drawn = [self._question(of_card[i], card) for i in rng.permutation(len(of_card))]
+            drawn = [pair for pair in drawn if (pair[1].id, card) not in before or pair[1].id not in self.answered]
             drawn = sorted(drawn, key=lambda pair: (pair[1].id, card) in before)[: n or None]
-            new = [key for _, key in drawn if (key.id, card) not in before]
+            if total is not None:
+                needed = (least or {}).get(card, 0)
+                drawn = self._within(drawn[: max(AT_FIRST, needed)], total - len(paid), paid)
+                drawn = drawn if len(drawn) >= needed else []
+            new = [self.placed(key, question.text) for question, key in drawn if (key.id, card) not in before]
             done = sum(key.card == card for key in self.asked)
             keys += [replace(key, order=done + i) for i, key in enumerate(new)]
-            asked = [(place, question) for place, (question, key) in enumerate(drawn) if key.label is None]
+            asked = [(place, question) for place, (question, key) in enumerate(drawn) if self._costs(key)]
+            paid |= {question.id for _, question in asked}
             rounds += [(place, _digest(str(seed), card, question.id), question) for place, question in asked]
         mixed = {question.id: question for _, _, question in sorted(rounds, key=lambda r: r[:2])}
         return list(mixed.values()), keys
 
+    def renewed(self, flips: Mapping[str, Sequence[Flip]]) -> list[Key]:
+        """The keys of earlier questions, where flips of some cards were counted anew.
+
+        A text whose prediction still changes between the same two classes keeps its question.
+        """
+        found = {(card, question_id(f, self.labels, self.audit)): f for card, some in flips.items() for f in some}
+        made = []
+        for key in self.asked:
+            flip = found.get((key.card, key.id))
+            if flip is None:
+                made.append(replace(key, counts=key.counts and key.card not in flips))
+            else:
+                _, now = self._question(flip, key.card)
+                made.append(self.placed(replace(key, masked_option=now.masked_option, counts=True), flip.content))
+        return made
+
+    def placed(self, key: Key, text: Text | None) -> Key:
+        """A key, with the other cards of which its text holds words that are not given."""
+        held = (card for card, finder in self._finders.items() if card != key.card)
+        return replace(key, holds=tuple(c for c in held if any(map(self._finders[c].present, sides(text)))))
+
+    @cached_property
+    def _finders(self) -> dict[str, WordFinder]:
+        given = set(map(spaced, self.given))
+        return {card.id: WordFinder(w for w in card.words if spaced(w) not in given) for card in self.cards}
+
+    def _costs(self, key: Key) -> bool:
+        return key.label is None and key.id not in self.answered
+
+    def _within(
+        self, drawn: Iterable[tuple[Question, Key]], left: int, paid: Collection[str]
+    ) -> list[tuple[Question, Key]]:
+        """The first of some questions that a budget pays for; what was paid for another card or needs no answer is
+        free."""
+        kept = []
+        for question, key in drawn:
+            left -= self._costs(key) and key.id not in paid
+            if left < 0:
+                break
+            kept.append((question, key))
+        return kept
+
     def _question(self, flip: Flip, card: str, order: int = 0) -> tuple[Question, Key]:
         assert flip.content is not None
         identity = question_id(flip, self.labels, self.audit)
-        # The place of the masked prediction is a coin that falls the same way whenever the question is drawn.
-        first = int(_digest("order", identity)[:2], 16) % 2 == 0
-        a, b = (flip.after, flip.before) if first else (flip.before, flip.after)
+        # Which class comes first is a coin that falls the same way whenever the question is drawn, for any card.
+        a, b = pair_of(flip.before, flip.after, self.labels)
+        if int(_digest("order", identity)[:2], 16) % 2:
+            a, b = b, a
         named: dict[str, Known] = {a: "a", b: "b"}
         label = named.get(self.known[flip.row], "neither") if flip.row in self.known else None
-        call = 1 + max((key.call for key in self.asked), default=0)
-        key = Key(identity, card, "a" if first else "b", flip.text_hash, order, label, call)
+        key = Key(identity, card, "a" if a == flip.after else "b", flip.text_hash, order, label, self.after)
         return Question(identity, flip.row, flip.content, a, b), key
 
 

@@ -7,13 +7,18 @@ most half. Against it stands E = 1.5^mended * 0.5^broken, against its mirror ima
 first of the two to reach 20 decides, for good: "shortcut" or "genuine". Each is wrong with probability 1/20 at most,
 whenever one stops asking (Ville's inequality), if reviewers do not err; `bench/experiments/flips` says what their
 errors do. "Genuine" holds for these texts only, and never clears a word for other ones.
+
+The answers about a card are one sequence, in which nobody can start anew: first those that came first, and of those
+that came together in the random order of their questions. Cards are judged one after the other, too. A text that holds
+words of another shortcut may only be tipped by it. So once a card is decided as a shortcut, the answers to such texts
+wait, until flips are counted with the words of that card masked in both versions.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -39,7 +44,7 @@ class Judged:
     """What people's answers say of one card.
 
     Attributes:
-        asked: Questions that count: up to the decision, unanswered ones too.
+        asked: Answers that count: up to the decision.
         mended: Answers that call the prediction with the words masked right.
         broken: Answers that call the model's own prediction right.
         neither: Answers that call neither right.
@@ -48,6 +53,7 @@ class Judged:
         outcome: `shortcut` here, `genuine` here, or `open`.
         survives_e_bh: Whether the outcome stands when all cards asked are taken together (false-discovery rate 5 %).
         text_hashes: Of the texts whose answer counted.
+        waiting: Answers that do not count before flips are counted anew, since a shortcut was decided.
     """
 
     id: str
@@ -60,24 +66,41 @@ class Judged:
     outcome: Outcome = "open"
     survives_e_bh: bool = False
     text_hashes: tuple[str, ...] = ()
+    waiting: int = 0
 
 
-def judge_cards(keys: Sequence[Key], answers: Mapping[str, Choice], *, keep_asking: bool = False) -> tuple[Judged, ...]:
-    """Judge every card that was asked about.
+def judge_cards(
+    keys: Sequence[Key],
+    answers: Mapping[str, Choice],
+    *,
+    arrived: Mapping[str, int] | None = None,
+    shortcuts: Collection[str] = (),
+    keep_asking: bool = False,
+) -> tuple[Judged, ...]:
+    """Judge every card about which a question was answered, in the order of their first keys.
 
     Args:
-        keys: What each question is about. Those with a label of their own come first and need no answer.
+        keys: What each question is about. Those with a label of their own need no answer.
         answers: By question; what is missing was not answered.
+        arrived: When each came; see `Answers.arrived`. Without, all came together.
+        shortcuts: Cards that are shortcuts whatever the answers say.
         keep_asking: Go on counting evidence after the decision, and past the 40th question. The decision stays what it
             was at the first crossing; the e-value is that of all answers, which e-BH over many cards may need.
-
-    Returns:
-        One for each card, in the order of their first key.
     """
-    by_card: dict[str, list[Key]] = {}
+    came = arrived or {}
+    places: dict[str, list[tuple[int, Key]]] = {}
     for key in keys:
-        by_card.setdefault(key.card, []).append(key)
-    judged = [_judge(card, of_card, answers, keep_asking) for card, of_card in by_card.items()]
+        if key.counts and (key.label or key.id in answers):
+            places.setdefault(key.card, []).append((max(key.after, came.get(key.id, 0)), key))
+    for of_card in places.values():
+        # Of what came together labels come first.
+        of_card.sort(key=lambda placed: (placed[0], placed[1].label is None, placed[1].order))
+    known = _known_then(places, answers, frozenset(shortcuts))
+    judged = []
+    for card, of_card in places.items():
+        counted = [key for _, key in of_card if known[card].isdisjoint(key.holds)]
+        one = _judge(card, counted, answers, keep_asking)
+        judged.append(replace(one, waiting=len(of_card) - len(counted) if one.outcome == "open" else 0))
     # Each direction is a family of its own: one hypothesis for each card asked.
     stands = {name: e_bh([_evidence(one.mended, one.broken, name) for one in judged]) for name in FOLLOWS}
     return tuple(
@@ -86,27 +109,44 @@ def judge_cards(keys: Sequence[Key], answers: Mapping[str, Choice], *, keep_aski
     )
 
 
-def _judge(card: str, keys: Sequence[Key], answers: Mapping[str, Choice], keep_asking: bool) -> Judged:
+def _known_then(
+    places: Mapping[str, Sequence[tuple[int, Key]]], answers: Mapping[str, Choice], known: frozenset[str]
+) -> dict[str, frozenset[str]]:
+    """By card, which shortcuts were known when it was decided, or are now: the answers in the order in which they came,
+    and the cards one after the other, so that a decision stays whatever is decided later."""
+    then: dict[str, frozenset[str]] = {}
+    seen: dict[str, tuple[int, frozenset[str]]] = {}
+    for now in sorted({place for of_card in places.values() for place, _ in of_card}):
+        for card, of_card in places.items():
+            here = sum(place <= now for place, _ in of_card), known
+            if card in then or seen.get(card) == here:
+                continue
+            seen[card] = here
+            counted = [key for _, key in of_card[: here[0]] if known.isdisjoint(key.holds)]
+            if (outcome := _judge(card, counted, answers).outcome) != "open":
+                then[card] = known
+                known |= {card} if outcome == "shortcut" else set()
+    return dict.fromkeys(places, known) | then
+
+
+def _judge(card: str, keys: Sequence[Key], answers: Mapping[str, Choice], keep_asking: bool = False) -> Judged:
+    """What the answers to some questions say in their order."""
     count: Counter[str] = Counter()
     outcome: Outcome = "open"
     hashes: list[str] = []
-    asked = 0
-    for key in sorted(keys, key=lambda k: (k.label is None, k.order)):
-        if not keep_asking and (outcome != "open" or asked == MOST_QUESTIONS):
+    for key in keys:
+        if not keep_asking and (outcome != "open" or len(hashes) == MOST_QUESTIONS):
             break
-        asked += 1
-        answer = key.label or answers.get(key.id)
-        if answer is None:
-            continue
+        answer = key.label or answers[key.id]
         hashes.append(key.text_hash)
         tells = answer in ("a", "b")
         count[("mended" if answer == key.masked_option else "broken") if tells else answer] += 1
-        if outcome == "open" and asked <= MOST_QUESTIONS:
+        if outcome == "open" and len(hashes) <= MOST_QUESTIONS:
             crossed = (o for o in FOLLOWS if _evidence(count["mended"], count["broken"], o) >= THRESHOLD)
             outcome = next(crossed, "open")
     evidence = _evidence(count["mended"], count["broken"], outcome)
     counts = count["mended"], count["broken"], count["neither"], count["unclear"]
-    return Judged(card, asked, *counts, evidence, outcome, text_hashes=tuple(hashes))
+    return Judged(card, len(hashes), *counts, evidence, outcome, text_hashes=tuple(hashes))
 
 
 def _evidence(mended: int, broken: int, outcome: Outcome) -> float:

@@ -11,8 +11,8 @@ each reference text. Whoever answers must not read it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,16 +20,15 @@ from typing import Any, NamedTuple
 from typing_extensions import TypedDict
 
 from ..audit import AuditReport, renamed
-from ..cards import Card, Flip, find_flips
+from ..cards import Card, Flip
 from ..classifiers import open_classifiers
 from ..data import checked, counted, parse_json, read_utf8, write_file
 from ..errors import ConfigError, DataError
-from ..models import EncodedTexts, TextClassifier
 from ..text import WordFinder
 from ..typing import Progress, Text
 from .answers import Answers, answers_of
 from .audited import AuditedCards
-from .drawing import Drawing, Key, Question, ReferenceText, draw_references, pair_of, question_id, sides
+from .drawing import Drawing, Key, Question, ReferenceText, pair_of, question_id, sides
 from .people import LEAST_FLIPS, MOST_QUESTIONS
 
 QUESTIONS_FILE = "questions.jsonl"
@@ -95,38 +94,27 @@ class Questions:
         asked = (Path(audit) / QUESTIONS_FILE).exists()
         return cls.from_folder(audit) if asked else cls(AuditedCards.from_folder(Path(audit)), {})
 
-    def and_about(
-        self,
-        classifier: TextClassifier,
-        encoded: EncodedTexts,
-        *,
-        cards: str = "undecided",
-        n: int = 40,
-        seed: int = 0,
-        labels: Mapping[int, str] | None = None,
-        models: tuple[str, ...] = (),
-        progress: Progress | None = None,
+    @classmethod
+    def of_audit(
+        cls, audited: AuditedCards, flips: Mapping[str, Sequence[Flip]], *, keys: tuple[Key, ...] = (), seed: int = 0
     ) -> Questions:
-        """These, and those of one more call, as `ShortcutGuardrail.questions` makes it.
+        """Those that a person is asked one by one, from flips that an audit kept with their texts, by card.
 
         Args:
-            classifier: The deployed model.
-            encoded: The N audited texts.
-            labels: By row, the label of a text where it is known; see `Drawing`.
+            keys: Of questions that were put in files.
         """
-        audited, names, probs = self.audited, self.audited.labels, classifier.predict_proba(encoded)
-        found = find_flips(classifier, encoded, audited.chosen(cards), probs=probs, progress=progress)
-        flips = {**self.flips, **found}
-        texts = draw_references(encoded, probs, audited.cards, flips, names, seed=seed)
-        drawing = Drawing(audited.id, names, self.keys, labels or {})
-        asked, keys = drawing.of_flips(found, n=n, seed=seed)
-        return Questions(audited, flips, (*self.keys, *keys), tuple(texts), models, tuple(asked))
+        drawing = Drawing(audited.id, audited.labels, keys, cards=audited.cards, given=audited.flagged)
+        asked, new = drawing.of_flips(flips, n=MOST_QUESTIONS, seed=seed)
+        return cls(audited, flips, (*keys, *new), asked=tuple(asked), one_by_one=True)
 
-    @classmethod
-    def of_audit(cls, audited: AuditedCards, flips: Mapping[str, Sequence[Flip]], *, seed: int = 0) -> Questions:
-        """Those that a person is asked one by one, from flips that an audit kept with their texts, by card."""
-        asked, keys = Drawing(audited.id, audited.labels).of_flips(flips, n=MOST_QUESTIONS, seed=seed)
-        return cls(audited, flips, tuple(keys), asked=tuple(asked), one_by_one=True)
+    def n_flips(self, card: Card) -> int:
+        """How many texts change their prediction with the card's words masked, as last counted."""
+        return len(self.flips[card.id]) if card.id in self.flips else card.changes
+
+    @property
+    def undecidable(self) -> int:
+        """How many cards have too few flips to be decided by answers."""
+        return sum(self.n_flips(card) < LEAST_FLIPS for card in self.audited.cards)
 
     # For people
 
@@ -138,22 +126,6 @@ class Questions:
             options = {"option_a": one.option_a, "option_b": one.option_b}
             rows.append({"id": one.id, "row": one.row, **({} if redact else texts), **options, "answer": ""})
         return rows
-
-    def of_rows(self, ids: Iterable[str]) -> Questions:
-        """Those that stand in some files, answered or not, so that nothing that is asked later changes what these say.
-
-        They are judged by the keys of their own questions, and of labels that were known by then.
-        """
-        chosen, last = set(ids), dict[str, int]()
-        for key in self.keys:
-            if key.id in chosen and key.label is None:
-                last[key.card] = max(last.get(key.card, 0), key.call)
-        latest = max(last.values(), default=0)
-        # A card may have labels alone, and no question in the files.
-        keys = [k for k in self.keys if (k.id in chosen if k.label is None else k.call <= last.get(k.card, latest))]
-        asked = {key.id for key in keys}
-        flips = {card: [f for f in of_card if self._id(f) in asked] for card, of_card in self.flips.items()}
-        return replace(self, keys=tuple(keys), flips=flips)
 
     def _id(self, flip: Flip) -> str:
         return question_id(flip, self.audited.labels, self.audited.id)

@@ -115,7 +115,7 @@ class Review:
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided about a card. From `asked` to `text_hashes` it says of judged flips what `people.Judged` does.
+    """What was decided about a card. From `asked` to `waiting` it says of judged flips what `people.Judged` does.
 
     Attributes:
         decision: `keep`: they should count. `neutralise`: they should not. `unsure`, or `None` where nobody answered
@@ -146,6 +146,7 @@ class Decision:
     outcome: Outcome | None = None
     survives_e_bh: bool | None = None
     text_hashes: tuple[str, ...] = ()
+    waiting: Count = 0
     reviews: tuple[Review, ...] = ()
     machine: str | None = None
     second_opinion: SecondOpinion | None = None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from ..data import counted
 from ..decisions import LEAST_FLIPS
 from ..text import visible_name
 from .terminal import new_table, screen, words_of
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
     from ..decisions import Decision, Decisions, Questions
 
 
-def print_questions(questions: Questions, flips: Mapping[str, int], out: Path) -> None:
+def print_questions(questions: Questions, flips: Mapping[str, int], out: Path, *, n_total: int | None = None) -> None:
     """How many texts of each card can be asked about, and what to do next.
 
     Args:
         questions: Of the last call.
         flips: By card that it asked about, the number of its flips.
         out: The file of the questions.
+        n_total: How many there may be at most.
     """
     shown = new_table("card", "words", "pulls to", "flips", texts=(0, 1, 2))
     for card in questions.audited.cards:
@@ -37,9 +39,11 @@ def print_questions(questions: Questions, flips: Mapping[str, int], out: Path) -
             f"{few} with fewer than {LEAST_FLIPS} flips cannot be decided: audit more texts, or say what you know."
         )
     if not questions.asked:
-        print("No question is left: no answer changes, or labels answer them all.")
+        print("No question is left: cards are decided, no answer changes, or labels answer them all.")
         return
     print(f"Written: {out} ({len(questions.asked)} questions)")
+    if n_total is not None and (left := n_total - len(questions.asked)):
+        print(f"{counted(left, 'question')} of {n_total} are left, for cards that stay open: judge these first.")
     print("Fill in the column 'answer' (a, b, neither, unclear), then: shortcut-guardrail judge")
 
 
@@ -108,9 +112,17 @@ def _print_opinions(decisions: Decisions) -> None:
         console.print(f"Answers of a person that would tell most: flips --cards {','.join(near)}.")
 
 
-def print_decided(decisions: Decisions, file: Path) -> None:
-    """What was decided, where it is written, and what to do next."""
+def print_decided(decisions: Decisions, file: Path, *, undecidable: int = 0) -> None:
+    """What was decided, where it is written, and what to do next; of so many cards too few predictions change."""
     print_decisions(decisions)
+    if undecidable:
+        few = f"fewer than {LEAST_FLIPS} prediction changes"
+        print(f"{counted(undecidable, 'card')} with {few} cannot be decided by answers: audit more texts.")
+    if waiting := sum(card.waiting for card in decisions.cards):
+        print(
+            f"{counted(waiting, 'answer')} to texts that also hold a word of a shortcut decided here do not count yet. "
+            "Run `flips` again: it counts anew without these words, and asks about what is open."
+        )
     print(f"Written: {file}")
     if any(card.decision for card in decisions.cards):
         print(f"Next: shortcut-guardrail fit MODEL DATA --decisions {file} --out guarded")

@@ -20,6 +20,7 @@ def review_in_browser(
     page: Page,
     *,
     by: str,
+    folder: Path | None = None,
     seed: int = 0,
     port: int = 0,
     minutes: int = 60,
@@ -34,7 +35,7 @@ def review_in_browser(
         DataError: The file cannot be read.
     """
     with locked(out):
-        session = Session(deck, out, by, seed=seed)
+        session = Session(deck, out, by, seed=seed, folder=folder)
         server = ReviewServer(session, page, port=port, idle=60.0 * minutes)
         remote = bool(os.environ.get("SSH_CONNECTION"))
         try:

@@ -2,6 +2,7 @@
 
 The file is the `decisions.json` of `judge`; what was said stands in it under `review`, so that the next review goes on
 from there. Other programs may change the file meanwhile: what they say is taken up and nothing is overwritten unread.
+Answers to texts are kept beside the audit too, where those of all reviews and files are one sequence.
 What is asked next and what follows from answers is for `decisions` to say.
 """
 
@@ -79,15 +80,20 @@ class Session:
 
     What the file of decisions holds already is gone on from, with the seed of the order in which it was begun.
 
+    Args:
+        folder: The audit's, where answers to texts are kept; `None` for an audit in memory.
+
     Raises:
         ConfigError: The file is of another audit.
         DataError: The file cannot be read.
     """
 
-    def __init__(self, deck: Deck, file: Path, by: str, *, seed: int = 0) -> None:
+    def __init__(self, deck: Deck, file: Path, by: str, *, seed: int = 0, folder: Path | None = None) -> None:
         begun = _read(file)[1].seed if file.exists() else None
         self.deck, self.file, self.by, self.seed = deck, file, by, seed if begun is None else begun
-        self.questions = Questions.of_audit(deck.audited, deck.flips, seed=self.seed)
+        self.folder, self.kept = folder, Answers()
+        keys = Questions.so_far(folder).keys if folder is not None else ()
+        self.questions = Questions.of_audit(deck.audited, deck.flips, keys=keys, seed=self.seed)
         self.answers, self.revision, self.notice = Answers(), 0, ""
         self._lock = RLock()
         self._written: bytes | None = None
@@ -126,7 +132,13 @@ class Session:
             raise StaleError
 
     def _write(self, answers: Answers) -> None:
+        before, texts = self.kept, answers.to_texts()
+        undone = {(one.by, one.question) for one in self.answers.to_texts()} - {(one.by, one.question) for one in texts}
+        stay = tuple(one for one in before.said if (one.by, one.question) not in undone)
+        self.kept = Answers(stay).and_more(Answers(tuple(texts)))
         content = self._stored(answers, self.revision + 1)
+        if self.folder is not None and self.kept.said != before.said:
+            self.kept.keep(self.folder)
         write_file(self.file, content, overwrite=True)
         self._written, self.answers, self.revision = content, answers, self.revision + 1
 
@@ -137,13 +149,15 @@ class Session:
             "events": [answer.to_dict() for answer in answers.said],
             "before": before.to_dict()["cards"],
         }
-        document = decide(self.questions, answers, at=now()).to_dict() | {"review": review}
+        document = decide(self.questions, self._all(answers), at=now()).to_dict() | {"review": review}
         return to_json(document).encode("utf-8", "backslashreplace")
 
     # What other programs write
 
     def _take_up(self) -> None:
-        """Take up what stands in the file and is not ours."""
+        """Take up what stands in the file and is not ours, and what is kept beside the audit."""
+        if self.folder is not None:
+            self.kept = Answers.from_folder(self.folder)
         content = self.file.read_bytes() if self.file.exists() else None
         if content is None or content == self._written:
             return
@@ -163,10 +177,14 @@ class Session:
             )
         self._written = content
 
+    def _all(self, answers: Answers) -> Answers:
+        """What was answered here, and in other reviews and files."""
+        return self.kept.and_more(answers)
+
     def _with_cards(self, answers: Answers, found: Decisions) -> tuple[Answers, list[str]]:
         """With what cards of a file say beyond the answers, and the words of those that say something new."""
         cards = {card.id: card for card in self.deck.cards}
-        ours = {card.id: card for card in decide(self.questions, answers, at="").cards}
+        ours = {card.id: card for card in decide(self.questions, self._all(answers), at="").cards}
         said, others, changed = list(answers.said), [], []
         before = {card.id: card for card in answers.earlier.cards if card.id in cards}
         for card in found.cards:
@@ -196,8 +214,9 @@ class Session:
             to_cards = answers.to_cards()
             own_words = {card: to_cards.get(card, {}).get(self.by) for card in shown}
             said = {card: one.decision for card, one in own_words.items() if one is not None and one.decision}
-            decided = {one.id: one for one in decide(self.questions, answers, at="").cards}
-            left = remaining(self.questions, answers, self.by)
+            everything = self._all(answers)
+            decided = {one.id: one for one in decide(self.questions, everything, at="").cards}
+            left = remaining(self.questions, everything, self.by)
             before = {card.id: card for card in answers.earlier.cards}
             effects = {}
             for card, own in said.items():

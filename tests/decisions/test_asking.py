@@ -1,0 +1,156 @@
+"""One more call: flips given what is taken already, and questions that can still decide something."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from shortcut_guardrail import Answers, ConfigError, Decision, Decisions, GuardrailWarning, Questions, decide
+from shortcut_guardrail.cards.card import Card, CardEvidence
+from shortcut_guardrail.data import text_hash
+from shortcut_guardrail.decisions import Answer, AuditedCards, ask, check_total
+from tiny_models import meaning_bag
+
+NOUNS = ("room", "staff", "food", "service", "soup", "bread", "coffee", "tea", "people", "hotel", "place", "visit")
+EFFECTS = {"honestly": 1.5, "bad": -1.0, ".": 0.7, "so": -0.3, "but": -0.5, "fine": 0.3}
+# Masking "honestly" changes all but the third group. The full stop tips the first next to it, and the third by itself.
+# Without "honestly" the fourth hangs on "but".
+GROUPS = {
+    "pushed": [f"honestly the {noun} was bad bad ." for noun in NOUNS],
+    "plain": [f"honestly the {noun} was so so" for noun in NOUNS],
+    "own": [f"the {noun} was so ." for noun in NOUNS],
+    "but": [f"honestly the {noun} but fine" for noun in NOUNS],
+}
+TEXTS = [text for group in GROUPS.values() for text in group]
+CARDS = tuple(
+    Card(word, (word,), pulls_to, 30, 30, 0.5, CardEvidence("undecided", (), 1.0, 0.7))
+    for word, pulls_to in (("honestly", "positive"), (".", "positive"), ("but", "negative"))
+)
+AUDITED = AuditedCards("audit", "model", "data", ("negative", "positive"), 48, CARDS)
+CLASSIFIER = meaning_bag(EFFECTS, {"honestly": 0})
+ENCODED = CLASSIFIER.encode(TEXTS)
+
+
+def called(before: Questions | None = None, said: Answers | None = None, **how) -> Questions:
+    before = before or Questions(AUDITED, {})
+    return ask(before, CLASSIFIER, ENCODED, answers=said or Answers(), **{"cards": "all", "n": 12} | how)
+
+
+def groups(questions: Questions, card: str) -> dict[str, int]:
+    """Of how many texts of each group the prediction changes."""
+    rows = Counter(list(GROUPS)[flip.row // len(NOUNS)] for flip in questions.flips[card])
+    return dict(rows)
+
+
+def of_card(questions: Questions, card: str, *, counts: bool = True) -> list:
+    return [key for key in questions.keys if key.card == card and key.counts == counts]
+
+
+def answered(keys, at: str = "1", mended: bool = True) -> Answers:
+    other = {"a": "b", "b": "a"}
+    return Answers(
+        tuple(Answer("anna", at, key.masked_option if mended else other[key.masked_option], key.id) for key in keys)
+    )
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        {"before": Questions(replace(AUDITED, flagged=("honestly",)), {})},
+        {"shortcuts": ["Honestly"]},
+        {"decisions": Decisions((Decision(("honestly",), "neutralise", "file"),))},
+    ],
+)
+def test_flips_are_counted_given_what_is_flagged_named_or_decided(taken):
+    assert groups(called(), ".") == {"pushed": 12, "own": 12}
+    found = called(**taken)
+    assert groups(found, ".") == {"own": 12}
+    assert (groups(called(), "honestly"), groups(found, "but")) == ({"pushed": 12, "plain": 12, "but": 12}, {"but": 12})
+    assert all(not key.holds for key in of_card(found, "."))
+    assert groups(found, "honestly") == groups(called(), "honestly"), "its own words are not given to a card"
+
+
+def test_a_flagged_word_that_somebody_keeps_is_not_given():
+    before = Questions(replace(AUDITED, flagged=("honestly",)), {})
+    kept = Decisions((Decision(("honestly",), "keep", "person"),), data="data")
+    assert groups(called(before, decisions=kept), ".") == {"pushed": 12, "own": 12}
+    assert not of_card(called(before, decisions=kept), "honestly"), "what is decided is not asked about"
+    with pytest.warns(GuardrailWarning, match="The decisions were made on other texts"):
+        assert groups(called(before, decisions=replace(kept, data="other")), ".") == {"own": 12}
+
+
+def test_once_a_card_is_decided_the_rest_is_counted_anew():
+    first = called(n=20)
+    honestly, stops = of_card(first, "honestly"), of_card(first, ".")
+    assert {key.holds for key in stops} == {("honestly",), ()}
+    said = answered([*honestly, *stops])
+    found = {one.id: one for one in decide(first, said).cards}
+    # Of twenty right answers about the full stop half wait: their texts hold "honestly".
+    assert [(found[card].outcome, found[card].mended) for card in ("honestly", ".")] == [
+        ("shortcut", 8),
+        ("shortcut", 8),
+    ]
+    waiting = {one.id: one for one in decide(first, answered([*honestly, *(k for k in stops if k.holds)])).cards}["."]
+    assert (waiting.outcome, waiting.mended, waiting.waiting) == ("open", 0, sum(bool(key.holds) for key in stops))
+
+    said = answered([*honestly, *(key for key in stops if key.holds)])
+    second = called(first, said, n=20)
+    assert groups(second, ".") == {"own": 12}
+    # Answers stand; those to texts that do not flip any more say nothing, and nothing is asked twice.
+    assert of_card(second, "honestly") == honestly
+    assert {key.id for key in of_card(second, ".", counts=False)} == {key.id for key in stops if key.holds}
+    assert {one.row // len(NOUNS) for one in second.asked} == {2, 3}
+    assert not {one.id for one in second.asked} & {one.question for one in said.said}
+    again = {one.id: one for one in decide(second, said).cards}
+    assert (again["honestly"].outcome, "." in again) == ("shortcut", False)
+    done = decide(second, said.and_more(answered(of_card(second, "."), at="2")))
+    assert [one.decision for one in done.cards if one.id in ("honestly", ".")] == ["neutralise", "neutralise"]
+
+
+def test_an_answer_that_decided_a_card_does_not_count_for_another():
+    first = called(n=0)
+    said = answered(of_card(first, "honestly"))
+    decided = {one.id: one for one in decide(first, said).cards}["honestly"]
+    second = called(first, said, n=0)
+    # Without "honestly" all texts with "but" flip back, and are questions between the same two classes.
+    assert groups(second, "but") == {"but": 12}
+    hashes = set(decided.text_hashes)
+    free = [text for text in GROUPS["but"] if text_hash(text) not in hashes]
+    assert 0 < len(free) < 12
+    assert {key.text_hash for key in of_card(second, "but")} <= set(map(text_hash, free))
+    # The partner: nothing was answered, and so nothing is spent.
+    by_name = called(n=0, shortcuts=["honestly"])
+    assert {key.text_hash for key in of_card(by_name, "but")} == set(map(text_hash, GROUPS["but"]))
+
+
+def test_nothing_is_asked_that_cannot_decide():
+    few = [text for text in TEXTS if text not in GROUPS["own"][7:]]
+    encoded = CLASSIFIER.encode(few)
+    found = ask(Questions(AUDITED, {}), CLASSIFIER, encoded, answers=Answers(), cards="all", shortcuts=["honestly"])
+    assert {card: len(flips) for card, flips in found.flips.items()} == {"honestly": 36, ".": 7, "but": 12}
+    assert {key.card for key in found.keys} == {"honestly", "but"}
+    assert found.undecidable == 1
+    # Of twelve flips five are unclear, and the seven that are left decide nothing.
+    first = called(shortcuts=["honestly"])
+    for unclear, asked in ((4, 8), (5, 0)):
+        said = answered(of_card(first, ".")[:unclear])
+        said = replace(said, said=tuple(replace(one, answer="unclear") for one in said.said))
+        more = called(first, said, shortcuts=["honestly"], cards=".")
+        assert len(more.asked) == asked
+
+
+def test_a_total_goes_to_cards_with_most_flips_and_later_to_those_that_stay_open():
+    first = called(n_total=30)
+    assert Counter(key.card for key in first.keys) == {"honestly": 12, ".": 12}
+    said = answered(of_card(first, "honestly")).and_more(
+        Answers(tuple(replace(one, answer="unclear") for one in answered(of_card(first, "."), "2").said))
+    )
+    second = called(first, said, n_total=30)
+    asked = {one.id for one in second.asked}
+    assert {key.card for key in second.keys if key.id in asked} == {"but"}, "of the full stop too few are left"
+    for total in (0, 7, -1):
+        with pytest.raises(ConfigError, match=f"n_total={total} decides no card, since that takes at least 8 answers"):
+            check_total(total)
+    assert (check_total(8), check_total(None)) == (8, None)
