@@ -165,7 +165,8 @@ def test_a_certificate(printed):
 
 def repair(choice: StrengthChoice, strategy: str = "distill") -> Repair:
     training = AdapterTraining(32, 30, 6, 24, 0.5, (1.849, 1.367), ("query",), 5, 0.1, 0.0123, 48.2)
-    fitted = FitReport(training, preset(strategy), 0, 3, {}, Shortcuts((Shortcut("honestly", "named"),)))
+    word = Shortcut("honestly", "named", n_support=8, mended=5, broken=2)
+    fitted = FitReport(training, preset(strategy), 0, 3, {}, Shortcuts((word,)))
     return Repair(strategy, "It was named.", fitted, choice)
 
 
@@ -174,7 +175,8 @@ def test_a_repair_and_how_its_strength_was_chosen(printed):
     dial = UnlabelledCalibration(1.0, 32, 20, curve)
     left = replace(CALIBRATION, strength=1.0, without_labels=1.0, p_value=0.5)
     lines, text = printed(repair(StrengthChoice(1.0, "calibrated", left, dial)), print_repair)
-    assert row_of(lines, "honestly")[:5] == ["honestly", "yes", "you", "said", "so"]
+    assert next(line.split() for line in lines if "mended" in line)[-2:] == ["mended", "broken"]
+    assert row_of(lines, "honestly") == "honestly yes you said so - - 5 2".split()
     for said in (
         "Repair: distill, seed 0",
         "trained      6 steps on 30 of 32 texts, 48.2 s",

@@ -18,5 +18,5 @@ def test_what_cannot_be_seen_is_spelled_out(text):
     assert visible_name(text) == expected
 
 
-def test_no_message_moves_the_cursor_of_a_terminal():
-    assert printable("a\rb\x1b[2K\n\tc\x9b") == "a[U+000D]b[U+001B][2K\n\tc[U+009B]"
+def test_no_message_moves_the_cursor_of_a_terminal_or_turns_its_direction():
+    assert printable("a\rb\x1b[2K\n\tc\x9b\u202e") == "a[U+000D]b[U+001B][2K\n\tc[U+009B][U+202E]"
