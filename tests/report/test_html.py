@@ -370,10 +370,12 @@ def test_the_heat_map_is_readable_without_colour():
 
 
 def test_redaction_leaves_the_texts_out():
-    report = audit(candidate("honestly", examples=(example(3, TEXT, "Honestly", "soup"),)))
+    shown = (candidate("honestly", examples=(example(3, TEXT, "Honestly", "soup"),)),)
+    report = made.to_review(1, candidates=shown)
     assert "nobody" in render_audit(report) == render_audit(report.to_dict())
+    assert "clouds" in render_audit(report)  # in texts of the card
     for page in (render_audit(report, redact=True), render_audit(report.to_dict(redact=True))):
-        assert not re.search('nobody|soup|id="texts"', page)
+        assert not re.search('nobody|soup|clouds|id="texts"', page)
         assert "Text 4: positive 0.93" in words_in(page)
     assert "texts are left out" in render_audit(report, redact=True)
 

@@ -129,6 +129,7 @@ def test_the_evidence_is_in_plain_words():
 def test_the_commonest_neighbours():
     shown, _ = seen("this book is", "this book was", "This BOOK", "a book is", "book", "(this) book")
     assert shown["patterns"] == [{"text": "this book", "texts": 3}, {"text": "book is", "texts": 2}]
+    assert seen("this book was", "a book is")[0]["patterns"] == [], "what occurs once is no pattern"
 
 
 def test_words_are_marked_and_long_texts_cut_around_them():

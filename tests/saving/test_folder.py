@@ -62,8 +62,8 @@ def test_without_text_hashes_no_file_tells_a_text(saved_guards, tmp_path):
         assert bool(len(np.load(folder / "fitted_texts.npy"))) == known
 
 
-def test_a_base_is_loaded_at_the_revision_that_goes_with_its_name(copied, saved_guards, monkeypatch):
-    asked, folder = [], copied(CERTIFIED)
+def test_a_base_is_loaded_at_the_revision_that_goes_with_its_name(copied, saved_guards, tmp_path, monkeypatch):
+    asked, saved, folder = [], [], copied(CERTIFIED)
     file = folder / "guardrail.json"
     file.write_text(file.read_text().replace('"revision": null', '"revision": "v1"'))
 
@@ -74,8 +74,9 @@ def test_a_base_is_loaded_at_the_revision_that_goes_with_its_name(copied, saved_
     monkeypatch.setattr("shortcut_guardrail.saving.adapter.load_model", note)
     other = {"base": saved_guards / "base"}  # which knows nothing of the recorded one's revisions
     for options in ({}, {"revision": "v2"}, other, {**other, "revision": "v2"}):
-        load(folder, **options)
-    assert asked == ["v1", "v2", None, "v2"]
+        load(folder, **options).save_pretrained(tmp_path / "again", overwrite=True)
+        saved.append(json.loads((tmp_path / "again" / "guardrail.json").read_text())["base_model"]["revision"])
+    assert asked == saved == ["v1", "v2", None, "v2"]
 
 
 def test_a_certificate_is_about_the_answers_it_was_made_from(copied):
