@@ -37,8 +37,9 @@ def steps(model_folder, texts, config, seed=0):
 
 
 def test_a_named_word_is_distilled_and_the_strength_chosen_without_labels(guard, model_folder, texts):
-    repaired = guard.repair(texts, shortcuts=["honestly"], config=FAST)
-    config = updated(preset("distill"), FAST).with_shortcuts(named=("honestly",))
+    configured = {**FAST, "shortcuts": {"keep": ["soup"]}}  # the call adds to it
+    repaired = guard.repair(texts, shortcuts=["honestly"], keep=["tea"], config=configured)
+    config = updated(preset("distill"), FAST).with_shortcuts(named=("honestly",), keep=("soup", "tea"))
     by_hand = steps(model_folder, texts, config)
     chosen = by_hand.calibrate_without_labels(texts)
     np.testing.assert_array_equal(guard.predict_proba(texts), by_hand.predict_proba(texts))
