@@ -72,7 +72,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     found = fitted.shortcuts
     guards = {"default": shown(guard, sets, base)}
     planted = content(data.shortcuts)
-    card = next(card for card in guard.audit(texts, strength=0.0).cards if planted & set(card.words))
+    card = next(card for card in guard.audit(texts, unit="word", strength=0.0).cards if planted & set(card.words))
     said = Decisions((Decision(card.words, "neutralise", "person", pulls_to=card.pulls_to),))
     guard.repair(texts, decisions=said, seed=seed)
     guards["one card"] = {"words": list(card.words), **shown(guard, sets, base)}

@@ -74,7 +74,7 @@ def measure(setting: str, seed: int, *, args: argparse.Namespace) -> dict[str, A
     guard = ShortcutGuardrail(
         trained.model, trained.tokenizer, max_length=trained.max_length, batch_size=64, precision="auto"
     )
-    audited = AuditedCards.of(guard.audit(rows.texts))
+    audited = AuditedCards.of(guard.audit(rows.texts, unit="word"))
     n_cards = len(audited.cards)
     audited = replace(audited, cards=tuple(card for card in audited.cards if card.changes >= LEAST_FLIPS))
     questions = guard.questions(Questions(audited, {}), rows.texts, cards="all")

@@ -179,7 +179,7 @@ def audited_once(guard: ShortcutGuardrail, rows: LabelledTexts, work: Path) -> t
     kept = work / f"audit-{guard.fingerprint()[:16]}-{guard.data_fingerprint(rows.texts)[:16]}.json"
     if not kept.exists():
         started = time.perf_counter()
-        report = guard.audit(rows.texts).to_dict()
+        report = guard.audit(rows.texts, unit="word").to_dict()
         write_file(kept, to_json({"report": report, "seconds": time.perf_counter() - started}), overwrite=True)
     found = json.loads(kept.read_text(encoding="utf-8"))
     return AuditedCards.from_dict(found["report"]), found["seconds"]
