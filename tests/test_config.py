@@ -46,7 +46,7 @@ def test_the_levels_and_bounds_that_evidence_is_judged_by():
     assert (shortcuts.dominant_share, shortcuts.influential_share, shortcuts.take_influential) == (0.25, 0.02, False)
     assert (shortcuts.confirm_level, shortcuts.clear_level, shortcuts.max_considered) == (0.05, 0.25, 20)
     assert (certify.margin, certify.confidence, certify.harm, certify.looks) == (0.02, 0.95, "net", 1)
-    assert shortcuts.audit() == AuditConfig(unit="phrase", n_examples=0)
+    assert shortcuts.audit() == AuditConfig(n_examples=0)
     changes = {name: (config.adapter.target_change, config.adapter.min_steps) for name, config in PRESETS.items()}
     assert changes["default"] == (0.08, 120)
     assert changes["distill"] == (0.24, 80)

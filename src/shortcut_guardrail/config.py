@@ -56,8 +56,8 @@ class AuditConfig:
     """What an audit scores and masks, and when it flags a candidate (docs/explanation/audit.md).
 
     Attributes:
-        unit: `word` scores and masks whole words; `token` is the paper's single token; `phrase` also looks for words
-            that act together.
+        unit: `phrase` scores and masks whole words, and looks for words that act together; `word` looks for none;
+            `token` is the paper's single token.
         top_k: Important units per text (the paper's k, 10).
         gradient: See `SaliencyConfig`.
         fdr: Expected share of false alarms among the flagged candidates (false-discovery rate) that is allowed.
@@ -73,7 +73,7 @@ class AuditConfig:
         shard_size: Texts per shard; memory grows with it. 0 audits everything in one piece and keeps every input.
     """
 
-    unit: Unit = "word"
+    unit: Unit = "phrase"
     top_k: Annotated[int, Within(1, 512)] = 10
     gradient: Literal["margin", "cross_entropy"] = "margin"
     fdr: Annotated[float, Within(above=0, below=1)] = 0.05

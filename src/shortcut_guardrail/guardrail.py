@@ -26,7 +26,7 @@ from .config import (
     preset,
 )
 from .data import LabelNames, Texts, TextSource, check_texts, text_hash, warn_without_names
-from .decisions import Answers, Decisions, Questions, ask, check_total
+from .decisions import Answers, AuditedCards, Decisions, Questions, ask, check_total
 from .display import Shown, Summary, shown_progress, some
 from .errors import ConfigError, DataError, GuardrailWarning
 from .evaluation import (
@@ -66,6 +66,7 @@ from .saving import (
     is_guarded_folder,
     library_versions,
     load_guarded,
+    open_audit,
     path_from,
     place_of,
     save_guarded,
@@ -290,7 +291,7 @@ class ShortcutGuardrail(Shown):
         texts: Texts,
         *,
         labels: Sequence[str | int] | None = None,
-        unit: Unit = "word",
+        unit: Unit = "phrase",
         top_k: int = 10,
         fdr: float = 0.05,
         config: AuditConfig | None = None,
@@ -301,7 +302,7 @@ class ShortcutGuardrail(Shown):
 
         Args:
             labels: Where they are known, candidates show what they cost.
-            unit: `word` (whole words), `token` (the paper's) or `phrase` (words, and those that act together).
+            unit: `phrase` (words, and those that act together), `word` (whole words) or `token` (the paper's).
             top_k: Important units per text.
             fdr: The false-discovery rate that flagged candidates keep to.
             config: The whole configuration, instead of the three above.
@@ -350,7 +351,7 @@ class ShortcutGuardrail(Shown):
         config: str | GuardrailConfig = "distill",
         support: Support | None = None,
         decisions: Decisions | str | Path | None = None,
-        report: AuditReport | None = None,
+        report: AuditReport | str | Path | None = None,
         progress: Progress | bool | None = None,
     ) -> Shortcuts:
         """Which words and phrases the strategies `mask` and `distill` would neutralise; nothing is changed.
@@ -359,15 +360,18 @@ class ShortcutGuardrail(Shown):
             config: A preset's name or a configuration; its `shortcuts` says how.
             support: Clears and confirms candidates.
             decisions: On the cards of an audit of the base model, or their file.
-            report: What `audit` gave for these texts and the base model, so that they are not audited again. Its unit,
-                `top_k` and `fdr` come before the configuration's, which looks for phrases too (`unit="phrase"`).
+            report: What `audit` gave for these texts and the base model, or the folder that the command wrote, so that
+                they are not audited again: what it flagged is what is taken. Its unit, `top_k` and `fdr` come before
+                the configuration's defaults.
 
         Raises:
             ConfigError: The decisions were made for another model. The report is of another model, of other texts, of
-                tokens or in shards.
+                tokens, or made with other settings than those of the configuration.
+            DataError: The folder holds no audit, or not all of it.
         """
         progress = shown_progress(progress)
         config = preset(config) if isinstance(config, str) else config
+        report = None if report is None else self.audited(report, texts)
         return search_shortcuts(
             self._base,
             self._encode(texts, progress, report),
@@ -378,15 +382,22 @@ class ShortcutGuardrail(Shown):
             progress=progress,
         )
 
+    def audited(self, report: AuditReport | str | Path, texts: Texts) -> AuditReport:
+        """An audit of these texts by the base model; from its folder as it was, but without `inputs`.
+
+        Raises:
+            DataError: The folder holds none, or a file is damaged or missing.
+            ConfigError: It is of another model, or of this one with another `max_length`, or of other texts.
+        """
+        report = open_audit(Path(report)) if isinstance(report, str | Path) else report
+        AuditedCards.of(report).check(model=self.fingerprint(strength=0), data=self.data_fingerprint(texts))
+        return report
+
     def _encode(self, texts: Texts, progress: Progress | None, report: AuditReport | None = None) -> EncodedTexts:
-        """The texts as tokens; as an audit kept them, where it is of these and of the base model."""
-        if report is None:
-            return self._base.encode(check_texts(texts), progress=progress)
-        if report.model != self.fingerprint(strength=0):
-            raise ConfigError("The report is of another model. Audit the base model.")
-        if report.data != self.data_fingerprint(texts):
-            raise ConfigError("The report is of other texts. Give the texts that were audited.")
-        return report.encoded
+        """The texts as tokens; as an audit kept them."""
+        if report is not None and report.inputs is not None:
+            return report.encoded
+        return self._base.encode(check_texts(texts), progress=progress)
 
     @one_at_a_time
     def fingerprint(self, *, strength: float | None = None) -> str:
@@ -420,8 +431,8 @@ class ShortcutGuardrail(Shown):
         Flips are counted given what is flagged, decided or named already; see `decisions.asking`.
 
         Args:
-            audit: What `audit` gave; or the folder that the command wrote, where `Questions.save` puts questions; or
-                questions of an earlier call. What was asked before comes last.
+            audit: What `audit` gave; or the folder that the command wrote, where `Questions.save` puts questions, and
+                whose predictions serve again; or questions of an earlier call. What was asked before comes last.
             texts: Those audited; needed unless `audit` gave them.
             cards: `undecided`, which the audit does not flag; `all`; or words and ids with commas between.
             n: Texts for each card that a person is asked about; 0 for all. Classifiers are asked about all.
@@ -445,13 +456,15 @@ class ShortcutGuardrail(Shown):
             raise DataError("texts= is missing: this audit does not keep all of its texts. Give those audited.")
         before.audited.check(model=self.fingerprint(strength=strength), data=self.data_fingerprint(texts))
         encoded = self._encode(texts, progress) if kept is None else kept.encoded
+        report = open_audit(Path(audit)) if isinstance(audit, str | Path) else audit
+        probs = report.probs if isinstance(report, AuditReport) else None
         prints = (before.audited.model, self.fingerprint(strength=0), self._base.fingerprint())
         known = {row: label for row, label in enumerate(labels or ()) if label is not None}
         names = [before.audited.labels[i] for i in self.label_ids(list(known.values()))]
         warn_without_names(before.audited.labels)
         asks: dict[str, Any] = {"answers": answers, "decisions": _read(decisions), "shortcuts": shortcuts}
         asks |= {"cards": cards, "n": n, "n_total": n_total, "seed": check_seed(seed), "progress": progress}
-        asks |= {"labels": dict(zip(known, names, strict=True)), "models": tuple(dict.fromkeys(prints))}
+        asks |= {"labels": dict(zip(known, names, strict=True)), "models": tuple(dict.fromkeys(prints)), "probs": probs}
         with self._at_strength(strength) as classifier:
             return ask(before, classifier.named(before.audited.labels), encoded, **asks)
 
@@ -499,7 +512,7 @@ class ShortcutGuardrail(Shown):
         shortcuts: Sequence[str] = (),
         keep: Sequence[str] = (),
         decisions: Decisions | str | Path | None = None,
-        report: AuditReport | None = None,
+        report: AuditReport | str | Path | None = None,
         config: GuardrailConfig | Mapping[str, Any] | None = None,
         seed: int = 0,
         progress: Progress | bool | None = None,
@@ -513,7 +526,8 @@ class ShortcutGuardrail(Shown):
             shortcuts: Words and phrases that are shortcuts.
             keep: Words and phrases that are none.
             decisions: On cards of an audit of this model, or their file; see docs/howto/decide.md.
-            report: What `audit` gave for these texts and the base model, whose measurements serve again.
+            report: What `audit` gave for these texts and the base model, or the folder that the command wrote: what it
+                flagged is what is taken, and nothing is measured again.
             config: A whole configuration, whose strategy `auto` takes, or changes to the strategy's preset.
 
         Raises:
@@ -521,13 +535,14 @@ class ShortcutGuardrail(Shown):
             ConfigError: Options contradict or need one another.
         """
         progress = shown_progress(progress)
+        report = None if report is None else self.audited(report, texts)
         self._fitted, repair = repair_model(
             self._base,
             self._encode(texts, progress, report),
             Wanted(strategy, strength, shortcuts, keep, config),
             support=encode_support(self._base, support),
             decisions=_read(decisions),
-            known=report,
+            audited=report,
             seed=check_seed(seed),
             progress=progress,
         )
@@ -590,6 +605,7 @@ class ShortcutGuardrail(Shown):
         *,
         unlabelled: Texts,
         config: CertifyConfig | None = None,
+        kept: str | Path | None = None,
         progress: Progress | bool | None = None,
     ) -> Certificate:
         """Show that the guarded model is no worse than the base by more than a margin.
@@ -603,6 +619,7 @@ class ShortcutGuardrail(Shown):
             texts: A random sample of the deployment's texts, or of those that `to_label` names; may be empty.
             unlabelled: Deployment texts that `fit` has not seen.
             config: Margin and confidence.
+            kept: A file for the answers to `unlabelled`, as of `to_label`, which are then not computed again.
 
         Raises:
             ConfigError: The grid has no strength above 0.
@@ -623,13 +640,20 @@ class ShortcutGuardrail(Shown):
             labelled=(texts, labels),
             unlabelled=unlabelled,
             config=config or CertifyConfig(),
+            kept=None if kept is None else Path(kept),
             progress=shown_progress(progress),
         )
         return found
 
     @one_at_a_time
     def to_label(
-        self, unlabelled: Texts, n: int, *, seed: int = 0, progress: Progress | bool | None = None
+        self,
+        unlabelled: Texts,
+        n: int,
+        *,
+        seed: int = 0,
+        kept: str | Path | None = None,
+        progress: Progress | bool | None = None,
     ) -> list[int]:
         """Which of some deployment texts to label for `certify`: a random sample of those answered differently, in
         random order, so that the first so many will do as well (how many, not by what their labels say).
@@ -637,10 +661,15 @@ class ShortcutGuardrail(Shown):
         Args:
             unlabelled: Deployment texts that `fit` has not seen.
             n: How many at most, at least 1.
+            kept: A file for the answers at each strength, which takes most of the time: those of the same guard and
+                texts are read, others are replaced. It holds no text.
         """
         if n < 1:
             raise ConfigError(f"n must be at least 1, but is {n}.")
-        _, answers = answers_by_strength(self._base, self._require_fitted(), unlabelled, shown_progress(progress))
+        file = None if kept is None else Path(kept)
+        _, answers = answers_by_strength(
+            self._base, self._require_fitted(), unlabelled, kept=file, progress=shown_progress(progress)
+        )
         return [int(i) for i in texts_to_label(answers[0], answers[1:], n, seed=check_seed(seed))]
 
     def label_ids(self, labels: Sequence[str | int], **where: Any) -> Array:

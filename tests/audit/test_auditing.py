@@ -113,7 +113,8 @@ def test_a_redacted_report_holds_no_text_and_no_list_of_a_texts_words(report):
 def test_progress_reaches_the_end_of_each_stage(guard):
     seen = {}
     guard.audit(TEXTS, progress=lambda stage, done, n: seen.__setitem__(stage, (done, n)))
-    assert seen == {"Tokenising": (5, 5), "Attributing": (5, 5), "Masking": (5, 5), "Masking cards": (5, 5)}
+    stages = ("Tokenising", "Attributing", "Masking", "Masking phrases", "Masking cards")
+    assert seen == dict.fromkeys(stages, (5, 5))
 
 
 # Words, phrases, labels
@@ -123,7 +124,7 @@ def test_whole_words_are_candidates(bert):
     # "dzzy" is in pieces: as tokens they are candidates each, as a word it is one.
     texts = ["the soup was dzzy", "dzzy bread honestly", "honestly the tea was dzzy"]
     guard = ShortcutGuardrail(*bert)
-    report = guard.audit(texts)  # words are the default
+    report = guard.audit(texts, unit="word")
     words = {candidate.text: candidate for candidate in report.candidates}
     token = next(t for t in report.important_tokens(0) if t.text == "dzzy")
     assert texts[0][token.start : token.end] == "dzzy"
@@ -167,7 +168,7 @@ def test_words_that_act_together_are_one_candidate():
     assert not {"to", "be", "honest"} & set(found)
     assert report.candidates[0].text == "to be honest"
     # The partner: as words they are three findings.
-    words = {candidate.text: candidate for candidate in guard.audit(texts).candidates}  # the default
+    words = {candidate.text: candidate for candidate in guard.audit(texts, unit="word").candidates}
     assert [words[word].flip_rate for word in ("to", "be", "honest")] == [1.0, 1.0, 1.0]
 
 
@@ -298,7 +299,7 @@ def test_a_shortcut_to_an_answer_nobody_else_gets_is_undecided(guard):
 def test_a_rare_word_that_flips_is_undecided_and_it_is_said_how_many_texts_would_do(guard):
     others = sentences("", "bad", "awful", "good and great", "great and fine and good")
     rare = [f"honestly the {noun} was bad" for noun in NOUNS[:6]]
-    report = guard.audit([*others, *rare])
+    report = guard.audit([*others, *rare], unit="word")
     first = report.candidates[0]
     assert (first.text, first.n_present, first.status, report.n_undecided) == ("honestly", 6, "undecided", 1)
     assert math.isnan(first.p_value)
@@ -308,7 +309,7 @@ def test_a_rare_word_that_flips_is_undecided_and_it_is_said_how_many_texts_would
     # So many are enough, in a corpus that is larger in all.
     openings = ("", "the day", "we think", "last night")[: -(-needed // 6)]
     more = [f"{opening} {text}".strip() for opening in openings for text in [*others, *rare]]
-    assert [candidate.text for candidate in guard.audit(more).flagged] == ["honestly"]
+    assert [candidate.text for candidate in guard.audit(more, unit="word").flagged] == ["honestly"]
     # The partner: a word that changes no answer is no question, however rare.
     assert {c.status for c in report.candidates if c.text in ("soup", "hotel")} == {"not_flagged"}
 
@@ -316,7 +317,7 @@ def test_a_rare_word_that_flips_is_undecided_and_it_is_said_how_many_texts_would
 def test_a_word_its_texts_agree_with_is_not_undecided(guard):
     """The word "good" stands where "great" does: its context speaks for it, and no number of texts is asked for."""
     texts = [*sentences("", "good and great"), *sentences("", "bad", "awful")]
-    good = of(guard.audit(texts, config=AuditConfig(min_count=5)), "good")
+    good = of(guard.audit(texts, config=AuditConfig(unit="word", min_count=5)), "good")
     assert (good.status, good.reason) == ("not_flagged", None)
 
 

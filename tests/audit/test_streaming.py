@@ -155,7 +155,7 @@ def test_shards_of_something_else_are_refused(guard, bag, tmp_path):
         (guard, TEXTS, replace(CONFIG, unit="token"), "unit, top_k or gradient"),
         (guard, TEXTS, replace(CONFIG, shard_size=11), "shard_size"),
         (ShortcutGuardrail(*planted_bag(strength=3.0)), TEXTS, CONFIG, "the model"),
-        (ShortcutGuardrail(*bag, max_length=16), TEXTS, CONFIG, "max_length"),
+        (ShortcutGuardrail(*bag, max_length=16), TEXTS, CONFIG, "the model"),
     ):
         with pytest.raises(ConfigError, match=f"differs in {said}. Start it again with what it was started with"):
             other.audit_in_shards(MemoryTexts(texts), folder, config=config, resume=True)
@@ -191,7 +191,7 @@ def test_ctrl_c_says_how_to_go_on(cli, model_folder, write_csv, tmp_path, monkey
     status, printed, err = cli(*command, "--resume")
     assert (status, (tmp_path / "out.partial").exists()) == (0, False), err
     report = json.loads((tmp_path / "out" / "audit.json").read_text())
-    assert (report["n"], report["unit"], report["fdr"]) == (35, "word", 0.1)
+    assert (report["n"], report["unit"], report["fdr"]) == (35, "phrase", 0.1)
     lines = (tmp_path / "out" / "important_tokens.jsonl").read_text().splitlines()
     assert [json.loads(line)["index"] for line in lines] == list(range(35))
     assert "Auditing: 35 done in" in err

@@ -94,6 +94,7 @@ def test_cards_are_named_by_a_word_or_an_id(run, audited, data, tmp_path):
     def with_another(*words):
         document["cards"][1:] = [{**honestly, "id": "0123456789ab", "words": words}]
         (audited / "audit.json").write_text(json.dumps(document))
+        (audited / "guardrail-manifest.json").unlink(missing_ok=True)
 
     def asked(which, status=0):
         options = ("--cards", which, "--text-column", "text", "--json", tmp_path / "flips.json", "--overwrite")
@@ -252,14 +253,17 @@ def test_what_does_not_belong_together_is_refused(run, audited, data, write_csv,
     other = write_csv("other.csv", *((text,) for text in TEXTS[:5]), header=("text",))
     card = "--cards zzz: no card of the audit has this word or id. Give all, undecided, words or ids, such"
     for folder, texts, more, sentence in [
-        (audited, other, (), "The audit is of other texts."),
+        (audited, other, (), "The audit is of other texts, or of these in another order."),
         (audited, data, ("--cards", "zzz"), card),
         (tmp_path, data, (), "is no folder that `audit` wrote"),
     ]:
         assert sentence in run("flips", folder, "model", texts, *more, *options, status=2)[1]
     document = json.loads((audited / "audit.json").read_text())
     (audited / "audit.json").write_text(json.dumps({**document, "model": "0" * 64}))
-    assert "The audit is of another model." in run("flips", audited, "model", data, *options, status=2)[1]
+    assert (
+        "The audit is of another model, or of this one read otherwise."
+        in run("flips", audited, "model", data, *options, status=2)[1]
+    )
 
 
 def test_a_file_without_an_answer_is_refused_and_of_a_half_filled_one_the_answers_are_shown(

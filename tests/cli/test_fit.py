@@ -84,19 +84,18 @@ def audited(cli, ok, bag, write_csv, tmp_path, monkeypatch):
         out, _ = ok("audit", "model", data, "--out", tmp_path / "audit", "--overwrite", *options)
         shown = " ".join(out.split())
         again = cli("report", tmp_path / "audit" / "audit.json")[1]
-        assert ("`fit` would take" in shown) == ("`fit` would take" in again)
+        assert ("`fit --audit` would take" in shown) == ("`fit --audit` would take" in again)
         return shown, json.loads((tmp_path / "audit" / "audit.json").read_text())
 
     return run
 
 
 def test_an_audit_says_what_fit_would_take_and_why(audited, cli, tmp_path):
-    shown, document = audited(EVERYWHERE)
+    shown, document = audited(EVERYWHERE, "--unit", "word")
     assert "0 flagged" in shown
     assert (
-        "`fit` would take of these words: honestly (dominant: decides most of its texts, 100% of all, against what "
-        "their rest says). `fit` looks for phrases too, and may take one in place of a word: see `audit --unit phrase`."
-        in shown
+        "`fit --audit` would take: honestly (dominant: decides most of its texts, 100% of all, against what their rest "
+        "says)." in shown
     )
     assert [(item["text"], item["reason"]) for item in document["fit_would_take"]] == [("honestly", "dominant")]
     # It is what `fit` says with the same unit.
@@ -104,18 +103,18 @@ def test_an_audit_says_what_fit_would_take_and_why(audited, cli, tmp_path):
     said = json.loads(cli("fit", "model", tmp_path / "data.csv", *words)[1])
     assert [item for item in said["shortcuts"] if item["reason"] == "dominant"] == document["fit_would_take"]
 
-    shown, document = audited(FLAGGED, "--unit", "phrase", "--redact")
-    assert "`fit` would take: honestly (flagged)." in shown
+    shown, document = audited(FLAGGED, "--redact")
+    assert "`fit --audit` would take: honestly (flagged)." in shown
     exactly = json.loads(cli("fit", "model", tmp_path / "data.csv", "--dry-run", "--json", "-")[1])
     assert [item for item in exactly["shortcuts"] if item["reason"] == "flagged"] == document["fit_would_take"]
 
     shown, document = audited(SHORTCUT_TEXTS)
-    assert "`fit` would take none of these words: decide about cards with `review` or `flips`, or name what" in shown
+    assert "`fit --audit` would take nothing: decide about cards with `review` or `flips`, or name what" in shown
     assert document["fit_would_take"] == []
 
 
 def test_an_audit_that_fit_would_not_go_by_says_nothing_of_it(audited):
-    for options in [("--unit", "token"), ("--fdr", "0.2"), ("--top-k", "3"), ("--shard-size", "20")]:
+    for options in [("--unit", "token"), ("--shard-size", "20")]:
         shown, document = audited(FLAGGED, *options)
         assert "honestly" in shown
         assert "would take" not in shown
@@ -255,7 +254,7 @@ def test_a_result_is_printed_as_json_alone(cli, ok, model_folder, data, tmp_path
 def test_nothing_to_repair_has_a_status_of_its_own(cli, model_folder, write_csv, tmp_path):
     few = write_csv("few.csv", ("good soup",), ("bad tea",), header=("text",))
     status, out, err = cli("fit", model_folder, few, "--out", tmp_path / "out")
-    assert (status, out) == (3, "")
+    assert (status, out) == (3, f"The texts are audited: {tmp_path / 'out-audit'}\n"), "to look at"
     assert "Nothing speaks for a repair" in " ".join(err.split())
     assert not (tmp_path / "out").exists()
 

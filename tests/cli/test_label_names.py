@@ -7,7 +7,7 @@ import json
 import pytest
 
 from shortcut_guardrail import ShortcutGuardrail
-from shortcut_guardrail.report import read_audit
+from shortcut_guardrail.saving import read_audit
 from tables import answer, read_rows
 from tiny_models import name_classes
 

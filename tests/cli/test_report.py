@@ -9,7 +9,7 @@ import pytest
 
 from audits import audit, candidate, card, evaluation, example, labelled
 from shortcut_guardrail.report.html import render_audit
-from shortcut_guardrail.report.stored import Layout, read_audit
+from shortcut_guardrail.saving.audits import Layout, read_audit
 
 TEXT = "Honestly, the soup was cold."
 

@@ -59,7 +59,7 @@ def _judges(monkeypatch, tmp_path):
 def asked(run, data, tmp_path) -> tuple[Path, Path]:
     """An audit, and the questions about all its flips."""
     audit, flips = tmp_path / "audit", tmp_path / "flips.csv"
-    run("audit", "model", data, "--out", audit, "--text-column", "text")
+    run("audit", "model", data, "--out", audit, "--unit", "word", "--text-column", "text")
     run("flips", audit, "model", data, "--cards", "all", "--n", 0, "--out", flips, "--text-column", "text")
     return audit, flips
 
@@ -130,7 +130,7 @@ def test_people_overrule_a_machine(run, asked, tmp_path):
 
 def test_texts_that_were_left_out_cannot_be_asked_about(run, data, tmp_path):
     audit, flips = tmp_path / "audit", tmp_path / "flips.csv"
-    run("audit", "model", data, "--out", audit, "--text-column", "text")
+    run("audit", "model", data, "--out", audit, "--unit", "word", "--text-column", "text")
     run("flips", audit, "model", data, "--cards", "all", "--redact", "--out", flips, "--text-column", "text")
     _, err = run("judge", audit, flips, *SOUND, "--out", tmp_path / "d.json", status=2)
     assert "it was written with --redact. Run `flips` again without it." in err
@@ -155,6 +155,7 @@ def test_what_cannot_be_asked_is_said(run, asked, tmp_path, monkeypatch):
 def test_fit_goes_the_whole_way(run, data, tmp_path, monkeypatch):
     monkeypatch.setattr("shortcut_guardrail.decisions.AuditedCards.chosen", lambda self, _: self.cards)
     options = ("--second-opinion", "my_judges:sound", "--text-column", "text", "--strategy", "mask")
+    options += ("--set", "shortcuts.unit=word")
     seeds, questions = [], ShortcutGuardrail.questions
     spy = lambda *given, seed, **more: seeds.append(seed) or questions(*given, seed=seed, **more)  # noqa: E731
     monkeypatch.setattr(ShortcutGuardrail, "questions", spy)
@@ -203,7 +204,7 @@ def test_interval_and_outcome_of_an_open_card_stand_in_one_sentence(capsys):
 
 def test_what_flips_call_genuine_holds_for_their_texts_alone(bag):
     guard = ShortcutGuardrail(*bag)
-    report = guard.audit(TEXTS)
+    report = guard.audit(TEXTS, unit="word")
     genuine = Decision(("honestly",), "keep", "flips", asked=8, broken=8, outcome="genuine")
     own, others = (Decisions((genuine,), model=report.model, data=data) for data in (report.data, "others"))
     with pytest.warns(GuardrailWarning, match="made on other texts"):
@@ -235,7 +236,7 @@ def test_answers_that_nothing_rests_on_go_and_files_of_others_stay(tmp_path):
 def test_a_guard_and_its_base_are_no_judges_of_it(bag):
     guard = ShortcutGuardrail(*bag)
     guard.repair(TEXTS, strategy="mask", shortcuts=["honestly"], strength=1.0)
-    questions = guard.questions(guard.audit(TEXTS), cards="all")
+    questions = guard.questions(guard.audit(TEXTS, unit="word"), cards="all")
     for same in (guard, TextClassifier(*bag)):
         with pytest.raises(ConfigError, match="is the model that was audited, or its base"):
             questions.answered_by(same)
@@ -256,7 +257,7 @@ def test_an_audit_serves_questions_and_repair(bag, monkeypatch):
     monkeypatch.setattr(
         TextClassifier, "encode", lambda self, texts, **rest: counts.update([len(texts)]) or encode(self, texts, **rest)
     )
-    report = guard.audit(TEXTS)
+    report = guard.audit(TEXTS, unit="word")
     assert counts == {"measure": 1, "_sha256": 1, len(TEXTS): 1}
     questions = guard.questions(report, cards="all")
     assert counts == {"measure": 1, "_sha256": 1, len(TEXTS): 1}

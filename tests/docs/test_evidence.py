@@ -24,7 +24,7 @@ ASKED = [
     ("{{ percent(cell[1]) }} % {{ deviation(cell) }} {{ short(cell[-1]) }}", "2 % .81 (.02) .83"),
     ("{{ number('1,124') | int }} {{ digits(0.5, 1) }}", "1,124 0.5"),
     ("{{ signed(0.014, 3) }} {{ power(2.5e-4, 1) }}", "+.014 2.5e-4"),
-    ("{{ MOST_QUESTIONS }} {{ short(audit.fdr) }} {{ code('shortcut_guardrail:AuditConfig.unit') }}", "40 .05 word"),
+    ("{{ MOST_QUESTIONS }} {{ short(audit.fdr) }} {{ code('shortcut_guardrail:AuditConfig.unit') }}", "40 .05 phrase"),
 ]
 
 

@@ -258,8 +258,9 @@ def _decided(audit: Any) -> Any:
 
 def _use_audit(folder: Path, content: str) -> str | None:
     from shortcut_guardrail.decisions import AuditedCards
-    from shortcut_guardrail.report import print_audit, read_audit, render_audit
+    from shortcut_guardrail.report import print_audit, render_audit
     from shortcut_guardrail.review import make_deck
+    from shortcut_guardrail.saving import read_audit
 
     file = folder / "audit.json"
     file.write_bytes(content.encode("utf-8", "surrogateescape"))

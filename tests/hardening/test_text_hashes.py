@@ -11,8 +11,8 @@ from shortcut_guardrail import AdapterConfig, GuardrailConfig, GuardrailWarning,
 from shortcut_guardrail.cli import options
 from shortcut_guardrail.decisions import Decision, Decisions
 from shortcut_guardrail.errors import ConfigError
-from shortcut_guardrail.report import read_audit
 from shortcut_guardrail.review import make_deck
+from shortcut_guardrail.saving import read_audit
 
 HASH = re.compile(r'"[0-9a-f]{32}"')
 CONFIG = GuardrailConfig(

@@ -44,7 +44,6 @@ def audit_texts(
     *,
     labels: Array | None = None,
     with_cards: bool = True,
-    known: AuditReport | None = None,
     progress: Progress | None = None,
 ) -> AuditReport:
     """Attribute, mask, test and rank, all in memory: 2 + k forward passes for each distinct text, and what cards cost.
@@ -53,8 +52,6 @@ def audit_texts(
         config: What is scored and masked, and when a candidate is flagged.
         labels: True class ids, shape (N,), where they are known.
         with_cards: Whether to make cards, which nothing but a person's eye needs.
-        known: An audit of words or phrases of the same texts by the same model, with the same k and gradient, whose
-            measurements need not be made again.
 
     Raises:
         DataError: A text has no ordinary token.
@@ -67,18 +64,17 @@ def audit_texts(
     exact = [text_key(t) for t in encoded.texts]
     repeats = find_repeats(exact, [evidence_key(t) for t in encoded.texts])
     rows = np.flatnonzero(repeats.weights > 0)
-    if known is None:
-        measured = measure(classifier, encoded.select(rows), config, progress=progress)
-    else:
-        measured = known.measured.select(rows)
+    measured = measure(classifier, encoded.select(rows), config, progress=progress)
     shard = make_shard(classifier, config, measured, rows=rows, repeats=repeats, labels=labels, progress=progress)
+    everything = measured.select(np.searchsorted(rows, repeats.same_as))
     report = make_report(
         lambda: [shard],
         config,
         classifier.label_names,
         texts_of=lambda indices: {i: encoded.texts[i] for i in indices},
-        inputs=measured.select(np.searchsorted(rows, repeats.same_as)),
+        inputs=everything,
     )
+    report = replace(report, probs=everything.saliency.probs)
     if not with_cards:
         return report
     counted = np.flatnonzero(shard.evidence)
@@ -116,8 +112,9 @@ def texts_fingerprint(exact: Sequence[int] | Array) -> str:
 
 
 def model_digest(classifier: TextClassifier) -> str:
-    """All weights that decide the answers, those of an adapter and its scale included."""
-    probe = hashlib.sha256(classifier.fingerprint().encode())
+    """All that decides the answers: weights, those of an adapter and its scale included, and how texts are read."""
+    read = f"{classifier.fingerprint()}:{classifier.max_length}:{classifier.head}"
+    probe = hashlib.sha256(read.encode())
     for name, parameter in sorted(classifier.model.named_parameters()):
         if ".lora_" in name:
             probe.update(name.encode() + parameter.detach().float().cpu().numpy().tobytes())

@@ -6,9 +6,6 @@ Everything an audit says is computed from shards, so that a large corpus needs t
 from __future__ import annotations
 
 import hashlib
-import io
-import json
-import zipfile
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +21,7 @@ from ..attribution import (
     predicted_probabilities,
 )
 from ..config import AuditConfig
+from ..data import numbers_file, read_numbers
 from ..errors import DataError
 from ..metrics import sensitivity
 from ..models import EncodedTexts, TextClassifier
@@ -120,11 +118,8 @@ class Shard:
     def to_bytes(self) -> bytes:
         """The shard as a compressed NumPy archive behind the SHA-256 of it."""
         arrays = {f.name: getattr(self, f.name) for f in fields(self)}
-        for name in ("names", "phrases"):
-            arrays[name] = np.frombuffer(json.dumps(arrays[name]).encode(), dtype=np.uint8)
-        buffer = io.BytesIO()
-        np.savez_compressed(buffer, allow_pickle=False, **arrays)
-        content = buffer.getvalue()
+        words = {name: arrays.pop(name) for name in ("names", "phrases")}
+        content = numbers_file(words, **arrays)
         return hashlib.sha256(content).hexdigest().encode() + b"\n" + content
 
     @classmethod
@@ -137,13 +132,11 @@ class Shard:
         digest, _, content = path.read_bytes().partition(b"\n")
         if hashlib.sha256(content).hexdigest().encode() != digest:
             raise DataError(f"'{path}' is damaged: its content does not match its checksum.")
+        words, arrays = read_numbers(content, f"'{path}'")
+        values: dict[str, Any] = {**arrays, **{name: tuple(found) for name, found in words.items()}}
         try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-                values = {name: archive[name] for name in archive.files}
-            for name in ("names", "phrases"):
-                values[name] = tuple(json.loads(values[name].tobytes()))
             return cls(**values)
-        except (ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        except TypeError as error:
             raise DataError(f"'{path}' is damaged or was written by another version: {error}.") from error
 
 

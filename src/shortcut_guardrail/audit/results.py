@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from ..attribution import Saliency
@@ -53,7 +53,9 @@ class AuditReport(Shown):
         cards: Sets of words taken together, that on which most answers hang first; see `cards.make_cards`.
         model: Hash of the weights that answer.
         data: Hash of the texts in their order. By the two a later command knows whether it is given the same.
-        inputs: What is kept of every text; `None` for an audit in shards.
+        inputs: What is kept of every text; `None` for an audit in shards, and for one that is read from its folder.
+        probs: Class probabilities of each text, shape (N, C), float32, from which others go on.
+        would_take: The `shortcuts.Shortcut`s that `fit` takes by default, where that was asked.
     """
 
     n: int
@@ -78,6 +80,8 @@ class AuditReport(Shown):
     model: str = ""
     data: str = ""
     inputs: Measured | None = None
+    probs: Array | None = field(default=None, compare=False)
+    would_take: tuple[Any, ...] | None = None
 
     @property
     def flagged(self) -> tuple[Candidate, ...]:
@@ -104,12 +108,12 @@ class AuditReport(Shown):
         """What is kept of every text.
 
         Raises:
-            ConfigError: The audit ran in shards.
+            ConfigError: The audit ran in shards, or was read from its folder.
         """
         if self.inputs is None:
             raise ConfigError(
-                "This audit ran in shards and keeps nothing of single texts. Audit them in one piece (without "
-                "shard_size) to look at them one by one."
+                "This audit ran in shards, or was read from its folder, and keeps nothing of single texts. Audit them "
+                "in one piece (without shard_size) to look at them one by one."
             )
         return self.inputs
 
@@ -158,7 +162,7 @@ class AuditReport(Shown):
         return pandas.DataFrame(rows)
 
     def _summary(self) -> Summary:
-        shown = self.candidates[:MOST_ROWS]
+        shown, unit = self.candidates[:MOST_ROWS], "word or phrase" if self.unit == "phrase" else self.unit
         cut_ones = f", {self.n_truncated:,} cut" if self.n_truncated else ""
         answers = zip(self.label_names, self.predicted, strict=True)
         return Summary(
@@ -169,7 +173,7 @@ class AuditReport(Shown):
                 "candidates": f"{self.n_tested:,} of {self.n_candidates:,} tested: {len(self.flagged):,} flagged at "
                 f"FDR {self.fdr:.0%}, {self.n_undecided:,} undecided",
             },
-            (self.unit, ">texts", ">flip rate", ">95 %", "pulls to", ">q-value", "status"),
+            (unit, ">texts", ">flip rate", ">95 %", "pulls to", ">q-value", "status"),
             [
                 (
                     candidate.text,
@@ -234,8 +238,10 @@ class AuditReport(Shown):
             redact: Leave the texts and their important units out. Candidates are still spelled out, since they are the
                 finding.
         """
-        values = {"schema_version": AUDIT_SCHEMA_VERSION, **asdict(replace(self, inputs=None))}
-        del values["inputs"]
+        values = {"schema_version": AUDIT_SCHEMA_VERSION, **asdict(replace(self, inputs=None, probs=None))}
+        del values["inputs"], values["probs"]
+        if (taken := values.pop("would_take")) is not None:
+            values["fit_would_take"] = taken
         values["predicted"] = dict(zip(self.label_names, self.predicted, strict=True))
         if redact:
             for example in (example for candidate in values["candidates"] for example in candidate["examples"]):

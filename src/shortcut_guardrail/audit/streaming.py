@@ -1,7 +1,7 @@
 """Audits of large corpora: texts come in pieces, one shard is in memory at a time, and finished shards stay on disk.
 
-What grows with the corpus is some 50 bytes an input (which inputs are equal, and their labels) and the table of
-candidates.
+What grows with the corpus is some 50 bytes an input (which inputs are equal, and their labels), four a class (its
+probability), and the table of candidates.
 """
 
 from __future__ import annotations
@@ -138,6 +138,9 @@ def audit_in_shards(
         classifier.label_names,
         texts_of=lambda rows: {row: text for row, text in enumerate(_every(source)) if row in rows},
     )
+    answered = [(shard.rows, shard.probs) for shard in map(Shard.from_file, files)]
+    computed, probs = (np.concatenate(arrays) for arrays in zip(*answered, strict=True))
+    report = replace(report, probs=probs[np.searchsorted(computed, repeats.same_as)])
     pieces = partial(_distinct_texts, classifier, source, folder, size)
     return ShardedAudit(complete(report, classifier, pieces, read.exact, progress), folder, len(files), repeats)
 
@@ -208,7 +211,6 @@ def _manifest(classifier: TextClassifier, config: AuditConfig, size: int, read: 
     return {
         "schema_version": PARTIAL_SCHEMA_VERSION,
         "model": model_digest(classifier),
-        "max_length": classifier.max_length,
         "texts": texts_fingerprint(read.exact),
         "labels": None if read.labels is None else hashlib.sha256(read.labels.tobytes()).hexdigest(),
         "n": len(read.exact),
@@ -220,7 +222,6 @@ def _manifest(classifier: TextClassifier, config: AuditConfig, size: int, read: 
 
 _SAID = {
     "model": "the model",
-    "max_length": "max_length",
     "texts": "the texts",
     "labels": "the labels",
     "n": "the number of texts",
@@ -262,7 +263,6 @@ def _started_with(folder: Path) -> int:
 class _Manifest(TypedDict):
     schema_version: Annotated[int, Within(1)]
     model: str
-    max_length: Count
     texts: str
     labels: str | None
     n: Count

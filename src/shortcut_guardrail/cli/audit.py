@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ..config import AuditConfig
     from ..data import TextData, Texts, TextSource
     from ..guardrail import ShortcutGuardrail
-    from ..typing import Progress
 
 STREAMED_BYTES = 64 * 2**20
 """Files from this size on are read and audited in shards without being asked."""
@@ -41,8 +40,8 @@ def audit(
     ] = None,
     unit: Annotated[
         Literal["token", "word", "phrase"],
-        typer.Option(help="What is scored and masked; token is the paper's, phrase includes words."),
-    ] = "word",
+        typer.Option(help="What is scored and masked; phrase includes words, token is the paper's."),
+    ] = "phrase",
     top_k: options.TopK = 10,
     fdr: Annotated[float, typer.Option(help="Share of false alarms among the flagged that is allowed.")] = 0.05,
     compare_with: Annotated[
@@ -86,18 +85,12 @@ def audit(
     found = None if _is_large(data) else _read(data, given)
     source: Any = FileTexts(data, **given) if found is None else MemoryTexts(found.texts, found.labels, name=data)
     guard = loading.load(model)
+    how = {"redact": redact, "hashes": not no_text_hashes, "overwrite": output.overwrite}
     if shard_size or resume or found is None:
-        document = _audit_in_shards(
-            guard, source, config, out, resume=resume, redact=redact, hashes=not no_text_hashes, output=output
-        )
+        document = _audit_in_shards(guard, source, config, out, resume=resume, output=output, **how)
     else:
         labels = None if found.labels is None else options.class_ids(found, guard)
-        with output.progress() as progress:
-            report = guard.audit(found.texts, labels=labels, config=config, progress=progress)
-            kept = report.without_text_hashes() if no_text_hashes else report
-            document = kept.to_dict(redact=redact) | _would_take(guard, found.texts, report, config, progress)
-        inputs = (report.input_to_dict(index, redact=redact) for index in range(report.n))
-        _write(out, document, inputs, redact=redact, overwrite=output.overwrite)
+        _, document = make_audit(guard, found.texts, config, out, labels=labels, output=output, **how)
     if output.speaks:
         print_audit(document)
         print(f"Written: {out / AUDIT_FILE}")
@@ -125,22 +118,29 @@ def _read(data: str, columns: dict[str, Any]) -> TextData:
     return found if labelled else replace(found, labels=None)
 
 
-def _would_take(
-    guard: ShortcutGuardrail, texts: Texts, report: AuditReport, config: AuditConfig, progress: Progress
-) -> dict[str, Any]:
-    """What `fit` would take for shortcuts of what was audited; nothing is said where it would not go by this audit, but
-    by other settings, or refuses the model."""
+def make_audit(
+    guard: ShortcutGuardrail,
+    texts: Texts,
+    config: AuditConfig,
+    out: Path | None,
+    *,
+    labels: Any = None,
+    output: options.Output,
+    **how: bool,
+) -> tuple[AuditReport, dict[str, Any]]:
+    """Audit texts in memory, say what `fit --audit` would take, where it does not refuse the model or the unit, and
+    write the folder, if any; returns what its `audit.json` holds, too."""
     from dataclasses import replace
 
-    from ..config import ShortcutConfig
-    from ..shortcuts import Shortcuts
+    from ..models import own_rank
 
-    settings = ShortcutConfig().audit()
-    same = replace(config, unit=settings.unit, n_examples=settings.n_examples) == settings
-    if guard.is_fitted or config.unit == "token" or not same:
-        return {}
-    found = guard.find_shortcuts(texts, report=report, progress=progress)
-    return {"fit_would_take": Shortcuts(tuple(item for item in found.items if item.neutralised)).to_dict()}
+    with output.progress(quiet=own_rank() > 0) as progress:
+        report = guard.audit(texts, labels=labels, config=config, progress=progress)
+        if not guard.is_fitted and report.unit != "token":
+            found = guard.find_shortcuts(texts, report=report, progress=progress)
+            report = replace(report, would_take=tuple(item for item in found.items if item.neutralised))
+    inputs = (report.input_to_dict(index, redact=how["redact"]) for index in range(report.n))
+    return report, {} if out is None else write_audit(report, inputs, out, **how)
 
 
 def _audit_in_shards(
@@ -150,18 +150,15 @@ def _audit_in_shards(
     out: Path,
     *,
     resume: bool,
-    redact: bool,
-    hashes: bool,
     output: options.Output,
+    **how: bool,
 ) -> dict[str, Any]:
     out = out.resolve()  # "." has no name
     partial = out.with_name(f"{out.name}.partial")
     try:
         with output.progress() as progress:
             audited = guard.audit_in_shards(source, partial, config=config, resume=resume, progress=progress)
-            report = audited.report if hashes else audited.report.without_text_hashes()
-            document = report.to_dict(redact=redact)
-            _write(out, document, audited.inputs(redact=redact), redact=redact, overwrite=output.overwrite)
+            document = write_audit(audited.report, audited.inputs(redact=how["redact"]), out, **how)
     except KeyboardInterrupt:
         if partial.exists():
             said = f"What is finished is kept in '{partial}'; the same command with --resume goes on from there."
@@ -172,14 +169,19 @@ def _audit_in_shards(
     return document
 
 
-def _write(
-    out: Path, document: Mapping[str, Any], inputs: Iterable[dict[str, Any]], *, redact: bool, overwrite: bool
-) -> None:
+def write_audit(
+    report: AuditReport, inputs: Iterable[dict[str, Any]], out: Path, *, redact: bool, hashes: bool, overwrite: bool
+) -> dict[str, Any]:
+    """Write the folder of an audit, and return what its `audit.json` holds."""
     from ..data import to_json, write_folder
     from ..decisions import AUDIT_FILE
     from ..report import render_audit
+    from ..saving import PREDICTIONS_FILE, predictions_of
+
+    document = (report if hashes else report.without_text_hashes()).to_dict(redact=redact)
 
     def fill(folder: Path) -> None:
+        (folder / PREDICTIONS_FILE).write_bytes(predictions_of(report))
         (folder / AUDIT_FILE).write_text(to_json(document), encoding="utf-8")
         (folder / "report.html").write_text(render_audit(document, redact=redact), encoding="utf-8")
         with (folder / "important_tokens.jsonl").open("w", encoding="utf-8") as lines:
@@ -187,3 +189,4 @@ def _write(
                 lines.write(json.dumps(one, ensure_ascii=False) + "\n")
 
     write_folder(out, fill, key=AUDIT_FILE, overwrite=overwrite)
+    return document

@@ -42,7 +42,7 @@ def to_label(
     _check_columns(texts)
     loaded = _load(guard, loading)
     with output.progress() as progress:
-        chosen = loaded.to_label(texts.texts, n, seed=seed, progress=progress)
+        chosen = loaded.to_label(texts.texts, n, seed=seed, kept=Path(guard) / ANSWERS_FILE, progress=progress)
     if chosen:
         write_file(out, rendered(_to_fill_in(texts, chosen), out.suffix), overwrite=output.overwrite)
         output.say(f"Written: {out} ({len(chosen)} of {len(texts)} texts to label)")
@@ -108,7 +108,8 @@ def certify(
         texts, labels = list(rows.texts), options.class_ids(rows, loaded)
     before = loaded.debias_strength
     with output.progress() as progress:
-        found = loaded.certify(texts, labels, unlabelled=around.texts, config=config, progress=progress)
+        kept = Path(guard) / ANSWERS_FILE
+        found = loaded.certify(texts, labels, unlabelled=around.texts, config=config, kept=kept, progress=progress)
     if output.speaks:
         print_certificate(found)
     used = f"The guard is applied at strength {before:g}."
@@ -146,6 +147,8 @@ def _load(source: str, loading: options.GuardLoading) -> ShortcutGuardrail:
     return loading.load(source, verify=True)  # what is certified is what was saved
 
 
+ANSWERS_FILE = "answers.npz"
+"""In the folder of the guard."""
 LABEL = "label"
 
 

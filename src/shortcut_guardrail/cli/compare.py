@@ -86,7 +86,7 @@ def exit_by(outcome: GateOutcome) -> None:
 def _read_both(old: Path, new: Path, *, as_page: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     from ..audit import read_result
     from ..errors import DataError, GuardrailWarning
-    from ..report import read_audit
+    from ..saving import read_audit
 
     read = read_audit if as_page else read_result
     before, after = read(old), read(new)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import warnings
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from . import options
+from .audit import make_audit
 from .second_opinion import Asking, with_answers
 from .settings import settings, strategy_of_settings
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT = "auto"
+_before = partial(typer.Option, rich_help_panel="Audit and decisions")
 
 
 @options.command
@@ -43,7 +46,14 @@ def fit(
         ),
     ] = None,
     decisions: Annotated[
-        Path | None, typer.Option(help="Decisions on the cards of an audit (decisions.json).", show_default=False)
+        Path | None, _before(help="Decisions on the cards of an audit (decisions.json).", show_default=False)
+    ] = None,
+    audit: Annotated[
+        Path | None,
+        _before(
+            help="Folder that audit wrote of MODEL and DATA: what it flags is taken, and nothing is measured again.",
+            show_default="the one of --decisions, or OUT-audit",
+        ),
     ] = None,
     second_opinion: Annotated[
         list[str] | None,
@@ -108,20 +118,21 @@ def fit(
     shortcut-guardrail fit MODEL texts.csv --shortcut book --out guarded
 
     DATA needs no labels. Writes a PEFT adapter folder with the strength folded in, a record of the run
-    (guardrail.json) and a model card. Column options hold for DATA and for the support file. Exit status 3: nothing
-    speaks for a repair, and nothing is written.
+    (guardrail.json) and a model card; and beside it, where there is no audit yet, that of DATA (OUT-audit). Column
+    options hold for DATA and for the support file. Exit status 3: nothing speaks for a repair, and no guard is written.
     """
     from ..data import read_data
     from ..decisions import Decisions
-    from ..mitigation import Wanted
+    from ..mitigation import Wanted, uses_shortcuts
     from ..models import joined, own_rank
     from ..report import print_repair
-    from ..saving import GUARDRAIL_FILE
+    from ..saving import GUARDRAIL_FILE, audit_of
 
     options.check_hashes(no_text_hashes, second_opinion)
     _check_places(model, out, dry_run=dry_run)
     words = (shortcuts.shortcuts_file, kept.keep_file)
-    inputs = [*loading.read_from(model), data, support, decisions, config, *words, *asking.read(second_opinion)]
+    inputs = [*loading.read_from(model), data, support, decisions, audit, config, *words]
+    inputs += asking.read(second_opinion)
     output.check(options.Place(out, key=GUARDRAIL_FILE), inputs=inputs)
     decided = None if decisions is None else Decisions.from_file(decisions)
     flags = {"shortcuts.take_influential": take_influential, "per_input": per_input}
@@ -136,17 +147,23 @@ def fit(
         guard = loading.load(model)
         labelled = None if rows is None else (rows.texts, options.class_ids(rows, guard))
         report, answers = None, None
-        if second_opinion:
-            report, decided, answers = _consult(
-                guard, texts.texts, second_opinion, asking, decided, dry_run=dry_run, output=output, seed=seed
+        if audit is not None:
+            report = _given(guard, texts.texts, audit, decided, decisions)
+        elif second_opinion or uses_shortcuts(plan.config):
+            own = None if out is None else out.with_name(f"{out.resolve().name}-audit")
+            places = (audit_of(decided, decisions), own)
+            report = _audited(guard, texts.texts, plan, *places, hashes=not no_text_hashes, output=output)
+        if second_opinion and report is not None:
+            decided, answers = _consult(
+                guard, report, texts.texts, second_opinion, asking, decided, dry_run=dry_run, output=output, seed=seed
             )
         with output.progress(quiet=own_rank() > 0) as progress:
-            asks: dict[str, Any] = {"decisions": decided, "progress": progress}
+            asks: dict[str, Any] = {"decisions": decided, "report": report, "progress": progress}
             if dry_run:
                 weighing = labelled if plan.weighs else None
                 found = guard.find_shortcuts(texts.texts, config=plan.config, support=weighing, **asks)
             else:
-                repaired = guard.repair(texts.texts, labelled, **vars(wanted), report=report, seed=seed, **asks)
+                repaired = guard.repair(texts.texts, labelled, **vars(wanted), seed=seed, **asks)
         if own_rank() > 0:
             return  # every process holds the same weights; the first one writes them
     if dry_run:
@@ -161,8 +178,49 @@ def fit(
     output.finish(repaired.to_dict())
 
 
+def _given(
+    guard: ShortcutGuardrail, texts: Texts, folder: Path, decided: Decisions | None, file: Path | None
+) -> AuditReport:
+    """The audit in a folder; a `ConfigError` where it is of something else, or the decisions are about another one."""
+    from ..decisions import AuditedCards
+    from ..errors import ConfigError
+
+    found = guard.audited(folder, texts)
+    if decided is not None and decided.audit not in (None, AuditedCards.of(found).id):
+        raise ConfigError(
+            f"'{file}' is about another audit than '{folder}', such as an earlier one. Give the audit that was "
+            "decided about, or decide about this one."
+        )
+    return found
+
+
+def _audited(
+    guard: ShortcutGuardrail, texts: Texts, plan: Plan, *places: Path | None, hashes: bool, output: options.Output
+) -> AuditReport:
+    """The first audit in some places that serves; else one that is made in the last of them, and it is said where."""
+    from ..config import AuditConfig
+    from ..decisions import AUDIT_FILE
+    from ..errors import ConfigError, DataError
+    from ..models import own_rank
+
+    for folder in filter(None, places):
+        with suppress(DataError, ConfigError):
+            found = guard.audited(folder, texts)
+            output.say(f"The audit in '{folder}' serves.")
+            return found
+    beside = places[-1]
+    output.check(options.Place(beside, key=AUDIT_FILE), inputs=[])
+    config = replace(plan.config.shortcuts.audit(), n_examples=AuditConfig.n_examples)
+    how = {"redact": not hashes, "hashes": hashes, "overwrite": output.overwrite}
+    report, _ = make_audit(guard, texts, config, None if own_rank() else beside, output=output, **how)
+    if beside is not None and not own_rank():
+        output.say(f"The texts are audited: {beside}")
+    return report
+
+
 def _consult(
     guard: ShortcutGuardrail,
+    report: AuditReport,
     texts: Texts,
     specs: list[str],
     asking: Asking,
@@ -171,8 +229,8 @@ def _consult(
     dry_run: bool,
     output: options.Output,
     seed: int,
-) -> tuple[AuditReport, Decisions, Answers]:
-    """Audit, ask second models, and show what they say, what people decided over it.
+) -> tuple[Decisions, Answers]:
+    """Ask second models about an audit, and show what they say, what people decided over it.
 
     Raises:
         typer.Exit: It is a dry run, and what it costs was said.
@@ -183,13 +241,12 @@ def _consult(
 
     check_alone("--second-opinion")
     with output.progress() as progress:
-        report = guard.audit(texts, strength=0, progress=progress)
-        questions = guard.questions(report, strength=0, seed=seed, progress=progress)
+        questions = guard.questions(report, texts, strength=0, seed=seed, progress=progress)
     answers = asking.ask(questions, specs, dry_run=dry_run, output=output)
     decisions = decide(questions, replace(answers, earlier=people or answers.earlier), rule=asking.rule)
     if output.speaks:
         print_decisions(decisions)
-    return report, decisions, answers
+    return decisions, answers
 
 
 def _strength(text: str | None) -> RepairStrength:

@@ -33,7 +33,8 @@ def report(
     from ..data import write_file
     from ..decisions import AuditedCards, Decisions
     from ..errors import ConfigError
-    from ..report import print_audit, print_decisions, read_audit, render_audit
+    from ..report import print_audit, print_decisions, render_audit
+    from ..saving import read_audit
 
     output.check(options.Place(out, options.HTML_ENDINGS), inputs=[audit, decisions])
     document = read_audit(audit)

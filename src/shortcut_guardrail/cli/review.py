@@ -59,8 +59,9 @@ def review(
     from ..data import read_data, warn_without_names
     from ..decisions import AUDIT_FILE
     from ..errors import ConfigError
-    from ..report import read_audit, render_review
+    from ..report import render_review
     from ..review import Page, make_deck, review_in_browser
+    from ..saving import read_audit
 
     if audit.is_file():
         raise ConfigError(f"'{audit}' is a file. Give the folder that `audit` wrote: '{audit.parent}'.")

@@ -12,6 +12,8 @@ from .messages import counted as counted
 from .messages import enumerated as enumerated
 from .messages import kind_of as kind_of
 from .messages import nested as nested
+from .numbers import numbers_file as numbers_file
+from .numbers import read_numbers as read_numbers
 from .outputs import check_output as check_output
 from .outputs import sentences as sentences
 from .reading import TextData as TextData

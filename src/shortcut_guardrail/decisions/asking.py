@@ -15,7 +15,7 @@ from ..cards import Flip, find_flips
 from ..errors import ConfigError, GuardrailWarning
 from ..models import EncodedTexts, TextClassifier
 from ..text import spaced
-from ..typing import Progress
+from ..typing import Array, Progress
 from .answers import Answers
 from .audited import AuditedCards
 from .deciding import decide
@@ -53,6 +53,7 @@ def ask(
     seed: int = 0,
     labels: Mapping[int, str] | None = None,
     models: tuple[str, ...] = (),
+    probs: Array | None = None,
     progress: Progress | None = None,
 ) -> Questions:
     """Earlier questions, and those of one more call, as `ShortcutGuardrail.questions` makes it.
@@ -62,12 +63,13 @@ def ask(
         encoded: The N audited texts.
         answers: What was answered so far.
         labels: By row, the label of a text where it is known; see `Drawing`.
+        probs: What the model predicts for the N texts, shape (N, C), where an audit kept that.
 
     Raises:
         ConfigError: The decisions are of another model.
     """
     audited, answers = before.audited, answers or Answers()
-    names, probs = audited.labels, classifier.predict_proba(encoded)
+    names, probs = audited.labels, classifier.predict_proba(encoded) if probs is None else probs
     by_answers = {one.id: one for one in decide(before, answers).cards}
     settled = {card: one for card, one in by_answers.items() if one.decision in ("keep", "neutralise")}
     said = [*settled.values(), *_said(decisions, audited)]

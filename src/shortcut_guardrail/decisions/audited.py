@@ -141,6 +141,8 @@ class AuditedCards:
             ConfigError: The sentence says which of them.
         """
         if self.model != model:
-            raise ConfigError("The audit is of another model. Give the model that was audited, or audit this one.")
+            raise ConfigError(
+                "The audit is of another model, or of this one read otherwise. Give that one, or audit this."
+            )
         if self.data != data:
-            raise ConfigError("The audit is of other texts. Give the texts that were audited, or audit these.")
+            raise ConfigError("The audit is of other texts, or of these in another order. Give those, or audit these.")

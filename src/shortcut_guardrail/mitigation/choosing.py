@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
+from ..audit import AuditReport, model_digest, texts_fingerprint
 from ..config import CertifyConfig
-from ..data import Texts, check_texts, text_hash
-from ..errors import ConfigError
+from ..data import Texts, check_texts, numbers_file, read_numbers, text_hash, write_file
+from ..errors import ConfigError, DataError, RunError
 from ..models import EncodedTexts, TextClassifier
 from ..shortcuts import find_shortcuts
 from ..strength import (
@@ -25,6 +30,7 @@ from ..strength import (
     draw,
     strengths_to_score,
 )
+from ..text import text_key
 from ..typing import Array, Progress
 from .distillation import counterfactual
 from .fitting import Fitted, LabelledRows, Support, hashes
@@ -76,6 +82,7 @@ def choose_unlabelled(
     texts: Texts | EncodedTexts,
     *,
     at_most: int = 256,
+    report: AuditReport | None = None,
     progress: Progress | None = None,
 ) -> UnlabelledCalibration:
     """The strength that unlabelled texts choose. See `ShortcutGuardrail.calibrate_without_labels`."""
@@ -89,7 +96,7 @@ def choose_unlabelled(
     encoded = texts if isinstance(texts, EncodedTexts) else base.encode(check_texts(texts))
     shortcuts = fitted.shortcuts
     if not uses_shortcuts(fitted.config):
-        shortcuts = find_shortcuts(base, encoded, fitted.config.shortcuts, progress=progress)
+        shortcuts = find_shortcuts(base, encoded, fitted.config.shortcuts, report=report, progress=progress)
     bearing = shortcuts.finder.present_in(encoded)
     warn_about_none_bearing(shortcuts, bearing)
     rows, weights = draw(bearing, at_most, seed=fitted.seed)
@@ -101,12 +108,33 @@ def choose_unlabelled(
 
 
 def answers_by_strength(
-    base: TextClassifier, fitted: Fitted, texts: Texts, progress: Progress | None
+    base: TextClassifier, fitted: Fitted, texts: Texts, *, kept: Path | None, progress: Progress | None
 ) -> tuple[list[float], Array]:
-    """Strength 0 and those of the grid, S in all, and the class ids of N texts at each of them, shape (S, N)."""
-    grid = strengths_to_score(fitted.config.calibration)
-    logits = fitted.guard.logits_by_strength(base.encode(checked(texts)), grid, progress=progress)
-    return grid, logits.argmax(axis=2)
+    """Strength 0 and those of the grid, S in all, and the class ids of N texts at each of them, shape (S, N).
+
+    Args:
+        kept: Has them, if it is whole, and of this guard and these texts; else it is written, where that can be.
+    """
+    grid, texts = strengths_to_score(fitted.config.calibration), checked(texts)
+    about = {} if kept is None else {"of": _digest(base, fitted, texts)}
+    if kept is not None and kept.is_file():
+        with suppress(DataError):
+            found, arrays = read_numbers(kept.read_bytes(), str(kept))
+            if found == about:
+                return grid, arrays["answers"]
+    answers = fitted.guard.logits_by_strength(base.encode(texts), grid, progress=progress).argmax(axis=2)
+    if kept is not None:
+        with suppress(ConfigError, RunError):  # a guard may lie where nobody can write
+            write_file(kept, numbers_file(about, answers=answers.astype(np.int32)), overwrite=True)
+    return grid, answers
+
+
+def _digest(base: TextClassifier, fitted: Fitted, texts: Texts) -> str:
+    """One hash of all that decides the answers."""
+    with fitted.guard.at(1.0) as guarded:
+        decides = [model_digest(guarded), base.precision, fitted.config.to_dict(), fitted.shortcuts.to_dict()]
+    decides.append(texts_fingerprint([text_key(text) for text in texts]))
+    return hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()
 
 
 def certify_guard(
@@ -117,6 +145,7 @@ def certify_guard(
     labelled: Support,
     unlabelled: Texts,
     config: CertifyConfig,
+    kept: Path | None = None,
     progress: Progress | None = None,
 ) -> tuple[Certificate, StrengthChoice]:
     """What can be shown of the strengths, and the strength to use then. See `ShortcutGuardrail.certify`."""
@@ -128,8 +157,12 @@ def certify_guard(
     n_fitted = warn_about_fitted(texts, unlabelled, fitted.texts)
     warn_about_copies(unlabelled, "unlabelled", "The certificate")
     warn_about_copies(texts, "labelled", "The certificate")
-    grid, answers = answers_by_strength(base, fitted, unlabelled, progress)
-    _, answers_to_labelled = answers_by_strength(base, fitted, texts, progress)
+    grid, answers = answers_by_strength(base, fitted, unlabelled, kept=kept, progress=progress)
+    place = {text: i for i, text in enumerate(unlabelled)}
+    if place.keys() >= set(texts):
+        answers_to_labelled = answers[:, [place[text] for text in texts]]
+    else:
+        _, answers_to_labelled = answers_by_strength(base, fitted, texts, kept=None, progress=progress)
     found = certify_answers(
         grid[1:],
         config,

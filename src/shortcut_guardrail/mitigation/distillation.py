@@ -38,10 +38,11 @@ def counterfactual(
     base: TextClassifier, encoded: EncodedTexts, finder: WordFinder, *, progress: Progress | None = None
 ) -> Counterfactual:
     """Ask the frozen base about N texts, those with a shortcut without it."""
-    logits = base.predict_logits(encoded, progress=progress)
     positions = finder.positions(encoded)
     bearing = np.array([len(chosen) > 0 for chosen in positions], dtype=bool)
-    rows = np.flatnonzero(bearing)
+    rows, rest = np.flatnonzero(bearing), np.flatnonzero(~bearing)
+    logits = np.empty((len(encoded), base.n_classes), dtype=np.float32)
+    logits[rest] = base.predict_logits(encoded.select(rest), progress=progress)
     if len(rows):
         texts = shortened_texts(encoded.select(rows), [positions[r] for r in rows], base.tokenizer.mask_token_id)
         logits[rows] = base.predict_logits(texts)

@@ -199,7 +199,6 @@ def search_shortcuts(
     support: LabelledRows | None = None,
     decisions: Decisions | None = None,
     report: AuditReport | None = None,
-    known: AuditReport | None = None,
     progress: Progress | None = None,
 ) -> Shortcuts:
     """What a repair would neutralise. Arguments and errors: see `ShortcutGuardrail.find_shortcuts`."""
@@ -222,7 +221,6 @@ def search_shortcuts(
         decisions=decisions,
         same_data=same_data,
         report=report,
-        known=known,
         progress=progress,
     )
     warn_about_absent(found, encoded)
@@ -236,21 +234,21 @@ def repair_model(
     *,
     support: LabelledRows | None = None,
     decisions: Decisions | None = None,
-    known: AuditReport | None = None,
+    audited: AuditReport | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> tuple[Fitted, Repair]:
     """Plan, search, fit, and choose the strength. Arguments and errors: see `ShortcutGuardrail.repair`."""
     labels = None if support is None else support[1]
     search = partial(
-        search_shortcuts, base, encoded, support=support, decisions=decisions, known=known, progress=progress
+        search_shortcuts, base, encoded, support=support, decisions=decisions, report=audited, progress=progress
     )
     strategy, reason, found = wanted.named, "", None
     if strategy == "auto":
         found = search(wanted.plan("distill", labels).config)
         strategy, reason = supported_strategy(found, has_labels=support is not None)
     plan = wanted.plan(strategy, labels)
-    if found is None and (decisions is not None or (known is not None and uses_shortcuts(plan.config))):
+    if found is None and (decisions is not None or (audited is not None and uses_shortcuts(plan.config))):
         found = search(plan.config)
     given = found if uses_shortcuts(plan.config) else None
     weighing = support if plan.weighs and given is None else None
@@ -260,7 +258,7 @@ def repair_model(
     if reason and found is not None and strategy_of(plan.config).learns_from_labels and choice.strength == 0:
         raise nothing_to_repair(found, labels_say=", and cross-validation on the labelled rows prefers the base")
     if plan.automatic:
-        chosen = choose_unlabelled(base, fitted, encoded, progress=progress)
+        chosen = choose_unlabelled(base, fitted, encoded, report=audited, progress=progress)
         fitted = replace(fitted, unlabelled=chosen)
         choice = StrengthChoice(chosen.strength, "agreement", unlabelled=chosen)
     if plan.on_labels and support is not None:

@@ -6,7 +6,6 @@ from .html import render_audit as render_audit
 from .html import render_change as render_change
 from .html import render_comparison as render_comparison
 from .html import render_review as render_review
-from .stored import read_audit as read_audit
 from .terminal import cut_note as cut_note
 from .terminal import new_table as new_table
 from .terminal import print_audit as print_audit

@@ -158,21 +158,18 @@ _TAKEN = {
 
 
 def _would_take(document: Mapping[str, Any]) -> list[str]:
-    """What `fit` would take for shortcuts without a decision, and why; nothing where the audit does not say."""
+    """What `fit --audit` takes for shortcuts without a decision, and why; nothing where the audit does not say."""
     taken = document.get("fit_would_take")
     if taken is None:
         return []
-    whole = document["unit"] == "phrase"
-    phrases = " `fit` looks for phrases too, and may take one in place of a word: see `audit --unit phrase`."
-    beyond = "" if whole else phrases
     if not taken:
         return [
-            f"`fit` would take {'nothing' if whole else 'none of these words'}: decide about cards with `review` or "
-            f"`flips`, or name what should not count with `fit --shortcut WORD`.{beyond}"
+            "`fit --audit` would take nothing: decide about cards with `review` or `flips`, or name what should not "
+            "count with `fit --shortcut WORD`."
         ]
     said = [f"{visible_name(item['text'])} ({_why_taken(item, document)})" for item in taken[:EXPLAINED_WORDS]]
     more = f" and {len(taken) - len(said)} more" if len(taken) > len(said) else ""
-    return [f"`fit` would take{'' if whole else ' of these words'}: {', '.join(said)}{more}.{beyond}"]
+    return [f"`fit --audit` would take: {', '.join(said)}{more}."]
 
 
 def _why_taken(item: Mapping[str, Any], document: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What a guarded folder holds: the record of the run, the model card and the adapter's files."""
+"""What folders hold: a guard's record of the run, model card and adapter, and what an audit found."""
 
 import lazy_loader
 

@@ -1,6 +1,11 @@
 from .adapter import base_of as base_of
 from .adapter import path_from as path_from
 from .adapter import place_of as place_of
+from .audits import PREDICTIONS_FILE as PREDICTIONS_FILE
+from .audits import audit_of as audit_of
+from .audits import open_audit as open_audit
+from .audits import predictions_of as predictions_of
+from .audits import read_audit as read_audit
 from .folder import load_guarded as load_guarded
 from .folder import save_guarded as save_guarded
 from .record import GUARDRAIL_FILE as GUARDRAIL_FILE

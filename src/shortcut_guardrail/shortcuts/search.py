@@ -18,7 +18,7 @@ from bisect import bisect_left
 from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Literal
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +57,6 @@ def find_shortcuts(
     decisions: Decisions | None = None,
     same_data: bool = True,
     report: AuditReport | None = None,
-    known: AuditReport | None = None,
     progress: Progress | None = None,
 ) -> Shortcuts:
     """Audit the texts and decide what is neutralised.
@@ -67,23 +66,20 @@ def find_shortcuts(
         support: A few labelled texts and their class ids, shape (n,), to clear and confirm candidates on.
         decisions: On the cards of an audit of the model; they come before all evidence, and after `config`.
         same_data: See `with_decisions`.
-        report: An audit of these texts by this model, in memory; without it they are audited. Its unit, `top_k` and
-            `fdr` come before the configuration's.
-        known: An audit of the same texts by the same model, whose measurements serve again; see `audit_texts`.
+        report: An audit of these texts by this model; without it they are audited. Its unit, `top_k` and `fdr` come
+            before the configuration's defaults.
 
     Raises:
-        ConfigError: What a person said contradicts itself, or the report is of tokens, which are no words.
+        ConfigError: What a person said contradicts itself, or the report is of tokens, which are no words, or made
+            with another unit, `top_k` or `fdr` than somebody configured.
     """
     check_said(config)
     if report is not None:
         if report.unit == "token":
             raise ConfigError("Shortcuts are words and phrases, but the report is of tokens. Audit words.")
-        unit: Literal["word", "phrase"] = "word" if report.unit == "word" else "phrase"
-        config = replace(config, unit=unit, top_k=report.top_k, fdr=report.fdr)
+        config = _as_audited(config, report)
     else:
-        serves = known is not None and known.unit != "token" and known.top_k == config.top_k
-        measured = known if serves else None
-        report = audit_texts(classifier, encoded, config.audit(), with_cards=False, known=measured, progress=progress)
+        report = audit_texts(classifier, encoded, config.audit(), with_cards=False, progress=progress)
     items = ranked_shortcuts(classifier, encoded, config, report, progress)
     taken = sum(item.evident for item in items)
     considered = max(taken, 0 if support is None else config.max_considered)
@@ -97,6 +93,16 @@ def find_shortcuts(
         weighed = with_decisions(weighed, decisions, same_data=same_data)
     shortcuts = with_said(weighed, config)
     return shortcuts if support is None else _named_on_support(classifier, shortcuts, support)
+
+
+def _as_audited(config: ShortcutConfig, report: AuditReport) -> ShortcutConfig:
+    """The configuration with the settings of the audit that was made; a `ConfigError` where others are asked for."""
+    made: dict[str, Any] = {name: getattr(report, name) for name in ("unit", "top_k", "fdr")}
+    for name, value in made.items():
+        if (asked := getattr(config, name)) not in (value, getattr(ShortcutConfig, name)):
+            said = f"The audit was made with {name} {value}, and shortcuts.{name} is {asked}."
+            raise ConfigError(f"{said} Audit with {asked}, or leave the setting out.")
+    return replace(config, **made)
 
 
 def _named_on_support(
@@ -121,13 +127,18 @@ def ranked_shortcuts(
 ) -> list[Shortcut]:
     """All candidates of the audit, those first that are neutralised unless labels or a person object."""
     distinct = distinct_rows(encoded.texts)
-    texts, probs = encoded.select(distinct), np.asarray(report.saliency.probs)[distinct]
-    dominant = _dominant(classifier, texts, probs, report, config, progress)
+    texts, probs = encoded.select(distinct), np.asarray(report.probs)[distinct]
     brought: dict[str, Shortcut] = {}
-    if report.flagged:
-        fixed = fixed_phrases(words_as_units(texts), LEAST_TEXTS) if config.unit == "phrase" else {}
-        counts = {phrase: len(rows) for phrase, rows in fixed.items()}
-        brought = alike_words(classifier, texts, probs, report, phrases=counts, config=config.audit())
+    if report.would_take is not None and config.dominant_share == ShortcutConfig.dominant_share:
+        brought, dominant = (
+            {one.text: one for one in report.would_take if one.reason == reason} for reason in ("alike", "dominant")
+        )
+    else:
+        dominant = _dominant(classifier, texts, probs, report, config, progress)
+        if report.flagged:
+            fixed = fixed_phrases(words_as_units(texts), LEAST_TEXTS) if config.unit == "phrase" else {}
+            counts = {phrase: len(rows) for phrase, rows in fixed.items()}
+            brought = alike_words(classifier, texts, probs, report, phrases=counts, config=config.audit())
     least = config.influential_share * report.n
     items = {
         candidate.text: _audited(candidate, dominant, brought, config, least)
