@@ -87,7 +87,7 @@ Debug = Annotated[
 LabelNames = Annotated[
     str | None,
     typer.Option(
-        metavar="0=NAME,...",
+        metavar="0=NAME,1=NAME",
         help="What the classes are called, where the model says only numbers or LABEL_0: by class id or the model's "
         "own name, or a JSON, TOML or CSV file.",
         show_default="the model's names",
