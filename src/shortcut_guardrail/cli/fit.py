@@ -203,14 +203,16 @@ def _audited(
     from ..errors import ConfigError, DataError
     from ..models import own_rank
 
+    beside, settings = places[-1], plan.config.shortcuts.audit()
     for folder in filter(None, places):
         with suppress(DataError, ConfigError):
             found = guard.audited(folder, texts)
-            output.say(f"The audit in '{folder}' serves.")
-            return found
-    beside = places[-1]
+            made = replace(settings, unit=found.unit, top_k=found.top_k, fdr=found.fdr)
+            if folder != beside or made == settings:
+                output.say(f"The audit in '{folder}' serves.")
+                return found
     output.check(options.Place(beside, key=AUDIT_FILE), inputs=[])
-    config = replace(plan.config.shortcuts.audit(), n_examples=AuditConfig.n_examples)
+    config = replace(settings, n_examples=AuditConfig.n_examples)
     how = {"redact": not hashes, "hashes": hashes, "overwrite": output.overwrite}
     report, _ = make_audit(guard, texts, config, None if own_rank() else beside, output=output, **how)
     if beside is not None and not own_rank():
